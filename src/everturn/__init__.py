@@ -1,0 +1,3 @@
+"""everturn: a context engine for LLM agents."""
+
+__version__ = "0.1.0"
