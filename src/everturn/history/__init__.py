@@ -1,0 +1,1 @@
+"""WHAT HAPPENED? The values of the append-only log."""

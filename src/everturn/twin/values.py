@@ -1,0 +1,97 @@
+"""The values that pass through the twin, from the body of a request to the line in the ledger.
+
+    body ─ parse ─> Request ─ validate ─> edits ─> prompt blocks ─ cache, bill ─> Reply ─> Entry
+                 └─> Refusal (the API's own kind of error, whatever the client sent)
+
+A block keeps its payload as it was sent, key order included, and a digest of it without
+`cache_control`: the marker is not part of the cache key (api-facts 1.3).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from everturn.measure.models import Model
+
+Ttl = Literal["5m", "1h"]
+Role = Literal["user", "assistant", "system"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of the prompt: a tool definition, a system text, or a piece of a message."""
+
+    kind: str
+    body: dict[str, Any]
+    digest: bytes
+    marker: Ttl | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    blocks: tuple[Block, ...]
+    # Everything of the message beside role and content, such as `clear_at` or `output_config`.
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request whose shape is right. Whether its content is right is `validate`'s question."""
+
+    endpoint: Literal["messages", "count_tokens"]
+    workspace: str
+    version: str
+    betas: frozenset[str]
+    model: Model
+    body: dict[str, Any]
+    tools: tuple[Block, ...]
+    system: tuple[Block, ...]
+    messages: tuple[Message, ...]
+
+    @property
+    def streams(self) -> bool:
+        return bool(self.body.get("stream"))
+
+
+class Refusal(Exception):
+    """An answer that is an error, as the API would word it."""
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        *,
+        error_code: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.message = message
+        self.error_code = error_code
+        self.headers = headers or {}
+
+
+def invalid(message: str, *, error_code: str | None = None) -> Refusal:
+    """400 invalid_request_error: by far the most common refusal."""
+    return Refusal(400, "invalid_request_error", message, error_code=error_code)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the model says: content blocks as the API spells them, and why it stopped."""
+
+    content: tuple[dict[str, Any], ...]
+    stop_reason: str
+    stop_sequence: str | None = None
+    # Set where a script fixes it; otherwise the twin counts the content.
+    output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer: the body of a plain response, and what its stream is made of."""
+
+    body: dict[str, Any]
+    headers: dict[str, str]
