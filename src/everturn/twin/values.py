@@ -7,6 +7,7 @@ A block keeps its payload as it was sent, key order included, and a digest of it
 `cache_control`: the marker is not part of the cache key (api-facts 1.3).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -95,3 +96,17 @@ class Reply:
 
     body: dict[str, Any]
     headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes over the wire: a whole body, or a stream of pieces, each after a delay in seconds."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes = b""
+    stream: Iterable[tuple[float, bytes]] | None = None
+    # Seconds before the first byte; a fault can set it.
+    delay: float = 0.0
+    # The connection is dropped instead of answered, as a time-out or a cut line would do.
+    hangs_up: bool = False

@@ -1,0 +1,1 @@
+"""How much: tokens, models and prices, the prefix cache, the bill."""
