@@ -4,7 +4,11 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("default", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+pytest_plugins = ["spec_table"]
+
+settings.register_profile(
+    "default", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile(
     "soak", max_examples=5000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

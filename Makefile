@@ -1,0 +1,61 @@
+# Everything a newcomer runs. Needs python3 (3.11 or newer), pip, git and make; the rest comes into .venv.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+# -qq: warnings about this machine's package locations are noise, errors still show.
+PIP    := $(BIN)/pip --disable-pip-version-check -qq
+# Two workers: the suite is measured on two cores. `make test WORKERS=0` runs it in one process.
+WORKERS ?= 2
+
+# pyright asks the network whether a newer version exists, unless told not to.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: help test lint format demo soak bench clean
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+$(STAMP): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "everturn needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."; \
+	  echo "Install a newer one, or name it: make PYTHON=python3.12 test"; exit 1; }
+	@echo "Setting up $(VENV) (once; again when requirements.txt or pyproject.toml changes) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install -r requirements.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test: lint  ## linters, types, import contracts, then all tests
+	@echo "== pytest"
+	@$(BIN)/pytest -q -n $(WORKERS)
+
+lint: $(STAMP)  ## ruff, pyright and the import contracts, without the tests
+	@echo "== ruff"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@echo "== pyright"
+	@$(BIN)/pyright
+	@echo "== import contracts"
+	@$(BIN)/lint-imports --no-cache --no-logo
+
+format: $(STAMP)  ## let ruff fix and format what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+demo: $(STAMP)  ## what fills the context of the bundled example session
+	@$(BIN)/everturn context examples/session.jsonl
+
+soak: $(STAMP)  ## all tests, with a hundred times more random examples
+	@EVERTURN_PROFILE=soak $(BIN)/pytest -q -n $(WORKERS)
+
+bench: $(STAMP)  ## every benchmark in bench/, one after the other
+	@set -e; for file in bench/*.py; do \
+	  [ -e "$$file" ] || { echo "no benchmarks in bench/ yet"; break; }; \
+	  echo "== $$file"; $(BIN)/python "$$file"; done
+
+clean:  ## remove .venv, build output and caches
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
