@@ -1,1 +1,1 @@
-"""How much: tokens, models and prices, the prefix cache, the bill."""
+"""HOW MUCH? Tokens and what holds them, thresholds, models and prices, the prefix cache, the bill."""

@@ -96,6 +96,8 @@ class Model:
     refuses_overflow: bool = False
     # Large images cost up to 4,784 tokens instead of 1,568 (api-facts 4).
     sharp_images: bool = True
+    # `inference_geo: "us"` costs extra (4.6 and later, api-facts 1.7).
+    us_surcharge: bool = True
 
     @property
     def thinking_always_on(self) -> bool:

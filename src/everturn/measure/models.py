@@ -161,6 +161,7 @@ _OPUS_4_5 = replace(
     tool_prompt=496,
     tool_prompt_forced=588,
     compacts=False,
+    us_surcharge=False,
 )
 # Kept for recorded sessions; the sheet has no row of theirs but the tool-use prompt (prices: 4.x list price).
 _OPUS_4_1 = replace(

@@ -25,8 +25,6 @@ class TwinOptions:
     any_image_invalidates_messages: bool = True
     # A minimum other than the table's, by model id (a report saw 2048 on Sonnet 4.6).
     min_cache: dict[str, int] = field(default_factory=dict)
-    # Server tools: the API adds its own 5m marker on each server-tool result between loop iterations.
-    server_tool_markers: bool = True
 
     # --- counting (api-facts 1.8, 4)
     trailing_tokens: int = 3

@@ -1,0 +1,111 @@
+"""How far the rough estimate is off in this session, learned from its own usage (TOK-7).
+
+Between two calls the reported context grows by what was appended; so does the estimate. The ratio of the
+two sums corrects later estimates. Only the input side is used: output_tokens in recorded files is written
+while streaming and too small, and the reply shows up in the next call's input anyway.
+
+A pair is used when both sides grew, one model answered both calls, and nothing was cleared or compacted in
+between. The error is prequential: each pair is predicted with the ratio known before it.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from everturn.history.edits import Cleared
+from everturn.history.records import Record, reported_usage
+from everturn.measure.tokens import Counts
+
+MIN_SAMPLES: Final = 8
+
+
+class Calibration(msgspec.Struct, frozen=True):
+    """`ratio` is reported over estimated; the errors are mean, absolute, relative; None before any test."""
+
+    ratio: float = 1.0
+    samples: int = 0
+    error_before: float | None = None
+    error_after: float | None = None
+
+    def corrected(self, estimate: int) -> int:
+        """An unpadded estimate, corrected. Takes the place of padding, never comes on top of it."""
+        return round(estimate * self.ratio)
+
+
+IDENTITY: Final = Calibration()
+
+
+class _Call(NamedTuple):
+    message_id: str
+    model: str
+    context: int
+
+
+class _Learned:
+    """Running sums over the pairs of one model."""
+
+    def __init__(self) -> None:
+        self.estimated = 0
+        self.reported = 0
+        self.samples = 0
+        self.tested = 0
+        self.error_before = 0.0
+        self.error_after = 0.0
+
+    def learn(self, estimated: int, reported: int) -> None:
+        if self.samples >= MIN_SAMPLES:
+            self.tested += 1
+            self.error_before += abs(estimated - reported) / reported
+            self.error_after += abs(estimated * self.ratio - reported) / reported
+        self.estimated += estimated
+        self.reported += reported
+        self.samples += 1
+
+    @property
+    def ratio(self) -> float:
+        return self.reported / self.estimated if self.samples >= MIN_SAMPLES else 1.0
+
+    def calibration(self) -> Calibration:
+        if not self.tested:
+            return Calibration(self.ratio, self.samples)
+        return Calibration(
+            self.ratio, self.samples, self.error_before / self.tested, self.error_after / self.tested
+        )
+
+
+class Calibrator:
+    """Fed the records of one chain in the order they were appended; kept records are not appended again."""
+
+    def __init__(self, counts: Counts | None = None) -> None:
+        self._counts = Counts() if counts is None else counts
+        self._learned: dict[str, _Learned] = {}
+        self._last: _Call | None = None
+        self._growth = 0
+        self._model = ""
+
+    def add(self, record: Record) -> None:
+        if record.is_boundary or isinstance(record.edit, Cleared):
+            self._last = None
+        usage = reported_usage(record)
+        if usage is not None and record.reply is not None:
+            self._call(_Call(record.reply.message_id, record.reply.model, usage.context))
+        self._growth += self._counts.of(record).whole.total
+
+    def calibration(self, model: str = "") -> Calibration:
+        """What was learned about a model; by default about the one that answered last."""
+        learned = self._learned.get(model or self._model)
+        return learned.calibration() if learned else IDENTITY
+
+    def _call(self, call: _Call) -> None:
+        last = self._last
+        if last is not None and call.message_id and call.message_id == last.message_id:
+            return
+        if last is not None and call.model == last.model:
+            self._pair(call.model, self._growth, call.context - last.context)
+        self._last = call
+        self._model = call.model
+        self._growth = 0
+
+    def _pair(self, model: str, estimated: int, reported: int) -> None:
+        if estimated > 0 and reported > 0:
+            self._learned.setdefault(model, _Learned()).learn(estimated, reported)

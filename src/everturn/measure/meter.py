@@ -1,0 +1,178 @@
+"""How full the context is: what the API last reported, plus an estimate of what came since (TOK-5, 6, 8).
+
+The anchor is the newest response with usage. Streaming cuts a response into several records with one
+message id and tool results come between them, so the tail begins after the FIRST piece: a result between
+two pieces is new to the model. The later pieces are then counted twice, in the output and in the tail;
+that errs on the safe side, and recorded files often report the output of the first piece only.
+
+A boundary record starts over, because the view starts over (TR-5). An undone compaction does not: the view
+it brings back is fed to a new meter. Which marks a size has passed: `thresholds.py`.
+"""
+
+from bisect import insort
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from everturn.history.edits import Cleared
+from everturn.history.records import Record, reported_usage
+from everturn.measure.tokens import Count, Counts
+
+Basis = Literal["usage", "estimate"]
+
+# "[Old tool result content cleared]" at four characters a token. The words live in view/fragments.
+PLACEHOLDER_TOKENS: Final = 8
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """`tokens` is the canonical size: `reported` plus the padded `estimated_tail`."""
+
+    tokens: int
+    reported: int
+    estimated_tail: int
+    # The tail without padding: what a calibration corrects.
+    rough_tail: int
+    # The record after which the tail begins; "" where no usage is known.
+    anchor: str
+    basis: Basis
+    # Unpadded tokens cleared before the anchor since it was reported: `tokens` still includes them.
+    freed: int = 0
+
+
+class _Place(NamedTuple):
+    """Just after a record: its position, and the count of everything up to and including it."""
+
+    ordinal: int
+    uuid: str
+    before: Count
+
+
+class _Anchor(NamedTuple):
+    place: _Place
+    reported: int
+    message_id: str
+
+
+class _Saving(NamedTuple):
+    ordinal: int
+    tokens: int
+
+
+class Meter:
+    """Fed one record at a time; neither `add` nor `size` looks at older records again."""
+
+    def __init__(
+        self, counts: Counts | None = None, *, fixed: int = 0, placeholder: int = PLACEHOLDER_TOKENS
+    ) -> None:
+        """`fixed` is the estimate of system prompt and tools, which no record holds."""
+        self._counts = Counts() if counts is None else counts
+        self._fixed = fixed
+        self._placeholder = placeholder
+        self._cleared: set[str] = set()
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._ordinal = 0
+        self._sum = Count()
+        self._anchor: _Anchor | None = None
+        self._first_piece: dict[str, _Place] = {}
+        self._results: dict[str, _Saving] = {}
+        self._savings: list[_Saving] = []
+        self._freed = 0
+
+    def add(self, record: Record) -> None:
+        if record.is_boundary:
+            self._start_over()
+        place = self._count(record)
+        if record.kind == "assistant":
+            self._anchor_at(record, place)
+        if isinstance(record.edit, Cleared):
+            self.clear(record.edit.calls)
+
+    def add_kept(self, record: Record) -> None:
+        """A record kept from before a boundary: its usage speaks of an older, larger context."""
+        self._count(record)
+
+    def clear(self, calls: Iterable[str]) -> int:
+        """These results count as placeholders from now on, also those that are added later.
+
+        Returns the unpadded tokens saved; a result that is cleared again saves nothing. What lies in the
+        tail leaves the size at once. What lies before the anchor was reported by the API as part of a
+        total, and stays in `tokens` until the next usage; `freed` says how much of it is gone.
+        """
+        fresh = [call for call in dict.fromkeys(calls) if call not in self._cleared]
+        self._cleared.update(fresh)
+        return sum(self._save(self._results[call]) for call in fresh if call in self._results)
+
+    def size(self) -> Size:
+        if self._anchor is None:
+            return self._estimated()
+        tail = self._tail(self._anchor.place)
+        return Size(
+            tokens=self._anchor.reported + tail.padded,
+            reported=self._anchor.reported,
+            estimated_tail=tail.padded,
+            rough_tail=tail.total,
+            anchor=self._anchor.place.uuid,
+            basis="usage",
+            freed=self._freed,
+        )
+
+    def _estimated(self) -> Size:
+        """No usage anywhere: everything is tail, system prompt and tools included (TOK-6)."""
+        tail = self._tail(_Place(0, "", Count())) + Count(guessed=self._fixed)
+        return Size(
+            tokens=tail.padded,
+            reported=0,
+            estimated_tail=tail.padded,
+            rough_tail=tail.total,
+            anchor="",
+            basis="estimate",
+        )
+
+    def _count(self, record: Record) -> _Place:
+        count = self._counts.of(record)
+        self._ordinal += 1
+        self._sum += count.whole
+        for block, tokens in zip(record.blocks, count.blocks, strict=False):
+            if block.is_result:
+                self._note(block.call, tokens)
+        return _Place(self._ordinal, record.uuid, self._sum)
+
+    def _note(self, call: str, tokens: int) -> None:
+        saving = _Saving(self._ordinal, tokens - self._placeholder)
+        self._results[call] = saving
+        if call in self._cleared:
+            self._save(saving)
+
+    def _save(self, saving: _Saving) -> int:
+        insort(self._savings, saving)
+        if self._anchor is not None and saving.ordinal <= self._anchor.place.ordinal:
+            self._freed += saving.tokens
+        return saving.tokens
+
+    def _anchor_at(self, record: Record, place: _Place) -> None:
+        message_id = record.message_id
+        if message_id:
+            place = self._first_piece.setdefault(message_id, place)
+        usage = reported_usage(record)
+        if usage is None:
+            return
+        # A later piece of the same response reports the same request: it knows nothing of a clearing since.
+        if self._anchor is None or not message_id or message_id != self._anchor.message_id:
+            self._freed = 0
+        self._anchor = _Anchor(place, usage.total, message_id)
+
+    def _tail(self, start: _Place) -> Count:
+        tail = self._sum - start.before
+        return Count(max(0, tail.guessed - self._saved_after(start.ordinal)), tail.counted)
+
+    def _saved_after(self, ordinal: int) -> int:
+        """Walks from the newest clearing back to the anchor: only as far as the tail is long."""
+        saved = 0
+        for saving in reversed(self._savings):
+            if saving.ordinal <= ordinal:
+                break
+            saved += saving.tokens
+        return saved

@@ -1,0 +1,179 @@
+"""The provider's prompt cache: what a request reads, writes and pays in full, and what it leaves behind.
+
+The rule (api-facts 1.3): entries exist only where an earlier request had a marker. A request looks for them
+from each of its markers, last marker first, walking back at most `LOOKBACK` positions with the marker itself
+as the first; the first entry found is the hit. It reads up to the hit, writes from there to its last marker,
+and pays the rest in full.
+
+    keys     k0 ── k1 ── k2 ── k3 ── k4 ── k5 ── k6      one per block, each naming the whole prefix up to it
+    markers              1h                5m
+    hit            A                                     an entry that an earlier request wrote at k1
+    billed   read──┘     └B: 1h write      └C: 5m write  └ plain input
+
+The engine asks `look` to predict; the twin takes the same three steps to answer: `look`, then `refresh` when
+the request starts, then `write` when its response begins, for only then can others read what it wrote. Two
+requests in flight therefore both write. Time is a number of seconds, an argument. What the keys are made of
+is the caller's affair (`twin/prefix.py`, `view/`); what the tokens cost is `bill.py`'s.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Ttl = Literal["5m", "1h"]
+
+SECONDS: Final[dict[Ttl, float]] = {"5m": 300.0, "1h": 3600.0}
+LOOKBACK: Final = 20
+# Below this many entries expired ones are left lying: sweeping costs more than they do.
+_SWEEP_FROM: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A `cache_control` on the block at `index`."""
+
+    index: int
+    ttl: Ttl
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A request as the cache sees it: three parallel sequences over its blocks, and the markers in order."""
+
+    scope: Hashable
+    keys: Sequence[Hashable]
+    # Tokens of the prompt up to and including each block.
+    ends: Sequence[int]
+    # Lookback position of each block: never decreasing, equal within a run that counts as one.
+    positions: Sequence[int]
+    markers: Sequence[Marker]
+    # All tokens, those after the last block included.
+    total: int
+    # Markers whose prefix is shorter are ignored, without an error.
+    minimum: int = 0
+    lookback: int = LOOKBACK
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    scope: Hashable
+    key: Hashable
+    index: int
+    tokens: int
+    ttl: Ttl
+    expires: float
+
+    def alive(self, now: float) -> bool:
+        """Alive at exactly its TTL, dead after it."""
+        return now <= self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The four disjoint parts of the prompt in tokens, and what the request does to the entries."""
+
+    read: int
+    write_1h: int
+    write_5m: int
+    plain: int
+    # Index of the block the hit ends at; None when nothing was found.
+    hit: int | None
+    refreshed: Entry | None
+    written: tuple[Entry, ...]
+
+
+def group_positions(kinds: Sequence[str]) -> tuple[int, ...]:
+    """Lookback positions with a run of tool_use, and a run of tool_result, as one (api-facts 1.3)."""
+    positions: list[int] = []
+    last = ""
+    for kind in kinds:
+        joins = kind == last and kind in ("tool_use", "tool_result")
+        positions.append(positions[-1] + (0 if joins else 1) if positions else 0)
+        last = kind
+    return tuple(positions)
+
+
+class PrefixCache:
+    def __init__(self) -> None:
+        self._entries: dict[tuple[Hashable, Hashable], Entry] = {}
+        self._sweep_at = _SWEEP_FROM
+
+    def look(self, prompt: Prompt, now: float) -> Outcome:
+        """What the request would read and write if it started now. Changes nothing."""
+        markers = [m for m in prompt.markers if prompt.ends[m.index] >= prompt.minimum]
+        found = self._highest_hit(prompt, markers, now)
+        index, hit = found if found is not None else (None, None)
+        read, write_1h, write_5m, plain = _billed(prompt, markers, index)
+        return Outcome(
+            read,
+            write_1h,
+            write_5m,
+            plain,
+            hit=index,
+            refreshed=_at(prompt, index, hit.ttl, now) if index is not None and hit is not None else None,
+            written=tuple(
+                _at(prompt, marker.index, marker.ttl, now)
+                for marker in markers
+                if self._alive(prompt, marker.index, now) is None
+            ),
+        )
+
+    def refresh(self, outcome: Outcome) -> None:
+        """A read keeps the entry alive for its own TTL again, counted from the start of the request."""
+        if outcome.refreshed is not None:
+            self._keep(outcome.refreshed)
+
+    def write(self, outcome: Outcome, now: float) -> None:
+        """The response has begun: from here on others can read what this request wrote."""
+        for entry in outcome.written:
+            self._keep(entry)
+        self._sweep(now)
+
+    def lose(self, doomed: Callable[[Entry], bool]) -> tuple[Entry, ...]:
+        """Entries gone before their time, as happens to a provider under load."""
+        lost = tuple(entry for entry in self._entries.values() if doomed(entry))
+        for entry in lost:
+            del self._entries[entry.scope, entry.key]
+        return lost
+
+    def entries(self, now: float) -> tuple[Entry, ...]:
+        return tuple(entry for entry in self._entries.values() if entry.alive(now))
+
+    def _highest_hit(self, prompt: Prompt, markers: list[Marker], now: float) -> tuple[int, Entry] | None:
+        for marker in reversed(markers):
+            nearest = prompt.positions[marker.index]
+            for index in range(marker.index, -1, -1):
+                if nearest - prompt.positions[index] >= prompt.lookback:
+                    break
+                if (entry := self._alive(prompt, index, now)) is not None:
+                    return index, entry
+        return None
+
+    def _alive(self, prompt: Prompt, index: int, now: float) -> Entry | None:
+        entry = self._entries.get((prompt.scope, prompt.keys[index]))
+        return entry if entry is not None and entry.alive(now) else None
+
+    def _keep(self, entry: Entry) -> None:
+        """Of two requests in flight that wrote the same prefix, the entry that lives longer stays."""
+        place = (entry.scope, entry.key)
+        present = self._entries.get(place)
+        if present is None or present.expires <= entry.expires:
+            self._entries[place] = entry
+
+    def _sweep(self, now: float) -> None:
+        if len(self._entries) >= self._sweep_at:
+            self._entries = {place: entry for place, entry in self._entries.items() if entry.alive(now)}
+            self._sweep_at = max(_SWEEP_FROM, 2 * len(self._entries))
+
+
+def _at(prompt: Prompt, index: int, ttl: Ttl, now: float) -> Entry:
+    return Entry(prompt.scope, prompt.keys[index], index, prompt.ends[index], ttl, now + SECONDS[ttl])
+
+
+def _billed(prompt: Prompt, markers: Sequence[Marker], hit: int | None) -> tuple[int, int, int, int]:
+    """Read, 1h write, 5m write, plain: the A-B-C rule for mixed TTLs (api-facts 1.3)."""
+    a = prompt.ends[hit] if hit is not None else 0
+    b = max((prompt.ends[m.index] for m in markers if m.ttl == "1h"), default=a)
+    b = max(a, b)
+    c = max(b, prompt.ends[markers[-1].index]) if markers else b
+    return a, b - a, c - b, prompt.total - c

@@ -1,0 +1,254 @@
+"""How many tokens a block and a record are, as well as can be told without asking (TOK-1 to 4, 7).
+
+Characters divided by four is the default, a local tokenizer or the provider's own counts can take its
+place. What is estimated is rough and gets padded; what the provider counted does not. How the size of a
+whole context is put together from usage and estimates is decided in `meter.py`; how far the estimate is
+off in this session is learned in `calibration.py`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import floor
+from typing import Final, Protocol
+
+import msgspec
+
+from everturn.history.blocks import Block
+from everturn.history.records import Record
+from everturn.measure.images import FLAT, STANDARD, Tier, image_tokens, tier_of
+from everturn.measure.model import Model
+
+
+def padded(tokens: int) -> int:
+    """An estimate over messages, made safe: four thirds of it, rounded up (TOK-4)."""
+    return -(-tokens * 4 // 3)
+
+
+class Estimator(Protocol):
+    """What a text is worth. `counted` is the provider's figure for a whole record, where it was asked."""
+
+    @property
+    def tier(self) -> Tier: ...
+    def text(self, text: str, /) -> int: ...
+    def counted(self, uuid: str, /) -> int | None: ...
+
+
+class CharactersPerToken(msgspec.Struct, frozen=True):
+    """Characters divided by a constant, rounded half up (TOK-1)."""
+
+    characters: float = 4
+    tier: Tier = STANDARD
+
+    def text(self, text: str, /) -> int:
+        return floor(len(text) / self.characters + 0.5)
+
+    def counted(self, uuid: str, /) -> int | None:
+        return None
+
+
+class LocalTokenizer(msgspec.Struct, frozen=True):
+    """Any tokenizer that turns a text into a sequence; its length is the count."""
+
+    encode: Callable[[str], Sequence[object]]
+    tier: Tier = STANDARD
+
+    def text(self, text: str, /) -> int:
+        return len(self.encode(text))
+
+    def counted(self, uuid: str, /) -> int | None:
+        return None
+
+
+ROUGH: Final = CharactersPerToken()
+
+
+class ProviderCounts(msgspec.Struct, frozen=True):
+    """Counts that the provider's count endpoint gave, by record; another estimator for everything else."""
+
+    counts: Mapping[str, int]
+    fallback: Estimator = ROUGH
+
+    @property
+    def tier(self) -> Tier:
+        return self.fallback.tier
+
+    def text(self, text: str, /) -> int:
+        return self.fallback.text(text)
+
+    def counted(self, uuid: str, /) -> int | None:
+        return self.counts.get(uuid)
+
+
+def rough(text: str) -> int:
+    return ROUGH.text(text)
+
+
+def estimator_for(model: Model) -> CharactersPerToken:
+    """The average of that model's tokenizer instead of four: nearer for it, and no longer TOK-1's figure."""
+    return CharactersPerToken(model.chars_per_token, tier_of(model))
+
+
+class _Text(msgspec.Struct):
+    text: str
+
+
+class _Thinking(msgspec.Struct):
+    thinking: str
+
+
+class _Call(msgspec.Struct):
+    name: str = ""
+    input: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Result(msgspec.Struct):
+    content: msgspec.Raw = msgspec.Raw(b'""')
+
+
+class _Kind(msgspec.Struct):
+    type: str = ""
+
+
+_read_text = msgspec.json.Decoder(_Text).decode
+_read_thinking = msgspec.json.Decoder(_Thinking).decode
+_read_call = msgspec.json.Decoder(_Call).decode
+_read_result = msgspec.json.Decoder(_Result).decode
+_read_kind = msgspec.json.Decoder(_Kind).decode
+_read_string = msgspec.json.Decoder(str).decode
+_read_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_read_any = msgspec.json.Decoder().decode
+
+
+def compact_json(raw: bytes | msgspec.Raw) -> str:
+    """JSON without spaces between its tokens and without needless escapes: one length for every spelling."""
+    data = bytes(raw)
+    try:
+        if b"\\u" in data:
+            return msgspec.json.encode(_read_any(data)).decode()
+        return msgspec.json.format(data, indent=-1).decode()
+    # A number or a lone surrogate that cannot be written back, or no JSON at all: its length as it stands.
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+        return data.decode(errors="replace")
+
+
+def _text(raw: bytes, by: Estimator) -> int:
+    return by.text(_read_text(raw).text)
+
+
+def _thinking(raw: bytes, by: Estimator) -> int:
+    """The words alone: a signature is long, and it is no text to the model."""
+    return by.text(_read_thinking(raw).thinking)
+
+
+def _call(raw: bytes, by: Estimator) -> int:
+    call = _read_call(raw)
+    return by.text(call.name + compact_json(call.input))
+
+
+def _result(raw: bytes, by: Estimator) -> int:
+    content = bytes(_read_result(raw).content)
+    if content.startswith(b'"'):
+        return by.text(_read_string(content))
+    if content.startswith(b"["):
+        return sum(_estimate(_read_kind(part).type, bytes(part), by) for part in _read_parts(content))
+    return 0 if content == b"null" else by.text(compact_json(content))
+
+
+def _image(raw: bytes, by: Estimator) -> int:
+    return image_tokens(raw, by.tier)
+
+
+def _document(raw: bytes, by: Estimator) -> int:
+    return FLAT
+
+
+def _as_json(raw: bytes, by: Estimator) -> int:
+    return by.text(compact_json(raw))
+
+
+# What is no key here is worth its JSON (TOK-3).
+_BY_KIND: Final[Mapping[str, Callable[[bytes, Estimator], int]]] = {
+    "text": _text,
+    "thinking": _thinking,
+    "tool_use": _call,
+    "tool_result": _result,
+    "image": _image,
+    "document": _document,
+}
+
+
+def _estimate(kind: str, raw: bytes, by: Estimator) -> int:
+    try:
+        return _BY_KIND.get(kind, _as_json)(raw, by)
+    except msgspec.DecodeError:
+        return _as_json(raw, by)
+
+
+def estimate_block(block: Block, estimator: Estimator = ROUGH) -> int:
+    """Unpadded tokens of one block (TOK-2, TOK-3)."""
+    return _estimate(block.kind, block.raw, estimator)
+
+
+class Count(msgspec.Struct, frozen=True, gc=False):
+    """Tokens of some records: what was guessed apart from what the provider counted."""
+
+    guessed: int = 0
+    counted: int = 0
+
+    @property
+    def total(self) -> int:
+        """Unpadded, for accounting and savings."""
+        return self.guessed + self.counted
+
+    @property
+    def padded(self) -> int:
+        """Padding makes up for guessing, so a count gets none."""
+        return padded(self.guessed) + self.counted
+
+    def __add__(self, other: "Count") -> "Count":
+        return Count(self.guessed + other.guessed, self.counted + other.counted)
+
+    def __sub__(self, other: "Count") -> "Count":
+        return Count(self.guessed - other.guessed, self.counted - other.counted)
+
+
+class RecordCount(msgspec.Struct, frozen=True):
+    """One record, whole and block by block; a record that never reaches the model has no blocks here."""
+
+    whole: Count = Count()
+    blocks: tuple[int, ...] = ()
+
+
+NOTHING: Final = RecordCount()
+
+
+def reaches_the_model(record: Record) -> bool:
+    """Progress, system, display-only and API-error records are dropped before a request (FLAT-1)."""
+    if record.kind in ("progress", "system") or record.display_only:
+        return False
+    return not (record.kind == "assistant" and record.api_error)
+
+
+def estimate_record(record: Record, estimator: Estimator = ROUGH) -> RecordCount:
+    if not reaches_the_model(record):
+        return NOTHING
+    blocks = tuple(estimate_block(block, estimator) for block in record.blocks)
+    counted = estimator.counted(record.uuid)
+    whole = Count(guessed=sum(blocks)) if counted is None else Count(counted=counted)
+    return RecordCount(whole, blocks)
+
+
+class Counts:
+    """Every record is counted once, whoever asks: meter, accounts and calibration share it (TOK-8)."""
+
+    def __init__(self, estimator: Estimator = ROUGH) -> None:
+        self.estimator = estimator
+        self._known: dict[str, tuple[tuple[Block, ...], RecordCount]] = {}
+
+    def of(self, record: Record) -> RecordCount:
+        known = self._known.get(record.uuid)
+        # A record is its uuid; a copy with other blocks under the same uuid is counted anew.
+        if known is not None and known[0] is record.blocks:
+            return known[1]
+        count = estimate_record(record, self.estimator)
+        self._known[record.uuid] = record.blocks, count
+        return count
