@@ -1,0 +1,99 @@
+"""What the speakers read out of a request: the last user message, the turn so far, what stands in results.
+
+Only looking, no deciding: what to say is decided in `script.py`, `agent.py` and `summarizer.py`.
+"""
+
+import random
+import re
+import string
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from everturn.twin.values import Block, Message, Request
+
+_ALPHABET: Final = string.ascii_letters + string.digits
+_ID_LENGTH: Final = 22
+# A path with a folder or a known kind of ending; at most 200 characters, so no text makes the search slow.
+_PATH: Final = re.compile(
+    r"(?<![\w/.:-])(?:~?/|\./)?(?:[\w.-]{1,60}/){0,8}[\w-]{1,60}\.[A-Za-z]{1,5}(?![\w/])"
+)
+_ENDINGS: Final = re.compile(
+    r"(pyi?|ipynb|[jt]sx?|go|rs|c|h|cc|[ch]pp|java|kt|rb|php|cs|swift|scala|sh|sql|html|s?css|vue|svelte|proto"
+    r"|md|rst|txt|jsonl?|toml|ya?ml|xml|csv|ini|cfg|lock)",
+    re.IGNORECASE,
+)
+# Long texts are searched in their beginning only; paths cluster there, and time stays bounded.
+_SEARCHED: Final = 20_000
+_SEARCHED_RECENT: Final = 2_000
+_RECENT_BLOCKS: Final = 8
+
+
+def new_id(prefix: str, rng: random.Random) -> str:
+    """An id as the API makes them: `msg_01...`, `toolu_01...`."""
+    return prefix + "01" + "".join(rng.choices(_ALPHABET, k=_ID_LENGTH))
+
+
+def text_of(block: Block | dict[str, Any]) -> str:
+    """The words of a block: its text, or the text inside a result."""
+    body = block.body if isinstance(block, Block) else block
+    if isinstance(body.get("text"), str):
+        return body["text"]
+    content = body.get("content")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(text_of(part) for part in content if isinstance(part, dict))
+    return ""
+
+
+def user_words(message: Message) -> str:
+    """What a person said in a message: its own text, not the results that travel with it."""
+    return "\n".join(text_of(block) for block in message.blocks if block.kind == "text")
+
+
+def last_user_text(request: Request) -> str:
+    """The words of the last user message: its texts and, in a tool loop, its results."""
+    for message in reversed(request.messages):
+        if message.role == "user":
+            return "\n".join(filter(None, (text_of(block) for block in message.blocks)))
+    return ""
+
+
+def asks_for_summary(request: Request) -> bool:
+    """A client's own compaction prompt asks for a text in summary tags."""
+    return bool(request.messages) and "<summary>" in user_words(request.messages[-1])
+
+
+def current_turn(messages: Sequence[Message]) -> int:
+    """Where the turn starts that is still going: at the last message in which a person says something."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == "user" and user_words(messages[index]):
+            return index
+    return 0
+
+
+def paths_in(text: str) -> Iterator[str]:
+    for found in _PATH.finditer(text):
+        path = found.group()
+        if _ENDINGS.fullmatch(path.rpartition(".")[2]):
+            yield path
+
+
+def paths_seen(messages: Iterable[Message]) -> list[str]:
+    """Every path that was named, in calls, results or words, oldest first, each once."""
+    blocks = (block for message in messages for block in message.blocks)
+    return _named(blocks, within=_SEARCHED)
+
+
+def recent_paths(messages: Sequence[Message]) -> list[str]:
+    """Paths near the end of the conversation: the cost does not grow with its length."""
+    blocks = [block for message in messages[-_RECENT_BLOCKS:] for block in message.blocks]
+    return _named(blocks[-_RECENT_BLOCKS:], within=_SEARCHED_RECENT)
+
+
+def _named(blocks: Iterable[Block], *, within: int) -> list[str]:
+    seen: dict[str, None] = {}
+    for block in blocks:
+        words = str(block.body.get("input", "")) if block.kind == "tool_use" else text_of(block)
+        seen.update(dict.fromkeys(paths_in(words[:within])))
+    return list(seen)

@@ -1,0 +1,102 @@
+"""A summary without a model: what stands in the conversation already, put in order (TW-8, BY-5).
+
+Nothing is invented. People's words are quoted, files and errors are listed, the last exchange is kept. The
+nine sections are those that a client's own compaction prompt asks for, so a summary from the twin passes
+wherever a model's would. Equal conversations give equal summaries, and each section is bounded.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from everturn.twin.reading import paths_seen, text_of, user_words
+from everturn.twin.values import Block, Message
+
+MAX_USER_MESSAGES: Final = 40
+MAX_QUOTE: Final = 600
+MAX_PATHS: Final = 40
+MAX_ERRORS: Final = 12
+MAX_TERMS: Final = 20
+MAX_LAST: Final = 1500
+
+_ERROR: Final = re.compile(r"^.*(?:\w*Error\b|\w*Exception\b|FAILED|error:|fatal:).*$", re.MULTILINE)
+_TERM: Final = re.compile(r"\b(?:[a-z]+_[a-z_]+|[A-Z][a-z]+(?:[A-Z][a-z]+)+)\b")
+# Where errors and terms are looked for in one block: its beginning, so that time stays bounded.
+_SEARCHED: Final = 4000
+_TAGS: Final = re.compile(r"</?(?:summary|analysis)>")
+
+
+def summarize(messages: Sequence[Message], instructions: str | None = None) -> str:
+    """The summary in its tags. `instructions` are named in it, so that a client sees that they arrived."""
+    spoken = [
+        words for message in messages if message.role == "user" and (words := user_words(message).strip())
+    ]
+    asked = [words for words in spoken if "<summary>" not in words] or spoken
+    sections = (
+        ("Primary Request and Intent", _quote(asked[:1])),
+        ("Key Technical Concepts", _listed(_terms(messages), MAX_TERMS)),
+        ("Files and Code Sections", _listed(paths_seen(messages), MAX_PATHS)),
+        ("Errors and fixes", _listed(_errors(messages), MAX_ERRORS)),
+        ("Problem Solving", _calls(messages)),
+        ("All user messages", _quote(asked[-MAX_USER_MESSAGES:])),
+        ("Pending Tasks", _quote(asked[-1:])),
+        ("Current Work", _clipped(_last_words(messages), MAX_LAST) or "None."),
+        ("Optional Next Step", "Continue with the last request above."),
+    )
+    body = "\n\n".join(f"{number}. {title}:\n{text}" for number, (title, text) in enumerate(sections, 1))
+    focus = f"Focus asked for: {_clipped(instructions, MAX_QUOTE)}\n\n" if instructions else ""
+    return f"<summary>\n{focus}{body}\n</summary>"
+
+
+def _clipped(text: str, limit: int) -> str:
+    """Text that cannot close the summary early, and that ends visibly when it was cut."""
+    plain = _TAGS.sub("", text).strip()
+    return plain if len(plain) <= limit else plain[:limit] + " [...]"
+
+
+def _quote(texts: Iterable[str]) -> str:
+    return "\n".join(f"   - {_clipped(text, MAX_QUOTE)}" for text in texts) or "   - None."
+
+
+def _listed(items: Iterable[str], limit: int) -> str:
+    """The latest items: what is recent matters more, and the list is bounded."""
+    return _quote(list(dict.fromkeys(items))[-limit:])
+
+
+def _blocks(messages: Iterable[Message]) -> Iterable[Block]:
+    return (block for message in messages for block in message.blocks)
+
+
+def _errors(messages: Sequence[Message]) -> list[str]:
+    results = (block for block in _blocks(messages) if block.kind == "tool_result")
+    return [line.strip() for block in results for line in _error_lines(block)]
+
+
+def _error_lines(block: Block) -> list[str]:
+    text = text_of(block)[:_SEARCHED]
+    found = _ERROR.findall(text)
+    return found or ([text] if block.body.get("is_error") and text else [])
+
+
+def _terms(messages: Sequence[Message]) -> list[str]:
+    texts = (text_of(block)[:_SEARCHED] for block in _blocks(messages) if block.kind == "text")
+    return [term for text in texts for term in _TERM.findall(text)]
+
+
+def _calls(messages: Sequence[Message]) -> str:
+    names: dict[str, int] = {}
+    for block in _blocks(messages):
+        if block.kind == "tool_use":
+            name = str(block.body.get("name"))
+            names[name] = names.get(name, 0) + 1
+    return (
+        "\n".join(f"   - {name}: {count} calls" for name, count in names.items()) or "   - No tool was used."
+    )
+
+
+def _last_words(messages: Sequence[Message]) -> str:
+    for message in reversed(messages):
+        words = user_words(message).strip()
+        if message.role == "assistant" and words:
+            return words
+    return ""

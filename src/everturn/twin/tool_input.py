@@ -1,0 +1,218 @@
+"""Input for a tool call that fits the tool's schema, and reads as if someone had meant it.
+
+The schema decides the shape; the name of a property decides what to put there (a path that was seen, a word
+of the request, a command). What JSON Schema can say beyond the common keywords (`pattern`, `not`, `if`) is
+not honoured: the value then has the right type, and the tool may complain, as tools do.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+MAX_DEPTH: Final = 6
+DEFAULT_PATH: Final = "src/app.py"
+OPTIONAL_CHANCE: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the conversation offers to fill in: paths that were named, words that were said."""
+
+    paths: Sequence[str] = ()
+    words: Sequence[str] = ()
+
+
+# Names of properties, by what a value for them looks like. The first row that is part of the name wins.
+_MEANINGS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
+    (("url", "uri", "link"), "https://example.com/docs"),
+    (("command", "cmd", "script"), "python -m pytest -q"),
+    (("old_str", "old_text", "search_text"), "return None"),
+    (("new_str", "new_text", "replace"), "return result"),
+    (("content", "body", "code", "source", "file_text"), "def run() -> int:\n    return 0\n"),
+    (("date", "day"), "2026-11-15"),
+    (("email",), "someone@example.com"),
+    (("description", "reason", "explanation", "summary"), "Look at what is there"),
+    (("language",), "python"),
+    (("timezone",), "UTC"),
+)
+_FORMATS: Final = {
+    "date": "2026-11-15",
+    "date-time": "2026-11-15T00:00:00Z",
+    "time": "00:00:00Z",
+    "email": "someone@example.com",
+    "uri": "https://example.com/docs",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+    "ipv4": "127.0.0.1",
+    "hostname": "example.com",
+}
+# Tools that Anthropic defines have no schema in the request; these are the inputs their clients expect.
+_BUILT_IN: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("bash_", {"command": "ls -la"}),
+    ("text_editor_", {"command": "view", "path": DEFAULT_PATH}),
+    ("memory_", {"command": "view", "path": "/memories"}),
+    ("computer_", {"action": "screenshot"}),
+)
+
+
+def built_in_input(kind: str) -> dict[str, Any] | None:
+    return next((dict(made) for prefix, made in _BUILT_IN if kind.startswith(prefix)), None)
+
+
+def made_input(schema: Mapping[str, Any], seen: Seen, rng: random.Random) -> dict[str, Any]:
+    """An object that fits the schema of a tool."""
+    made = _Maker(schema, seen, rng).value("", schema, 0)
+    return made if isinstance(made, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    root: Mapping[str, Any]
+    seen: Seen
+    rng: random.Random
+
+    def value(self, name: str, schema: Any, depth: int) -> Any:
+        schema = self._resolved(schema)
+        if "const" in schema:
+            return schema["const"]
+        if isinstance(schema.get("enum"), list) and schema["enum"]:
+            return self.rng.choice(schema["enum"])
+        if depth > MAX_DEPTH:
+            return None
+        return self._typed(_type_of(schema), name, schema, depth)
+
+    def _typed(self, kind: str, name: str, schema: Mapping[str, Any], depth: int) -> Any:
+        match kind:
+            case "object":
+                return self._object(schema, depth)
+            case "array":
+                return self._array(name, schema, depth)
+            case "integer" | "number":
+                return _number(kind, schema, self.rng)
+            case "boolean":
+                return schema.get("default", False)
+            case "null":
+                return None
+            case _:
+                return self._string(name, schema)
+
+    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+        """The schema behind references and alternatives; a boolean schema allows anything."""
+        for _ in range(MAX_DEPTH):
+            if not isinstance(schema, Mapping):
+                return {}
+            if isinstance(schema.get("$ref"), str):
+                schema = self._referred(schema["$ref"])
+            elif alternatives := _alternatives(schema):
+                schema = alternatives[0]
+            elif isinstance(schema.get("allOf"), list):
+                schema = _merged([self._resolved(part) for part in schema["allOf"]])
+            else:
+                return schema
+        return {}
+
+    def _referred(self, reference: str) -> Any:
+        found: Any = self.root
+        for step in reference.removeprefix("#").strip("/").split("/"):
+            found = found.get(step, {}) if isinstance(found, Mapping) else {}
+        return found
+
+    def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        properties = schema.get("properties")
+        properties = properties if isinstance(properties, Mapping) else {}
+        required = schema.get("required")
+        required = [str(name) for name in required] if isinstance(required, list) else []
+        made = {name: self.value(name, properties.get(name, {}), depth + 1) for name in required}
+        for name in properties:
+            if name not in made and depth == 0 and self.rng.random() < OPTIONAL_CHANCE:
+                made[name] = self.value(name, properties[name], depth + 1)
+        return made
+
+    def _array(self, name: str, schema: Mapping[str, Any], depth: int) -> list[Any]:
+        least = _whole(schema.get("minItems"), 1)
+        most = max(least, _whole(schema.get("maxItems"), max(least, 2)))
+        count = min(self.rng.randint(max(least, min(1, most)), most), 8 if least <= 8 else least)
+        made = [self.value(name, schema.get("items", {}), depth + 1) for _ in range(count)]
+        return made if not schema.get("uniqueItems") else _distinct(made)
+
+    def _string(self, name: str, schema: Mapping[str, Any]) -> str:
+        made = _FORMATS.get(str(schema.get("format"))) or self._meant(name.lower())
+        least, most = _whole(schema.get("minLength"), 0), _whole(schema.get("maxLength"), 10_000)
+        return made.ljust(least, "x")[: max(least, most)]
+
+    def _meant(self, name: str) -> str:
+        if any(part in name for part in ("path", "file", "dir", "folder")):
+            return self.rng.choice(list(self.seen.paths)[-5:]) if self.seen.paths else DEFAULT_PATH
+        for parts, made in _MEANINGS:
+            if any(part in name for part in parts):
+                return made
+        return self.rng.choice(list(self.seen.words)) if self.seen.words else "main"
+
+
+def _type_of(schema: Mapping[str, Any]) -> str:
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kind = next((one for one in kind if one != "null"), "null")
+    if isinstance(kind, str):
+        return kind
+    return "object" if "properties" in schema else "array" if "items" in schema else "string"
+
+
+def _alternatives(schema: Mapping[str, Any]) -> list[Any]:
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if not isinstance(options, list):
+        return []
+    return [one for one in options if not (isinstance(one, Mapping) and one.get("type") == "null")] or options
+
+
+def _merged(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {"properties": {}, "required": []}
+    for part in parts:
+        merged = {
+            **merged,
+            **part,
+            "properties": merged["properties"] | dict(part.get("properties") or {}),
+            "required": [*merged["required"], *(part.get("required") or ())],
+        }
+    return (
+        merged
+        if merged["properties"]
+        else {k: v for k, v in merged.items() if k not in ("properties", "required")}
+    )
+
+
+def _number(kind: str, schema: Mapping[str, Any], rng: random.Random) -> int | float:
+    step = _real(schema.get("multipleOf"), 1)
+    least = _real(
+        schema.get("minimum"),
+        _real(schema.get("exclusiveMinimum"), 0) + ("exclusiveMinimum" in schema) * step,
+    )
+    most = _real(schema.get("maximum"), _real(schema.get("exclusiveMaximum"), least + 10 * step))
+    most -= ("exclusiveMaximum" in schema and "maximum" not in schema) * step
+    if kind == "number" and most - least < step:
+        return least
+    first = -(-least // step)
+    last = max(first, most // step)
+    picked = rng.randint(int(first), int(min(last, first + 10)))
+    return int(picked * step) if kind == "integer" else picked * step
+
+
+def _whole(value: Any, otherwise: int) -> int:
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10_000
+        else otherwise
+    )
+
+
+def _real(value: Any, otherwise: float) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
+    return value if is_number else otherwise
+
+
+def _distinct(made: list[Any]) -> list[Any]:
+    kept: list[Any] = []
+    for one in made:
+        if one not in kept:
+            kept.append(one)
+    return kept
