@@ -1,0 +1,46 @@
+"""The public doors: what `__all__` promises can be imported, and the front door shows nothing else.
+
+The order inside `__all__` is ruff's (RUF022).
+"""
+
+import importlib
+from types import ModuleType
+
+import everturn
+
+MOST_PUBLIC_NAMES = 25
+
+
+def dotted(name: str) -> str:
+    return "everturn." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def broken_promises(module: ModuleType) -> list[str]:
+    promised = getattr(module, "__all__", [])
+    twice = [name for name in set(promised) if promised.count(name) > 1]
+    return sorted(twice + [name for name in promised if not hasattr(module, name)])
+
+
+def visible(module: ModuleType) -> set[str]:
+    names = (name for name in dir(module) if not name.startswith("_"))
+    return {name for name in names if not isinstance(getattr(module, name), ModuleType)}
+
+
+def test_what_a_module_promises_can_be_imported(modules):
+    inner = [dotted(module.name) for module in modules if not module.name.startswith("__")]
+    found = {name: broken for name in inner if (broken := broken_promises(importlib.import_module(name)))}
+    assert found == {}
+
+
+def test_the_front_door_shows_exactly_what_it_promises():
+    promised = set(getattr(everturn, "__all__", []))
+    assert visible(everturn) == promised - {"__version__"}
+    assert broken_promises(everturn) == []
+    assert len(promised) <= MOST_PUBLIC_NAMES
+
+
+def test_a_broken_promise_is_noticed():
+    door = ModuleType("door")
+    door.__dict__.update(__all__=["here", "here", "gone"], here=1, extra=2, os=importlib)
+    assert broken_promises(door) == ["gone", "here"]
+    assert visible(door) == {"here", "extra"}
