@@ -4,8 +4,9 @@ Between two calls the reported context grows by what was appended; so does the e
 two sums corrects later estimates. Only the input side is used: output_tokens in recorded files is written
 while streaming and too small, and the reply shows up in the next call's input anyway.
 
-A pair is used when both sides grew, one model answered both calls, and nothing was cleared or compacted in
-between. The error is prequential: each pair is predicted with the ratio known before it.
+A pair is used when both sides grew, one model answered both calls, nothing was cleared or compacted in
+between, and the two sides are of one magnitude: where they are not, the harness sent something that the log
+does not hold. The error is prequential: each pair is predicted with the ratio known before it.
 """
 
 from typing import Final, NamedTuple
@@ -16,7 +17,10 @@ from everturn.history.edits import Cleared
 from everturn.history.records import Record, reported_usage
 from everturn.measure.tokens import Counts
 
+# In 59 recorded files, fewer samples made up to four predict worse than no ratio at all; 8 made none.
 MIN_SAMPLES: Final = 8
+# Nineteen of twenty pairs lie below 4; a short reply with its framing and ids reaches 5.
+MAX_FACTOR: Final = 8
 
 
 class Calibration(msgspec.Struct, frozen=True):
@@ -107,5 +111,5 @@ class Calibrator:
         self._growth = 0
 
     def _pair(self, model: str, estimated: int, reported: int) -> None:
-        if estimated > 0 and reported > 0:
+        if 0 < estimated <= reported * MAX_FACTOR and 0 < reported <= estimated * MAX_FACTOR:
             self._learned.setdefault(model, _Learned()).learn(estimated, reported)
