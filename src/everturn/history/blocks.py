@@ -82,8 +82,6 @@ def fields_of(block: Block) -> dict[str, Any]:
     return _read_any(block.raw)
 
 
-
-
 class _Part(msgspec.Struct):
     text: str = ""
 

@@ -61,7 +61,11 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One fact. `raw` is its JSON object as it stands in the file."""
+    """One fact. `raw` is its JSON object as it stands in the file.
+
+    `subtype` tells what kind of system record or attachment it is. An attachment's payload is its one
+    block, of kind "attachment"; how it reads to the model is decided in `view/`.
+    """
 
     kind: Kind
     uuid: str

@@ -1,0 +1,173 @@
+"""The log and its view: the log only grows, what the model sees is computed from it (TR-5, TR-9).
+
+Appending costs what the record costs, whatever the length of the log; only a compaction or an undo
+replaces the view, and those are rare. A boundary takes force when its summary arrives, not before: a
+compaction that was cut off by a crash leaves the old view standing (TR-10).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Literal, overload
+
+import msgspec
+
+from everturn.history.edits import Cleared, Compacted, Pinned, Undone
+from everturn.history.records import Record
+from everturn.history.threads import Note
+
+# What an append did to the view: it goes on with one record more, or it is another one now.
+Change = Literal["extended", "replaced"]
+
+
+class Window(Sequence[Record]):
+    """A stretch of a growing list: it stays the same while the list goes on, and copies nothing."""
+
+    __slots__ = ("_items", "_stop")
+
+    def __init__(self, items: list[Record], stop: int) -> None:
+        self._items = items
+        self._stop = stop
+
+    def __len__(self) -> int:
+        return self._stop
+
+    @overload
+    def __getitem__(self, at: int) -> Record: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Record]: ...
+    def __getitem__(self, at: int | slice) -> Record | list[Record]:
+        if isinstance(at, slice):
+            return [self._items[i] for i in range(*at.indices(self._stop))]
+        if not -self._stop <= at < self._stop:
+            raise IndexError(f"record {at} of a view of {self._stop}")
+        return self._items[at % self._stop]
+
+    def __iter__(self) -> Iterator[Record]:
+        return islice(self._items, self._stop)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list[object](other)  # type: ignore[arg-type]
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class View(msgspec.Struct, frozen=True):
+    """What the model can still see: the records from the last boundary on, and what is hidden in them.
+
+    `stale` names records kept from before the boundary: the usage on them speaks of an older, larger
+    context. `cleared` maps a call id to the edit that hid its result.
+    """
+
+    records: Sequence[Record]
+    cleared: Mapping[str, Cleared]
+    stale: frozenset[str] = frozenset()
+    pins: tuple[Pinned, ...] = ()
+
+    @property
+    def boundary(self) -> Record | None:
+        first = self.records[0] if self.records else None
+        return first if first is not None and first.is_boundary else None
+
+
+class _Past(msgspec.Struct):
+    """A view that a compaction replaced, kept so that an undo finds it again."""
+
+    boundary: str
+    shown: list[Record]
+    stale: frozenset[str]
+    hidden: set[str]
+
+
+class Log:
+    """All records of one conversation, and the view of them. The only thing in this room that grows."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self.records: list[Record] = []
+        self.notes: list[Note] = []
+        self._places: dict[str, int] = {}
+        self._shown: list[Record] = []
+        self._stale: frozenset[str] = frozenset()
+        self._cleared: dict[str, Cleared] = {}
+        self._pins: tuple[Pinned, ...] = ()
+        self._pending: Record | None = None
+        self._past: list[_Past] = []
+        for record in records:
+            self.append(record)
+
+    @property
+    def view(self) -> View:
+        shown = Window(self._shown, len(self._shown))
+        return View(shown, self._cleared, self._stale, self._pins)
+
+    @property
+    def views_before(self) -> tuple[View, ...]:
+        """The views that compactions replaced, oldest first: the history of what was seen."""
+        return tuple(View(past.shown, self._cleared, past.stale) for past in self._past)
+
+    def append(self, record: Record) -> Change:
+        self._places[record.uuid] = len(self.records)
+        self.records.append(record)
+        if self._pending is not None and record.kind in ("user", "assistant"):
+            return self._finish_compaction(self._pending, record)
+        match record.edit:
+            case Compacted():
+                self._pending = record
+                return "extended"
+            case Undone(boundary=boundary):
+                return self._undo(boundary)
+            case Cleared(calls=calls):
+                self._cleared.update(dict.fromkeys(calls, record.edit))
+            case Pinned():
+                self._pins = (*self._pins, record.edit)
+            case None:
+                pass
+        self._shown.append(record)
+        return "extended"
+
+    def _finish_compaction(self, boundary: Record, record: Record) -> Change:
+        self._pending = None
+        if not record.compact_summary:
+            what = f"boundary {boundary.uuid} has no summary behind it; the view before it stays in force"
+            self.notes.append(Note("half_compaction", what))
+            self._shown.append(record)
+            return "extended"
+        kept = self._kept(boundary)
+        hidden = {boundary.uuid, record.uuid} | {each.uuid for each in kept}
+        self._past.append(_Past(boundary.uuid, self._shown, self._stale, hidden))
+        self._stale = frozenset(each.uuid for each in kept)
+        anchored_on_boundary = _anchor(boundary) == boundary.uuid
+        self._shown = [boundary, *kept, record] if anchored_on_boundary else [boundary, record, *kept]
+        return "replaced"
+
+    def _kept(self, boundary: Record) -> list[Record]:
+        """The preserved segment, head to tail, as it stood in the view that is being replaced."""
+        segment = boundary.edit.kept if isinstance(boundary.edit, Compacted) else None
+        if segment is None:
+            return []
+        uuids = [record.uuid for record in self._shown]
+        if segment.head not in uuids or segment.tail not in uuids:
+            what = f"boundary {boundary.uuid} keeps {segment.head}..{segment.tail}, which is not in the view"
+            self.notes.append(Note("half_compaction", what))
+            return []
+        return self._shown[uuids.index(segment.head) : uuids.index(segment.tail) + 1]
+
+    def _undo(self, boundary: str) -> Change:
+        """Take the last compaction back. What was said since then stays, behind what it had replaced."""
+        if not self._past or self._past[-1].boundary != boundary:
+            return "extended"
+        past = self._past.pop()
+        since = [record for record in self._shown if record.uuid not in past.hidden]
+        said = next((at for at, record in enumerate(since) if record.kind != "attachment"), len(since))
+        self._shown = [*past.shown, *since[said:]]
+        self._stale = past.stale
+        return "replaced"
+
+
+def _anchor(boundary: Record) -> str:
+    edit = boundary.edit
+    return edit.kept.anchor if isinstance(edit, Compacted) and edit.kept else ""
+
+
+def view(records: Iterable[Record]) -> View:
+    """What the model can still see of these records (TR-5)."""
+    return Log(records).view

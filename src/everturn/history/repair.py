@@ -1,0 +1,110 @@
+"""A turn that arrives broken, made valid: with explicit placeholders, and every change named (TR-11).
+
+A turn is one assistant message and the user content that answers it. Crashes, interrupts and other
+tools leave calls without results, results without calls and ids used twice; the API refuses all three.
+Ids and placeholders are derived from what is there, never random: equal input gives equal bytes.
+"""
+
+from collections.abc import Iterable, MutableMapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from everturn.history.blocks import (
+    CALL,
+    RESULT,
+    Block,
+    block_from_fields,
+    fields_of,
+    result_block,
+    text_block,
+)
+from everturn.history.blocks import text_of as words_of
+
+RepairKind = Literal[
+    "missing_result", "orphan_result", "repeated_result", "repeated_call", "repeated_block", "blank_text",
+    "misplaced_block", "missing_start", "trailing_thinking", "tool_input",
+]  # fmt: skip
+
+NO_RESULT = "[No result was recorded for this call: the session was interrupted or the record is lost]"
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """One change that was made so that the API accepts a view. `where` is a call id, or empty."""
+
+    kind: RepairKind
+    where: str
+    what: str
+
+
+def distinct_calls(
+    blocks: Sequence[Block], used: MutableMapping[str, int], repairs: list[Repair]
+) -> list[Block]:
+    """The blocks of an assistant message, with no call id that an earlier one has used."""
+    found: list[Block] = []
+    here: dict[str, Block] = {}
+    for block in blocks:
+        if not block.is_call:
+            found.append(block)
+            continue
+        if here.get(block.call) == block:
+            repairs.append(Repair("repeated_block", block.call, "the same call was recorded twice"))
+            continue
+        here[block.call] = block
+        if not block.call or block.call in used:
+            renamed = _renamed(block, _unused(block.call, used))
+            what = f"a second call with this id is now {renamed.call}"
+            repairs.append(Repair("repeated_call", block.call, what))
+            block = renamed
+        used[block.call] = 1
+        found.append(block)
+    return found
+
+
+def _unused(call: str, used: MutableMapping[str, int]) -> str:
+    """An id derived from the recorded one: `toolu_x-2`, `toolu_x-3`, ..."""
+    base = call or "toolu_unnamed"
+    times = used.get(call, 1) + 1
+    while f"{base}-{times}" in used:
+        times += 1
+    used[call] = times
+    return f"{base}-{times}"
+
+
+def answers(
+    calls: Sequence[Block], results: Iterable[Block], original: Sequence[str], repairs: list[Repair]
+) -> tuple[list[Block], list[Block]]:
+    """Exactly one result per call, in the order they came; and as text, what answers no call.
+
+    `original` are the ids of the calls as they were recorded, where `calls` carry new ones: a result
+    finds its call by position among those of the same recorded id.
+    """
+    waiting: dict[str, list[str]] = {}
+    for call, recorded in zip(calls, original, strict=True):
+        waiting.setdefault(recorded, []).append(call.call)
+    known = set(waiting)
+    found: list[Block] = []
+    strays: list[Block] = []
+    for block in results:
+        open_calls = waiting.get(block.call)
+        if open_calls:
+            name = open_calls.pop(0)
+            found.append(block if name == block.call else _renamed(block, name))
+            continue
+        strays.append(_as_text(block, repairs, is_repeat=block.call in known))
+    for name in (name for names in waiting.values() for name in names):
+        repairs.append(Repair("missing_result", name, "a call without a result got a placeholder"))
+        found.append(result_block(name, NO_RESULT, is_error=True))
+    return found, strays
+
+
+def _as_text(block: Block, repairs: list[Repair], *, is_repeat: bool) -> Block:
+    kind: RepairKind = "repeated_result" if is_repeat else "orphan_result"
+    which = "second result of" if is_repeat else "result without"
+    repairs.append(Repair(kind, block.call, f"a {which} its call is shown as text"))
+    return text_block(f"[A {which} tool call {block.call or '(no id)'}]\n{words_of(block)}".rstrip())
+
+
+def _renamed(block: Block, name: str) -> Block:
+    field = {CALL: "id", RESULT: "tool_use_id"}[block.kind]
+    return block_from_fields({**fields_of(block), field: name})

@@ -1,0 +1,88 @@
+"""Rounds, tool pairs and the places where a conversation may be cut.
+
+A round is one model response with the results of its calls. Cutting anywhere else would separate a
+call from its result or a thinking block from its message, and the API refuses both (CP-12).
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from everturn.history.records import Record
+
+
+class Round(msgspec.Struct, frozen=True):
+    """Records [start, stop) of a view: a response and what answered it. `message_id` is empty for what
+    came before the first response."""
+
+    start: int
+    stop: int
+    message_id: str
+
+
+class Pairs(msgspec.Struct, frozen=True):
+    """Tool calls and results by id, in the order of their first appearance."""
+
+    answered: tuple[str, ...]
+    unanswered: tuple[str, ...]
+    orphans: tuple[str, ...]
+    repeated: tuple[str, ...]
+
+
+def pairs(records: Iterable[Record]) -> Pairs:
+    calls: dict[str, int] = {}
+    results: dict[str, int] = {}
+    for record in records:
+        for block in record.blocks:
+            if block.is_call:
+                calls[block.call] = calls.get(block.call, 0) + 1
+            elif block.is_result:
+                results[block.call] = results.get(block.call, 0) + 1
+    return Pairs(
+        answered=tuple(call for call in calls if call in results),
+        unanswered=tuple(call for call in calls if call not in results),
+        orphans=tuple(call for call in results if call not in calls),
+        repeated=tuple(call for call in calls if calls[call] > 1 or results.get(call, 0) > 1),
+    )
+
+
+def rounds(records: Sequence[Record]) -> tuple[Round, ...]:
+    """Every record belongs to exactly one round; pieces of a split response share theirs."""
+    starts: list[tuple[int, str]] = [(0, "")] if records else []
+    for at, record in enumerate(records):
+        if record.kind == "assistant" and (not record.message_id or record.message_id != starts[-1][1]):
+            if at == 0:
+                starts.clear()
+            starts.append((at, record.message_id))
+    stops = [start for start, _ in starts[1:]] + [len(records)]
+    return tuple(Round(start, stop, name) for (start, name), stop in zip(starts, stops, strict=True))
+
+
+def cut_points(records: Sequence[Record]) -> tuple[int, ...]:
+    """Positions where the records may be divided: everything that belongs together stays on one side."""
+    first: dict[tuple[str, str], int] = {}
+    last: dict[tuple[str, str], int] = {}
+    for at, record in enumerate(records):
+        for tie in _ties(record):
+            first.setdefault(tie, at)
+            last[tie] = at
+    open_ties = [0] * (len(records) + 1)
+    for tie, start in first.items():
+        open_ties[start] += 1
+        open_ties[last[tie]] -= 1
+    points: list[int] = []
+    held = 0
+    for at in range(len(records)):
+        if held == 0:
+            points.append(at)
+        held += open_ties[at]
+    return (*points, len(records))
+
+
+def _ties(record: Record) -> Iterable[tuple[str, str]]:
+    """What holds a record to others: its message, and each call that it makes or answers."""
+    if record.message_id:
+        yield "message", record.message_id
+    for block in record.blocks:
+        if block.call:
+            yield "call", block.call

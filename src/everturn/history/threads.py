@@ -1,0 +1,159 @@
+"""Which records belong together: the live thread of a session, and its sidechains (TR-9).
+
+A session file is a tree, not a list: rewinds leave abandoned branches behind, parallel results hang
+beside the path to the newest record, a resumed session may repeat its history under a new root, and
+sub-agents write into the same file. The live thread is the path from the newest message back to its
+root, plus what hangs on that path without being an alternative to it, in the order of the file.
+
+Links can be broken. A parent that is missing, or a link that runs in a circle, is replaced by the
+record before it in the file, and noted: a damaged link never hides what came before it (F62).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from everturn.history.edits import Compacted
+from everturn.history.records import Record
+
+NoteKind = Literal["missing_parent", "cycle", "duplicate_uuid", "abandoned", "half_compaction"]
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something about the links of a session that a person may want to know."""
+
+    kind: NoteKind
+    what: str
+
+
+class Thread(msgspec.Struct, frozen=True):
+    """The records of one conversation, oldest first. `agent` is empty for the main one."""
+
+    agent: str
+    records: tuple[Record, ...]
+    abandoned: tuple[Record, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+class Threads(msgspec.Struct, frozen=True):
+    """A session: its main conversation and those of the sub-agents that it started."""
+
+    main: Thread
+    sidechains: tuple[Thread, ...] = ()
+
+
+def threads(records: Iterable[Record]) -> Threads:
+    """Separate a session file's records. A file of sidechain records only is one agent's own session."""
+    main: list[Record] = []
+    sides: dict[str, list[Record]] = {}
+    owner: dict[str, str] = {}
+    for record in records:
+        if not record.sidechain:
+            main.append(record)
+            continue
+        # Files from before agent ids: a sidechain is known by the record that it began with.
+        name = record.agent or owner.get(record.parent) or record.uuid
+        owner[record.uuid] = name
+        sides.setdefault(name, []).append(record)
+    found = tuple(live_thread(members, agent=name) for name, members in sides.items())
+    if not main and len(found) == 1:
+        return Threads(found[0])
+    return Threads(live_thread(main, agent=""), found)
+
+
+def live_thread(records: Sequence[Record], *, agent: str) -> Thread:
+    notes: list[Note] = []
+    links = _Links(records, notes)
+    path = links.path_back_from(_newest_message(records))
+    live = _with_what_hangs_on_it(records, path, links)
+    abandoned = tuple(record for at, record in enumerate(records) if at not in live)
+    if lost := sum(record.kind in ("user", "assistant") for record in abandoned):
+        notes.append(Note("abandoned", f"{lost} messages on branches that were left (rewind, resume, fork)"))
+    kept = tuple(record for at, record in enumerate(records) if at in live)
+    return Thread(agent, kept, abandoned, tuple(notes))
+
+
+def _newest_message(records: Sequence[Record]) -> int:
+    for at in range(len(records) - 1, -1, -1):
+        if records[at].kind in ("user", "assistant"):
+            return at
+    return len(records) - 1
+
+
+class _Links:
+    """Parents by position, healed where they are broken."""
+
+    def __init__(self, records: Sequence[Record], notes: list[Note]) -> None:
+        self.records = records
+        self.notes = notes
+        self.places: dict[str, int] = {}
+        repeated = 0
+        self.parents: list[int] = []
+        for at, record in enumerate(records):
+            # A parent is looked up among what came before; the newest of equal uuids wins.
+            self.parents.append(self.places.get(record.parent, -1))
+            repeated += record.uuid in self.places
+            self.places[record.uuid] = at
+        if repeated:
+            notes.append(Note("duplicate_uuid", f"{repeated} records repeat the uuid of an earlier one"))
+
+    def path_back_from(self, tip: int) -> set[int]:
+        path: set[int] = set()
+        at = tip
+        while at >= 0:
+            path.add(at)
+            at = self._before(at, path)
+        return path
+
+    def _before(self, at: int, path: set[int]) -> int:
+        """The record that this one continues: its parent, or what stands in for a broken link."""
+        record = self.records[at]
+        named = record.parent or _logical_parent(record)
+        if not named:
+            # A boundary's own root is no end: what it summarized came right before it.
+            return at - 1 if record.is_boundary else -1
+        parent = self.parents[at] if record.parent else self.places.get(named, -1)
+        if parent < 0:
+            parent = self.places.get(named, -1)
+        if parent < 0:
+            if not record.is_boundary:
+                what = f"{record.uuid} continues {named}, which is not here"
+                self.notes.append(Note("missing_parent", what))
+            return at - 1
+        if parent in path:
+            self.notes.append(Note("cycle", f"{record.uuid} is linked in a circle"))
+            return self._newest_outside(at, path)
+        return parent
+
+    def _newest_outside(self, at: int, path: set[int]) -> int:
+        while at >= 0 and at in path:
+            at -= 1
+        return at
+
+
+def _logical_parent(record: Record) -> str:
+    return record.edit.logical_parent if isinstance(record.edit, Compacted) else ""
+
+
+def _with_what_hangs_on_it(records: Sequence[Record], path: set[int], links: _Links) -> set[int]:
+    """Add what belongs to the path though no link leads back to it: pieces of a split reply, results of
+    parallel calls, attachments and bookkeeping."""
+    live = set(path)
+    messages = {records[at].message_id for at in path} - {""}
+    calls = {block.call for at in path for block in records[at].blocks if block.is_call}
+    answered = {block.call for at in path for block in records[at].blocks if block.is_result}
+    for at, record in enumerate(records):
+        if at in live or links.parents[at] not in live:
+            continue
+        if record.kind == "assistant" and record.message_id in messages:
+            calls.update(block.call for block in record.blocks if block.is_call)
+            live.add(at)
+        elif record.kind == "user":
+            results = {block.call for block in record.blocks if block.is_result}
+            if results & calls - answered:
+                answered |= results
+                live.add(at)
+        elif record.kind in ("attachment", "system", "progress"):
+            live.add(at)
+    return live

@@ -1,0 +1,188 @@
+"""A view, flattened into the messages of an API request (FLAT-1..8).
+
+Flattening is a fold. Everything between two model responses is one user message; the pieces of a
+response are one assistant message, also when results were recorded between them. A turn, the response
+and what answers it, is open while records still join it, and never changes once the next response has
+begun. So adding a record costs that record, and what was sent before is sent again byte for byte.
+
+What the API would refuse is mended turn by turn (`history/repair.py`); each change is reported.
+"""
+
+from collections import ChainMap
+from collections.abc import Iterable, MutableMapping, Sequence
+
+import msgspec
+
+from everturn.history.blocks import Block, text_block
+from everturn.history.edits import Cleared
+from everturn.history.log import View
+from everturn.history.messages import Message, is_blank
+from everturn.history.records import Record
+from everturn.history.repair import Repair, answers, distinct_calls
+from everturn.view.fragments.beginning import BEGINNING
+from everturn.view.fragments.cleared import cleared
+from everturn.view.fragments.reminder import attachment_words, reminder
+from everturn.view.tool_inputs import Schemas, fitted_call
+
+
+class Flat(msgspec.Struct, frozen=True):
+    """Messages that the API takes, and what was changed to make them so."""
+
+    messages: tuple[Message, ...]
+    repairs: tuple[Repair, ...] = ()
+
+
+class _Turn:
+    """A response and what answers it, while records still join them."""
+
+    def __init__(self) -> None:
+        self.message_id = ""
+        self.said: list[Block] = []
+        self.results: list[Block] = []
+        self.reminders: list[Block] = []
+        self.words: list[Block] = []
+
+    @property
+    def is_answered(self) -> bool:
+        return bool(self.results or self.reminders or self.words)
+
+    @property
+    def waits(self) -> bool:
+        return any(block.is_call for block in self.said)
+
+
+class Flattener:
+    """Folds records into messages, one at a time."""
+
+    def __init__(self, *, hidden: Iterable[str] = (), tools: Schemas | None = None) -> None:
+        self._tools: Schemas = tools or {}
+        self._hidden = set(hidden)
+        self._closed: list[Message] = []
+        self._repairs: list[Repair] = []
+        self._used: dict[str, int] = {}
+        self._answered_in: dict[str, int] = {}
+        self._turn = _Turn()
+
+    def add(self, record: Record) -> None:
+        if isinstance(record.edit, Cleared):
+            self._clear(record.edit.calls)
+        if not is_sent(record):
+            return
+        if record.kind == "assistant":
+            self._hear(record)
+        elif record.kind == "attachment":
+            self._remind(record)
+        else:
+            self._answer(record)
+
+    def flat(self) -> Flat:
+        """The messages as they stand. The open turn is completed for the answer, not in the fold."""
+        repairs: list[Repair] = []
+        last = self._rendered(self._turn, ChainMap({}, self._used), repairs)
+        messages = [*self._closed, *_started(self._closed, last, repairs)]
+        if messages and messages[-1].role == "assistant" and all(b.is_thinking for b in messages[-1].blocks):
+            repairs.append(Repair("trailing_thinking", "", "a last message of thinking alone is left out"))
+            messages.pop()
+        return Flat(tuple(messages), (*self._repairs, *repairs))
+
+    def _hear(self, record: Record) -> None:
+        turn = self._turn
+        is_same = bool(record.message_id) and record.message_id == turn.message_id
+        if not is_same and (turn.is_answered or turn.waits):
+            turn = self._close()
+        turn.message_id = record.message_id or turn.message_id
+        for block in record.blocks:
+            if is_same and block in turn.said:
+                what = "the same block was recorded twice"
+                self._repairs.append(Repair("repeated_block", block.call, what))
+            elif block.is_result:
+                turn.said.append(self._misplaced(block))
+            elif not self._is_dropped(block):
+                turn.said.append(fitted_call(block, self._tools, self._repairs))
+
+    def _answer(self, record: Record) -> None:
+        for block in record.blocks:
+            if block.is_result:
+                self._turn.results.append(block)
+            elif block.is_call or block.is_thinking:
+                self._turn.words.append(self._misplaced(block))
+            elif not self._is_dropped(block):
+                self._turn.words.append(block)
+
+    def _remind(self, record: Record) -> None:
+        if words := attachment_words(record.blocks[0]):
+            self._turn.reminders.append(reminder(words))
+
+    def _is_dropped(self, block: Block) -> bool:
+        if not is_blank(block):
+            return False
+        self._repairs.append(Repair("blank_text", "", "a text without a visible character is left out"))
+        return True
+
+    def _misplaced(self, block: Block) -> Block:
+        what = f"a {block.kind} block in the other role's message is shown as text"
+        self._repairs.append(Repair("misplaced_block", block.call, what))
+        return text_block(block.raw.decode())
+
+    def _close(self) -> _Turn:
+        made = self._rendered(self._turn, self._used, self._repairs)
+        for message in _started(self._closed, made, self._repairs):
+            for call in message.results:
+                self._answered_in[call] = len(self._closed)
+            self._closed.append(message)
+        self._turn = _Turn()
+        return self._turn
+
+    def _rendered(self, turn: _Turn, used: MutableMapping[str, int], repairs: list[Repair]) -> list[Message]:
+        said = distinct_calls(turn.said, used, repairs)
+        calls = [block for block in said if block.is_call]
+        recorded = _recorded_ids(turn.said, calls)
+        results, strays = answers(calls, turn.results, recorded, repairs)
+        shown = [cleared(block) if block.call in self._hidden else block for block in results]
+        answer = (*shown, *strays, *turn.reminders, *turn.words)
+        made = [Message("assistant", tuple(said))] if said else []
+        return [*made, Message("user", answer)] if answer else made
+
+    def _clear(self, calls: Sequence[str]) -> None:
+        """Hide results from here on. Only the messages that hold them are made anew."""
+        new = set(calls) - self._hidden
+        self._hidden |= new
+        for at in sorted({self._answered_in[call] for call in new if call in self._answered_in}):
+            message = self._closed[at]
+            blocks = (cleared(b) if b.is_result and b.call in new else b for b in message.blocks)
+            self._closed[at] = Message(message.role, tuple(blocks))
+
+
+def is_sent(record: Record) -> bool:
+    """Whether the model sees anything of a record at all (FLAT-1)."""
+    if record.kind in ("progress", "system"):
+        return False
+    return not (record.display_only or (record.kind == "assistant" and record.api_error))
+
+
+def is_shown_to_user(record: Record) -> bool:
+    """Whether a record is part of the conversation as the user sees it (FLAT-7)."""
+    return is_sent(record) and not (record.kind == "user" and (record.meta or record.transcript_only))
+
+
+def flatten(view: View, tools: Schemas | None = None) -> Flat:
+    """The messages of a view."""
+    flattener = Flattener(hidden=view.cleared, tools=tools)
+    for record in view.records:
+        flattener.add(record)
+    return flattener.flat()
+
+
+def _recorded_ids(said: Sequence[Block], calls: Sequence[Block]) -> list[str]:
+    """The id each call was recorded with; repeated blocks were dropped from `calls`, in order."""
+    recorded = [block.call for block in dict.fromkeys(block for block in said if block.is_call)]
+    return recorded if len(recorded) == len(calls) else [call.call for call in calls]
+
+
+def _started(before: Sequence[Message], made: list[Message], repairs: list[Repair]) -> list[Message]:
+    if before or not made or made[0].role == "user":
+        return made
+    repairs.append(
+        Repair("missing_start", "", "the record begins with a reply; a first message was put before it")
+    )
+    return [Message("user", (BEGINNING,)), *made]

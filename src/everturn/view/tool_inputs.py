@@ -1,0 +1,109 @@
+"""Tool inputs against the tool's schema: normalized where that is safe, kept and reported where not (FLAT-5).
+
+The API takes an object and nothing else as an input. Models and other tools have recorded inputs as
+JSON strings, and numbers and booleans as words; those are read back. An input that still does not fit
+is sent as it was recorded: the model said it, and the tool answered it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from everturn.history.blocks import Block, block_from_fields, fields_of
+from everturn.history.repair import Repair
+
+Schemas = Mapping[str, Mapping[str, Any]]
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "number": (int, float),
+    "null": type(None),
+}
+
+
+def fitted_call(block: Block, tools: Schemas, repairs: list[Repair]) -> Block:
+    """The call as it may be sent. Untouched, to the byte, unless its input had to be read back."""
+    if not block.is_call or (block.tool not in tools and b'"input":{' in block.raw):
+        return block
+    fields = fields_of(block)
+    value = fields.get("input")
+    schema = {"type": "object", **tools.get(block.tool, {})}
+    fitted = _read_back(value, schema)
+    if misfits := misfit(fitted, schema):
+        repairs.append(Repair("tool_input", block.call, f"{block.tool}: {misfits[0]}; sent as recorded"))
+    if not isinstance(fitted, dict):
+        fitted = cast(Any, {"input": fitted})
+    if fitted == value and isinstance(value, dict):
+        return block
+    repairs.append(Repair("tool_input", block.call, f"{block.tool}: the input was read back by its schema"))
+    return block_from_fields({**fields, "input": fitted})
+
+
+def _read_back(value: Any, schema: Mapping[str, Any]) -> Any:
+    """The value with words turned back into what the schema says they are, where they plainly are that."""
+    kind = schema.get("type")
+    if isinstance(value, str) and kind in ("object", "array", "integer", "number", "boolean"):
+        value = _from_words(value, kind)
+    if isinstance(value, dict) and isinstance(properties := schema.get("properties"), dict):
+        parts = cast(dict[str, Any], properties)
+        fields = cast(dict[str, Any], value)
+        return {name: _read_back(part, parts.get(name) or {}) for name, part in fields.items()}
+    if isinstance(value, list) and isinstance(items := schema.get("items"), dict):
+        return [_read_back(part, cast(dict[str, Any], items)) for part in cast(list[Any], value)]
+    return cast(Any, value)
+
+
+def _from_words(words: str, kind: str) -> Any:
+    try:
+        found = msgspec.json.decode(words)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return words
+    return found if _is_a(found, kind) else words
+
+
+def misfit(value: Any, schema: Mapping[str, Any], path: str = "input") -> list[str]:
+    """Where a value does not fit its schema, in words. Knows types, enums, properties and items."""
+    kinds = schema.get("type")
+    allowed = [kinds] if isinstance(kinds, str) else kinds
+    if isinstance(allowed, Sequence) and not any(_is_a(value, kind) for kind in cast(Sequence[Any], allowed)):
+        return [f"{path} should be {kinds}, is {_shown(value)}"]
+    choices = schema.get("enum")
+    if isinstance(choices, list) and value not in choices:
+        return [f"{path} should be one of {_shown(choices)}, is {_shown(value)}"]
+    if isinstance(value, dict):
+        return _misfits_inside(cast(dict[str, Any], value), schema, path)
+    if isinstance(value, list) and isinstance(items := schema.get("items"), dict):
+        parts = enumerate(cast(list[Any], value))
+        inner = cast(dict[str, Any], items)
+        return [found for at, part in parts for found in misfit(part, inner, f"{path}.{at}")]
+    return []
+
+
+def _misfits_inside(value: dict[str, Any], schema: Mapping[str, Any], path: str) -> list[str]:
+    properties = cast(dict[str, Any], schema.get("properties") or {})
+    missing = [name for name in cast(list[str], schema.get("required") or []) if name not in value]
+    found = [f"{path}.{name} is missing" for name in missing]
+    for name, part in value.items():
+        if name in properties:
+            found.extend(misfit(part, properties[name], f"{path}.{name}"))
+        elif schema.get("additionalProperties") is False:
+            found.append(f"{path}.{name} is not known to the tool")
+    return found
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    wanted = _TYPES.get(kind)
+    if wanted is None:
+        return True
+    # In Python a bool is an int; in JSON it is not.
+    return isinstance(value, wanted) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def _shown(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 60 else f"{text[:57]}..."

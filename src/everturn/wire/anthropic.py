@@ -1,0 +1,84 @@
+"""The Messages API's own spelling: requests as bytes, replies as values.
+
+A request is assembled from bytes that already exist: blocks leave as they came, and nothing that was
+sent before is spelled again. `Usage` is defined with the records that carry it (`history/records.py`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from everturn.history.blocks import Block
+from everturn.history.messages import Message
+from everturn.history.records import Reply, Usage
+from everturn.wire.claude_code import blocks_from_content
+
+_encode = msgspec.json.Encoder().encode
+_OPEN = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is sent. `system` and `tools` are blocks too: their bytes are part of the cache key.
+
+    `settings` are the remaining top-level fields (max_tokens, thinking, ...), in the order given.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    system: tuple[Block, ...] = ()
+    tools: tuple[Block, ...] = ()
+    settings: Mapping[str, Any] = {}
+
+    def to_bytes(self) -> bytes:
+        pieces = [b'{"model":', _encode(self.model)]
+        for name, value in self.settings.items():
+            pieces += [b",", _encode(name), b":", _encode(value)]
+        for name, blocks in (("tools", self.tools), ("system", self.system)):
+            if blocks:
+                pieces += [b',"%s":[' % name.encode(), *_joined(blocks), b"]"]
+        pieces += [b',"messages":[', *messages_pieces(self.messages), b"]}"]
+        return b"".join(pieces)
+
+
+def messages_pieces(messages: Iterable[Message]) -> list[bytes]:
+    """The bytes of a list of messages, not yet joined."""
+    pieces: list[bytes] = []
+    for message in messages:
+        pieces.append(_OPEN[message.role])
+        pieces += _joined(message.blocks)
+        pieces.append(b"]},")
+    if pieces:
+        pieces[-1] = b"]}"
+    return pieces
+
+
+def _joined(blocks: Sequence[Block]) -> list[bytes]:
+    pieces = [b","] * (2 * len(blocks) - 1)
+    pieces[::2] = [block.raw for block in blocks]
+    return pieces
+
+
+class _Body(msgspec.Struct):
+    id: str = ""
+    model: str = ""
+    stop_reason: str | None = None
+    usage: Usage | None = None
+    content: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A reply as it came: its blocks byte for byte, and what the API said about it."""
+
+    blocks: tuple[Block, ...]
+    reply: Reply
+
+
+_read_body = msgspec.json.Decoder(_Body).decode
+
+
+def read_response(body: bytes, *, request_id: str = "") -> Response:
+    """A plain (not streamed) response body; raises msgspec.DecodeError when it is none."""
+    seen = _read_body(body)
+    reply = Reply(seen.id, seen.model, seen.stop_reason or "", seen.usage, request_id)
+    return Response(blocks_from_content(seen.content), reply)

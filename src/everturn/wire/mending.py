@@ -1,0 +1,148 @@
+"""Lines that are not what they should be: made readable where possible, reported always.
+
+Torn writes, holes of NUL bytes, comments, foreign bytes and impossible numbers occur in real session
+files (faults F03-F05, F55-F58). The line itself keeps its bytes; what is mended here is a readable copy,
+and every change made to that copy is named.
+"""
+
+import re
+from json import JSONDecoder
+from typing import Literal
+
+import msgspec
+
+FlawKind = Literal[
+    "torn", "glued", "hole", "comment", "not_json", "not_utf8", "surrogate", "number", "depth", "shape"
+]
+
+
+class Flaw(msgspec.Struct, frozen=True):
+    """Something wrong with a line of a file, said so that a person can go and look."""
+
+    line: int
+    kind: FlawKind
+    what: str
+
+
+class Mended(msgspec.Struct, frozen=True):
+    """The readable objects of a line (JSON bytes), and what had to be done to read them."""
+
+    objects: tuple[bytes, ...]
+    flaws: tuple[Flaw, ...]
+
+
+_skim = msgspec.json.Decoder(msgspec.Raw).decode
+_glued = JSONDecoder(strict=False, parse_int=str)
+
+# A backslash pair that is a whole character, a lone half of one, or any other escape (left alone).
+_ESCAPES = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+    r"|\\."
+)
+# Strings are skipped whole, so that only numbers outside of them are seen.
+_NOT_NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<odd>NaN|-?Infinity)', re.DOTALL)
+
+
+def mend(raw: bytes, number: int, *, is_last: bool) -> Mended:
+    """Make a line readable that is not. `number` counts from 1, as editors do."""
+    flaws: list[Flaw] = []
+    body = _without_holes(raw, number, flaws)
+    if not body:
+        return Mended((), tuple(flaws))
+    if body.startswith(b"//"):
+        return Mended((), (*flaws, Flaw(number, "comment", "a comment, kept and not read")))
+    text = _as_text(body, number, flaws)
+    problem = _problem(text)
+    for repair in (_whole_characters, _plain_numbers):
+        if problem:
+            text = repair(text, number, flaws)
+            problem = _problem(text)
+    if problem is None:
+        return Mended((text.encode(),), tuple(flaws))
+    if isinstance(problem, RecursionError):
+        deep = Flaw(number, "depth", "nested too deeply to be read; the line is kept and not shown")
+        return Mended((), (*flaws, deep))
+    return _several(text, number, flaws, is_last=is_last)
+
+
+def _without_holes(raw: bytes, number: int, flaws: list[Flaw]) -> bytes:
+    holes = raw.count(b"\0")
+    if holes:
+        flaws.append(Flaw(number, "hole", f"{holes} NUL bytes, as a crashed file system leaves them"))
+    return raw.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").strip()
+
+
+def _as_text(body: bytes, number: int, flaws: list[Flaw]) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        flaws.append(Flaw(number, "not_utf8", f"byte {error.start} is not UTF-8; shown as U+FFFD"))
+        return body.decode(errors="replace")
+
+
+def _problem(text: str) -> Exception | None:
+    try:
+        _skim(text.encode())
+    except (msgspec.DecodeError, RecursionError) as error:
+        return error
+    return None
+
+
+def _whole_characters(text: str, number: int, flaws: list[Flaw]) -> str:
+    mended, count = _replace_named(_ESCAPES, "lone", "\\ufffd", text)
+    if count:
+        flaws.append(Flaw(number, "surrogate", f"{count} half characters; shown as U+FFFD"))
+    return mended
+
+
+def _plain_numbers(text: str, number: int, flaws: list[Flaw]) -> str:
+    mended, count = _replace_named(_NOT_NUMBERS, "odd", '"not a number"', text)
+    if count:
+        flaws.append(Flaw(number, "number", f"{count} values that JSON does not have (NaN, Infinity)"))
+    return mended
+
+
+def _replace_named(pattern: re.Pattern[str], group: str, by: str, text: str) -> tuple[str, int]:
+    count = 0
+
+    def replace(match: re.Match[str]) -> str:
+        nonlocal count
+        if match[group] is None:
+            return match[0]
+        count += 1
+        return by
+
+    return pattern.sub(replace, text), count
+
+
+def _several(text: str, number: int, flaws: list[Flaw], *, is_last: bool) -> Mended:
+    """Objects that a torn write glued together; what cannot be read of the rest is named."""
+    objects: list[bytes] = []
+    rest = text
+    while rest and (end := _first_object(rest)):
+        objects.append(rest[:end].encode())
+        rest = rest[end:].lstrip()
+    if len(objects) > 1 or (objects and rest):
+        flaws.append(Flaw(number, "glued", f"{len(objects)} objects on one line"))
+    if rest:
+        flaws.append(_unreadable(rest, number, is_last=is_last))
+    return Mended(tuple(objects), tuple(flaws))
+
+
+def _first_object(text: str) -> int:
+    """Where the first object ends; 0 when the text does not begin with one."""
+    if not text.startswith("{"):
+        return 0
+    try:
+        return _glued.raw_decode(text)[1]
+    except (ValueError, RecursionError):
+        return 0
+
+
+def _unreadable(rest: str, number: int, *, is_last: bool) -> Flaw:
+    size = len(rest)
+    if is_last and rest.startswith("{"):
+        return Flaw(number, "torn", f"the last line ends in the middle ({size} characters); kept, not read")
+    start = f"{size} characters that are no JSON object: {rest[:40]!r}"
+    return Flaw(number, "not_json", f"{start}; kept, not read")
