@@ -8,6 +8,8 @@ STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/pip --disable-pip-version-check -qq
 # Two workers: the suite is measured on two cores. `make test WORKERS=0` runs it in one process.
 WORKERS ?= 2
+# -rfEs: name what failed, and say why something was skipped.
+PYTEST  := $(BIN)/pytest -q -rfEs -n $(WORKERS)
 
 # pyright asks the network whether a newer version exists, unless told not to.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -30,7 +32,7 @@ $(STAMP): requirements.txt pyproject.toml
 
 test: lint  ## linters, types, import contracts, then all tests
 	@echo "== pytest"
-	@$(BIN)/pytest -q -n $(WORKERS)
+	@$(PYTEST)
 
 lint: $(STAMP)  ## ruff, pyright and the import contracts, without the tests
 	@echo "== ruff"
@@ -49,7 +51,7 @@ demo: $(STAMP)  ## what fills the context of the bundled example session
 	@$(BIN)/everturn context examples/session.jsonl
 
 soak: $(STAMP)  ## all tests, with a hundred times more random examples
-	@EVERTURN_PROFILE=soak $(BIN)/pytest -q -n $(WORKERS)
+	@EVERTURN_PROFILE=soak $(PYTEST)
 
 bench: $(STAMP)  ## every benchmark in bench/, one after the other
 	@set -e; for file in bench/*.py; do \

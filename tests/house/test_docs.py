@@ -37,16 +37,19 @@ def cli() -> dict[str, click.Command]:
 
 
 def test_every_room_has_a_page_that_names_its_modules(rooms, modules, pages):
-    missing = {}
+    missing, owed = {}, []
     for room in rooms:
         page = pages.get(f"docs/{room}.md")
         if page is None and room in OWED:
+            owed.append(f"docs/{room}.md")
             continue
         stems = [m.path.stem for m in modules if m.room == room and m.path.stem != "__init__"]
         unnamed = [stem for stem in stems if not re.search(rf"\b{stem}\b", page or "")]
         if page is None or unnamed:
             missing[f"docs/{room}.md"] = unnamed
     assert missing == {}
+    if owed:
+        pytest.skip(f"pages still to be written: {', '.join(owed)}")
 
 
 def test_every_command_has_help_and_is_in_the_manual(cli, pages):
