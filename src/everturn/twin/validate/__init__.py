@@ -1,0 +1,94 @@
+"""Whether the API would take this request, and what it says if not.
+
+Shape first, then what the headers and the model allow, then what must hold between the messages. The tables of
+fields are `params.py`, `blocks.py` and `tools.py` in the notation of `grammar.py`; everything about a single
+message is remembered in `facts.py`. Decoding and unknown models are `twin/parse.py`'s, signatures
+`twin/signatures.py`'s.
+"""
+
+from everturn.twin.options import TwinOptions
+from everturn.twin.validate import betas, pairings
+from everturn.twin.validate.facts import Facts, facts_of, grammar
+from everturn.twin.validate.grammar import refuse
+from everturn.twin.validate.markers import check_markers
+from everturn.twin.validate.messages import check_messages
+from everturn.twin.validate.model_rules import (
+    check_effort,
+    check_limits,
+    check_sampling,
+    check_thinking_first,
+    check_thinking_mode,
+    check_tool_choice,
+    check_version,
+    check_window,
+)
+from everturn.twin.validate.params import COUNT_TOKENS, MESSAGES
+from everturn.twin.validate.tools import check_tools
+from everturn.twin.values import Block, Request, invalid
+
+__all__ = ["check_window", "request_facts", "validate"]
+
+_PARAMETERS = {"messages": grammar.shape(MESSAGES), "count_tokens": grammar.shape(COUNT_TOKENS)}
+_SECTIONS_REMEMBERED = 2_000
+_sections: dict[int, tuple[Block, ...]] = {}
+
+
+def validate(request: Request, options: TwinOptions) -> None:
+    """Raises the Refusal the API would answer with."""
+    check_version(request)
+    _check_parameters(request)
+    facts = request_facts(request, options)
+    check_messages(request, facts, options)
+    check_markers(request, facts)
+    _check_model(request)
+    check_thinking_first(request, facts)
+    pairings.check_prewarm(request)
+    pairings.check_edits(request)
+    pairings.check_compaction_blocks(request, facts)
+    pairings.check_compaction(request, facts)
+    pairings.check_thread(request)
+
+
+def request_facts(request: Request, options: TwinOptions) -> list[Facts]:
+    extended = "cache_edits" in options.extensions
+    return [facts_of(message, index, extended=extended) for index, message in enumerate(request.messages)]
+
+
+def _check_parameters(request: Request) -> None:
+    _PARAMETERS[request.endpoint](request.body, "")
+    betas.check_parameters(request)
+    _once(request.tools, "tools")
+    betas.check_tools(request)
+    _once(request.system, "system")
+
+
+def _check_model(request: Request) -> None:
+    check_limits(request)
+    check_sampling(request)
+    check_effort(request)
+    check_thinking_mode(request)
+    check_tool_choice(request)
+
+
+def _once(sent: tuple[Block, ...], section: str) -> None:
+    """The parser hands out the same tuple for the same bytes; see `facts.py` for why its id can be trusted."""
+    if _sections.get(id(sent)) is sent:
+        return
+    if section == "tools":
+        for index, block in enumerate(sent):
+            grammar["tool"](block.body, f"tools.{index}")
+        check_tools(sent)
+    else:
+        _check_system(sent)
+    if len(_sections) >= _SECTIONS_REMEMBERED:
+        _sections.clear()
+    _sections[id(sent)] = sent
+
+
+def _check_system(sent: tuple[Block, ...]) -> None:
+    for index, block in enumerate(sent):
+        if block.kind != "text":
+            raise refuse(f"system.{index}.type", "Input should be 'text'")
+        grammar["text_block"](block.body, f"system.{index}")
+        if not block.body["text"].strip() and block.marker is None:
+            raise invalid("system: text content blocks must be non-empty")

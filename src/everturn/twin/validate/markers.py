@@ -1,0 +1,89 @@
+"""Where `cache_control` may stand, how often, and in which order of lifetimes (api-facts 1.1, 1.2, 1.4).
+
+What a marker does to the cache is decided in `twin/prefix.py`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from everturn.twin.validate.blocks import THINKING
+from everturn.twin.validate.facts import Facts, Marker
+from everturn.twin.validate.grammar import refuse
+from everturn.twin.values import Block, Request, Ttl, invalid
+
+AT_MOST = 4
+_UNMARKABLE = THINKING | {"fallback", "mcp_tool_listing", "cache_edits"}
+
+
+def check_markers(request: Request, facts: Sequence[Facts]) -> None:
+    _check_empty(request, facts)
+    explicit = [*_section("tools", request.tools), *_section("system", request.system), *_in_messages(facts)]
+    automatic = _automatic(request)
+    _check_lifetimes([*explicit, *automatic])
+    found = len(explicit) + len(automatic)
+    if found > AT_MOST:
+        raise invalid(f"A maximum of {AT_MOST} blocks with cache_control may be provided. Found {found}.")
+
+
+def _section(name: str, sent: Sequence[Block]) -> Iterator[Marker]:
+    for index, block in enumerate(sent):
+        if block.marker is not None:
+            yield Marker(f"{name}.{index}", block.marker)
+
+
+def _in_messages(facts: Sequence[Facts]) -> Iterator[Marker]:
+    for index, found in enumerate(facts):
+        if found.markers:
+            for marker in found.markers:
+                yield Marker(f"messages.{index}.{marker.path}", marker.ttl)
+
+
+def _check_empty(request: Request, facts: Sequence[Facts]) -> None:
+    reason = "cache_control cannot be set for empty text blocks"
+    for index, block in enumerate(request.system):
+        if block.marker is not None and not block.body["text"].strip():
+            raise refuse(f"system.{index}", reason)
+    for index, found in enumerate(facts):
+        if found.empty_marked is not None:
+            raise refuse(f"messages.{index}.{found.empty_marked}", reason)
+
+
+def _check_lifetimes(markers: Sequence[Marker]) -> None:
+    short_seen = False
+    for marker in markers:
+        if marker.ttl == "1h" and short_seen:
+            where = "cache_control.ttl" if not marker.path else f"{marker.path}.cache_control.ttl"
+            raise refuse(
+                where,
+                "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. "
+                "Note that blocks are processed in the following order: `tools`, `system`, `messages`.",
+            )
+        short_seen = short_seen or marker.ttl == "5m"
+
+
+def _automatic(request: Request) -> list[Marker]:
+    """The marker that top-level `cache_control` adds: none where the last eligible block has an equal one."""
+    control = request.body.get("cache_control")
+    if control is None:
+        return []
+    ttl: Ttl = control.get("ttl", "5m")
+    last = next(_eligible_backwards(request), None)
+    if last is None or last.marker == ttl:
+        return []
+    if last.marker is not None:
+        raise refuse(
+            "cache_control",
+            f"ttl='{ttl}' conflicts with the ttl='{last.marker}' cache_control of the last cacheable block.",
+        )
+    return [Marker("", ttl)]
+
+
+def _eligible_backwards(request: Request) -> Iterator[Block]:
+    for message in reversed(request.messages):
+        if message.extra.get("clear_at") != "next_user_message":
+            yield from filter(_eligible, reversed(message.blocks))
+    yield from filter(_eligible, reversed(request.system))
+    yield from (tool for tool in reversed(request.tools) if not tool.body.get("defer_loading"))
+
+
+def _eligible(block: Block) -> bool:
+    return block.kind not in _UNMARKABLE and not (block.kind == "text" and not block.body["text"].strip())

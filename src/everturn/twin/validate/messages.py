@@ -1,0 +1,272 @@
+"""What must hold between the messages of a request: roles, calls and their results, nothing empty (api-facts 5, 7).
+
+Consecutive messages of one role are one turn. The shape of a single message is `facts.py`'s; thinking
+signatures are `twin/signatures.py`'s.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from everturn.twin.options import TwinOptions
+from everturn.twin.validate import betas
+from everturn.twin.validate.blocks import SERVER_RESULTS
+from everturn.twin.validate.facts import Facts, Need, ServerCall
+from everturn.twin.validate.grammar import EXTRA, below, refuse, unknown_tag
+from everturn.twin.values import Message, Request, invalid
+
+MESSAGES_AT_MOST = 100_000
+_VERSION_WITHOUT_CITED_INPUT = "2026-10-21"
+_IMAGES_AT_MOST, _IMAGES_ON_SMALL_WINDOWS, _SMALL_WINDOW = 600, 100, 200_000
+# After these an assistant turn is unfinished, not prefilled: the server goes on with its own work.
+_RESUMABLE = SERVER_RESULTS | {"server_tool_use", "mcp_tool_use", "compaction"}
+_UNEXPECTED_SYSTEM = (
+    'Unexpected role "system". The Messages API accepts a top-level `system` parameter, '
+    'not "system" as an input message role.'
+)
+
+
+def check_messages(request: Request, facts: Sequence[Facts], options: TwinOptions) -> None:
+    if not facts:
+        raise invalid("messages: at least one message is required")
+    if len(facts) > MESSAGES_AT_MOST:
+        raise refuse("messages", f"List should have at most {MESSAGES_AT_MOST} items after validation")
+    _check_needs(request, facts)
+    _check_roles(request, facts)
+    _check_places(request, facts)
+    _check_filled(request, facts)
+    _check_images(request, facts)
+    _check_calls(request, facts)
+    _check_end(request, facts)
+
+
+def _check_needs(request: Request, facts: Sequence[Facts]) -> None:
+    for index, found in enumerate(facts):
+        for need in found.needs:
+            if not betas.allowed(request, need.headers):
+                raise refuse(f"messages.{index}.{need.path}", _missing(need, request))
+
+
+def _missing(need: Need, request: Request) -> str:
+    if need.kind is None:
+        return EXTRA
+    if need.kind == "tool_definition":
+        return unknown_tag(need.kind, ("tool_reference", "mcp_tool_reference", "mcp_toolset_reference"))
+    if need.kind == "compaction" and betas.allowed(request, betas.COMPACT_AT_THRESHOLD):
+        return f"a signed `compaction` block requires anthropic-beta: {betas.COMPACT_ON_DEMAND[0]}"
+    return betas.unexpected_block(need.kind, request)
+
+
+def _check_roles(request: Request, facts: Sequence[Facts]) -> None:
+    sent = request.messages
+    if any(message.role == "system" for message in sent):
+        _check_system_messages(request, facts)
+    opens_with_summary = facts[0].kinds[:1] == ("compaction",)
+    if sent[0].role == "assistant" and not opens_with_summary:
+        raise invalid('messages: first message must use the "user" role')
+
+
+def _check_system_messages(request: Request, facts: Sequence[Facts]) -> None:
+    if not request.model.system_messages:
+        raise refuse("messages", _UNEXPECTED_SYSTEM)
+    sent = request.messages
+    for index, message in enumerate(sent):
+        if message.role != "system":
+            continue
+        before = next((i for i in range(index - 1, -1, -1) if sent[i].role != "system"), None)
+        after = next((i for i in range(index + 1, len(sent)) if sent[i].role != "system"), None)
+        if before is None or not _may_precede_system(sent[before], facts[before]):
+            raise refuse(
+                f"messages.{index}",
+                "role 'system' must follow a 'user' message or an 'assistant' message that ends in a server "
+                "tool result",
+            )
+        if after is not None and sent[after].role != "assistant":
+            raise refuse(
+                f"messages.{index}", "role 'system' must precede an 'assistant' message or end the array"
+            )
+        _check_system_message(message, facts[index], f"messages.{index}")
+
+
+def _may_precede_system(message: Message, found: Facts) -> bool:
+    return message.role == "user" or (bool(found.kinds) and found.kinds[-1] in SERVER_RESULTS)
+
+
+def _check_system_message(message: Message, found: Facts, path: str) -> None:
+    if not message.blocks and not message.extra.get("output_config"):
+        raise refuse(path, "a 'system' message must have content or output_config")
+    if message.extra.get("clear_at") == "next_user_message" and found.markers:
+        where = below(path, f"{found.markers[0].path}.cache_control")
+        raise refuse(where, "cache_control cannot be set on a message with `clear_at`")
+
+
+# Which side of the conversation a block belongs to; kinds not named here may stand on both.
+_ONLY_IN = {
+    "tool_use": "assistant",
+    "server_tool_use": "assistant",
+    "mcp_tool_use": "assistant",
+    "thinking": "assistant",
+    "redacted_thinking": "assistant",
+    "tool_result": "user",
+}
+
+
+def _check_places(request: Request, facts: Sequence[Facts]) -> None:
+    strict = request.version >= _VERSION_WITHOUT_CITED_INPUT
+    for index, (message, found) in enumerate(zip(request.messages, facts, strict=True)):
+        role = message.role
+        for at, kind in enumerate(found.kinds):
+            if kind in _ONLY_IN and _ONLY_IN[kind] != role:
+                raise refuse(
+                    f"messages.{index}.content.{at}",
+                    f"`{kind}` blocks can only be in `{_ONLY_IN[kind]}` messages",
+                )
+            if strict and kind == "document" and role == "assistant":
+                raise refuse(
+                    f"messages.{index}.content.{at}", "`document` blocks can only be in `user` messages"
+                )
+        if strict and found.cited is not None and role == "user":
+            path = f"messages.{index}.content.{found.cited}.text.citations"
+            raise refuse(path, "citations are not permitted on text blocks in `user` messages")
+
+
+def _check_filled(request: Request, facts: Sequence[Facts]) -> None:
+    last = len(facts) - 1
+    for index, found in enumerate(facts):
+        role = request.messages[index].role
+        if not found.kinds and role != "system" and not (index == last and role == "assistant"):
+            raise refuse(
+                f"messages.{index}",
+                "all messages must have non-empty content except for the optional final assistant message",
+            )
+        if found.blank is not None:
+            raise refuse("messages", f"text content blocks must {found.blank}")
+
+
+def _check_images(request: Request, facts: Sequence[Facts]) -> None:
+    limit = _IMAGES_ON_SMALL_WINDOWS if request.model.window <= _SMALL_WINDOW else _IMAGES_AT_MOST
+    images = sum(found.images for found in facts)
+    if images > limit:
+        raise refuse("messages", f"too many images: {images} > {limit}")
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Calls that wait for their result, and results given so far, while walking through the messages."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
+    server: dict[str, ServerCall] = field(default_factory=dict)
+    server_seen: set[str] = field(default_factory=set)
+    # Still at the start of the user turn: only results so far.
+    answering: bool = False
+
+
+def _check_calls(request: Request, facts: Sequence[Facts]) -> None:
+    pending = _Pending()
+    for index, (message, found) in enumerate(zip(request.messages, facts, strict=True)):
+        if message.role == "assistant":
+            if pending.answering:
+                _close(pending, request)
+            _assistant(pending, index, found)
+        elif message.role == "user":
+            _user(pending, index, found, request)
+    if pending.calls:
+        _close(pending, request)
+
+
+def _assistant(pending: _Pending, index: int, found: Facts) -> None:
+    pending.answered.clear()
+    for at, id in found.calls:
+        if id in pending.seen:
+            raise refuse(f"messages.{index}.content.{at}", "`tool_use` ids must be unique")
+        pending.seen.add(id)
+        pending.calls[id] = index
+    for call in found.server_calls:
+        pending.server[call.id] = call
+        pending.server_seen.add(call.id)
+    for at, kind, id in found.server_results:
+        if id not in pending.server_seen:
+            raise refuse(
+                f"messages.{index}.content.{at}",
+                f"unexpected `tool_use_id` found in `{kind}` blocks: {id}. Each `{kind}` block must have a "
+                "corresponding `server_tool_use` block before it.",
+            )
+        pending.server.pop(id, None)
+
+
+def _user(pending: _Pending, index: int, found: Facts, request: Request) -> None:
+    if not found.results and not pending.calls and not pending.server:
+        pending.answering = True
+        pending.answered.clear()
+        return
+    leading = found.leading_results
+    for at, id in found.results:
+        path = f"messages.{index}.content.{at}"
+        if id in pending.answered:
+            raise refuse(
+                path,
+                f"each tool_use must have a single result. Found multiple `tool_result` blocks with id: {id}",
+            )
+        if id in pending.calls and at >= leading:
+            # A result after other content does not count as given.
+            _close(pending, request)
+        if id not in pending.calls:
+            raise refuse(
+                path,
+                f"unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must "
+                "have a corresponding `tool_use` block in the previous message.",
+            )
+        del pending.calls[id]
+        pending.answered.add(id)
+    pending.answering = True
+    if len(found.kinds) > leading:
+        if pending.calls:
+            _close(pending, request)
+        _check_server_calls(pending)
+
+
+def _close(pending: _Pending, request: Request) -> None:
+    """The moment by which every call must have had its result."""
+    pending.answering = False
+    if not pending.calls:
+        return
+    index = next(iter(pending.calls.values()))
+    ids = ", ".join(id for id, at in pending.calls.items() if at == index)
+    if request.body.get("compaction") is not None:
+        raise invalid(
+            f"messages.{index}: the conversation to compact ends in an unanswered tool call: {ids}",
+            error_code="compaction_incomplete_turn",
+        )
+    raise refuse(
+        f"messages.{index}",
+        f"`tool_use` ids were found without `tool_result` blocks immediately after: {ids}. Each `tool_use` "
+        "block must have a corresponding `tool_result` block in the next message.",
+    )
+
+
+def _check_server_calls(pending: _Pending) -> None:
+    for call in pending.server.values():
+        raise invalid(
+            f"`{call.name}` tool use with id `{call.id}` was found without a corresponding "
+            f"`{call.answered_by}` block"
+        )
+
+
+def _check_end(request: Request, facts: Sequence[Facts]) -> None:
+    """How the conversation may end: with the user, or with an unfinished answer where that is possible."""
+    message, found = request.messages[-1], facts[-1]
+    if message.role != "assistant" or request.endpoint != "messages":
+        return
+    if request.body.get("compaction") is not None or found.kinds[-1:] and found.kinds[-1] in _RESUMABLE:
+        return
+    if not request.model.prefill:
+        raise invalid(
+            "This model does not support assistant message prefill. "
+            "The conversation must end with a user message."
+        )
+    if (
+        found.kinds[-1:] == ("text",)
+        and message.blocks[-1].body["text"] != message.blocks[-1].body["text"].rstrip()
+    ):
+        raise refuse("messages", "final assistant content cannot end with trailing whitespace")

@@ -1,0 +1,176 @@
+"""What the model of the request allows: output size, thinking, sampling, forced tools, fast mode (api-facts 5, 8)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from everturn.measure.models import EFFORTS
+from everturn.twin.validate.blocks import THINKING
+from everturn.twin.validate.facts import Facts
+from everturn.twin.validate.grammar import EXTRA, refuse
+from everturn.twin.values import Request, invalid
+
+VERSION_WITHOUT_SAMPLING = "2026-10-21"
+VERSIONS = ("2023-01-01", "2023-06-01", VERSION_WITHOUT_SAMPLING)
+_SAMPLING_DEFAULTS: dict[str, Any] = {"temperature": 1, "top_p": 1, "top_k": None}
+_ADVICE = 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
+_THINKING_FIRST = (
+    "When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the "
+    "lastmost set of `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from "
+    "previous turns. To avoid this requirement, disable `thinking`. Please consult our documentation at "
+    "https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
+)
+_FORCED = ("any", "tool")
+
+
+def check_version(request: Request) -> None:
+    if not request.version:
+        raise invalid("anthropic-version: header is required")
+    if request.version not in VERSIONS:
+        raise invalid(f'anthropic-version: "{request.version}" is not a valid version')
+
+
+def thinks(request: Request) -> bool:
+    thinking = request.body.get("thinking")
+    return thinking["type"] != "disabled" if thinking else request.model.thinks_by_default
+
+
+def forces_a_tool(request: Request) -> bool:
+    return (request.body.get("tool_choice") or {}).get("type") in _FORCED
+
+
+def check_sampling(request: Request) -> None:
+    for name, default in _SAMPLING_DEFAULTS.items():
+        if name not in request.body:
+            continue
+        if request.version >= VERSION_WITHOUT_SAMPLING:
+            raise refuse(name, EXTRA)
+        value = request.body[name]
+        if value is not None and value != default and not request.model.sampling:
+            raise invalid(f"`{name}` is deprecated for this model.")
+    thinking = (request.body.get("thinking") or {}).get("type")
+    if thinking == "enabled" and request.body.get("temperature") not in (None, 1):
+        raise invalid("`temperature` may only be set to 1 when thinking is enabled.")
+
+
+def check_limits(request: Request) -> None:
+    wanted = request.body.get("max_tokens")
+    if wanted is not None and wanted > request.model.max_output:
+        raise refuse(
+            "max_tokens",
+            f"{wanted} > {request.model.max_output}, which is the maximum allowed number of output tokens for "
+            f"{request.body['model']}",
+        )
+    for stop in request.body.get("stop_sequences") or ():
+        if not stop.strip():
+            raise refuse("stop_sequences", "each stop sequence must contain non-whitespace")
+    if request.body.get("speed") == "fast" and request.model.fast is None:
+        raise invalid(f'`speed`: "fast" is not supported for {request.body["model"]}.')
+
+
+def check_effort(request: Request) -> None:
+    effort = (request.body.get("output_config") or {}).get("effort")
+    if effort is None or effort in request.model.efforts:
+        return
+    if not request.model.efforts:
+        raise invalid("This model does not support the effort parameter.")
+    levels = ", ".join(request.model.efforts)
+    raise invalid(f"This model does not support effort level '{effort}'. Supported levels: {levels}.")
+
+
+def check_thinking_mode(request: Request) -> None:
+    thinking = request.body.get("thinking")
+    if not thinking:
+        return
+    mode, modes = thinking["type"], request.model.thinking
+    if mode not in modes:
+        if mode == "adaptive":
+            raise invalid("adaptive thinking is not supported on this model")
+        if mode == "enabled" and "adaptive" not in modes:
+            raise invalid(f"'{request.body['model']}' does not support thinking.")
+        raise invalid(f'"thinking.type.{mode}" is not supported for this model. {_advice(request)}')
+    if mode == "enabled":
+        _check_budget(request, thinking["budget_tokens"])
+    if mode in ("disabled", "between_tools"):
+        _check_unthinking_effort(request, mode)
+
+
+def _advice(request: Request) -> str:
+    if "between_tools" in request.model.thinking:
+        return 'Use "thinking.type.adaptive" or "thinking.type.between_tools" instead.'
+    return _ADVICE
+
+
+def _check_budget(request: Request, budget: int) -> None:
+    limit = request.body.get("max_tokens")
+    interleaved = "interleaved-thinking-2025-05-14" in request.betas
+    if limit is not None and limit > 0 and budget >= limit and not interleaved:
+        raise invalid(
+            "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation at "
+            "https://docs.claude.com/en/docs/build-with-claude/extended-thinking#max-tokens-and-context-window-size"
+        )
+    if forces_a_tool(request):
+        raise invalid("Thinking may not be enabled when tool_choice forces tool use.")
+
+
+def _check_unthinking_effort(request: Request, mode: str) -> None:
+    highest = request.model.unthinking_up_to
+    if highest is None:
+        return
+    effort = (request.body.get("output_config") or {}).get("effort") or request.model.default_effort
+    if effort in EFFORTS and EFFORTS.index(effort) > EFFORTS.index(highest):
+        raise invalid(
+            f'"thinking.type.{mode}" is not supported for this model at effort "{effort}". '
+            f'Lower "output_config.effort" to "{highest}" or less, or use "thinking.type.adaptive".'
+        )
+
+
+def check_thinking_first(request: Request, facts: Sequence[Facts]) -> None:
+    """Only `enabled` demands that the assistant's unfinished turn starts with thinking (api-facts 5, 7)."""
+    if (request.body.get("thinking") or {}).get("type") != "enabled":
+        return
+    index = _unfinished_turn(request, facts)
+    if index is None or not facts[index].kinds or facts[index].kinds[0] in THINKING:
+        return
+    raise refuse(
+        f"messages.{index}.content.0.type",
+        f"Expected `thinking` or `redacted_thinking`, but found `{facts[index].kinds[0]}`. {_THINKING_FIRST}",
+    )
+
+
+def _unfinished_turn(request: Request, facts: Sequence[Facts]) -> int | None:
+    """The first assistant message of a turn that the user has only answered with tool results so far."""
+    first = None
+    for index in range(len(facts) - 1, -1, -1):
+        role = request.messages[index].role
+        if role == "assistant":
+            first = index
+        elif role == "user" and not facts[index].results:
+            break
+    return first
+
+
+def check_tool_choice(request: Request) -> None:
+    choice = request.body.get("tool_choice")
+    if not choice:
+        return
+    if not request.tools and choice["type"] != "none":
+        raise invalid("tool_choice may only be specified while providing tools.")
+    if choice["type"] in _FORCED and not request.model.forced_tool_choice:
+        raise refuse("tool_choice", 'type "tool" and "any" are not supported for this model.')
+    if choice["type"] == "tool" and all(tool.body.get("name") != choice["name"] for tool in request.tools):
+        raise invalid(f"Tool '{choice['name']}' not found in provided tools")
+
+
+def check_window(total_tokens: int, request: Request) -> None:
+    """Once the prompt is counted: whether it fits. On 4.5 and later the answer is cut instead (api-facts 5)."""
+    window = request.model.window
+    if request.endpoint != "messages":
+        return
+    if total_tokens > window:
+        raise invalid(f"prompt is too long: {total_tokens} tokens > {window} maximum")
+    wanted = request.body.get("max_tokens", 0)
+    if request.model.refuses_overflow and total_tokens + wanted > window:
+        raise invalid(
+            f"input length and `max_tokens` exceed context limit: {total_tokens} + {wanted} > {window}, "
+            "decrease input length or `max_tokens` and try again"
+        )
