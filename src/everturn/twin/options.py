@@ -4,9 +4,13 @@ The defaults are the decisions this project took where the API's behaviour is no
 them all. An option changes what the twin does, never how it is built.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Literal
+
+from everturn.measure.models import Model
+from everturn.twin.values import Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class TwinOptions:
     # --- counting (api-facts 1.8, 4)
     trailing_tokens: int = 3
     chars_per_token: dict[str, float] = field(default_factory=dict)
+    # Replaces the whole counting of blocks, for instance by a real tokenizer.
+    counter: Callable[[Block, Model], int] | None = None
 
     # --- context editing (api-facts 2.2, 2.3)
     cleared_placeholder: str = "[cleared to save context]"

@@ -7,7 +7,7 @@ A block keeps its payload as it was sent, key order included, and a digest of it
 `cache_control`: the marker is not part of the cache key (api-facts 1.3).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -108,5 +108,8 @@ class Answer:
     stream: Iterable[tuple[float, bytes]] | None = None
     # Seconds before the first byte; a fault can set it.
     delay: float = 0.0
+    # To be called once, after the delay and before the first byte: what the request wrote to the cache can be
+    # read by others only from then on (api-facts 1.3). None when there is nothing to do.
+    begins: Callable[[], None] | None = None
     # The connection is dropped instead of answered, as a time-out or a cut line would do.
     hangs_up: bool = False

@@ -1,0 +1,126 @@
+"""Tokens of one block: deterministic, with a ratio of its own per model, and replaceable (TW-11).
+
+No tokenizer: bytes of text over the model's characters per token, plus a little for the frame of a block. So
+a client's estimate is wrong here in the way it is wrong in reality, by model and by kind of content. What is
+counted where in the prompt, and the hidden tokens, are decided in `prefix.py`.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from everturn.measure.models import Model
+from everturn.twin.images import image_tokens
+from everturn.twin.memo import Memo
+from everturn.twin.options import TwinOptions
+from everturn.twin.values import Block
+
+Count = Callable[[Block], int]
+
+# Built-in tools are short on the wire and long in the prompt (api-facts 4): name starts with ..., tokens.
+_BUILT_IN: Final = (("text_editor_", 700), ("computer_", 4520), ("browser_", 6610))
+_BASH: Final = {True: 325, False: 244}
+
+# Frames: ids, names and delimiters around the content. Not published; small, so that content dominates.
+_FRAME: Final = {
+    "tool": 8,
+    "tool_use": 12,
+    "tool_result": 10,
+    "document": 12,
+    "search_result": 10,
+    "compaction": 6,
+}
+# A PDF's pages are text and picture; bytes are all the twin knows of it.
+_PDF_BYTES_PER_TOKEN: Final = 30
+_BASE64: Final = 3 / 4
+
+_memo: Memo[tuple[bytes, int, str, float], int] = Memo(400_000)
+_encode = msgspec.json.Encoder().encode
+
+
+def counter(model: Model, options: TwinOptions) -> Count:
+    """The function that counts blocks for this model under these options."""
+    if options.counter is not None:
+        replaced = options.counter
+        return lambda block: replaced(block, model)
+    ratio = options.chars_per_token.get(model.id, model.chars_per_token)
+
+    def count(block: Block) -> int:
+        # Thinking with the same signature may come with or without its text.
+        shown = len(block.body.get("thinking") or "") if block.kind == "thinking" else 0
+        key = (block.digest, shown, model.id, ratio)
+        return _memo.get(key, lambda: _block(block.kind, block.body, model, ratio))
+
+    return count
+
+
+def text_tokens(text: str, ratio: float) -> int:
+    return math.ceil(len(text.encode("utf-8", "surrogatepass")) / ratio)
+
+
+def _block(kind: str, body: dict[str, Any], model: Model, ratio: float) -> int:
+    frame = _FRAME.get(kind, 0)
+    match kind:
+        case "text":
+            return _text(body.get("text"), ratio)
+        case "tool":
+            return _tool(body, model, ratio)
+        case "tool_use":
+            return frame + _text(body.get("name"), ratio) + _json(body.get("input"), ratio)
+        case "thinking":
+            return _thinking(body, ratio)
+        case "redacted_thinking":
+            return _text(body.get("data"), ratio / _BASE64)
+        case "image":
+            return image_tokens(body.get("source"), sharp=model.sharp_images)
+        case "document":
+            return frame + _document(body, model, ratio)
+        case "tool_result" | "search_result" | "compaction":
+            return frame + _text(body.get("title"), ratio) + _content(body.get("content"), model, ratio)
+        case _:
+            return _json({name: value for name, value in body.items() if name != "cache_control"}, ratio)
+
+
+def _text(value: Any, ratio: float) -> int:
+    return text_tokens(value, ratio) if isinstance(value, str) else 0
+
+
+def _json(value: Any, ratio: float) -> int:
+    return math.ceil(len(_encode(value)) / ratio)
+
+
+def _tool(body: dict[str, Any], model: Model, ratio: float) -> int:
+    kind = body.get("type")
+    if isinstance(kind, str):
+        if kind.startswith("bash_"):
+            return _BASH[model.sharp_images]
+        for start, tokens in _BUILT_IN:
+            if kind.startswith(start):
+                return tokens
+    rest = {name: value for name, value in body.items() if name != "cache_control"}
+    return _FRAME["tool"] + _json(rest, ratio)
+
+
+def _thinking(body: dict[str, Any], ratio: float) -> int:
+    # Omitted thinking travels encrypted in its signature, and is billed all the same.
+    return _text(body.get("thinking"), ratio) or _text(body.get("signature"), ratio / _BASE64)
+
+
+def _document(body: dict[str, Any], model: Model, ratio: float) -> int:
+    source = body.get("source")
+    titles = _text(body.get("title"), ratio) + _text(body.get("context"), ratio)
+    if not isinstance(source, dict):
+        return titles
+    if source.get("type") == "content":
+        return titles + _content(source.get("content"), model, ratio)
+    per_token = ratio if source.get("type") == "text" else _PDF_BYTES_PER_TOKEN / _BASE64
+    return titles + _text(source.get("data"), per_token)
+
+
+def _content(content: Any, model: Model, ratio: float) -> int:
+    if isinstance(content, list):
+        parts = (part for part in content if isinstance(part, dict))
+        return sum(_block(str(part.get("type")), part, model, ratio) for part in parts)
+    return _text(content, ratio)

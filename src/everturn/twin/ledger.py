@@ -1,0 +1,117 @@
+"""Every request, what it used and what it cost, line by line (TW-3); refused ones with zero usage."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from everturn.measure.bill import Bill, PriceLine
+from everturn.measure.prefix_cache import Entry, Outcome
+from everturn.twin.clock import spelled
+from everturn.twin.values import Refusal, Request
+
+NO_USAGE: dict[str, int] = {
+    "input_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 0,
+}
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self._entries: list[dict[str, Any]] = []
+
+    def entries(self, workspace: str | None = None) -> list[dict[str, Any]]:
+        return [entry for entry in self._entries if workspace in (None, entry["workspace"])]
+
+    def answered(
+        self,
+        request: Request,
+        *,
+        id: str,
+        at: datetime,
+        body: dict[str, Any],
+        bill: Bill,
+        outcomes: tuple[Outcome, ...],
+    ) -> None:
+        entry = _head(id, at, request.workspace, request.endpoint, 200, _model_name(request))
+        entry["message_id"] = body.get("id")
+        entry["usage"] = body["usage"]
+        entry["dollars"] = _spelled(bill.dollars)
+        entry["lines"] = [_line(line) for line in bill.lines]
+        # The last one is the reply's own; a compaction before it has one too.
+        entry["cache"] = _cache(outcomes[-1]) if outcomes else None
+        entry["cache_iterations"] = [_cache(outcome) for outcome in outcomes]
+        entry["applied_edits"] = (body.get("context_management") or {}).get("applied_edits", [])
+        entry["stop_reason"] = body.get("stop_reason")
+        self._entries.append(entry)
+
+    def refused(
+        self, refusal: Refusal, *, id: str, at: datetime, workspace: str, endpoint: str, model: str | None
+    ) -> None:
+        entry = _head(id, at, workspace, endpoint, refusal.status, model)
+        entry["error"] = {"type": refusal.kind, "message": refusal.message, "error_code": refusal.error_code}
+        self._entries.append(entry)
+
+    def counted(self, request: Request, *, id: str, at: datetime) -> None:
+        """count_tokens is free; it is listed so that the ledger is complete."""
+        self._entries.append(_head(id, at, request.workspace, request.endpoint, 200, _model_name(request)))
+
+
+def _head(
+    id: str, at: datetime, workspace: str, endpoint: str, status: int, model: str | None
+) -> dict[str, Any]:
+    return {
+        "id": id,
+        "time": spelled(at),
+        "workspace": workspace,
+        "model": model,
+        "endpoint": endpoint,
+        "status": status,
+        "usage": dict(NO_USAGE),
+        "dollars": "0",
+        "lines": [],
+        "cache": None,
+        "applied_edits": [],
+        "error": None,
+    }
+
+
+def _model_name(request: Request) -> str:
+    return str(request.body.get("model", request.model.id))
+
+
+def _spelled(dollars: Decimal) -> str:
+    """Exact, as a string: a sum of cents must not depend on binary fractions."""
+    return format(dollars.normalize(), "f")
+
+
+def _line(line: PriceLine) -> dict[str, Any]:
+    return {
+        "kind": line.kind,
+        "tokens": line.tokens,
+        "dollars_per_mtok": _spelled(line.rate),
+        "dollars": _spelled(line.dollars),
+        "iteration": line.iteration,
+    }
+
+
+def _cache(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "hit_position": outcome.hit,
+        "read_tokens": outcome.read,
+        "write_1h_tokens": outcome.write_1h,
+        "write_5m_tokens": outcome.write_5m,
+        "input_tokens": outcome.plain,
+        "written": [_entry(entry) for entry in outcome.written],
+        "refreshed": _entry(outcome.refreshed) if outcome.refreshed is not None else None,
+    }
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    return {
+        "position": entry.index,
+        "tokens": entry.tokens,
+        "ttl": entry.ttl,
+        "expires": entry.expires,
+    }
