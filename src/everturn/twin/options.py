@@ -42,6 +42,8 @@ class TwinOptions:
 
     # --- thinking binding (api-facts 7): 5.1 and 5.5 enforce it for accounts created since 2026-08-31.
     account_created: date = date(2026, 10, 1)
+    # Signatures the twin did not make: an error, as at the API; recorded sessions are played with "accept".
+    foreign_signatures: Literal["reject", "accept"] = "reject"
 
     # --- diagnosis (api-facts 3)
     diagnosis_keeps_seconds: float = 3600.0

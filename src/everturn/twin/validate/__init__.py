@@ -37,7 +37,7 @@ def validate(request: Request, options: TwinOptions) -> None:
     """Raises the Refusal the API would answer with."""
     check_version(request)
     _check_parameters(request)
-    facts = request_facts(request, options)
+    facts = request_facts(request)
     check_messages(request, facts, options)
     check_markers(request, facts)
     _check_model(request)
@@ -49,9 +49,8 @@ def validate(request: Request, options: TwinOptions) -> None:
     pairings.check_thread(request)
 
 
-def request_facts(request: Request, options: TwinOptions) -> list[Facts]:
-    extended = "cache_edits" in options.extensions
-    return [facts_of(message, index, extended=extended) for index, message in enumerate(request.messages)]
+def request_facts(request: Request) -> list[Facts]:
+    return [facts_of(message, index) for index, message in enumerate(request.messages)]
 
 
 def _check_parameters(request: Request) -> None:

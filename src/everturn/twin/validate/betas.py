@@ -16,6 +16,8 @@ Headers = tuple[str, ...]
 CLEARING: Headers = ("context-management-2025-06-27",)
 COMPACT_AT_THRESHOLD: Headers = ("compact-2026-01-12",)
 COMPACT_ON_DEMAND: Headers = ("compact-2026-09-04",)
+# No header brings it: a switch of the twin (`TwinOptions.extensions`).
+EXTENSION: Headers = ()
 BINDING_CONTROLS: Headers = ("thinking-binding-controls-2026-08-01",)
 _COMPACTION = COMPACT_AT_THRESHOLD + COMPACT_ON_DEMAND
 _MCP: Headers = ("mcp-client-2025-11-20", "mcp-client-2026-09-15", "mcp-client-2025-04-04")

@@ -17,9 +17,9 @@ from everturn.twin.validate.params import full_grammar
 from everturn.twin.values import Block, Message, Ttl
 
 grammar = full_grammar()
-_CHECKS: dict[str, Check] = grammar.family("block", blocks.BLOCKS)
-_EXTENDED: dict[str, Check] = {
-    **_CHECKS,
+# With the extension's fields; where it is off they are refused as needs that nothing fulfils.
+_CHECKS: dict[str, Check] = {
+    **grammar.family("block", blocks.BLOCKS),
     "tool_result": grammar.shape(f"type any, {blocks.BLOCKS['tool_result']}, {blocks.REFERABLE}"),
     "cache_edits": grammar.shape(f"type any, {blocks.CACHE_EDITS_BLOCK}"),
 }
@@ -72,28 +72,26 @@ class Facts:
     bonds: tuple[bytes, ...]
 
 
-_memo: dict[tuple[int, bool], tuple[Message, Facts]] = {}
+_memo: dict[int, tuple[Message, Facts]] = {}
 
 
-def facts_of(message: Message, index: int, *, extended: bool = False) -> Facts:
+def facts_of(message: Message, index: int) -> Facts:
     """The facts of a message whose shape is right; raises Refusal, with paths below `messages.{index}`."""
-    key = (id(message), extended)
-    known = _memo.get(key)
+    known = _memo.get(id(message))
     # The memo holds the message itself, so an id in it cannot have been given to another object.
     if known is not None and known[0] is message:
         return known[1]
-    found = _find(message, f"messages.{index}", extended=extended)
+    found = _find(message, f"messages.{index}")
     if len(_memo) >= _REMEMBERED:
         _memo.clear()
-    _memo[key] = (message, found)
+    _memo[id(message)] = (message, found)
     return found
 
 
-def _find(message: Message, path: str, *, extended: bool) -> Facts:
+def _find(message: Message, path: str) -> Facts:
     _check_extra(message, path)
-    checks = _EXTENDED if extended else _CHECKS
     for position, block in enumerate(message.blocks):
-        _check_block(message, block, below(path, f"content.{position}"), checks)
+        _check_block(message, block, below(path, f"content.{position}"))
     sent = message.blocks
     return Facts(
         kinds=tuple(block.kind for block in sent),
@@ -126,11 +124,11 @@ def _check_extra(message: Message, path: str) -> None:
         grammar.kind(spelled[name])(value, below(path, name))
 
 
-def _check_block(message: Message, block: Block, path: str, checks: dict[str, Check]) -> None:
-    expected = blocks.SYSTEM_MESSAGE_BLOCKS if message.role == "system" else checks
+def _check_block(message: Message, block: Block, path: str) -> None:
+    expected = blocks.SYSTEM_MESSAGE_BLOCKS if message.role == "system" else _CHECKS.keys()
     if block.kind not in expected:
-        raise refuse(path, unknown_tag(block.kind, expected))
-    checks[block.kind](block.body, below(path, block.kind))
+        raise refuse(path, unknown_tag(block.kind, expected & blocks.BLOCKS.keys()))
+    _CHECKS[block.kind](block.body, below(path, block.kind))
 
 
 def _ids(sent: tuple[Block, ...], kinds: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
@@ -181,6 +179,10 @@ def _needs(message: Message) -> tuple[Need, ...]:
             found.append(Need(betas.COMPACT_ON_DEMAND, path, block.kind))
         if block.kind == "tool_addition" and block.body["tool"]["type"] == "tool_definition":
             found.append(Need(betas.INLINE_TOOLS, f"{path}.tool_addition.tool", "tool_definition"))
+        if block.kind == "cache_edits":
+            found.append(Need(betas.EXTENSION, path, block.kind))
+        if "cache_reference" in block.body:
+            found.append(Need(betas.EXTENSION, f"{path}.{block.kind}.cache_reference"))
     return tuple(found)
 
 

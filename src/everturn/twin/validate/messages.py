@@ -4,7 +4,7 @@ Consecutive messages of one role are one turn. The shape of a single message is 
 signatures are `twin/signatures.py`'s.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from everturn.twin.options import TwinOptions
@@ -30,7 +30,7 @@ def check_messages(request: Request, facts: Sequence[Facts], options: TwinOption
         raise invalid("messages: at least one message is required")
     if len(facts) > MESSAGES_AT_MOST:
         raise refuse("messages", f"List should have at most {MESSAGES_AT_MOST} items after validation")
-    _check_needs(request, facts)
+    _check_needs(request, facts, options)
     _check_roles(request, facts)
     _check_places(request, facts)
     _check_filled(request, facts)
@@ -39,10 +39,11 @@ def check_messages(request: Request, facts: Sequence[Facts], options: TwinOption
     _check_end(request, facts)
 
 
-def _check_needs(request: Request, facts: Sequence[Facts]) -> None:
+def _check_needs(request: Request, facts: Sequence[Facts], options: TwinOptions) -> None:
+    extended = "cache_edits" in options.extensions
     for index, found in enumerate(facts):
         for need in found.needs:
-            if not betas.allowed(request, need.headers):
+            if not betas.allowed(request, need.headers) and not (extended and need.headers == betas.EXTENSION):
                 raise refuse(f"messages.{index}.{need.path}", _missing(need, request))
 
 

@@ -84,9 +84,10 @@ def check_tools(tools: tuple[Block, ...]) -> None:
     for index, tool in enumerate(tools):
         _check_tool(tool.body, f"tools.{index}.{kind_of(tool.body)}")
         name = tool.body.get("name")
-        if name is not None and name in names:
+        if name in names:
             raise refuse("tools", "Tool names must be unique.")
-        names.add(name)
+        if name is not None:
+            names.add(name)
     if tools and all(tool.body.get("defer_loading") for tool in tools):
         raise invalid("At least one tool must have defer_loading=false.")
 

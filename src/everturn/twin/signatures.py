@@ -1,0 +1,409 @@
+"""Signatures of thinking and of compaction blocks: made, read back, and bound to the conversation.
+
+A signature is a sealed record of what was signed; nothing is kept on the side, so any twin can check it.
+
+    seal -> kind, model, workspace, digest of the text, digest of the conversation before it, the thinking before it
+
+The conversation is tools + system + every earlier block that is not thinking (api-facts 7). The link to the
+thinking before it makes a chain: thinking may go from the start of the history, not from its middle. The shape of
+these blocks is checked in `validate/`.
+"""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, Final, Literal
+
+from everturn.measure.models import MODELS, Model
+from everturn.twin.options import TwinOptions
+from everturn.twin.validate import betas
+from everturn.twin.validate.blocks import THINKING
+from everturn.twin.validate.facts import bond, facts_of
+from everturn.twin.values import Block, Message, Refusal, Request, invalid
+
+# Not a secret: it only tells the twin's own signatures from anything else.
+_KEY: Final = b"everturn twin, thinking signatures, 1"
+_HEAD: Final = b"\x12\xb4\x01"
+_DIGEST: Final = 16
+_NAME: Final = 8
+# Length alone; real signatures are a few hundred characters long.
+_FILLER: Final = 120
+_NOTHING: Final = bytes(_DIGEST)
+
+Kind = Literal["thinking", "omitted", "redacted", "compaction"]
+_KINDS: Final[tuple[Kind, ...]] = ("thinking", "omitted", "redacted", "compaction")
+_BY_NAME: Final[Mapping[bytes, Model]] = {
+    blake2b(model.id.encode(), digest_size=_NAME).digest(): model for model in MODELS
+}
+
+# From this day on accounts have their thinking bound on every model that binds; newer models bind for all.
+_BOUND_ACCOUNTS_SINCE: Final = date(2026, 8, 31)
+_BOUND_FOR_ALL_SINCE: Final = date(2026, 11, 1)
+# Haiku 5.5 shows its thinking to every model and reads no other's.
+_READS_ONLY_ITSELF: Final = "claude-haiku-5-5"
+_READ_BY_ALL: Final = "claude-haiku-5-5"
+
+_MODIFIED: Final = (
+    "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "
+    "These blocks must remain as they were in the original response."
+)
+_BOUND_ELSEWHERE: Final = (
+    "Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the block, "
+    'or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """What a signature says."""
+
+    kind: Kind
+    model: Model
+    workspace: bytes
+    text: bytes
+    prefix: bytes
+    chain: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedThinking:
+    """The request as the model sees it, and what was taken out of it (`input_transformations`)."""
+
+    request: Request
+    transformations: tuple[dict[str, str], ...] = ()
+
+
+def digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=_DIGEST).digest()
+
+
+def _text_digest(text: str) -> bytes:
+    return digest(text.encode(errors="surrogatepass"))
+
+
+def sign(
+    text: str,
+    *,
+    model: Model,
+    workspace: str,
+    prefix: bytes = _NOTHING,
+    chain: bytes = _NOTHING,
+    kind: Kind = "thinking",
+) -> str:
+    name = blake2b(model.id.encode(), digest_size=_NAME).digest()
+    owner = blake2b(workspace.encode(errors="surrogatepass"), digest_size=_NAME).digest()
+    record = bytes((_KINDS.index(kind),)) + name + owner + _text_digest(text) + prefix + chain
+    mac = hmac.digest(_KEY, record, "sha256")
+    filler = blake2b(mac, digest_size=64).digest() * 2
+    return base64.b64encode(_HEAD + record + mac + filler[:_FILLER]).decode()
+
+
+@lru_cache(maxsize=20_000)
+def read(signature: str) -> Seal | None:
+    """What the signature says, or None if the twin did not make it."""
+    try:
+        data = base64.b64decode(signature, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    size = 1 + 2 * _NAME + 3 * _DIGEST
+    record, mac = data[len(_HEAD) : len(_HEAD) + size], data[len(_HEAD) + size :][:32]
+    if not data.startswith(_HEAD) or len(data) != len(_HEAD) + size + len(mac) + _FILLER:
+        return None
+    filler = blake2b(mac, digest_size=64).digest() * 2
+    if not hmac.compare_digest(hmac.digest(_KEY, record, "sha256"), mac) or data[-_FILLER:] != filler[:_FILLER]:
+        return None
+    model = _BY_NAME.get(record[1 : 1 + _NAME])
+    if model is None or record[0] >= len(_KINDS):
+        return None
+    rest = record[1 + _NAME :]
+    digests = [rest[_NAME + at * _DIGEST :][:_DIGEST] for at in range(3)]
+    return Seal(_KINDS[record[0]], model, rest[:_NAME], *digests)
+
+
+class Conversation:
+    """The running digest of what thinking is bound to, block by block.
+
+    Each step hashes the step before, so that a compaction block can carry the state it stands for.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._base = _section_digest(request.tools) + _section_digest(request.system)
+        self.state = _NOTHING
+
+    def add(self, role: str, block_bond: bytes) -> None:
+        self.state = digest(self.state + role.encode() + block_bond)
+
+    def compacted(self, body: Mapping[str, Any], block_bond: bytes) -> None:
+        """Behind a summary the messages it replaces no longer count; one that failed replaces nothing."""
+        if body.get("content") is None:
+            return
+        seal = read(body.get("signature") or "")
+        self.state = seal.prefix if seal is not None else digest(block_bond)
+
+    def prefix(self) -> bytes:
+        return digest(self._base + self.state)
+
+
+@lru_cache(maxsize=1_000)
+def _joined(bonds: tuple[bytes, ...]) -> bytes:
+    return digest(b"".join(bonds))
+
+
+def _section_digest(sent: Sequence[Block]) -> bytes:
+    return _joined(tuple(block.digest for block in sent))
+
+
+def link(signature: str) -> bytes:
+    """How a thinking block names the one before it."""
+    return _text_digest(signature)
+
+
+def _signature(body: Mapping[str, Any]) -> str:
+    return body["data"] if body["type"] == "redacted_thinking" else body["signature"]
+
+
+# --- signing a reply
+
+
+def sign_reply(content: Sequence[dict[str, Any]], request: Request) -> tuple[dict[str, Any], ...]:
+    """The reply to `request` (as `check_thinking` left it) with its thinking signed, and blanked where omitted."""
+    if not any(block["type"] in THINKING for block in content):
+        return tuple(content)
+    conversation, chain = _end_of(request)
+    omitted = (request.body.get("thinking") or {}).get("display") == "omitted"
+    signed: list[dict[str, Any]] = []
+    for block in content:
+        kind = block["type"]
+        if kind in THINKING:
+            prefix = conversation.prefix() if request.model.binds_thinking else _NOTHING
+            block = _sealed(block, request, prefix=prefix, chain=chain, omitted=omitted)
+            chain = link(_signature(block))
+        elif kind == "compaction":
+            conversation.compacted(block, bond(block))
+        else:
+            conversation.add("assistant", bond(block))
+        signed.append(block)
+    return tuple(signed)
+
+
+def _sealed(
+    block: dict[str, Any], request: Request, *, prefix: bytes, chain: bytes, omitted: bool
+) -> dict[str, Any]:
+    owner = {"model": request.model, "workspace": request.workspace, "prefix": prefix, "chain": chain}
+    if block["type"] == "redacted_thinking":
+        return {**block, "data": sign(block.get("data", ""), kind="redacted", **owner)}
+    if omitted:
+        return {**block, "thinking": "", "signature": sign(block["thinking"], kind="omitted", **owner)}
+    return {**block, "signature": sign(block["thinking"], **owner)}
+
+
+def sign_compaction(block: dict[str, Any], request: Request) -> dict[str, Any]:
+    """The block that stands for all messages of `request`; thinking behind it stays bound to them."""
+    conversation, _ = _end_of(request)
+    signature = sign(
+        block["content"],
+        model=request.model,
+        workspace=request.workspace,
+        prefix=conversation.state,
+        chain=_changes(block),
+        kind="compaction",
+    )
+    return {**block, "signature": signature}
+
+
+def _changes(block: Mapping[str, Any]) -> bytes:
+    return _joined(tuple(bond(change) for change in block.get("tool_changes") or ()))
+
+
+def binding_prefix(request: Request, upto: int | None = None) -> bytes:
+    """What thinking that follows the first `upto` messages is bound to."""
+    conversation, _ = _end_of(request if upto is None else replace(request, messages=request.messages[:upto]))
+    return conversation.prefix()
+
+
+def _end_of(request: Request) -> tuple[Conversation, bytes]:
+    conversation = Conversation(request)
+    chain = _NOTHING
+    for _, _, message, block, block_bond in _walk(request):
+        if block.kind in THINKING:
+            chain = link(_signature(block.body))
+        elif block.kind == "compaction":
+            conversation.compacted(block.body, block_bond)
+        elif request.model.binds_thinking or request.body.get("compaction") is not None:
+            conversation.add(message.role, block_bond)
+    return conversation, chain
+
+
+def _walk(request: Request) -> Iterator[tuple[int, int, Message, Block, bytes]]:
+    for index, message in enumerate(request.messages):
+        found = facts_of(message, index)
+        for at, block in enumerate(message.blocks):
+            yield index, at, message, block, found.bonds[at]
+
+
+# --- checking what comes back
+
+
+def check_thinking(request: Request, options: TwinOptions) -> CheckedThinking:
+    """Thinking and summaries as they were signed; raises Refusal where the API would."""
+    facts = [facts_of(message, index) for index, message in enumerate(request.messages)]
+    if not any(found.thinking or found.compactions for found in facts):
+        return CheckedThinking(request)
+    check = _Check(request, options)
+    for index, at, message, block, block_bond in _walk(request):
+        if block.kind in THINKING:
+            check.thinking(index, at, block)
+            continue
+        check.ends_a_run()
+        if block.kind == "compaction":
+            _check_summary(block, options)
+            check.conversation.compacted(block.body, block_bond)
+        elif check.binds:
+            check.conversation.add(message.role, block_bond)
+    return CheckedThinking(_without(request, check.dropped), tuple(check.transformations))
+
+
+class _Check:
+    def __init__(self, request: Request, options: TwinOptions) -> None:
+        self.request = request
+        self.options = options
+        self.binds = request.model.binds_thinking
+        self.conversation = Conversation(request)
+        self.dropped: set[tuple[int, int]] = set()
+        self.transformations: list[dict[str, str]] = []
+        self._kept: bytes = _NOTHING
+        answers = (i for i, message in enumerate(request.messages) if message.role == "assistant")
+        self._latest = max(answers, default=-1)
+        self._run_is_dropped = False
+        self._before: tuple[int, Seal | None, str] | None = None
+
+    def ends_a_run(self) -> None:
+        self._run_is_dropped = False
+
+    def thinking(self, index: int, at: int, block: Block) -> None:
+        signature = _signature(block.body)
+        seal = read(signature)
+        if seal is None or (seal.kind == "redacted") != (block.kind == "redacted_thinking"):
+            seal = None
+            if self.options.foreign_signatures == "reject":
+                raise self._invalid(index, at, block)
+        elif self._modified(index, seal, block):
+            raise self._altered(index, at, block)
+        self._before = (index, seal, signature)
+        if seal is None or self._fits(index, at, seal):
+            self._kept = link(signature)
+
+    def _modified(self, index: int, seal: Seal, block: Block) -> bool:
+        """Other text than was signed, or, in the latest message, another order."""
+        if seal.kind == "thinking" and seal.text != _text_digest(block.body["thinking"]):
+            return True
+        before = self._before
+        if index != self._latest or before is None or before[0] != index or before[1] is None:
+            return False
+        return seal.chain != link(before[2]) and not self._run_is_dropped
+
+    def _altered(self, index: int, at: int, block: Block) -> Refusal:
+        if index == self._latest:
+            return invalid(f"messages.{index}.content.{at}: {_MODIFIED}")
+        return self._invalid(index, at, block)
+
+    def _invalid(self, index: int, at: int, block: Block) -> Refusal:
+        field = "data" if block.kind == "redacted_thinking" else "signature"
+        return invalid(f"messages.{index}.content.{at}: Invalid `{field}` in `{block.kind}` block")
+
+    def _fits(self, index: int, at: int, seal: Seal) -> bool:
+        """Whether the model is shown the block."""
+        if not readable(seal.model, self.request.model):
+            self._drop(index, at, "model_binding_mismatch")
+            return False
+        if not self.binds or not seal.model.binds_thinking or not self._mismatched(seal):
+            return True
+        if not self._enforced():
+            self._note("thinking_mismatch_allowed", index, at, "prefix_binding_mismatch")
+            return True
+        if _on_mismatch(self.request) == "error":
+            raise invalid(f"messages.{index}.content.{at}: {self._bound_elsewhere()}")
+        self._drop(index, at, "prefix_binding_mismatch")
+        self._run_is_dropped = True
+        return False
+
+    def _mismatched(self, seal: Seal) -> bool:
+        if self._run_is_dropped or seal.prefix != self.conversation.prefix():
+            return True
+        return self._kept not in (_NOTHING, seal.chain)
+
+    def _enforced(self) -> bool:
+        return (
+            self.options.account_created >= _BOUND_ACCOUNTS_SINCE
+            or self.request.model.released >= _BOUND_FOR_ALL_SINCE
+        )
+
+    def _bound_elsewhere(self) -> str:
+        if betas.allowed(self.request, betas.BINDING_CONTROLS):
+            return _BOUND_ELSEWHERE
+        header = betas.BINDING_CONTROLS[0]
+        return f"{_BOUND_ELSEWHERE} That setting requires the `{header}` value in the `anthropic-beta` header."
+
+    def _drop(self, index: int, at: int, reason: str) -> None:
+        self.dropped.add((index, at))
+        self._note("thinking_dropped", index, at, reason)
+
+    def _note(self, kind: str, index: int, at: int, reason: str) -> None:
+        path = f"messages.{index}.content.{at}"
+        self.transformations.append({"type": kind, "path": path, "reason": reason})
+
+
+def _on_mismatch(request: Request) -> str:
+    binding = (request.body.get("thinking") or {}).get("block_binding") or {}
+    return binding.get("prefix_mismatch_behavior") or "error"
+
+
+def readable(made_by: Model, reader: Model) -> bool:
+    """Whose thinking a model may read (api-facts 7): its own; from 5.1 on also that of older models."""
+    if made_by.id == reader.id:
+        return True
+    if reader.id == _READS_ONLY_ITSELF:
+        return False
+    if made_by.id == _READ_BY_ALL:
+        return True
+    return made_by.binds_thinking and reader.released >= made_by.released
+
+
+def _check_summary(block: Block, options: TwinOptions) -> None:
+    signature = block.body.get("signature")
+    if not signature:
+        return
+    seal = read(signature)
+    if seal is None or seal.kind != "compaction":
+        if options.foreign_signatures == "reject":
+            raise _summary_refused("signature is not valid", "compaction_signature_invalid")
+        return
+    if seal.text != _text_digest(block.body.get("content") or ""):
+        raise _summary_refused("content differs from what was signed", "compaction_content_mismatch")
+    if seal.chain != _changes(block.body):
+        raise _summary_refused("tool_changes differ from what was signed", "compaction_tool_changes_mismatch")
+
+
+def _summary_refused(what: str, error_code: str) -> Refusal:
+    return invalid(
+        f"messages.0.content.0: `compaction` block {what}; send the block back as it was returned",
+        error_code=error_code,
+    )
+
+
+def _without(request: Request, dropped: set[tuple[int, int]]) -> Request:
+    if not dropped:
+        return request
+    touched = {index for index, _ in dropped}
+    messages = tuple(
+        replace(message, blocks=tuple(b for at, b in enumerate(message.blocks) if (index, at) not in dropped))
+        if index in touched
+        else message
+        for index, message in enumerate(request.messages)
+    )
+    return replace(request, messages=messages)
