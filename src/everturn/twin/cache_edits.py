@@ -2,8 +2,8 @@
 
 A `tool_result` may carry `cache_reference`, its own tool_use id. A user message may carry a block
 `{"type": "cache_edits", "edits": [{"type": "delete", "cache_reference": id}]}`. The results named in such
-blocks are not shown to the model and cost nothing, yet stay in every key: the cached prefix holds as long as the
-block is sent again in the same place. What was deleted is reported as a running total.
+blocks are not shown to the model and cost nothing, yet stay in every key: the cached prefix holds as long as
+the block is sent again in the same place. What was deleted is reported as a running total.
 """
 
 from typing import Any, Final

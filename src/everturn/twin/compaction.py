@@ -1,9 +1,9 @@
-"""Summaries made by the API: at a threshold (`compact_20260112`) and on demand (`compaction`), api-facts 2.4, 2.5.
+"""Summaries made by the API: at a threshold (`compact_20260112`) and on demand (`compaction`).
 
-Both run one more call of the model over the whole conversation, with its own usage: an iteration of type
-`compaction`, left out of the top-level usage. At the threshold the reply goes on behind the summary; on demand
-the summary is the reply. What is said in the summary is the speaker's; blocks that come back are cut out by
-`editing.since_compaction`.
+Both run one more call of the model over the whole conversation (api-facts 2.4, 2.5), with its own usage: an
+iteration of type `compaction`, left out of the top-level usage. At the threshold the reply goes on behind the
+summary; on demand the summary is the reply. What a summary says is the speaker's; when its block comes back,
+`editing.since_compaction` forgets what stands before it.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,6 @@
 """Every request, what it used and what it cost, line by line (TW-3); refused ones with zero usage."""
 
-from datetime import datetime
-from decimal import Decimal
+from datetime import UTC, datetime
 from typing import Any
 
 from everturn.measure.bill import Bill, PriceLine
@@ -37,7 +36,7 @@ class Ledger:
         entry = _head(id, at, request.workspace, request.endpoint, 200, _model_name(request))
         entry["message_id"] = body.get("id")
         entry["usage"] = body["usage"]
-        entry["dollars"] = _spelled(bill.dollars)
+        entry["dollars"] = float(bill.dollars)
         entry["lines"] = [_line(line) for line in bill.lines]
         # The last one is the reply's own; a compaction before it has one too.
         entry["cache"] = _cache(outcomes[-1]) if outcomes else None
@@ -69,7 +68,7 @@ def _head(
         "endpoint": endpoint,
         "status": status,
         "usage": dict(NO_USAGE),
-        "dollars": "0",
+        "dollars": 0.0,
         "lines": [],
         "cache": None,
         "applied_edits": [],
@@ -81,17 +80,12 @@ def _model_name(request: Request) -> str:
     return str(request.body.get("model", request.model.id))
 
 
-def _spelled(dollars: Decimal) -> str:
-    """Exact, as a string: a sum of cents must not depend on binary fractions."""
-    return format(dollars.normalize(), "f")
-
-
 def _line(line: PriceLine) -> dict[str, Any]:
     return {
         "kind": line.kind,
         "tokens": line.tokens,
-        "dollars_per_mtok": _spelled(line.rate),
-        "dollars": _spelled(line.dollars),
+        "dollars_per_mtok": float(line.rate),
+        "dollars": float(line.dollars),
         "iteration": line.iteration,
     }
 
@@ -113,5 +107,5 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "position": entry.index,
         "tokens": entry.tokens,
         "ttl": entry.ttl,
-        "expires": entry.expires,
+        "expires": spelled(datetime.fromtimestamp(entry.expires, UTC)),
     }

@@ -1,0 +1,332 @@
+"""The twin: one request from top to bottom.
+
+    who asks ─ parse ─ validate ─ thinking ─ edits ─ window ─ faults ─ (compaction) ─ cache ─ speak ─ bill
+
+Each step is a module of its own; this one only says in which order they come. Nothing a client sends makes it
+raise: a refusal is an answer too, and is in the ledger.
+"""
+
+import random
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from everturn.measure.bill import bill
+from everturn.measure.prefix_cache import Outcome, PrefixCache, Prompt
+from everturn.twin.cache_edits import EXTENSION, deleted_results
+from everturn.twin.catalogue import list_models, one_model
+from everturn.twin.clock import Clock
+from everturn.twin.compaction import behind_summary, on_demand, summary_prompt, summary_text, triggered
+from everturn.twin.count import counter
+from everturn.twin.cutting import cut, output_tokens, thinking_tokens
+from everturn.twin.diagnosis import Diagnoses, fingerprint
+from everturn.twin.editing import apply_edits, since_compaction
+from everturn.twin.faults import Fault, Faults
+from everturn.twin.ledger import Ledger
+from everturn.twin.options import TwinOptions
+from everturn.twin.parse import lowered, parse
+from everturn.twin.prefix import Layout, lay_out
+from everturn.twin.reading import new_id
+from everturn.twin.reply import Iteration, encode, error_answer, message_body, usage_of
+from everturn.twin.script import Speaker
+from everturn.twin.signatures import check_thinking, sign_compaction, sign_reply
+from everturn.twin.stream import chunks
+from everturn.twin.validate import check_window, validate
+from everturn.twin.values import Answer, Refusal, Request, Said, invalid
+
+Endpoint = Literal["messages", "count_tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request on its way: who asks, when, and under which id it is answered."""
+
+    id: str
+    at: datetime
+    workspace: str
+    endpoint: Endpoint
+
+    @property
+    def now(self) -> float:
+        return self.at.timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A valid request, as it was sent and as the model sees it."""
+
+    sent: Request
+    seen: Request
+    layout: Layout
+    applied: tuple[dict[str, Any], ...]
+    transformations: tuple[dict[str, str], ...]
+    # Tokens taken out by reference, all edits together; None without the extension.
+    deleted: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    said: Said
+    iterations: tuple[Iteration, ...]
+
+
+class Twin:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        options: TwinOptions | None = None,
+        speaker: Speaker | None = None,
+        faults: Faults | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.clock = clock
+        self.options = options or TwinOptions()
+        self.faults = faults or Faults(seed=seed)
+        self.speaker = speaker or Speaker(faults=self.faults, seed=seed)
+        self._seed = seed
+        self._lock = threading.RLock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Cache, ledger, fingerprints and ids as at the start; the clock and the script are not ours."""
+        self.cache = PrefixCache()
+        self._ledger = Ledger()
+        self._diagnoses = Diagnoses(self.options.diagnosis_keeps_seconds)
+        self._rng = random.Random(self._seed)
+
+    def messages(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        return self._handle("messages", headers, body, self._message)
+
+    def count_tokens(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        return self._handle("count_tokens", headers, body, self._count)
+
+    def models(self, query: Mapping[str, str]) -> Answer:
+        return self._listing(lambda: list_models(query))
+
+    def model(self, id: str) -> Answer:
+        return self._listing(lambda: one_model(id))
+
+    def ledger(self, workspace: str | None = None) -> list[dict[str, Any]]:
+        return self._ledger.entries(workspace)
+
+    def refused(self, refusal: Refusal) -> Answer:
+        return error_answer(refusal, new_id("req_", self._rng))
+
+    # ── from the door to the ledger ──────────────────────────────────────────────────────────────
+
+    def _handle(
+        self,
+        endpoint: Endpoint,
+        headers: Mapping[str, str],
+        body: bytes,
+        answer: Callable[[Call, Request], Answer],
+    ) -> Answer:
+        with self._lock:
+            plain = lowered(headers)
+            call = Call(new_id("req_", self._rng), self.clock.now(), workspace_of(plain) or "", endpoint)
+            request: Request | None = None
+            try:
+                self._check_door(call, body)
+                request = parse(endpoint, plain, body, workspace=call.workspace)
+                return answer(call, request)
+            except Refusal as refusal:
+                return self._refuse(call, refusal, request)
+            except RecursionError:
+                return self._refuse(call, invalid("The request body is nested too deeply."), request)
+
+    def _check_door(self, call: Call, body: bytes) -> None:
+        if not call.workspace:
+            raise Refusal(401, "authentication_error", "x-api-key header is required")
+        if len(body) > self.options.max_body_bytes:
+            raise Refusal(413, "request_too_large", self.options.oversized_message)
+
+    def _refuse(self, call: Call, refusal: Refusal, request: Request | None) -> Answer:
+        model = str(request.body.get("model")) if request is not None else None
+        self._ledger.refused(
+            refusal, id=call.id, at=call.at, workspace=call.workspace, endpoint=call.endpoint, model=model
+        )
+        return error_answer(refusal, call.id)
+
+    def _listing(self, listing: Callable[[], dict[str, Any]]) -> Answer:
+        try:
+            return self._answer(new_id("req_", self._rng), listing())
+        except Refusal as refusal:
+            return self.refused(refusal)
+
+    def _answer(self, id: str, body: dict[str, Any]) -> Answer:
+        return Answer(200, {"content-type": "application/json", "request-id": id}, encode(body))
+
+    # ── the two endpoints ────────────────────────────────────────────────────────────────────────
+
+    def _count(self, call: Call, request: Request) -> Answer:
+        accepted = self._accept(request)
+        self._strike(request)
+        body: dict[str, Any] = {"input_tokens": accepted.layout.total}
+        if request.body.get("context_management") is not None:
+            original = lay_out(since_compaction(accepted.sent), self.options).total
+            body["context_management"] = {"original_input_tokens": original}
+        self._ledger.counted(request, id=call.id, at=call.at)
+        return self._answer(call.id, body)
+
+    def _message(self, call: Call, request: Request) -> Answer:
+        accepted = self._accept(request)
+        check_window(accepted.layout.total, request)
+        fault = self._strike(request)
+        spoken = self._speak(call, accepted)
+        body = self._body(call, accepted, spoken)
+        outcomes = tuple(part.outcome for part in spoken.iterations)
+        paid = bill(body["usage"], request.model, on=call.at.date())
+        self._ledger.answered(request, id=call.id, at=call.at, body=body, bill=paid, outcomes=outcomes)
+        return self._send(call, request, body, fault, outcomes)
+
+    def _accept(self, request: Request) -> Accepted:
+        if request.model.lifecycle == "retired" and self.options.retired_models == "refuse":
+            raise Refusal(404, "not_found_error", f"model: {request.body['model']}")
+        validate(request, self.options)
+        checked = check_thinking(request, self.options)
+        edits = apply_edits(since_compaction(checked.request), self.options)
+        extended = EXTENSION in self.options.extensions
+        unseen = deleted_results(request) if extended else frozenset[bytes]()
+        layout = lay_out(edits.request, self.options, unseen=unseen)
+        deleted = lay_out(edits.request, self.options).total - layout.total if extended else None
+        return Accepted(
+            checked.request, edits.request, layout, edits.applied, checked.transformations, deleted
+        )
+
+    def _strike(self, request: Request) -> Fault | None:
+        """The fault that this request meets; one that is an error ends the request here."""
+        compacts = on_demand(request) is not None
+        fault = self.faults.take(request.endpoint, request.workspace, is_compaction=compacts)
+        if fault is not None and (refusal := fault.refusal(request.model)) is not None:
+            raise refusal
+        if fault is not None and fault.drops_cache:
+            self.cache.lose(
+                lambda entry: isinstance(entry.scope, tuple) and entry.scope[0] == request.workspace
+            )
+        return fault
+
+    # ── what the model says ──────────────────────────────────────────────────────────────────────
+
+    def _speak(self, call: Call, accepted: Accepted) -> Spoken:
+        request = accepted.seen
+        if (asked := on_demand(request)) is not None:
+            return self._summarize(call, accepted, asked.get("instructions"))
+        if request.body["max_tokens"] == 0:
+            outcome = self._look(call, accepted.layout.prompt)
+            return Spoken(Said((), "max_tokens"), (Iteration("message", outcome, 0),))
+        if (trigger := triggered(request, accepted.layout, self.options)) is not None:
+            return self._compact_and_reply(call, accepted, trigger.instructions, pauses=trigger.pauses)
+        return self._reply(call, accepted, request, accepted.layout)
+
+    def _reply(
+        self,
+        call: Call,
+        accepted: Accepted,
+        request: Request,
+        layout: Layout,
+        opening: tuple[dict[str, Any], ...] = (),
+    ) -> Spoken:
+        outcome = self._look(call, layout.prompt)
+        count = counter(request.model, self.options)
+        heard = replace(request, messages=accepted.sent.messages)
+        said = cut(self.speaker.say(heard, rng=self._rng, now=call.at), request, layout.total, count)
+        part = Iteration("message", outcome, output_tokens(said, count), thinking_tokens(said, count))
+        content = sign_reply((*opening, *said.content), accepted.sent)
+        return Spoken(replace(said, content=content), (part,))
+
+    def _summarize(self, call: Call, accepted: Accepted, instructions: str | None) -> Spoken:
+        """On demand: the summary is the whole answer; a failed one is an empty answer that costs the same."""
+        said, part = self._summary(call, accepted, instructions)
+        said = cut(said, accepted.seen, accepted.layout.total, counter(accepted.seen.model, self.options))
+        text = summary_text(said)
+        if text is None or said.stop_reason in ("max_tokens", "model_context_window_exceeded"):
+            return Spoken(Said((), said.stop_reason), (part,))
+        block = sign_compaction({"type": "compaction", "content": text}, accepted.sent)
+        return Spoken(Said((block,), "compaction"), (part,))
+
+    def _compact_and_reply(
+        self, call: Call, accepted: Accepted, instructions: str | None, *, pauses: bool
+    ) -> Spoken:
+        said, part = self._summary(call, accepted, instructions)
+        self.cache.write(part.outcome, call.now)
+        block = {"type": "compaction", "content": summary_text(said)}
+        if pauses:
+            return Spoken(Said((block,), "compaction"), (part,))
+        request, layout = accepted.seen, accepted.layout
+        if block["content"] is not None:
+            request = behind_summary(request, block)
+            layout = lay_out(request, self.options)
+        spoken = self._reply(call, accepted, request, layout, opening=(block,))
+        return replace(spoken, iterations=(part, *spoken.iterations))
+
+    def _summary(self, call: Call, accepted: Accepted, instructions: str | None) -> tuple[Said, Iteration]:
+        outcome = self._look(call, summary_prompt(accepted.layout))
+        said = self.speaker.summary(accepted.seen, instructions)
+        output = output_tokens(said, counter(accepted.seen.model, self.options))
+        return said, Iteration("compaction", outcome, output)
+
+    def _look(self, call: Call, prompt: Prompt) -> Outcome:
+        outcome = self.cache.look(prompt, call.now)
+        self.cache.refresh(outcome)
+        return outcome
+
+    # ── the answer ───────────────────────────────────────────────────────────────────────────────
+
+    def _body(self, call: Call, accepted: Accepted, spoken: Spoken) -> dict[str, Any]:
+        request = accepted.sent
+        id = new_id("msg_", self._rng)
+        diagnostics = None
+        if isinstance(request.body.get("diagnostics"), dict):
+            present = fingerprint(request, lay_out(request, self.options), call.now)
+            diagnostics = self._diagnoses.compare(request, present)
+            self._diagnoses.remember(request, id, present)
+        return message_body(
+            request,
+            spoken.said,
+            id=id,
+            usage=usage_of(request, spoken.iterations, deleted=accepted.deleted),
+            diagnostics=diagnostics,
+            applied=accepted.applied,
+            transformations=accepted.transformations,
+        )
+
+    def _send(
+        self,
+        call: Call,
+        request: Request,
+        body: dict[str, Any],
+        fault: Fault | None,
+        outcomes: tuple[Outcome, ...],
+    ) -> Answer:
+        answer = self._answer(call.id, body)
+        if request.streams:
+            headers = {"content-type": "text/event-stream; charset=utf-8", "request-id": call.id}
+            answer = Answer(200, headers, stream=chunks(body))
+        if fault is not None:
+            answer = fault.bend(answer)
+        return self._begin(answer, call, outcomes)
+
+    def _begin(self, answer: Answer, call: Call, outcomes: tuple[Outcome, ...]) -> Answer:
+        """Others can read what was written once the response begins: now, later, or never."""
+
+        def write() -> None:
+            for outcome in outcomes:
+                self.cache.write(outcome, call.now)
+
+        if answer.hangs_up and answer.stream is None and not answer.body:
+            return answer
+        if answer.delay > 0:
+            return replace(answer, begins=write)
+        write()
+        return answer
+
+
+def workspace_of(headers: Mapping[str, str]) -> str | None:
+    """Every key is a workspace of its own; `x-api-key` wins over a bearer token. None without a key."""
+    if key := headers.get("x-api-key"):
+        return key
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
