@@ -42,7 +42,8 @@ def tier_of(model: Model) -> Tier:
 
 
 class _Source(msgspec.Struct):
-    type: str = ""
+    """A source that points elsewhere (url, file) has no data, hence no size."""
+
     data: msgspec.Raw = msgspec.Raw(b'""')
 
 
@@ -61,9 +62,7 @@ def image_tokens(raw: bytes | msgspec.Raw, tier: Tier = STANDARD) -> int:
         source = _read_image(raw).source
     except msgspec.DecodeError:
         return FLAT
-    if source is None or source.type != "base64":
-        return FLAT
-    size = size_of(source.data)
+    size = size_of(source.data) if source else None
     return tokens_of_size(*size, tier) if size else FLAT
 
 

@@ -166,7 +166,9 @@ class Meter:
 
     def _tail(self, start: _Place) -> Count:
         tail = self._sum - start.before
-        return Count(max(0, tail.guessed - self._saved_after(start.ordinal)), tail.counted)
+        guessed = tail.guessed - self._saved_after(start.ordinal)
+        # A result inside a record that the provider counted is cleared from that count.
+        return Count(max(0, guessed), max(0, tail.counted + min(0, guessed)))
 
     def _saved_after(self, ordinal: int) -> int:
         """Walks from the newest clearing back to the anchor: only as far as the tail is long."""

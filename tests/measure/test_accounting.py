@@ -1,0 +1,173 @@
+"""What fills a context, by tool, by speaker and by files read again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.history.blocks import Block, block_from_fields, result_block, text_block
+from everturn.history.edits import Cleared, Compacted
+from everturn.history.records import Record
+from everturn.measure.accounting import Accounts, Metrics, RepeatedRead, Shares
+from everturn.measure.meter import PLACEHOLDER_TOKENS
+from everturn.measure.tokens import estimate_block
+
+
+def text(tokens: int, prefix: str = "") -> Block:
+    return text_block(prefix + "x" * (4 * tokens - len(prefix)))
+
+
+def call(call_id: str, tool: str, **arguments: str) -> Block:
+    return block_from_fields({"type": "tool_use", "id": call_id, "name": tool, "input": arguments})
+
+
+def result(call_id: str, tokens: int) -> Block:
+    return result_block(call_id, "x" * 4 * tokens)
+
+
+def said(kind: str, *blocks: Block, **fields: object) -> Record:
+    return Record(kind=kind, uuid=f"{kind}{id(blocks)}", blocks=blocks, **fields)  # type: ignore[arg-type]
+
+
+def accounted(*records: Record) -> Metrics:
+    accounts = Accounts()
+    for record in records:
+        accounts.add(record)
+    return accounts.metrics()
+
+
+@pytest.mark.spec("TOK-9")
+def test_every_block_is_entered_under_its_category():
+    read, bash = call("c1", "Read", file_path="/a"), call("c2", "Bash", command="ls -la")
+    attachment = block_from_fields({"type": "task_reminder", "content": "do"})
+    thinking = block_from_fields({"type": "thinking", "thinking": "t" * 40, "signature": "s" * 900})
+    image = block_from_fields({"type": "image", "source": {"type": "url", "url": "u"}})
+    metrics = accounted(
+        said("user", text(11), image),
+        said("user", text(20, "<local-command-stdout>")),
+        said("user", text(40), meta=True),
+        said("user", text(50), compact_summary=True),
+        said("assistant", thinking, text(13), read, bash),
+        said("user", result("c1", 100), result("c2", 30), result("gone", 5)),
+        said("attachment", Block("attachment", attachment.raw), subtype="task_reminder"),
+        said("attachment", Block("attachment", attachment.raw), subtype="task_reminder"),
+        said("attachment", Block("attachment", attachment.raw), subtype="hook_success", display_only=True),
+        said("system", text(1_000)),
+    )
+    reminder = estimate_block(attachment)
+    assert metrics == Metrics(
+        tool_requests={"Read": estimate_block(read), "Bash": estimate_block(bash)},
+        tool_results={"Read": 100, "Bash": 30, "unknown": 5},
+        human=11,
+        assistant=13,
+        local_output=20,
+        other=10 + 2_000 + 90 + 2 * reminder,
+        thinking=10,
+        images=2_000,
+        injected=90,
+        attachments={"task_reminder": 2},
+        duplicate_reads={},
+    )
+
+
+@pytest.mark.spec("TOK-9")
+@given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "system"]), st.integers(1, 50)), max_size=20))
+def test_the_total_is_the_sum_of_all_that_reaches_the_model(parts: list[tuple[str, int]]):
+    metrics = accounted(*[said(kind, text(size), result(f"c{size}", size)) for kind, size in parts])
+    assert metrics.total == sum(2 * size for kind, size in parts if kind != "system")
+
+
+@pytest.mark.spec("TOK-10")
+def test_all_but_one_of_the_reads_of_a_file_are_waste():
+    metrics = accounted(
+        said("assistant", *[call(f"a{n}", "Read", file_path="/a") for n in range(3)]),
+        said("assistant", call("b", "read_file", path="/b"), call("g", "Grep", path="/a")),
+        said("user", *[result(f"a{n}", tokens) for n, tokens in enumerate((50, 100, 51))]),
+        said("user", result("b", 70), result("g", 70)),
+    )
+    assert metrics.duplicate_reads == {"/a": RepeatedRead(count=3, total=201)}
+    assert (metrics.wasted, metrics.files_read_again) == (67 * 2, 1)
+
+
+@pytest.mark.spec("TOK-10")
+@given(st.lists(st.integers(0, 5_000), min_size=2, max_size=9))
+def test_the_waste_follows_the_formula(sizes: list[int]):
+    read = RepeatedRead(len(sizes), sum(sizes))
+    assert read.wasted == int(sum(sizes) / len(sizes)) * (len(sizes) - 1)
+
+
+@pytest.mark.spec("TOK-10")
+def test_an_editor_reads_a_file_only_when_it_views_it():
+    editor = "str_replace_based_edit_tool"
+    metrics = accounted(
+        said("assistant", *[call(f"v{n}", editor, command="view", path="/a") for n in range(2)]),
+        said("assistant", *[call(f"e{n}", editor, command="create", path="/b") for n in range(2)]),
+        said("assistant", block_from_fields({"type": "tool_use", "id": "o", "name": "Read", "input": 7})),
+        said("user", *[result(name, 10) for name in ("v0", "v1", "e0", "e1", "o")]),
+    )
+    assert metrics.duplicate_reads == {"/a": RepeatedRead(2, 20)}
+
+
+@pytest.mark.spec("TOK-11")
+def test_the_shares_are_percent_of_the_total_rounded():
+    reads = [call(f"r{n}", "Read", file_path="/a") for n in range(2)]
+    asked = 2 * estimate_block(reads[0])
+    metrics = accounted(
+        said("user", text(250)),
+        said("user", text(50, "<local-command-stdout>")),
+        said("assistant", text(125), *reads),
+        said("user", result("r0", 200), result("r1", 201)),
+        said("user", text(374 - asked), meta=True),
+    )
+    assert metrics.total == 1_200
+    assert metrics.shares == Shares(
+        human=21,
+        assistant=10,
+        local_output=4,
+        tool_requests=round(asked / 12),
+        tool_results=33,
+        duplicate_reads=17,
+    )
+
+
+@pytest.mark.spec("TOK-11")
+def test_an_empty_view_divides_nothing():
+    nothing = accounted()
+    assert (nothing.total, nothing.wasted, nothing.files_read_again) == (0, 0, 0)
+    assert nothing.shares == Shares(
+        human=0, assistant=0, local_output=0, tool_requests=0, tool_results=0, duplicate_reads=0
+    )
+
+
+def test_a_boundary_starts_over_and_still_knows_whose_results_come_later():
+    boundary = Record(kind="system", uuid="b", subtype="compact_boundary", edit=Compacted())
+    metrics = accounted(
+        said("user", text(90)),
+        said("assistant", call("c", "Bash", command="ls")),
+        boundary,
+        said("user", result("c", 7)),
+    )
+    assert (metrics.total, metrics.tool_results) == (7, {"Bash": 7})
+
+
+def test_a_cleared_read_shrinks_to_its_placeholder_and_no_longer_repeats_the_file():
+    reads = [call(f"r{n}", "Read", file_path="/a") for n in range(3)]
+    records = [
+        said("assistant", *reads),
+        said("user", *[result(f"r{n}", 100) for n in range(3)]),
+        Record(kind="system", uuid="x", edit=Cleared(("r0", "r0"))),
+    ]
+    accounts = Accounts()
+    for record in records:
+        accounts.add(record)
+    accounts.clear(["r0"])
+    metrics = accounts.metrics()
+    assert metrics.tool_results == {"Read": 200 + PLACEHOLDER_TOKENS}
+    assert metrics.duplicate_reads == {"/a": RepeatedRead(2, 200)}
+
+
+def test_a_result_that_arrives_after_its_clearing_is_a_placeholder():
+    accounts = Accounts()
+    accounts.clear(["c"])
+    accounts.add(said("assistant", call("c", "Bash", command="ls")))
+    accounts.add(said("user", result("c", 500)))
+    assert accounts.metrics().tool_results == {"Bash": PLACEHOLDER_TOKENS}

@@ -1,0 +1,142 @@
+"""The price of an image, from the first bytes of its file."""
+
+import base64
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.history.blocks import block_from_fields
+from everturn.measure.images import FLAT, SHARP, STANDARD, UNSEEN, Tier, image_tokens, tier_of, tokens_of_size
+from everturn.measure.models import find
+
+REST = b"\x00" * 4000
+
+
+def png(width: int, height: int) -> bytes:
+    return b"\x89PNG\r\n\x1a\n" + b"\x00\x00\x00\rIHDR" + struct.pack(">II", width, height) + REST
+
+
+def gif(width: int, height: int) -> bytes:
+    return b"GIF89a" + struct.pack("<HH", width, height) + REST
+
+
+def segment(marker: int, body: bytes) -> bytes:
+    return bytes([0xFF, marker]) + struct.pack(">H", len(body) + 2) + body
+
+
+def jpeg(width: int, height: int, *, before: bytes = b"", frame: int = 0xC2) -> bytes:
+    start = segment(frame, b"\x08" + struct.pack(">HH", height, width) + b"\x03" + b"\x00" * 9)
+    return b"\xff\xd8" + segment(0xE0, b"JFIF\x00" + b"\x00" * 9) + before + start + b"\xff\xda" + REST
+
+
+def webp(form: bytes, head: bytes) -> bytes:
+    return b"RIFF\x00\x00\x00\x00WEBP" + form + b"\x00\x00\x00\x00" + head + REST
+
+
+def webp_extended(width: int, height: int) -> bytes:
+    sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    return webp(b"VP8X", b"\x00" * 4 + sides)
+
+
+def webp_lossless(width: int, height: int) -> bytes:
+    return webp(b"VP8L", b"\x2f" + ((width - 1) | (height - 1) << 14).to_bytes(4, "little"))
+
+
+def webp_lossy(width: int, height: int) -> bytes:
+    return webp(b"VP8 ", b"\x00\x00\x00\x9d\x01\x2a" + struct.pack("<HH", width, height))
+
+
+def block(data: bytes | str, kind: str = "base64") -> bytes:
+    text = base64.b64encode(data).decode() if isinstance(data, bytes) else data
+    source = {"type": kind, "media_type": "image/png", "data": text}
+    return block_from_fields({"type": "image", "source": source}).raw
+
+
+# The provider's own examples (api-facts 4).
+@pytest.mark.parametrize(
+    ("size", "tier", "tokens"),
+    [
+        ((1000, 1000), STANDARD, 1296),
+        ((1920, 1080), STANDARD, 1560),
+        ((1920, 1080), SHARP, 2691),
+        ((3840, 2160), SHARP, 4784),
+        ((1, 1), STANDARD, 1),
+    ],
+)
+def test_the_known_examples_come_out_exactly(size: tuple[int, int], tier: Tier, tokens: int):
+    assert tokens_of_size(*size, tier) == tokens
+
+
+@given(st.integers(1, 20_000), st.integers(1, 20_000), st.sampled_from([STANDARD, SHARP]))
+def test_a_price_is_positive_within_the_tier_and_the_same_for_a_turned_image(w: int, h: int, tier: Tier):
+    tokens = tokens_of_size(w, h, tier)
+    assert 1 <= tokens <= tier.tokens
+    assert tokens == tokens_of_size(h, w, tier)
+    if max(w, h) <= tier.long_edge and -(-w // 28) * -(-h // 28) <= tier.tokens:
+        assert tokens == -(-w // 28) * -(-h // 28)
+
+
+@pytest.mark.parametrize("form", [png, gif, jpeg, webp_extended, webp_lossless, webp_lossy])
+def test_every_format_tells_its_size(form):
+    assert image_tokens(block(form(560, 280))) == 20 * 10
+
+
+@pytest.mark.parametrize("form", [png, gif, jpeg, webp_extended, webp_lossless, webp_lossy])
+@given(cut=st.integers(0, 40))
+def test_a_file_cut_short_costs_its_price_or_the_flat_one(form, cut: int):
+    assert image_tokens(block(form(560, 280)[:cut])) in (200, FLAT)
+
+
+def test_the_size_of_a_photo_is_found_behind_its_metadata():
+    exif = segment(0xE1, b"Exif\x00\x00" + b"\xff\xc0" * 30_000)
+    tables = segment(0xC4, b"\x00" * 20)
+    assert image_tokens(block(jpeg(560, 280, before=exif + b"\xff" + tables))) == 200
+
+
+def test_a_photo_with_endless_metadata_is_not_searched_to_the_end():
+    exif = segment(0xE1, b"\x00" * 65_000)
+    assert image_tokens(block(jpeg(560, 280, before=exif * 5))) == FLAT
+
+
+def test_a_photo_whose_picture_begins_before_any_size_is_unknown():
+    thumbnail = jpeg(560, 280).removeprefix(b"\xff\xd8")
+    assert image_tokens(block(b"\xff\xd8" + segment(0xDA, b"") + thumbnail)) == FLAT
+
+
+@pytest.mark.spec("TOK-2")
+@pytest.mark.parametrize(
+    "raw",
+    [
+        block(b"BM" + REST),
+        block(png(0, 100)),
+        block("not base64 at all!"),
+        block("A"),
+        block("", kind="base64"),
+        block("https://example.org/a.png", kind="url"),
+        b'{"type":"image"}',
+        b'{"type":"image","source":"gone"}',
+        b'{"type":"image","source":{"type":"base64","data":7}}',
+    ],
+)
+def test_an_image_of_unknown_size_costs_the_flat_price(raw: bytes):
+    assert image_tokens(raw) == 2_000
+
+
+@pytest.mark.spec("TOK-2")
+def test_the_flat_price_can_be_asked_for_whatever_the_header_says():
+    assert image_tokens(block(png(560, 280)), UNSEEN) == 2_000
+
+
+def test_escaped_slashes_in_the_data_are_read():
+    raw = block(gif(560, 280).rstrip(b"\x00") + b"\xff" * 90)
+    assert b"/" in raw
+    assert image_tokens(raw.replace(b"/", b"\\/")) == image_tokens(raw) == 200
+
+
+def test_the_tier_follows_the_model():
+    sharp, standard = find("claude-opus-4-7"), find("claude-opus-4-6")
+    assert sharp is not None
+    assert standard is not None
+    assert (tier_of(sharp), tier_of(standard)) == (SHARP, STANDARD)

@@ -1,0 +1,309 @@
+"""The size of a context: what was reported, and what came since."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.history.blocks import Block, block_from_fields, result_block, text_block
+from everturn.history.edits import Cleared, Compacted
+from everturn.history.records import SYNTHETIC, Record, Reply, Usage, reported_usage
+from everturn.measure.meter import PLACEHOLDER_TOKENS, Meter, Size
+from everturn.measure.tokens import Count, Counts, LocalTokenizer, ProviderCounts, estimate_block, padded
+
+USAGE = Usage(
+    input_tokens=1, cache_creation_input_tokens=20, cache_read_input_tokens=300, output_tokens=4_000
+)
+
+
+def user(tokens: int, uuid: str = "u") -> Record:
+    return Record(kind="user", uuid=uuid, blocks=(text_block("x" * 4 * tokens),))
+
+
+def result(call: str, tokens: int, uuid: str = "r") -> Record:
+    return Record(kind="user", uuid=uuid, blocks=(result_block(call, "x" * 4 * tokens),))
+
+
+def reply(
+    tokens: int, uuid: str, message: str = "", usage: Usage | None = USAGE, model: str = "claude-opus-4-5"
+) -> Record:
+    return Record(
+        kind="assistant",
+        uuid=uuid,
+        blocks=(text_block("x" * 4 * tokens),),
+        reply=Reply(message_id=message, model=model, usage=usage),
+    )
+
+
+def boundary(uuid: str = "b") -> Record:
+    return Record(kind="system", uuid=uuid, subtype="compact_boundary", edit=Compacted())
+
+
+def metered(records: Sequence[Record], **how: int) -> Size:
+    meter = Meter(**how)
+    for record in records:
+        meter.add(record)
+    return meter.size()
+
+
+@pytest.mark.spec("TOK-5")
+def test_the_size_is_the_reported_total_plus_the_padded_tail():
+    size = metered([user(90), reply(50, "a1", "m1"), user(60), user(15)], fixed=7_000)
+    assert size == Size(
+        tokens=4_321 + 100, reported=4_321, estimated_tail=100, rough_tail=75, anchor="a1", basis="usage"
+    )
+
+
+@pytest.mark.spec("TOK-5")
+def test_a_synthetic_reply_and_an_error_text_are_tail_at_most():
+    synthetic = reply(30, "s", "m2", model=SYNTHETIC)
+    error = Record(
+        kind="assistant", uuid="e", api_error=True, reply=Reply(usage=USAGE), blocks=(text_block("no"),)
+    )
+    size = metered([reply(50, "a1", "m1"), synthetic, error])
+    assert (size.anchor, size.rough_tail) == ("a1", 30)
+
+
+@pytest.mark.spec("TOK-5")
+def test_results_between_the_pieces_of_one_response_are_new():
+    records = [
+        reply(10, "a1", "m1", Usage(input_tokens=100, output_tokens=1)),
+        result("c1", 600),
+        reply(30, "a2", "m1", Usage(input_tokens=100, output_tokens=40)),
+        result("c2", 900),
+    ]
+    assert metered(records) == Size(
+        tokens=140 + 2_040,
+        reported=140,
+        estimated_tail=2_040,
+        rough_tail=600 + 30 + 900,
+        anchor="a1",
+        basis="usage",
+    )
+
+
+@pytest.mark.spec("TOK-6")
+def test_without_usage_everything_is_estimated_system_prompt_and_tools_included():
+    size = metered([user(60), reply(15, "a1", usage=None)], fixed=75)
+    assert size == Size(
+        tokens=200, reported=0, estimated_tail=200, rough_tail=150, anchor="", basis="estimate"
+    )
+
+
+def test_a_boundary_starts_over():
+    assert metered([reply(50, "a1", "m1"), user(900), boundary(), user(75)]).tokens == 100
+
+
+def test_the_usage_of_a_kept_record_never_becomes_the_anchor():
+    meter = Meter()
+    meter.add(boundary())
+    meter.add(user(45))
+    meter.add_kept(reply(30, "a1", "m1", Usage(input_tokens=170_000)))
+    assert meter.size() == Size(
+        tokens=100, reported=0, estimated_tail=100, rough_tail=75, anchor="", basis="estimate"
+    )
+
+
+@pytest.mark.spec("TOK-8")
+def test_a_turn_costs_its_own_records_only():
+    seen: list[str] = []
+
+    def watched(text: str) -> str:
+        seen.append(text)
+        return text
+
+    meter = Meter(Counts(LocalTokenizer(watched)))
+    for number in range(300):
+        meter.add(reply(1, f"a{number}", f"m{number}"))
+        meter.size()
+    seen.clear()
+    meter.add(user(2))
+    assert meter.size() == meter.size()
+    assert seen == ["x" * 8]
+
+
+class NoLooking(dict[str, object]):
+    """A mapping that may be asked for a key, and never walked through."""
+
+    def __iter__(self):
+        raise AssertionError("walked through everything known")
+
+    items = values = keys = __iter__
+
+
+@pytest.mark.spec("TOK-8")
+def test_neither_adding_nor_measuring_walks_through_what_is_known():
+    meter = Meter()
+    for name in ("_first_piece", "_results"):
+        setattr(meter, name, NoLooking())
+    for number in range(20):
+        meter.add(result(f"c{number}", 9, f"r{number}"))
+        meter.add(reply(1, f"a{number}", f"m{number}"))
+        meter.clear([f"c{number}"])
+        assert meter.size().freed == 9 - PLACEHOLDER_TOKENS
+
+
+def test_a_result_cleared_in_the_tail_leaves_the_size_at_once():
+    meter = Meter()
+    for record in (reply(1, "a1", "m1"), result("c1", 308), user(30)):
+        meter.add(record)
+    assert meter.clear(["c1", "c1", "unknown"]) == 300
+    size = meter.size()
+    assert (size.rough_tail, size.freed) == (PLACEHOLDER_TOKENS + 30, 0)
+    assert meter.clear(["c1"]) == 0
+    assert meter.size() == size
+
+
+def test_a_result_cleared_before_the_anchor_stays_reported_until_the_next_usage():
+    meter = Meter()
+    for record in (result("c1", 308), reply(1, "a1", "m1")):
+        meter.add(record)
+    before = meter.size()
+    meter.add(Record(kind="system", uuid="x", edit=Cleared(("c1",))))
+    after = meter.size()
+    assert (after.tokens, after.freed) == (before.tokens, 300)
+    meter.add(reply(1, "a2", "m1"))
+    assert meter.size().freed == 300, "a later piece of the same response"
+    meter.add(reply(1, "a3", "m2"))
+    assert meter.size().freed == 0
+
+
+def test_only_what_is_cleared_behind_the_anchor_shortens_the_tail_in_whatever_order_it_is_cleared():
+    meter = Meter()
+    for record in (result("c1", 308), reply(1, "a1", "m1"), result("c2", 108, "r2"), user(60)):
+        meter.add(record)
+    meter.clear(["c2"])
+    meter.clear(["c1"])
+    size = meter.size()
+    assert (size.rough_tail, size.freed) == (PLACEHOLDER_TOKENS + 60, 300)
+
+
+def test_a_result_that_was_cleared_stays_a_placeholder_when_it_is_kept_through_a_boundary():
+    meter = Meter()
+    meter.clear(["c1"])
+    meter.add(boundary())
+    meter.add_kept(result("c1", 300))
+    assert meter.size().rough_tail == PLACEHOLDER_TOKENS
+
+
+def test_counts_of_the_provider_are_not_padded_and_shrink_when_cleared():
+    meter = Meter(Counts(ProviderCounts({"r": 500})))
+    meter.add(result("c1", 308))
+    meter.add(user(30))
+    assert meter.size().tokens == 500 + 40
+    meter.clear(["c1"])
+    assert meter.size().tokens == 500 - (300 - 30)
+
+
+# The law: what is kept up to date one record at a time equals the text of TOK-5, read anew over the list.
+
+blocks = st.one_of(
+    st.integers(0, 60).map(lambda size: text_block("x" * size)),
+    st.tuples(st.sampled_from("cdefgh"), st.integers(0, 90)).map(lambda p: result_block(p[0], "y" * p[1])),
+    st.integers(0, 60).map(lambda size: block_from_fields({"type": "thinking", "thinking": "z" * size})),
+)
+usages = st.one_of(
+    st.none(), st.just(Usage()), st.builds(Usage, *[st.integers(0, 9_000)] * 4, cache_creation=st.none())
+)
+
+
+@st.composite
+def one_record(draw: st.DrawFn) -> Record:
+    kind = draw(st.sampled_from(["user", "assistant", "assistant", "assistant", "system", "progress"]))
+    answer = Reply(
+        message_id=draw(st.sampled_from(["", "m1", "m2", "m3", "m4"])),
+        model=draw(st.sampled_from(["claude-opus-4-5"] * 4 + [SYNTHETIC])),
+        usage=draw(usages),
+    )
+    is_boundary = kind == "system" and draw(st.integers(0, 3)) == 0
+    return Record(
+        kind=kind,  # type: ignore[arg-type]
+        uuid="",
+        subtype="compact_boundary" if is_boundary else "",
+        blocks=tuple(draw(st.lists(blocks, max_size=3))),
+        reply=answer if kind == "assistant" else None,
+        api_error=draw(st.integers(0, 9)) == 0,
+    )
+
+
+def unique_results(records: list[Record]) -> list[Record]:
+    """Every call answered once, every record its own uuid, as in any valid log."""
+    answered: set[str] = set()
+    unique: list[Record] = []
+    for number, record in enumerate(records):
+        kept: list[Block] = []
+        for block in record.blocks:
+            if not block.is_result or block.call not in answered:
+                kept.append(block)
+            answered.add(block.call) if block.is_result else None
+        unique.append(
+            Record(
+                kind=record.kind,
+                uuid=f"r{number}",
+                subtype=record.subtype,
+                blocks=tuple(kept),
+                reply=record.reply,
+                api_error=record.api_error,
+            )
+        )
+    return unique
+
+
+def shown(record: Record, cleared: set[str]) -> int:
+    if record.kind in ("system", "progress") or (record.kind == "assistant" and record.api_error):
+        return 0
+    return sum(
+        PLACEHOLDER_TOKENS if block.is_result and block.call in cleared else estimate_block(block)
+        for block in record.blocks
+    )
+
+
+def walk_back(records: Sequence[Record], cleared: set[str], fixed: int) -> tuple[int, str]:
+    """TOK-5 and TOK-6 as they are written: size and anchor."""
+    boundaries = [index for index, record in enumerate(records) if record.is_boundary]
+    view = records[boundaries[-1] :] if boundaries else records
+    for index in reversed(range(len(view))):
+        newest = view[index]
+        usage = reported_usage(newest)
+        if newest.kind != "assistant" or usage is None:
+            continue
+        pieces = [
+            place
+            for place, record in enumerate(view)
+            if record.kind == "assistant" and record.message_id == newest.message_id
+        ]
+        first = pieces[0] if newest.message_id else index
+        total = (
+            usage.input_tokens
+            + usage.cache_creation_input_tokens
+            + usage.cache_read_input_tokens
+            + usage.output_tokens
+        )
+        return total + padded(sum(shown(record, cleared) for record in view[first + 1 :])), view[first].uuid
+    return padded(fixed + sum(shown(record, cleared) for record in view)), ""
+
+
+@pytest.mark.spec("TOK-5", "TOK-6", "TOK-8")
+@given(
+    st.lists(one_record(), max_size=25).map(unique_results),
+    st.lists(st.tuples(st.integers(0, 24), st.sampled_from("cdefgh")), max_size=6),
+    st.integers(0, 500),
+)
+def test_measuring_step_by_step_equals_walking_back_over_the_whole_list(
+    records: list[Record], clearings: list[tuple[int, str]], fixed: int
+):
+    meter = Meter(fixed=fixed)
+    cleared: set[str] = set()
+    for index, record in enumerate(records):
+        meter.add(record)
+        now = [call for moment, call in clearings if moment == index]
+        cleared.update(now)
+        meter.clear(now)
+        size = meter.size()
+        assert (size.tokens, size.anchor) == walk_back(records[: index + 1], cleared, fixed)
+        assert size.tokens == size.reported + size.estimated_tail
+
+
+def test_the_sum_of_counts_is_a_count():
+    assert Count(1, 2) + Count(3, 4) - Count(1, 1) == Count(3, 5)

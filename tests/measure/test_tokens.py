@@ -1,0 +1,200 @@
+"""What blocks and records are worth, and who may say so."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.history.blocks import Block, block_from_fields, block_from_json, result_block, text_block
+from everturn.history.records import Record
+from everturn.measure.images import FLAT, SHARP, STANDARD
+from everturn.measure.models import find
+from everturn.measure.tokens import (
+    NOTHING,
+    CharactersPerToken,
+    Count,
+    Counts,
+    LocalTokenizer,
+    ProviderCounts,
+    RecordCount,
+    compact_json,
+    estimate_block,
+    estimate_record,
+    estimator_for,
+    padded,
+    rough,
+)
+
+
+def user(*blocks: Block, uuid: str = "u", **fields: object) -> Record:
+    return Record(kind="user", uuid=uuid, blocks=blocks, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("TOK-1")
+@pytest.mark.parametrize(
+    ("characters", "tokens"), [(0, 0), (1, 0), (2, 1), (4, 1), (5, 1), (6, 2), (400, 100), (402, 101)]
+)
+def test_a_text_is_a_quarter_of_its_characters_rounded_half_up(characters: int, tokens: int):
+    assert rough("x" * characters) == tokens
+
+
+@pytest.mark.spec("TOK-1")
+def test_characters_are_counted_not_bytes():
+    assert rough("é" * 40) == rough("e" * 40) == estimate_block(text_block("é" * 40)) == 10
+
+
+@pytest.mark.spec("TOK-2")
+def test_a_document_and_an_image_of_unknown_size_cost_the_flat_price():
+    image = {"type": "image", "source": {"type": "url", "url": "https://example.org/" + "a" * 900}}
+    document = {
+        "type": "document",
+        "source": {"type": "base64", "media_type": "application/pdf", "data": "A" * 90_000},
+    }
+    assert [estimate_block(block_from_fields(each)) for each in (image, document)] == [2_000, 2_000]
+
+
+@pytest.mark.spec("TOK-3")
+def test_a_call_is_its_name_and_the_json_of_its_input():
+    call = block_from_json(
+        b'{"type":"tool_use","id":"toolu_1","name":"Read","input":{"file_path":"/a/b.py"}}'
+    )
+    assert estimate_block(call) == rough('Read{"file_path":"/a/b.py"}')
+
+
+@pytest.mark.spec("TOK-3")
+def test_the_spelling_of_an_input_does_not_change_its_count():
+    compact = '{"type":"tool_use","id":"t","name":"W","input":{"text":"éééé","n":[1,2]}}'.encode()
+    spaced = (
+        b'{"type": "tool_use", "id": "t", "name": "W",\n'
+        b' "input": {"text": "\\u00e9\\u00e9\\u00e9\\u00e9", "n": [1, 2]}}'
+    )
+    assert estimate_block(block_from_json(compact)) == estimate_block(block_from_json(spaced))
+    assert estimate_block(block_from_json(compact)) == rough('W{"text":"éééé","n":[1,2]}')
+
+
+@pytest.mark.spec("TOK-3")
+def test_a_result_is_its_text_plus_its_images():
+    image = {"type": "image", "source": {"type": "file", "file_id": "f"}}
+    parts = [{"type": "text", "text": "x" * 80}, image, {"type": "text", "text": "y" * 40}]
+    listed = block_from_fields({"type": "tool_result", "tool_use_id": "t", "content": parts})
+    assert estimate_block(listed) == 20 + FLAT + 10
+    assert estimate_block(result_block("t", "x" * 80)) == 20
+
+
+@pytest.mark.spec("TOK-3")
+def test_a_result_without_content_is_nothing():
+    for fields in ({}, {"content": None}, {"content": ""}, {"content": []}):
+        block = block_from_fields({"type": "tool_result", "tool_use_id": "toolu_long_id", **fields})
+        assert estimate_block(block) == 0
+
+
+@pytest.mark.spec("TOK-3")
+def test_thinking_is_its_text_and_never_its_signature():
+    block = block_from_fields({"type": "thinking", "thinking": "t" * 40, "signature": "s" * 4000})
+    assert estimate_block(block) == 10
+
+
+@pytest.mark.spec("TOK-3")
+def test_anything_else_is_its_json():
+    strange = {"type": "tool_reference", "tool_name": "x" * 30}
+    alone = block_from_fields(strange)
+    inside = block_from_fields({"type": "tool_result", "tool_use_id": "t", "content": [strange]})
+    assert estimate_block(alone) == estimate_block(inside) == rough(compact_json(alone.raw))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"type":"text","text":null}',
+        b'{"type":"text"}',
+        b'{"type":"thinking","thinking":{"deep":true}}',
+        b'{"type":"tool_use","name":7,"input":{}}',
+        b'{"type":"tool_result","content":[1,"two",null]}',
+        b'{"type":"odd","n":123456789012345678901234567890,"s":"\\u0001"}',
+        b'{"type":"odd","s":"\\ud800"}',
+        b'{"type":"odd",',
+    ],
+)
+def test_a_block_of_an_unknown_shape_is_worth_about_its_length(raw: bytes):
+    kind = raw.split(b'"')[3].decode()
+    assert estimate_block(Block(kind, raw)) == pytest.approx(len(raw) / 4, abs=3)
+
+
+def test_a_result_that_is_an_object_is_its_json():
+    block = block_from_fields({"type": "tool_result", "tool_use_id": "t", "content": {"ok": "x" * 40}})
+    assert estimate_block(block) == rough('{"ok":"' + "x" * 40 + '"}')
+
+
+@pytest.mark.spec("TOK-4")
+@pytest.mark.parametrize(("tokens", "safe"), [(0, 0), (1, 2), (3, 4), (4, 6), (75, 100), (100, 134)])
+def test_padding_is_four_thirds_rounded_up(tokens: int, safe: int):
+    assert padded(tokens) == safe
+
+
+@pytest.mark.spec("TOK-4")
+@given(st.lists(st.integers(0, 10**6)))
+def test_a_sum_is_padded_once_and_not_piece_by_piece(pieces: list[int]):
+    whole = sum((Count(guessed=piece) for piece in pieces), Count())
+    assert whole.total == sum(pieces)
+    assert 0 <= whole.padded * 3 - sum(pieces) * 4 < 3
+
+
+def test_what_never_reaches_the_model_is_nothing():
+    text = (text_block("x" * 400),)
+    dropped = [
+        Record(kind="progress", uuid="1", blocks=text),
+        Record(kind="system", uuid="2", blocks=text),
+        Record(kind="user", uuid="3", blocks=text, display_only=True),
+        Record(kind="assistant", uuid="4", blocks=text, api_error=True),
+    ]
+    assert [estimate_record(record) for record in dropped] == [NOTHING] * 4
+    hidden_from_people_only = user(*text, meta=True, transcript_only=True)
+    assert estimate_record(hidden_from_people_only) == RecordCount(Count(guessed=100), (100,))
+
+
+@pytest.mark.spec("TOK-7")
+def test_a_local_tokenizer_replaces_the_division():
+    words = LocalTokenizer(str.split)
+    record = user(text_block("three small words"), result_block("t", "two more"))
+    assert estimate_record(record, words) == RecordCount(Count(guessed=5), (3, 2))
+
+
+@pytest.mark.spec("TOK-7")
+def test_the_provider_counts_its_records_and_another_estimator_the_rest():
+    asked = ProviderCounts({"a": 7}, fallback=CharactersPerToken(2, SHARP))
+    known, unknown = user(text_block("x" * 40), uuid="a"), user(text_block("x" * 40), uuid="b")
+    assert estimate_record(known, asked) == RecordCount(Count(counted=7), (20,))
+    assert estimate_record(unknown, asked) == RecordCount(Count(guessed=20), (20,))
+    assert asked.tier == SHARP
+
+
+@pytest.mark.spec("TOK-7")
+def test_a_count_is_not_padded_because_nothing_was_guessed():
+    assert Count(guessed=75, counted=75).padded == 175
+
+
+def test_a_model_brings_its_own_tokenizer_and_image_tier():
+    new, old = find("claude-opus-4-7"), find("claude-opus-4-5")
+    assert new is not None
+    assert old is not None
+    assert estimator_for(new) == CharactersPerToken(2.5, SHARP)
+    assert estimator_for(old) == CharactersPerToken(3.4, STANDARD)
+
+
+@pytest.mark.spec("TOK-8")
+def test_a_record_is_counted_once_whoever_asks():
+    seen: list[str] = []
+
+    def watched(text: str) -> str:
+        seen.append(text)
+        return text
+
+    counts = Counts(LocalTokenizer(watched))
+    record = user(text_block("hello"))
+    assert counts.of(record) is counts.of(record)
+    assert seen == ["hello"]
+
+
+def test_other_blocks_under_a_known_uuid_are_counted_anew():
+    counts = Counts()
+    assert counts.of(user(text_block("x" * 40))).whole == Count(guessed=10)
+    assert counts.of(user(text_block("x" * 80))).whole == Count(guessed=20)
