@@ -124,9 +124,9 @@ def read_message(data: bytes) -> Message:
         raise _Misshapen("", "Input should be a valid dictionary or object to extract fields from")
     extra: dict[str, Any] = dict(value)
     role = _role(extra)
-    if "content" not in extra:
+    if "content" not in extra and role != "system":
         raise _Misshapen("content", "Field required")
-    return Message(role, content_blocks(extra.pop("content"), "content"), extra)
+    return Message(role, content_blocks(extra.pop("content", ""), "content"), extra)
 
 
 def _role(fields: dict[str, Any]) -> Role:

@@ -1,45 +1,25 @@
-"""Signatures of thinking and of compaction blocks: made, read back, and bound to the conversation.
+"""Thinking and summaries that come back: as they were signed, and in the conversation they belong to.
 
-A signature is a sealed record of what was signed; nothing is kept on the side, so any twin can check it.
-
-    seal -> kind, model, workspace, digest of the text, digest of the conversation before it, the thinking before it
-
-The conversation is tools + system + every earlier block that is not thinking (api-facts 7). The link to the
-thinking before it makes a chain: thinking may go from the start of the history, not from its middle. The shape of
-these blocks is checked in `validate/`.
+The conversation is tools + system + every earlier block that is not thinking (api-facts 7). A link to the
+thinking before it makes a chain: thinking may go from the start of the history, not from its middle. What a
+signature consists of is `seals.py`'s; the shape of these blocks is checked in `validate/`.
 """
 
-import base64
-import binascii
-import hmac
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
-from hashlib import blake2b
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from everturn.measure.models import MODELS, Model
+from everturn.measure.models import Model
 from everturn.twin.options import TwinOptions
+from everturn.twin.seals import NOTHING, Seal, digest, read, sign, text_digest
 from everturn.twin.validate import betas
 from everturn.twin.validate.blocks import THINKING
 from everturn.twin.validate.facts import bond, facts_of
 from everturn.twin.values import Block, Message, Refusal, Request, invalid
 
-# Not a secret: it only tells the twin's own signatures from anything else.
-_KEY: Final = b"everturn twin, thinking signatures, 1"
-_HEAD: Final = b"\x12\xb4\x01"
-_DIGEST: Final = 16
-_NAME: Final = 8
-# Length alone; real signatures are a few hundred characters long.
-_FILLER: Final = 120
-_NOTHING: Final = bytes(_DIGEST)
-
-Kind = Literal["thinking", "omitted", "redacted", "compaction"]
-_KINDS: Final[tuple[Kind, ...]] = ("thinking", "omitted", "redacted", "compaction")
-_BY_NAME: Final[Mapping[bytes, Model]] = {
-    blake2b(model.id.encode(), digest_size=_NAME).digest(): model for model in MODELS
-}
+__all__ = ["CheckedThinking", "binding_prefix", "check_thinking", "sign", "sign_compaction", "sign_reply"]
 
 # From this day on accounts have their thinking bound on every model that binds; newer models bind for all.
 _BOUND_ACCOUNTS_SINCE: Final = date(2026, 8, 31)
@@ -53,21 +33,9 @@ _MODIFIED: Final = (
     "These blocks must remain as they were in the original response."
 )
 _BOUND_ELSEWHERE: Final = (
-    "Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the block, "
-    'or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
+    "Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the "
+    'block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Seal:
-    """What a signature says."""
-
-    kind: Kind
-    model: Model
-    workspace: bytes
-    text: bytes
-    prefix: bytes
-    chain: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,53 +46,6 @@ class CheckedThinking:
     transformations: tuple[dict[str, str], ...] = ()
 
 
-def digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_DIGEST).digest()
-
-
-def _text_digest(text: str) -> bytes:
-    return digest(text.encode(errors="surrogatepass"))
-
-
-def sign(
-    text: str,
-    *,
-    model: Model,
-    workspace: str,
-    prefix: bytes = _NOTHING,
-    chain: bytes = _NOTHING,
-    kind: Kind = "thinking",
-) -> str:
-    name = blake2b(model.id.encode(), digest_size=_NAME).digest()
-    owner = blake2b(workspace.encode(errors="surrogatepass"), digest_size=_NAME).digest()
-    record = bytes((_KINDS.index(kind),)) + name + owner + _text_digest(text) + prefix + chain
-    mac = hmac.digest(_KEY, record, "sha256")
-    filler = blake2b(mac, digest_size=64).digest() * 2
-    return base64.b64encode(_HEAD + record + mac + filler[:_FILLER]).decode()
-
-
-@lru_cache(maxsize=20_000)
-def read(signature: str) -> Seal | None:
-    """What the signature says, or None if the twin did not make it."""
-    try:
-        data = base64.b64decode(signature, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    size = 1 + 2 * _NAME + 3 * _DIGEST
-    record, mac = data[len(_HEAD) : len(_HEAD) + size], data[len(_HEAD) + size :][:32]
-    if not data.startswith(_HEAD) or len(data) != len(_HEAD) + size + len(mac) + _FILLER:
-        return None
-    filler = blake2b(mac, digest_size=64).digest() * 2
-    if not hmac.compare_digest(hmac.digest(_KEY, record, "sha256"), mac) or data[-_FILLER:] != filler[:_FILLER]:
-        return None
-    model = _BY_NAME.get(record[1 : 1 + _NAME])
-    if model is None or record[0] >= len(_KINDS):
-        return None
-    rest = record[1 + _NAME :]
-    digests = [rest[_NAME + at * _DIGEST :][:_DIGEST] for at in range(3)]
-    return Seal(_KINDS[record[0]], model, rest[:_NAME], *digests)
-
-
 class Conversation:
     """The running digest of what thinking is bound to, block by block.
 
@@ -133,7 +54,7 @@ class Conversation:
 
     def __init__(self, request: Request) -> None:
         self._base = _section_digest(request.tools) + _section_digest(request.system)
-        self.state = _NOTHING
+        self.state = NOTHING
 
     def add(self, role: str, block_bond: bytes) -> None:
         self.state = digest(self.state + role.encode() + block_bond)
@@ -160,7 +81,7 @@ def _section_digest(sent: Sequence[Block]) -> bytes:
 
 def link(signature: str) -> bytes:
     """How a thinking block names the one before it."""
-    return _text_digest(signature)
+    return text_digest(signature)
 
 
 def _signature(body: Mapping[str, Any]) -> str:
@@ -171,7 +92,7 @@ def _signature(body: Mapping[str, Any]) -> str:
 
 
 def sign_reply(content: Sequence[dict[str, Any]], request: Request) -> tuple[dict[str, Any], ...]:
-    """The reply to `request` (as `check_thinking` left it) with its thinking signed, and blanked where omitted."""
+    """The reply to `request`, as `check_thinking` left it: thinking signed, and blanked where omitted."""
     if not any(block["type"] in THINKING for block in content):
         return tuple(content)
     conversation, chain = _end_of(request)
@@ -180,7 +101,7 @@ def sign_reply(content: Sequence[dict[str, Any]], request: Request) -> tuple[dic
     for block in content:
         kind = block["type"]
         if kind in THINKING:
-            prefix = conversation.prefix() if request.model.binds_thinking else _NOTHING
+            prefix = conversation.prefix() if request.model.binds_thinking else NOTHING
             block = _sealed(block, request, prefix=prefix, chain=chain, omitted=omitted)
             chain = link(_signature(block))
         elif kind == "compaction":
@@ -228,7 +149,7 @@ def binding_prefix(request: Request, upto: int | None = None) -> bytes:
 
 def _end_of(request: Request) -> tuple[Conversation, bytes]:
     conversation = Conversation(request)
-    chain = _NOTHING
+    chain = NOTHING
     for _, _, message, block, block_bond in _walk(request):
         if block.kind in THINKING:
             chain = link(_signature(block.body))
@@ -276,7 +197,7 @@ class _Check:
         self.conversation = Conversation(request)
         self.dropped: set[tuple[int, int]] = set()
         self.transformations: list[dict[str, str]] = []
-        self._kept: bytes = _NOTHING
+        self._kept: bytes = NOTHING
         answers = (i for i, message in enumerate(request.messages) if message.role == "assistant")
         self._latest = max(answers, default=-1)
         self._run_is_dropped = False
@@ -300,7 +221,7 @@ class _Check:
 
     def _modified(self, index: int, seal: Seal, block: Block) -> bool:
         """Other text than was signed, or, in the latest message, another order."""
-        if seal.kind == "thinking" and seal.text != _text_digest(block.body["thinking"]):
+        if seal.kind == "thinking" and seal.text != text_digest(block.body["thinking"]):
             return True
         before = self._before
         if index != self._latest or before is None or before[0] != index or before[1] is None:
@@ -335,7 +256,7 @@ class _Check:
     def _mismatched(self, seal: Seal) -> bool:
         if self._run_is_dropped or seal.prefix != self.conversation.prefix():
             return True
-        return self._kept not in (_NOTHING, seal.chain)
+        return self._kept not in (NOTHING, seal.chain)
 
     def _enforced(self) -> bool:
         return (
@@ -347,7 +268,9 @@ class _Check:
         if betas.allowed(self.request, betas.BINDING_CONTROLS):
             return _BOUND_ELSEWHERE
         header = betas.BINDING_CONTROLS[0]
-        return f"{_BOUND_ELSEWHERE} That setting requires the `{header}` value in the `anthropic-beta` header."
+        return (
+            f"{_BOUND_ELSEWHERE} That setting requires the `{header}` value in the `anthropic-beta` header."
+        )
 
     def _drop(self, index: int, at: int, reason: str) -> None:
         self.dropped.add((index, at))
@@ -383,10 +306,10 @@ def _check_summary(block: Block, options: TwinOptions) -> None:
         if options.foreign_signatures == "reject":
             raise _summary_refused("signature is not valid", "compaction_signature_invalid")
         return
-    if seal.text != _text_digest(block.body.get("content") or ""):
+    if seal.text != text_digest(block.body.get("content") or ""):
         raise _summary_refused("content differs from what was signed", "compaction_content_mismatch")
     if seal.chain != _changes(block.body):
-        raise _summary_refused("tool_changes differ from what was signed", "compaction_tool_changes_mismatch")
+        raise _summary_refused("tool_changes differ from those signed", "compaction_tool_changes_mismatch")
 
 
 def _summary_refused(what: str, error_code: str) -> Refusal:

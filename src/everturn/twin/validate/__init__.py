@@ -1,8 +1,8 @@
 """Whether the API would take this request, and what it says if not.
 
-Shape first, then what the headers and the model allow, then what must hold between the messages. The tables of
-fields are `params.py`, `blocks.py` and `tools.py` in the notation of `grammar.py`; everything about a single
-message is remembered in `facts.py`. Decoding and unknown models are `twin/parse.py`'s, signatures
+Shape first, then what must hold between the messages, then what the model allows. The tables of fields are
+`params.py`, `blocks.py` and `tools.py` in the notation of `grammar.py`; everything about a single message is
+remembered in `facts.py`. Decoding and unknown models are `twin/parse.py`'s, signatures are
 `twin/signatures.py`'s.
 """
 
@@ -70,7 +70,7 @@ def _check_model(request: Request) -> None:
 
 
 def _once(sent: tuple[Block, ...], section: str) -> None:
-    """The parser hands out the same tuple for the same bytes; see `facts.py` for why its id can be trusted."""
+    """The parser hands out the same tuple for the same bytes; `facts.py` says why its id can be trusted."""
     if _sections.get(id(sent)) is sent:
         return
     if section == "tools":

@@ -1,6 +1,6 @@
 """What exists only under a beta header, and what the API says when the header is missing.
 
-A field is then unknown ("Extra inputs"), a kind of block or tool is then not among the expected ones. Pairings
+A field is then unknown ("Extra inputs"), a kind of block or tool is then not among the expected ones. Pairs
 from api-facts 2.1, 2.5, 2.6, 7 and the SDK's own descriptions. Any one of the listed headers is enough.
 """
 

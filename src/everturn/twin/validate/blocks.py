@@ -1,7 +1,7 @@
 """Which content blocks exist, and which fields each of them has.
 
-From the parameter types of the official SDK 2.8 (stable and beta together); tests compare the two. Which kinds
-need a beta header is in `betas.py`, what must be true between blocks in `messages.py`.
+From the parameter types of the official SDK 2.8 (stable and beta together); tests compare the two. Which
+kinds need a beta header is in `betas.py`, what must be true between blocks in `messages.py`.
 """
 
 from everturn.twin.validate.grammar import Grammar, text
@@ -71,7 +71,8 @@ FAMILIES = {
     },
     "bash_output": {
         "bash_code_execution_tool_result_error": "error_code! str",
-        "bash_code_execution_result": "content! [bash_output_file], return_code! int, stderr! str, stdout! str",
+        "bash_code_execution_result": "content! [bash_output_file], return_code! int, stderr! str, "
+        "stdout! str",
     },
     "editor_output": {
         "text_editor_code_execution_tool_result_error": "error_code! str, error_message str?",

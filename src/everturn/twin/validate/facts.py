@@ -1,7 +1,7 @@
 """What one message contributes to the rules between messages, found once and remembered.
 
-A conversation re-sends all its messages with every request, and the parser hands out the same `Message` object
-for the same bytes. So the shape of a message is checked when it is first seen, and what `messages.py`,
+A conversation re-sends all its messages with every request, and the parser hands out the same `Message`
+object for the same bytes. So the shape of a message is checked when it is first seen, and what `messages.py`,
 `markers.py` and the signatures ask about it is remembered beside it. A wrong message is not remembered.
 """
 

@@ -1,6 +1,7 @@
 """The notation of the tables that say which fields exist, and the check of a value against them.
 
-A table maps a shape's name to its fields: `"text! str, citations [citation]?"`. A field marked `!` is required.
+A table maps a shape's name to its fields: `"text! str, citations [citation]?"`. The sign `!` means required,
+`...` at the end that other fields may be there too.
 
     str int number bool any object    plain values           name       another shape, or a family of shapes
     [T]  {T}                          list of, map of        'a'/'b'    one of these strings

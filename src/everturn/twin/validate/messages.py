@@ -1,7 +1,7 @@
-"""What must hold between the messages of a request: roles, calls and their results, nothing empty (api-facts 5, 7).
+"""What must hold between the messages of a request: roles, calls and their results, nothing empty.
 
-Consecutive messages of one role are one turn. The shape of a single message is `facts.py`'s; thinking
-signatures are `twin/signatures.py`'s.
+api-facts 5 and 7. Consecutive messages of one role are one turn. The shape of a single message is
+`facts.py`'s; thinking signatures are `twin/signatures.py`'s.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,9 @@ def _check_needs(request: Request, facts: Sequence[Facts], options: TwinOptions)
     extended = "cache_edits" in options.extensions
     for index, found in enumerate(facts):
         for need in found.needs:
-            if not betas.allowed(request, need.headers) and not (extended and need.headers == betas.EXTENSION):
+            if not betas.allowed(request, need.headers) and not (
+                extended and need.headers == betas.EXTENSION
+            ):
                 raise refuse(f"messages.{index}.{need.path}", _missing(need, request))
 
 
@@ -113,18 +115,14 @@ _ONLY_IN = {
 
 def _check_places(request: Request, facts: Sequence[Facts]) -> None:
     strict = request.version >= _VERSION_WITHOUT_CITED_INPUT
+    places = {**_ONLY_IN, "document": "user"} if strict else _ONLY_IN
     for index, (message, found) in enumerate(zip(request.messages, facts, strict=True)):
         role = message.role
         for at, kind in enumerate(found.kinds):
-            if kind in _ONLY_IN and _ONLY_IN[kind] != role:
-                raise refuse(
-                    f"messages.{index}.content.{at}",
-                    f"`{kind}` blocks can only be in `{_ONLY_IN[kind]}` messages",
-                )
-            if strict and kind == "document" and role == "assistant":
-                raise refuse(
-                    f"messages.{index}.content.{at}", "`document` blocks can only be in `user` messages"
-                )
+            place = places.get(kind, role)
+            if place != role:
+                where = f"messages.{index}.content.{at}"
+                raise refuse(where, f"`{kind}` blocks can only be in `{place}` messages")
         if strict and found.cited is not None and role == "user":
             path = f"messages.{index}.content.{found.cited}.text.citations"
             raise refuse(path, "citations are not permitted on text blocks in `user` messages")
@@ -205,18 +203,16 @@ def _user(pending: _Pending, index: int, found: Facts, request: Request) -> None
     for at, id in found.results:
         path = f"messages.{index}.content.{at}"
         if id in pending.answered:
-            raise refuse(
-                path,
-                f"each tool_use must have a single result. Found multiple `tool_result` blocks with id: {id}",
-            )
+            reason = "each tool_use must have a single result. Found multiple `tool_result` blocks with id:"
+            raise refuse(path, f"{reason} {id}")
         if id in pending.calls and at >= leading:
             # A result after other content does not count as given.
             _close(pending, request)
         if id not in pending.calls:
             raise refuse(
                 path,
-                f"unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must "
-                "have a corresponding `tool_use` block in the previous message.",
+                f"unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block "
+                "must have a corresponding `tool_use` block in the previous message.",
             )
         del pending.calls[id]
         pending.answered.add(id)
@@ -259,15 +255,13 @@ def _check_end(request: Request, facts: Sequence[Facts]) -> None:
     message, found = request.messages[-1], facts[-1]
     if message.role != "assistant" or request.endpoint != "messages":
         return
-    if request.body.get("compaction") is not None or found.kinds[-1:] and found.kinds[-1] in _RESUMABLE:
+    last = found.kinds[-1] if found.kinds else None
+    if request.body.get("compaction") is not None or last in _RESUMABLE:
         return
     if not request.model.prefill:
         raise invalid(
             "This model does not support assistant message prefill. "
             "The conversation must end with a user message."
         )
-    if (
-        found.kinds[-1:] == ("text",)
-        and message.blocks[-1].body["text"] != message.blocks[-1].body["text"].rstrip()
-    ):
+    if last == "text" and message.blocks[-1].body["text"][-1:].isspace():
         raise refuse("messages", "final assistant content cannot end with trailing whitespace")

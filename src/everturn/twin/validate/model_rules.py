@@ -1,4 +1,7 @@
-"""What the model of the request allows: output size, thinking, sampling, forced tools, fast mode (api-facts 5, 8)."""
+"""What the model of the request allows: output size, thinking, sampling, forced tools, fast mode.
+
+api-facts 5 and 8; the models themselves are the table in `measure/models.py`.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,8 +17,8 @@ VERSIONS = ("2023-01-01", "2023-06-01", VERSION_WITHOUT_SAMPLING)
 _SAMPLING_DEFAULTS: dict[str, Any] = {"temperature": 1, "top_p": 1, "top_k": None}
 _ADVICE = 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
 _THINKING_FIRST = (
-    "When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the "
-    "lastmost set of `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from "
+    "When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding "
+    "the lastmost set of `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from "
     "previous turns. To avoid this requirement, disable `thinking`. Please consult our documentation at "
     "https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
 )
@@ -57,8 +60,8 @@ def check_limits(request: Request) -> None:
     if wanted is not None and wanted > request.model.max_output:
         raise refuse(
             "max_tokens",
-            f"{wanted} > {request.model.max_output}, which is the maximum allowed number of output tokens for "
-            f"{request.body['model']}",
+            f"{wanted} > {request.model.max_output}, which is the maximum allowed number of output tokens "
+            f"for {request.body['model']}",
         )
     for stop in request.body.get("stop_sequences") or ():
         if not stop.strip():
@@ -162,7 +165,7 @@ def check_tool_choice(request: Request) -> None:
 
 
 def check_window(total_tokens: int, request: Request) -> None:
-    """Once the prompt is counted: whether it fits. On 4.5 and later the answer is cut instead (api-facts 5)."""
+    """Whether the counted prompt fits. On 4.5 and later only the answer is cut (api-facts 5)."""
     window = request.model.window
     if request.endpoint != "messages":
         return

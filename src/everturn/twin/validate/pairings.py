@@ -43,10 +43,8 @@ def check_edits(request: Request) -> None:
     kinds = _edit_kinds(request)
     if _THINKING_EDIT in kinds:
         if kinds[0] != _THINKING_EDIT:
-            raise refuse(
-                "context_management.edits",
-                f"`{_THINKING_EDIT}` must be the first edit when combined with others",
-            )
+            reason = f"`{_THINKING_EDIT}` must be the first edit when combined with others"
+            raise refuse("context_management.edits", reason)
         if not thinks(request):
             raise invalid(f"`{_THINKING_EDIT}` strategy requires `thinking` to be enabled or adaptive")
     if _COMPACT_EDIT in kinds and not request.model.compacts:
@@ -54,7 +52,7 @@ def check_edits(request: Request) -> None:
 
 
 def check_compaction_blocks(request: Request, facts: Sequence[Facts]) -> None:
-    """A signed block stands alone and first (api-facts 2.5); its signature is checked in `twin/signatures.py`."""
+    """A signed block stands alone and first (api-facts 2.5); `twin/signatures.py` checks its signature."""
     signed = [
         (index, at)
         for index, found in enumerate(facts)
@@ -70,7 +68,8 @@ def check_compaction_blocks(request: Request, facts: Sequence[Facts]) -> None:
         )
     if signed[0] != (0, 0):
         raise invalid(
-            "`compaction` block must be sent first, in place of the messages it summarizes; remove those messages",
+            "`compaction` block must be sent first, in place of the messages it summarizes; "
+            "remove those messages",
             error_code="compaction_block_misplaced",
         )
     if _COMPACT_EDIT in _edit_kinds(request):
@@ -81,15 +80,13 @@ def check_compaction(request: Request, facts: Sequence[Facts]) -> None:
     """The top-level `compaction` summarizes everything and answers nothing (api-facts 2.5)."""
     if request.body.get("compaction") is None:
         return
+    budget = _output_config(request).get("task_budget") or {}
     excluded = {
         "context_management": request.body.get("context_management") is not None,
         "stop_sequences": bool(request.body.get("stop_sequences")),
         "output_config.format": _output_config(request).get("format") is not None,
         "tool_choice": forces_a_tool(request),
-        "output_config.task_budget.remaining": (_output_config(request).get("task_budget") or {}).get(
-            "remaining"
-        )
-        is not None,
+        "output_config.task_budget.remaining": budget.get("remaining") is not None,
     }
     for name, used in excluded.items():
         if used:
@@ -101,7 +98,7 @@ def check_compaction(request: Request, facts: Sequence[Facts]) -> None:
 
 
 def check_thread(request: Request) -> None:
-    """The twin keeps no thread state; the API keeps it best effort, so a client can always replay (api-facts 2.6)."""
+    """The twin keeps no threads; the API keeps them best effort, so clients can replay (api-facts 2.6)."""
     thread = request.body.get("thread")
     if thread is None:
         return

@@ -20,9 +20,10 @@ _SHARED = (
     "output_format output_format?"
 )
 MESSAGES = (
-    f"{_SHARED}, max_tokens! natural, diagnostics diagnostics?, container container/str?, fallback_credit_token credit_token/str?, "
-    "fallbacks [fallback]/'default'?, inference_geo str?, metadata metadata?, service_tier 'auto'/'standard_only'?, "
-    f"stop_sequences [str]?, stream bool?, thread thread?, temperature fraction?, top_p fraction?, top_k natural?"
+    f"{_SHARED}, max_tokens! natural, diagnostics diagnostics?, container container/str?, "
+    "fallback_credit_token credit_token/str?, fallbacks [fallback]/'default'?, inference_geo str?, "
+    "metadata metadata?, service_tier 'auto'/'standard_only'?, stop_sequences [str]?, stream bool?, "
+    "thread thread?, temperature fraction?, top_p fraction?, top_k natural?"
 )
 COUNT_TOKENS = _SHARED
 
@@ -38,7 +39,8 @@ _SHAPES = {
     "credit_token": "token! str, mode 'strict'/'best_effort'",
     "fallback": "model! str, max_tokens positive?, output_config output_config?, speed 'standard'/'fast'?, "
     "thinking thinking?",
-    "mcp_server": "name! str, type! 'url', url! str, authorization_token str?, tool_configuration mcp_configuration?",
+    "mcp_server": "name! str, type! 'url', url! str, authorization_token str?, "
+    "tool_configuration mcp_configuration?",
     "mcp_configuration": "allowed_tools [str]?, enabled bool?",
     "block_binding": "prefix_mismatch_behavior 'error'/'drop_block'?",
     "context_management": "edits [edit]?",

@@ -17,11 +17,13 @@ _SEARCH += "user_location user_location?"
 _FETCH = f"name! 'web_fetch', {_ANY}, allowed_domains [str]?, blocked_domains [str]?, max_uses positive?, "
 _FETCH += "citations citations_switch?, max_content_tokens positive?, url_sources url_sources?"
 _INCLUSION = "response_inclusion 'full'/'excluded'"
-_SCREEN = f"name! 'computer', display_height_px! positive, display_width_px! positive, display_number int?, {_CLIENT}"
+_SCREEN = f"name! 'computer', {_CLIENT}, display_height_px! positive, display_width_px! positive, "
+_SCREEN += "display_number int?"
 _CODE = f"name! 'code_execution', {_ANY}"
 
 TOOLS = {
-    "custom": f"name! tool_name, input_schema! input_schema, description str, eager_input_streaming bool?, {_CLIENT}",
+    "custom": f"name! tool_name, input_schema! input_schema, {_CLIENT}, description str, "
+    "eager_input_streaming bool?",
     "bash_20241022": f"name! 'bash', {_CLIENT}",
     "bash_20250124": f"name! 'bash', {_CLIENT}",
     "text_editor_20241022": f"name! 'str_replace_editor', {_CLIENT}",
@@ -49,7 +51,8 @@ TOOLS = {
     "tool_search_tool_bm25": f"name! 'tool_search_tool_bm25', {_ANY}",
     "tool_search_tool_regex_20251119": f"name! 'tool_search_tool_regex', {_ANY}",
     "tool_search_tool_regex": f"name! 'tool_search_tool_regex', {_ANY}",
-    "advisor_20260301": f"model! str, name! 'advisor', {_ANY}, caching marker?, max_tokens positive?, max_uses positive?",
+    "advisor_20260301": f"model! str, name! 'advisor', {_ANY}, caching marker?, max_tokens positive?, "
+    "max_uses positive?",
     "mcp_toolset": f"mcp_server_name! str, {CARRIER}, configs {{mcp_config}}?, default_config mcp_config, "
     "tools [mcp_tool]?",
 }
