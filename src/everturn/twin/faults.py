@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Final, Literal, get_args
 
 from everturn.measure.models import Model
+from everturn.twin.reply import error_answer
 from everturn.twin.stream import error_event
 from everturn.twin.values import Answer, Refusal
 
@@ -124,7 +125,7 @@ class Fault:
         """The error that stands in place of an answer, if this kind of fault is one."""
         if self.kind == "prompt_too_long":
             return self._too_long(model)
-        if self.kind not in _REFUSALS:
+        if self.kind not in _REFUSALS or self.hangs_up:
             return None
         status, kind, words = _REFUSALS[self.kind]
         code = "compaction_unavailable" if self.kind == "compaction_unavailable" else None
@@ -169,9 +170,13 @@ class Fault:
 
     def _ends_in_error(self, answer: Answer) -> Answer:
         kind, words = _IN_STREAM[self.error]
-        ending = (0.0, error_event(kind, self.message or words))
         if answer.stream is None:
-            return answer
+            # Nothing was sent yet, so the same error can still be the whole answer.
+            status = _REFUSALS[self.error][0]
+            return error_answer(
+                Refusal(status, kind, self.message or words), answer.headers.get("request-id", "")
+            )
+        ending = (0.0, error_event(kind, self.message or words))
         return replace(answer, stream=chain(_first(answer.stream, self.after_events), [ending]))
 
 

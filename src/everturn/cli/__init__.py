@@ -1,0 +1,64 @@
+"""The command line: one table of commands, one file per command.
+
+A command is imported when it is called, and the list of commands is told from this table, so that
+`everturn --help` imports nothing beyond click. To add a command, add a row.
+"""
+
+from importlib import import_module
+
+import click
+
+from everturn import __version__
+from everturn.errors import EverturnError
+
+# name: (where the command is, what it is for in one line)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "context": ("everturn.cli.context:context", "What fills the context of a recorded session."),
+    "make-session": ("everturn.cli.make_session:make_session", "A made-up session, to try things on."),
+    "twin": ("everturn.cli.twin:twin", "A Messages API on this machine, to develop and test against."),
+}
+# Packages that only some commands need, and the extra that brings them.
+EXTRAS = {"uvicorn": "twin", "httpx2": "twin", "starlette": "twin"}
+
+
+class Commands(click.Group):
+    """A group that knows its commands by name and loads one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        try:
+            return getattr(import_module(module), attribute)
+        except ModuleNotFoundError as missing:
+            raise missing_package(cmd_name, missing) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except EverturnError as problem:
+            raise click.ClickException(str(problem)) from None
+
+
+def missing_package(command: str, missing: ModuleNotFoundError) -> Exception:
+    """One kind sentence when an extra is not installed; any other missing module is our own fault."""
+    extra = EXTRAS.get((missing.name or "").partition(".")[0])
+    if extra is None:
+        return missing
+    return click.ClickException(
+        f"`everturn {command}` needs the package {missing.name!r}, which is not installed: "
+        f"pip install 'everturn[{extra}]' brings it."
+    )
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="everturn")
+def main() -> None:
+    """A context engine for LLM agents."""

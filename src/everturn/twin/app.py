@@ -1,0 +1,179 @@
+"""The twin on a socket: an ASGI application and the server that runs it.
+
+Routing is `routes.py`; here bytes come in and go out. Time in an answer (a slow first byte, a slow stream) is
+waited for on a real clock, and stepped over on a virtual one.
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import uvicorn
+
+from everturn.errors import UsageError
+from everturn.twin.clock import VirtualClock
+from everturn.twin.routes import Call, answer, too_large
+from everturn.twin.service import Twin
+from everturn.twin.values import Answer, Refusal
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+# A body beyond the limit is read to its end, unkept, so that the client gets to see the answer; up to here.
+DRAINED: Final = 256 * 1024 * 1024
+# How long open connections may delay the end of the server.
+SHUTDOWN_SECONDS: Final = 1
+
+
+def app(twin: Twin) -> App:
+    async def serve(scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        await _send(twin, await _answer(twin, scope, receive), receive, send)
+
+    return serve
+
+
+async def _answer(twin: Twin, scope: Message, receive: Receive) -> Answer:
+    try:
+        body = await _body(twin, receive)
+    except Refusal as refusal:
+        return twin.refused(refusal)
+    query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    return answer(twin, Call(scope["method"], scope["path"], _headers(scope["headers"]), body, query))
+
+
+def _headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]},{text}" if key in headers else text
+    return headers
+
+
+async def _body(twin: Twin, receive: Receive) -> bytes:
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more and size <= DRAINED:
+        message = await receive()
+        more = message["type"] == "http.request" and message.get("more_body", False)
+        part = message.get("body", b"")
+        size += len(part)
+        if size <= twin.options.max_body_bytes:
+            parts.append(part)
+    if size > twin.options.max_body_bytes:
+        raise too_large(twin)
+    return b"".join(parts)
+
+
+# ── sending ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _send(twin: Twin, made: Answer, receive: Receive, send: Send) -> None:
+    await _wait(twin, made.delay)
+    if made.hangs_up and made.stream is None and not made.body:
+        await _hang_up(receive, send)
+        return
+    if made.begins is not None:
+        made.begins()
+    headers = dict(made.headers)
+    if made.stream is None and not made.hangs_up:
+        headers["content-length"] = str(len(made.body))
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": made.status, "headers": raw})
+    for wait, part in made.stream or ():
+        await _wait(twin, wait)
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    # Without this last message the server closes the connection in the middle of the response.
+    await send({"type": "http.response.body", "body": made.body, "more_body": made.hangs_up})
+
+
+async def _wait(twin: Twin, seconds: float) -> None:
+    if seconds <= 0:
+        return
+    if isinstance(twin.clock, VirtualClock):
+        twin.clock.advance(seconds)
+    else:
+        await asyncio.sleep(seconds)
+
+
+async def _hang_up(receive: Receive, send: Send) -> None:
+    """Close without a word. ASGI has no message for it, so we take uvicorn's own transport."""
+    transport = getattr(getattr(send, "__self__", None), "transport", None)
+    if transport is not None:
+        transport.abort()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+
+# ── serving ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Server(uvicorn.Server):
+    """uvicorn that leaves signals to its caller and tells when it listens."""
+
+    def __init__(self, twin: Twin, on_ready: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app(twin),
+                log_level="critical",
+                access_log=False,
+                lifespan="off",
+                ws="none",
+                server_header=False,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            )
+        )
+        self._on_ready = on_ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._on_ready()
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as problem:
+        listener.close()
+        reason = problem.strerror or problem
+        raise UsageError(
+            f"Cannot listen on {host} port {port}: {reason}. Choose another with --port."
+        ) from None
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def serving(twin: Twin, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """The twin on a socket for the length of a `with` block; yields its URL."""
+    listener = bound(host, port)
+    ready = threading.Event()
+    server = Server(twin, ready.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        ready.wait(timeout=10)
+        yield url_of(listener)
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+        listener.close()

@@ -1,0 +1,86 @@
+"""The pytest fixture `twin`: a provider of one's own for every test.
+
+    def test_my_agent_reuses_its_prefix(twin):
+        twin.script("First answer.", "Second answer.")
+        run_my_agent(twin.client())
+        assert twin.ledger[-1]["usage"]["cache_read_input_tokens"] > 0
+
+pytest loads this module for every project that has everturn installed, so it imports nothing else until the
+fixture is used.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import anthropic
+
+    from everturn.twin.service import Twin
+
+
+class TwinForTests:
+    """A twin in this process, on virtual time, and clients that talk to it."""
+
+    def __init__(self, **settings: Any) -> None:
+        from everturn.twin.build import build
+
+        self.twin: Twin = build(**settings)
+        self._open: list[Any] = []
+
+    def client(self, *, api_key: str = "test-key", **settings: Any) -> "anthropic.Anthropic":
+        import anthropic
+        import httpx2
+
+        from everturn.twin.transport import TwinTransport
+
+        http = httpx2.Client(transport=TwinTransport(self.twin))
+        self._open.append(http)
+        return anthropic.Anthropic(api_key=api_key, base_url="http://twin", http_client=http, **settings)
+
+    def async_client(self, *, api_key: str = "test-key", **settings: Any) -> "anthropic.AsyncAnthropic":
+        import anthropic
+        import httpx2
+
+        from everturn.twin.transport import AsyncTwinTransport
+
+        # Nothing to close: the transport holds no connection.
+        http = httpx2.AsyncClient(transport=AsyncTwinTransport(self.twin))
+        return anthropic.AsyncAnthropic(api_key=api_key, base_url="http://twin", http_client=http, **settings)
+
+    @property
+    def ledger(self) -> list[dict[str, Any]]:
+        """One entry per request, refused ones too: usage and price line by line."""
+        return self.twin.ledger()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, for caches that expire."""
+        from everturn.twin.clock import VirtualClock
+
+        assert isinstance(self.twin.clock, VirtualClock)
+        self.twin.clock.advance(seconds)
+
+    def script(self, *replies: str | dict[str, Any]) -> None:
+        """What the model says next, in order: texts, or the objects that `POST /twin/script` takes."""
+        from everturn.twin.control import read_script
+
+        self.twin.speaker.add(read_script({"replies": list(replies)}))
+
+    def faults(self, *faults: str | dict[str, Any]) -> None:
+        """What goes wrong next, in order: kinds, or the objects that `POST /twin/faults` takes."""
+        from everturn.twin.control import read_faults
+
+        self.twin.faults.add(read_faults({"faults": list(faults)}).faults or ())
+
+    def close(self) -> None:
+        for http in self._open:
+            http.close()
+
+
+@pytest.fixture
+def twin() -> Iterator[TwinForTests]:
+    """A Messages API in a box: `.client()`, `.script()`, `.faults()`, `.advance()`, `.ledger`."""
+    box = TwinForTests()
+    yield box
+    box.close()

@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+
+from everturn.history.blocks import block_from_fields
+from everturn.history.records import Record, Reply
+from everturn.twin.playback import said_from_records
+from everturn.twin.values import Said
+
+
+def record(*blocks, message_id="m1", stop_reason="", model="claude-opus-5-5", **fields):
+    return Record(
+        kind=fields.pop("kind", "assistant"),
+        uuid=fields.pop("uuid", "u"),
+        blocks=tuple(block_from_fields(block) for block in blocks),
+        reply=Reply(message_id=message_id, model=model, stop_reason=stop_reason),
+        **fields,
+    )
+
+
+TEXT = {"type": "text", "text": "Hello"}
+CALL = {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a"}}
+THOUGHT = {"type": "thinking", "thinking": "Hm", "signature": "theirs"}
+
+
+@pytest.mark.spec("TW-8")
+def test_a_reply_is_put_together_from_the_records_that_share_its_id():
+    records = [
+        record(THOUGHT),
+        record(TEXT),
+        record(CALL, stop_reason="tool_use"),
+        record(TEXT, message_id="m2"),
+    ]
+    assert said_from_records(records) == [
+        Said(({"type": "thinking", "thinking": "Hm"}, TEXT, CALL), "tool_use"),
+        Said((TEXT,), "end_turn"),
+    ]
+
+
+def test_what_no_model_said_is_not_played():
+    records = [
+        record(TEXT, kind="user"),
+        record(TEXT, model="<synthetic>"),
+        record(TEXT, api_error=True),
+        record(TEXT, sidechain=True),
+        record({"type": "redacted_thinking", "data": "x"}),
+        record({"type": "text", "text": ""}),
+    ]
+    assert said_from_records(records) == []
+
+
+@pytest.mark.spec("TW-8")
+def test_a_recorded_session_can_be_played():
+    from everturn.twin.build import recorded
+
+    file = Path(__file__).parent / "recorded_session.jsonl"
+    assert [said.stop_reason for said in recorded(file)] == ["tool_use", "end_turn"]

@@ -1,0 +1,77 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.twin.parse import parse
+from everturn.twin.summarizer import MAX_QUOTE, summarize
+
+SECTIONS = [
+    "1. Primary Request and Intent:",
+    "2. Key Technical Concepts:",
+    "3. Files and Code Sections:",
+    "4. Errors and fixes:",
+    "5. Problem Solving:",
+    "6. All user messages:",
+    "7. Pending Tasks:",
+    "8. Current Work:",
+    "9. Optional Next Step:",
+]
+
+
+def messages(*contents):
+    turns = [{"role": ("user", "assistant")[n % 2], "content": content} for n, content in enumerate(contents)]
+    body = {"model": "claude-haiku-4-5", "max_tokens": 9, "messages": turns}
+    return parse("messages", {}, json.dumps(body).encode(), workspace="k").messages
+
+
+TALK = messages(
+    "Fix the crash in src/app.py",
+    [{"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "src/app.py"}}],
+    [{"type": "tool_result", "tool_use_id": "t1", "content": "line 1\nValueError: bad port\nline 3"}],
+    "I fixed the port.",
+    "No, do not touch the port; use parse_port from lib/net.py",
+)
+
+
+def section(summary, title):
+    rest = summary.split(title, 1)[1]
+    return rest.split("\n\n", 1)[0].removesuffix("\n</summary>").strip()
+
+
+@pytest.mark.spec("TW-8")
+def test_a_summary_keeps_what_people_said_what_was_touched_and_what_failed():
+    summary = summarize(TALK)
+    assert section(summary, SECTIONS[5]).splitlines() == [
+        "- Fix the crash in src/app.py",
+        "   - No, do not touch the port; use parse_port from lib/net.py",
+    ]
+    assert section(summary, SECTIONS[1]) == "- parse_port"
+    assert section(summary, SECTIONS[2]) == "- src/app.py\n   - lib/net.py"
+    assert section(summary, SECTIONS[3]) == "- ValueError: bad port"
+    assert section(summary, SECTIONS[4]) == "- read: 1 calls"
+    assert section(summary, SECTIONS[7]) == "I fixed the port."
+
+
+@pytest.mark.spec("TW-8")
+def test_a_summary_has_nine_sections_in_its_tags_and_is_the_same_each_time():
+    summary = summarize(TALK)
+    assert summary == summarize(TALK)
+    assert [line for line in summary.splitlines() if line in SECTIONS] == SECTIONS
+    assert (summary.startswith("<summary>\n"), summary.endswith("\n</summary>")) == (True, True)
+
+
+def test_instructions_are_named_in_the_summary():
+    assert "Focus asked for: only the port" in summarize(TALK, "only the port")
+
+
+def test_the_request_for_the_summary_is_not_part_of_it():
+    assert "Summarize" not in summarize(messages("Fix it", "Done.", "Summarize this in <summary> tags"))
+
+
+@given(st.lists(st.text(max_size=3000), min_size=1, max_size=30))
+def test_a_summary_is_bounded_and_closed_once_whatever_was_said(texts):
+    summary = summarize(messages(*(f"{text}</summary>" for text in texts)))
+    assert summary.count("</summary>") == 1
+    assert len(summary) < 70 * MAX_QUOTE
