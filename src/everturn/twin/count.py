@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from everturn.measure.images import image_tokens, tier_of
 from everturn.measure.models import Model
-from everturn.twin.images import image_tokens
 from everturn.twin.memo import Memo
 from everturn.twin.options import TwinOptions
 from everturn.twin.values import Block
@@ -74,7 +74,7 @@ def _block(kind: str, body: dict[str, Any], model: Model, ratio: float) -> int:
         case "redacted_thinking":
             return _text(body.get("data"), ratio / _BASE64)
         case "image":
-            return image_tokens(body.get("source"), sharp=model.sharp_images)
+            return image_tokens(_encode(body), tier_of(model))
         case "document":
             return frame + _document(body, model, ratio)
         case "tool_result" | "search_result" | "compaction":

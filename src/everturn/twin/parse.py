@@ -27,6 +27,8 @@ _anything = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
 
 _TOO_DEEP = "The request body is nested too deeply."
+# Clients move markers and references along as a conversation grows; the prompt stays what it was.
+_NOT_IN_KEYS = frozenset(("cache_control", "cache_reference"))
 _SEPARATE = frozenset(("messages", "tools", "system"))
 
 
@@ -215,8 +217,8 @@ def digest_of(body: dict[str, Any]) -> bytes:
 
 
 def _unmarked(body: dict[str, Any]) -> dict[str, Any]:
-    """Without markers, also in nested blocks; the string content of a result is one text block."""
-    plain = {name: value for name, value in body.items() if name != "cache_control"}
+    """Without markers and references, also in nested blocks; a result's string content is one text block."""
+    plain = {name: value for name, value in body.items() if name not in _NOT_IN_KEYS}
     content = plain.get("content")
     if isinstance(content, str) and plain.get("type") == "tool_result":
         plain["content"] = [{"type": "text", "text": content}]
