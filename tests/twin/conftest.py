@@ -1,0 +1,51 @@
+"""What the tests of the twin share: how it judges one request."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from everturn.twin.options import TwinOptions
+from everturn.twin.parse import parse
+from everturn.twin.signatures import check_thinking
+from everturn.twin.validate import validate
+from everturn.twin.values import Refusal
+
+Verdict = Callable[..., str]
+
+
+def _judge(
+    body: Any,
+    *,
+    betas: str = "",
+    version: str = "2023-06-01",
+    endpoint: Any = "messages",
+    options: TwinOptions | None = None,
+) -> Refusal | None:
+    options = options or TwinOptions(foreign_signatures="accept")
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    headers = {"anthropic-version": version, "anthropic-beta": betas}
+    try:
+        request = parse(endpoint, headers, data, workspace="w")
+        validate(request, options)
+        check_thinking(request, options)
+    except Refusal as refusal:
+        return refusal
+    return None
+
+
+@pytest.fixture(scope="session")
+def refusal_of() -> Callable[..., Refusal | None]:
+    return _judge
+
+
+@pytest.fixture(scope="session")
+def verdict() -> Verdict:
+    """The words of the refusal, or "accepted"."""
+
+    def words(body: Any, **circumstances: Any) -> str:
+        refusal = _judge(body, **circumstances)
+        return refusal.message if refusal else "accepted"
+
+    return words
