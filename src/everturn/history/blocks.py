@@ -38,14 +38,15 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 class _Head(msgspec.Struct):
     """The few fields that we look at; everything else is skipped, not parsed."""
 
-    type: str = ""
-    id: str = ""
-    tool_use_id: str = ""
-    name: str = ""
+    type: str | None = None
+    id: str | None = None
+    tool_use_id: str | None = None
+    name: str | None = None
 
 
 _read_head = msgspec.json.Decoder(_Head).decode
 _read_any = msgspec.json.Decoder().decode
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -53,8 +54,8 @@ def block_from_json(raw: bytes) -> Block:
     """A block from the bytes of its JSON object; raises msgspec.DecodeError when it is none."""
     head = _read_head(raw)
     if head.type == CALL:
-        return Block(CALL, raw, head.id, head.name)
-    return Block(head.type, raw, head.tool_use_id)
+        return Block(CALL, raw, head.id or "", head.name or "")
+    return Block(head.type or "", raw, head.tool_use_id or "")
 
 
 def block_from_fields(fields: dict[str, Any]) -> Block:
@@ -75,6 +76,12 @@ def result_block(call: str, text: str, *, is_error: bool = False) -> Block:
     if is_error:
         fields["is_error"] = True
     return Block(RESULT, _encode(fields), call)
+
+
+def with_field(block: Block, name: str, value: str) -> Block:
+    """The block with one field of another value; the bytes of all other fields stay as they came."""
+    fields: dict[str, Any] = {**_read_fields(block.raw), name: value}
+    return block_from_json(_encode(fields))
 
 
 def fields_of(block: Block) -> dict[str, Any]:
@@ -101,7 +108,7 @@ def text_of(block: Block) -> str:
     """The words a person would read in a block: its text, its thinking, or the text inside a result."""
     try:
         words = _read_words(block.raw)
-    except msgspec.ValidationError:
+    except (msgspec.DecodeError, RecursionError):
         return ""
     if isinstance(words.content, list):
         return "\n".join(part.text for part in words.content if part.text)

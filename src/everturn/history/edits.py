@@ -1,7 +1,7 @@
 """Edits: what was decided about history, appended to it as facts (TR-3, TR-4).
 
 Nothing in the log is ever changed or removed. A result that the model should no longer see, a
-compaction, an undo and a pin are each a small value with its reason; the view is computed from the
+compaction, an undo, a pin are each a small value with its reason; the view is computed from the
 records and these values together (`history/log.py`).
 """
 
@@ -55,4 +55,54 @@ class Pinned(msgspec.Struct, frozen=True, tag=True):
     source: str = ""
 
 
-Edit = Cleared | Compacted | Undone | Pinned
+class Offloaded(msgspec.Struct, frozen=True, tag=True):
+    """A result too large to show: its whole text is in a file, the model sees a preview (MC-17)."""
+
+    call: str
+    path: str
+    preview: str
+    characters: int
+    why: str = ""
+
+
+class ThinkingDropped(msgspec.Struct, frozen=True, tag=True):
+    """Thinking recorded from that record on, up to here, is no longer sent (PC-16).
+
+    An edit of what came before would make the API refuse it.
+    """
+
+    since: str
+    why: str = ""
+
+
+class CacheDeleted(msgspec.Struct, frozen=True, tag=True):
+    """The provider is told here, and in every later request at this place, to forget these results (MC-10)."""
+
+    calls: tuple[str, ...]
+    why: str = ""
+
+
+class CacheDeletionsEnded(msgspec.Struct, frozen=True, tag=True):
+    """The cache that earlier deletions were made in is gone, and they with it (MC-12)."""
+
+    why: str = ""
+
+
+class Trimmed(msgspec.Struct, frozen=True, tag=True):
+    """Everything before that record is out of sight, and nothing stands in for it (sliding windows)."""
+
+    before: str
+    why: str = ""
+
+
+Edit = (
+    Cleared
+    | Compacted
+    | Undone
+    | Pinned
+    | Offloaded
+    | ThinkingDropped
+    | CacheDeleted
+    | CacheDeletionsEnded
+    | Trimmed
+)

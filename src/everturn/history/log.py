@@ -11,7 +11,7 @@ from typing import Literal, overload
 
 import msgspec
 
-from everturn.history.edits import Cleared, Compacted, Pinned, Undone
+from everturn.history.edits import Cleared, Compacted, Offloaded, Pinned, Trimmed, Undone
 from everturn.history.records import Record
 from everturn.history.threads import Note
 
@@ -55,11 +55,12 @@ class View(msgspec.Struct, frozen=True):
     """What the model can still see: the records from the last boundary on, and what is hidden in them.
 
     `stale` names records kept from before the boundary: the usage on them speaks of an older, larger
-    context. `cleared` maps a call id to the edit that hid its result.
+    context. `cleared` and `offloaded` map a call id to the edit that hid its result.
     """
 
     records: Sequence[Record]
     cleared: Mapping[str, Cleared]
+    offloaded: Mapping[str, Offloaded] = {}
     stale: frozenset[str] = frozenset()
     pins: tuple[Pinned, ...] = ()
 
@@ -88,6 +89,7 @@ class Log:
         self._shown: list[Record] = []
         self._stale: frozenset[str] = frozenset()
         self._cleared: dict[str, Cleared] = {}
+        self._offloaded: dict[str, Offloaded] = {}
         self._pins: tuple[Pinned, ...] = ()
         self._pending: Record | None = None
         self._past: list[_Past] = []
@@ -97,12 +99,12 @@ class Log:
     @property
     def view(self) -> View:
         shown = Window(self._shown, len(self._shown))
-        return View(shown, self._cleared, self._stale, self._pins)
+        return View(shown, self._cleared, self._offloaded, self._stale, self._pins)
 
     @property
     def views_before(self) -> tuple[View, ...]:
         """The views that compactions replaced, oldest first: the history of what was seen."""
-        return tuple(View(past.shown, self._cleared, past.stale) for past in self._past)
+        return tuple(View(past.shown, self._cleared, self._offloaded, past.stale) for past in self._past)
 
     def append(self, record: Record) -> Change:
         self._places[record.uuid] = len(self.records)
@@ -115,14 +117,27 @@ class Log:
                 return "extended"
             case Undone(boundary=boundary):
                 return self._undo(boundary)
+            case Trimmed(before=before):
+                return self._trim(before, record)
             case Cleared(calls=calls):
                 self._cleared.update(dict.fromkeys(calls, record.edit))
+            case Offloaded(call=call):
+                self._offloaded[call] = record.edit
             case Pinned():
                 self._pins = (*self._pins, record.edit)
-            case None:
+            case _:
                 pass
         self._shown.append(record)
         return "extended"
+
+    def _trim(self, before: str, record: Record) -> Change:
+        at = next((at for at, shown in enumerate(self._shown) if shown.uuid == before), 0)
+        kept = self._shown[at:]
+        names = frozenset(each.uuid for each in kept)
+        self._past.append(_Past(record.uuid, self._shown, self._stale, {record.uuid, *names}))
+        self._stale = names
+        self._shown = [record, *kept]
+        return "replaced"
 
     def _finish_compaction(self, boundary: Record, record: Record) -> Change:
         self._pending = None

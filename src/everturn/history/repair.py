@@ -14,10 +14,9 @@ from everturn.history.blocks import (
     CALL,
     RESULT,
     Block,
-    block_from_fields,
-    fields_of,
     result_block,
     text_block,
+    with_field,
 )
 from everturn.history.blocks import text_of as words_of
 
@@ -42,15 +41,15 @@ def distinct_calls(
 ) -> list[Block]:
     """The blocks of an assistant message, with no call id that an earlier one has used."""
     found: list[Block] = []
-    here: dict[str, Block] = {}
+    here: set[Block] = set()
     for block in blocks:
         if not block.is_call:
             found.append(block)
             continue
-        if here.get(block.call) == block:
+        if block in here:
             repairs.append(Repair("repeated_block", block.call, "the same call was recorded twice"))
             continue
-        here[block.call] = block
+        here.add(block)
         if not block.call or block.call in used:
             renamed = _renamed(block, _unused(block.call, used))
             what = f"a second call with this id is now {renamed.call}"
@@ -107,4 +106,4 @@ def _as_text(block: Block, repairs: list[Repair], *, is_repeat: bool) -> Block:
 
 def _renamed(block: Block, name: str) -> Block:
     field = {CALL: "id", RESULT: "tool_use_id"}[block.kind]
-    return block_from_fields({**fields_of(block), field: name})
+    return with_field(block, field, name)

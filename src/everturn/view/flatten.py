@@ -9,19 +9,29 @@ What the API would refuse is mended turn by turn (`history/repair.py`); each cha
 """
 
 from collections import ChainMap
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 
 import msgspec
 
 from everturn.history.blocks import Block, text_block
-from everturn.history.edits import Cleared
+from everturn.history.edits import (
+    CacheDeleted,
+    CacheDeletionsEnded,
+    Cleared,
+    Edit,
+    Offloaded,
+    ThinkingDropped,
+)
 from everturn.history.log import View
 from everturn.history.messages import Message, is_blank
 from everturn.history.records import Record
 from everturn.history.repair import Repair, answers, distinct_calls
+from everturn.view.cache_edits import CACHE_EDITS, References, edits_block, referenced
 from everturn.view.fragments.beginning import BEGINNING
 from everturn.view.fragments.cleared import cleared
+from everturn.view.fragments.offloaded import offloaded
 from everturn.view.fragments.reminder import attachment_words, reminder
+from everturn.view.fragments.unspoken import UNSPOKEN
 from everturn.view.tool_inputs import Schemas, fitted_call
 
 
@@ -39,6 +49,7 @@ class _Turn:
         self.message_id = ""
         self.said: list[Block] = []
         self.results: list[Block] = []
+        self.deletions: list[Block] = []
         self.reminders: list[Block] = []
         self.words: list[Block] = []
 
@@ -54,18 +65,31 @@ class _Turn:
 class Flattener:
     """Folds records into messages, one at a time."""
 
-    def __init__(self, *, hidden: Iterable[str] = (), tools: Schemas | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        hidden: Iterable[str] = (),
+        offloaded: Mapping[str, Offloaded] | None = None,
+        tools: Schemas | None = None,
+        references: References = "none",
+    ) -> None:
         self._tools: Schemas = tools or {}
+        self._references = references
         self._hidden = set(hidden)
+        self._offloaded = dict(offloaded or {})
         self._closed: list[Message] = []
         self._repairs: list[Repair] = []
         self._used: dict[str, int] = {}
         self._answered_in: dict[str, int] = {}
+        self._said_in: dict[str, int] = {}
         self._turn = _Turn()
+        # Results that the provider was told to forget: sent, and not shown to the model.
+        self.deleted: set[str] = set()
+        # The first message that is not what it was when `take_changes` was last called.
+        self._changed_from = 0
 
     def add(self, record: Record) -> None:
-        if isinstance(record.edit, Cleared):
-            self._clear(record.edit.calls)
+        self._apply(record.edit)
         if not is_sent(record):
             return
         if record.kind == "assistant":
@@ -91,6 +115,7 @@ class Flattener:
         if not is_same and (turn.is_answered or turn.waits):
             turn = self._close()
         turn.message_id = record.message_id or turn.message_id
+        self._said_in[record.uuid] = len(self._closed)
         for block in record.blocks:
             if is_same and block in turn.said:
                 what = "the same block was recorded twice"
@@ -138,19 +163,74 @@ class Flattener:
         calls = [block for block in said if block.is_call]
         recorded = _recorded_ids(turn.said, calls)
         results, strays = answers(calls, turn.results, recorded, repairs)
-        shown = [cleared(block) if block.call in self._hidden else block for block in results]
-        answer = (*shown, *strays, *turn.reminders, *turn.words)
+        answer = (*map(self._shown_as, results), *turn.deletions, *strays, *turn.reminders, *turn.words)
         made = [Message("assistant", tuple(said))] if said else []
         return [*made, Message("user", answer)] if answer else made
 
-    def _clear(self, calls: Sequence[str]) -> None:
-        """Hide results from here on. Only the messages that hold them are made anew."""
-        new = set(calls) - self._hidden
-        self._hidden |= new
-        for at in sorted({self._answered_in[call] for call in new if call in self._answered_in}):
-            message = self._closed[at]
-            blocks = (cleared(b) if b.is_result and b.call in new else b for b in message.blocks)
-            self._closed[at] = Message(message.role, tuple(blocks))
+    def _shown_as(self, block: Block) -> Block:
+        if block.call in self._hidden:
+            block = cleared(block)
+        elif block.call in self._offloaded:
+            block = offloaded(block, self._offloaded[block.call])
+        return referenced(block) if self._references == "all" else block
+
+    def _apply(self, edit: Edit | None) -> None:
+        """Edits change what was already folded. Only the messages that they touch are made anew."""
+        match edit:
+            case Cleared(calls=calls):
+                new = set(calls) - self._hidden
+                self._hidden |= new
+                self._remake_results(new)
+            case Offloaded(call=call):
+                self._offloaded[call] = edit
+                self._remake_results({call})
+            case ThinkingDropped(since=since):
+                self._drop_thinking(self._said_in.get(since, len(self._closed)))
+            case CacheDeleted(calls=calls):
+                self.deleted.update(calls)
+                self._turn.deletions.append(edits_block(calls))
+                self._note_change(self._answered_in[call] for call in calls if call in self._answered_in)
+            case CacheDeletionsEnded():
+                self._end_deletions()
+            case _:
+                pass
+
+    def _remake_results(self, calls: set[str]) -> None:
+        for at in sorted({self._answered_in[call] for call in calls if call in self._answered_in}):
+            blocks = self._closed[at].blocks
+            self._remake(at, [self._shown_as(b) if b.is_result and b.call in calls else b for b in blocks])
+
+    def _drop_thinking(self, since: int) -> None:
+        for at in range(since, len(self._closed)):
+            blocks = self._closed[at].blocks
+            if any(block.is_thinking for block in blocks):
+                self._remake(at, _without_thinking(blocks))
+        if any(block.is_thinking for block in self._turn.said):
+            self._turn.said = _without_thinking(self._turn.said)
+
+    def _end_deletions(self) -> None:
+        self._note_change(self._answered_in[call] for call in self.deleted if call in self._answered_in)
+        self.deleted.clear()
+        self._turn.deletions.clear()
+        for at, message in enumerate(self._closed):
+            if any(block.kind == CACHE_EDITS for block in message.blocks):
+                self._remake(at, [block for block in message.blocks if block.kind != CACHE_EDITS])
+
+    def _remake(self, at: int, blocks: Iterable[Block]) -> None:
+        self._closed[at] = Message(self._closed[at].role, tuple(blocks))
+        self._note_change([at])
+
+    def _note_change(self, places: Iterable[int]) -> None:
+        self._changed_from = min((self._changed_from, *places))
+
+    def take_changes(self) -> int:
+        """The index from which messages differ from those at the last call of this method."""
+        changed, self._changed_from = self._changed_from, len(self._closed)
+        return changed
+
+
+def _without_thinking(blocks: Iterable[Block]) -> list[Block]:
+    return [block for block in blocks if not block.is_thinking] or [UNSPOKEN]
 
 
 def is_sent(record: Record) -> bool:
@@ -167,7 +247,7 @@ def is_shown_to_user(record: Record) -> bool:
 
 def flatten(view: View, tools: Schemas | None = None) -> Flat:
     """The messages of a view."""
-    flattener = Flattener(hidden=view.cleared, tools=tools)
+    flattener = Flattener(hidden=view.cleared, offloaded=view.offloaded, tools=tools)
     for record in view.records:
         flattener.add(record)
     return flattener.flat()

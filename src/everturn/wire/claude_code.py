@@ -9,14 +9,27 @@ Writing new records: `wire/claude_code_lines.py`.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
-from everturn.history.blocks import Block, block_from_json, text_block_from_json_string
-from everturn.history.edits import Cleared, Compacted, Edit, Pinned, Segment, Undone
+from everturn.history.blocks import Block, block_from_json, text_block, text_block_from_json_string
+from everturn.history.edits import (
+    CacheDeleted,
+    CacheDeletionsEnded,
+    Cleared,
+    Compacted,
+    Edit,
+    Offloaded,
+    Pinned,
+    Segment,
+    ThinkingDropped,
+    Trimmed,
+    Undone,
+)
 from everturn.history.records import KINDS, Kind, Record, Reply, Usage
-from everturn.wire.mending import Flaw, mend
+from everturn.wire.fitting import fitting
+from everturn.wire.mending import Flaw, is_json, mend, too_deep
 
 CAMEL = {
     "parent": "parentUuid",
@@ -63,21 +76,15 @@ class _Microcompact(msgspec.Struct, rename="camel"):
     pre_tokens: int = 0
     tokens_saved: int = 0
     compacted_tool_ids: list[str] = msgspec.field(default_factory=lambda: list[str]())
-    reason: str = ""
+    reason: str | None = None
 
 
 class _Attachment(msgspec.Struct):
-    type: str = ""
+    type: object = ""
 
 
-class _Undo(msgspec.Struct):
-    boundary: str = ""
-    why: str = ""
-
-
-class _Pin(msgspec.Struct):
-    text: str = ""
-    source: str = ""
+# Edits that Claude Code has no line for: system lines with one field of our own.
+_OwnEdit = Undone | Pinned | Offloaded | ThinkingDropped | CacheDeleted | CacheDeletionsEnded | Trimmed
 
 
 class _Line(msgspec.Struct, rename=CAMEL):
@@ -102,8 +109,7 @@ class _Line(msgspec.Struct, rename=CAMEL):
     attachment: msgspec.Raw = msgspec.Raw(b"null")
     compact: _Compact | None = None
     microcompact: _Microcompact | None = None
-    undo: _Undo | None = None
-    pin: _Pin | None = None
+    everturn: _OwnEdit | None = None
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -132,11 +138,26 @@ class Transcript(msgspec.Struct, frozen=True):
 _read_line = msgspec.json.Decoder(_Line).decode
 _read_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _read_attachment = msgspec.json.Decoder(_Attachment).decode
-_read_any = msgspec.json.Decoder().decode
+
+
+# Python counts how deep a value is nested together with the calls above its reader. What was read this
+# many calls further down can be read again, later and elsewhere, without running into the limit (F57).
+HEADROOM = 200
 
 
 def read(data: bytes) -> Transcript:
     """The whole file. Never fails: what is no JSON stays as a line without records, and is reported."""
+    try:
+        return _further_down(HEADROOM, data)
+    except RecursionError:
+        return _read(data)
+
+
+def _further_down(calls: int, data: bytes) -> Transcript:
+    return _further_down(calls - 1, data) if calls else _read(data)
+
+
+def _read(data: bytes) -> Transcript:
     raws = data.split(b"\n")
     whole_is_utf8 = _is_utf8(data)
     lines: list[Line] = []
@@ -147,6 +168,8 @@ def read(data: bytes) -> Transcript:
             mended = mend(raw, number, is_last=number == len(raws))
             flaws.extend(mended.flaws)
             line = _line_of(raw, mended.objects, number, flaws)
+        if line.type in KINDS and not line.records:
+            flaws.append(Flaw(number, "shape", f"a line of type {line.type} without a uuid; kept, not read"))
         lines.append(line)
     return Transcript(tuple(lines), tuple(flaws))
 
@@ -179,10 +202,14 @@ def _line_of(raw: bytes, objects: Iterable[bytes], number: int, flaws: list[Flaw
             seen = _read_line(readable)
             record = _record(seen, readable)
         except msgspec.ValidationError as error:
-            seen, record = _lenient(readable)
+            seen = _made_to_fit(readable)
+            record = _record(seen, readable)
             flaws.append(Flaw(number, "shape", f"a field is not of the type we know: {error}"))
-        except (msgspec.DecodeError, RecursionError) as error:
-            flaws.append(Flaw(number, "not_json", str(error)))
+        except RecursionError:
+            flaws.append(too_deep(number))
+            continue
+        except msgspec.DecodeError as error:
+            flaws.append(Flaw(number, "not_json", f"{error}; kept, not read"))
             continue
         kind = seen.type
         if record:
@@ -190,22 +217,22 @@ def _line_of(raw: bytes, objects: Iterable[bytes], number: int, flaws: list[Flaw
     return Line(raw, tuple(records), kind)
 
 
-def _lenient(readable: bytes) -> tuple[_Line, Record | None]:
-    """A line whose known fields have unknown shapes: keep those that fit, forget the others."""
-    fields = _read_any(readable)
-    if not isinstance(fields, dict):
-        return _Line(), None
-    seen = _Line()
-    for name, value in cast(dict[str, Any], fields).items():
-        one = msgspec.json.encode({name: value})
-        try:
-            fits = _read_line(one)
-        except msgspec.ValidationError:
-            continue
-        for field in _Line.__struct_fields__:
-            if CAMEL.get(field, field) == name:
-                setattr(seen, field, getattr(fits, field))
-    return seen, _record(seen, readable)
+def _made_to_fit(readable: bytes) -> _Line:
+    """A line whose known fields have unknown shapes. Content that is no block is shown as text."""
+    seen = fitting(readable, _Line)
+    if seen.message is not None and bytes(seen.message.content).startswith(b"["):
+        parts = [_as_block(bytes(part)) for part in _read_parts(seen.message.content)]
+        seen.message.content = msgspec.Raw(b"[" + b",".join(parts) + b"]")
+    if seen.type == "attachment" and not bytes(seen.attachment).startswith(b"{"):
+        seen.attachment = msgspec.Raw(b'{"content":' + bytes(seen.attachment) + b"}")
+    return seen
+
+
+def _as_block(raw: bytes) -> bytes:
+    try:
+        return _block(raw).raw
+    except msgspec.ValidationError:
+        return text_block(raw.decode()).raw
 
 
 def _record(seen: _Line, raw: bytes) -> Record | None:
@@ -236,7 +263,8 @@ def _record(seen: _Line, raw: bytes) -> Record | None:
 def _content(seen: _Line) -> tuple[str, tuple[Block, ...], Reply | None]:
     if seen.type == "attachment":
         payload = bytes(seen.attachment)
-        return _read_attachment(payload).type, (Block("attachment", payload),), None
+        kind = _read_attachment(payload).type
+        return kind if isinstance(kind, str) else "", (Block("attachment", payload),), None
     message = seen.message
     if message is None or seen.type not in ("user", "assistant"):
         return seen.subtype or "", (), None
@@ -258,6 +286,8 @@ def blocks_from_content(content: msgspec.Raw | bytes) -> tuple[Block, ...]:
     raw = bytes(content)
     if raw.startswith(b'"'):
         return (text_block_from_json_string(raw),)
+    if raw.startswith(b"{"):
+        return (_block(raw),)
     if not raw.startswith(b"["):
         return ()
     return tuple(_block(bytes(part)) for part in _read_parts(raw))
@@ -274,13 +304,11 @@ def _edit(seen: _Line) -> Edit | None:
         made = seen.microcompact
         return Cleared(
             calls=tuple(made.compacted_tool_ids),
-            why=made.reason or f"{made.trigger} micro-compaction",
+            why=f"{made.trigger} micro-compaction" if made.reason is None else made.reason,
             tokens_before=made.pre_tokens,
             tokens_saved=made.tokens_saved,
         )
-    if seen.undo is not None:
-        return Undone(seen.undo.boundary, seen.undo.why)
-    return Pinned(seen.pin.text, seen.pin.source) if seen.pin else None
+    return seen.everturn
 
 
 def _compacted(made: _Compact, logical_parent: str) -> Compacted:
@@ -297,8 +325,11 @@ def _compacted(made: _Compact, logical_parent: str) -> Compacted:
 
 
 def looks_like_a_session(lines: Sequence[Line]) -> bool:
-    """At least one line is of a type that Claude Code writes, or the file holds no line at all."""
-    return any(line.records or line.type in BOOKKEEPING for line in lines)
+    """At least one line is of a type that Claude Code writes, or its first write was cut short."""
+    if any(line.records or line.type in BOOKKEEPING for line in lines):
+        return True
+    filled = [line.raw for line in lines if line.raw.strip()]
+    return len(filled) == 1 and filled[0].startswith(b'{"') and not is_json(filled[0])
 
 
 # Lines that are no records: nothing in them goes to the model (FORMATS: line types).

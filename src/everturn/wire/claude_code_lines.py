@@ -1,14 +1,14 @@
 """Claude Code's session JSONL, written: one line for one new record (TR-6).
 
-Same field names and the same shapes, so that tools made for its files open ours. Undo and pin have no
-line of their own there; they are system lines of a subtype that readers pass over.
+Same field names and the same shapes, so that tools made for its files open ours. Edits that it has no
+line for are system lines of a subtype that readers pass over, with one field of our own.
 """
 
 from typing import Any
 
 import msgspec
 
-from everturn.history.edits import Cleared, Compacted, Pinned, Segment, Undone
+from everturn.history.edits import Cleared, Compacted, Segment
 from everturn.history.records import Record
 
 BOUNDARY_TEXT = "Conversation compacted"
@@ -94,14 +94,10 @@ def _system(record: Record) -> dict[str, Any]:
                 "content": CLEARED_TEXT,
                 "microcompactMetadata": _micro(edit),
             }
-        case Undone() as edit:
-            undo = {"boundary": edit.boundary, "why": edit.why}
-            own = {"subtype": "everturn_undo", "content": "Compaction undone", "undo": undo}
-        case Pinned() as edit:
-            pin = {"text": edit.text, "source": edit.source}
-            own = {"subtype": "everturn_pin", "content": "Pinned", "pin": pin}
         case None:
             own = {"subtype": record.subtype}
+        case edit:
+            own = {"subtype": f"everturn_{type(edit).__name__.lower()}", "everturn": edit}
     return fields | own
 
 

@@ -41,15 +41,41 @@ _ESCAPES = re.compile(
     r"|\\."
 )
 # Strings are skipped whole, so that only numbers outside of them are seen.
-_NOT_NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<odd>NaN|-?Infinity)', re.DOTALL)
+# The closing quote is optional and nothing is tried twice: torn strings must not cost quadratic time.
+_NOT_NUMBERS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?P<odd>NaN|-?Infinity)', re.DOTALL)
+_VISIBLE = re.compile(r"\S")
+_HOLE = re.compile(rb"\0+")
 
 
 def mend(raw: bytes, number: int, *, is_last: bool) -> Mended:
     """Make a line readable that is not. `number` counts from 1, as editors do."""
+    if b"\0" not in raw:
+        return _mend(raw, number, is_last=is_last)
+    hole = Flaw(number, "hole", f"{raw.count(0)} NUL bytes, as a crashed file system leaves them")
+    closed = _mend(raw.replace(b"\0", b""), number, is_last=is_last)
+    # A hole may have swallowed a newline: what stands behind it is then a line of its own.
+    pieces = [_mend(piece, number, is_last=is_last) for piece in _HOLE.split(raw)]
+    apart = Mended(
+        tuple(found for piece in pieces for found in piece.objects),
+        tuple(flaw for piece in pieces for flaw in piece.flaws),
+    )
+    best = apart if len(apart.objects) > len(closed.objects) else closed
+    return Mended(best.objects, (hole, *best.flaws))
+
+
+def is_json(raw: bytes) -> bool:
+    return _problem(raw.decode(errors="replace")) is None
+
+
+def too_deep(number: int) -> Flaw:
+    return Flaw(number, "depth", "nested too deeply to be read; the line is kept and not shown")
+
+
+def _mend(raw: bytes, number: int, *, is_last: bool) -> Mended:
     flaws: list[Flaw] = []
-    body = _without_holes(raw, number, flaws)
+    body = raw.removeprefix(b"\xef\xbb\xbf").strip()
     if not body:
-        return Mended((), tuple(flaws))
+        return Mended((), ())
     if body.startswith(b"//"):
         return Mended((), (*flaws, Flaw(number, "comment", "a comment, kept and not read")))
     text = _as_text(body, number, flaws)
@@ -61,16 +87,8 @@ def mend(raw: bytes, number: int, *, is_last: bool) -> Mended:
     if problem is None:
         return Mended((text.encode(),), tuple(flaws))
     if isinstance(problem, RecursionError):
-        deep = Flaw(number, "depth", "nested too deeply to be read; the line is kept and not shown")
-        return Mended((), (*flaws, deep))
+        return Mended((), (*flaws, too_deep(number)))
     return _several(text, number, flaws, is_last=is_last)
-
-
-def _without_holes(raw: bytes, number: int, flaws: list[Flaw]) -> bytes:
-    holes = raw.count(b"\0")
-    if holes:
-        flaws.append(Flaw(number, "hole", f"{holes} NUL bytes, as a crashed file system leaves them"))
-    return raw.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").strip()
 
 
 def _as_text(body: bytes, number: int, flaws: list[Flaw]) -> str:
@@ -90,6 +108,8 @@ def _problem(text: str) -> Exception | None:
 
 
 def _whole_characters(text: str, number: int, flaws: list[Flaw]) -> str:
+    if "\\u" not in text:
+        return text
     mended, count = _replace_named(_ESCAPES, "lone", "\\ufffd", text)
     if count:
         flaws.append(Flaw(number, "surrogate", f"{count} half characters; shown as U+FFFD"))
@@ -97,6 +117,8 @@ def _whole_characters(text: str, number: int, flaws: list[Flaw]) -> str:
 
 
 def _plain_numbers(text: str, number: int, flaws: list[Flaw]) -> str:
+    if "NaN" not in text and "Infinity" not in text:
+        return text
     mended, count = _replace_named(_NOT_NUMBERS, "odd", '"not a number"', text)
     if count:
         flaws.append(Flaw(number, "number", f"{count} values that JSON does not have (NaN, Infinity)"))
@@ -119,10 +141,11 @@ def _replace_named(pattern: re.Pattern[str], group: str, by: str, text: str) -> 
 def _several(text: str, number: int, flaws: list[Flaw], *, is_last: bool) -> Mended:
     """Objects that a torn write glued together; what cannot be read of the rest is named."""
     objects: list[bytes] = []
-    rest = text
-    while rest and (end := _first_object(rest)):
-        objects.append(rest[:end].encode())
-        rest = rest[end:].lstrip()
+    at = 0
+    while end := _end_of_object(text, at):
+        objects.append(text[at:end].encode())
+        at = next((found.start() for found in _VISIBLE.finditer(text, end)), len(text))
+    rest = text[at:]
     if len(objects) > 1 or (objects and rest):
         flaws.append(Flaw(number, "glued", f"{len(objects)} objects on one line"))
     if rest:
@@ -130,12 +153,12 @@ def _several(text: str, number: int, flaws: list[Flaw], *, is_last: bool) -> Men
     return Mended(tuple(objects), tuple(flaws))
 
 
-def _first_object(text: str) -> int:
-    """Where the first object ends; 0 when the text does not begin with one."""
-    if not text.startswith("{"):
+def _end_of_object(text: str, start: int) -> int:
+    """Where the object that begins here ends; 0 when none does."""
+    if not text.startswith("{", start):
         return 0
     try:
-        return _glued.raw_decode(text)[1]
+        return _glued.raw_decode(text, start)[1]
     except (ValueError, RecursionError):
         return 0
 

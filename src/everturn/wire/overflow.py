@@ -34,7 +34,8 @@ def _wording(vendor: Vendor, pattern: str) -> _Wording:
     return _Wording(vendor, re.compile(pattern, re.IGNORECASE))
 
 
-_N = r"([\d,]+)"
+# Bounded, so that a number always is one: Python refuses to read thousands of digits.
+_N = r"(\d[\d,]{0,20})"
 
 # Most telling first: a wording with numbers is tried before its bare form, and a vendor's wrapper
 # before the words it wraps. Groups: tokens and limit, or three numbers (input, max_tokens, limit).

@@ -1,0 +1,64 @@
+"""What a provider can do, declared (OV-4). The engine degrades layer by layer by what stands here.
+
+Facts and their sources: api-facts 1 to 4 and 9; `cache_edits` is not part of any public API, only the twin
+speaks it, as an extension.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from everturn.measure.prefix_cache import LOOKBACK, Ttl
+
+Scope = Literal["org", "global"]
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider. Everything off is a provider that takes messages and gives replies."""
+
+    caching: bool = False
+    ttls: tuple[Ttl, ...] = ()
+    scopes: tuple[Scope, ...] = ()
+    max_markers: int = 0
+    lookback: int = LOOKBACK
+    # Whether a run of tool_use, or of tool_result, counts as one lookback position.
+    runs_are_one: bool = True
+    cache_edits: bool = False
+    context_editing: bool = False
+    native_compaction: bool = False
+    diagnostics: bool = False
+    token_counting: bool = False
+
+
+ANTHROPIC: Final = Capabilities(
+    caching=True,
+    ttls=("5m", "1h"),
+    max_markers=4,
+    context_editing=True,
+    native_compaction=True,
+    diagnostics=True,
+    token_counting=True,
+)
+# The rule for runs is documented for Anthropic's own API only, and the on-demand compaction is not there.
+BEDROCK: Final = Capabilities(
+    caching=True, ttls=("5m", "1h"), max_markers=4, runs_are_one=False, context_editing=True
+)
+VERTEX: Final = Capabilities(
+    caching=True,
+    ttls=("5m", "1h"),
+    max_markers=4,
+    runs_are_one=False,
+    context_editing=True,
+    native_compaction=True,
+    token_counting=True,
+)
+EXTENDED_TWIN: Final = msgspec.structs.replace(ANTHROPIC, cache_edits=True)
+PLAIN: Final = Capabilities()
+
+PROVIDERS: Final = {
+    "anthropic": ANTHROPIC,
+    "bedrock": BEDROCK,
+    "vertex": VERTEX,
+    "twin+cache_edits": EXTENDED_TWIN,
+    "plain": PLAIN,
+}

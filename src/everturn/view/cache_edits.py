@@ -1,0 +1,26 @@
+"""Deleting results from the cached prefix: references, and the blocks that name them (PC-15, MC-10).
+
+An extension that no public API has (api-facts 9). Each result carries its call id as `cache_reference`; a
+`cache_edits` block names the references to delete. Once sent, such a block is repeated in every later request
+at the same place, or the prefix would differ and the cache with it. That it is comes for free here: the
+deletion is an appended record (`CacheDeleted`), and flattening puts its block where it stands in the log.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from everturn.history.blocks import Block, block_from_fields, fields_of
+
+CACHE_EDITS: Final = "cache_edits"
+
+# Whether results carry a reference: all of them where the provider takes cache edits, otherwise none.
+References = Literal["none", "all"]
+
+
+def edits_block(calls: Sequence[str]) -> Block:
+    deletions = [{"type": "delete", "cache_reference": call} for call in calls]
+    return block_from_fields({"type": CACHE_EDITS, "edits": deletions})
+
+
+def referenced(block: Block) -> Block:
+    return block_from_fields({**fields_of(block), "cache_reference": block.call})

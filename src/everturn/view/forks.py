@@ -1,0 +1,75 @@
+"""Forks: a second request that shares the parent's cached prefix byte for byte (PC-12, PC-13).
+
+What a fork must not change is captured from the parent's last request as one value; a fork is that value
+plus its own new messages. Its marker stands on the message before its own, so it reads what the parent
+wrote and writes nothing. A fork's own state, its detector and its micro-compaction, is made anew where it
+runs: nothing of it is reachable from here (PC-14).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from everturn.errors import UsageError
+from everturn.history.messages import Message
+from everturn.measure.outline import Head
+from everturn.view.lifetime import KeyParameters
+
+
+class CacheSafe(msgspec.Struct, frozen=True):
+    """Everything in the cache key, as the parent last sent it."""
+
+    model: str
+    head: Head
+    parameters: KeyParameters
+    messages: tuple[Message, ...]
+    # The other top-level fields of the parent's request; none of them is part of the key.
+    settings: Mapping[str, Any]
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """What a fork sends, and what it may do."""
+
+    parent: CacheSafe
+    messages: tuple[Message, ...]
+    settings: Mapping[str, Any]
+    max_turns: int
+    tools_allowed: bool
+
+    @property
+    def all_messages(self) -> tuple[Message, ...]:
+        return (*self.parent.messages, *self.messages)
+
+
+def fork(
+    parent: CacheSafe,
+    messages: tuple[Message, ...],
+    *,
+    max_turns: int = 1,
+    tools_allowed: bool = False,
+    max_output: int | None = None,
+) -> Fork:
+    """A fork of the parent's conversation. An output limit of its own is refused where it would change how
+    the model thinks: a thinking budget must stay below the limit, so the two are one setting."""
+    if max_turns < 1:
+        raise UsageError(f"A fork of {max_turns} turns does nothing. Allow at least one.")
+    settings = dict(parent.settings)
+    if max_output is not None:
+        if not _may_limit(parent.parameters.thinking, max_output):
+            raise UsageError(
+                f"An output limit of {max_output} is not above the thinking budget that the parent's cache was "
+                "written with. Leave the limit out: the fork then uses its parent's."
+            )
+        settings["max_tokens"] = max_output
+    return Fork(parent, messages, settings, max_turns, tools_allowed)
+
+
+def _may_limit(thinking: Mapping[str, Any] | None, limit: int) -> bool:
+    budget = (thinking or {}).get("budget_tokens")
+    return not isinstance(budget, int) or limit > budget
+
+
+def refusal_of_tools(call: str) -> str:
+    """The answer to a call that a fork makes though it may use no tools."""
+    return f"Call {call} was refused: this request may use no tools. Answer with text."

@@ -1,0 +1,5 @@
+"""What stands for a reply that was thinking alone, once that thinking may no longer be sent (PC-16)."""
+
+from everturn.history.blocks import text_block
+
+UNSPOKEN = text_block("[The thinking of this turn is not shown]")

@@ -1,0 +1,108 @@
+"""Where `cache_control` goes (PC-5, PC-6, PC-7, PC-11).
+
+    tools ... T│ static S│ dynamic D│ messages ........ i│ ........ M│
+               └ the tool list by itself                 └ only when M is out of reach of the last entry
+
+One marker ends the messages, one the tools, one or two the system prompt. The provider looks for an
+earlier entry only a bounded number of positions before a marker; when a turn adds more than that, an
+intermediate marker stands where the earlier entry is still in reach. When there are not enough markers for
+all, the one that the others make least useful goes first: tools, then the static part of system.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from everturn.history.blocks import Block
+from everturn.history.messages import Message, is_blank
+from everturn.measure.capabilities import Capabilities
+from everturn.measure.outline import Head, Outline, Spot
+from everturn.measure.prefix_cache import Marker, Ttl
+
+# A fork must not write: its marker stands where its parent's stood, so that it only reads.
+Writes = Literal["its own", "nothing new"]
+
+# Blocks without a field for a marker (api-facts 1.1).
+_UNMARKABLE = frozenset({"thinking", "redacted_thinking", "connector_text", "fallback", "cache_edits"})
+
+
+_CONTROL: dict[Ttl, bytes] = {
+    "5m": b',"cache_control":{"type":"ephemeral"}}',
+    "1h": b',"cache_control":{"type":"ephemeral","ttl":"1h"}}',
+}
+
+
+class Marks(msgspec.Struct, frozen=True):
+    """Markers in prefix order, with the reason of each that is not self-evident."""
+
+    places: tuple[tuple[Spot, Marker], ...] = ()
+    why: tuple[str, ...] = ()
+    # The lookback position of the message-level marker: where the next request will find our entry.
+    reached: int = -1
+
+
+def place_marks(
+    outline: Outline, head: Head, *, ttl: Ttl, capabilities: Capabilities, previous: int, writes: Writes
+) -> Marks:
+    """`previous` is the position up to which the last request of this conversation wrote; -1 for none."""
+    if not capabilities.caching:
+        return Marks(why=("the provider has no prompt cache",))
+    why: list[str] = []
+    last = _message_spot(outline.messages, writes)
+    spots = [last] if last else []
+    reached = outline.position_of(last) if last else -1
+    if last and previous >= 0 and (between := _intermediate(outline, last, previous, capabilities.lookback)):
+        spots.append(between)
+        why.append(
+            f"this turn adds {reached - previous} positions, more than the {capabilities.lookback} that are "
+            "searched: an intermediate marker keeps the last entry in reach"
+        )
+    for spot, name in _head_spots(head):
+        if len(spots) < capabilities.max_markers:
+            spots.append(spot)
+        else:
+            why.append(f"no marker left for {name}")
+    return Marks(tuple((spot, Marker(-1, ttl)) for spot in sorted(spots)), tuple(why), reached)
+
+
+def _message_spot(messages: Sequence[Message], writes: Writes) -> Spot | None:
+    """The last block that may carry a marker, in the last message or the one before it."""
+    start = len(messages) - (1 if writes == "its own" else 2)
+    for at in range(start, -1, -1):
+        blocks = messages[at].blocks
+        for index in range(len(blocks) - 1, -1, -1):
+            if may_carry_marker(blocks[index]):
+                return Spot(at, index)
+    return None
+
+
+def may_carry_marker(block: Block) -> bool:
+    return block.kind not in _UNMARKABLE and not is_blank(block)
+
+
+def _intermediate(outline: Outline, last: Spot, previous: int, lookback: int) -> Spot | None:
+    """The farthest markable block from which the previous entry is still found."""
+    if outline.position_of(last) - previous < lookback:
+        return None
+    for at in range(last.message, -1, -1):
+        blocks = outline.messages[at].blocks
+        for index in range(len(blocks) - 1, -1, -1):
+            distance = outline.position_of(Spot(at, index)) - previous
+            if distance < 0:
+                return None
+            if distance < lookback and may_carry_marker(blocks[index]):
+                return Spot(at, index)
+    return None
+
+
+def _head_spots(head: Head) -> list[tuple[Spot, str]]:
+    """Most useful first: the last part of system holds all before it; the tool list comes last."""
+    count = len(head.tools)
+    spots = [(Spot(-1, count + at), f"system.{at}") for at in reversed(head.marked)]
+    return [*spots, (Spot(-1, count - 1), "tools")] if count else spots
+
+
+def with_marker(block: Block, ttl: Ttl) -> Block:
+    """The block with its marker. The five-minute one is spelled without a ttl, as the API's default."""
+    return msgspec.structs.replace(block, raw=block.raw[:-1].rstrip() + _CONTROL[ttl])
