@@ -100,30 +100,50 @@ class Flattener:
             self._answer(record)
 
     def flat(self) -> Flat:
-        """The messages as they stand. The open turn is completed for the answer, not in the fold."""
+        """The messages as they stand, and everything that was changed to make them so."""
         repairs: list[Repair] = []
-        last = self._rendered(self._turn, ChainMap({}, self._used), repairs)
-        messages = [*self._closed, *_started(self._closed, last, repairs)]
-        if messages and messages[-1].role == "assistant" and all(b.is_thinking for b in messages[-1].blocks):
-            repairs.append(Repair("trailing_thinking", "", "a last message of thinking alone is left out"))
-            messages.pop()
+        messages = self.since(0, repairs)
         return Flat(tuple(messages), (*self._repairs, *repairs))
+
+    def since(self, first: int, repairs: list[Repair] | None = None) -> list[Message]:
+        """The messages from that one on. The open turn is completed for the answer, not in the fold."""
+        noted: list[Repair] = [] if repairs is None else repairs
+        last = self._rendered(self._turn, ChainMap({}, self._used), noted)
+        messages = [*self._closed[first:], *_started(self._closed, last, noted)]
+        if messages and messages[-1].role == "assistant" and all(b.is_thinking for b in messages[-1].blocks):
+            noted.append(Repair("trailing_thinking", "", "a last message of thinking alone is left out"))
+            messages.pop()
+        return messages
+
+    @property
+    def in_tool_loop(self) -> bool:
+        """Whether the next request answers tool calls: the API wants their turn's thinking untouched."""
+        return self._turn.waits
 
     def _hear(self, record: Record) -> None:
         turn = self._turn
         is_same = bool(record.message_id) and record.message_id == turn.message_id
+        heard = self._heard(record.blocks, turn.said if is_same else ())
+        if not heard:
+            # A reply without a visible word ends no turn: two user messages would follow each other.
+            return
         if not is_same and (turn.is_answered or turn.waits):
             turn = self._close()
         turn.message_id = record.message_id or turn.message_id
         self._said_in[record.uuid] = len(self._closed)
-        for block in record.blocks:
-            if is_same and block in turn.said:
+        turn.said += heard
+
+    def _heard(self, blocks: Iterable[Block], before: Sequence[Block]) -> list[Block]:
+        heard: list[Block] = []
+        for block in blocks:
+            if block in before:
                 what = "the same block was recorded twice"
                 self._repairs.append(Repair("repeated_block", block.call, what))
             elif block.is_result:
-                turn.said.append(self._misplaced(block))
+                heard.append(self._misplaced(block))
             elif not self._is_dropped(block):
-                turn.said.append(fitted_call(block, self._tools, self._repairs))
+                heard.append(fitted_call(block, self._tools, self._repairs))
+        return heard
 
     def _answer(self, record: Record) -> None:
         for block in record.blocks:
@@ -161,7 +181,7 @@ class Flattener:
     def _rendered(self, turn: _Turn, used: MutableMapping[str, int], repairs: list[Repair]) -> list[Message]:
         said = distinct_calls(turn.said, used, repairs)
         calls = [block for block in said if block.is_call]
-        recorded = _recorded_ids(turn.said, calls)
+        recorded = [block.call for block in dict.fromkeys(turn.said) if block.is_call]
         results, strays = answers(calls, turn.results, recorded, repairs)
         answer = (*map(self._shown_as, results), *turn.deletions, *strays, *turn.reminders, *turn.words)
         made = [Message("assistant", tuple(said))] if said else []
@@ -251,12 +271,6 @@ def flatten(view: View, tools: Schemas | None = None) -> Flat:
     for record in view.records:
         flattener.add(record)
     return flattener.flat()
-
-
-def _recorded_ids(said: Sequence[Block], calls: Sequence[Block]) -> list[str]:
-    """The id each call was recorded with; repeated blocks were dropped from `calls`, in order."""
-    recorded = [block.call for block in dict.fromkeys(block for block in said if block.is_call)]
-    return recorded if len(recorded) == len(calls) else [call.call for call in calls]
 
 
 def _started(before: Sequence[Message], made: list[Message], repairs: list[Repair]) -> list[Message]:

@@ -58,8 +58,8 @@ def fork(
     if max_output is not None:
         if not _may_limit(parent.parameters.thinking, max_output):
             raise UsageError(
-                f"An output limit of {max_output} is not above the thinking budget that the parent's cache was "
-                "written with. Leave the limit out: the fork then uses its parent's."
+                f"An output limit of {max_output} is not above the thinking budget that the parent's cache "
+                "was written with. Leave the limit out: the fork then uses its parent's."
             )
         settings["max_tokens"] = max_output
     return Fork(parent, messages, settings, max_turns, tools_allowed)

@@ -30,7 +30,13 @@ def fitted_call(block: Block, tools: Schemas, repairs: list[Repair]) -> Block:
     """The call as it may be sent. Untouched, to the byte, unless its input had to be read back."""
     if not block.is_call or (block.tool not in tools and b'"input":{' in block.raw):
         return block
-    fields = fields_of(block)
+    try:
+        fields = fields_of(block)
+    except (msgspec.DecodeError, RecursionError) as error:
+        repairs.append(
+            Repair("tool_input", block.call, f"{block.tool}: not checked, {error}; sent as recorded")
+        )
+        return block
     value = fields.get("input")
     schema = {"type": "object", **tools.get(block.tool, {})}
     fitted = _read_back(value, schema)

@@ -2,6 +2,8 @@
 
 from typing import Any, cast
 
+import msgspec
+
 from everturn.history.blocks import Block, fields_of, text_block
 
 OPEN, CLOSE = "<system-reminder>", "</system-reminder>"
@@ -28,6 +30,6 @@ def _plain(content: Any) -> str:
     if isinstance(content, list):
         parts = (_plain(part) for part in cast(list[Any], content))
         return "\n".join(part for part in parts if part)
-    if isinstance(content, dict):
-        return _plain(cast(dict[str, Any], content).get("text", ""))
-    return "" if content is None else str(content)
+    if isinstance(content, dict) and "text" in content:
+        return _plain(cast(dict[str, Any], content)["text"])
+    return "" if content is None else msgspec.json.encode(content).decode()

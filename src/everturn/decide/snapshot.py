@@ -1,0 +1,120 @@
+"""Everything in the cache key, as one call had it, small enough to keep and to compare (CB-1)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from everturn.history.blocks import text_of
+from everturn.measure.outline import Head
+from everturn.view.lifetime import KeyParameters
+from everturn.view.markers import Marks
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Digests where the thing itself is large; the thing itself where a person wants to see it."""
+
+    model: str
+    system: str
+    system_chars: int
+    markers: str
+    tools: Mapping[str, str]
+    tool_order: tuple[str, ...]
+    speed: str
+    betas: tuple[str, ...]
+    thinking: str
+    effort: str
+    tool_choice: str
+    extra: str
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One thing in the key that is not what it was, in words."""
+
+    part: str
+    what: str
+
+
+def snapshot(model: str, head: Head, parameters: KeyParameters, marks: Marks) -> Snapshot:
+    """Costs the head, never the conversation."""
+    return Snapshot(
+        model=model,
+        system=_digest(block.raw for block in head.system),
+        system_chars=sum(len(text_of(block)) for block in head.system),
+        markers=_digest([_layout(head, marks)]),
+        tools={tool.tool: _digest([tool.raw]) for tool in head.tools},
+        tool_order=tuple(tool.tool for tool in head.tools),
+        speed=parameters.speed,
+        betas=tuple(sorted(parameters.betas)),
+        thinking=_json(parameters.thinking),
+        effort=parameters.effort,
+        tool_choice=_json(parameters.tool_choice),
+        extra=_json(parameters.extra),
+    )
+
+
+def changes(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
+    """What differs, each named; in the order in which the provider would notice."""
+    found: list[Change] = []
+    if before.model != after.model:
+        found.append(Change("model", f"model changed ({before.model} -> {after.model})"))
+    if before.system != after.system:
+        grown = after.system_chars - before.system_chars
+        found.append(Change("system", f"system prompt changed ({grown:+} chars)"))
+    found += _tool_changes(before, after)
+    if before.markers != after.markers:
+        found.append(Change("markers", "markers changed (scope or TTL)"))
+    if before.betas != after.betas:
+        found.append(Change("betas", f"betas changed ({_difference(before.betas, after.betas)})"))
+    for part in ("speed", "thinking", "effort", "tool_choice", "extra"):
+        old, new = getattr(before, part), getattr(after, part)
+        if old != new:
+            found.append(Change(part, f"{part} changed ({old or 'unset'} -> {new or 'unset'})"))
+    return tuple(found)
+
+
+def _tool_changes(before: Snapshot, after: Snapshot) -> list[Change]:
+    added = [name for name in after.tools if name not in before.tools]
+    removed = [name for name in before.tools if name not in after.tools]
+    edited = [
+        name for name in after.tools if name in before.tools and after.tools[name] != before.tools[name]
+    ]
+    if added or removed:
+        names = ", ".join([*(f"+{name}" for name in added), *(f"-{name}" for name in removed)])
+        return [Change("tools", f"tools changed (+{len(added)}/-{len(removed)}): {names}")]
+    if edited:
+        return [Change("tools", f"tools changed (+0/-0): {', '.join(edited)} defined otherwise")]
+    if before.tool_order != after.tool_order:
+        return [Change("tools", "tools changed (+0/-0): the order is another")]
+    return []
+
+
+def _difference(before: Sequence[str], after: Sequence[str]) -> str:
+    added = [f"+{name}" for name in after if name not in before]
+    removed = [f"-{name}" for name in before if name not in after]
+    return ", ".join([*added, *removed])
+
+
+def _layout(head: Head, marks: Marks) -> bytes:
+    """Scopes and lifetimes. Where in the messages a marker stands changes with every turn, and which of the
+    head's markers had to give way follows from that: neither is part of the key."""
+    lifetimes = {marker.ttl for _, marker in marks.places}
+    return msgspec.json.encode([sorted(lifetimes), head.marked])
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    made = blake2b(digest_size=12)
+    for part in parts:
+        made.update(part)
+        made.update(b"\0")
+    return made.hexdigest()
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value, order="sorted").decode() if value else ""
+
+
+def prompt_text(head: Head) -> str:
+    """The prompt in lines that can be compared: system texts, then tools one by one."""
+    tools = (msgspec.json.format(tool.raw, indent=1).decode() for tool in head.tools)
+    return "\n".join([*(text_of(block) for block in head.system), *tools])

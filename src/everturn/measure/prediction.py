@@ -1,0 +1,99 @@
+"""What the next call will read, write and pay in full; and why it came out otherwise (PC-8).
+
+Before a call the outline of the request is looked up in our own picture of the provider's cache. After
+it the reported usage is the judge: a difference is explained, and what the provider turned out to have
+lost is lost in our picture too.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from everturn.history.records import Usage
+from everturn.measure.prefix_cache import Outcome, PrefixCache, Prompt
+
+Verdict = Literal["as predicted", "read less", "read more", "other total"]
+
+
+class Prediction(msgspec.Struct, frozen=True):
+    """Tokens of the next request by how they will be paid."""
+
+    read: int
+    write_5m: int
+    write_1h: int
+    plain: int
+
+    @property
+    def total(self) -> int:
+        return self.read + self.write_5m + self.write_1h + self.plain
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A prediction beside what was reported. `missed`: tokens that should have been read and were not."""
+
+    verdict: Verdict
+    predicted: Prediction
+    reported: Prediction
+    why: str
+
+    @property
+    def missed(self) -> int:
+        return max(0, self.predicted.read - self.reported.read)
+
+
+def reported(usage: Usage) -> Prediction:
+    """Usage in the same four kinds. Without a breakdown the writes are taken as five-minute ones."""
+    written = usage.cache_creation
+    hour = written.ephemeral_1h_input_tokens if written else 0
+    return Prediction(
+        read=usage.cache_read_input_tokens,
+        write_5m=usage.cache_creation_input_tokens - hour,
+        write_1h=hour,
+        plain=usage.input_tokens,
+    )
+
+
+def check(predicted: Prediction, usage: Usage) -> Check:
+    seen = reported(usage)
+    if seen == predicted:
+        return Check("as predicted", predicted, seen, "reported as predicted")
+    if seen.total != predicted.total:
+        why = (
+            f"{seen.total:,} tokens were billed, {predicted.total:,} expected: the provider counts otherwise"
+        )
+        return Check("other total", predicted, seen, why)
+    if seen.read < predicted.read:
+        gone = predicted.read - seen.read
+        why = f"{gone:,} tokens that should have been read were not: their entry was gone before its time"
+        return Check("read less", predicted, seen, why)
+    why = f"{seen.read - predicted.read:,} tokens more were read: an entry that we did not write was found"
+    return Check("read more", predicted, seen, why)
+
+
+class Forecast:
+    """Our picture of the provider's cache for one workspace, and the call that is under way."""
+
+    def __init__(self, cache: PrefixCache | None = None) -> None:
+        self._cache = cache or PrefixCache()
+        self._under_way: tuple[Outcome, Prediction] | None = None
+
+    def predict(self, prompt: Prompt, now: float) -> Prediction:
+        """Look, without having sent anything. Asking again, for a log or a retry, changes nothing."""
+        outcome = self._cache.look(prompt, now)
+        found = Prediction(outcome.read, outcome.write_5m, outcome.write_1h, outcome.plain)
+        self._under_way = outcome, found
+        return found
+
+    def settle(self, usage: Usage, now: float) -> Check | None:
+        """The call was answered: what it wrote can be read from now on. None when no call was predicted."""
+        if self._under_way is None:
+            return None
+        (outcome, predicted), self._under_way = self._under_way, None
+        result = check(predicted, usage)
+        if result.verdict == "read less" and outcome.refreshed is not None:
+            lost = outcome.refreshed
+            self._cache.lose(lambda entry: (entry.scope, entry.key) == (lost.scope, lost.key))
+        else:
+            self._cache.refresh(outcome)
+        self._cache.write(outcome, now)
+        return result
