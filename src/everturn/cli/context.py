@@ -1,0 +1,76 @@
+"""`everturn context`: what fills the context of a recorded session.
+
+Exit codes: 0, also for an empty session; 1 when the input cannot be used, with one sentence on stderr; 2
+when the command was called wrongly.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from everturn.session.transcripts import Progress
+
+# Below this, a session is read before a progress bar could be seen.
+SHOWS_PROGRESS_ABOVE = 50 * 1024 * 1024
+
+
+@click.command(short_help="What fills the context of a recorded session.")
+@click.argument("file", type=click.Path(allow_dash=True))
+@click.option(
+    "--agent", metavar="ID", default="", help="Show this sub-agent; the beginning of its id will do."
+)
+@click.option(
+    "--window",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="The window in tokens, where it is guessed wrong.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
+@click.option("--no-color", is_flag=True, help="Print without colours, as in a pipe or with NO_COLOR.")
+def context(file: str, agent: str, window: int | None, as_json: bool, no_color: bool) -> None:
+    """Show what fills the context of the Claude Code session in FILE ("-" for standard input).
+
+    Totals are what the API reported; how they split up is estimated, and calibrated on the session itself.
+    """
+    from everturn.dashboard.report import as_json as spelled
+    from everturn.dashboard.report import context_report
+    from everturn.session.recorded import open_session
+
+    with _progress(file) as progress:
+        session = open_session(file, agent=agent, window=window, progress=progress)
+        report = context_report(session)
+    if as_json:
+        # As bytes: JSON is UTF-8, whatever the locale of the terminal is.
+        click.echo(spelled(report))
+        return
+    from everturn.dashboard.terminal import draw
+
+    draw(report, color=not no_color)
+
+
+@contextmanager
+def _progress(file: str) -> Iterator[Progress | None]:
+    """A line on stderr that says how far we are, for people only and only where it takes a while."""
+    if not (sys.stderr.isatty() and _size(file) > SHOWS_PROGRESS_ABOVE):
+        yield None
+        return
+    erase = "\r\x1b[K"
+
+    def tell(done: int, size: int) -> None:
+        said = f"Reading {done / size:.0%}" if done < size else f"Measuring {size >> 20:,} MB"
+        click.echo(f"{erase}{said} ...", err=True, nl=False)
+
+    try:
+        yield tell
+    finally:
+        click.echo(erase, err=True, nl=False)
+
+
+def _size(file: str) -> int:
+    try:
+        return Path(file).stat().st_size
+    except (OSError, ValueError):
+        return 0

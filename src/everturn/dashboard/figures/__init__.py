@@ -1,0 +1,1 @@
+"""What is shown, in numbers: one file for each part of a report."""

@@ -1,0 +1,126 @@
+"""The calls of a session as the API reported them: each counted once, with its cache and its price.
+
+One response is written as several lines that repeat its usage; the last line of a message id is the one
+that counts (TOK-5 counts context the same way). A call that is not in the file, such as the one that wrote
+a summary, is in no sum here. `output_tokens` in files is written while streaming and often too small, so
+the price of the output is a lower bound.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any, get_args
+
+import msgspec
+
+from everturn.history.records import Record, Usage, reported_usage, when
+from everturn.measure.bill import Kind, PriceLine, bill
+from everturn.measure.model import Model
+from everturn.measure.models import find
+from everturn.session.recorded import LONG_SUFFIX
+
+
+class Call(msgspec.Struct, frozen=True):
+    message_id: str
+    model: str
+    day: date | None
+    usage: Usage
+    # As it stands in the file, with what only the bill looks at (iterations, speed, searches).
+    reported: Mapping[str, Any]
+
+
+class CacheUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Input tokens of all calls by what the cache did with them; `hit_rate` is None without any."""
+
+    calls: int
+    read: int
+    written: int
+    plain: int
+    output: int
+    hit_rate: float | None
+
+
+class CostLine(msgspec.Struct, frozen=True):
+    """`kind` as in `measure/bill.py`: input, cache_read, cache_write_5m, ..."""
+
+    kind: str
+    tokens: int
+    dollars: Decimal
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """At list price. `unpriced` are models that the table does not know, with their calls."""
+
+    dollars: Decimal
+    lines: tuple[CostLine, ...]
+    unpriced: Mapping[str, int]
+
+
+class _Message(msgspec.Struct):
+    usage: dict[str, Any] | None = None
+
+
+class _Line(msgspec.Struct):
+    message: _Message | None = None
+
+
+_read_line = msgspec.json.Decoder(_Line).decode
+
+
+def calls_of(records: Iterable[Record]) -> tuple[Call, ...]:
+    """In the order in which they began."""
+    found: dict[str, Call] = {}
+    for record in records:
+        usage = reported_usage(record)
+        if usage is None or record.reply is None:
+            continue
+        moment = when(record)
+        day = moment.date() if moment else None
+        call = Call(record.message_id, record.reply.model, day, usage, _as_reported(record, usage))
+        found[record.message_id or record.uuid] = call
+    return tuple(found.values())
+
+
+def cache_use(calls: Sequence[Call]) -> CacheUse:
+    read = sum(call.usage.cache_read_input_tokens for call in calls)
+    context = sum(call.usage.context for call in calls)
+    return CacheUse(
+        calls=len(calls),
+        read=read,
+        written=sum(call.usage.cache_creation_input_tokens for call in calls),
+        plain=sum(call.usage.input_tokens for call in calls),
+        output=sum(call.usage.output_tokens for call in calls),
+        hit_rate=read / context if context else None,
+    )
+
+
+def cost_of(calls: Iterable[Call]) -> Cost:
+    lines: list[PriceLine] = []
+    unpriced: dict[str, int] = {}
+    for call in calls:
+        model = find(call.model.replace(LONG_SUFFIX, ""))
+        if model is None:
+            unpriced[call.model] = unpriced.get(call.model, 0) + 1
+            continue
+        lines.extend(bill(call.reported, model, on=_priced_on(call, model)).lines)
+    by_kind = ((kind, [line for line in lines if line.kind == kind]) for kind in get_args(Kind))
+    summed = tuple(_sum_of(kind, its) for kind, its in by_kind if its)
+    return Cost(sum((line.dollars for line in summed), Decimal(0)), summed, unpriced)
+
+
+def _sum_of(kind: str, lines: Sequence[PriceLine]) -> CostLine:
+    dollars = sum((line.dollars for line in lines), Decimal(0))
+    return CostLine(kind, sum(line.tokens for line in lines), dollars)
+
+
+def _priced_on(call: Call, model: Model) -> date:
+    """Prices have changed over time; a call without a readable time is priced as on the model's first day."""
+    return call.day or model.released
+
+
+def _as_reported(record: Record, usage: Usage) -> Mapping[str, Any]:
+    try:
+        message = _read_line(record.raw).message
+    except msgspec.DecodeError:
+        message = None
+    return message.usage if message and message.usage else msgspec.to_builtins(usage)

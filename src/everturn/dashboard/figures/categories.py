@@ -1,0 +1,128 @@
+"""What fills the context, by kind. The total is what the API reported; only the split is estimated.
+
+Estimates of what stands in the file are stretched so that, together with what does not stand in it, they
+add up to the measured size. Where no usage was reported, they add up to the estimated size instead.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from everturn.dashboard.figures.apportion import apportion
+from everturn.history.records import Record
+from everturn.measure.accounting import Accounts, Metrics
+from everturn.measure.tokens import Counts
+from everturn.session.overhead import unrecorded
+from everturn.session.recorded import RecordedSession, cleared_before
+
+# In the order in which they are drawn: what is sent first comes first.
+LABELS: Final[Mapping[str, str]] = {
+    "system": "System prompt, tools",
+    "unrecorded": "Not in the file",
+    "summary": "Summary",
+    "human": "Human",
+    "assistant": "Assistant",
+    "thinking": "Thinking",
+    "tool_requests": "Tool requests",
+    "tool_results": "Tool results",
+    "images": "Images, documents",
+    "attachments": "Attachments",
+    "injected": "Added by the harness",
+    "local_output": "Local command output",
+    "other": "Other",
+}
+OUTSIDE: Final = ("system", "unrecorded")
+
+# Beyond this factor between estimate and rest, it is not the messages that are misjudged but what is
+# outside of the file: a resumed session, a changed set of tools. Nineteen of twenty calls lie within.
+MAX_STRETCH: Final = 3
+
+
+class Category(msgspec.Struct, frozen=True, kw_only=True):
+    """`rough` is the plain estimate, `tokens` the one that adds up, `of_window` its part of the window."""
+
+    key: str
+    label: str
+    tokens: int
+    rough: int
+    of_window: float
+
+
+class Split(msgspec.Struct, frozen=True):
+    """The categories, and the factor between a plain estimate of what is in the file and its share."""
+
+    categories: tuple[Category, ...]
+    stretch: float
+    metrics: Metrics
+
+
+def split(session: RecordedSession) -> Split:
+    metrics = accounts_of(session).metrics()
+    rough = _inside(session, metrics)
+    used = session.size.tokens
+    outside = _outside(session, used, sum(rough.values()))
+    inside = apportion(tuple(rough.values()), used - sum(outside.values()))
+    tokens = {**outside, **dict(zip(rough, inside, strict=True))}
+    # An empty conversation has nothing to stretch; then all of the size is outside of the file.
+    if leftover := used - sum(tokens.values()):
+        tokens["unrecorded"] += leftover
+    plain = sum(rough.values())
+    stretch = (used - tokens["system"] - tokens["unrecorded"]) / plain if plain else 1.0
+    made = (
+        Category(
+            key=key,
+            label=label,
+            tokens=tokens[key],
+            rough=rough.get(key, tokens[key]),
+            of_window=tokens[key] / session.window.tokens,
+        )
+        for key, label in LABELS.items()
+    )
+    return Split(tuple(made), stretch, metrics)
+
+
+def accounts_of(session: RecordedSession) -> Accounts:
+    accounts = Accounts(session.counts)
+    accounts.clear(cleared_before(session.view))
+    for record in session.view.records:
+        accounts.add(record)
+    return accounts
+
+
+def _inside(session: RecordedSession, metrics: Metrics) -> dict[str, int]:
+    """Plain estimates of what the file holds."""
+    summary = sum(text_tokens(r, session.counts) for r in session.view.records if r.compact_summary)
+    attached = sum(
+        session.counts.of(record).whole.total
+        for record in session.view.records
+        if record.kind == "attachment"
+    )
+    return {
+        "summary": summary,
+        "human": metrics.human,
+        "assistant": metrics.assistant,
+        "thinking": metrics.thinking,
+        "tool_requests": sum(metrics.tool_requests.values()),
+        "tool_results": sum(metrics.tool_results.values()),
+        "images": metrics.images,
+        "attachments": attached,
+        "injected": max(0, metrics.injected - summary),
+        "local_output": metrics.local_output,
+        "other": max(0, metrics.other - metrics.thinking - metrics.images - metrics.injected - attached),
+    }
+
+
+def text_tokens(record: Record, counts: Counts) -> int:
+    blocks = zip(record.blocks, counts.of(record).blocks, strict=False)
+    return sum(tokens for block, tokens in blocks if block.kind == "text")
+
+
+def _outside(session: RecordedSession, used: int, plain: int) -> dict[str, int]:
+    records = session.view.records
+    here = unrecorded(records, session.counts, session.calibration, session.model_id)
+    held = min(used, session.fixed or 0 if here is None else here)
+    if plain and not plain <= (used - held) * MAX_STRETCH <= plain * MAX_STRETCH * MAX_STRETCH:
+        held = max(0, used - session.calibration.corrected(plain))
+    system = min(held, session.fixed or 0)
+    return {"system": system, "unrecorded": held - system}

@@ -1,0 +1,155 @@
+"""Lines that fit: text made harmless, numbers made short, tables no wider than the screen.
+
+What a session file says goes to a terminal only through `plain`: control characters in a path or command
+would otherwise steer the terminal of whoever looks at it.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+Side = Literal["start", "middle", "end"]
+
+GAP: Final = 2
+# Controls, invisible formatting (which includes reversed writing), lone surrogates, private use, unassigned,
+# and line or paragraph separators.
+_HARMFUL: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+class Column(NamedTuple):
+    head: str
+    align: Literal["<", ">"] = ">"
+    # The one column that takes the width that is left, and is cut when there is not enough.
+    grows: bool = False
+    cut: Side = "end"
+    # Where the screen is too narrow for all, the highest number is left out first; 0 is never left out.
+    optional: int = 0
+
+
+def plain(text: str, *, ascii_only: bool) -> str:
+    safe = "".join("?" if unicodedata.category(each) in _HARMFUL else each for each in text)
+    return safe.encode("ascii", "replace").decode() if ascii_only else safe
+
+
+def fit(text: str, width: int, *, cut: Side = "end", ellipsis: str) -> str:
+    """The text in at most so many columns; what is cut off is marked."""
+    if cell_len(text) <= width:
+        return text
+    room = width - cell_len(ellipsis)
+    if room < 1:
+        return set_cell_size(text, max(0, width)).rstrip()
+    if cut == "end":
+        return set_cell_size(text, room).rstrip() + ellipsis
+    head = set_cell_size(text, room // 2) if cut == "middle" else ""
+    return head + ellipsis + _last_columns(text, room - cell_len(head))
+
+
+def _last_columns(text: str, room: int) -> str:
+    start = len(text)
+    while start and cell_len(text[start - 1 :]) <= room:
+        start -= 1
+    return text[start:]
+
+
+def table(
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int, *, ellipsis: str, least: int = 12
+) -> list[str]:
+    """Head and rows. `least` is the width that the growing column gets before optional ones are left out."""
+    lines = [[column.head for column in columns], *(list(row) for row in rows)]
+    kept = list(range(len(columns)))
+    while _too_wide(columns, lines, kept, width, least):
+        optional = [at for at in kept if columns[at].optional]
+        if not optional:
+            break
+        kept.remove(max(optional, key=lambda at: columns[at].optional))
+    widths = _widths(columns, lines, kept, width)
+    return [_row(columns, line, kept, widths, width, ellipsis) for line in lines]
+
+
+def _too_wide(
+    columns: Sequence[Column], lines: Sequence[Sequence[str]], kept: Sequence[int], width: int, least: int
+) -> bool:
+    natural = {at: max(cell_len(line[at]) for line in lines) for at in kept}
+    wanted = [min(natural[at], least) if columns[at].grows else natural[at] for at in kept]
+    return sum(wanted) + GAP * (len(kept) - 1) > width
+
+
+def _widths(
+    columns: Sequence[Column], lines: Sequence[Sequence[str]], kept: Sequence[int], width: int
+) -> dict[int, int]:
+    widths = {at: max(cell_len(line[at]) for line in lines) for at in kept}
+    over = sum(widths.values()) + GAP * (len(kept) - 1) - width
+    for at in kept:
+        if columns[at].grows and over > 0:
+            widths[at] = max(1, widths[at] - over)
+    return widths
+
+
+def _row(
+    columns: Sequence[Column],
+    line: Sequence[str],
+    kept: Sequence[int],
+    widths: dict[int, int],
+    width: int,
+    ellipsis: str,
+) -> str:
+    cells: list[str] = []
+    for at in kept:
+        text = fit(line[at], widths[at], cut=columns[at].cut, ellipsis=ellipsis)
+        space = " " * (widths[at] - cell_len(text))
+        cells.append(text + space if columns[at].align == "<" else space + text)
+    return fit((" " * GAP).join(cells).rstrip(), width, ellipsis=ellipsis)
+
+
+class Screen(NamedTuple):
+    """What there is to draw on."""
+
+    width: int
+    ascii_only: bool = False
+
+    @property
+    def ellipsis(self) -> str:
+        return "~" if self.ascii_only else "…"
+
+    def plain(self, text: str) -> str:
+        return plain(text, ascii_only=self.ascii_only)
+
+    def fitted(self, text: str, *, cut: Side = "end") -> str:
+        return fit(self.plain(text), self.width, cut=cut, ellipsis=self.ellipsis)
+
+    def wrapped(self, text: str) -> list[str]:
+        """On as many lines as it takes; a word that is too long for one is cut."""
+        lines: list[str] = []
+        for word in self.plain(text).split():
+            if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= self.width:
+                lines[-1] += f" {word}"
+            else:
+                lines.append(word)
+        return [fit(line, self.width, ellipsis=self.ellipsis) for line in lines]
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
+        safe = [[self.plain(cell) for cell in row] for row in rows]
+        return table(columns, safe, self.width, ellipsis=self.ellipsis)
+
+
+def tokens(count: int) -> str:
+    """Short: 950, 12.3k, 201k, 1M, 1.2M."""
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        # Just below a unit, rounding would write 1000 of the smaller one.
+        if count >= size * 0.9995:
+            value = count / size
+            is_round = value >= 99.95 or (unit == "M" and count % size == 0)
+            return f"{value:.0f}{unit}" if is_round else f"{value:.1f}{unit}"
+    return str(count)
+
+
+def percent(fraction: float) -> str:
+    """One digit behind the point; what is there but rounds to nothing is not called nothing."""
+    return "<0.1%" if 0 < fraction < 0.0005 else f"{fraction:.1%}"
+
+
+def counted(number: int, what: str, several: str = "") -> str:
+    """ "1 call", "2 calls": a number with its noun."""
+    return f"{number:,} {what if number == 1 else several or what + 's'}"

@@ -1,0 +1,151 @@
+"""The context of a session as one value: everything that a terminal or a page would show, nothing drawn.
+
+Written as JSON this value is what `everturn context --json` prints: its field names are a promise, listed
+in docs/context.md.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from everturn.dashboard.figures.calls import CacheUse, Cost, cache_use, calls_of, cost_of
+from everturn.dashboard.figures.categories import Category, split
+from everturn.dashboard.figures.tools import (
+    DuplicateRead,
+    LargeResult,
+    ToolUse,
+    duplicate_reads,
+    largest_results,
+    tool_table,
+)
+from everturn.dashboard.figures.views import (
+    Micro,
+    Sidechain,
+    ViewRow,
+    micro_rows,
+    sidechain_rows,
+    view_rows,
+)
+from everturn.history.records import Record
+from everturn.history.repair import Repair
+from everturn.history.threads import Note
+from everturn.measure.calibration import Calibration
+from everturn.measure.meter import Size
+from everturn.measure.thresholds import Levels, Limits
+from everturn.session.recorded import RecordedSession, Window
+from everturn.view.flatten import flatten
+from everturn.wire.mending import Flaw
+
+Level = Literal["ok", "warning", "compaction", "blocked"]
+
+
+class ModelName(msgspec.Struct, frozen=True):
+    """`guess` says what was assumed about a model that is not in the table; "" for a known one."""
+
+    id: str
+    name: str
+    guess: str
+
+
+class Oddities(msgspec.Struct, frozen=True):
+    """What was wrong with the lines, with the links between them, and with what they say."""
+
+    flaws: tuple[Flaw, ...]
+    notes: tuple[Note, ...]
+    repairs: tuple[Repair, ...]
+    remarks: tuple[str, ...]
+
+
+class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
+    source: str
+    session: str
+    agent: str
+    records: int
+    model: ModelName
+    window: Window
+    size: Size
+    limits: Limits
+    levels: Levels
+    level: Level
+    free: int
+    buffer: int
+    calibration: Calibration
+    stretch: float
+    categories: tuple[Category, ...]
+    tools: tuple[ToolUse, ...]
+    duplicate_reads: tuple[DuplicateRead, ...]
+    largest_results: tuple[LargeResult, ...]
+    views: tuple[ViewRow, ...]
+    micro_compactions: tuple[Micro, ...]
+    sidechains: tuple[Sidechain, ...]
+    cache: CacheUse
+    cost: Cost
+    oddities: Oddities
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.records
+
+
+def context_report(session: RecordedSession) -> ContextReport:
+    parts = split(session)
+    calls = calls_of(_paid_for(session))
+    used, window = session.size.tokens, session.window.tokens
+    return ContextReport(
+        source=session.source,
+        session=next((record.session for record in session.thread.records if record.session), ""),
+        agent=session.thread.agent,
+        records=len(session.view.records),
+        model=ModelName(session.model_id, _name(session), session.guess),
+        window=session.window,
+        size=session.size,
+        limits=session.limits,
+        levels=session.levels,
+        level=level_of(session.levels),
+        free=max(0, session.limits.auto - used),
+        buffer=max(0, window - max(used, session.limits.auto)),
+        calibration=session.calibration,
+        stretch=parts.stretch,
+        categories=parts.categories,
+        tools=tool_table(session, parts),
+        duplicate_reads=duplicate_reads(parts),
+        largest_results=largest_results(session, parts),
+        views=view_rows(session),
+        micro_compactions=micro_rows(session.thread),
+        sidechains=sidechain_rows(session),
+        cache=cache_use(calls),
+        cost=cost_of(calls),
+        oddities=_oddities(session),
+    )
+
+
+def as_json(report: ContextReport) -> bytes:
+    """The report as JSON, two spaces deep; dollars are numbers."""
+    return msgspec.json.format(msgspec.json.Encoder(decimal_format="number").encode(report), indent=2)
+
+
+def level_of(levels: Levels) -> Level:
+    """The furthest mark that is passed, in one word."""
+    if levels.at_blocking:
+        return "blocked"
+    if levels.above_auto:
+        return "compaction"
+    return "warning" if levels.above_warning or levels.above_error else "ok"
+
+
+def _paid_for(session: RecordedSession) -> tuple[Record, ...]:
+    """All calls of the file, also those of sub-agents and on branches that were left; or one agent's own."""
+    if session.thread.agent:
+        return (*session.thread.records, *session.thread.abandoned)
+    return session.transcript.records
+
+
+def _name(session: RecordedSession) -> str:
+    if session.guess:
+        return session.model_id or "unknown model"
+    return session.model.display_name
+
+
+def _oddities(session: RecordedSession) -> Oddities:
+    repairs = flatten(session.view).repairs
+    return Oddities(session.transcript.flaws, session.thread.notes, repairs, session.remarks)

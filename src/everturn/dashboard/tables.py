@@ -1,0 +1,203 @@
+"""The tables below the picture, as plain lines: who fills the context, what was compacted, what it cost."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+from everturn.dashboard.figures.views import ViewRow
+from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
+from everturn.dashboard.report import ContextReport
+
+MOST_ROWS: Final = 8
+MOST_FILES: Final = 5
+NOT_KNOWN: Final = "-"
+ONCE: Final = {1: "once", 2: "twice"}
+
+KINDS: Final = {
+    "input": "plain input",
+    "cache_read": "cache read",
+    "cache_write_5m": "cache write (5m)",
+    "cache_write_1h": "cache write (1h)",
+    "output": "output",
+    "web_search": "web search",
+}
+
+
+class Section(NamedTuple):
+    title: str
+    lines: list[str]
+    # The first line names the columns.
+    has_head: bool = True
+
+
+def sections(report: ContextReport, screen: Screen) -> Iterator[Section]:
+    """Those that have something to say."""
+    if report.tools:
+        yield _tools(report, screen)
+    if report.duplicate_reads:
+        yield _duplicates(report, screen)
+    if report.largest_results:
+        yield _largest(report, screen)
+    if len(report.views) > 1:
+        yield _views(report, screen)
+    if report.micro_compactions:
+        yield _micro(report, screen)
+    if report.sidechains:
+        yield _sidechains(report, screen)
+    if report.cache.calls:
+        yield _cache_and_cost(report, screen)
+    if _oddity_lines(report):
+        yield _oddities(report, screen)
+
+
+def _tools(report: ContextReport, screen: Screen) -> Section:
+    columns = (
+        Column("tool", "<", grows=True),
+        Column("calls"),
+        Column("requests", optional=2),
+        Column("results", optional=1),
+        Column("of context"),
+    )
+    rows = [
+        (use.tool, str(use.calls), tokens(use.request_tokens), tokens(use.result_tokens), percent(use.share))
+        for use in report.tools
+    ]
+    return Section("Tools", _capped(columns, rows, screen, MOST_ROWS))
+
+
+def _duplicates(report: ContextReport, screen: Screen) -> Section:
+    wasted = sum(read.wasted for read in report.duplicate_reads)
+    files = counted(len(report.duplicate_reads), "file")
+    columns = (
+        Column("file", "<", grows=True, cut="start"),
+        Column("times"),
+        Column("tokens", optional=1),
+        Column("wasted"),
+    )
+    rows = [
+        (read.path, str(read.count), tokens(read.tokens), tokens(read.wasted))
+        for read in report.duplicate_reads
+    ]
+    title = f"Read more than once: {files}, {tokens(wasted)} tokens wasted"
+    return Section(title, _capped(columns, rows, screen, MOST_FILES))
+
+
+def _largest(report: ContextReport, screen: Screen) -> Section:
+    columns = (Column("tokens"), Column("tool", "<"), Column("about", "<", grows=True, cut="middle"))
+    rows = [(tokens(each.tokens), each.tool, each.about) for each in report.largest_results]
+    return Section("Largest results", screen.table(columns, rows))
+
+
+def _views(report: ContextReport, screen: Screen) -> Section:
+    columns = (
+        Column("view"),
+        Column("records", optional=2),
+        Column("calls", optional=1),
+        Column("peak"),
+        Column("compacted", "<", grows=True),
+        Column("then"),
+        Column("summary", optional=3),
+    )
+    rows = [_view_row(number, view) for number, view in enumerate(report.views, start=1)]
+    times = len(report.views) - 1
+    title = f"Compacted {ONCE.get(times, f'{times} times')}"
+    return Section(title, screen.table(columns, rows))
+
+
+def _view_row(number: int, view: ViewRow) -> Sequence[str]:
+    end = view.compaction
+    ended = f"{end.trigger} at {tokens(end.tokens_before)}" if end else "now"
+    return (
+        str(number),
+        f"{view.records:,}",
+        f"{view.calls:,}",
+        _or_unknown(view.peak_context),
+        ended,
+        _or_unknown(end.context_after) if end else "",
+        tokens(end.summary_tokens) if end else "",
+    )
+
+
+def _micro(report: ContextReport, screen: Screen) -> Section:
+    columns = (Column("when", "<", grows=True), Column("results"), Column("before"), Column("saved"))
+    rows = [
+        (_moment(each.when), str(each.results), tokens(each.tokens_before), tokens(each.tokens_saved))
+        for each in report.micro_compactions
+    ]
+    return Section("Old results cleared", _capped(columns, rows, screen, MOST_ROWS))
+
+
+def _sidechains(report: ContextReport, screen: Screen) -> Section:
+    columns = (
+        Column("agent", "<", grows=True),
+        Column("records", optional=1),
+        Column("calls"),
+        Column("peak"),
+    )
+    rows = [
+        (side.agent, f"{side.records:,}", f"{side.calls:,}", _or_unknown(side.peak_context))
+        for side in report.sidechains
+    ]
+    title = f"Sub-agents: {len(rows)} (--agent ID shows one)"
+    return Section(title, _capped(columns, rows, screen, MOST_ROWS))
+
+
+def _cache_and_cost(report: ContextReport, screen: Screen) -> Section:
+    cache, cost = report.cache, report.cost
+    columns = (Column("", "<", grows=True), Column("tokens"), Column("list price"))
+    rows = [
+        (KINDS.get(line.kind, line.kind), tokens(line.tokens), _dollars(line.dollars)) for line in cost.lines
+    ]
+    hits = "" if cache.hit_rate is None else f", {cache.hit_rate:.1%} of the input read from cache"
+    title = f"{counted(cache.calls, 'call')} in this file{hits}"
+    if not cost.lines:
+        return Section(title, _unpriced(report, screen), has_head=False)
+    total = ("all", "", _dollars(cost.dollars))
+    return Section(title, [*screen.table(columns, [*rows, total]), *_unpriced(report, screen)])
+
+
+def _unpriced(report: ContextReport, screen: Screen) -> list[str]:
+    models = ", ".join(f"{name} ({calls:,})" for name, calls in report.cost.unpriced.items())
+    return screen.wrapped(f"Without a price, by calls: {models}") if models else []
+
+
+def _oddities(report: ContextReport, screen: Screen) -> Section:
+    lines = [line for said in _oddity_lines(report) for line in screen.wrapped(said)]
+    return Section("What was odd, and how it was taken", lines, has_head=False)
+
+
+def _oddity_lines(report: ContextReport) -> list[str]:
+    odd = report.oddities
+    lines = list(odd.remarks)
+    if odd.flaws:
+        first = odd.flaws[0]
+        lines.append(
+            f"{counted(len(odd.flaws), 'flaw')} in the lines of the file; line {first.line}: {first.what}"
+        )
+    lines += [note.what for note in odd.notes[:MOST_FILES]]
+    if len(odd.notes) > MOST_FILES:
+        lines.append(f"and {len(odd.notes) - MOST_FILES} more like these")
+    kinds = Counter(repair.what for repair in odd.repairs)
+    lines += [
+        f"{what} ({times} times)" if times > 1 else what for what, times in kinds.most_common(MOST_FILES)
+    ]
+    return lines
+
+
+def _capped(columns: Sequence[Column], rows: Sequence[Sequence[str]], screen: Screen, most: int) -> list[str]:
+    lines = screen.table(columns, rows[:most])
+    rest = len(rows) - most
+    return [*lines, screen.fitted(f"and {rest} more (--json has all)")] if rest > 0 else lines
+
+
+def _or_unknown(count: int | None) -> str:
+    return NOT_KNOWN if count is None else tokens(count)
+
+
+def _moment(timestamp: str) -> str:
+    return timestamp[:16].replace("T", " ") or NOT_KNOWN
+
+
+def _dollars(amount: Decimal) -> str:
+    return "<$0.01" if 0 < amount < Decimal("0.005") else f"${amount:,.2f}"

@@ -1,0 +1,167 @@
+"""A context report, drawn to a terminal.
+
+The first screen answers how full the context is and with what; the tables below it say where to look.
+Every part is a list of lines that are no wider than the screen. Colours come and go with the terminal
+(NO_COLOR, pipes); where the encoding has no shapes, letters stand in.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from everturn.dashboard.grid import BUFFER, COLUMNS, FREE, ROWS, SYMBOLS, Grid, grid
+from everturn.dashboard.layout import GAP, Screen, counted, fit, percent, tokens
+from everturn.dashboard.report import ContextReport
+from everturn.dashboard.tables import Section, sections
+
+# Symbol, label, tokens and share; the longest label is 20 columns.
+LEGEND_WIDTH: Final = 38
+NARROW_COLUMNS: Final = 10
+LEVEL_STYLES: Final = {"ok": "green", "warning": "yellow", "compaction": "bold red", "blocked": "bold red"}
+HEAD: Final = "bold"
+QUIET: Final = "bright_black"
+
+
+def draw(report: ContextReport, file: TextIO | None = None, *, color: bool = True) -> None:
+    """Print a report to a terminal or a file, as wide as that is."""
+    out = sys.stdout if file is None else file
+    console = Console(file=out, no_color=None if color else True, highlight=False, emoji=False, markup=False)
+    for line in drawn(report, Screen(console.width, not _has_shapes(out))):
+        console.print(line, soft_wrap=True)
+
+
+def _has_shapes(file: TextIO) -> bool:
+    try:
+        "■▒…".encode(file.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def drawn(report: ContextReport, screen: Screen) -> list[Text]:
+    lines = [*_headline(report, screen)]
+    if report.is_empty:
+        return [*lines, Text(screen.fitted("Nothing in it: the session is empty."))]
+    lines += [Text(), *_picture(report, screen), Text(), *_basis(report, screen)]
+    for section in sections(report, screen):
+        lines += [Text(), *_section(section, screen)]
+    return lines
+
+
+def _headline(report: ContextReport, screen: Screen) -> Iterator[Text]:
+    name = report.source if report.source != "-" else "standard input"
+    who = f"{name}, sub-agent {report.agent}" if report.agent else name
+    yield Text(screen.fitted(who, cut="start"), HEAD)
+    if report.is_empty:
+        return
+    used = report.size.tokens / report.window.tokens
+    about = "about " if report.size.basis == "estimate" else ""
+    size = f"{about}{report.size.tokens:,} of {report.window.tokens:,} tokens ({used:.0%})"
+    for line in screen.wrapped(f"{report.model.name}: {size}"):
+        yield Text(line)
+    for line in screen.wrapped(_outlook(report)):
+        yield Text(line, LEVEL_STYLES[report.level])
+
+
+def _outlook(report: ContextReport) -> str:
+    left = f"{report.levels.percent_left}% left until automatic compaction at {tokens(report.limits.auto)}"
+    return {
+        "ok": left,
+        "warning": f"Warning: {left}",
+        "compaction": f"Due for compaction: the mark is {report.limits.auto:,} tokens",
+        "blocked": f"Full: the last mark is {report.limits.blocking:,} tokens",
+    }[report.level]
+
+
+def _picture(report: ContextReport, screen: Screen) -> list[Text]:
+    legend = _legend(report, screen)
+    columns = COLUMNS if screen.width >= _beside(COLUMNS) else NARROW_COLUMNS
+    if screen.width >= _beside(columns):
+        rows = _rows(_grid(report, columns), screen)
+        blank = Text(" " * (2 * columns - 1))
+        height = max(len(rows), len(legend))
+        rows += [blank] * (height - len(rows))
+        legend += [Text()] * (height - len(legend))
+        pairs = zip(rows, legend, strict=True)
+        return [Text.assemble(row, " " * (GAP + 1), entry) if entry else row for row, entry in pairs]
+    fitting = min(COLUMNS, max(1, (screen.width + 1) // 2))
+    return [*_rows(_grid(report, fitting), screen), Text(), *legend]
+
+
+def _beside(columns: int) -> int:
+    """How wide a screen must be for a grid with its legend beside it."""
+    return 2 * columns - 1 + GAP + 1 + LEGEND_WIDTH
+
+
+def _grid(report: ContextReport, columns: int) -> Grid:
+    filled = [(category.key, category.tokens) for category in report.categories]
+    parts = [*filled, (FREE, report.free), (BUFFER, report.buffer)]
+    return grid(parts, report.window.tokens, rows=ROWS, columns=columns)
+
+
+def _rows(cells: Grid, screen: Screen) -> list[Text]:
+    lines: list[Text] = []
+    for row in cells:
+        line = Text()
+        for at, cell in enumerate(row):
+            symbol = SYMBOLS[cell.key]
+            line.append(" " if at else "")
+            line.append(symbol.drawn(full=cell.full, ascii_only=screen.ascii_only), symbol.style)
+        lines.append(line)
+    return lines
+
+
+def _legend(report: ContextReport, screen: Screen) -> list[Text]:
+    entries = [(c.key, c.label, c.tokens) for c in report.categories if c.tokens]
+    entries += [(FREE, "Free", report.free), (BUFFER, "Compaction buffer", report.buffer)]
+    return [_entry(key, label, count, report.window.tokens, screen) for key, label, count in entries]
+
+
+def _entry(key: str, label: str, count: int, window: int, screen: Screen) -> Text:
+    symbol = SYMBOLS[key]
+    width = min(LEGEND_WIDTH, screen.width)
+    figures = f"{tokens(count):>7} {percent(count / window):>6}"
+    name = fit(label, width - 2 - len(figures) - 1, ellipsis=screen.ellipsis)
+    mark = symbol.drawn(full=True, ascii_only=screen.ascii_only)
+    return Text.assemble((mark, symbol.style), f" {name:<{width - 2 - len(figures)}}{figures}")
+
+
+def _basis(report: ContextReport, screen: Screen) -> list[Text]:
+    """Where the figures come from, so that nobody takes an estimate for a count."""
+    said = [_certainty(report)]
+    if report.window.basis not in ("model", "given"):
+        said.append(
+            f"Window of {tokens(report.window.tokens)} assumed: {report.window.why} (--window N to set it)."
+        )
+    if report.model.guess and report.window.basis != "guess":
+        said.append(f"{report.model.guess}.")
+    return [Text(line, QUIET) for sentence in said for line in screen.wrapped(sentence)]
+
+
+def _certainty(report: ContextReport) -> str:
+    if report.size.basis == "estimate":
+        return (
+            "All of this is estimated: nothing in the file reports usage for what the model sees now."
+            if report.categories[0].tokens
+            else "All of this is estimated, without system prompt and tools: the file reports no usage."
+        )
+    tail = (
+        f", plus an estimated {tokens(report.size.estimated_tail)} since"
+        if report.size.estimated_tail
+        else ""
+    )
+    learned = report.calibration
+    how = ""
+    if learned.error_after is not None:
+        how = f", calibrated on {counted(learned.samples, 'step')} (typical error {learned.error_after:.0%})"
+    return f"The total is what the API reported{tail}; the split is estimated{how}."
+
+
+def _section(section: Section, screen: Screen) -> list[Text]:
+    lines = [Text(line, HEAD) for line in screen.wrapped(section.title)]
+    for at, line in enumerate(section.lines):
+        lines.append(Text(line, QUIET if at == 0 and section.has_head else ""))
+    return lines

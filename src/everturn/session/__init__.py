@@ -1,0 +1,1 @@
+"""WHO DOES IT? Everything around the pure core that touches the world."""

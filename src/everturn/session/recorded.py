@@ -1,0 +1,228 @@
+"""A recorded session, opened and measured: which model, which window, how full, which marks are passed.
+
+The window is not written in a session file. It is told by the strongest evidence there is: what the caller
+says, a "[1m]" in the model's name, a context or an automatic compaction that only one window explains, the
+table of models; and every answer says which of these it rests on.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import msgspec
+
+from everturn.errors import InputError, UsageError
+from everturn.history.edits import Cleared, Compacted
+from everturn.history.log import Log, View
+from everturn.history.messages import Message
+from everturn.history.records import Record, reported_usage
+from everturn.history.threads import Thread, Threads, threads
+from everturn.measure.calibration import Calibration, Calibrator
+from everturn.measure.meter import Meter, Size
+from everturn.measure.model import Model
+from everturn.measure.models import find, model_or_default
+from everturn.measure.thresholds import Levels, Limits, levels, limits
+from everturn.measure.tokens import Counts
+from everturn.session.overhead import begins_here, unrecorded
+from everturn.session.transcripts import Progress, open_transcript
+from everturn.view.flatten import flatten
+from everturn.wire.claude_code import Transcript
+
+Basis = Literal["given", "name", "context", "compaction", "model", "guess"]
+
+STANDARD_WINDOW: Final = 200_000
+LONG_WINDOW: Final = 1_000_000
+LONG_SUFFIX: Final = "[1m]"
+
+
+class Window(msgspec.Struct, frozen=True):
+    """How many tokens the context may hold, and what we know that from."""
+
+    tokens: int
+    basis: Basis
+    why: str
+
+
+class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """One conversation of a session file: the main one, or that of a sub-agent."""
+
+    source: str
+    transcript: Transcript
+    threads: Threads
+    thread: Thread
+    view: View
+    views_before: tuple[View, ...]
+    # As the newest reply names it; "" where no model ever replied.
+    model_id: str
+    # Its row in the table, or the nearest one; `guess` says so, and is empty for a known model.
+    model: Model
+    guess: str
+    window: Window
+    calibration: Calibration
+    # Tokens of system prompt and tools; None where the file does not tell (`overhead.py`).
+    fixed: int | None
+    size: Size
+    limits: Limits
+    levels: Levels
+    # Every record counted once, for whoever asks next.
+    counts: Counts
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What the next request would carry."""
+        return flatten(self.view).messages
+
+
+def open_session(
+    path: str | os.PathLike[str],
+    *,
+    agent: str = "",
+    window: int | None = None,
+    progress: Progress | None = None,
+) -> RecordedSession:
+    """Open a Claude Code session file, or standard input for "-", and measure it."""
+    return measured(open_transcript(path, progress), source=os.fspath(path), agent=agent, window=window)
+
+
+def measured(
+    transcript: Transcript, *, source: str = "", agent: str = "", window: int | None = None
+) -> RecordedSession:
+    """Measure one conversation of a transcript. `agent` is a sub-agent's id or the beginning of one."""
+    found = threads(transcript.records)
+    thread, remarks = _chosen(found, agent)
+    log = Log(thread.records)
+    counts = Counts()
+    model_id = _model_id(thread.records)
+    model, guess = _model(model_id)
+    held = which_window(thread.records, model_id, model, guess, window)
+    calibration = calibrated(thread.records, counts)
+    fixed = unrecorded(thread.records, counts, calibration, model_id) if begins_here(thread.records) else None
+    size = measure_view(log.view, counts, fixed=fixed or 0)
+    marks = limits(held.tokens, model.max_output)
+    return RecordedSession(
+        source=source,
+        transcript=transcript,
+        threads=found,
+        thread=Thread(thread.agent, thread.records, thread.abandoned, (*thread.notes, *log.notes)),
+        view=log.view,
+        views_before=log.views_before,
+        model_id=model_id,
+        model=model,
+        guess=guess,
+        window=held,
+        calibration=calibration,
+        fixed=fixed,
+        size=size,
+        limits=marks,
+        levels=levels(size.tokens, marks),
+        counts=counts,
+        remarks=remarks,
+    )
+
+
+def measure_view(view: View, counts: Counts, *, fixed: int = 0) -> Size:
+    """The size of a view. Records kept from before a boundary report an older, larger context."""
+    meter = Meter(counts, fixed=fixed)
+    meter.clear(cleared_before(view))
+    for record in view.records:
+        if record.uuid in view.stale:
+            meter.add_kept(record)
+        else:
+            meter.add(record)
+    return meter.size()
+
+
+def cleared_before(view: View) -> set[str]:
+    """Results hidden by edits that are no longer part of the view themselves."""
+    edits = (record.edit for record in view.records)
+    return set(view.cleared) - {call for edit in edits if isinstance(edit, Cleared) for call in edit.calls}
+
+
+def which_window(
+    records: Iterable[Record], model_id: str, model: Model, guess: str, given: int | None
+) -> Window:
+    if given is not None:
+        if given <= 0:
+            raise UsageError(f"A window holds at least one token; {given:,} was asked for.")
+        return Window(given, "given", "as you said")
+    if LONG_SUFFIX in model_id:
+        return Window(LONG_WINDOW, "name", f"the model is called {model_id}")
+    records = tuple(records)
+    peak = max((usage.context for record in records if (usage := reported_usage(record))), default=0)
+    known = _assumed(model_id, model, guess)
+    if peak > known.tokens:
+        larger = LONG_WINDOW if peak > STANDARD_WINDOW else STANDARD_WINDOW
+        return Window(max(larger, peak), "context", f"a context of {peak:,} tokens was reported")
+    compacted = [edit.tokens_before for record in records if (edit := _automatic(record))]
+    if known.tokens > STANDARD_WINDOW >= peak and any(0 < before <= STANDARD_WINDOW for before in compacted):
+        at = max(compacted)
+        return Window(STANDARD_WINDOW, "compaction", f"it was compacted automatically at {at:,} tokens")
+    return known
+
+
+def _assumed(model_id: str, model: Model, guess: str) -> Window:
+    if not model_id:
+        return Window(STANDARD_WINDOW, "guess", "no reply in this session names a model")
+    if not guess:
+        return Window(model.window, "model", f"what {model.display_name} has")
+    if "claude" in model_id:
+        return Window(model.window, "guess", guess)
+    return Window(STANDARD_WINDOW, "guess", f"{model_id!r} is not in the table of models")
+
+
+def _automatic(record: Record) -> Compacted | None:
+    edit = record.edit
+    return edit if isinstance(edit, Compacted) and edit.trigger == "auto" else None
+
+
+def _chosen(found: Threads, agent: str) -> tuple[Thread, tuple[str, ...]]:
+    if agent:
+        return _named(found, agent), ()
+    if found.main.records or not found.sidechains:
+        return found.main, ()
+    longest = max(found.sidechains, key=lambda side: len(side.records))
+    others = len(found.sidechains) - 1
+    what = (
+        f"the file holds sub-agents only; shown is {longest.agent}, the longest, and {others} more are in it"
+    )
+    return longest, (what,)
+
+
+def _named(found: Threads, agent: str) -> Thread:
+    every = (found.main, *found.sidechains) if found.main.agent else found.sidechains
+    exact = [side for side in every if side.agent == agent]
+    near = exact or [side for side in every if side.agent.startswith(agent)]
+    if len(near) == 1:
+        return near[0]
+    if near:
+        raise InputError(f"{len(near)} sub-agents begin with {agent!r}: {_names(near)}.")
+    if not every:
+        raise InputError(f"There is no sub-agent {agent!r}: this file holds the main conversation only.")
+    raise InputError(f"There is no sub-agent {agent!r} in this file; it has {_names(every)}.")
+
+
+def _names(sides: Iterable[Thread]) -> str:
+    names = [side.agent for side in sides]
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _model_id(records: Iterable[Record]) -> str:
+    replies = (record.reply for record in records if reported_usage(record) and record.reply)
+    named = [reply.model for reply in replies if reply.model]
+    return named[-1] if named else ""
+
+
+def _model(model_id: str) -> tuple[Model, str]:
+    plain = model_id.replace(LONG_SUFFIX, "")
+    if (model := find(plain)) is not None:
+        return model, ""
+    guess = model_or_default(plain)
+    return guess.model, guess.guessed if model_id else "no reply in this session names a model"
+
+
+def calibrated(records: Iterable[Record], counts: Counts) -> Calibration:
+    calibrator = Calibrator(counts)
+    for record in records:
+        calibrator.add(record)
+    return calibrator.calibration()

@@ -1,0 +1,164 @@
+"""Session files, opened: the one place that reads them from disk, and that says in words why it could not.
+
+A damaged session opens all the same, and its flaws are in the transcript (`wire/mending.py`); an empty
+file is an empty session. Refused is only what is no session at all.
+"""
+
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from everturn.errors import InputError, NotASession
+from everturn.wire.claude_code import Transcript, looks_like_a_session, read
+
+STDIN: Final = "-"
+MOST_SUGGESTIONS: Final = 3
+
+# Told of every chunk: bytes read so far, bytes in all (0 where that is not known).
+Progress = Callable[[int, int], None]
+_CHUNK: Final = 4 * 1024 * 1024
+# zlib's window bits for data with a gzip header.
+_GZIP: Final = 31
+
+# How files begin that end up on a command line by mistake.
+_SIGNATURES: Final[tuple[tuple[bytes, str], ...]] = (
+    (b"\x89PNG\r\n\x1a\n", "a PNG picture"),
+    (b"\xff\xd8\xff", "a JPEG picture"),
+    (b"GIF8", "a GIF picture"),
+    (b"%PDF-", "a PDF document"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"\x1f\x8b", "gzip-compressed data"),
+    (b"\x28\xb5\x2f\xfd", "zstandard-compressed data"),
+    (b"BZh", "bzip2-compressed data"),
+    (b"\xfd7zXZ\x00", "xz-compressed data"),
+    (b"SQLite format 3\x00", "an SQLite database"),
+    (b"\x7fELF", "a program"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
+)
+
+
+def open_transcript(path: str | os.PathLike[str], progress: Progress | None = None) -> Transcript:
+    """The session in a file, or on standard input for "-"."""
+    if os.fspath(path) == STDIN:
+        return transcript_of(_standard_input(), "standard input")
+    return transcript_of(_content(Path(path), progress), os.fspath(path))
+
+
+def transcript_of(data: bytes, name: str) -> Transcript:
+    """The session in these bytes; `name` is what an error calls them."""
+    transcript = read(data)
+    if data.strip() and not looks_like_a_session(transcript.lines):
+        raise NotASession(
+            f"{name} is no session that everturn knows: it looks like {_looks_like(data)}. "
+            "Give it a Claude Code session, a .jsonl file with one JSON object per line."
+        )
+    return transcript
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None or sys.stdin.closed:
+        raise InputError("There is no standard input to read the session from; name a file instead of '-'.")
+    return sys.stdin.buffer.read()
+
+
+def _content(path: Path, progress: Progress | None) -> bytes:
+    try:
+        if path.is_dir():
+            raise InputError(_directory(path))
+        with path.open("rb") as file:
+            return b"".join(_chunks(file, path.stat().st_size, progress))
+    except FileNotFoundError:
+        raise InputError(_missing(path)) from None
+    except (OSError, ValueError) as problem:
+        # ValueError: a NUL byte in the name.
+        why = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+        raise InputError(f"{path} cannot be read: {why}. Check the name and its permissions.") from None
+
+
+def _chunks(file: BinaryIO, size: int, progress: Progress | None) -> Iterator[bytes]:
+    done = 0
+    while chunk := file.read(_CHUNK):
+        done += len(chunk)
+        if progress is not None:
+            progress(done, size)
+        yield chunk
+
+
+def _missing(path: Path) -> str:
+    said = f"There is no file {path}."
+    folder = path.parent
+    if not folder.is_dir():
+        return f"{said} There is no folder {folder} either."
+    near = get_close_matches(path.name, _session_names(folder), n=MOST_SUGGESTIONS, cutoff=0.4)
+    return f"{said} Did you mean {_listed([str(folder / name) for name in near])}?" if near else said
+
+
+def _directory(path: Path) -> str:
+    said = f"{path} is a directory; name one session file in it"
+    names = _session_names(path)
+    if not names:
+        return f"{said} (it holds no .jsonl file)."
+    newest = sorted(names, key=lambda name: (-_changed(path / name), name))[:MOST_SUGGESTIONS]
+    return f"{said}, for example the newest: {_listed([str(path / name) for name in newest])}."
+
+
+def _session_names(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir() if entry.suffix == ".jsonl")
+    except OSError:
+        return []
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _looks_like(data: bytes) -> str:
+    for signature, what in _SIGNATURES:
+        if data.startswith(signature):
+            return what + _if_packed(data)
+    if b"\x00" in data[:_CHUNK]:
+        return "binary data"
+    try:
+        text = data[:_CHUNK].decode()
+    except UnicodeDecodeError as problem:
+        # A chunk may end within a character; anything earlier is no UTF-8.
+        if problem.start < min(len(data), _CHUNK) - 4:
+            return "text that is not UTF-8, or binary data"
+        text = data[: problem.start].decode()
+    return _kind_of_text(text)
+
+
+def _if_packed(data: bytes) -> str:
+    """A session that was only compressed deserves to be told what to do. A bounded look: it may be a bomb."""
+    try:
+        inside = zlib.decompressobj(_GZIP).decompress(data, _CHUNK)
+    except zlib.error:
+        return ""
+    is_session = looks_like_a_session(read(inside).lines)
+    return " of a session (decompress it first: gzip -dc FILE | everturn context -)" if is_session else ""
+
+
+def _kind_of_text(text: str) -> str:
+    start = text.lstrip("\ufeff \t\r\n")
+    if start.lower().startswith(("<!doctype html", "<html")):
+        return "an HTML page"
+    if start.startswith("<"):
+        return "XML"
+    if start.startswith(("{", "[")):
+        first = start.splitlines()[0].strip()
+        is_line = first.startswith("{") and first.endswith("}") and len(start.splitlines()) > 1
+        return "JSON lines, but none of a kind that a session has" if is_line else "a JSON document"
+    return "plain text"
