@@ -83,7 +83,7 @@ _TOO_LONG: Final[dict[Vendor, str]] = {
 # Sent above the window when a fault does not say how many: the 123 of the sheet's own example.
 _TOKENS_OVER: Final = 123
 
-GARBAGE: Final = b"<html><head><title>502 Bad Gateway</title></head><body>upstream \xff\xfe</body></html>"
+GARBAGE: Final = b"<html><head><title>502 Bad Gateway</title></head><body>upstream</body></html>"
 GARBAGE_EVENT: Final = (
     b'event: content_block_delta\ndata: {"type": "content_block_delta", "index": 0, "del\n\n'
 )

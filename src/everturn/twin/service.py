@@ -33,6 +33,7 @@ from everturn.twin.reply import Iteration, encode, error_answer, message_body, u
 from everturn.twin.script import Speaker
 from everturn.twin.signatures import check_thinking, sign_compaction, sign_reply
 from everturn.twin.stream import chunks
+from everturn.twin.threads import Threads
 from everturn.twin.validate import check_window, validate
 from everturn.twin.values import Answer, Refusal, Request, Said, invalid
 
@@ -95,6 +96,7 @@ class Twin:
         self.cache = PrefixCache()
         self._ledger = Ledger()
         self._diagnoses = Diagnoses(self.options.diagnosis_keeps_seconds)
+        self._threads = Threads()
         self._rng = random.Random(self._seed)
 
     def messages(self, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -130,7 +132,8 @@ class Twin:
             request: Request | None = None
             try:
                 self._check_door(call, body)
-                request = parse(endpoint, plain, body, workspace=call.workspace)
+                sent = parse(endpoint, plain, body, workspace=call.workspace)
+                request = self._threads.joined(sent, call.now)
                 return answer(call, request)
             except Refusal as refusal:
                 return self._refuse(call, refusal, request)
@@ -177,6 +180,7 @@ class Twin:
         fault = self._strike(request)
         spoken = self._speak(call, accepted)
         body = self._body(call, accepted, spoken)
+        self._threads.hold(request, body, call.now)
         outcomes = tuple(part.outcome for part in spoken.iterations)
         paid = bill(body["usage"], request.model, on=call.at.date())
         self._ledger.answered(request, id=call.id, at=call.at, body=body, bill=paid, outcomes=outcomes)
