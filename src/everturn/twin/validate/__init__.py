@@ -11,7 +11,7 @@ from everturn.twin.validate import betas, pairings
 from everturn.twin.validate.facts import Facts, facts_of, grammar
 from everturn.twin.validate.grammar import refuse
 from everturn.twin.validate.markers import check_markers
-from everturn.twin.validate.messages import check_messages
+from everturn.twin.validate.messages import check_messages, check_needs
 from everturn.twin.validate.model_rules import (
     check_effort,
     check_limits,
@@ -38,8 +38,9 @@ def validate(request: Request, options: TwinOptions) -> None:
     check_version(request)
     _check_parameters(request)
     facts = request_facts(request)
-    check_messages(request, facts, options)
+    check_needs(request, facts, options)
     check_markers(request, facts)
+    check_messages(request, facts)
     _check_model(request)
     check_thinking_first(request, facts)
     pairings.check_prewarm(request)

@@ -25,12 +25,11 @@ _UNEXPECTED_SYSTEM = (
 )
 
 
-def check_messages(request: Request, facts: Sequence[Facts], options: TwinOptions) -> None:
+def check_messages(request: Request, facts: Sequence[Facts]) -> None:
     if not facts:
         raise invalid("messages: at least one message is required")
     if len(facts) > MESSAGES_AT_MOST:
         raise refuse("messages", f"List should have at most {MESSAGES_AT_MOST} items after validation")
-    _check_needs(request, facts, options)
     _check_roles(request, facts)
     _check_places(request, facts)
     _check_filled(request, facts)
@@ -39,7 +38,8 @@ def check_messages(request: Request, facts: Sequence[Facts], options: TwinOption
     _check_end(request, facts)
 
 
-def _check_needs(request: Request, facts: Sequence[Facts], options: TwinOptions) -> None:
+def check_needs(request: Request, facts: Sequence[Facts], options: TwinOptions) -> None:
+    """Blocks and fields of messages that exist only under a header."""
     extended = "cache_edits" in options.extensions
     for index, found in enumerate(facts):
         for need in found.needs:
