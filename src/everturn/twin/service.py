@@ -244,7 +244,9 @@ class Twin:
     def _summarize(self, call: Call, accepted: Accepted, instructions: str | None) -> Spoken:
         """On demand: the summary is the whole answer; a failed one is an empty answer that costs the same."""
         said, part = self._summary(call, accepted, instructions)
-        said = cut(said, accepted.seen, accepted.layout.total, counter(accepted.seen.model, self.options))
+        count = counter(accepted.seen.model, self.options)
+        said = cut(said, accepted.seen, accepted.layout.total, count)
+        part = replace(part, output=output_tokens(said, count))
         text = summary_text(said)
         if text is None or said.stop_reason in ("max_tokens", "model_context_window_exceeded"):
             return Spoken(Said((), said.stop_reason), (part,))
