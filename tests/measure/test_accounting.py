@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.history.blocks import Block, block_from_fields, result_block, text_block
-from everturn.history.edits import Cleared, Compacted
+from everturn.history.edits import Cleared, Compacted, Offloaded, Segment, ThinkingDropped
+from everturn.history.log import Log
 from everturn.history.records import Record
-from everturn.measure.accounting import Accounts, Metrics, RepeatedRead, Shares
+from everturn.measure.accounting import Accounts, Metrics, RepeatedRead, Shares, accounts_of
 from everturn.measure.meter import PLACEHOLDER_TOKENS
 from everturn.measure.tokens import estimate_block
 
@@ -72,7 +73,8 @@ def test_every_block_is_entered_under_its_category():
 @pytest.mark.spec("TOK-9")
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "system"]), st.integers(1, 50)), max_size=20))
 def test_the_total_is_the_sum_of_all_that_reaches_the_model(parts: list[tuple[str, int]]):
-    metrics = accounted(*[said(kind, text(size), result(f"c{size}", size)) for kind, size in parts])
+    records = [said(kind, text(size), result(f"c{n}", size)) for n, (kind, size) in enumerate(parts)]
+    metrics = accounted(*records)
     assert metrics.total == sum(2 * size for kind, size in parts if kind != "system")
 
 
@@ -138,15 +140,52 @@ def test_an_empty_view_divides_nothing():
     )
 
 
-def test_a_boundary_starts_over_and_still_knows_whose_results_come_later():
-    boundary = Record(kind="system", uuid="b", subtype="compact_boundary", edit=Compacted())
-    metrics = accounted(
-        said("user", text(90)),
-        said("assistant", call("c", "Bash", command="ls")),
-        boundary,
-        said("user", result("c", 7)),
+def test_the_accounts_of_a_view_know_what_was_hidden_before_it():
+    asked = call("c1", "Bash", command="ls"), call("c2", "Read", file_path="/a")
+    log = Log(
+        [
+            said("user", text(900)),
+            Record(kind="assistant", uuid="a", blocks=asked),
+            Record(kind="user", uuid="r", blocks=(result("c1", 300), result("c2", 300))),
+            Record(kind="system", uuid="e1", edit=Cleared(("c1",))),
+            Record(kind="system", uuid="e2", edit=Offloaded("c2", "/tmp/c2", "p" * 80, 1_200)),
+            Record(
+                kind="system",
+                uuid="b",
+                subtype="compact_boundary",
+                edit=Compacted(kept=Segment("a", "s", "r")),
+            ),
+            Record(kind="user", uuid="s", compact_summary=True, blocks=(text(100),)),
+        ]
     )
-    assert (metrics.total, metrics.tool_results) == (7, {"Bash": 7})
+    metrics = accounts_of(log.view).metrics()
+    assert (metrics.human, metrics.injected) == (0, 100)
+    assert metrics.tool_results == {"Bash": PLACEHOLDER_TOKENS, "Read": 20}
+
+
+def test_an_offloaded_read_counts_as_its_preview_and_still_repeats_the_file():
+    accounts = Accounts()
+    accounts.add(said("assistant", *[call(f"r{n}", "Read", file_path="/a") for n in range(2)]))
+    accounts.add(said("user", result("r0", 100), result("r1", 100)))
+    accounts.add(said("system", edit=Offloaded("r0", "/tmp/r0", "p" * 40, 400)))
+    assert accounts.metrics().duplicate_reads == {"/a": RepeatedRead(2, 110)}
+    accounts.clear(["r0"])
+    accounts.apply(Offloaded("r0", "/tmp/r0", "p" * 40, 400))
+    metrics = accounts.metrics()
+    assert (metrics.duplicate_reads, metrics.tool_results) == ({}, {"Read": 100 + PLACEHOLDER_TOKENS})
+
+
+def test_dropped_thinking_is_no_longer_entered():
+    accounts = Accounts()
+    for name, tokens in (("a1", 70), ("a2", 0), ("a3", 20), ("a4", 5)):
+        block = block_from_fields({"type": "thinking", "thinking": "t" * 4 * tokens})
+        accounts.add(Record(kind="assistant", uuid=name, blocks=(block, block) if tokens else (text(5),)))
+    accounts.apply(ThinkingDropped(since="nowhere"))
+    assert accounts.metrics().thinking == 190
+    accounts.apply(ThinkingDropped(since="a4"))
+    assert accounts.metrics().thinking == 180
+    accounts.add(said("system", edit=ThinkingDropped(since="a2")))
+    assert accounts.metrics().thinking == 140
 
 
 def test_a_cleared_read_shrinks_to_its_placeholder_and_no_longer_repeats_the_file():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.history.blocks import text_block
-from everturn.history.edits import Cleared, Compacted
+from everturn.history.edits import Cleared, Compacted, Offloaded, Pinned, Trimmed
 from everturn.history.records import SYNTHETIC, Record, Reply, Usage
 from everturn.measure.calibration import IDENTITY, MAX_FACTOR, MIN_SAMPLES, Calibration, Calibrator
 
@@ -78,16 +78,28 @@ def test_a_pair_at_the_edge_of_belief_is_used():
     "between",
     [
         Record(kind="system", uuid="b", subtype="compact_boundary", edit=Compacted()),
+        Record(kind="system", uuid="b", subtype="compact_boundary"),
         Record(kind="system", uuid="c", edit=Cleared(("c1",))),
+        Record(kind="system", uuid="o", edit=Offloaded("c1", "/tmp/c1", "", 9)),
+        Record(kind="system", uuid="t", edit=Trimmed("u1")),
     ],
 )
-def test_nothing_is_learned_across_a_compaction_or_a_clearing(between: Record):
+def test_nothing_is_learned_across_an_edit_of_what_is_seen(between: Record):
     session = Session()
     session.call()
     session.grow(100, 150)
     session.calibrator.add(between)
     session.call()
     assert session.calibrator.calibration().samples == 0
+
+
+def test_a_pin_hides_nothing_and_interrupts_nothing():
+    session = Session()
+    session.call()
+    session.grow(100, 150)
+    session.calibrator.add(Record(kind="system", uuid="p", edit=Pinned("words")))
+    session.call()
+    assert session.calibrator.calibration().samples == 1
 
 
 def test_each_model_is_learned_apart():

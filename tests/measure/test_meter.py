@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.history.blocks import Block, block_from_fields, result_block, text_block
-from everturn.history.edits import Cleared, Compacted
+from everturn.history.edits import Cleared, Compacted, Edit, Offloaded, Segment, ThinkingDropped
+from everturn.history.log import Log
 from everturn.history.records import SYNTHETIC, Record, Reply, Usage, reported_usage
-from everturn.measure.meter import PLACEHOLDER_TOKENS, Meter, Size
+from everturn.measure.meter import PLACEHOLDER_TOKENS, Meter, Size, meter_of
 from everturn.measure.tokens import Count, Counts, LocalTokenizer, ProviderCounts, estimate_block, padded
 
 USAGE = Usage(
@@ -36,8 +37,13 @@ def reply(
     )
 
 
-def boundary(uuid: str = "b") -> Record:
-    return Record(kind="system", uuid=uuid, subtype="compact_boundary", edit=Compacted())
+def edited(edit: Edit, uuid: str = "e") -> Record:
+    return Record(kind="system", uuid=uuid, edit=edit)
+
+
+def thought(tokens: int, uuid: str, message: str, usage: Usage | None = None) -> Record:
+    block = block_from_fields({"type": "thinking", "thinking": "x" * 4 * tokens, "signature": "s" * 900})
+    return Record(kind="assistant", uuid=uuid, blocks=(block,), reply=Reply(message_id=message, usage=usage))
 
 
 def metered(records: Sequence[Record], **how: int) -> Size:
@@ -91,13 +97,8 @@ def test_without_usage_everything_is_estimated_system_prompt_and_tools_included(
     )
 
 
-def test_a_boundary_starts_over():
-    assert metered([reply(50, "a1", "m1"), user(900), boundary(), user(75)]).tokens == 100
-
-
 def test_the_usage_of_a_kept_record_never_becomes_the_anchor():
     meter = Meter()
-    meter.add(boundary())
     meter.add(user(45))
     meter.add_kept(reply(30, "a1", "m1", Usage(input_tokens=170_000)))
     assert meter.size() == Size(
@@ -179,12 +180,68 @@ def test_only_what_is_cleared_behind_the_anchor_shortens_the_tail_in_whatever_or
     assert (size.rough_tail, size.freed) == (PLACEHOLDER_TOKENS + 60, 300)
 
 
-def test_a_result_that_was_cleared_stays_a_placeholder_when_it_is_kept_through_a_boundary():
+def test_what_was_hidden_before_a_boundary_stays_hidden_in_the_records_kept_through_it():
+    kept = Segment(head="a1", anchor="s", tail="r2")
+    log = Log(
+        [
+            user(900, "u1"),
+            reply(5, "a1", "m1"),
+            result("c1", 300, "r1"),
+            result("c2", 300, "r2"),
+            edited(Cleared(("c1",)), "e1"),
+            edited(Offloaded("c2", "/tmp/c2", "p" * 80, 1_200), "e2"),
+            Record(kind="system", uuid="b", subtype="compact_boundary", edit=Compacted(kept=kept)),
+            Record(kind="user", uuid="s", compact_summary=True, blocks=(text_block("x" * 400),)),
+            user(10, "u2"),
+        ]
+    )
+    assert meter_of(log.view, fixed=17).size() == Size(
+        tokens=padded(17 + 100 + 5 + PLACEHOLDER_TOKENS + 20 + 10),
+        reported=0,
+        estimated_tail=padded(17 + 100 + 5 + PLACEHOLDER_TOKENS + 20 + 10),
+        rough_tail=17 + 100 + 5 + PLACEHOLDER_TOKENS + 20 + 10,
+        anchor="",
+        basis="estimate",
+    )
+
+
+def test_a_clearing_inside_the_view_is_freed_and_not_forgotten():
+    log = Log([result("c1", 308), reply(1, "a1", "m1"), edited(Cleared(("c1",)))])
+    assert meter_of(log.view).size().freed == 300
+
+
+def test_an_offloaded_result_counts_as_its_preview_until_it_is_cleared():
     meter = Meter()
-    meter.clear(["c1"])
-    meter.add(boundary())
-    meter.add_kept(result("c1", 300))
+    meter.add(result("c1", 508))
+    assert meter.offload("c1", "p" * 400) == 408
+    assert meter.size().rough_tail == 100
+    assert meter.clear(["c1"]) == 92
+    assert meter.offload("c1", "p" * 4_000) == 0
     assert meter.size().rough_tail == PLACEHOLDER_TOKENS
+
+
+def test_a_result_offloaded_before_it_arrives_counts_as_its_preview():
+    meter = Meter()
+    meter.add(edited(Offloaded("c1", "/tmp/c1", "p" * 40, 2_000)))
+    meter.add(result("c1", 500))
+    assert meter.size().rough_tail == 10
+
+
+def test_dropped_thinking_leaves_the_tail_from_the_named_record_on():
+    meter = Meter()
+    for record in (thought(70, "a1", "m1"), thought(20, "a2", "m2"), user(5), thought(30, "a3", "m3")):
+        meter.add(record)
+    meter.add(edited(ThinkingDropped(since="a2")))
+    assert meter.size().rough_tail == 70 + 5
+    assert meter.drop_thinking("nowhere") == 0
+    assert meter.drop_thinking("a1") == 70
+
+
+def test_thinking_dropped_before_the_anchor_is_freed():
+    meter = Meter()
+    meter.add(thought(70, "a1", "m1", USAGE))
+    meter.add(edited(ThinkingDropped(since="a1")))
+    assert (meter.size().tokens, meter.size().freed) == (4_321, 70)
 
 
 def test_counts_of_the_provider_are_not_padded_and_shrink_when_cleared():
@@ -216,11 +273,9 @@ def one_record(draw: st.DrawFn) -> Record:
         model=draw(st.sampled_from(["claude-opus-4-5"] * 4 + [SYNTHETIC])),
         usage=draw(usages),
     )
-    is_boundary = kind == "system" and draw(st.integers(0, 3)) == 0
     return Record(
         kind=kind,  # type: ignore[arg-type]
         uuid="",
-        subtype="compact_boundary" if is_boundary else "",
         blocks=tuple(draw(st.lists(blocks, max_size=3))),
         reply=answer if kind == "assistant" else None,
         api_error=draw(st.integers(0, 9)) == 0,
@@ -241,7 +296,6 @@ def unique_results(records: list[Record]) -> list[Record]:
             Record(
                 kind=record.kind,
                 uuid=f"r{number}",
-                subtype=record.subtype,
                 blocks=tuple(kept),
                 reply=record.reply,
                 api_error=record.api_error,
@@ -259,10 +313,8 @@ def shown(record: Record, cleared: set[str]) -> int:
     )
 
 
-def walk_back(records: Sequence[Record], cleared: set[str], fixed: int) -> tuple[int, str]:
+def walk_back(view: Sequence[Record], cleared: set[str], fixed: int) -> tuple[int, str]:
     """TOK-5 and TOK-6 as they are written: size and anchor."""
-    boundaries = [index for index, record in enumerate(records) if record.is_boundary]
-    view = records[boundaries[-1] :] if boundaries else records
     for index in reversed(range(len(view))):
         newest = view[index]
         usage = reported_usage(newest)

@@ -1,7 +1,7 @@
 """What fills the context: tokens by tool, by speaker, and by files read more than once (TOK-9 to 11).
 
-Sums are unpadded. A boundary starts over, a cleared result shrinks to its placeholder, as in `meter.py`,
-which knows the size; this page knows the shares. Text in a user record is a human's unless the harness put
+Sums are unpadded. As in `meter.py`, which knows the size, accounts are those of one view, and a hidden
+result counts as what stands in for it. Text in a user record is a human's unless the harness put
 it there: meta records and summaries are `other`, and so are thinking, images, attachments and blocks of
 kinds that are not known here. An image inside a tool result belongs to the result.
 """
@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from everturn.history.blocks import Block
-from everturn.history.edits import Cleared
+from everturn.history.edits import Cleared, Edit, Offloaded, ThinkingDropped
+from everturn.history.log import View
 from everturn.history.records import Record
-from everturn.measure.meter import PLACEHOLDER_TOKENS
+from everturn.measure.meter import PLACEHOLDER_TOKENS, edits_before
 from everturn.measure.tokens import Counts, reaches_the_model
 
 LOCAL_OUTPUT: Final = b"<local-command-stdout>"
@@ -98,51 +99,56 @@ class _Call(NamedTuple):
     path: str
 
 
-class _Result(NamedTuple):
-    call: _Call
-    tokens: int
-
-
 class Accounts:
     """Fed one record at a time; `metrics` is the state of the view so far."""
 
     def __init__(self, counts: Counts | None = None, *, placeholder: int = PLACEHOLDER_TOKENS) -> None:
         self._counts = Counts() if counts is None else counts
         self._placeholder = placeholder
-        self._cleared: set[str] = set()
-        self._calls: dict[str, _Call] = {}
-        self._start_over()
-
-    def _start_over(self) -> None:
         self._figures: Counter[str] = Counter()
         self._requests: Counter[str] = Counter()
         self._tool_results: Counter[str] = Counter()
         self._attachments: Counter[str] = Counter()
-        self._read_count: Counter[str] = Counter()
-        self._read_tokens: Counter[str] = Counter()
-        self._results: dict[str, _Result] = {}
+        # Tokens of each read that is still shown, by path and call.
+        self._reads: dict[str, dict[str, int]] = {}
+        self._calls: dict[str, _Call] = {}
+        self._results: dict[str, int] = {}
+        self._cleared: set[str] = set()
+        self._previews: dict[str, int] = {}
+        # Thinking by the position of its record, oldest first.
+        self._thinking: dict[int, int] = {}
+        self._ordinals: dict[str, int] = {}
 
     def add(self, record: Record) -> None:
-        if record.is_boundary:
-            self._start_over()
+        self._ordinals[record.uuid] = len(self._ordinals)
         if record.kind == "attachment" and reaches_the_model(record):
             self._attachments[record.subtype or "unknown"] += 1
         for block, tokens in zip(record.blocks, self._counts.of(record).blocks, strict=False):
             self._enter(record, block, tokens)
-        if isinstance(record.edit, Cleared):
-            self.clear(record.edit.calls)
+        if record.edit is not None:
+            self.apply(record.edit)
+
+    def apply(self, edit: Edit) -> None:
+        """What an edit hides, where it is no record of the view; `add` does it for those that are."""
+        match edit:
+            case Cleared(calls=calls):
+                self.clear(calls)
+            case Offloaded(call=call, preview=preview):
+                self._previews[call] = self._counts.estimator.text(preview)
+                self._show(call)
+            case ThinkingDropped(since=since):
+                self._drop_thinking(since)
+            case _:
+                pass
 
     def clear(self, calls: Iterable[str]) -> None:
         """These results hold a placeholder from now on, and no longer repeat a file."""
-        for call in dict.fromkeys(calls):
-            if call not in self._cleared:
-                self._cleared.add(call)
-                if call in self._results:
-                    self._shrink(self._results[call])
+        for call in calls:
+            self._cleared.add(call)
+            self._show(call)
 
     def metrics(self) -> Metrics:
         figures = self._figures
-        repeated = {path: count for path, count in self._read_count.items() if count > 1}
         return Metrics(
             tool_requests=dict(self._requests),
             tool_results=dict(self._tool_results),
@@ -155,35 +161,60 @@ class Accounts:
             injected=figures["injected"],
             attachments=dict(self._attachments),
             duplicate_reads={
-                path: RepeatedRead(count, self._read_tokens[path]) for path, count in repeated.items()
+                path: RepeatedRead(len(reads), sum(reads.values()))
+                for path, reads in self._reads.items()
+                if len(reads) > 1
             },
         )
 
     def _enter(self, record: Record, block: Block, tokens: int) -> None:
         if block.is_call:
-            self._calls[block.call] = _Call(block.tool or UNKNOWN_TOOL, _path_read(block))
+            self._calls[block.call] = _Call(block.tool or UNKNOWN_TOOL, path_read(block))
             self._requests[block.tool or UNKNOWN_TOOL] += tokens
         elif block.is_result:
-            self._enter_result(block.call, tokens)
+            self._hold(block.call, tokens)
+            self._show(block.call)
         else:
-            self._figures[_figure(record, block)] += tokens
+            figure = _figure(record, block)
+            self._figures[figure] += tokens
+            if figure == "thinking":
+                at = self._ordinals[record.uuid]
+                self._thinking[at] = self._thinking.get(at, 0) + tokens
 
-    def _enter_result(self, call_id: str, tokens: int) -> None:
-        call = self._calls.get(call_id, _Call(UNKNOWN_TOOL, ""))
-        result = self._results[call_id] = _Result(call, tokens)
-        self._tool_results[call.tool] += tokens
-        if call.path:
-            self._read_count[call.path] += 1
-            self._read_tokens[call.path] += tokens
-        if call_id in self._cleared:
-            self._shrink(result)
+    def _show(self, call: str) -> None:
+        """A result as the model sees it now: whole, as its preview, or cleared."""
+        if call not in self._results:
+            return
+        if call in self._cleared:
+            self._hold(call, self._placeholder)
+            self._reads.get(self._call_of(call).path, {}).pop(call, None)
+        elif call in self._previews:
+            self._hold(call, self._previews[call])
 
-    def _shrink(self, result: _Result) -> None:
-        call, tokens = result
-        self._tool_results[call.tool] += self._placeholder - tokens
-        if call.path:
-            self._read_count[call.path] -= 1
-            self._read_tokens[call.path] -= tokens
+    def _hold(self, call: str, tokens: int) -> None:
+        made = self._call_of(call)
+        self._tool_results[made.tool] += tokens - self._results.get(call, 0)
+        self._results[call] = tokens
+        if made.path:
+            self._reads.setdefault(made.path, {})[call] = tokens
+
+    def _call_of(self, call: str) -> _Call:
+        return self._calls.get(call, _Call(UNKNOWN_TOOL, ""))
+
+    def _drop_thinking(self, since: str) -> None:
+        first = self._ordinals.get(since, len(self._ordinals))
+        for at in [at for at in self._thinking if at >= first]:
+            self._figures["thinking"] -= self._thinking.pop(at)
+
+
+def accounts_of(view: View, counts: Counts | None = None) -> Accounts:
+    """The accounts of a whole view."""
+    accounts = Accounts(counts)
+    for edit in edits_before(view):
+        accounts.apply(edit)
+    for record in view.records:
+        accounts.add(record)
+    return accounts
 
 
 def _figure(record: Record, block: Block) -> str:
@@ -214,7 +245,7 @@ class _ReadCall(msgspec.Struct):
 _read_call = msgspec.json.Decoder(_ReadCall).decode
 
 
-def _path_read(block: Block) -> str:
+def path_read(block: Block) -> str:
     """The file that a call reads; "" when it reads none, or says so in a way we do not know."""
     if block.tool not in READERS and block.tool not in EDITORS_THAT_VIEW:
         return ""

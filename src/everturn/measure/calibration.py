@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from everturn.history.edits import Cleared
+from everturn.history.edits import Pinned
 from everturn.history.records import Record, reported_usage
 from everturn.measure.tokens import Counts
 
@@ -88,7 +88,8 @@ class Calibrator:
         self._model = ""
 
     def add(self, record: Record) -> None:
-        if record.is_boundary or isinstance(record.edit, Cleared):
+        # A pin changes no byte of what was sent; every other edit does.
+        if record.is_boundary or not isinstance(record.edit, Pinned | None):
             self._last = None
         usage = reported_usage(record)
         if usage is not None and record.reply is not None:

@@ -5,17 +5,18 @@ message id and tool results come between them, so the tail begins after the FIRS
 two pieces is new to the model. The later pieces are then counted twice, in the output and in the tail;
 that errs on the safe side, and recorded files often report the output of the first piece only.
 
-A boundary record starts over, because the view starts over (TR-5). An undone compaction does not: the view
-it brings back is fed to a new meter. Which marks a size has passed: `thresholds.py`.
+A meter measures one view. When a compaction, an undo or a trimming replaced the view, make a new one with
+`meter_of` and the same counts: nothing is counted again. Which marks a size has passed: `thresholds.py`.
 """
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from everturn.history.edits import Cleared
+from everturn.history.edits import Cleared, Edit, Offloaded, ThinkingDropped
+from everturn.history.log import View
 from everturn.history.records import Record, reported_usage
 from everturn.measure.tokens import Count, Counts
 
@@ -36,7 +37,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     # The record after which the tail begins; "" where no usage is known.
     anchor: str
     basis: Basis
-    # Unpadded tokens cleared before the anchor since it was reported: `tokens` still includes them.
+    # Unpadded tokens hidden before the anchor since it was reported: `tokens` still includes them.
     freed: int = 0
 
 
@@ -54,13 +55,19 @@ class _Anchor(NamedTuple):
     message_id: str
 
 
-class _Saving(NamedTuple):
+class _Held(NamedTuple):
+    """Tokens that the record at a position holds, or no longer holds."""
+
     ordinal: int
     tokens: int
 
 
 class Meter:
-    """Fed one record at a time; neither `add` nor `size` looks at older records again."""
+    """Fed one record at a time; neither `add` nor `size` looks at older records again.
+
+    What is hidden in the tail leaves the size at once. What is hidden before the anchor was reported by the
+    API as part of a total, and stays in `tokens` until the next usage; `freed` says how much of it is gone.
+    """
 
     def __init__(
         self, counts: Counts | None = None, *, fixed: int = 0, placeholder: int = PLACEHOLDER_TOKENS
@@ -69,26 +76,37 @@ class Meter:
         self._counts = Counts() if counts is None else counts
         self._fixed = fixed
         self._placeholder = placeholder
-        self._cleared: set[str] = set()
-        self._start_over()
-
-    def _start_over(self) -> None:
         self._ordinal = 0
         self._sum = Count()
         self._anchor: _Anchor | None = None
         self._first_piece: dict[str, _Place] = {}
-        self._results: dict[str, _Saving] = {}
-        self._savings: list[_Saving] = []
         self._freed = 0
+        # What each result holds now; what stands in for a hidden one, also before the result is there.
+        self._results: dict[str, _Held] = {}
+        self._cleared: set[str] = set()
+        self._previews: dict[str, int] = {}
+        self._thinking: list[_Held] = []
+        self._ordinals: dict[str, int] = {}
+        self._savings: list[_Held] = []
 
     def add(self, record: Record) -> None:
-        if record.is_boundary:
-            self._start_over()
         place = self._count(record)
         if record.kind == "assistant":
             self._anchor_at(record, place)
-        if isinstance(record.edit, Cleared):
-            self.clear(record.edit.calls)
+        if record.edit is not None:
+            self.apply(record.edit)
+
+    def apply(self, edit: Edit) -> None:
+        """What an edit hides, where it is no record of the view; `add` does it for those that are."""
+        match edit:
+            case Cleared(calls=calls):
+                self.clear(calls)
+            case Offloaded(call=call, preview=preview):
+                self.offload(call, preview)
+            case ThinkingDropped(since=since):
+                self.drop_thinking(since)
+            case _:
+                pass
 
     def add_kept(self, record: Record) -> None:
         """A record kept from before a boundary: its usage speaks of an older, larger context."""
@@ -97,13 +115,23 @@ class Meter:
     def clear(self, calls: Iterable[str]) -> int:
         """These results count as placeholders from now on, also those that are added later.
 
-        Returns the unpadded tokens saved; a result that is cleared again saves nothing. What lies in the
-        tail leaves the size at once. What lies before the anchor was reported by the API as part of a
-        total, and stays in `tokens` until the next usage; `freed` says how much of it is gone.
+        Returns the unpadded tokens saved; a result that is cleared again saves nothing.
         """
-        fresh = [call for call in dict.fromkeys(calls) if call not in self._cleared]
-        self._cleared.update(fresh)
-        return sum(self._save(self._results[call]) for call in fresh if call in self._results)
+        named = tuple(calls)
+        self._cleared.update(named)
+        return sum(self._shrink(call, self._placeholder) for call in named)
+
+    def offload(self, call: str, preview: str) -> int:
+        """This result counts as its preview from now on, unless it is cleared. Returns the tokens saved."""
+        tokens = self._previews[call] = self._counts.estimator.text(preview)
+        return 0 if call in self._cleared else self._shrink(call, tokens)
+
+    def drop_thinking(self, since: str) -> int:
+        """The thinking from that record up to here is no longer sent. Returns the tokens saved."""
+        first = bisect_left(self._thinking, _Held(self._ordinals.get(since, self._ordinal + 1), 0))
+        dropped = self._thinking[first:]
+        del self._thinking[first:]
+        return sum(self._save(held) for held in dropped)
 
     def size(self) -> Size:
         if self._anchor is None:
@@ -134,19 +162,30 @@ class Meter:
     def _count(self, record: Record) -> _Place:
         count = self._counts.of(record)
         self._ordinal += 1
+        self._ordinals[record.uuid] = self._ordinal
         self._sum += count.whole
         for block, tokens in zip(record.blocks, count.blocks, strict=False):
             if block.is_result:
-                self._note(block.call, tokens)
+                self._note_result(block.call, tokens)
+            elif block.is_thinking:
+                self._thinking.append(_Held(self._ordinal, tokens))
         return _Place(self._ordinal, record.uuid, self._sum)
 
-    def _note(self, call: str, tokens: int) -> None:
-        saving = _Saving(self._ordinal, tokens - self._placeholder)
-        self._results[call] = saving
+    def _note_result(self, call: str, tokens: int) -> None:
+        self._results[call] = _Held(self._ordinal, tokens)
         if call in self._cleared:
-            self._save(saving)
+            self._shrink(call, self._placeholder)
+        elif call in self._previews:
+            self._shrink(call, self._previews[call])
 
-    def _save(self, saving: _Saving) -> int:
+    def _shrink(self, call: str, tokens: int) -> int:
+        held = self._results.get(call)
+        if held is None or held.tokens == tokens:
+            return 0
+        self._results[call] = held._replace(tokens=tokens)
+        return self._save(held._replace(tokens=held.tokens - tokens))
+
+    def _save(self, saving: _Held) -> int:
         insort(self._savings, saving)
         if self._anchor is not None and saving.ordinal <= self._anchor.place.ordinal:
             self._freed += saving.tokens
@@ -171,10 +210,30 @@ class Meter:
         return Count(max(0, guessed), max(0, tail.counted + min(0, guessed)))
 
     def _saved_after(self, ordinal: int) -> int:
-        """Walks from the newest clearing back to the anchor: only as far as the tail is long."""
+        """Walks from the newest saving back to the anchor: only as far as the tail is long."""
         saved = 0
         for saving in reversed(self._savings):
             if saving.ordinal <= ordinal:
                 break
             saved += saving.tokens
         return saved
+
+
+def meter_of(view: View, counts: Counts | None = None, *, fixed: int = 0) -> Meter:
+    """A meter that has seen a whole view. What an edit before the view hid is hidden from the start."""
+    meter = Meter(counts, fixed=fixed)
+    for edit in edits_before(view):
+        meter.apply(edit)
+    for record in view.records:
+        if record.uuid in view.stale:
+            meter.add_kept(record)
+        else:
+            meter.add(record)
+    return meter
+
+
+def edits_before(view: View) -> tuple[Edit, ...]:
+    """Edits before the view that still hide something in it. Those inside it take effect in their turn."""
+    inside = {id(record.edit) for record in view.records}
+    hiding = {id(edit): edit for edit in (*view.cleared.values(), *view.offloaded.values())}
+    return tuple(edit for key, edit in hiding.items() if key not in inside)
