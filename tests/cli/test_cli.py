@@ -1,0 +1,44 @@
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from everturn.cli import COMMANDS, main, missing_package
+
+
+def test_help_lists_every_command_and_imports_none_of_them():
+    code = "import sys, everturn.cli\neverturn.cli.main(['-h'], standalone_mode=False)\nprint('MODULES', *sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    listed, _, modules = shown.partition("MODULES")
+    for name, (_, about) in COMMANDS.items():
+        assert name in listed
+        assert about.split()[0] in listed
+    for heavy in ("msgspec", "uvicorn", "httpx2", "rich", "asyncio", "everturn.twin"):
+        assert heavy not in modules.split()
+
+
+def test_an_unknown_command_is_told_so():
+    result = CliRunner().invoke(main, ["twinn"])
+    assert result.exit_code == 2
+    assert "No such command 'twinn'" in result.output
+
+
+def test_a_missing_extra_is_one_kind_sentence():
+    problem = missing_package("twin", ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn"))
+    assert isinstance(problem, click.ClickException)
+    assert problem.message == (
+        "`everturn twin` needs the package 'uvicorn', which is not installed: "
+        "pip install 'everturn[twin]' brings it."
+    )
+
+
+def test_a_missing_module_of_our_own_is_not_excused():
+    missing = ModuleNotFoundError("No module named 'everturn.nope'", name="everturn.nope")
+    assert missing_package("twin", missing) is missing
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_both_ways_to_ask_for_help(flag):
+    assert CliRunner().invoke(main, [flag]).exit_code == 0
