@@ -25,8 +25,9 @@ def body(*content: Any, **more: Any) -> dict[str, Any]:
 
 def too_late(path: str) -> str:
     return (
-        f"{path}cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control "
-        "block. Note that blocks are processed in the following order: `tools`, `system`, `messages`."
+        f"{path}cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' "
+        "cache_control block. Note that blocks are processed in the following order: "
+        "`tools`, `system`, `messages`."
     )
 
 

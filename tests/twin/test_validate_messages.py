@@ -42,7 +42,8 @@ def body(*messages: Any, model: str = "claude-opus-5", **more: Any) -> dict[str,
 def missing(index: int, *ids: str) -> str:
     return (
         f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-        f"{', '.join(ids)}. Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+        f"{', '.join(ids)}. Each `tool_use` block must have a corresponding `tool_result` block "
+        "in the next message."
     )
 
 
@@ -55,10 +56,13 @@ def orphan(index: int, at: int, id: str) -> str:
 
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_x", "name": "web_search", "input": {}}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_x", "content": []}
-PREFILL = "This model does not support assistant message prefill. The conversation must end with a user message."
+PREFILL = (
+    "This model does not support assistant message prefill. The conversation must end with a user message."
+)
 EMPTY = "messages: text content blocks must be non-empty"
 PENDING_SEARCH = (
-    "`web_search` tool use with id `srvtoolu_x` was found without a corresponding `web_search_tool_result` block"
+    "`web_search` tool use with id `srvtoolu_x` was found without a corresponding "
+    "`web_search_tool_result` block"
 )
 
 CONVERSATIONS = {
@@ -142,7 +146,8 @@ CONVERSATIONS = {
     ),
     "a found page nobody searched for": (
         body(USER, assistant(FOUND), USER),
-        "messages.1.content.0: unexpected `tool_use_id` found in `web_search_tool_result` blocks: srvtoolu_x. "
+        "messages.1.content.0: unexpected `tool_use_id` found in `web_search_tool_result` blocks: "
+        "srvtoolu_x. "
         "Each `web_search_tool_result` block must have a corresponding `server_tool_use` block before it.",
     ),
     "no message": (body(), "messages: at least one message is required"),
@@ -161,11 +166,13 @@ CONVERSATIONS = {
     ),
     "an empty string": (
         body({"role": "user", "content": ""}),
-        "messages.0: all messages must have non-empty content except for the optional final assistant message",
+        "messages.0: all messages must have non-empty content except for the optional final "
+        "assistant message",
     ),
     "an empty list": (
         body(USER, assistant(), USER),
-        "messages.1: all messages must have non-empty content except for the optional final assistant message",
+        "messages.1: all messages must have non-empty content except for the optional final "
+        "assistant message",
     ),
     "an empty last answer": (body(USER, assistant(), model="claude-haiku-4-5"), "accepted"),
     "prefill": (body(USER, assistant(text("The answer is"))), PREFILL),
@@ -210,7 +217,9 @@ CONVERSATIONS = {
         "messages.1: a 'system' message must have content or output_config",
     ),
     "too many images": (
-        body(user(*[{"type": "image", "source": {"type": "url", "url": "u"}}] * 101), model="claude-haiku-4-5"),
+        body(
+            user(*[{"type": "image", "source": {"type": "url", "url": "u"}}] * 101), model="claude-haiku-4-5"
+        ),
         "messages: too many images: 101 > 100",
     ),
 }
@@ -267,7 +276,9 @@ def test_a_turn_of_manual_thinking_must_begin_with_thinking(verdict):
     thinking = {"type": "enabled", "budget_tokens": 1024}
     manual = {"model": "claude-haiku-4-5", "thinking": thinking}
     bare = body(USER, assistant(call("t1")), user(result("t1")), **manual) | {"max_tokens": 2000}
-    thought_first = body(USER, assistant(thought(), call("t1")), user(result("t1")), **manual) | {"max_tokens": 2000}
+    thought_first = body(USER, assistant(thought(), call("t1")), user(result("t1")), **manual) | {
+        "max_tokens": 2000
+    }
     finished = body(USER, assistant(text()), USER, **manual) | {"max_tokens": 2000}
 
     assert verdict(bare).startswith(

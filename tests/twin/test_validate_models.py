@@ -62,7 +62,8 @@ def test_each_model_has_its_modes_of_thinking(model, thinking, expected, verdict
 REQUESTS = {
     "more output than the model has": (
         body("claude-haiku-4-5") | {"max_tokens": 64_001},
-        "max_tokens: 64001 > 64000, which is the maximum allowed number of output tokens for claude-haiku-4-5",
+        "max_tokens: 64001 > 64000, which is the maximum allowed number of output tokens for "
+        "claude-haiku-4-5",
     ),
     "all the output the model has": (body("claude-opus-5") | {"max_tokens": 128_000}, "accepted"),
     "unthinking at high effort": (

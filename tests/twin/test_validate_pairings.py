@@ -80,13 +80,15 @@ EDITING = {
     "compacting under the header of clearing": (
         edits(COMPACT),
         CLEARING,
-        "context_management.edits.0: Input tag 'compact_20260112' found using 'type' does not match any of the "
+        "context_management.edits.0: Input tag 'compact_20260112' found using 'type' does not "
+        "match any of the "
         "expected tags: 'clear_thinking_20251015', 'clear_tool_uses_20250919'",
     ),
     "thinking after tools": (
         edits(USES, THOUGHTS),
         CLEARING,
-        "context_management.edits: `clear_thinking_20251015` must be the first edit when combined with others",
+        "context_management.edits: `clear_thinking_20251015` must be the first edit when combined "
+        "with others",
     ),
     "thinking where there is none": (
         edits(THOUGHTS, model="claude-haiku-4-5"),
@@ -120,7 +122,8 @@ EDITING = {
     "an unknown edit": (
         edits({"type": "forget"}),
         CLEARING,
-        "context_management.edits.0: Input tag 'forget' found using 'type' does not match any of the expected "
+        "context_management.edits.0: Input tag 'forget' found using 'type' does not match any of "
+        "the expected "
         "tags: 'clear_thinking_20251015', 'clear_tool_uses_20250919', 'compact_20260112'",
     ),
 }
@@ -209,7 +212,8 @@ COMPACTION = {
     "a signed summary later": (
         body(user(), assistant(SIGNED), user()),
         ON_DEMAND,
-        "`compaction` block must be sent first, in place of the messages it summarizes; remove those messages",
+        "`compaction` block must be sent first, in place of the messages it summarizes; remove "
+        "those messages",
         "compaction_block_misplaced",
     ),
     "two signed summaries": (

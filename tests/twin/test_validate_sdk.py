@@ -1,4 +1,4 @@
-"""The tables of fields against the official SDK's own types: all it can send is accepted, and nothing else is."""
+"""The tables of fields against the official SDK's own types: all it can send, and nothing else."""
 
 import typing
 from typing import Any
@@ -31,12 +31,8 @@ def typed_members(union: Any) -> list[Any]:
 def tags(hint: Any) -> tuple[str, ...]:
     """What `type` may be; a custom tool may leave it out."""
     kind = typing_extensions.get_type_hints(hint)["type"]
-    flat = (
-        typing.get_args(typing.get_args(kind)[0])
-        if type(None) in typing.get_args(kind)
-        else typing.get_args(kind)
-    )
-    return flat
+    optional = type(None) in typing.get_args(kind)
+    return typing.get_args(typing.get_args(kind)[0] if optional else kind)
 
 
 def fields_by_tag(*unions: Any) -> dict[str, set[str]]:

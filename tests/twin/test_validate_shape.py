@@ -168,7 +168,8 @@ def test_the_version_header_must_be_there_and_known(verdict):
 def test_a_kind_of_block_without_its_header_is_not_an_expected_one(verdict):
     sent = body(messages=[{"role": "user", "content": [{"type": "compaction", "content": "so far"}, TEXT]}])
     assert verdict(sent).startswith(
-        "messages.0.content.0: Input tag 'compaction' found using 'type' does not match any of the expected tags:"
+        "messages.0.content.0: Input tag 'compaction' found using 'type' does not match any of "
+        "the expected tags:"
     )
     assert verdict(sent, betas="compact-2026-01-12") == "accepted"
     sent["messages"][0]["content"][0]["citations"] = []
