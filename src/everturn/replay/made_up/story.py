@@ -31,7 +31,8 @@ from everturn.replay.made_up.world.tools import Move
 
 START = datetime(2026, 11, 1, 9, tzinfo=UTC)
 FEWEST_TOKENS = 5_000
-LAST_WORD = 40  # tokens kept free for the sentence that ends a session
+HALF_A_MOVE = 200  # tokens; stopping so much early, a session ends as often below its size as above
+ROOM_FOR_AN_EVENT = 600  # tokens; the shortest summary and the shortest errand of an agent need about as much
 LIFETIME_MS = {"5m": 5 * 60_000, "1h": 60 * 60_000}
 IDLE_MINUTES = (8, 25, 70, 190)
 
@@ -44,7 +45,8 @@ INLINE: frozenset[Event] = frozenset({"boundary", "microcompaction"})
 class Shape:
     """How often each kind of thing happens in a session.
 
-    Counts are kept exactly; only a microcompaction that would find nothing to clear is left out.
+    Counts are kept exactly, with two exceptions: what no longer fits into a small session is left out, and
+    so is a microcompaction that would find nothing to clear.
 
     An image is one in a prompt and one in a tool result. `display_copies` are the `toolUseResult` fields:
     whole as Claude Code writes them (they double the file), or short.
@@ -114,11 +116,13 @@ class _Story:
         return self.room() <= 0
 
     def room(self) -> int:
-        return self.tokens - self.scribe.flow - LAST_WORD
+        return self.tokens - self.scribe.flow - HALF_A_MOVE
 
     def due(self) -> Event | None:
-        """The next event, once the conversation has grown to where it belongs."""
-        return self.events[0][1] if self.events and self.events[0][0] <= self.scribe.flow else None
+        """The next event, once the conversation has grown to where it belongs, while there is room for it."""
+        if not self.events or self.events[0][0] > self.scribe.flow or self.room() < ROOM_FOR_AN_EVENT:
+            return None
+        return self.events[0][1]
 
     def begin(self) -> None:
         scribe = self.scribe
@@ -155,7 +159,7 @@ class _Story:
         match event:
             case "boundary":
                 transcript = f"{self.project.root}/.claude/{scribe.session}.jsonl"
-                rows = min(12, max(2, self.tokens // 12_000))
+                rows = min(12, max(1, self.tokens // 12_000))
                 summary = words.summary_of(self.memory, transcript=transcript, rows=rows)
                 scribe.compact(summary, trigger="auto" if self.rng.random() < 0.9 else "manual")
             case "microcompaction":

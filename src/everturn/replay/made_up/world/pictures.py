@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-WIDTH, HEIGHT = 224, 168
+BARS = 7
+WIDTH, HEIGHT = BARS * 32, 168  # a bar is four bytes wide
 STORED_LIMIT = 0xFFFF  # bytes in one stored block (RFC 1951, 3.2.4)
 
 
@@ -32,14 +33,13 @@ def picture(rng: Random) -> Picture:
 
 
 def _bars(rng: Random) -> bytes:
-    """One bit per pixel; every row starts with filter byte 0. Eight bars, each its own height."""
-    heights = [rng.randint(HEIGHT // 8, HEIGHT - 8) for _ in range(8)]
-    stride = WIDTH // 8
-    wide = stride // len(heights)
+    """One bit per pixel; every row starts with filter byte 0. Each bar has a height of its own."""
+    heights = [rng.randint(HEIGHT // 8, HEIGHT - 8) for _ in range(BARS)]
+    wide = WIDTH // 8 // BARS
     rows: list[bytes] = []
     for y in range(HEIGHT):
-        bars = b"".join((b"\x00" if HEIGHT - y <= h else b"\xff") * (wide - 1) + b"\xff" for h in heights)
-        rows.append(b"\x00" + bars)
+        bars = [(b"\x00" if HEIGHT - y <= height else b"\xff") * (wide - 1) + b"\xff" for height in heights]
+        rows.append(b"\x00" + b"".join(bars))
     return b"".join(rows)
 
 
