@@ -1,5 +1,8 @@
 """The marks on the way to a full context."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +17,14 @@ def test_the_marks_of_a_200k_window():
     assert limits(WINDOW, OUTPUT) == Limits(
         effective=180_000, auto=167_000, shown=167_000, warning=147_000, error=147_000, blocking=177_000
     )
+
+
+def test_the_manual_draws_the_marks_where_the_code_puts_them():
+    manual = (Path(__file__).parents[2] / "docs" / "measure.md").read_text(encoding="utf-8")
+    drawn = next(line for line in manual.splitlines() if re.fullmatch(r"[ \d,]+", line) and line.strip())
+    marks = limits(WINDOW, OUTPUT)
+    numbers = [int(number.replace(",", "")) for number in drawn.split()]
+    assert numbers == [marks.warning, marks.auto, marks.blocking, marks.effective, WINDOW]
 
 
 @pytest.mark.spec("TOK-12")
