@@ -9,7 +9,11 @@ from everturn.cli import COMMANDS, main, missing_package
 
 
 def test_help_lists_every_command_and_imports_none_of_them():
-    code = "import sys, everturn.cli\neverturn.cli.main(['-h'], standalone_mode=False)\nprint('MODULES', *sys.modules)"
+    code = (
+        "import sys, everturn.cli\n"
+        "everturn.cli.main(['-h'], standalone_mode=False)\n"
+        "print('MODULES', *sys.modules)"
+    )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     listed, _, modules = shown.partition("MODULES")
     for name, (_, about) in COMMANDS.items():

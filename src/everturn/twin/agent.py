@@ -15,7 +15,7 @@ import msgspec
 
 from everturn.twin.reading import current_turn, new_id, recent_paths, user_words
 from everturn.twin.tool_input import Seen, built_in_input, made_input
-from everturn.twin.values import Block, Request, Said
+from everturn.twin.values import Block, Message, Request, Said
 
 Purpose = Literal["look", "change", "check", "other"]
 
@@ -127,10 +127,16 @@ def _scene(request: Request, seed: int) -> _Scene:
     steps = sum(1 for message in turn if any(block.kind == "tool_use" for block in message.blocks))
     tools = _by_purpose(request.tools)
     # Two generators: the plan must be the same at every step of a turn, the dice must not.
-    plan = _plan(tools, random.Random(f"{seed}:{asked}"))
+    dice = f"{seed}:{_digest(turn[:1])}"
+    plan = _plan(tools, random.Random(dice))
     words = [word for word in _WORD.findall(asked[:4000]) if word.lower() not in _FILLER]
     seen = Seen(recent_paths(request.messages), words[:40])
-    return _Scene(steps, plan, tools, seen, random.Random(f"{seed}:{asked}:{start}:{steps}"))
+    return _Scene(steps, plan, tools, seen, random.Random(f"{dice}:{start}:{steps}"))
+
+
+def _digest(messages: Sequence[Message]) -> str:
+    """What stands for a message as a seed: seeding from its whole text would cost more than answering it."""
+    return "".join(block.digest.hex() for message in messages for block in message.blocks)
 
 
 def _by_purpose(tools: Sequence[Block]) -> dict[Purpose, list[Block]]:

@@ -6,7 +6,8 @@ Only looking, no deciding: what to say is decided in `script.py`, `agent.py` and
 import random
 import re
 import string
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from everturn.twin.values import Block, Message, Request
@@ -23,7 +24,7 @@ _ENDINGS: Final = re.compile(
     re.IGNORECASE,
 )
 # Long texts are searched in their beginning only; paths cluster there, and time stays bounded.
-_SEARCHED: Final = 20_000
+_SEARCHED: Final = 4_000
 _SEARCHED_RECENT: Final = 2_000
 _RECENT_BLOCKS: Final = 8
 
@@ -72,11 +73,11 @@ def current_turn(messages: Sequence[Message]) -> int:
     return 0
 
 
-def paths_in(text: str) -> Iterator[str]:
-    for found in _PATH.finditer(text):
-        path = found.group()
-        if _ENDINGS.fullmatch(path.rpartition(".")[2]):
-            yield path
+# A conversation is sent again with each request; what stood in its last blocks is mostly known already.
+@lru_cache(maxsize=4096)
+def paths_in(text: str) -> tuple[str, ...]:
+    found = (match.group() for match in _PATH.finditer(text))
+    return tuple(path for path in found if _ENDINGS.fullmatch(path.rpartition(".")[2]))
 
 
 def paths_seen(messages: Iterable[Message]) -> list[str]:

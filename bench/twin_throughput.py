@@ -1,0 +1,153 @@
+"""How many requests per second the twin answers, beside a server that does nothing.
+
+200 KB bodies, not streamed, over loopback, a conversation that grows like an agent's: each request repeats the
+one before and adds a little. Client and server are two processes. Both servers are measured in one run, so the
+ratio holds on any machine; the stub shows what the client and the socket cost by themselves.
+"""
+
+import asyncio
+import json
+import multiprocessing
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+BODY_BYTES = 200_000
+REQUESTS = 600
+TARGET = 300
+WARM_UP = 20
+CONNECTIONS = 2
+RESULT_BYTES = 3_000
+LAST_TURNS = 8
+
+
+def main() -> int:
+    bodies = list(_bodies())
+    stub = _measured(_serve_stub, bodies)
+    twin = _measured(_serve_twin, bodies)
+    print(f"stub   {stub:8.0f} requests/s")
+    print(
+        f"twin   {twin:8.0f} requests/s  ({twin / stub:.2f} of the stub, {len(bodies[-1]) / 1000:.0f} KB bodies)"
+    )
+    print(f"wanted {TARGET:8d} requests/s  {'reached' if twin >= TARGET else 'NOT REACHED'}")
+    return 0 if twin >= TARGET else 1
+
+
+# ── what is asked ────────────────────────────────────────────────────────────────────────────────
+
+
+def _bodies() -> Iterator[bytes]:
+    """The last requests of one long conversation, each a whole HTTP request."""
+    messages: list[dict] = [{"role": "user", "content": "Look at all the files."}]
+    for turn in range(BODY_BYTES // RESULT_BYTES + LAST_TURNS):
+        messages += _step(turn)
+        if turn >= BODY_BYTES // RESULT_BYTES:
+            yield _request(messages)
+
+
+def _step(turn: int) -> list[dict]:
+    call = {
+        "type": "tool_use",
+        "id": f"toolu_{turn}",
+        "name": "read_file",
+        "input": {"path": f"src/m{turn}.py"},
+    }
+    content = f"# {turn}\n" + "def run(value): return value + 1  # nothing special\n" * (RESULT_BYTES // 52)
+    result = {"type": "tool_result", "tool_use_id": f"toolu_{turn}", "content": content}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+def _request(messages: list[dict]) -> bytes:
+    tool = {
+        "name": "read_file",
+        "description": "Read a file.",
+        "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+        "cache_control": {"type": "ephemeral"},
+    }
+    body = json.dumps(
+        {
+            "model": "claude-opus-5",
+            "max_tokens": 1000,
+            "thinking": {"type": "disabled"},
+            "tools": [tool],
+            "system": "You are a careful programmer.",
+            "cache_control": {"type": "ephemeral"},
+            "messages": messages,
+        }
+    ).encode()
+    head = (
+        "POST /v1/messages HTTP/1.1\r\nhost: twin\r\nx-api-key: bench\r\nanthropic-version: 2026-10-21\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+# ── who asks ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _measured(serve: Callable, bodies: list[bytes]) -> float:
+    """Requests per second of a server in a process of its own."""
+    ready: multiprocessing.Queue = multiprocessing.Queue()
+    process = multiprocessing.Process(target=serve, args=(ready,), daemon=True)
+    process.start()
+    try:
+        return asyncio.run(_ask(ready.get(timeout=30), bodies))
+    finally:
+        process.terminate()
+        process.join()
+
+
+async def _ask(port: int, bodies: list[bytes]) -> float:
+    await _client(port, bodies, WARM_UP)
+    started = time.perf_counter()
+    share = REQUESTS // CONNECTIONS
+    await asyncio.gather(*(_client(port, bodies, share) for _ in range(CONNECTIONS)))
+    return share * CONNECTIONS / (time.perf_counter() - started)
+
+
+async def _client(port: int, bodies: list[bytes], count: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for index in range(count):
+        writer.write(bodies[index % len(bodies)])
+        head = await reader.readuntil(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise SystemExit(f"the server refused: {head.decode()}{(await reader.read(500)).decode()}")
+        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        await reader.readexactly(length)
+    writer.close()
+
+
+# ── who answers ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _serve_twin(ready: multiprocessing.Queue) -> None:
+    from everturn.twin.app import Server, bound
+    from everturn.twin.build import build
+
+    listener = bound("127.0.0.1", 0)
+    Server(build(), lambda: ready.put(listener.getsockname()[1])).run(sockets=[listener])
+
+
+def _serve_stub(ready: multiprocessing.Queue) -> None:
+    """The same server, without the twin: reads the body and answers `{}`."""
+    import uvicorn
+
+    async def app(scope: dict, receive: Callable, send: Callable) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"2")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    ready.put(listener.getsockname()[1])
+    uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, lifespan="off")).run(
+        [listener]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
