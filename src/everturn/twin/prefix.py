@@ -9,7 +9,7 @@ The lookup itself is `measure.prefix_cache`.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -26,8 +26,7 @@ TURN_TOKENS: Final = 4
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One block of the prompt, where it stands in the request, and what it costs there."""
 
     block: Block
