@@ -1,3 +1,48 @@
-"""everturn: a context engine for LLM agents."""
+"""everturn: a context engine for LLM agents.
+
+The names below are the front door. Each is imported when it is first asked for, so that importing everturn
+costs nothing; the rooms behind it can be imported directly, and may change.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from everturn.dashboard.report import ContextReport, context_report
+    from everturn.errors import EverturnError, InputError, NotASession, UsageError
+    from everturn.session.recorded import RecordedSession, open_session
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "ContextReport",
+    "EverturnError",
+    "InputError",
+    "NotASession",
+    "RecordedSession",
+    "UsageError",
+    "__version__",
+    "context_report",
+    "open_session",
+]
+
+_HOMES = {
+    "ContextReport": "everturn.dashboard.report",
+    "EverturnError": "everturn.errors",
+    "InputError": "everturn.errors",
+    "NotASession": "everturn.errors",
+    "RecordedSession": "everturn.session.recorded",
+    "UsageError": "everturn.errors",
+    "context_report": "everturn.dashboard.report",
+    "open_session": "everturn.session.recorded",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'everturn' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

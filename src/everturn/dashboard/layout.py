@@ -4,7 +4,6 @@ What a session file says goes to a terminal only through `plain`: control charac
 would otherwise steer the terminal of whoever looks at it.
 """
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
@@ -13,9 +12,6 @@ from rich.cells import cell_len, set_cell_size
 Side = Literal["start", "middle", "end"]
 
 GAP: Final = 2
-# Controls, invisible formatting (which includes reversed writing), lone surrogates, private use, unassigned,
-# and line or paragraph separators.
-_HARMFUL: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 class Column(NamedTuple):
@@ -29,7 +25,8 @@ class Column(NamedTuple):
 
 
 def plain(text: str, *, ascii_only: bool) -> str:
-    safe = "".join("?" if unicodedata.category(each) in _HARMFUL else each for each in text)
+    """Without controls, line breaks, invisible formatting (reversed writing is one), half characters."""
+    safe = "".join(each if each.isprintable() else " " if each.isspace() else "?" for each in text)
     return safe.encode("ascii", "replace").decode() if ascii_only else safe
 
 
@@ -42,7 +39,7 @@ def fit(text: str, width: int, *, cut: Side = "end", ellipsis: str) -> str:
         return set_cell_size(text, max(0, width)).rstrip()
     if cut == "end":
         return set_cell_size(text, room).rstrip() + ellipsis
-    head = set_cell_size(text, room // 2) if cut == "middle" else ""
+    head = set_cell_size(text, room // 2).rstrip() if cut == "middle" else ""
     return head + ellipsis + _last_columns(text, room - cell_len(head))
 
 

@@ -142,7 +142,7 @@ def _paid_for(session: RecordedSession) -> tuple[Record, ...]:
 
 def _name(session: RecordedSession) -> str:
     if session.guess:
-        return session.model_id or "unknown model"
+        return session.model_id or "Unknown model"
     return session.model.display_name
 
 

@@ -172,16 +172,13 @@ def _oddity_lines(report: ContextReport) -> list[str]:
     lines = list(odd.remarks)
     if odd.flaws:
         first = odd.flaws[0]
-        lines.append(
-            f"{counted(len(odd.flaws), 'flaw')} in the lines of the file; line {first.line}: {first.what}"
-        )
-    lines += [note.what for note in odd.notes[:MOST_FILES]]
-    if len(odd.notes) > MOST_FILES:
-        lines.append(f"and {len(odd.notes) - MOST_FILES} more like these")
-    kinds = Counter(repair.what for repair in odd.repairs)
-    lines += [
-        f"{what} ({times} times)" if times > 1 else what for what, times in kinds.most_common(MOST_FILES)
-    ]
+        flaws = counted(len(odd.flaws), "flaw")
+        lines.append(f"{flaws} in the lines of the file, the first in line {first.line}: {first.what}")
+    for kind in dict.fromkeys(note.kind for note in odd.notes):
+        said = [note.what for note in odd.notes if note.kind == kind]
+        lines.append(said[0] + (f" (and {len(said) - 1:,} more like this)" if len(said) > 1 else ""))
+    kinds = Counter(repair.what for repair in odd.repairs).most_common(MOST_FILES)
+    lines += [f"{what} ({times:,} times)" if times > 1 else what for what, times in kinds]
     return lines
 
 

@@ -122,11 +122,13 @@ def _legend(report: ContextReport, screen: Screen) -> list[Text]:
 
 def _entry(key: str, label: str, count: int, window: int, screen: Screen) -> Text:
     symbol = SYMBOLS[key]
-    width = min(LEGEND_WIDTH, screen.width)
     figures = f"{tokens(count):>7} {percent(count / window):>6}"
-    name = fit(label, width - 2 - len(figures) - 1, ellipsis=screen.ellipsis)
+    room = max(0, min(LEGEND_WIDTH, screen.width) - len("# ") - len(figures))
+    name = fit(label, max(0, room - 1), ellipsis=screen.ellipsis)
     mark = symbol.drawn(full=True, ascii_only=screen.ascii_only)
-    return Text.assemble((mark, symbol.style), f" {name:<{width - 2 - len(figures)}}{figures}")
+    entry = Text.assemble((mark, symbol.style), f" {name:<{room}}{figures}")
+    entry.truncate(screen.width)
+    return entry
 
 
 def _basis(report: ContextReport, screen: Screen) -> list[Text]:

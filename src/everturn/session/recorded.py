@@ -117,7 +117,7 @@ def measured(
         limits=marks,
         levels=levels(size.tokens, marks),
         counts=counts,
-        remarks=remarks,
+        remarks=(*remarks, *_about_the_start(thread)),
     )
 
 
@@ -187,6 +187,12 @@ def _chosen(found: Threads, agent: str) -> tuple[Thread, tuple[str, ...]]:
         f"the file holds sub-agents only; shown is {longest.agent}, the longest, and {others} more are in it"
     )
     return longest, (what,)
+
+
+def _about_the_start(thread: Thread) -> tuple[str, ...]:
+    if not thread.records or begins_here(thread.records) or thread.records[0].is_boundary:
+        return ()
+    return ("the file begins in the middle of a conversation; what came before is not in it",)
 
 
 def _named(found: Threads, agent: str) -> Thread:
