@@ -223,3 +223,52 @@ def test_five_markers_and_1h_after_5m_are_refused():
         "messages.0.content.0.cache_control.ttl: a ttl='1h' cache_control block must not come after "
         "a ttl='5m' cache_control block."
     )
+
+
+SHORT = {"min_cache": {"claude-opus-5": 0}}
+EIGHTEEN = [text(f"filler {n}") for n in range(18)]
+FIRST_OF_ALL = {"system": [text("You help.", FIVE)], "messages": [user("hello")]}
+PAST_THE_SYSTEM = {"system": [text("You help.")], "messages": [user(*EIGHTEEN, text("end", FIVE))]}
+TWO_MARKERS = {"system": [text("You help.", FIVE)], "messages": [user(text("hello", FIVE))]}
+LAST_MARKER = {"system": [text("You help.")], "messages": [user(text("hello", FIVE))]}
+WITH_BETA = {"betas": "context-management-2025-06-27"}
+
+# An option away from its default, two requests, a third, and whether the third still reads.
+OPTIONS = [
+    ("lookback", {"lookback": 19}, [FIRST_OF_ALL, PAST_THE_SYSTEM], False),
+    ("sections", {"lookback_crosses_sections": False}, [FIRST_OF_ALL, PAST_THE_SYSTEM], False),
+    ("the defaults", {}, [FIRST_OF_ALL, PAST_THE_SYSTEM], True),
+    ("rewriting off", {"rewrites_below_hit": False}, [LAST_MARKER, TWO_MARKERS, FIRST_OF_ALL], False),
+    ("rewriting on", {}, [LAST_MARKER, TWO_MARKERS, {**FIRST_OF_ALL, "messages": [user("else")]}], True),
+    ("betas on", {"betas_invalidate": True}, [TWO_MARKERS, TWO_MARKERS | WITH_BETA], False),
+    ("betas off", {}, [TWO_MARKERS, TWO_MARKERS | WITH_BETA], True),
+    (
+        "effort ahead of the system",
+        {"effort_invalidates": "system"},
+        [TWO_MARKERS, TWO_MARKERS | {"output_config": {"effort": "low"}}],
+        False,
+    ),
+    (
+        "thinking ahead of the tools",
+        {"thinking_invalidates": "tools"},
+        [TWO_MARKERS, TWO_MARKERS | {"thinking": {"type": "disabled"}}],
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "options", "requests", "reads"), OPTIONS, ids=[row[0] for row in OPTIONS])
+def test_what_is_not_proven_is_an_option(what, options, requests, reads):
+    desk = Desk(TwinOptions(**SHORT, **options))
+    for request in requests[:-1]:
+        desk.ask(**request)
+    assert (desk.usage(**requests[-1])[0] > 0) is reads
+
+
+def test_thinking_can_be_left_out_of_the_positions():
+    for counts, reads in ((True, False), (False, True)):
+        desk = Desk(TwinOptions(**SHORT, thinking_is_a_position=counts))
+        desk.script([{"type": "thinking", "thinking": f"hm {n}"} for n in range(18)] + [text("done")])
+        said = desk.ask(messages=[user(text("go", FIVE))])["content"]
+        talk = [user("go"), {"role": "assistant", "content": said}, user(text("on", FIVE))]
+        assert (desk.usage(messages=talk)[0] > 0) is reads

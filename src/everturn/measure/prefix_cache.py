@@ -52,6 +52,8 @@ class Prompt:
     # Markers whose prefix is shorter are ignored, without an error.
     minimum: int = 0
     lookback: int = LOOKBACK
+    # Whether entries missing at markers below the hit are written again, free (api-facts 1.3: not proven).
+    rewrites_below_hit: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class PrefixCache:
                 _at(prompt, marker.index, marker.ttl, now)
                 for marker in markers
                 if self._alive(prompt, marker.index, now) is None
+                and (prompt.rewrites_below_hit or index is None or marker.index > index)
             ),
         )
 

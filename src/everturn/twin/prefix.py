@@ -73,6 +73,7 @@ def lay_out(request: Request, options: TwinOptions, *, unseen: frozenset[bytes] 
         total=total + options.trailing_tokens,
         minimum=options.min_cache.get(request.model.id, request.model.min_cache),
         lookback=options.lookback,
+        rewrites_below_hit=options.rewrites_below_hit,
     )
     return Layout(pieces, prompt, options.trailing_tokens)
 
