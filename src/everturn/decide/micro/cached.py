@@ -1,0 +1,40 @@
+"""Delete old results in the provider's cache, which stays warm; our own messages do not change (MC-9, MC-12).
+
+What is marked here becomes part of a request in `cached_state.py`.
+"""
+
+from everturn.decide.micro.cached_state import registered
+from everturn.decide.micro.situation import MicroPlan, Situation, nothing
+
+
+def cached(situation: Situation) -> MicroPlan:
+    settings = situation.policy.micro.cached
+    if reason := _unable(situation):
+        return nothing(reason)
+    active = registered(situation.cached, situation.results).active
+    if len(active) < settings.trigger:
+        return nothing(f"{len(active)} of {settings.trigger} active results")
+    old = active[: max(0, len(active) - max(0, settings.keep))]
+    doomed = tuple(call for call in old if situation.results.was_seen(call))
+    if not doomed:
+        return nothing(f"{len(active)} active results, but the model has not seen those beyond the newest")
+    saved = situation.results.tokens_of(doomed)
+    return MicroPlan(
+        "cached",
+        why=f"{len(active)} active results: {len(doomed)} deleted in the cache, {saved:,} tokens saved",
+        tokens_saved=saved,
+        delete=doomed,
+        forgotten=situation.results.paths_of(doomed),
+        tells_detector="deleted",
+        suppresses_warning=True,
+    )
+
+
+def _unable(situation: Situation) -> str:
+    if not situation.capabilities.cache_edits:
+        return "the provider takes no cache edits"
+    if not situation.is_main:
+        return f"source {situation.source!r} is not the main thread"
+    if situation.cached.rests:
+        return "the cache has expired: there is nothing to delete from until it is written again"
+    return ""

@@ -1,0 +1,19 @@
+"""Clear all but a few results once the context is large, as the API's clear_tool_uses does.
+
+A baseline to compare with (api-facts 2.2). The API looks at the prompt before its edits, and the client keeps
+sending all of it: once over the trigger it stays over it, and the edit fires with every further result.
+"""
+
+from everturn.decide.micro.clearing import clearing
+from everturn.decide.micro.situation import MicroPlan, Situation, nothing
+
+
+def clear_at(situation: Situation) -> MicroPlan:
+    settings = situation.policy.micro.clear_at
+    whole = situation.size + situation.results.tokens_cleared
+    if whole <= settings.trigger:
+        return nothing(f"{whole:,} tokens, not over {settings.trigger:,}")
+    doomed = situation.results.all_but(max(0, settings.keep))
+    if not doomed:
+        return nothing(f"no more than the newest {settings.keep} results are there")
+    return clearing("clear_at", situation, doomed, f"{whole:,} tokens, over {settings.trigger:,}")

@@ -1,0 +1,42 @@
+"""A plan that clears: what all kinds that put placeholders in place of results have in common (MC-3 to 5)."""
+
+from collections.abc import Sequence
+
+from everturn.decide.micro.bound_thinking import with_thinking
+from everturn.decide.micro.situation import MicroPlan, Situation
+from everturn.decide.policy import StepName
+from everturn.decide.results import Result
+from everturn.history.edits import Cleared
+
+
+def clearing(kind: StepName, situation: Situation, doomed: Sequence[Result], because: str) -> MicroPlan:
+    """`doomed` is oldest first and not empty."""
+    saved = saving(situation, doomed)
+    why = f"{because}: {len(doomed)} results cleared, {saved:,} tokens saved"
+    edit = Cleared(
+        tuple(result.call for result in doomed),
+        why=why,
+        tokens_before=situation.size,
+        tokens_saved=saved,
+    )
+    plan = MicroPlan(
+        kind,
+        edits=(edit,),
+        why=why,
+        tokens_saved=saved,
+        forgotten=situation.results.paths_of(edit.calls),
+        tells_detector="deleted",
+        suppresses_warning=True,
+    )
+    return with_thinking(plan, situation.results.reply_after(doomed[0]), situation)
+
+
+def saving(situation: Situation, doomed: Sequence[Result]) -> int:
+    """What was deleted in the provider's cache is not saved a second time."""
+    deleted = situation.cached.deleted
+    return sum(result.saving for result in doomed if result.call not in deleted)
+
+
+def seen(situation: Situation, results: Sequence[Result]) -> list[Result]:
+    """Without those of the newest user message: what the model never saw would be lost to it."""
+    return [result for result in results if situation.results.was_seen(result.call)]

@@ -1,0 +1,61 @@
+"""The order of micro-compaction (MC-1).
+
+The kinds of a policy are tried one after the other, and the first that acts, or has to wait, is the only
+one: the time-based kind comes first, for when it fires the cache is known to be cold and there is nothing
+left for the cached kind to protect. Moving oversized new results to files edits nothing that was ever sent,
+so it happens beside the others. What the API clears by itself (`declarative.py`) is independent of all this.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from everturn.decide.micro.budget import budget
+from everturn.decide.micro.cached import cached
+from everturn.decide.micro.clear_at import clear_at
+from everturn.decide.micro.masking import masking
+from everturn.decide.micro.oversize import oversize
+from everturn.decide.micro.situation import MicroPlan, Situation, nothing
+from everturn.decide.micro.time_based import time_based
+from everturn.decide.micro.window import window
+from everturn.decide.policy import StepName
+
+STEPS: Final[Mapping[StepName, Callable[[Situation], MicroPlan]]] = {
+    "oversize": oversize,
+    "time": time_based,
+    "cached": cached,
+    "budget": budget,
+    "masking": masking,
+    "clear_at": clear_at,
+    "window": window,
+}
+
+
+def micro(situation: Situation) -> MicroPlan:
+    steps = situation.policy.steps
+    if not steps:
+        return nothing(f"policy {situation.policy.name!r} changes nothing")
+    change = _first_that_acts(situation, tuple(name for name in steps if name != "oversize"))
+    return _beside(oversize(situation), change) if "oversize" in steps else change
+
+
+def _first_that_acts(situation: Situation, steps: tuple[StepName, ...]) -> MicroPlan:
+    reasons: list[str] = []
+    for name in steps:
+        plan = STEPS[name](situation)
+        if plan.kind != "none":
+            return plan
+        reasons.append(f"{name}: {plan.why}")
+    return nothing("; ".join(reasons))
+
+
+def _beside(moved: MicroPlan, change: MicroPlan) -> MicroPlan:
+    """One plan of both; it goes by the name of what changes the prefix."""
+    why = "; ".join(part for part in (change.why, f"oversize: {moved.why}") if part)
+    if not moved.offload:
+        return msgspec.structs.replace(change, why=why) if change.kind == "none" else change
+    if change.kind == "none":
+        return msgspec.structs.replace(moved, why=why)
+    saved = change.tokens_saved + moved.tokens_saved
+    return msgspec.structs.replace(change, why=why, tokens_saved=saved, offload=moved.offload)

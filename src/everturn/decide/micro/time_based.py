@@ -1,0 +1,42 @@
+"""After a long pause the cache is cold anyway: clearing old results now costs no miss (MC-6, MC-7)."""
+
+import msgspec
+
+from everturn.decide.micro.clearing import clearing, seen
+from everturn.decide.micro.situation import MicroPlan, Situation, nothing
+from everturn.history.edits import CacheDeletionsEnded
+
+
+def time_based(situation: Situation) -> MicroPlan:
+    settings = situation.policy.micro.time
+    if reason := _too_early(situation):
+        return nothing(reason)
+    keep = max(1, settings.keep)
+    doomed = seen(situation, situation.results.all_but(keep))
+    if not doomed:
+        return nothing(f"idle long enough, but no more than the newest {keep} results are there")
+    plan = clearing("time", situation, doomed, f"{_idle_minutes(situation)} minutes idle, the cache is cold")
+    return _starting_over(plan, situation) if plan.kind == "time" else plan
+
+
+def _too_early(situation: Situation) -> str:
+    if not situation.is_main:
+        return f"source {situation.source!r} is not the main thread"
+    if situation.last_reply is None:
+        return "no reply with a readable time"
+    if situation.now < situation.last_reply:
+        return "the clock went backwards"
+    if situation.now - situation.last_reply <= situation.policy.micro.time.idle:
+        return f"{_idle_minutes(situation)} minutes idle, the cache may be warm"
+    return ""
+
+
+def _idle_minutes(situation: Situation) -> int:
+    since = situation.last_reply or situation.now
+    return int((situation.now - since).total_seconds() // 60)
+
+
+def _starting_over(plan: MicroPlan, situation: Situation) -> MicroPlan:
+    """Deletions in a cache that is gone mean nothing any more; what they hid is cleared here for good."""
+    ended = (CacheDeletionsEnded(plan.why),) if situation.cached.pinned else ()
+    return msgspec.structs.replace(plan, edits=(*plan.edits, *ended), resets_cached=True)

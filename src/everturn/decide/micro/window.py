@@ -1,0 +1,66 @@
+"""A sliding window: the oldest rounds are dropped, and nothing stands in for them.
+
+A baseline to compare with. A cut never separates a call from its result (`history/rounds.py`); where it costs
+little, what is left begins with a person's words. The last round always stays.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from everturn.decide.micro.bound_thinking import with_thinking
+from everturn.decide.micro.situation import MicroPlan, Situation, nothing
+from everturn.history.edits import Trimmed
+from everturn.history.records import Record
+from everturn.history.rounds import cut_points
+from everturn.measure.tokens import Counts, padded, reaches_the_model
+
+
+def window(situation: Situation) -> MicroPlan:
+    settings, records = situation.policy.micro.window, situation.records
+    if situation.size <= settings.tokens:
+        return nothing(f"{situation.size:,} tokens, not over {settings.tokens:,}")
+    sums = _tokens_from_each_on(records, situation.counts or Counts())
+    # What no record holds (system prompt, tools) stays whatever is cut.
+    fixed = max(0, situation.size - sums[0])
+    room = max(0, int(settings.tokens * settings.share) - fixed)
+    cut = _cut(records, sums, room)
+    if cut == 0:
+        return nothing(f"{situation.size:,} tokens, but there is no earlier round to drop")
+    return _trimmed(situation, cut, sums[0] - sums[cut])
+
+
+def _trimmed(situation: Situation, cut: int, saved: int) -> MicroPlan:
+    records, limit = situation.records, situation.policy.micro.window.tokens
+    why = f"{situation.size:,} tokens, over {limit:,}: {cut} records out of sight, {saved:,} tokens saved"
+    calls = [block.call for record in records[:cut] for block in record.blocks if block.is_result]
+    plan = MicroPlan(
+        "window",
+        edits=(Trimmed(records[cut].uuid, why),),
+        why=why,
+        tokens_saved=saved,
+        forgotten=situation.results.paths_of(calls),
+        tells_detector="deleted",
+        suppresses_warning=True,
+    )
+    said = (record.uuid for record in records[cut:] if record.kind == "assistant")
+    return with_thinking(plan, next(said, ""), situation)
+
+
+def _tokens_from_each_on(records: Sequence[Record], counts: Counts) -> list[int]:
+    backwards = accumulate((counts.of(record).whole.total for record in reversed(records)), initial=0)
+    return [padded(total) for total in backwards][::-1]
+
+
+def _cut(records: Sequence[Record], sums: Sequence[int], room: int) -> int:
+    """The earliest legal place from which on everything fits; the last place there is where nothing does."""
+    last = max((at for at, record in enumerate(records) if record.kind in ("user", "assistant")), default=0)
+    legal = [at for at in cut_points(records) if at <= last]
+    fitting = [at for at in legal if sums[at] <= room] or legal[-1:]
+    # Beginning with a person's words is worth up to half of what could have stayed.
+    spoken = [at for at in fitting if _is_spoken(records[at]) and 2 * sums[at] >= sums[fitting[0]]]
+    return next(iter(spoken or fitting), 0)
+
+
+def _is_spoken(record: Record) -> bool:
+    results = any(block.is_result for block in record.blocks)
+    return record.kind == "user" and not results and reaches_the_model(record)
