@@ -85,13 +85,13 @@ class Log:
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.records: list[Record] = []
         self.notes: list[Note] = []
-        self._places: dict[str, int] = {}
         self._shown: list[Record] = []
         self._stale: frozenset[str] = frozenset()
         self._cleared: dict[str, Cleared] = {}
         self._offloaded: dict[str, Offloaded] = {}
         self._pins: tuple[Pinned, ...] = ()
         self._pending: Record | None = None
+        self._pending_at = 0
         self._past: list[_Past] = []
         for record in records:
             self.append(record)
@@ -107,22 +107,23 @@ class Log:
         return tuple(View(past.shown, self._cleared, self._offloaded, past.stale) for past in self._past)
 
     def append(self, record: Record) -> Change:
-        self._places[record.uuid] = len(self.records)
         self.records.append(record)
         if self._pending is not None and record.kind in ("user", "assistant"):
             return self._finish_compaction(self._pending, record)
         match record.edit:
             case Compacted():
-                self._pending = record
+                self._give_up_pending()
+                self._pending, self._pending_at = record, len(self._shown)
                 return "extended"
             case Undone(boundary=boundary):
                 return self._undo(boundary)
             case Trimmed(before=before):
                 return self._trim(before, record)
             case Cleared(calls=calls):
-                self._cleared.update(dict.fromkeys(calls, record.edit))
+                # A new mapping: views that were taken before must not change.
+                self._cleared = self._cleared | dict.fromkeys(calls, record.edit)
             case Offloaded(call=call):
-                self._offloaded[call] = record.edit
+                self._offloaded = self._offloaded | {call: record.edit}
             case Pinned():
                 self._pins = (*self._pins, record.edit)
             case _:
@@ -131,6 +132,7 @@ class Log:
         return "extended"
 
     def _trim(self, before: str, record: Record) -> Change:
+        self._give_up_pending()
         at = next((at for at, shown in enumerate(self._shown) if shown.uuid == before), 0)
         kept = self._shown[at:]
         names = frozenset(each.uuid for each in kept)
@@ -140,35 +142,46 @@ class Log:
         return "replaced"
 
     def _finish_compaction(self, boundary: Record, record: Record) -> Change:
-        self._pending = None
         if not record.compact_summary:
-            what = f"boundary {boundary.uuid} has no summary behind it; the view before it stays in force"
-            self.notes.append(Note("half_compaction", what))
+            self._give_up_pending()
             self._shown.append(record)
             return "extended"
+        self._pending = None
         kept = self._kept(boundary)
-        hidden = {boundary.uuid, record.uuid} | {each.uuid for each in kept}
+        # Records may stand between a boundary and its summary; the view is all that follows the boundary.
+        summary = [*self._shown[self._pending_at :], record]
+        hidden = {boundary.uuid} | {each.uuid for each in (*summary, *kept)}
         self._past.append(_Past(boundary.uuid, self._shown, self._stale, hidden))
         self._stale = frozenset(each.uuid for each in kept)
         anchored_on_boundary = _anchor(boundary) == boundary.uuid
-        self._shown = [boundary, *kept, record] if anchored_on_boundary else [boundary, record, *kept]
+        self._shown = [boundary, *kept, *summary] if anchored_on_boundary else [boundary, *summary, *kept]
         return "replaced"
+
+    def _give_up_pending(self) -> None:
+        if self._pending is not None:
+            what = f"boundary {self._pending.uuid} has no summary; the view before it stays in force"
+            self.notes.append(Note("half_compaction", what))
+            self._pending = None
 
     def _kept(self, boundary: Record) -> list[Record]:
         """The preserved segment, head to tail, as it stood in the view that is being replaced."""
         segment = boundary.edit.kept if isinstance(boundary.edit, Compacted) else None
         if segment is None:
             return []
-        uuids = [record.uuid for record in self._shown]
-        if segment.head not in uuids or segment.tail not in uuids:
+        places = {record.uuid: at for at, record in enumerate(self._shown[: self._pending_at])}
+        head, tail = places.get(segment.head, -1), places.get(segment.tail, -1)
+        if not 0 <= head <= tail:
             what = f"boundary {boundary.uuid} keeps {segment.head}..{segment.tail}, which is not in the view"
-            self.notes.append(Note("half_compaction", what))
+            self.notes.append(Note("lost_segment", what))
             return []
-        return self._shown[uuids.index(segment.head) : uuids.index(segment.tail) + 1]
+        return self._shown[head : tail + 1]
 
     def _undo(self, boundary: str) -> Change:
         """Take the last compaction back. What was said since then stays, behind what it had replaced."""
+        self._give_up_pending()
         if not self._past or self._past[-1].boundary != boundary:
+            what = f"{boundary} is not the boundary in force; nothing was undone"
+            self.notes.append(Note("idle_undo", what))
             return "extended"
         past = self._past.pop()
         since = [record for record in self._shown if record.uuid not in past.hidden]

@@ -48,7 +48,9 @@ def pairs(records: Iterable[Record]) -> Pairs:
 
 def rounds(records: Sequence[Record]) -> tuple[Round, ...]:
     """Every record belongs to exactly one round; pieces of a split response share theirs."""
-    starts: list[tuple[int, str]] = [(0, "")] if records else []
+    if not records:
+        return ()
+    starts: list[tuple[int, str]] = [(0, "")]
     for at, record in enumerate(records):
         if record.kind == "assistant" and (not record.message_id or record.message_id != starts[-1][1]):
             if at == 0:

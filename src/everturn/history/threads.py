@@ -17,7 +17,9 @@ import msgspec
 from everturn.history.edits import Compacted
 from everturn.history.records import Record
 
-NoteKind = Literal["missing_parent", "cycle", "duplicate_uuid", "abandoned", "half_compaction"]
+NoteKind = Literal[
+    "missing_parent", "cycle", "duplicate_uuid", "abandoned", "half_compaction", "lost_segment", "idle_undo"
+]
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -70,8 +72,18 @@ def live_thread(records: Sequence[Record], *, agent: str) -> Thread:
     abandoned = tuple(record for at, record in enumerate(records) if at not in live)
     if lost := sum(record.kind in ("user", "assistant") for record in abandoned):
         notes.append(Note("abandoned", f"{lost} messages on branches that were left (rewind, resume, fork)"))
+    notes.extend(_half_compactions(records, abandoned))
     kept = tuple(record for at, record in enumerate(records) if at in live)
     return Thread(agent, kept, abandoned, tuple(notes))
+
+
+def _half_compactions(records: Sequence[Record], abandoned: Sequence[Record]) -> Iterable[Note]:
+    """Boundaries that were written and whose summary never was (TR-10)."""
+    summarized = {record.parent for record in records if record.compact_summary}
+    for record in abandoned:
+        if record.is_boundary and record.uuid not in summarized:
+            what = f"boundary {record.uuid} has no summary; the view before it stays in force"
+            yield Note("half_compaction", what)
 
 
 def _newest_message(records: Sequence[Record]) -> int:
@@ -90,9 +102,14 @@ class _Links:
         self.places: dict[str, int] = {}
         repeated = 0
         self.parents: list[int] = []
+        segments: dict[str, tuple[str, int]] = {}
         for at, record in enumerate(records):
-            # A parent is looked up among what came before; the newest of equal uuids wins.
-            self.parents.append(self.places.get(record.parent, -1))
+            # A parent is looked up among what came before; the newest of equal uuids wins. What continues
+            # a segment kept through a compaction continues the compaction (TR-9).
+            anchor, boundary = segments.get(record.parent, (record.parent, -1))
+            self.parents.append(self.places.get(anchor, boundary))
+            if isinstance(record.edit, Compacted) and record.edit.kept:
+                segments[record.edit.kept.tail] = (record.edit.kept.anchor, at)
             repeated += record.uuid in self.places
             self.places[record.uuid] = at
         if repeated:
@@ -156,4 +173,19 @@ def _with_what_hangs_on_it(records: Sequence[Record], path: set[int], links: _Li
                 live.add(at)
         elif record.kind in ("attachment", "system", "progress"):
             live.add(at)
-    return live
+    return live - _on_the_way_to_what_was_left(records, path, live, links)
+
+
+def _on_the_way_to_what_was_left(
+    records: Sequence[Record], path: set[int], live: set[int], links: _Links
+) -> set[int]:
+    """Attachments and bookkeeping that lead to abandoned messages only: they belong to that branch."""
+    ways: set[int] = set()
+    needed: set[int] = set()
+    for at in range(len(records) - 1, -1, -1):
+        is_message = records[at].kind in ("user", "assistant")
+        if at in path or (is_message and at in live) or at in needed:
+            needed.add(links.parents[at])
+        elif is_message or at in ways:
+            ways.add(links.parents[at])
+    return ways - needed - path

@@ -13,6 +13,7 @@ from everturn.history.blocks import Block
 from everturn.history.messages import Message
 from everturn.history.records import Reply, Usage
 from everturn.wire.claude_code import blocks_from_content
+from everturn.wire.fitting import fitting
 
 _encode = msgspec.json.Encoder().encode
 _OPEN = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
@@ -79,6 +80,17 @@ _read_body = msgspec.json.Decoder(_Body).decode
 
 def read_response(body: bytes, *, request_id: str = "") -> Response:
     """A plain (not streamed) response body; raises msgspec.DecodeError when it is none."""
-    seen = _read_body(body)
+    try:
+        seen = _read_body(body)
+    except msgspec.ValidationError:
+        # Counts may be null, and fields may change their shape: neither may cost us the reply.
+        seen = fitting(body, _Body)
+        if not seen.id:
+            raise
     reply = Reply(seen.id, seen.model, seen.stop_reason or "", seen.usage, request_id)
     return Response(blocks_from_content(seen.content), reply)
+
+
+def tool_block(definition: Mapping[str, Any]) -> Block:
+    """A tool definition as a block of the prompt."""
+    return Block("tool", _encode(definition), tool=str(definition.get("name", "")))

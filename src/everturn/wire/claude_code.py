@@ -48,7 +48,7 @@ CAMEL = {
 }
 
 
-class _Message(msgspec.Struct):
+class _Message(msgspec.Struct, gc=False):
     id: str | None = None
     model: str | None = None
     stop_reason: str | None = None
@@ -87,7 +87,7 @@ class _Attachment(msgspec.Struct):
 _OwnEdit = Undone | Pinned | Offloaded | ThinkingDropped | CacheDeleted | CacheDeletionsEnded | Trimmed
 
 
-class _Line(msgspec.Struct, rename=CAMEL):
+class _Line(msgspec.Struct, rename=CAMEL, gc=False):
     """What we look at in a line; every other field is skipped without being parsed."""
 
     type: str = ""
@@ -112,7 +112,7 @@ class _Line(msgspec.Struct, rename=CAMEL):
     everturn: _OwnEdit | None = None
 
 
-class Line(msgspec.Struct, frozen=True):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """One line of the file, without its newline, and what we understood in it."""
 
     raw: bytes
@@ -220,11 +220,14 @@ def _line_of(raw: bytes, objects: Iterable[bytes], number: int, flaws: list[Flaw
 def _made_to_fit(readable: bytes) -> _Line:
     """A line whose known fields have unknown shapes. Content that is no block is shown as text."""
     seen = fitting(readable, _Line)
-    if seen.message is not None and bytes(seen.message.content).startswith(b"["):
-        parts = [_as_block(bytes(part)) for part in _read_parts(seen.message.content)]
-        seen.message.content = msgspec.Raw(b"[" + b",".join(parts) + b"]")
+    content = bytes(seen.message.content) if seen.message else b"null"
+    if seen.message and content.startswith((b"[", b"{")):
+        parts = _read_parts(content) if content.startswith(b"[") else [content]
+        blocks = b",".join(_as_block(bytes(part)) for part in parts)
+        seen.message.content = msgspec.Raw(b"[" + blocks + b"]")
     if seen.type == "attachment" and not bytes(seen.attachment).startswith(b"{"):
-        seen.attachment = msgspec.Raw(b'{"content":' + bytes(seen.attachment) + b"}")
+        payload = bytes(seen.attachment)
+        seen.attachment = msgspec.Raw(b'{"content":' + (b'""' if payload == b"null" else payload) + b"}")
     return seen
 
 

@@ -36,7 +36,7 @@ def spell(record: Record, place: Place | None = None) -> bytes:
         fields["attachment"] = msgspec.Raw(record.blocks[0].raw)
     else:
         fields |= _message(record)
-    fields |= {"uuid": record.uuid, "timestamp": record.timestamp}
+    fields |= _flags(record) | {"uuid": record.uuid, "timestamp": record.timestamp}
     return _encode(fields)
 
 
@@ -73,6 +73,10 @@ def _message(record: Record) -> dict[str, Any]:
             "usage": reply.usage,
         }
         fields |= {"requestId": reply.request_id} if reply.request_id else {}
+    return fields
+
+
+def _flags(record: Record) -> dict[str, bool]:
     flags = {
         "isMeta": record.meta,
         "isCompactSummary": record.compact_summary,
@@ -80,7 +84,7 @@ def _message(record: Record) -> dict[str, Any]:
         "isVirtual": record.display_only,
         "isApiErrorMessage": record.api_error,
     }
-    return fields | {name: True for name, is_set in flags.items() if is_set}
+    return {name: True for name, is_set in flags.items() if is_set}
 
 
 def _system(record: Record) -> dict[str, Any]:

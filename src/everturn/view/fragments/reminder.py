@@ -18,7 +18,10 @@ def attachment_words(payload: Block) -> str:
 
     A hook that succeeded without a word has an empty content, and says nothing.
     """
-    content = fields_of(payload).get("content")
+    try:
+        content = fields_of(payload).get("content")
+    except (msgspec.DecodeError, RecursionError):
+        return payload.raw.decode()
     if content is None:
         return payload.raw.decode()
     return _plain(content)

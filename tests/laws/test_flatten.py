@@ -1,0 +1,156 @@
+"""What holds for every view that is flattened, whatever was recorded."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.history.blocks import block_from_fields, text_block
+from everturn.history.log import Log, view
+from everturn.history.messages import Message, faults
+from everturn.history.records import Record
+from everturn.view.flatten import Flattener, flatten, is_sent
+from everturn.wire.anthropic import messages_pieces
+from random_logs import broken_logs, sound_logs, words_of
+
+any_log = st.one_of(broken_logs(), sound_logs())
+
+
+def bytes_of(messages: tuple[Message, ...]) -> bytes:
+    return b"".join(messages_pieces(messages))
+
+
+@pytest.mark.spec("TR-11", "FLAT-8")
+@given(st.one_of(broken_logs(clears=True), sound_logs()))
+def test_every_view_at_every_moment_is_one_that_the_api_takes(records: list[Record]):
+    for end in range(len(records) + 1):
+        assert faults(flatten(view(records[:end])).messages) == ()
+
+
+@given(sound_logs())
+def test_a_sound_log_needs_no_repair_once_its_last_call_is_answered(records: list[Record]):
+    assert flatten(view(records)).repairs == ()
+
+
+@pytest.mark.spec("FLAT-8")
+@given(st.one_of(broken_logs(clears=True), sound_logs()))
+def test_equal_views_give_equal_bytes_and_one_record_at_a_time_gives_the_same(records: list[Record]):
+    fold, log = Flattener(), Log()
+    for record in records:
+        fold.add(record)
+        log.append(record)
+        at_once = flatten(log.view)
+        assert fold.flat().messages == at_once.messages
+        assert bytes_of(flatten(log.view).messages) == bytes_of(at_once.messages)
+
+
+@given(broken_logs())
+def test_asking_for_the_messages_changes_nothing(records: list[Record]):
+    asked, unasked = Flattener(), Flattener()
+    for record in records:
+        asked.add(record)
+        asked.flat()
+        unasked.add(record)
+    assert asked.flat() == unasked.flat()
+
+
+def splits_a_message(records: list[Record], end: int) -> bool:
+    names = [{record.message_id for record in part} - {""} for part in (records[:end], records[end:])]
+    return bool(names[0] & names[1])
+
+
+@pytest.mark.spec("FLAT-8")
+@given(any_log)
+def test_what_stands_before_the_last_user_message_is_sent_again_byte_for_byte(records: list[Record]):
+    whole = flatten(view(records)).messages
+    for end in range(len(records)):
+        if splits_a_message(records, end):
+            continue
+        short = flatten(view(records[:end])).messages
+        last = max((at for at, message in enumerate(short) if message.role == "user"), default=0)
+        assert bytes_of(short[:last]) == bytes_of(whole[:last])
+
+
+@pytest.mark.spec("TR-11")
+@given(any_log)
+def test_no_word_of_a_sent_record_is_lost(records: list[Record]):
+    flat = flatten(view(records))
+    said = bytes_of(flat.messages).decode()
+    # The one thing left out by rule: a last message of thinking alone (FLAT-6).
+    if any(repair.kind == "trailing_thinking" for repair in flat.repairs):
+        return
+    expected = [word for record in records if is_sent(record) for word in words_of(record)]
+    assert [word for word in expected if word not in said] == []
+
+
+@pytest.mark.spec("FLAT-1")
+@given(broken_logs())
+def test_no_word_of_an_unsent_record_gets_out(records: list[Record]):
+    said = bytes_of(flatten(view(records)).messages).decode().split('"')
+    unsent = [word for record in records if not is_sent(record) for word in words_of(record)]
+    assert [word for word in unsent if word in said] == []
+
+
+@pytest.mark.spec("TR-2", "FLAT-6")
+@given(sound_logs())
+def test_untouched_blocks_leave_with_the_bytes_they_came_with(records: list[Record]):
+    sent = {block.raw for message in flatten(view(records)).messages for block in message.blocks}
+    came = {block.raw for record in records for block in record.blocks if record.kind != "attachment"}
+    assert came - sent == set()
+
+
+# The judge judged: every way of breaking a valid list of messages must be noticed (F53).
+
+
+def drop(messages: list[Message], at: int, which: int) -> list[Message]:
+    blocks = messages[at].blocks
+    return _with(messages, at, (*blocks[:which], *blocks[which + 1 :]))
+
+
+def _with(messages: list[Message], at: int, blocks: tuple) -> list[Message]:
+    return [*messages[:at], Message(messages[at].role, blocks), *messages[at + 1 :]]
+
+
+def places_of(messages: list[Message], kind: str) -> list[tuple[int, int]]:
+    return [
+        (at, which)
+        for at, message in enumerate(messages)
+        for which, block in enumerate(message.blocks)
+        if block.kind == kind
+    ]
+
+
+@pytest.mark.spec("TR-11")
+@given(sound_logs(), st.randoms(use_true_random=False))
+def test_the_judge_objects_to_every_broken_pair(records: list[Record], random):
+    messages = list(flatten(view(records)).messages)
+    results = places_of(messages, "tool_result")
+    if not results:
+        return
+    at, which = random.choice(results)
+    stray = messages[at].blocks[which]
+    assert faults(drop(messages, at, which)) != ()
+    assert faults(_with(messages, at, (*messages[at].blocks, stray))) != ()
+    assert faults(_with(messages, at, (text_block("first"), *messages[at].blocks))) != ()
+    asked = next(place for place in places_of(messages, "tool_use") if place[0] == at - 1)
+    assert faults(drop(messages, *asked)) != ()
+    twin = messages[asked[0]].blocks[asked[1]]
+    assert faults(_with(messages, at - 1, (*messages[at - 1].blocks, twin))) != ()
+    assert faults(messages[:at]) != ()
+    elsewhere = Message("user", (stray,))
+    assert faults([*messages, elsewhere]) != ()
+
+
+@pytest.mark.spec("TR-11")
+@given(sound_logs(), st.randoms(use_true_random=False))
+def test_the_judge_objects_to_roles_and_content_out_of_order(records: list[Record], random):
+    messages = list(flatten(view(records)).messages)
+    at = random.randrange(len(messages))
+    other = "assistant" if messages[at].role == "user" else "user"
+    blank, thought = text_block(" "), block_from_fields({"type": "thinking", "thinking": "hm"})
+    assert faults(messages) == ()
+    assert faults(_with(messages, at, ())) != ()
+    assert faults(_with(messages, at, (*messages[at].blocks, blank))) != ()
+    assert faults([*messages[:at], Message(other, messages[at].blocks), *messages[at + 1 :]]) != ()
+    assert faults([*messages[: at + 1], *messages[at:]]) != ()
+    assert faults(messages[1:]) != ()
+    assert faults(_with(messages, 0, (*messages[0].blocks, thought))) != ()

@@ -1,0 +1,54 @@
+"""Requests from bytes that exist already, replies as values."""
+
+import json
+
+import msgspec
+import pytest
+
+from everturn.history.blocks import Block, text_block
+from everturn.history.messages import Message
+from everturn.history.records import Reply, Usage
+from everturn.wire.anthropic import Request, Response, messages_pieces, read_response
+
+ODD = Block("invented", b'{"type":"invented", "n":1.0}')
+
+
+def test_a_request_holds_the_bytes_of_its_blocks_as_they_came():
+    request = Request(
+        model="m",
+        messages=(Message("user", (text_block("hi"), ODD)), Message("assistant", (text_block("ho"),))),
+        system=(text_block("be kind"),),
+        tools=(Block("", b'{"name":"Read", "input_schema":{}}'),),
+        settings={"max_tokens": 10, "stream": True},
+    )
+    assert request.to_bytes() == (
+        b'{"model":"m","max_tokens":10,"stream":true,'
+        b'"tools":[{"name":"Read", "input_schema":{}}],"system":[{"type":"text","text":"be kind"}],'
+        b'"messages":[{"role":"user","content":[{"type":"text","text":"hi"},{"type":"invented", "n":1.0}]},'
+        b'{"role":"assistant","content":[{"type":"text","text":"ho"}]}]}'
+    )
+
+
+def test_a_request_of_nothing_is_still_json():
+    assert json.loads(Request(model="m", messages=()).to_bytes()) == {"model": "m", "messages": []}
+    assert messages_pieces(()) == []
+
+
+def test_a_response_is_read_with_its_blocks_byte_for_byte():
+    body = (
+        b'{"id":"msg_1","model":"m","stop_reason":"end_turn","content":[{"type":"invented", "n":1.0}],'
+        b'"usage":{"input_tokens":5,"output_tokens":2,"new":1}}'
+    )
+    expected = Reply("msg_1", "m", "end_turn", Usage(5, output_tokens=2), "req_1")
+    assert read_response(body, request_id="req_1") == Response((ODD,), expected)
+
+
+def test_a_count_that_the_api_leaves_null_is_none():
+    body = b'{"id":"msg_1","content":[],"usage":{"input_tokens":5,"cache_read_input_tokens":null}}'
+    assert read_response(body).reply.usage == Usage(5)
+
+
+@pytest.mark.parametrize("body", [b"<html>502</html>", b"[]", b"null", b'{"id":5}'])
+def test_a_body_that_is_no_response_is_refused(body: bytes):
+    with pytest.raises(msgspec.DecodeError):
+        read_response(body)

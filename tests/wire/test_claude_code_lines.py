@@ -1,0 +1,151 @@
+"""Lines that we write: what was meant is what is read, and a line that was read is written as it came."""
+
+import json
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.history.blocks import block_from_fields, result_block, text_block
+from everturn.history.edits import Cleared, Compacted, Edit, Pinned, Segment, Undone
+from everturn.history.records import Record, Reply, Usage, Written
+from everturn.wire.claude_code import read
+from everturn.wire.claude_code_lines import BOUNDARY_TEXT, Place, spell
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+counts = st.integers(0, 10**7)
+blocks = st.one_of(
+    words.map(text_block),
+    st.builds(result_block, words, words),
+    st.builds(lambda text: block_from_fields({"type": "invented", "odd": {"b": text, "a": 1}}), words),
+)
+usages = st.none() | st.builds(
+    Usage, counts, counts, counts, counts, st.none() | st.builds(Written, counts, counts)
+)
+edits = st.one_of(
+    st.none(),
+    st.builds(
+        Compacted,
+        st.sampled_from(["auto", "manual"]),
+        counts,
+        counts,
+        words,
+        words,
+        st.lists(words, max_size=3).map(tuple),
+        st.none() | st.builds(Segment, words, words, words),
+    ),
+    st.builds(Cleared, st.lists(words, max_size=3).map(tuple), words, counts, counts),
+    *(st.from_type(kind) for kind in get_args(Edit) if kind not in (Compacted, Cleared)),
+)
+
+
+def subtype_of(edit: Edit | None) -> str:
+    line = json.loads(spell(Record(kind="system", uuid="x", edit=edit)))
+    return line["subtype"]
+
+
+@st.composite
+def new_records(draw: st.DrawFn) -> Record:
+    kind = draw(st.sampled_from(["user", "assistant", "system", "attachment"]))
+    edit = draw(edits) if kind == "system" else None
+    fields = {name: draw(words) for name in ("parent", "timestamp", "session", "agent")}
+    flags = ("sidechain", "meta", "compact_summary", "transcript_only", "display_only", "api_error")
+    said = tuple(draw(st.lists(blocks, max_size=3))) if kind in ("user", "assistant") else ()
+    subtype = subtype_of(edit) if edit else ""
+    if kind == "attachment":
+        payload = {"type": "task_reminder", "content": draw(words)}
+        said = (msgspec.structs.replace(block_from_fields(payload), kind="attachment"),)
+        subtype = "task_reminder"
+    replies = st.builds(Reply, words, words, words, usages, words)
+    return Record(
+        kind=kind,
+        uuid=draw(words.filter(bool)),
+        blocks=said,
+        reply=draw(replies) if kind == "assistant" else None,
+        edit=edit,
+        subtype=subtype,
+        **fields,
+        **{flag: draw(st.booleans()) for flag in flags},
+    )
+
+
+@pytest.mark.spec("TR-1", "TR-4", "TR-6")
+@given(new_records())
+def test_what_was_written_is_read_as_it_was_meant(record: Record):
+    line = spell(record, Place("/home/ann", "2.1.42", "main"))
+    assert b"\n" not in line
+    transcript = read(line)
+    assert transcript.flaws == ()
+    assert transcript.records == (msgspec.structs.replace(record, raw=line),)
+
+
+@pytest.mark.spec("TR-6")
+@given(new_records())
+def test_a_record_that_was_read_is_written_as_it_came(record: Record):
+    (came,) = read(b' {"future":1, ' + spell(record)[1:]).records
+    assert spell(came) == came.raw
+    assert came.raw.startswith(b' {"future":1, ')
+
+
+@pytest.mark.spec("TR-4")
+def test_a_boundary_is_spelled_with_the_names_of_the_format():
+    edit = Compacted("manual", 9, 8, "be brief", "last", ("mcp__x",), Segment("h", "a", "t"))
+    line = json.loads(spell(Record(kind="system", uuid="b", timestamp="t", session="s", edit=edit)))
+    assert line == {
+        "parentUuid": None,
+        "logicalParentUuid": "last",
+        "isSidechain": False,
+        "userType": "external",
+        "cwd": "",
+        "sessionId": "s",
+        "version": "",
+        "gitBranch": "",
+        "type": "system",
+        "isMeta": False,
+        "level": "info",
+        "subtype": "compact_boundary",
+        "content": BOUNDARY_TEXT,
+        "compactMetadata": {
+            "trigger": "manual",
+            "preTokens": 9,
+            "messagesSummarized": 8,
+            "userContext": "be brief",
+            "preCompactDiscoveredTools": ["mcp__x"],
+            "preservedSegment": {"headUuid": "h", "anchorUuid": "a", "tailUuid": "t"},
+        },
+        "uuid": "b",
+        "timestamp": "t",
+    }
+    assert BOUNDARY_TEXT == "Conversation compacted"
+
+
+def test_a_boundary_without_more_to_say_has_the_two_fields_that_claude_code_writes():
+    line = json.loads(spell(Record(kind="system", uuid="b", edit=Compacted("auto", 155_000))))
+    assert line["compactMetadata"] == {"trigger": "auto", "preTokens": 155_000}
+
+
+def test_a_user_line_has_the_shape_that_claude_code_writes():
+    record = Record(kind="user", uuid="u", parent="p", session="s", blocks=(text_block("hi"),), meta=True)
+    line = json.loads(spell(record, Place("/w", "2.1.42", "main")))
+    assert line == {
+        "parentUuid": "p",
+        "isSidechain": False,
+        "userType": "external",
+        "cwd": "/w",
+        "sessionId": "s",
+        "version": "2.1.42",
+        "gitBranch": "main",
+        "type": "user",
+        "message": {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+        "isMeta": True,
+        "uuid": "u",
+        "timestamp": "",
+    }
+
+
+@pytest.mark.parametrize("edit", [Undone("b"), Pinned("the port is 8080")])
+def test_edits_of_our_own_are_system_lines_that_other_readers_pass_over(edit: Edit):
+    line = json.loads(spell(Record(kind="system", uuid="x", edit=edit)))
+    assert (line["type"], line["subtype"][:9]) == ("system", "everturn_")

@@ -1,0 +1,58 @@
+"""Lines that are not what they should be: the readable copy, and what had to be done for it."""
+
+import pytest
+
+from everturn.wire.mending import Flaw, Mended, is_json, mend
+
+
+@pytest.mark.parametrize(
+    ("raw", "mended"),
+    [
+        (b"", Mended((), ())),
+        (b"  \r", Mended((), ())),
+        (b"\xef\xbb\xbf", Mended((), ())),
+        (b'\xef\xbb\xbf{"a":1}', Mended((b'{"a":1}',), ())),
+        (b"// hi", Mended((), (Flaw(7, "comment", "a comment, kept and not read"),))),
+        (
+            b'{"a":NaN,"b":"NaN"}',
+            Mended(
+                (b'{"a":"not a number","b":"NaN"}',),
+                (Flaw(7, "number", "1 values that JSON does not have (NaN, Infinity)"),),
+            ),
+        ),
+        (
+            b'{"a":"\\udc00"}',
+            Mended((b'{"a":"\\ufffd"}',), (Flaw(7, "surrogate", "1 half characters; shown as U+FFFD"),)),
+        ),
+        (
+            b'{"a":1} {"b":2}',
+            Mended((b'{"a":1}', b'{"b":2}'), (Flaw(7, "glued", "2 objects on one line"),)),
+        ),
+        (
+            b'\0\0{"a":1}\0',
+            Mended((b'{"a":1}',), (Flaw(7, "hole", "3 NUL bytes, as a crashed file system leaves them"),)),
+        ),
+        (
+            b"plain words",
+            Mended(
+                (),
+                (
+                    Flaw(
+                        7, "not_json", "11 characters that are no JSON object: 'plain words'; kept, not read"
+                    ),
+                ),
+            ),
+        ),
+    ],
+)
+def test_each_damage_has_its_cure_and_its_name(raw: bytes, mended: Mended):
+    assert mend(raw, 7, is_last=False) == mended
+
+
+def test_an_unfinished_object_is_torn_at_the_end_of_the_file_and_no_json_elsewhere():
+    kinds = [mend(b'{"a":"b', 1, is_last=is_last).flaws[0].kind for is_last in (True, False)]
+    assert kinds == ["torn", "not_json"]
+
+
+def test_text_is_judged_as_json_or_not():
+    assert [is_json(raw) for raw in (b'{"a":1}', b'{"a":1', b"\xff", b"[1]")] == [True, False, False, True]
