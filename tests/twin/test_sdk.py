@@ -214,6 +214,20 @@ async def test_the_async_sdk_retries_what_passes(twin):
     assert said(await twin.async_client().messages.create(**ASK)) == "After all."
 
 
+@pytest.mark.spec("TW-1", "TW-10")
+def test_the_tool_runner_retries_a_compaction_that_meets_an_overload(twin):
+    twin.script(CALL, "It rains.")
+    twin.faults({"kind": "overloaded", "endpoint": "compaction", "times": 2, "headers": QUICK})
+    runner = twin.client().beta.messages.tool_runner(**ASK, tools=[weather], betas=["compact-2026-09-04"])
+    reasons = []
+    for message in runner:
+        reasons.append(message.stop_reason)
+        if len(reasons) == 1:
+            runner.compact_before_next_turn()
+    assert reasons == ["tool_use", "compaction", "end_turn"]
+    assert [entry["status"] for entry in twin.ledger] == [200, 529, 529, 200, 200]
+
+
 def test_the_sdk_retries_a_closed_connection(twin):
     twin.faults({"kind": "timeout", "hangs_up": True, "delay_s": 5})
     assert said(twin.client().messages.create(**ASK))
@@ -304,6 +318,13 @@ def test_refused_requests_and_counts_use_up_no_reply_and_no_fault(twin):
     with pytest.raises(anthropic.InternalServerError):
         client.messages.create(**ASK)
     assert said(client.messages.create(**ASK)) == "Kept."
+
+
+def test_counting_can_be_struck_by_a_fault_that_names_it(twin):
+    twin.faults({"kind": "slow_first_byte", "endpoint": "count_tokens", "delay_s": 700}, "overloaded")
+    with pytest.raises(anthropic.APITimeoutError):
+        twin.client(max_retries=0).messages.count_tokens(model=OPUS, messages=HELLO)
+    assert twin.client(max_retries=0).messages.count_tokens(model=OPUS, messages=HELLO).input_tokens > 0
 
 
 @pytest.mark.spec("TW-8")

@@ -85,6 +85,14 @@ def test_system_and_tools_of_a_thread_cannot_change(twin):
     assert send(twin, "Go on.", thread=follow(first), system="Be brief.")["type"] == "message"
 
 
+def test_a_marker_holds_only_for_the_request_that_set_it(twin):
+    text = {"type": "text", "text": LONG, "cache_control": {"type": "ephemeral"}}
+    message = send(twin, [text], thread=CREATE)
+    for _ in range(5):
+        message = send(twin, [text], thread=follow(message))
+        assert message["type"] == "message"
+
+
 def test_the_sdk_holds_a_conversation_in_a_thread(twin):
     twin.script("One.", "Two.", "Three.")
     thread = twin.client().beta.messages.thread(model=OPUS, max_tokens=2000)

@@ -166,13 +166,14 @@ class Twin:
 
     def _count(self, call: Call, request: Request) -> Answer:
         accepted = self._accept(request)
-        self._strike(request)
+        fault = self._strike(request)
         body: dict[str, Any] = {"input_tokens": accepted.layout.total}
         if request.body.get("context_management") is not None:
             original = lay_out(since_compaction(accepted.sent), self.options).total
             body["context_management"] = {"original_input_tokens": original}
         self._ledger.counted(request, id=call.id, at=call.at)
-        return self._answer(call.id, body)
+        answer = self._answer(call.id, body)
+        return answer if fault is None else fault.bend(answer)
 
     def _message(self, call: Call, request: Request) -> Answer:
         accepted = self._accept(request)
