@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import msgspec
 
 from everturn.history.blocks import Block
-from everturn.history.edits import Edit
+from everturn.history.edits import Cleared, Compacted, Edit
 
 Kind = Literal["user", "assistant", "system", "attachment", "progress"]
 KINDS: frozenset[str] = frozenset(get_args(Kind))
@@ -60,7 +60,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
         return self.model == SYNTHETIC
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One fact. `raw` is its JSON object as it stands in the file.
 
     `subtype` tells what kind of system record or attachment it is. An attachment's payload is its one
@@ -109,3 +109,19 @@ def reported_usage(record: Record) -> Usage | None:
     if reply is None or reply.usage is None or reply.is_synthetic or record.api_error:
         return None
     return reply.usage if reply.usage.context > 0 else None
+
+
+def record_of_edit(edit: Edit, *, uuid: str, after: Record | None, at: datetime) -> Record:
+    """The record that makes an edit part of history, appended behind `after`."""
+    subtype = {Cleared: "microcompact_boundary", Compacted: "compact_boundary"}.get(type(edit))
+    return Record(
+        kind="system",
+        uuid=uuid,
+        parent=after.uuid if after else "",
+        timestamp=at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        session=after.session if after else "",
+        agent=after.agent if after else "",
+        sidechain=after.sidechain if after else False,
+        subtype=subtype or f"everturn_{type(edit).__name__.lower()}",
+        edit=edit,
+    )

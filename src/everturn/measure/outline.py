@@ -86,7 +86,7 @@ class Outline:
     """The blocks of one conversation's requests, in prefix order."""
 
     def __init__(self, costs: Costs, *, lookback: int = LOOKBACK, runs_are_one: bool = True) -> None:
-        self._costs = costs
+        self.costs = costs
         self._lookback = lookback
         self._runs_are_one = runs_are_one
         # Results that the provider was told to forget: they keep their place in every key and cost nothing.
@@ -164,7 +164,7 @@ class Outline:
             ends=_Lazy(size, end),
             positions=_Lazy(size, position),
             markers=[Marker(self._index(spot), marker.ttl) for spot, marker in marks],
-            total=total + self._costs.trailing,
+            total=total + self.costs.trailing,
             minimum=minimum,
             lookback=self._lookback,
         )
@@ -182,26 +182,26 @@ class Outline:
         return self._parts[message], at - self._starts[message]
 
     def _measure_head(self, head: Head) -> _Part:
-        hidden = self._costs.tool_prompt if head.tools else 0
+        hidden = self.costs.tool_prompt if head.tools else 0
         chains, ends = [b""], [0]
         for at, block in enumerate((*head.tools, *head.system)):
             # The hidden words stand behind the last tool.
             extra = hidden if at == len(head.tools) - 1 else 0
             chains.append(_chained(chains[-1], b"", block))
-            ends.append(ends[-1] + self._costs.block(block) + extra)
+            ends.append(ends[-1] + self.costs.block(block) + extra)
         positions = tuple(range(-1, len(ends) - 1))
         return _Part(tuple(chains), tuple(ends), positions, 0, "")
 
     def _measure(self, message: Message, before: _Part, *, opens_turn: bool) -> _Part:
         chain, end, position = before.chains[-1], before.ends[-1], before.positions[-1]
-        end += self._costs.turn if opens_turn else 0
+        end += self.costs.turn if opens_turn else 0
         images, kind = before.images, before.last_kind
         chains: list[bytes] = []
         ends: list[int] = []
         positions: list[int] = []
         for block in message.blocks:
             chain = _chained(chain, message.role.encode(), block)
-            end += 0 if block.is_result and block.call in self.deleted else self._costs.block(block)
+            end += 0 if block.is_result and block.call in self.deleted else self.costs.block(block)
             joins = self._runs_are_one and block.kind == kind and kind in _RUNS
             position += 0 if joins else 1
             images += block.raw.count(_IMAGE) if block.kind in ("image", "tool_result") else 0

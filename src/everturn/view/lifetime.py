@@ -82,3 +82,14 @@ def _same_ttl(name: str, latched: KeyParameters, wanted: KeyParameters) -> bool:
 
 def _shown(value: Hashable | Lifetime) -> str:
     return value.ttl if isinstance(value, Lifetime) else str(value)
+
+
+def spelled(parameters: KeyParameters) -> dict[str, Any]:
+    """The parameters as fields of a request; betas go into a header."""
+    fields: dict[str, Any] = {
+        "thinking": parameters.thinking,
+        "speed": parameters.speed,
+        "tool_choice": parameters.tool_choice,
+        "output_config": {"effort": parameters.effort} if parameters.effort else None,
+    }
+    return {name: value for name, value in fields.items() if value} | dict(parameters.extra)

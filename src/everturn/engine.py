@@ -1,0 +1,351 @@
+"""One turn from top to bottom (OV-1). Nothing here reads a clock, a file or a network.
+
+    add         what happened goes into the log, and everything that follows the log follows it
+    turn        1 micro-compaction   what is stale leaves, in one rewrite          decide/micro
+                2 (compaction)       joins here
+                3 flatten            the view as messages                          view/flatten
+                4 markers            where the provider may cut                    view/markers
+                5 prediction         what will be read, written, paid in full      measure/prediction
+                6 snapshot           what is in the key, against the last call     decide/cache_breaks
+    replied     the answer's usage settles the prediction and judges the cache
+
+A turn costs what is new in it. It is a generator because some edits need the world: it yields effects
+(`WriteFile`) and is sent their results; whoever drives it performs them.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from everturn.decide.cache_breaks import Break, Detector, Diagnosis, NoBreak
+from everturn.decide.micro.cached_state import CachedState, consumed, expired, planned, resumed
+from everturn.decide.micro.declarative import BETA, Applied, declarative
+from everturn.decide.micro.order import micro
+from everturn.decide.micro.situation import MicroPlan, Situation
+from everturn.decide.policy import Policy
+from everturn.decide.results import Results
+from everturn.decide.snapshot import Change, snapshot
+from everturn.decide.thinking import ThinkingLedger
+from everturn.history.edits import Edit
+from everturn.history.log import Log
+from everturn.history.messages import Message
+from everturn.history.records import Record, Usage, record_of_edit, when
+from everturn.measure.capabilities import Capabilities
+from everturn.measure.meter import Meter, Size, meter_of
+from everturn.measure.models import Model
+from everturn.measure.outline import Costs, Head, Outline
+from everturn.measure.prediction import Check, Forecast, Prediction
+from everturn.measure.prefix_cache import SECONDS
+from everturn.measure.tokens import Counts
+from everturn.view.cache_key import salts
+from everturn.view.flatten import Flattener
+from everturn.view.forks import CacheSafe
+from everturn.view.lifetime import KeyParameters, held, spelled
+from everturn.view.markers import Marks, place_marks, with_marker
+from everturn.wire.anthropic import Request
+
+
+class WriteFile(msgspec.Struct, frozen=True):
+    """An effect: keep this text where the model can read it. Answered with the path it is at."""
+
+    name: str
+    text: str
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What a conversation is held with. Another model or policy is another setting."""
+
+    model: Model
+    capabilities: Capabilities
+    policy: Policy
+    costs: Costs
+    head: Head = Head()
+    parameters: KeyParameters
+    source: str = "main"
+    # Top-level fields of the request that are not part of the key: max_tokens, metadata, ...
+    fields: Mapping[str, Any] = {}
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A request that is ready to be sent, and everything that was decided on the way to it."""
+
+    appended: tuple[Record, ...]
+    plan: MicroPlan
+    marks: Marks
+    prediction: Prediction
+    changes: tuple[Change, ...]
+    size: Size
+    notes: tuple[str, ...]
+    safe: CacheSafe
+
+    @property
+    def betas(self) -> tuple[str, ...]:
+        """What the `anthropic-beta` header must name."""
+        needed = (BETA,) if "context_management" in self.safe.settings else ()
+        return (*self.safe.parameters.betas, *needed)
+
+    def request(self) -> Request:
+        """The body. The only step whose cost is the whole conversation: its bytes."""
+        return marked_request(self.safe, self.marks)
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What the answer said about our picture of the cache."""
+
+    check: Check | None
+    verdict: Break | NoBreak
+
+
+class Conversation:
+    """One conversation: its log, and what is kept up to date with it record by record."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        records: Iterable[Record] = (),
+        *,
+        forecast: Forecast | None = None,
+        detector: Detector | None = None,
+    ) -> None:
+        self.setting = setting
+        self.log = Log()
+        self.detector = detector or Detector()
+        self._forecast = forecast or Forecast()
+        self._latched: KeyParameters | None = None
+        self._sent: Setting | None = None
+        self._called_at: datetime | None = None
+        self._counts = Counts()
+        self._start_view()
+        for record in records:
+            self.add(record)
+        self._cached = resumed(self._results, (record.edit for record in self.log.records if record.edit))
+
+    @property
+    def size(self) -> Size:
+        return self._meter.size()
+
+    def add(self, record: Record) -> None:
+        change = self.log.append(record)
+        if change == "replaced":
+            self._start_view()
+            for shown in self.log.view.records:
+                self._follow(shown)
+            self._meter = meter_of(self.log.view, self._counts)
+            self._thinking.prefix_changed("the messages before it are others now")
+        elif not record.is_boundary:
+            self._follow(record)
+
+    def turn(self, now: datetime, new_id: Callable[[], str]) -> Generator[WriteFile, str, Turn]:
+        """The next request. Asked again before it was answered, it comes out the same."""
+        start = len(self.log.records)
+        setting, notes = self._setting_in_force()
+        append = self._appender(now, new_id)
+        append(self._expired_deletions(now))
+        append(self._drop_thinking(setting, self._sent, now))
+        plan = micro(self._situation(setting, now))
+        self._cached = planned(self._cached, self._results, plan)
+        append(*plan.edits, *(yield from _offloaded(plan)), self._consume(plan))
+        append(self._drop_thinking(setting, setting, now))
+        self._tell_detector(setting.source, plan)
+        parameters = held(self._latched, setting.parameters)
+        self._latched, self._sent, self._called_at = parameters.parameters, setting, now
+        marks, prediction = self._look_ahead(setting, parameters.parameters, now)
+        sent = snapshot(setting.model.id, setting.head, parameters.parameters, marks)
+        changes = self.detector.before_call(setting.source, sent, setting.head, now.timestamp())
+        messages = tuple(self._outline.messages)
+        fields = {**setting.fields, **self._declared(setting)}
+        safe = CacheSafe(setting.model.id, setting.head, parameters.parameters, messages, fields)
+        said = (*notes, *parameters.refused, *marks.why)
+        appended = tuple(self.log.records[start:])
+        return Turn(appended, plan, marks, prediction, changes, self._meter.size(), said, safe)
+
+    def replied(
+        self,
+        records: Sequence[Record],
+        usage: Usage,
+        now: datetime,
+        *,
+        diagnosis: Diagnosis | None = None,
+        applied: Sequence[Applied] = (),
+    ) -> Settled:
+        """The answer is part of the log now, and its usage the judge of what was predicted."""
+        if any(edit.tells_detector == "deleted" for edit in applied):
+            self.detector.deleted(self.setting.source)
+        check = self._forecast.settle(usage, now.timestamp())
+        verdict = self.detector.after_call(self.setting.source, usage, diagnosis)
+        self._results.settle()
+        for record in records:
+            self.add(record)
+        return Settled(check, verdict)
+
+    # ── the steps of a turn ──────────────────────────────────────────────────────────────────────
+
+    def _setting_in_force(self) -> tuple[Setting, tuple[str, ...]]:
+        """What is asked for; but inside a tool loop the API wants the thinking of that loop as it was, so a
+        change that would invalidate it waits for the end of the loop (PC-16)."""
+        sent, wanted = self._sent, self.setting
+        if sent is None or not self._flattener.in_tool_loop:
+            return wanted, ()
+        if sent.model != wanted.model:
+            waits = "the model"
+        elif sent.head != wanted.head and wanted.model.binds_thinking:
+            waits = "system prompt and tools"
+        else:
+            return wanted, ()
+        kept = msgspec.structs.replace(wanted, model=sent.model, head=sent.head, costs=sent.costs)
+        return kept, (f"a change of {waits} waits until the tool loop has ended",)
+
+    def _situation(self, setting: Setting, now: datetime) -> Situation:
+        return Situation(
+            results=self._results,
+            policy=setting.policy,
+            source=setting.source,
+            now=now,
+            last_reply=self._last_reply,
+            size=self._meter.size().tokens,
+            capabilities=setting.capabilities,
+            in_tool_loop=self._flattener.in_tool_loop,
+            binds_thinking=setting.model.binds_thinking,
+            thinking_tokens_after=self._thinking.tokens_after,
+            cached=self._cached,
+            records=self.log.view.records,
+            counts=self._counts,
+        )
+
+    def _drop_thinking(self, setting: Setting, before: Setting | None, now: datetime) -> Edit | None:
+        """Also when the cache has gone cold: a rewrite is due anyway, and old thinking need not be in it.
+
+        The API could do that by itself (MC-13), but only for as long as it is asked in every request; our
+        own edit is made once and stays.
+        """
+        settings = setting.policy.micro.declarative
+        is_cold = self._last_reply is not None and now - self._last_reply > settings.idle
+        cold = "the cache is cold" if is_cold and setting.policy.declares and settings.thinking else ""
+        return self._thinking.drop(setting, before, cold=cold, in_loop=self._flattener.in_tool_loop)
+
+    def _declared(self, setting: Setting) -> dict[str, Any]:
+        """What the API is asked to clear by itself, composed into the request (MC-13, MC-14)."""
+        if not setting.policy.declares:
+            return {}
+        asked = declarative(
+            (tool.tool for tool in setting.head.tools),
+            thinking="present" if self._thinks(setting) else "none",
+            kept="all",
+            settings=setting.policy.micro.declarative,
+            capabilities=setting.capabilities,
+        )
+        return {"context_management": asked} if asked else {}
+
+    def _thinks(self, setting: Setting) -> bool:
+        chosen = (self._latched.thinking if self._latched else None) or {}
+        return chosen.get("type", "adaptive" if setting.model.thinks_by_default else "disabled") != "disabled"
+
+    def _expired_deletions(self, now: datetime) -> Edit | None:
+        """Deletions live in the provider's cache; once that is surely gone, so are they (MC-12)."""
+        if self._called_at is None or self._latched is None or not self._cached.pinned:
+            return None
+        idle = (now - self._called_at).total_seconds()
+        if idle <= SECONDS[self._latched.lifetime.ttl]:
+            return None
+        self._cached, edit = expired(self._cached, why=f"idle for {idle:.0f} s, longer than the cache lives")
+        return edit
+
+    def _consume(self, plan: MicroPlan) -> Edit | None:
+        self._cached, edit = consumed(self._cached, why=plan.why)
+        return edit
+
+    def _tell_detector(self, source: str, plan: MicroPlan) -> None:
+        if plan.tells_detector == "deleted" or self._thinking.took_dropped():
+            self.detector.deleted(source)
+        if self._view_is_new:
+            self.detector.compacted(source)
+        self._view_is_new = False
+
+    def _look_ahead(
+        self, setting: Setting, parameters: KeyParameters, now: datetime
+    ) -> tuple[Marks, Prediction]:
+        """Markers for what is about to be sent, and what they will find."""
+        self._outline.costs = setting.costs
+        self._outline.set_head(setting.head)
+        self._outline.deleted = self._flattener.deleted
+        first = self._flattener.take_changes()
+        self._outline.replace_from(first, self._flattener.since(first))
+        marks = place_marks(
+            self._outline,
+            setting.head,
+            ttl=parameters.lifetime.ttl,
+            capabilities=setting.capabilities,
+            previous=self._reached,
+            writes="its own",
+        )
+        self._reached = marks.reached
+        salt = salts(setting.model, parameters)
+        prompt = self._outline.prompt(salt, marks.places, minimum=setting.model.min_cache)
+        return marks, self._forecast.predict(prompt, now.timestamp())
+
+    # ── following the log ────────────────────────────────────────────────────────────────────────
+
+    def _start_view(self) -> None:
+        view, setting = self.log.view, self.setting
+        self._meter = Meter(self._counts)
+        self._results = Results(setting.policy.tools, cleared=view.cleared, offloaded=view.offloaded)
+        references = "all" if setting.capabilities.cache_edits else "none"
+        self._flattener = Flattener(hidden=view.cleared, offloaded=view.offloaded, references=references)
+        able = setting.capabilities
+        self._outline = Outline(setting.costs, lookback=able.lookback, runs_are_one=able.runs_are_one)
+        self._thinking = ThinkingLedger(self._counts)
+        self._cached = CachedState()
+        self._reached = -1
+        self._last_reply: datetime | None = None
+        self._view_is_new = bool(self.log.records)
+
+    def _follow(self, record: Record) -> None:
+        self._meter.add(record)
+        self._results.add(record, self._counts)
+        self._flattener.add(record)
+        self._thinking.add(record)
+        if record.kind == "assistant":
+            self._last_reply = when(record) or self._last_reply
+
+    def _appender(self, now: datetime, new_id: Callable[[], str]) -> Callable[..., None]:
+        def append(*edits: Edit | None) -> None:
+            for edit in edits:
+                if edit is not None:
+                    last = self.log.records[-1] if self.log.records else None
+                    self.add(record_of_edit(edit, uuid=new_id(), after=last, at=now))
+
+        return append
+
+
+def _offloaded(plan: MicroPlan) -> Generator[WriteFile, str, list[Edit]]:
+    """A result leaves the context only after its text is safe elsewhere."""
+    edits: list[Edit] = []
+    for wanted in plan.offload:
+        path = yield WriteFile(wanted.name, wanted.content)
+        edits.append(wanted.written_to(path))
+    return edits
+
+
+def marked_request(safe: CacheSafe, marks: Marks, more: Sequence[Message] = ()) -> Request:
+    """The request with its markers. What is not marked leaves as it came."""
+    tools, system = list(safe.head.tools), list(safe.head.system)
+    messages = [*safe.messages, *more]
+    for spot, marker in marks.places:
+        if spot.message >= 0:
+            message = messages[spot.message]
+            blocks = list(message.blocks)
+            blocks[spot.block] = with_marker(blocks[spot.block], marker.ttl)
+            messages[spot.message] = Message(message.role, tuple(blocks))
+        elif spot.block < len(tools):
+            tools[spot.block] = with_marker(tools[spot.block], marker.ttl)
+        else:
+            system[spot.block - len(tools)] = with_marker(system[spot.block - len(tools)], marker.ttl)
+    return Request(
+        model=safe.model,
+        messages=tuple(messages),
+        tools=tuple(tools),
+        system=tuple(system),
+        settings={**safe.settings, **spelled(safe.parameters)},
+    )

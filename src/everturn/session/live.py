@@ -1,0 +1,130 @@
+"""A conversation held through the Anthropic SDK: the engine decides, this sends and remembers.
+
+Time and ids come from whoever starts it. Nothing is decided here; a turn's effects are performed and its
+answer is appended, byte for byte as it came.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from everturn.decide.cache_breaks import Diagnosis
+from everturn.decide.micro.declarative import applied_edits
+from everturn.engine import Conversation, Settled, Turn, WriteFile
+from everturn.history.blocks import Block, result_block, text_block
+from everturn.history.records import Kind, Record, Reply, Usage
+from everturn.wire.anthropic import Response, read_response
+
+if TYPE_CHECKING:
+    import anthropic
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """One call: what was decided, what came back, and what that says about the cache."""
+
+    turn: Turn
+    response: Response
+    settled: Settled
+
+
+class Live:
+    """One conversation, one client. `clock` tells the time, `new_id` makes uuids."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        client: "anthropic.Anthropic",
+        *,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+        folder: Path,
+    ) -> None:
+        self.conversation = conversation
+        self._client = client
+        self._clock = clock
+        self._new_id = new_id
+        self._folder = folder
+        self._last_message: str | None = None
+
+    def say(self, text: str) -> None:
+        self._append("user", (text_block(text),))
+
+    def answer(self, results: Sequence[tuple[str, str]]) -> None:
+        """Results of tool calls: the id of each call, and what came out of it."""
+        self._append("user", tuple(result_block(call, text) for call, text in results))
+
+    def call(self) -> Exchange:
+        """Send what has been said. Raises what the SDK raises; the conversation is then as it was before."""
+        turn = perform(self.conversation.turn(self._clock(), self._new_id), self._folder)
+        raw = self._client.beta.messages.with_raw_response.create(**self._arguments(turn))
+        body = raw.http_response.read()
+        response = read_response(body, request_id=raw.headers.get("request-id", ""))
+        settled = self.conversation.replied(
+            [self._record("assistant", response.blocks, response.reply)],
+            response.reply.usage or Usage(),
+            self._clock(),
+            diagnosis=_diagnosis(body),
+            applied=applied_edits(msgspec.json.decode(body).get("context_management")),
+        )
+        self._last_message = response.reply.message_id
+        return Exchange(turn, response, settled)
+
+    def _arguments(self, turn: Turn) -> dict[str, Any]:
+        """The SDK takes values and spells them again, in the order they have here."""
+        arguments: dict[str, Any] = msgspec.json.decode(turn.request().to_bytes())
+        if turn.betas:
+            arguments["betas"] = list(turn.betas)
+        if self.conversation.setting.capabilities.diagnostics:
+            arguments["extra_body"] = {"diagnostics": {"previous_message_id": self._last_message}}
+        return arguments
+
+    def _append(self, kind: Kind, blocks: tuple[Block, ...]) -> None:
+        self.conversation.add(self._record(kind, blocks))
+
+    def _record(self, kind: Kind, blocks: tuple[Block, ...], reply: Reply | None = None) -> Record:
+        records = self.conversation.log.records
+        now = self._clock().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        parent = records[-1].uuid if records else ""
+        return Record(
+            kind=kind, uuid=self._new_id(), parent=parent, timestamp=now, blocks=blocks, reply=reply
+        )
+
+
+def perform(turn: Generator[WriteFile, str, Turn], folder: Path) -> Turn:
+    """Drive a turn to its end, doing what it asks for on the way."""
+    answer: str | None = None
+    while True:
+        try:
+            effect = turn.send(answer) if answer is not None else next(turn)
+        except StopIteration as done:
+            return done.value
+        answer = _write(effect, folder)
+
+
+def _write(effect: WriteFile, folder: Path) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / effect.name
+    path.write_text(effect.text, encoding="utf-8", errors="surrogatepass")
+    return str(path)
+
+
+class _Reason(msgspec.Struct):
+    type: str = ""
+    cache_missed_input_tokens: int = 0
+
+
+class _Diagnostics(msgspec.Struct):
+    cache_miss_reason: _Reason | None = None
+
+
+class _Body(msgspec.Struct):
+    diagnostics: _Diagnostics | None = None
+
+
+def _diagnosis(body: bytes) -> Diagnosis | None:
+    found = msgspec.json.decode(body, type=_Body).diagnostics
+    reason = found.cache_miss_reason if found else None
+    return Diagnosis(reason.type, reason.cache_missed_input_tokens) if reason else None

@@ -1,0 +1,24 @@
+"""The twin's own counting, for whoever wants to predict its bill to the token."""
+
+from everturn.history.blocks import Block, fields_of
+from everturn.measure.models import Model
+from everturn.twin.count import counter
+from everturn.twin.options import TwinOptions
+from everturn.twin.parse import block_of
+from everturn.twin.prefix import TURN_TOKENS
+
+
+class TwinCosts:
+    """`measure.outline.Costs` as this twin bills them."""
+
+    def __init__(self, model: Model, options: TwinOptions | None = None) -> None:
+        self._options = options or TwinOptions()
+        self._count = counter(model, self._options)
+        self.turn = TURN_TOKENS
+        self.tool_prompt = model.tool_prompt
+        self.trailing = self._options.trailing_tokens
+
+    def block(self, block: Block, /) -> int:
+        if block.kind == "cache_edits":
+            return 0
+        return self._count(block_of(fields_of(block), kind=block.kind))

@@ -1,0 +1,29 @@
+"""What shapes the prompt without being a block, by the section it begins to count in (api-facts 1.6)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from everturn.measure.models import Model
+from everturn.measure.outline import Salts
+from everturn.view.lifetime import KeyParameters
+
+
+def salts(model: Model, parameters: KeyParameters) -> Salts:
+    """A default that is spelled out equals one that is left out."""
+    thinking = parameters.thinking or {}
+    usual = "adaptive" if model.thinks_by_default else "disabled"
+    return Salts(
+        scope=(model.id, parameters.speed or "standard"),
+        messages=(
+            _tool_choice(parameters.tool_choice or {}),
+            (thinking.get("type", usual), thinking.get("budget_tokens")),
+            parameters.effort or model.default_effort,
+            msgspec.json.encode(parameters.extra, order="sorted"),
+        ),
+    )
+
+
+def _tool_choice(choice: Mapping[str, Any]) -> tuple[Any, ...]:
+    return choice.get("type", "auto"), choice.get("name"), not choice.get("disable_parallel_tool_use")
