@@ -3,9 +3,9 @@
 Every text carries a token that occurs nowhere else, so that a law can ask where it went.
 """
 
+import builders as b
 from hypothesis import strategies as st
 
-import builders as b
 from everturn.history.edits import Cleared
 from everturn.history.records import Record
 

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_logs import broken_logs, sound_logs, words_of
 
 from everturn.history.blocks import block_from_fields, text_block
 from everturn.history.log import Log, view
@@ -10,7 +11,6 @@ from everturn.history.messages import Message, faults
 from everturn.history.records import Record
 from everturn.view.flatten import Flattener, flatten, is_sent
 from everturn.wire.anthropic import messages_pieces
-from random_logs import broken_logs, sound_logs, words_of
 
 any_log = st.one_of(broken_logs(), sound_logs())
 

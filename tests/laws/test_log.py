@@ -1,14 +1,14 @@
 """The view of a growing log, against definitions that look at the whole list."""
 
+import builders as b
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_logs import broken_logs
 
-import builders as b
 from everturn.history.edits import Undone
 from everturn.history.log import Log, view
 from everturn.history.records import Record
-from random_logs import broken_logs
 
 
 @st.composite

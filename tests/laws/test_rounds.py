@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_logs import broken_logs, sound_logs
 
 from everturn.history.records import Record
 from everturn.history.rounds import cut_points, rounds
-from random_logs import broken_logs, sound_logs
 
 any_log = st.one_of(broken_logs(), sound_logs())
 

@@ -3,11 +3,11 @@
 import json
 import time
 
+import builders as b
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import builders as b
 from everturn.history.blocks import Block, fields_of, text_block, text_of
 from everturn.history.edits import Cleared, Compacted, Segment
 from everturn.history.log import view

@@ -23,7 +23,8 @@ KNOWN = [
     ),
     ("Prompt is too long", Overflow("vertex"), 0),
     (
-        "This model's maximum context length is 128,000 tokens. However, your messages resulted in 130,500 tokens.",
+        "This model's maximum context length is 128,000 tokens. "
+        "However, your messages resulted in 130,500 tokens.",
         Overflow("openai", 130500, 128000),
         2500,
     ),
