@@ -18,6 +18,7 @@ from everturn.replay.made_up.world.tools import Move, Step
 
 TOKENS_PER_LINE = 14  # of numbered code; measured on the templates
 FEWEST_LINES = 5
+STAYS = 0.45  # share of episodes about the same file as the one before
 GUIDE_ADDRESS = "https://docs.example.org/{name}/pages"
 
 
@@ -62,8 +63,9 @@ Episode = Callable[[Scene], Iterator[Move]]
 Prompt = str | list[dict[str, Any]]
 
 
-def scene_of(project: Project, room: Callable[[], int]) -> Scene:
-    path = project.any_path()
+def scene_of(project: Project, room: Callable[[], int], *, recent: str) -> Scene:
+    """A stage for the next episode: often the file of the one before, as people go on with what they have."""
+    path = recent if recent and project.rng.random() < STAYS else project.any_path()
     return Scene(project, path, tools.place_in(project, path).name, room)
 
 

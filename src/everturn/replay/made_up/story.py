@@ -34,6 +34,7 @@ FEWEST_TOKENS = 5_000
 HALF_A_MOVE = 200  # tokens; stopping so much early, a session ends as often below its size as above
 ROOM_FOR_AN_EVENT = 600  # tokens; the shortest summary and the shortest errand of an agent need about as much
 LIFETIME_MS = {"5m": 5 * 60_000, "1h": 60 * 60_000}
+AUTOMATIC_FROM = 155_000  # the smallest context at which recorded sessions were compacted by themselves
 IDLE_MINUTES = (8, 25, 70, 190)
 
 Event = Literal["boundary", "microcompaction", "sidechain", "image", "idle_gap", "fork", "model_switch"]
@@ -96,6 +97,7 @@ class _Story:
         self.rng = Random(seed)
         self.tokens = tokens
         self.shape = shape
+        self.path = ""
         self.memory = words.Memory()
         self.events = _schedule(self.rng, tokens, shape)
         # Small sessions live in small projects, or one file would fill them.
@@ -134,7 +136,8 @@ class _Story:
 
     def next_episode(self) -> Iterator[None]:
         """One prompt and its answer. Yields after every reply, so that lines can leave early."""
-        scene = episodes.scene_of(self.project, self.room)
+        scene = episodes.scene_of(self.project, self.room, recent=self.path)
+        self.path = scene.path
         match self._take_event():
             case "sidechain":
                 yield from self.play(scene, episodes.prompt_for(scene, words.DELEGATED), episodes.delegate)
@@ -161,7 +164,8 @@ class _Story:
                 transcript = f"{self.project.root}/.claude/{scribe.session}.jsonl"
                 rows = min(12, max(1, self.tokens // 12_000))
                 summary = words.summary_of(self.memory, transcript=transcript, rows=rows)
-                scribe.compact(summary, trigger="auto" if self.rng.random() < 0.9 else "manual")
+                full = scribe.main.meter.context >= AUTOMATIC_FROM
+                scribe.compact(summary, trigger="auto" if full else "manual")
             case "microcompaction":
                 scribe.microcompact()
             case "idle_gap":

@@ -124,7 +124,7 @@ class Memory:
         if step.path:
             self.files[step.path] += 1
         if step.is_error and isinstance(step.content, str):
-            self.errors.append(step.content.splitlines()[-1])
+            self.errors.append(step.content.removeprefix("Exit code 1\n").splitlines()[0])
         elif step.tool == "Edit":
             self.edits.append((step.path, step.input["new_string"]))
 
@@ -145,7 +145,7 @@ def summary_of(memory: Memory, *, transcript: str, rows: int) -> str:
     sections = (
         ("Primary Request and Intent", [memory.prompts[0], *memory.rules[-rows:]]),
         ("Key Technical Concepts", CONCEPTS),
-        ("Files and Code Sections", [*(f"{path} ({n} times)" for path, n in files), *map(_snippet, edits)]),
+        ("Files and Code Sections", [*(f"{path}, used {n}x" for path, n in files), *map(_snippet, edits)]),
         ("Errors and fixes", memory.errors[-rows:] or ["none so far"]),
         ("Problem Solving", ["Long lists are cut to the last readings; signatures stay as they are."]),
         ("All user messages", memory.prompts[-2 * rows :]),

@@ -45,6 +45,7 @@ class Language:
     name: str
     folder: str
     extension: str
+    comment: str
     signature: str
     head: int
     top: Template
@@ -64,6 +65,7 @@ PYTHON = Language(
     name="python",
     folder="core",
     extension="py",
+    comment="#",
     signature=r"^def (\w+)\((\w+)",
     head=2,
     top=_templates(
@@ -162,6 +164,7 @@ TYPESCRIPT = Language(
     name="typescript",
     folder="web",
     extension="ts",
+    comment="//",
     signature=r"^export function (\w+)\((\w+)",
     head=1,
     top=_templates(
@@ -244,6 +247,7 @@ GO = Language(
     name="go",
     folder="feed",
     extension="go",
+    comment="//",
     signature=r"^func (\w+)\((\w+)",
     head=1,
     top=_templates(
@@ -316,7 +320,7 @@ func Test${name}${Case}(t *testing.T) {
         """
 Exit code 1
 --- FAIL: Test${name}${Case} (0.0${n3}s)
-panic: runtime error: index out of range [${n1}] with length ${n2} [recovered]
+panic: runtime error: index out of range [${n2}] with length ${n2} [recovered]
 
 ${source_path}:${source_line}
 	${source}

@@ -90,7 +90,7 @@ class Project:
         lines = before.splitlines(keepends=True)
         top, body = place.line - 1, place.line - 1 + language.head
         guard = self._guard(language, place)
-        guarded = lines[body].lstrip().startswith(("# ", "// "))
+        guarded = lines[body].lstrip().startswith(language.comment)
         end = body + (guard.count("\n") if guarded else 1)
         after = "" if guarded else lines[body]
         if guarded and self.rng.random() < 0.4:

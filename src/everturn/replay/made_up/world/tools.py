@@ -66,7 +66,8 @@ def edit(project: Project, path: str, *, shown: int) -> Step:
 def edit_that_misses(project: Project, path: str) -> Step:
     """An edit from memory: the text it looks for is not in the file, and nothing changes."""
     place = project.rng.choice(project.places(path))
-    old = f"{project.files[path].splitlines()[place.line - 1]}  # as I remember it"
+    sign = language_of(path).comment
+    old = f"{project.files[path].splitlines()[place.line - 1]}  {sign} as I remember it"
     asked = {"replace_all": False, "file_path": path, "old_string": old, "new_string": f"{old}\n"}
     problem = f"String to replace not found in file.\nString: {old}"
     content = f"<tool_use_error>{problem}</tool_use_error>"
