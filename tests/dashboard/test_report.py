@@ -114,6 +114,14 @@ def test_each_view_tells_how_it_was_used_and_what_ended_it():
     )
 
 
+def test_calls_that_were_kept_through_a_compaction_are_counted_in_their_own_view_only():
+    session = SmallSession().human("Hi.").reply("m1", text("Hi."), plain=90_000).boundary(91_000)
+    kept = {"headUuid": "u1", "anchorUuid": "u2", "tailUuid": "u1"}
+    session.lines[-1]["compactMetadata"]["preservedSegment"] = kept
+    report = report_of(session.summary("So far.").reply("m2", text("Hi."), plain=20_000))
+    assert [(view.calls, view.peak_context) for view in report.views] == [(1, 90_000), (1, 20_000)]
+
+
 def test_after_a_compaction_what_nobody_wrote_down_is_apart_from_the_system_prompt():
     session = SmallSession().human("Hi.").reply("m1", text("Hi."), plain=20_001)
     session.boundary(160_000).summary("four" * 1000).reply("m2", text("Hi."), plain=31_000)

@@ -101,6 +101,12 @@ def test_what_the_records_do_not_hold_is_told_by_the_first_call():
     assert opened(session).fixed == 18_000
 
 
+def test_a_small_model_asked_first_does_not_tell_the_system_prompt_of_the_large_one():
+    session = SmallSession("claude-haiku-4-5").human("four" * 100).reply("m0", text("Title"), plain=900)
+    session.model = "claude-opus-4-5"
+    assert opened(session.reply("m1", text("Hi."), plain=18_101)).fixed == 18_000
+
+
 def test_a_slice_of_a_session_does_not_tell_what_its_system_prompt_is():
     session = reading()
     session.lines[0]["parentUuid"] = "before"

@@ -1,4 +1,4 @@
-"""A conversation held through the Anthropic SDK: the engine decides, this sends and remembers.
+"""A conversation with a provider: the engine decides, this sends and remembers.
 
 Time and ids come from whoever starts it. Nothing is decided here; a turn's effects are performed and its
 answer is appended, byte for byte as it came.
@@ -7,7 +7,7 @@ answer is appended, byte for byte as it came.
 from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -16,10 +16,8 @@ from everturn.decide.micro.declarative import applied_edits
 from everturn.engine import Conversation, Settled, Turn, WriteFile
 from everturn.history.blocks import Block, result_block, text_block
 from everturn.history.records import Kind, Record, Reply, Usage
+from everturn.session.upstream import Send
 from everturn.wire.anthropic import Response, read_response
-
-if TYPE_CHECKING:
-    import anthropic
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -31,19 +29,19 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 class Live:
-    """One conversation, one client. `clock` tells the time, `new_id` makes uuids."""
+    """One conversation and its way to the provider. `clock` tells the time, `new_id` makes uuids."""
 
     def __init__(
         self,
         conversation: Conversation,
-        client: "anthropic.Anthropic",
+        send: Send,
         *,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
         folder: Path,
     ) -> None:
         self.conversation = conversation
-        self._client = client
+        self._send = send
         self._clock = clock
         self._new_id = new_id
         self._folder = folder
@@ -57,29 +55,27 @@ class Live:
         self._append("user", tuple(result_block(call, text) for call, text in results))
 
     def call(self) -> Exchange:
-        """Send what has been said. Raises what the SDK raises; the conversation is then as it was before."""
+        """Send what has been said. Raises what the provider raises; what was said stays said."""
         turn = perform(self.conversation.turn(self._clock(), self._new_id), self._folder)
-        raw = self._client.beta.messages.with_raw_response.create(**self._arguments(turn))
-        body = raw.http_response.read()
-        response = read_response(body, request_id=raw.headers.get("request-id", ""))
+        answered = self._send(self._body(turn), turn.betas)
+        response = read_response(answered.body, request_id=answered.request_id)
+        more = msgspec.json.decode(answered.body, type=_More)
         settled = self.conversation.replied(
             [self._record("assistant", response.blocks, response.reply)],
             response.reply.usage or Usage(),
             self._clock(),
-            diagnosis=_diagnosis(body),
-            applied=applied_edits(msgspec.json.decode(body).get("context_management")),
+            diagnosis=_diagnosis(more),
+            applied=applied_edits(more.context_management),
         )
         self._last_message = response.reply.message_id
         return Exchange(turn, response, settled)
 
-    def _arguments(self, turn: Turn) -> dict[str, Any]:
-        """The SDK takes values and spells them again, in the order they have here."""
-        arguments: dict[str, Any] = msgspec.json.decode(turn.request().to_bytes())
-        if turn.betas:
-            arguments["betas"] = list(turn.betas)
-        if self.conversation.setting.capabilities.diagnostics:
-            arguments["extra_body"] = {"diagnostics": {"previous_message_id": self._last_message}}
-        return arguments
+    def _body(self, turn: Turn) -> bytes:
+        request = turn.request()
+        if not self.conversation.setting.capabilities.diagnostics:
+            return request.to_bytes()
+        asks = {"diagnostics": {"previous_message_id": self._last_message}}
+        return msgspec.structs.replace(request, settings={**request.settings, **asks}).to_bytes()
 
     def _append(self, kind: Kind, blocks: tuple[Block, ...]) -> None:
         self.conversation.add(self._record(kind, blocks))
@@ -120,11 +116,13 @@ class _Diagnostics(msgspec.Struct):
     cache_miss_reason: _Reason | None = None
 
 
-class _Body(msgspec.Struct):
+class _More(msgspec.Struct):
+    """What a response says beside its content and usage."""
+
     diagnostics: _Diagnostics | None = None
+    context_management: dict[str, Any] | None = None
 
 
-def _diagnosis(body: bytes) -> Diagnosis | None:
-    found = msgspec.json.decode(body, type=_Body).diagnostics
-    reason = found.cache_miss_reason if found else None
+def _diagnosis(more: _More) -> Diagnosis | None:
+    reason = more.diagnostics.cache_miss_reason if more.diagnostics else None
     return Diagnosis(reason.type, reason.cache_missed_input_tokens) if reason else None
