@@ -134,6 +134,31 @@ def test_an_empty_list_takes_back_what_was_sent(ask):
     assert ask("POST", "/v1/messages", ASK)[0] == 200
 
 
+def test_reset_forgets_scripts_faults_cache_and_ledger(ask):
+    cached = ASK | {
+        "messages": [{"role": "user", "content": "word " * 4000}],
+        "cache_control": {"type": "ephemeral"},
+    }
+    ask("POST", "/v1/messages", cached)
+    ask("POST", "/twin/script", {"replies": ["Gone."]})
+    ask("POST", "/twin/faults", {"faults": ["overloaded"]})
+    ask("POST", "/twin/reset")
+    status, _, body = ask("POST", "/v1/messages", cached)
+    assert (status, b"Gone." in body) == (200, False)
+    assert json.loads(body)["usage"]["cache_read_input_tokens"] == 0
+    assert len(json.loads(ask("GET", "/twin/ledger")[2])["entries"]) == 1
+
+
+def test_what_a_late_answer_wrote_can_be_read_once_it_has_begun(ask):
+    cached = ASK | {
+        "messages": [{"role": "user", "content": "word " * 4000}],
+        "cache_control": {"type": "ephemeral"},
+    }
+    ask("POST", "/twin/faults", {"faults": [{"kind": "slow_first_byte", "delay_s": 20}]})
+    written, read = (json.loads(ask("POST", "/v1/messages", cached)[2])["usage"] for _ in range(2))
+    assert read["cache_read_input_tokens"] == written["cache_creation_input_tokens"] > 0
+
+
 def test_the_ledger_lists_every_request_refused_ones_too(ask):
     ask("POST", "/v1/messages", ASK)
     ask("POST", "/v1/messages", ASK | {"model": "claude-nope"})

@@ -320,6 +320,20 @@ def test_refused_requests_and_counts_use_up_no_reply_and_no_fault(twin):
     assert said(client.messages.create(**ASK)) == "Kept."
 
 
+def test_what_a_late_answer_wrote_can_be_read_once_it_has_begun(twin):
+    ask = ASK | {"messages": [{"role": "user", "content": LONG}], "cache_control": {"type": "ephemeral"}}
+    twin.faults({"kind": "slow_first_byte", "delay_s": 20})
+    written, read = (twin.client().messages.create(**ask).usage for _ in range(2))
+    assert read.cache_read_input_tokens == written.cache_creation_input_tokens > 0
+
+
+async def test_what_a_late_answer_wrote_can_be_read_async_too(twin):
+    ask = ASK | {"messages": [{"role": "user", "content": LONG}], "cache_control": {"type": "ephemeral"}}
+    twin.faults({"kind": "slow_first_byte", "delay_s": 20})
+    written, read = [(await twin.async_client().messages.create(**ask)).usage for _ in range(2)]
+    assert read.cache_read_input_tokens == written.cache_creation_input_tokens > 0
+
+
 def test_counting_can_be_struck_by_a_fault_that_names_it(twin):
     twin.faults({"kind": "slow_first_byte", "endpoint": "count_tokens", "delay_s": 700}, "overloaded")
     with pytest.raises(anthropic.APITimeoutError):

@@ -75,7 +75,10 @@ def twin(
 
 
 def _stop_on_signals(server: Server) -> None:
-    """Stopping is not a failure: both signals end the server, and the exit code is 0."""
+    """Stopping is not a failure: the exit code is 0.
+
+    uvicorn ends at these signals by itself, then raises them again for whoever listened before: us.
+    """
 
     def stop(signum: int, frame: object) -> None:
         server.should_exit = True

@@ -116,7 +116,7 @@ async def _hang_up(receive: Receive, send: Send) -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn that leaves signals to its caller and tells when it listens."""
+    """uvicorn that says nothing but when it listens."""
 
     def __init__(self, twin: Twin, on_ready: Callable[[], None]) -> None:
         super().__init__(
@@ -131,10 +131,6 @@ class Server(uvicorn.Server):
             )
         )
         self._on_ready = on_ready
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
