@@ -82,7 +82,6 @@ class Results:
         self._message_id = ""
         self._is_answered = False
         self.tokens = 0
-        self.tokens_cleared = 0
 
     def add(self, record: Record, counts: Counts) -> None:
         self._apply(record)
@@ -102,10 +101,8 @@ class Results:
         fresh = [call for call in dict.fromkeys(calls) if call not in self._cleared]
         self._cleared.update(fresh)
         gone = [self._active.pop(call) for call in fresh if call in self._active]
-        saved = sum(result.saving for result in gone)
         self.tokens -= sum(result.tokens for result in gone)
-        self.tokens_cleared += saved
-        return saved
+        return sum(result.saving for result in gone)
 
     def settle(self) -> None:
         """The newest user message has been sent as it stands: nothing in it is new any more."""
@@ -215,11 +212,9 @@ class Results:
         if edit := self._offloaded.get(result.call):
             result = _previewed(result, edit)
         self._arrived.append(result)
-        if result.call in self._cleared:
-            self.tokens_cleared += result.saving
-            return
-        self._active[result.call] = result
-        self.tokens += result.tokens
+        if result.call not in self._cleared:
+            self._active[result.call] = result
+            self.tokens += result.tokens
 
     def _may_be_cleared(self, tool: str) -> bool:
         known = self._clearable.get(tool)

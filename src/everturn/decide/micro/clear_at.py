@@ -10,10 +10,10 @@ from everturn.decide.micro.situation import MicroPlan, Situation, nothing
 
 def clear_at(situation: Situation) -> MicroPlan:
     settings = situation.policy.micro.clear_at
-    whole = situation.size + situation.results.tokens_cleared
-    if whole <= settings.trigger:
-        return nothing(f"{whole:,} tokens, not over {settings.trigger:,}")
+    has_fired = situation.results.count < situation.results.arrived
+    if situation.size <= settings.trigger and not has_fired:
+        return nothing(f"{situation.size:,} tokens, not over {settings.trigger:,}")
     doomed = situation.results.all_but(max(0, settings.keep))
     if not doomed:
         return nothing(f"no more than the newest {settings.keep} results are there")
-    return clearing("clear_at", situation, doomed, f"{whole:,} tokens, over {settings.trigger:,}")
+    return clearing("clear_at", situation, doomed, f"the whole prompt is over {settings.trigger:,} tokens")

@@ -24,7 +24,7 @@ def window(situation: Situation) -> MicroPlan:
     fixed = max(0, situation.size - sums[0])
     room = max(0, int(settings.tokens * settings.share) - fixed)
     cut = _cut(records, sums, room)
-    if cut == 0:
+    if sums[cut] == sums[0]:
         return nothing(f"{situation.size:,} tokens, but there is no earlier round to drop")
     return _trimmed(situation, cut, sums[0] - sums[cut])
 

@@ -1,0 +1,135 @@
+"""What the API is asked to clear by itself."""
+
+from datetime import timedelta
+
+import pytest
+from decide.conversations import NOON
+
+from everturn.decide.micro.declarative import Applied, applied_edits, declarative, thinking_kept
+from everturn.decide.settings import DeclarativeSettings
+from everturn.measure.capabilities import ANTHROPIC, PLAIN
+
+TOOLS = ("Write", "Read", "AskUserQuestion", "Bash", "NotebookEdit", "mcp__x__y")
+QUIET = DeclarativeSettings(thinking=False)
+HOUR = timedelta(hours=1)
+NUMBERS = {
+    "type": "clear_tool_uses_20250919",
+    "trigger": {"type": "input_tokens", "value": 180_000},
+    "clear_at_least": {"type": "input_tokens", "value": 140_000},
+}
+
+
+def composed(settings=None, *, tools=TOOLS, thinking="present", kept="all", capabilities=ANTHROPIC):
+    chosen = settings or DeclarativeSettings()
+    return declarative(tools, thinking=thinking, kept=kept, settings=chosen, capabilities=capabilities)
+
+
+@pytest.mark.spec("MC-13")
+@pytest.mark.parametrize(
+    ("thinking", "kept", "keep"),
+    [("present", "all", "all"), ("present", "last_turn", {"type": "thinking_turns", "value": 1})],
+)
+def test_thinking_that_can_be_read_is_kept_or_kept_for_the_last_turn(thinking, kept, keep):
+    assert composed(thinking=thinking, kept=kept) == {
+        "edits": [{"type": "clear_thinking_20251015", "keep": keep}]
+    }
+
+
+@pytest.mark.spec("MC-13")
+@pytest.mark.parametrize("thinking", ["redacted", "none"])
+def test_redacted_or_absent_thinking_has_no_strategy(thinking):
+    assert composed(thinking=thinking) is None
+
+
+@pytest.mark.spec("MC-13")
+def test_thinking_is_reduced_after_more_than_an_idle_hour_and_stays_so():
+    def kept(before, idle, last=NOON):
+        return thinking_kept(before, now=NOON + idle, last_reply=last, settings=DeclarativeSettings())
+
+    assert [kept("all", idle) for idle in (-HOUR, HOUR, HOUR + timedelta(seconds=1))] == [
+        "all", "all", "last_turn",
+    ]  # fmt: skip
+    assert (kept("last_turn", timedelta(0)), kept("all", 9 * HOUR, None)) == ("last_turn", "all")
+
+
+@pytest.mark.spec("MC-13", "MC-14")
+def test_thinking_comes_first():
+    edits = composed(DeclarativeSettings(tool_results=True))["edits"]
+    assert [edit["type"] for edit in edits] == ["clear_thinking_20251015", "clear_tool_uses_20250919"]
+
+
+@pytest.mark.spec("MC-14")
+@pytest.mark.parametrize(
+    ("results", "inputs", "lists"),
+    [
+        (True, False, {"exclude_tools": ["AskUserQuestion", "NotebookEdit", "Write", "mcp__x__y"]}),
+        (
+            False,
+            True,
+            {
+                "exclude_tools": ["AskUserQuestion", "Bash", "Read", "mcp__x__y"],
+                "clear_tool_inputs": ["NotebookEdit", "Write"],
+            },
+        ),
+        (
+            True,
+            True,
+            {
+                "exclude_tools": ["AskUserQuestion", "mcp__x__y"],
+                "clear_tool_inputs": ["NotebookEdit", "Write"],
+            },
+        ),
+    ],
+)
+def test_results_and_inputs_are_switched_one_by_one(results, inputs, lists):
+    settings = DeclarativeSettings(thinking=False, tool_results=results, tool_inputs=inputs)
+    assert composed(settings) == {"edits": [NUMBERS | lists]}
+
+
+@pytest.mark.spec("MC-14")
+def test_the_numbers_come_from_the_settings_and_what_goes_at_least_is_their_difference():
+    settings = DeclarativeSettings(thinking=False, tool_results=True, trigger=90_000, target=25_000)
+    (edit,) = composed(settings, tools=["Read"])["edits"]
+    assert edit == {
+        "type": "clear_tool_uses_20250919",
+        "trigger": {"type": "input_tokens", "value": 90_000},
+        "clear_at_least": {"type": "input_tokens", "value": 65_000},
+    }
+
+
+@pytest.mark.spec("MC-14")
+def test_equal_tools_give_equal_bytes_in_whatever_order_they_come():
+    settings = DeclarativeSettings(tool_results=True, tool_inputs=True)
+    assert composed(settings) == composed(settings, tools=reversed(TOOLS))
+
+
+def test_nothing_is_asked_where_nothing_can_be_cleared():
+    assert composed(QUIET) is None
+    assert composed(DeclarativeSettings(thinking=False, tool_results=True), tools=["Task"]) is None
+
+
+@pytest.mark.spec("OV-4")
+def test_a_provider_without_context_editing_is_not_asked():
+    assert composed(DeclarativeSettings(tool_results=True), capabilities=PLAIN) is None
+
+
+def test_what_the_api_applied_is_a_value_that_says_what_the_detector_must_know():
+    reported = {
+        "applied_edits": [
+            {"type": "clear_thinking_20251015", "cleared_thinking_turns": 2, "cleared_input_tokens": 900},
+            {"type": "clear_tool_uses_20250919", "cleared_tool_uses": 8, "cleared_input_tokens": 50_000},
+            {"type": "edit_of_tomorrow", "cleared_input_tokens": 0},
+        ]
+    }
+    found = applied_edits(reported)
+    assert found == (
+        Applied("clear_thinking_20251015", 2, 900),
+        Applied("clear_tool_uses_20250919", 8, 50_000),
+        Applied("edit_of_tomorrow", 0, 0),
+    )
+    assert [edit.tells_detector for edit in found] == ["deleted", "deleted", "nothing"]
+
+
+@pytest.mark.parametrize("reported", [None, {}, {"applied_edits": []}, {"applied_edits": 7}, "words"])
+def test_a_report_of_nothing_or_of_nonsense_says_nothing(reported):
+    assert applied_edits(reported) == ()
