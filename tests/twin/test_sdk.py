@@ -74,6 +74,39 @@ def test_a_stream_puts_together_the_message_that_a_plain_request_gets(reply):
     assert together.model_dump(exclude=drop) == whole.model_dump()
 
 
+TALK = [
+    {"role": "user", "content": LONG * 9},
+    {"role": "assistant", "content": "Understood."},
+    {"role": "user", "content": "Go on."},
+]
+COMPACT = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 50_000}}
+MANAGED = [
+    {"betas": ["compact-2026-09-04"], "compaction": {"type": "summarize"}},
+    {"betas": ["compact-2026-01-12"], "context_management": {"edits": [COMPACT]}},
+    {
+        "betas": ["compact-2026-01-12"],
+        "context_management": {"edits": [COMPACT | {"pause_after_compaction": True}]},
+    },
+    {
+        "betas": ["context-management-2025-06-27"],
+        "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
+        "diagnostics": {"previous_message_id": None},
+    },
+]
+
+
+@pytest.mark.spec("TW-1")
+@pytest.mark.parametrize("fields", MANAGED)
+def test_a_beta_stream_puts_together_the_same_message_too(fields):
+    ask = {"model": OPUS, "max_tokens": 2000, "messages": TALK} | fields
+    whole = TwinForTests().client().beta.messages.create(**ask)
+    with TwinForTests().client().beta.messages.stream(**ask) as stream:
+        together = stream.get_final_message()
+    drop = {"content": {"__all__": {"parsed_output"}}}
+    assert together.model_dump(exclude=drop) == whole.model_dump()
+    assert (whole.content[0].type == "compaction") is ("clear" not in str(fields))
+
+
 @pytest.mark.spec("TW-1")
 async def test_streaming_helpers_async(twin):
     twin.script("One two three four five six.")
