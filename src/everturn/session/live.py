@@ -47,6 +47,10 @@ class Live:
         self._folder = folder
         self._last_message: str | None = None
 
+    def add(self, record: Record) -> None:
+        """Something that happened, as it was recorded."""
+        self.conversation.add(record)
+
     def say(self, text: str) -> None:
         self._append("user", (text_block(text),))
 

@@ -1,0 +1,35 @@
+"""A twin in this process as the provider of a session: no socket, no SDK."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from everturn.session.upstream import Answered, Send
+from everturn.twin.service import Twin
+
+
+class Refused(Exception):
+    """The twin's answer was an error, as the API would word it."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(f"{status} {kind}: {message}")
+        self.status = status
+        self.kind = kind
+        self.message = message
+
+
+def through_twin(twin: Twin, *, api_key: str = "session") -> Send:
+    headers = {"x-api-key": api_key, "anthropic-version": "2026-10-21", "content-type": "application/json"}
+
+    def send(body: bytes, betas: Sequence[str]) -> Answered:
+        named = {"anthropic-beta": ",".join(betas)} if betas else {}
+        answer = twin.messages(headers | named, body)
+        if answer.begins is not None:
+            answer.begins()
+        if answer.status != 200:
+            error: dict[str, Any] = msgspec.json.decode(answer.body)["error"]
+            raise Refused(answer.status, error["type"], error["message"])
+        return Answered(answer.body, answer.headers.get("request-id", ""))
+
+    return send
