@@ -28,7 +28,7 @@ from everturn.wire import claude_code
 
 Json = dict[str, Any]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "session.jsonl"
-EXAMPLE_SHAPE = Shape(boundaries=1, display_copies="short")
+EXAMPLE_SHAPE = Shape(boundaries=1, display_copies="short", model="claude-opus-4-5-20251101")
 EVERYTHING = Shape(
     boundaries=2, microcompactions=2, sidechains=2, images=2, idle_gaps=3, forks=2, model_switches=2
 )
@@ -96,9 +96,9 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others():
 
 
 def test_the_bundled_example_is_what_the_generator_makes_today():
-    lines = made_up_session(seed=40, tokens=150_000, shape=EXAMPLE_SHAPE)
+    lines = made_up_session(seed=40, tokens=200_000, shape=EXAMPLE_SHAPE)
     assert EXAMPLE.read_bytes() == b"".join(line + b"\n" for line in lines)
-    assert EXAMPLE.stat().st_size < 900_000
+    assert EXAMPLE.stat().st_size < 1_300_000
 
 
 def test_a_session_too_small_for_a_few_turns_is_refused_with_a_hint():
