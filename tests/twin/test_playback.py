@@ -42,11 +42,16 @@ def test_what_no_model_said_is_not_played():
         record(TEXT, kind="user"),
         record(TEXT, model="<synthetic>"),
         record(TEXT, api_error=True),
-        record(TEXT, sidechain=True),
         record({"type": "redacted_thinking", "data": "x"}),
         record({"type": "text", "text": ""}),
     ]
     assert said_from_records(records) == []
+
+
+def test_subagents_are_left_out_of_a_main_conversation_and_played_from_their_own_file():
+    aside = record(CALL, sidechain=True, message_id="m2")
+    assert said_from_records([record(TEXT), aside]) == [Said((TEXT,), "end_turn")]
+    assert said_from_records([aside]) == [Said((CALL,), "tool_use")]
 
 
 @pytest.mark.spec("TW-8")

@@ -34,8 +34,12 @@ class Playback:
 
 
 def said_from_records(records: Iterable[Record]) -> list[Said]:
-    """The replies of a recorded session. A reply is spread over the records that share its message id."""
-    spoken = [record for record in records if _is_spoken(record)]
+    """The replies of a recorded session. A reply is spread over the records that share its message id.
+
+    Beside a main conversation its subagents are left out; a subagent's own file is played as it is.
+    """
+    by_anyone = [record for record in records if _is_spoken(record)]
+    spoken = [record for record in by_anyone if not record.sidechain] or by_anyone
     replies = [
         _said(list(group))
         for _, group in groupby(spoken, key=lambda record: record.message_id or record.uuid)
@@ -44,7 +48,7 @@ def said_from_records(records: Iterable[Record]) -> list[Said]:
 
 
 def _is_spoken(record: Record) -> bool:
-    if record.kind != "assistant" or record.sidechain or record.api_error:
+    if record.kind != "assistant" or record.api_error:
         return False
     return record.reply is None or not record.reply.is_synthetic
 
