@@ -106,7 +106,7 @@ def summary(text: str = "In short.", *, uuid: str = "s", parent: str = "b") -> R
     return user(text, uuid=uuid, parent=parent, **flags)
 
 
-def edited(edit: Edit, uuid: str) -> Record:
+def edited(edit: Edit, uuid: str, parent: str = "") -> Record:
     """A record of an edit, through the line that we ourselves would write for it."""
-    (found,) = read(spell(Record(kind="system", uuid=uuid, edit=edit))).records
+    (found,) = read(spell(Record(kind="system", uuid=uuid, parent=parent, edit=edit))).records
     return found

@@ -6,7 +6,7 @@ Every text carries a token that occurs nowhere else, so that a law can ask where
 import builders as b
 from hypothesis import strategies as st
 
-from everturn.history.edits import Cleared
+from everturn.history.edits import Cleared, Edit, Offloaded, Pinned, ThinkingDropped
 from everturn.history.records import Record
 
 CALLS = ("c1", "c2", "c3", "")
@@ -25,14 +25,12 @@ class Tokens:
 
 
 @st.composite
-def broken_logs(draw: st.DrawFn, most: int = 12, *, clears: bool = False) -> list[Record]:
+def broken_logs(draw: st.DrawFn, most: int = 12, *, edits: bool = False) -> list[Record]:
     """Anything goes: missing, repeated and orphan results, empty texts, blocks in the wrong place."""
     tokens = Tokens()
     kinds = ["user", "user", "assistant", "assistant", "assistant", "attachment", "bookkeeping", "unsent"]
     count = draw(st.integers(0, most))
-    return [
-        _any_record(draw, draw(st.sampled_from(kinds + ["clear"] * clears)), tokens) for _ in range(count)
-    ]
+    return [_any_record(draw, draw(st.sampled_from(kinds + ["edit"] * edits)), tokens) for _ in range(count)]
 
 
 def _any_record(draw: st.DrawFn, kind: str, tokens: Tokens) -> Record:
@@ -46,14 +44,29 @@ def _any_record(draw: st.DrawFn, kind: str, tokens: Tokens) -> Record:
     if kind == "attachment":
         contents = ["", f"{name} said", [{"type": "text", "text": name}], {"file": {"content": name}}]
         return b.attachment(draw(st.sampled_from(contents)), uuid=name)
-    if kind == "clear":
-        calls = draw(st.lists(st.sampled_from(CALLS[:3]), unique=True))
-        return b.edited(Cleared(tuple(calls), "made room"), name)
+    if kind == "edit":
+        return b.edited(_edit(draw, tokens), name)
     if kind == "bookkeeping":
         return draw(st.sampled_from([b.progress(name), b.system(uuid=name)]))
     flag = {"isVirtual": True}
     return draw(
         st.sampled_from([b.user(name, **flag), b.assistant(name, uuid=name, isApiErrorMessage=True, id="e")])
+    )
+
+
+def _edit(draw: st.DrawFn, tokens: Tokens) -> Edit:
+    """An edit that leaves the view standing, of records that may be there."""
+    calls = tuple(draw(st.lists(st.sampled_from(CALLS[:3]), unique=True)))
+    some = f"word{draw(st.integers(1, tokens.count))}x"
+    return draw(
+        st.sampled_from(
+            [
+                Cleared(calls, "made room"),
+                Offloaded(draw(st.sampled_from(CALLS)), "a/file", "it begins", 90_000),
+                ThinkingDropped(some),
+                Pinned("the port is 8080"),
+            ]
+        )
     )
 
 

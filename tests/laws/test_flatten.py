@@ -1,11 +1,13 @@
 """What holds for every view that is flattened, whatever was recorded."""
 
+import builders as b
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from random_logs import broken_logs, sound_logs, words_of
 
 from everturn.history.blocks import block_from_fields, text_block
+from everturn.history.edits import ThinkingDropped
 from everturn.history.log import Log, view
 from everturn.history.messages import Message, faults
 from everturn.history.records import Record
@@ -20,7 +22,7 @@ def bytes_of(messages: tuple[Message, ...]) -> bytes:
 
 
 @pytest.mark.spec("TR-11", "FLAT-8")
-@given(st.one_of(broken_logs(clears=True), sound_logs()))
+@given(st.one_of(broken_logs(edits=True), sound_logs()))
 def test_every_view_at_every_moment_is_one_that_the_api_takes(records: list[Record]):
     for end in range(len(records) + 1):
         assert faults(flatten(view(records[:end])).messages) == ()
@@ -32,7 +34,7 @@ def test_a_sound_log_needs_no_repair_once_its_last_call_is_answered(records: lis
 
 
 @pytest.mark.spec("FLAT-8")
-@given(st.one_of(broken_logs(clears=True), sound_logs()))
+@given(st.one_of(broken_logs(edits=True), sound_logs()))
 def test_equal_views_give_equal_bytes_and_one_record_at_a_time_gives_the_same(records: list[Record]):
     fold, log = Flattener(), Log()
     for record in records:
@@ -96,6 +98,20 @@ def test_untouched_blocks_leave_with_the_bytes_they_came_with(records: list[Reco
     sent = {block.raw for message in flatten(view(records)).messages for block in message.blocks}
     came = {block.raw for record in records for block in record.blocks if record.kind != "attachment"}
     assert came - sent == set()
+
+
+@given(sound_logs(), st.data())
+def test_dropped_thinking_is_gone_from_the_record_named_and_kept_before_it(records: list[Record], data):
+    at = data.draw(st.integers(0, len(records) - 1))
+    dropped = b.edited(ThinkingDropped(records[at].uuid), "dropped")
+    messages = flatten(view([*records, dropped])).messages
+    left = [block.raw for message in messages for block in message.blocks if block.is_thinking]
+    # In a response everything was said before any of it was answered.
+    before = {record.message_id for record in records[:at]} if records[at].kind != "assistant" else set()
+    before |= {record.message_id for record in records[:at]} - {records[at].message_id}
+    kept = [r.blocks[0].raw for r in records if r.message_id in before and r.blocks[0].is_thinking]
+    assert left == kept
+    assert faults(messages) == ()
 
 
 # The judge judged: every way of breaking a valid list of messages must be noticed (F53).

@@ -16,7 +16,7 @@ def compacted_logs(draw: st.DrawFn) -> list[Record]:
     """Stretches of conversation with boundaries between them; some have lost their summary."""
     records: list[Record] = []
     for at in range(draw(st.integers(0, 4))):
-        stretch = draw(broken_logs(4, clears=True))
+        stretch = draw(broken_logs(4, edits=True))
         records += [_renamed(record, f"{at}.{record.uuid}") for record in stretch]
         records.append(b.boundary(f"b{at}"))
         records += draw(
@@ -70,9 +70,9 @@ def test_a_view_that_was_taken_never_changes(records: list[Record]):
     for record in records:
         log.append(record)
         now = log.view
-        taken.append((now, list(now.records), dict(now.cleared), now.stale, now.pins))
+        taken.append((now, list(now.records), dict(now.cleared), dict(now.offloaded), now.stale, now.pins))
     for then, *values in taken:
-        assert [list(then.records), dict(then.cleared), then.stale, then.pins] == values
+        assert [list(then.records), dict(then.cleared), dict(then.offloaded), then.stale, then.pins] == values
 
 
 @pytest.mark.spec("TR-3")
@@ -81,7 +81,7 @@ def test_nothing_ever_leaves_the_log(records: list[Record]):
     assert Log(records).records == records
 
 
-@given(broken_logs(5, clears=True), broken_logs(5), st.lists(st.just("note"), max_size=2))
+@given(broken_logs(5, edits=True), broken_logs(5), st.lists(st.just("note"), max_size=2))
 def test_an_undo_gives_the_view_that_would_be_without_the_compaction(
     before: list[Record], since: list[Record], notes: list[str]
 ):

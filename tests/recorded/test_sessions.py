@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from recorded.plain_count import figures, objects
@@ -210,7 +211,7 @@ def test_results_that_a_micro_compaction_named_are_placeholders_in_every_later_r
     for name, thread in all_threads(transcripts):
         named: set[str] = set()
         for reply, log, fold in moments(thread):
-            cleared = {call for call in log.view.cleared}
+            cleared = set(log.view.cleared)
             if not cleared:
                 continue
             edits += len(cleared - named) > 0
@@ -258,6 +259,6 @@ def test_snapshots_of_one_session_extend_each_other(transcripts: Transcripts):
         if name.startswith("entire-cli-snapshots/768de5d6_step")
     ]
     assert len(steps) == 4
-    for earlier, later in zip(steps, steps[1:], strict=False):
+    for earlier, later in pairwise(steps):
         assert later[: len(earlier)] == earlier
         assert len(later) > len(earlier)

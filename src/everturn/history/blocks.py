@@ -104,6 +104,21 @@ class _Words(msgspec.Struct):
 _read_words = msgspec.json.Decoder(_Words).decode
 
 
+class _Parts(msgspec.Struct):
+    content: tuple[msgspec.Raw, ...] = ()
+
+
+_read_parts = msgspec.json.Decoder(_Parts).decode
+
+
+def parts_of(block: Block) -> tuple[Block, ...]:
+    """The blocks inside a result; none when its content is plain text."""
+    try:
+        return tuple(block_from_json(bytes(part)) for part in _read_parts(block.raw).content)
+    except (msgspec.DecodeError, RecursionError):
+        return ()
+
+
 def text_of(block: Block) -> str:
     """The words a person would read in a block: its text, its thinking, or the text inside a result."""
     try:

@@ -59,7 +59,7 @@ def _alone(message: Message) -> list[str]:
         found.append("a text block without text")
     wrong = "tool_result" if message.role == "assistant" else "tool_use"
     if any(block.kind == wrong or (message.role == "user" and block.is_thinking) for block in message.blocks):
-        found.append(f"a block that a {message.role} message cannot hold")
+        found.append(f"a block that no {message.role} message can hold")
     kinds = [block.is_result for block in message.blocks]
     if True in kinds and not all(kinds[: kinds.count(True)]):
         found.append("results do not come first")

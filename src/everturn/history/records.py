@@ -113,7 +113,7 @@ def reported_usage(record: Record) -> Usage | None:
 
 def record_of_edit(edit: Edit, *, uuid: str, after: Record | None, at: datetime) -> Record:
     """The record that makes an edit part of history, appended behind `after`."""
-    subtype = {Cleared: "microcompact_boundary", Compacted: "compact_boundary"}.get(type(edit))
+    known: dict[type[Edit], str] = {Cleared: "microcompact_boundary", Compacted: "compact_boundary"}
     return Record(
         kind="system",
         uuid=uuid,
@@ -122,6 +122,6 @@ def record_of_edit(edit: Edit, *, uuid: str, after: Record | None, at: datetime)
         session=after.session if after else "",
         agent=after.agent if after else "",
         sidechain=after.sidechain if after else False,
-        subtype=subtype or f"everturn_{type(edit).__name__.lower()}",
+        subtype=known.get(type(edit)) or f"everturn_{type(edit).__name__.lower()}",
         edit=edit,
     )

@@ -14,6 +14,7 @@ from everturn.history.blocks import (
     CALL,
     RESULT,
     Block,
+    parts_of,
     result_block,
     text_block,
     with_field,
@@ -24,6 +25,9 @@ RepairKind = Literal[
     "missing_result", "orphan_result", "repeated_result", "repeated_call", "repeated_block", "blank_text",
     "misplaced_block", "missing_start", "trailing_thinking", "tool_input",
 ]  # fmt: skip
+
+# What a result may hold that a user's message may hold as well.
+STANDS_ALONE = frozenset({"image", "document", "search_result"})
 
 NO_RESULT = "[No result was recorded for this call: the session was interrupted or the record is lost]"
 
@@ -90,18 +94,23 @@ def answers(
             name = open_calls.pop(0)
             found.append(block if name == block.call else _renamed(block, name))
             continue
-        strays.append(_as_text(block, repairs, is_repeat=block.call in known))
+        strays.extend(_told(block, repairs, is_repeat=block.call in known))
     for name in (name for names in waiting.values() for name in names):
         repairs.append(Repair("missing_result", name, "a call without a result got a placeholder"))
         found.append(result_block(name, NO_RESULT, is_error=True))
     return found, strays
 
 
-def _as_text(block: Block, repairs: list[Repair], *, is_repeat: bool) -> Block:
+def _told(block: Block, repairs: list[Repair], *, is_repeat: bool) -> list[Block]:
+    """A result that answers no call, in words and pictures."""
     kind: RepairKind = "repeated_result" if is_repeat else "orphan_result"
     which = "second result of" if is_repeat else "result without"
     repairs.append(Repair(kind, block.call, f"a {which} its call is shown as text"))
-    return text_block(f"[A {which} tool call {block.call or '(no id)'}]\n{words_of(block)}".rstrip())
+    words = [f"[A {which} tool call {block.call or '(no id)'}]", words_of(block)]
+    parts = [part for part in parts_of(block) if part.kind != "text"]
+    words += [part.raw.decode() for part in parts if part.kind not in STANDS_ALONE]
+    pictures = [part for part in parts if part.kind in STANDS_ALONE]
+    return [text_block("\n".join(filter(None, words))), *pictures]
 
 
 def _renamed(block: Block, name: str) -> Block:

@@ -81,7 +81,7 @@ class Flattener:
         self._repairs: list[Repair] = []
         self._used: dict[str, int] = {}
         self._answered_in: dict[str, int] = {}
-        self._said_in: dict[str, int] = {}
+        self._place_of: dict[str, int] = {}
         self._turn = _Turn()
         # Results that the provider was told to forget: sent, and not shown to the model.
         self.deleted: set[str] = set()
@@ -90,6 +90,8 @@ class Flattener:
 
     def add(self, record: Record) -> None:
         self._apply(record.edit)
+        # What a reply says goes before what answers it, also where it was recorded later.
+        self._place_of[record.uuid] = len(self._closed) + bool(self._turn.said)
         if not is_sent(record):
             return
         if record.kind == "assistant":
@@ -130,7 +132,7 @@ class Flattener:
         if not is_same and (turn.is_answered or turn.waits):
             turn = self._close()
         turn.message_id = record.message_id or turn.message_id
-        self._said_in[record.uuid] = len(self._closed)
+        self._place_of[record.uuid] = len(self._closed)
         turn.said += heard
 
     def _heard(self, blocks: Iterable[Block], before: Sequence[Block]) -> list[Block]:
@@ -205,7 +207,8 @@ class Flattener:
                 self._offloaded[call] = edit
                 self._remake_results({call})
             case ThinkingDropped(since=since):
-                self._drop_thinking(self._said_in.get(since, len(self._closed)))
+                # A record that is out of sight lies before all that is not.
+                self._drop_thinking(self._place_of.get(since, 0))
             case CacheDeleted(calls=calls):
                 self.deleted.update(calls)
                 self._turn.deletions.append(edits_block(calls))
@@ -225,7 +228,7 @@ class Flattener:
             blocks = self._closed[at].blocks
             if any(block.is_thinking for block in blocks):
                 self._remake(at, _without_thinking(blocks))
-        if any(block.is_thinking for block in self._turn.said):
+        if since <= len(self._closed) and any(block.is_thinking for block in self._turn.said):
             self._turn.said = _without_thinking(self._turn.said)
 
     def _end_deletions(self) -> None:

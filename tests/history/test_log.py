@@ -1,0 +1,146 @@
+"""The view of a log, scene by scene. What holds for all logs: `tests/laws/test_log.py`."""
+
+import builders as b
+import pytest
+
+from everturn.history.edits import Cleared, Compacted, Offloaded, Pinned, Segment, Trimmed, Undone
+from everturn.history.log import Log, View, Window, view
+from everturn.history.threads import Note
+
+ONE, TWO, THREE, FOUR = (b.user(text) for text in ("one", "two", "three", "four"))
+
+
+def shown(log: Log) -> list[str]:
+    return [record.uuid for record in log.view.records]
+
+
+@pytest.mark.spec("TR-5")
+def test_without_a_boundary_everything_is_seen():
+    assert view([ONE, TWO]) == View([ONE, TWO], {})
+    assert view([]) == View([], {})
+    assert view([]).boundary is None
+
+
+@pytest.mark.spec("TR-5")
+def test_a_summary_that_was_summarized_again_is_part_of_what_the_next_one_replaces():
+    log = Log([ONE, b.boundary("b1"), b.summary(uuid="s1"), TWO])
+    assert shown(log) == ["b1", "s1", "two"]
+    log.append(b.boundary("b2"))
+    log.append(b.summary(uuid="s2"))
+    assert shown(log) == ["b2", "s2"]
+    assert [[record.uuid for record in past.records] for past in log.views_before] == [
+        ["one"],
+        ["b1", "s1", "two"],
+    ]
+
+
+def test_a_boundary_takes_force_with_its_summary():
+    log = Log([ONE])
+    assert log.append(b.boundary()) == "extended"
+    assert shown(log) == ["one"]
+    assert log.append(b.summary()) == "replaced"
+    assert log.view.boundary == b.boundary()
+    assert log.append(TWO) == "extended"
+    assert shown(log) == ["b", "s", "two"]
+
+
+@pytest.mark.parametrize("second", [TWO, b.assistant("no summary", uuid="two")])
+def test_a_boundary_without_its_summary_leaves_the_view_standing_and_is_noted(second):
+    log = Log([ONE, b.boundary(), second])
+    assert shown(log) == ["one", "two"]
+    assert log.notes == [
+        Note("half_compaction", "boundary b has no summary; the view before it stays in force")
+    ]
+    assert log.records == [ONE, b.boundary(), second]
+
+
+def test_a_compaction_that_was_tried_again_counts_once():
+    log = Log([ONE, b.boundary("b1"), b.boundary("b2"), b.summary(), TWO])
+    assert shown(log) == ["b2", "s", "two"]
+    assert [note.kind for note in log.notes] == ["half_compaction"]
+
+
+def test_what_stands_between_a_boundary_and_its_summary_is_behind_the_boundary():
+    hook = b.attachment("from a hook", uuid="hook")
+    log = Log([ONE, b.boundary(), hook, b.summary(), TWO])
+    assert shown(log) == ["b", "hook", "s", "two"]
+    log.append(b.edited(Undone("b"), "undo"))
+    assert shown(log) == ["one", "hook", "two"]
+
+
+@pytest.mark.spec("TR-9")
+@pytest.mark.parametrize(
+    ("anchor", "expected"), [("s", ["b", "s", "two", "three"]), ("b", ["b", "two", "three", "s"])]
+)
+def test_a_kept_segment_follows_its_anchor_and_its_usage_is_stale(anchor: str, expected: list[str]):
+    log = Log([ONE, TWO, THREE, b.boundary(kept=("two", anchor, "three")), b.summary(), FOUR])
+    assert shown(log) == [*expected, "four"]
+    assert log.view.stale == {"two", "three"}
+
+
+@pytest.mark.parametrize("kept", [("gone", "s", "two"), ("one", "s", "gone"), ("two", "s", "one")])
+def test_a_segment_that_is_not_there_is_noted_and_the_compaction_stands(kept: tuple[str, str, str]):
+    log = Log([ONE, TWO, b.boundary(kept=kept), b.summary()])
+    assert shown(log) == ["b", "s"]
+    assert [note.kind for note in log.notes] == ["lost_segment"]
+
+
+def test_an_undo_brings_back_what_was_there_and_keeps_what_was_said_since():
+    kept = b.boundary(kept=("two", "s", "two"))
+    restored = b.attachment("a file", uuid="restored")
+    log = Log([ONE, TWO, kept, b.summary(), restored, THREE])
+    assert shown(log) == ["b", "s", "two", "restored", "three"]
+    assert log.append(b.edited(Undone("b", "wanted back"), "undo")) == "replaced"
+    assert shown(log) == ["one", "two", "three"]
+    assert log.view.stale == frozenset()
+
+
+def test_compactions_are_undone_one_after_the_other_the_last_one_first():
+    log = Log(
+        [ONE, b.boundary("b1"), b.summary(uuid="s1"), TWO, b.boundary("b2"), b.summary(uuid="s2"), THREE]
+    )
+    log.append(b.edited(Undone("b1"), "too early"))
+    assert shown(log) == ["b2", "s2", "three"]
+    assert log.notes == [Note("idle_undo", "b1 is not the boundary in force; nothing was undone")]
+    log.append(b.edited(Undone("b2"), "undo 2"))
+    assert shown(log) == ["b1", "s1", "two", "three"]
+    log.append(b.edited(Undone("b1"), "undo 1"))
+    assert shown(log) == ["one", "two", "three"]
+
+
+def test_pins_and_hidden_results_outlive_a_compaction():
+    cleared, pinned = Cleared(("c1",), "old"), Pinned("the port is 8080", "one")
+    offloaded = Offloaded("c2", "a/file", "begins", 90_000)
+    edits = [b.edited(edit, f"edit {at}") for at, edit in enumerate((cleared, pinned, offloaded))]
+    log = Log([ONE, *edits, b.boundary(), b.summary()])
+    assert log.view == View([b.boundary(), b.summary()], {"c1": cleared}, {"c2": offloaded}, pins=(pinned,))
+
+
+def test_a_trim_leaves_what_follows_and_can_be_undone():
+    log = Log([ONE, TWO, THREE])
+    trimmed = b.edited(Trimmed("two", "window"), "trim")
+    assert log.append(trimmed) == "replaced"
+    assert shown(log) == ["trim", "two", "three"]
+    assert log.view.stale == {"two", "three"}
+    log.append(FOUR)
+    log.append(b.edited(Undone("trim"), "undo"))
+    assert shown(log) == ["one", "two", "three", "four"]
+
+
+@pytest.mark.spec("TR-4")
+def test_everything_a_boundary_says_is_on_it():
+    record = b.boundary(logical="one", kept=("h", "a", "t"), messagesSummarized=4, userContext="c")
+    assert record.edit == Compacted("auto", 155_000, 4, "c", "one", (), Segment("h", "a", "t"))
+
+
+def test_a_window_is_a_sequence_that_does_not_grow():
+    items = [ONE, TWO]
+    window = Window(items, 2)
+    items.append(THREE)
+    assert (len(window), list(window), window[-1], window[0:5]) == (2, [ONE, TWO], TWO, [ONE, TWO])
+    assert window == [ONE, TWO]
+    assert window != [ONE]
+    assert THREE not in window
+    for at in (2, -3):
+        with pytest.raises(IndexError):
+            window[at]

@@ -1,0 +1,66 @@
+"""Broken turns: what is put in, what is renamed, what is shown as text, and that each is reported."""
+
+import pytest
+
+from everturn.history.blocks import Block, block_from_fields, result_block, text_block
+from everturn.history.repair import NO_RESULT, Repair, answers, distinct_calls
+
+
+def call(name: str, **inputs: object) -> Block:
+    return block_from_fields({"type": "tool_use", "id": name, "name": "N", "input": inputs})
+
+
+def test_calls_with_ids_of_their_own_are_left_alone():
+    repairs: list[Repair] = []
+    blocks = [text_block("x"), call("a"), call("b")]
+    assert distinct_calls(blocks, {}, repairs) == blocks
+    assert repairs == []
+
+
+@pytest.mark.spec("TR-11")
+def test_a_call_id_that_was_used_before_gets_a_derived_one():
+    repairs: list[Repair] = []
+    used = {"a": 1, "a-2": 1}
+    assert distinct_calls([call("a"), call("")], used, repairs) == [call("a-3"), call("toolu_unnamed-2")]
+    assert [(repair.kind, repair.where) for repair in repairs] == [
+        ("repeated_call", "a"),
+        ("repeated_call", ""),
+    ]
+
+
+def test_the_same_call_recorded_twice_is_one_call():
+    repairs: list[Repair] = []
+    found = distinct_calls([call("a", x=1), call("a", x=2), call("a", x=1)], {}, repairs)
+    assert found == [call("a", x=1), call("a-2", x=2)]
+    assert [repair.kind for repair in repairs] == ["repeated_call", "repeated_block"]
+
+
+@pytest.mark.spec("TR-11")
+def test_every_call_gets_exactly_one_result_and_the_rest_is_text():
+    repairs: list[Repair] = []
+    given = [
+        result_block("b", "B"),
+        result_block("b", "again"),
+        result_block("z", "lost"),
+        result_block("", "?"),
+    ]
+    results, strays = answers([call("a"), call("b")], given, ["a", "b"], repairs)
+    assert results == [result_block("b", "B"), result_block("a", NO_RESULT, is_error=True)]
+    assert strays == [
+        text_block("[A second result of tool call b]\nagain"),
+        text_block("[A result without tool call z]\nlost"),
+        text_block("[A result without tool call (no id)]\n?"),
+    ]
+    assert repairs == [
+        Repair("repeated_result", "b", "a second result of its call is shown as text"),
+        Repair("orphan_result", "z", "a result without its call is shown as text"),
+        Repair("orphan_result", "", "a result without its call is shown as text"),
+        Repair("missing_result", "a", "a call without a result got a placeholder"),
+    ]
+
+
+def test_results_of_renamed_calls_find_them_by_position():
+    results, strays = answers(
+        [call("a"), call("a-2")], [result_block("a", "first"), result_block("a", "second")], ["a", "a"], []
+    )
+    assert (results, strays) == ([result_block("a", "first"), result_block("a-2", "second")], [])

@@ -1,0 +1,233 @@
+"""Which records are the conversation: forks, rewinds, resumes, parallel results, broken links, agents."""
+
+from typing import Any
+
+import builders as b
+import pytest
+
+from everturn.history.edits import Cleared
+from everturn.history.log import view
+from everturn.history.records import Record
+from everturn.history.threads import Note, Thread, Threads, threads
+
+
+def say(uuid: str, parent: str = "", **more: Any) -> Record:
+    return b.user(uuid, uuid=uuid, parent=parent, **more)
+
+
+def reply(uuid: str, parent: str, *blocks: Any, **more: Any) -> Record:
+    return b.assistant(*(blocks or (uuid,)), id=more.pop("id", f"m-{uuid}"), uuid=uuid, parent=parent, **more)
+
+
+def names(records: tuple[Record, ...]) -> list[str]:
+    return [record.uuid for record in records]
+
+
+def live(*records: Record) -> list[str]:
+    return names(threads(records).main.records)
+
+
+def test_a_list_is_a_thread():
+    records = (say("1"), reply("2", "1"), say("3", "2"))
+    assert threads(records) == Threads(Thread("", records))
+    assert threads([]) == Threads(Thread("", ()))
+
+
+def test_what_was_rewound_is_left_behind_and_counted():
+    records = (say("1"), reply("2", "1"), say("3", "2"), reply("4", "3"), say("5", "2"))
+    found = threads(records).main
+    assert (names(found.records), names(found.abandoned)) == (["1", "2", "5"], ["3", "4"])
+    assert found.notes == (Note("abandoned", "2 messages on branches that were left (rewind, resume, fork)"),)
+
+
+def test_what_was_attached_or_decided_on_a_branch_that_was_left_stays_there():
+    records = (
+        say("1"),
+        reply("2", "1"),
+        b.attachment("for 3", uuid="note", parent="2"),
+        b.system(uuid="hook", parent="note"),
+        say("3", "hook"),
+        say("4", "2"),
+    )
+    assert live(*records) == ["1", "2", "4"]
+
+
+def test_a_resumed_session_that_repeats_its_history_counts_once():
+    first = (say("1"), reply("2", "1"), say("3", "2"))
+    again = (say("1b"), reply("2b", "1b"), say("4", "2b"))
+    assert live(*first, *again) == ["1b", "2b", "4"]
+
+
+@pytest.mark.spec("TR-7", "TR-9")
+def test_parallel_results_beside_the_path_belong_to_it():
+    records = (
+        say("1"),
+        reply("2", "1", b.call("a"), id="m"),
+        reply("3", "2", b.call("b"), id="m"),
+        b.result("a", uuid="4", parent="2"),
+        b.progress("p", parent="2"),
+        b.result("b", uuid="5", parent="3"),
+        reply("6", "5"),
+    )
+    assert live(*records) == ["1", "2", "3", "4", "p", "5", "6"]
+
+
+def test_pieces_of_a_response_beside_the_path_belong_to_it_with_their_results():
+    records = (
+        say("1"),
+        reply("2", "1", b.call("a"), id="m"),
+        reply("3", "2", b.call("b"), id="m"),
+        b.result("b", uuid="4", parent="3"),
+        b.result("a", uuid="5", parent="2"),
+        reply("6", "5"),
+    )
+    assert live(*records) == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_a_second_answer_to_the_same_call_is_an_alternative_not_an_addition():
+    records = (
+        say("1"),
+        reply("2", "1", b.call("a")),
+        b.result("a", "old", uuid="3", parent="2"),
+        b.result("a", "new", uuid="4", parent="2"),
+    )
+    assert live(*records) == ["1", "2", "4"]
+
+
+def test_a_missing_parent_is_replaced_by_the_record_before_and_noted():
+    records = (say("1"), reply("2", "1"), say("3", "gone"), reply("4", "3"))
+    found = threads(records).main
+    assert names(found.records) == ["1", "2", "3", "4"]
+    assert found.notes == (Note("missing_parent", "3 continues gone, which is not here"),)
+
+
+def test_a_parent_that_comes_after_its_child_is_found():
+    records = (say("1"), say("3", "2"), reply("2", "1"), reply("4", "3"))
+    assert live(*records) == ["1", "3", "2", "4"]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        (say("1", "3"), reply("2", "1"), say("3", "2")),
+        (say("1", "1"), reply("2", "1"), say("3", "2")),
+        (say("0"), say("1", "3"), reply("2", "1"), say("3", "2")),
+    ],
+)
+def test_a_circle_of_links_is_opened_and_noted(records: tuple[Record, ...]):
+    found = threads(records).main
+    assert found.records == records
+    assert [note.kind for note in found.notes] == ["cycle"]
+
+
+def test_of_equal_uuids_the_newest_is_continued_and_all_are_noted():
+    records = (say("1"), reply("2", "1"), b.user("again", uuid="1"), reply("3", "1"))
+    found = threads(records).main
+    assert names(found.records) == ["1", "3"]
+    assert found.records[0] == records[2]
+    assert Note("duplicate_uuid", "1 records repeat the uuid of an earlier one") in found.notes
+
+
+@pytest.mark.spec("TR-9")
+@pytest.mark.parametrize("logical", ["2", "", "gone"])
+def test_a_thread_goes_on_behind_a_boundary_through_its_logical_parent(logical: str):
+    records = (say("1"), reply("2", "1"), b.boundary(logical=logical), b.summary(), reply("3", "s"))
+    found = threads(records).main
+    assert found == Thread("", records)
+    assert names(tuple(view(found.records).records)) == ["b", "s", "3"]
+
+
+@pytest.mark.spec("TR-9")
+@pytest.mark.parametrize(
+    ("anchor", "summary_parent", "expected"),
+    [
+        ("s", "b", ["b", "s", "2", "3", "4"]),
+        ("b", "b", ["b", "2", "3", "s", "4"]),
+        ("b", "3", ["b", "2", "3", "s", "4"]),
+    ],
+)
+@pytest.mark.parametrize("continues", ["tail", "summary"])
+def test_a_kept_segment_is_relinked_behind_its_boundary(
+    anchor: str, summary_parent: str, expected: list[str], continues: str
+):
+    parent = {"tail": "3", "summary": "s"}[continues] if anchor == "s" else "s"
+    records = (
+        say("1"),
+        reply("2", "1"),
+        say("3", "2"),
+        b.boundary(logical="3", kept=("2", anchor, "3")),
+        b.summary(parent=summary_parent),
+        reply("4", parent),
+    )
+    found = threads(records).main
+    assert found == Thread("", records)
+    assert names(tuple(view(found.records).records)) == expected
+
+
+def test_a_boundary_whose_summary_was_never_written_leaves_the_thread_and_is_noted():
+    half = Note("half_compaction", "boundary b has no summary; the view before it stays in force")
+    before = (say("1"), reply("2", "1"))
+    killed = threads([*before, b.boundary(logical="2")]).main
+    assert (killed.records, killed.notes) == (before, (half,))
+    resumed = threads([*before, b.boundary(logical="2"), say("3", "2")]).main
+    assert (names(resumed.records), resumed.notes) == (["1", "2", "3"], (half,))
+
+
+def test_an_edit_belongs_to_the_branch_that_it_was_made_on():
+    records = (
+        say("1"),
+        reply("2", "1", b.call("c")),
+        b.result("c", uuid="3", parent="2"),
+        b.edited(Cleared(("c",)), "edit", "3"),
+    )
+    assert live(*records) == ["1", "2", "3", "edit"]
+    assert live(*records, say("4", "edit"), say("5", "3")) == ["1", "2", "3", "5"]
+    assert live(*records, say("4", "1")) == ["1", "4"]
+
+
+@pytest.mark.spec("TR-9")
+def test_inline_sidechains_from_before_agent_ids_are_told_apart_by_where_they_begin():
+    side = {"isSidechain": True}
+    records = (
+        say("1"),
+        reply("2", "1", b.call("t", "Task")),
+        say("a1", **side),
+        say("b1", **side),
+        reply("a2", "a1", **side),
+        reply("b2", "b1", **side),
+        b.result("t", uuid="3", parent="2"),
+    )
+    found = threads(records)
+    assert names(found.main.records) == ["1", "2", "3"]
+    assert [(each.agent, names(each.records)) for each in found.sidechains] == [
+        ("a1", ["a1", "a2"]),
+        ("b1", ["b1", "b2"]),
+    ]
+
+
+@pytest.mark.spec("TR-9")
+def test_sidechains_with_agent_ids_are_told_apart_by_them():
+    one, two = ({"isSidechain": True, "agentId": name} for name in ("x", "y"))
+    records = (say("1"), say("a", **one), say("b", **two), reply("c", "a", **one), reply("2", "1"))
+    found = threads(records)
+    assert names(found.main.records) == ["1", "2"]
+    assert [(each.agent, names(each.records)) for each in found.sidechains] == [
+        ("x", ["a", "c"]),
+        ("y", ["b"]),
+    ]
+
+
+@pytest.mark.spec("TR-9")
+def test_a_file_of_one_agent_alone_is_its_main_thread():
+    side = {"isSidechain": True, "agentId": "x"}
+    records = (say("a", **side), reply("b", "a", **side))
+    assert threads(records) == Threads(Thread("x", records))
+
+
+def test_a_thread_of_a_hundred_thousand_records_takes_time_in_proportion():
+    record = say("0")
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    many = [
+        Record(**{**fields, "uuid": str(at), "parent": str(at - 1) if at else ""}) for at in range(100_000)
+    ]
+    assert len(threads(many).main.records) == 100_000

@@ -1,0 +1,110 @@
+"""Tool inputs against schemas: read back where that is plain, kept and reported where not."""
+
+from typing import Any
+
+import pytest
+
+from everturn.history.blocks import Block, block_from_fields, block_from_json, fields_of
+from everturn.history.repair import Repair
+from everturn.view.tool_inputs import fitted_call, misfit
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "limit": {"type": "integer"},
+        "ratio": {"type": "number"},
+        "deep": {"type": "boolean"},
+        "lines": {"type": "array", "items": {"type": "integer"}},
+        "mode": {"enum": ["r", "w"]},
+        "maybe": {"type": ["string", "null"]},
+        "options": {"type": "object", "properties": {"n": {"type": "integer"}}},
+    },
+    "required": ["path"],
+    "additionalProperties": False,
+}
+
+
+def call(value: Any, tool: str = "Read") -> Block:
+    return block_from_fields(
+        {"type": "tool_use", "id": "c", "name": tool, "input": value, "caller": {"x": 1}}
+    )
+
+
+def fitted(value: Any, tool: str = "Read") -> tuple[Any, list[str]]:
+    repairs: list[Repair] = []
+    block = fitted_call(call(value, tool), {"Read": SCHEMA}, repairs)
+    fields = fields_of(block)
+    assert {**fields, "input": None} == {**fields_of(call(value, tool)), "input": None}
+    return fields["input"], [repair.what for repair in repairs]
+
+
+@pytest.mark.spec("FLAT-5")
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"path": "a", "limit": "5"}, {"path": "a", "limit": 5}),
+        ({"path": "a", "ratio": "0.5"}, {"path": "a", "ratio": 0.5}),
+        ({"path": "a", "deep": "true"}, {"path": "a", "deep": True}),
+        ({"path": "a", "lines": "[1,2]"}, {"path": "a", "lines": [1, 2]}),
+        ({"path": "a", "lines": ["1", 2]}, {"path": "a", "lines": [1, 2]}),
+        ({"path": "a", "options": '{"n":"3"}'}, {"path": "a", "options": {"n": 3}}),
+        ('{"path":"a"}', {"path": "a"}),
+    ],
+)
+def test_words_are_read_back_as_what_the_schema_says_they_are(given: Any, sent: Any):
+    assert fitted(given) == (sent, ["Read: the input was read back by its schema"])
+
+
+@pytest.mark.spec("FLAT-5")
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, "input.path is missing"),
+        ({"path": 5}, "input.path should be string, is 5"),
+        ({"path": "a", "limit": "five"}, 'input.limit should be integer, is "five"'),
+        ({"path": "a", "limit": True}, "input.limit should be integer, is true"),
+        ({"path": "a", "mode": "x"}, 'input.mode should be one of ["r","w"], is "x"'),
+        ({"path": "a", "lines": [1, "two"]}, 'input.lines.1 should be integer, is "two"'),
+        ({"path": "a", "maybe": 1}, "input.maybe should be ['string', 'null'], is 1"),
+        ({"path": "a", "new": 1}, "input.new is not known to the tool"),
+    ],
+)
+def test_an_input_that_does_not_fit_is_kept_and_reported(given: Any, why: str):
+    assert fitted(given) == (given, [f"Read: {why}; sent as recorded"])
+
+
+@pytest.mark.spec("FLAT-5")
+def test_what_fits_or_has_no_schema_leaves_with_its_bytes():
+    for raw in (
+        b'{"type":"tool_use","id":"c","name":"Read","input":{"path":"a", "limit":5, "maybe":null}}',
+        b'{"type":"tool_use","id":"c","name":"Other","input":{"limit":"5"}}',
+        b'{"type":"tool_use","id":"c","name":"Other", "input" : {"limit":"5"}}',
+        b'{"type":"text","text":"x"}',
+    ):
+        repairs: list[Repair] = []
+        assert fitted_call(block_from_json(raw), {"Read": SCHEMA}, repairs).raw == raw
+        assert repairs == []
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"), [("plain", {"input": "plain"}), (None, {"input": None}), ([1], {"input": [1]})]
+)
+def test_an_input_that_is_no_object_is_put_into_one(given: Any, sent: Any):
+    value, repairs = fitted(given, "Other")
+    assert value == sent
+    assert len(repairs) == 2
+
+
+@pytest.mark.parametrize("odd", [b"7" * 5_000, b"1e999999", b"[" * 900 + b"]" * 900])
+def test_an_input_that_cannot_be_looked_into_is_sent_as_recorded(odd: bytes):
+    raw = b'{"type":"tool_use","id":"c","name":"Read","input":{"path":' + odd + b"}}"
+    repairs: list[Repair] = []
+    block = Block("tool_use", raw, "c", "Read")
+    assert fitted_call(block, {"Read": SCHEMA}, repairs) == block
+    assert [(repair.kind, repair.where) for repair in repairs] == [("tool_input", "c")]
+
+
+def test_a_schema_that_says_nothing_fits_everything():
+    assert misfit({"a": [1, "x", None]}, {}) == []
+    assert misfit(5, {"type": "invented"}) == []
