@@ -1,0 +1,113 @@
+"""The values of a compaction: what was asked for, what would be done, what came of it."""
+
+from typing import Literal
+
+import msgspec
+
+from everturn.history.edits import Segment, Trigger
+from everturn.history.records import Record, Usage
+
+# full: everything is summarized. from: what comes after a record is summarized, the cached prefix before it
+# stays. up_to: what comes before a record is summarized, the newer part is kept verbatim behind the summary.
+Form = Literal["full", "from", "up_to"]
+# notes: the session's own notes serve as the summary. fork: a call that shares the cache. direct: a call of its
+# own. provider: the API's own compaction. extract: the summarizer that needs no model.
+Way = Literal["notes", "fork", "direct", "provider", "extract"]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wants a compaction, and of what."""
+
+    trigger: Trigger
+    form: Form = "full"
+    # The record at which a partial compaction divides the view.
+    at: str = ""
+    instructions: str = ""
+    # Set where the request did not fit: the view must become smaller, whatever the threshold says.
+    is_reactive: bool = False
+
+
+class Chain(msgspec.Struct, frozen=True, kw_only=True):
+    """How this compaction follows another one (CP-25)."""
+
+    follows: str = ""
+    turns_since: int = 0
+    length: int = 1
+    threshold: int = 0
+    source: str = "main"
+
+
+class Restoring(msgspec.Struct, frozen=True, kw_only=True):
+    """What is brought back beside the summary (CP-13 to CP-17)."""
+
+    files: tuple[str, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    todos: str = ""
+    plan: str = ""
+    skills: tuple[tuple[str, str], ...] = ()
+    agents: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+
+class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compaction would do. Nothing has happened: this is the dry run (CP-29)."""
+
+    asked: Asked
+    summarized: tuple[Record, ...]
+    kept: tuple[Record, ...]
+    ways: tuple[Way, ...]
+    restoring: Restoring
+    pins: tuple[str, ...]
+    tokens_before: int
+    expected_after: int
+    # A dollar figure where prices are known; 0 where the model is not in the table.
+    expected_dollars: float
+    chain: Chain
+    why: str
+
+
+class NotCompacting(msgspec.Struct, frozen=True):
+    """No compaction, and why: nothing to do, a breaker, a recursion, a view that cannot be divided there."""
+
+    why: str
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of everything that was in the view (CP-34)."""
+
+    retained: tuple[str, ...]
+    recoverable: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One way that was tried: its text, or the reason that it has none."""
+
+    way: Way
+    text: str = ""
+    problem: str = ""
+    usage: Usage = Usage()
+
+
+class Compaction(msgspec.Struct, frozen=True, kw_only=True):
+    """A compaction that happened: its records, in the order in which they are appended."""
+
+    boundary: Record
+    summary: Record
+    restored: tuple[Record, ...]
+    kept: Segment | None
+    attempts: tuple[Attempt, ...]
+    receipt: Receipt
+    tokens_before: int
+    tokens_after: int
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return (self.boundary, self.summary, *self.restored)
+
+
+class CompactionFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """No way led to a summary; the view is what it was (CP-28)."""
+
+    attempts: tuple[Attempt, ...]
+    why: str

@@ -1,0 +1,101 @@
+"""What a flow may ask of the world. Each effect is a value; whoever drives the flow performs it and answers.
+
+A flow is a generator that yields these and is sent what comes of them. It contains no I/O, so the same flow
+runs under a sync driver, an async one, one on virtual time, and one that fails every effect in turn (OV-2).
+
+    WriteFile   -> str                  the path the text is at
+    ReadFiles   -> tuple[FileRead, ...] in the order asked for, failures included
+    AskModel    -> Answer | Failure     one call of a model, retries included
+    RunHooks    -> HookOutcome          every hook of one event, in a fixed order
+    Emit        -> None                 something that happened, for whoever listens
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from everturn.history.blocks import Block
+from everturn.history.records import Usage
+from everturn.wire.anthropic import Request
+from everturn.wire.overflow import Overflow
+
+Purpose = Literal["compact", "session_memory"]
+# Why a call of a model gave nothing: the window, the provider, the line, or whoever cancelled it.
+FailureKind = Literal["too_long", "api_error", "refused", "timeout", "cancelled"]
+HookEvent = Literal[
+    "PreCompact", "PostCompact", "SessionStart", "SessionEnd",
+    "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop",
+]  # fmt: skip
+
+
+class WriteFile(msgspec.Struct, frozen=True):
+    """Keep this text where the model can read it."""
+
+    name: str
+    text: str
+
+
+class ReadFiles(msgspec.Struct, frozen=True):
+    """The current content of files, each up to so many characters."""
+
+    paths: tuple[str, ...]
+    max_characters: int
+
+
+class FileRead(msgspec.Struct, frozen=True):
+    """A file as it is now; `problem` says why there is no text."""
+
+    path: str
+    text: str = ""
+    is_cut: bool = False
+    problem: str = ""
+
+
+class AskModel(msgspec.Struct, frozen=True):
+    """One call. `way` is "fork" where it shares the conversation's cached prefix, "direct" where not."""
+
+    request: Request
+    betas: tuple[str, ...]
+    purpose: Purpose
+    way: Literal["fork", "direct", "provider"]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the model said."""
+
+    blocks: tuple[Block, ...]
+    stop_reason: str
+    usage: Usage
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why there is no answer."""
+
+    kind: FailureKind
+    message: str
+    overflow: Overflow | None = None
+
+
+class RunHooks(msgspec.Struct, frozen=True):
+    event: HookEvent
+    payload: Mapping[str, Any]
+
+
+class HookOutcome(msgspec.Struct, frozen=True):
+    """All hooks of an event together. `blocked` is the reason one of them gave; empty where none did."""
+
+    instructions: tuple[str, ...] = ()
+    context: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    blocked: str = ""
+
+
+class Emit(msgspec.Struct, frozen=True):
+    """A typed event (TL-1). What it is made of: `decide/events.py`."""
+
+    event: msgspec.Struct
+
+
+Effect = WriteFile | ReadFiles | AskModel | RunHooks | Emit
