@@ -97,4 +97,4 @@ def test_under_no_policy_nothing_changes():
 @pytest.mark.parametrize("name", ["masking", "clear-keep-3"])
 def test_a_rolling_policy_says_what_it_did(name):
     plan = Bench(finished(reads(15, 10_000)), name).decide()
-    assert f"{len(cleared(plan))} results cleared" in plan.why
+    assert f"clears {len(cleared(plan))} results" in plan.why

@@ -30,7 +30,7 @@ def test_at_twelve_active_results_all_but_five_are_deleted_and_no_message_change
     plan = bench.decide(**TWIN)
     assert plan == MicroPlan(
         "cached",
-        why="12 active results: 7 deleted in the cache, 700 tokens saved",
+        why="12 active results: deletes 7 in the cache, saves 700 tokens",
         tokens_saved=700,
         delete=FIRST_SEVEN,
         forgotten=tuple(f"src/{call}.py" for call in FIRST_SEVEN),
@@ -49,11 +49,9 @@ def test_at_twelve_active_results_all_but_five_are_deleted_and_no_message_change
 
 @pytest.mark.spec("MC-9")
 def test_eleven_are_too_few():
-    assert (
-        Bench(finished(reads(11)))
-        .decide(**TWIN)
-        .why.startswith("time: 2 minutes idle, the cache may be warm; cached: 11 of 12 active results")
-    )
+    plan = Bench(finished(reads(11))).decide(**TWIN)
+    assert plan.kind == "none"
+    assert "cached: 11 of 12 active results" in plan.why
 
 
 @pytest.mark.spec("MC-12", "OV-4")

@@ -45,8 +45,8 @@ def test_each_provider_gets_the_gentlest_layer_that_it_can():
 def test_nothing_has_a_reason_from_every_kind_that_was_tried():
     plan = Bench(finished(reads(2, 100))).decide(SOON, capabilities=ANTHROPIC)
     assert plan.why == (
-        "time: 2 minutes idle, the cache may be warm; cached: the provider takes no cache edits; "
-        "budget: there is a cache to protect, and a gentler way; oversize: every new result may be shown"
+        "oversize: every new result may be shown; time: 2 minutes idle, the cache may be warm; "
+        "cached: the provider takes no cache edits; budget: there is a cache to protect, and a gentler way"
     )
 
 

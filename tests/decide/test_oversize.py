@@ -111,8 +111,8 @@ def test_it_happens_beside_a_clearing_and_both_are_told():
     bench = Bench([*finished(reads(7, 10)), *answered(900)[1:]], SMALL)
     plan = bench.decide(LATE)
     assert (plan.kind, moved(plan), len(plan.edits)) == ("time", ["c0"], 1)
-    assert "results cleared" in plan.why
-    assert "1 new results go to files" in plan.why
+    assert "clears 3 results" in plan.why
+    assert "moves 1 new result to files" in plan.why
     assert plan.tokens_saved == plan.edits[0].tokens_saved + 200
 
 

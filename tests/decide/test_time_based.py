@@ -23,7 +23,7 @@ def keeping(keep: int) -> Policy:
 @pytest.mark.spec("MC-6", "MC-7", "MC-3", "MC-4", "MC-5")
 def test_after_more_than_an_hour_all_but_the_newest_five_are_cleared():
     bench = Bench(finished(reads(7, 100)), COLD)
-    why = "61 minutes idle, the cache is cold: 2 results cleared, 184 tokens saved"
+    why = "61 minutes idle, the cache is cold: clears 2 results, saves 184 tokens"
     size = bench.meter.size().tokens
     assert bench.decide(LATE) == MicroPlan(
         "time",

@@ -21,7 +21,7 @@ def cached(situation: Situation) -> MicroPlan:
     saved = situation.results.tokens_of(doomed)
     return MicroPlan(
         "cached",
-        why=f"{len(active)} active results: {len(doomed)} deleted in the cache, {saved:,} tokens saved",
+        why=f"{len(active)} active results: deletes {len(doomed)} in the cache, saves {saved:,} tokens",
         tokens_saved=saved,
         delete=doomed,
         forgotten=situation.results.paths_of(doomed),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from everturn.decide.micro.bound_thinking import with_thinking
-from everturn.decide.micro.situation import MicroPlan, Situation
+from everturn.decide.micro.situation import MicroPlan, Situation, several
 from everturn.decide.policy import StepName
 from everturn.decide.results import Result
 from everturn.history.edits import Cleared
@@ -12,7 +12,7 @@ from everturn.history.edits import Cleared
 def clearing(kind: StepName, situation: Situation, doomed: Sequence[Result], because: str) -> MicroPlan:
     """`doomed` is oldest first and not empty."""
     saved = saving(situation, doomed)
-    why = f"{because}: {len(doomed)} results cleared, {saved:,} tokens saved"
+    why = f"{because}: clears {several(len(doomed), 'result')}, saves {saved:,} tokens"
     edit = Cleared(
         tuple(result.call for result in doomed),
         why=why,

@@ -52,10 +52,11 @@ def _first_that_acts(situation: Situation, steps: tuple[StepName, ...]) -> Micro
 
 def _beside(moved: MicroPlan, change: MicroPlan) -> MicroPlan:
     """One plan of both; it goes by the name of what changes the prefix."""
-    why = "; ".join(part for part in (change.why, f"oversize: {moved.why}") if part)
-    if not moved.offload:
-        return msgspec.structs.replace(change, why=why) if change.kind == "none" else change
     if change.kind == "none":
-        return msgspec.structs.replace(moved, why=why)
+        said = moved.why if moved.offload else f"oversize: {moved.why}"
+        return msgspec.structs.replace(moved, why="; ".join(part for part in (said, change.why) if part))
+    if not moved.offload:
+        return change
+    why = f"{change.why}; oversize: {moved.why}"
     saved = change.tokens_saved + moved.tokens_saved
     return msgspec.structs.replace(change, why=why, tokens_saved=saved, offload=moved.offload)

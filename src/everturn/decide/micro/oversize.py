@@ -9,7 +9,7 @@ from hashlib import blake2b
 from string import ascii_letters, digits
 from typing import Final
 
-from everturn.decide.micro.situation import MicroPlan, OffloadPlan, Situation, nothing
+from everturn.decide.micro.situation import MicroPlan, OffloadPlan, Situation, nothing, several
 from everturn.decide.results import Fresh
 from everturn.history.blocks import text_of
 
@@ -25,7 +25,7 @@ def oversize(situation: Situation) -> MicroPlan:
     limit = situation.policy.micro.oversize.preview
     plans = tuple(_plan(fresh, why, limit) for fresh, why in chosen)
     saved = sum(_saved(fresh, plan) for (fresh, _), plan in zip(chosen, plans, strict=True))
-    why = f"{len(plans)} new results go to files, {saved:,} tokens saved"
+    why = f"moves {several(len(plans), 'new result')} to files, saves {saved:,} tokens"
     return MicroPlan("oversize", why=why, tokens_saved=saved, offload=plans)
 
 

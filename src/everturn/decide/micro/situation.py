@@ -81,3 +81,7 @@ class MicroPlan(msgspec.Struct, frozen=True):
 
 def nothing(why: str) -> MicroPlan:
     return MicroPlan("none", why=why)
+
+
+def several(count: int, thing: str) -> str:
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from everturn.decide.micro.bound_thinking import with_thinking
-from everturn.decide.micro.situation import MicroPlan, Situation, nothing
+from everturn.decide.micro.situation import MicroPlan, Situation, nothing, several
 from everturn.history.edits import Trimmed
 from everturn.history.records import Record
 from everturn.history.rounds import cut_points
@@ -31,7 +31,7 @@ def window(situation: Situation) -> MicroPlan:
 
 def _trimmed(situation: Situation, cut: int, saved: int) -> MicroPlan:
     records, limit = situation.records, situation.policy.micro.window.tokens
-    why = f"{situation.size:,} tokens, over {limit:,}: {cut} records out of sight, {saved:,} tokens saved"
+    why = f"{situation.size:,} tokens, over {limit:,}: drops {several(cut, 'record')}, saves {saved:,} tokens"
     calls = [block.call for record in records[:cut] for block in record.blocks if block.is_result]
     plan = MicroPlan(
         "window",
