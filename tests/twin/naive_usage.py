@@ -30,6 +30,8 @@ class NaiveTwin:
         if "cache_control" in body:
             mark_last(blocks, body["cache_control"])
         scope = (key, body["model"], body.get("speed", "standard"))
+        # Time only moves on, so the dead can go; otherwise long runs would crawl.
+        self.cache.entries = [entry for entry in self.cache.entries if entry.dies_after >= now]
         answer = self.cache.start(scope, blocks, TRAILING, self.minimum, now)
         self.cache.begin(answer)
         return answer.read, answer.write_1h, answer.write_5m, answer.plain

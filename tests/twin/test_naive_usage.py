@@ -10,7 +10,7 @@ from twin.naive_usage import NaiveTwin, naive_tokens
 
 from everturn.twin.options import TwinOptions
 
-STEPS = 20_000 if os.environ.get("EVERTURN_PROFILE") == "soak" else 1_000
+STEPS = 10_000 if os.environ.get("EVERTURN_PROFILE") == "soak" else 1_000
 MINIMUM = 150
 IMAGE = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
 
@@ -111,4 +111,4 @@ def test_random_conversations_are_billed_as_a_naive_computation_bills_them():
         now = desk.clock.now().timestamp()
         assert parts(told) == naive.usage(key, body, now), f"step {step}"
         hits += told["cache_read_input_tokens"] > 0
-    assert hits > STEPS / 10
+    assert hits > STEPS / 20
