@@ -290,6 +290,28 @@ def test_thinking_behind_a_threshold_summary_is_bound_from_the_summary_on():
     assert verdict(request([answer, user("n")], OPUS_5_5, betas)) == "accepted"
 
 
+def test_a_failed_summary_replaces_nothing():
+    betas = "compact-2026-01-12"
+    failed = {"type": "compaction", "content": None}
+    reply = sign_reply([failed, thought("t"), text("a")], request([user("q0")], OPUS_5_5, betas))
+    answer = {"role": "assistant", "content": list(reply)}
+    assert verdict(request([user("q0"), answer, user("n")], OPUS_5_5, betas)) == "accepted"
+    assert verdict(request([user("other"), answer, user("n")], OPUS_5_5, betas)) == (
+        f"messages.1.content.1: {BOUND}{HEADER}"
+    )
+
+
+def test_a_marker_inside_a_result_does_not_move_what_thinking_is_bound_to():
+    call = {"type": "tool_use", "id": "t1", "name": "n", "input": {}}
+    part = text("r")
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [part]}
+    messages = [user("q"), {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    reply = sign_reply([thought("t"), text("a")], request(messages, OPUS_5_5))
+    messages += [{"role": "assistant", "content": list(reply)}, user("n")]
+    part["cache_control"] = {"type": "ephemeral"}
+    assert verdict(request(messages, OPUS_5_5)) == "accepted"
+
+
 @pytest.mark.spec("TW-6")
 @pytest.mark.parametrize(
     ("change", "code"),

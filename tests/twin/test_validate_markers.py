@@ -36,7 +36,9 @@ NESTED = [
     {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "n", "input": {}}]},
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [text(SHORT)] * 5}]},
 ]
+PARTS = {"type": "document", "source": {"type": "content", "content": [text(SHORT)] * 5}}
 REQUESTS = {
+    "five in the parts of a document": (body(PARTS), TOO_MANY),
     "four": (body(*[text(SHORT)] * 4), "accepted"),
     "five": (body(*[text(SHORT)] * 5), TOO_MANY),
     "five over all sections": (

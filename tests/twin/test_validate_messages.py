@@ -93,6 +93,12 @@ CONVERSATIONS = {
         body(USER, assistant(call("t1"), call("t2")), user(text())),
         missing(1, "t1", "t2"),
     ),
+    "a result after the next answer": (
+        body(
+            USER, assistant(call("t1"), call("t2")), user(result("t1")), assistant(text()), user(result("t2"))
+        ),
+        missing(1, "t2"),
+    ),
     "text before the result": (
         body(USER, assistant(call("t1")), user(text(), result("t1"))),
         missing(1, "t1"),
@@ -263,6 +269,26 @@ def test_fields_of_a_system_message_need_their_headers(verdict):
     assert verdict(marked, betas=clear_at) == (
         "messages.1.content.0.cache_control: cache_control cannot be set on a message with `clear_at`"
     )
+
+
+@pytest.mark.spec("TW-6")
+def test_a_conversation_has_at_most_a_hundred_thousand_messages(verdict):
+    assert verdict(body(*[USER] * 100_001)) == (
+        "messages: List should have at most 100000 items after validation"
+    )
+
+
+@pytest.mark.spec("TW-6")
+def test_a_tool_defined_in_a_message_needs_a_header_of_its_own(verdict):
+    tool = {"name": "feel", "input_schema": {"type": "object"}}
+    added = {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": tool}}
+    sent = body(USER, system(added))
+    changes = "mid-conversation-tool-changes-2026-07-01"
+    assert verdict(sent, betas=changes) == (
+        "messages.1.content.0.tool_addition.tool: Input tag 'tool_definition' found using 'type' does not "
+        "match any of the expected tags: 'mcp_tool_reference', 'mcp_toolset_reference', 'tool_reference'"
+    )
+    assert verdict(sent, betas=f"{changes},inline-tools-2026-09-15") == "accepted"
 
 
 def test_counting_tokens_accepts_a_conversation_that_ends_with_the_assistant(verdict):

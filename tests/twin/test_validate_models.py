@@ -1,5 +1,6 @@
 """What each model allows: output, thinking, sampling, forced tools, the window."""
 
+import json
 from typing import Any
 
 import pytest
@@ -112,6 +113,14 @@ REQUESTS = {
         body("claude-haiku-4-5", temperature=1.5),
         "temperature: Input should be less than or equal to 1",
     ),
+    "temperature below zero": (
+        body("claude-haiku-4-5", temperature=-0.5),
+        "temperature: Input should be greater than or equal to 0",
+    ),
+    "thinking on a model that cannot": (
+        body("claude-3-5-haiku-latest", thinking=ENABLED),
+        "'claude-3-5-haiku-latest' does not support thinking.",
+    ),
     "effort where there is none": (
         body("claude-haiku-4-5", output_config={"effort": "low"}),
         "This model does not support the effort parameter.",
@@ -140,11 +149,9 @@ def test_the_new_version_knows_no_sampling_not_even_at_its_default(name, verdict
     assert verdict(sent, version="2026-10-21") == f"{name}: Extra inputs are not permitted"
 
 
-def window_verdict(model: str, tokens: int, max_tokens: int) -> str:
-    import json
-
+def window_verdict(model: str, tokens: int, max_tokens: int, endpoint: Any = "messages") -> str:
     data = json.dumps(body(model) | {"max_tokens": max_tokens}).encode()
-    request = parse("messages", {"anthropic-version": "2023-06-01"}, data, workspace="w")
+    request = parse(endpoint, {"anthropic-version": "2023-06-01"}, data, workspace="w")
     try:
         check_window(tokens, request)
     except Refusal as refusal:
@@ -159,6 +166,7 @@ def test_a_prompt_must_fit_the_window_and_before_4_5_the_answer_too():
         "prompt is too long: 1000123 tokens > 1000000 maximum"
     )
     assert window_verdict("claude-opus-5", 1_000_000, 100) == "accepted"
+    assert window_verdict("claude-opus-5", 1_000_123, 100, endpoint="count_tokens") == "accepted"
     assert window_verdict("claude-opus-4-1", 188_240, 21_333) == (
         "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, "
         "decrease input length or `max_tokens` and try again"

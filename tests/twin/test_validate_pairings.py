@@ -291,6 +291,9 @@ def test_nested_fields_need_their_headers_too(verdict):
     budget = body(output_config={"task_budget": {"type": "tokens", "total": 9}})
     assert verdict(binding) == f"thinking.adaptive.block_binding: {EXTRA}"
     assert verdict(binding, betas="thinking-binding-controls-2026-08-01") == "accepted"
+    updates = body(thinking={"type": "adaptive", "display": "updates"})
+    assert verdict(updates) == "thinking.adaptive.display: Input should be 'summarized' or 'omitted'"
+    assert verdict(updates, betas="thinking-display-updates-2026-08-18") == "accepted"
     assert verdict(budget) == f"output_config.task_budget: {EXTRA}"
     assert verdict(budget, betas="task-budgets-2026-03-13") == "accepted"
 
@@ -300,6 +303,13 @@ def test_a_thread_is_never_found_because_the_twin_keeps_none(refusal_of):
     sent = body(thread={"type": "continue", "previous_message_id": "msg_1"})
     refusal = refusal_of(sent, betas="message-threads-2026-08-12")
     assert (refusal.status, refusal.kind, refusal.error_code) == (404, "not_found_error", "thread_not_found")
+
+
+@pytest.mark.spec("TW-6")
+def test_a_thread_excludes_context_management(refusal_of):
+    sent = edits(USES, thread={"type": "create"})
+    refusal = refusal_of(sent, betas=f"message-threads-2026-08-12,{CLEARING}")
+    assert (refusal.status, refusal.error_code) == (400, "thread_unsupported_request")
 
 
 @pytest.mark.spec("TW-6")

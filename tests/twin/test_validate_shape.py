@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from everturn.twin.options import TwinOptions
+
 
 def body(**more: Any) -> dict[str, Any]:
     messages = [{"role": "user", "content": "hi"}]
@@ -116,6 +118,35 @@ WRONG = {
         "tools.0.custom: Tool 't' cannot have both defer_loading=true and cache_control set. "
         "Tools with defer_loading cannot use prompt caching.",
     ),
+    "only deferred tools": (
+        body(tools=[{"name": "t", "input_schema": {"type": "object"}, "defer_loading": True}]),
+        "At least one tool must have defer_loading=false.",
+    ),
+    "a choice at the top of a schema": (
+        body(tools=[{"name": "t", "input_schema": {"type": "object", "anyOf": []}}]),
+        "tools.0.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level",
+    ),
+    "domains allowed and blocked": (
+        body(
+            tools=[
+                {
+                    "type": "web_search_20250305",
+                    "name": "web_search",
+                    "allowed_domains": ["a"],
+                    "blocked_domains": ["b"],
+                }
+            ]
+        ),
+        "tools.0.web_search_20250305: Only one of `allowed_domains` or `blocked_domains` can be set.",
+    ),
+    "a map that is none": (
+        body(tools=[{"type": "browser_toolset_20260801", "configs": []}]),
+        "tools.0.browser_toolset_20260801.configs: Input should be a valid dictionary",
+    ),
+    "a source without type": (
+        block(type="image", source={"url": "u"}),
+        "messages.0.content.0.image.source: Unable to extract tag using discriminator 'type'",
+    ),
     "an image as system": (
         body(system=[{"type": "image", "source": {"type": "url", "url": "u"}}]),
         "system.0.type: Input should be 'text'",
@@ -181,6 +212,15 @@ def test_a_kind_of_tool_without_its_header_is_not_an_expected_one(verdict):
     sent = body(tools=[{"type": "bash_20241022", "name": "bash"}])
     assert verdict(sent).startswith("tools.0: Input tag 'bash_20241022' found using 'type' does not match")
     assert verdict(sent, betas="computer-use-2024-10-22") == "accepted"
+
+
+def test_cache_edits_exist_only_where_the_extension_is_on(verdict):
+    content = [{"type": "cache_edits", "edits": [{"type": "delete", "cache_reference": "t"}]}, TEXT]
+    sent = body(messages=[{"role": "user", "content": content}])
+    assert verdict(sent).startswith(
+        "messages.0.content.0: Input tag 'cache_edits' found using 'type' does not"
+    )
+    assert verdict(sent, options=TwinOptions(extensions=frozenset({"cache_edits"}))) == "accepted"
 
 
 def test_counting_tokens_takes_no_max_tokens(verdict):

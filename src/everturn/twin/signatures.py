@@ -118,9 +118,10 @@ def _sealed(
     owner = {"model": request.model, "workspace": request.workspace, "prefix": prefix, "chain": chain}
     if block["type"] == "redacted_thinking":
         return {**block, "data": sign(block.get("data", ""), kind="redacted", **owner)}
+    words = block.get("thinking", "")
     if omitted:
-        return {**block, "thinking": "", "signature": sign(block["thinking"], kind="omitted", **owner)}
-    return {**block, "signature": sign(block["thinking"], **owner)}
+        return {**block, "thinking": "", "signature": sign(words, kind="omitted", **owner)}
+    return {**block, "thinking": words, "signature": sign(words, **owner)}
 
 
 def sign_compaction(block: dict[str, Any], request: Request) -> dict[str, Any]:
