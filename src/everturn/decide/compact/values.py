@@ -10,8 +10,8 @@ from everturn.history.records import Record, Usage
 # full: everything is summarized. from: what comes after a record is summarized, the cached prefix before it
 # stays. up_to: what comes before a record is summarized, the newer part is kept verbatim behind the summary.
 Form = Literal["full", "from", "up_to"]
-# notes: the session's own notes serve as the summary. fork: a call that shares the cache. direct: a call of its
-# own. provider: the API's own compaction. extract: the summarizer that needs no model.
+# notes: the session's own notes serve as the summary. fork: a call that shares the cache. direct: a call of
+# its own. provider: the API's own compaction. extract: the summarizer that needs no model.
 Way = Literal["notes", "fork", "direct", "provider", "extract"]
 
 
