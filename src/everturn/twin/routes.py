@@ -172,7 +172,7 @@ def _faults(twin: Twin, call: Call) -> Answer:
 
 
 def _ledger(twin: Twin, call: Call) -> Answer:
-    return _json({"entries": twin.ledger(call.query.get("workspace"))})
+    return _json(twin.ledger(call.query.get("workspace")))
 
 
 def _json(value: dict[str, Any]) -> Answer:
