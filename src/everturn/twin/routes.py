@@ -175,7 +175,7 @@ def _ledger(twin: Twin, call: Call) -> Answer:
     return _json(twin.ledger(call.query.get("workspace")))
 
 
-def _json(value: dict[str, Any]) -> Answer:
+def _json(value: dict[str, Any] | list[dict[str, Any]]) -> Answer:
     return Answer(200, {"content-type": "application/json"}, msgspec.json.encode(value))
 
 
