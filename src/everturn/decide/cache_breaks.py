@@ -1,29 +1,30 @@
 """Why the cache was cold: an unexplained drop of what is read between two calls, explained (CB-1 to CB-8).
 
-Each source has a baseline: what its last call had in the key, how much it read, when. A drop beyond both
-thresholds is a break; its reason is what changed in the key, else the idle time, else the provider. After a
-compaction there is no baseline (the next call is a first call). After a deletion the baseline stays and one
-comparison is passed over: the context is smaller on purpose, the prefix before it is still the old one.
+Each source has a baseline: what its last answered call had in the key, how much it read, when. A drop beyond
+both thresholds is a break; its reason is what changed in the key, else the idle time, else the provider.
+After a compaction there is no baseline (the next call is a first call). After a deletion the baseline stays
+and one comparison is passed over: the context is smaller on purpose, the prefix before it is still the old
+one. A call that was never answered leaves the baseline as it was: its retry is compared with the same.
 """
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from everturn.decide.snapshot import Change, Snapshot, changes
 from everturn.history.records import Usage
 from everturn.measure.outline import Head
+from everturn.measure.prefix_cache import SECONDS
 
-FIVE_MINUTES, HOUR = 300.0, 3600.0
-
-# The provider's word for a cause, and the part of our snapshot that it speaks of (api-facts 3).
-DIAGNOSES = {
-    "model_changed": "model",
-    "system_changed": "system",
-    "tools_changed": "tools",
-    "messages_changed": "messages",
+# The provider's word for a cause, and the parts of our snapshot that it speaks of (api-facts 3).
+DIAGNOSES: Final[Mapping[str, frozenset[str]]] = {
+    "model_changed": frozenset({"model", "speed"}),
+    "system_changed": frozenset({"system"}),
+    "tools_changed": frozenset({"tools"}),
+    # Earlier messages are in no snapshot of ours: whoever changes them tells us (`compacted`, `deleted`).
+    "messages_changed": frozenset(),
 }
 
 
@@ -50,23 +51,30 @@ class Break(msgspec.Struct, frozen=True):
     tokens_lost: int
     why: str
     changes: tuple[Change, ...]
-    idle: float | None
+    idle: float
     diagnosis: Diagnosis | None = None
     disagreement: str = ""
 
 
 class NoBreak(msgspec.Struct, frozen=True):
     why: str
+    diagnosis: Diagnosis | None = None
 
 
-class Baseline(msgspec.Struct, frozen=True):
-    """The last call of a source. Survives a restart as it is: it holds no prompt, only digests (CB-7)."""
+class Call(msgspec.Struct, frozen=True):
+    """A call of a source: what was in its key, and when it was made."""
 
     snapshot: Snapshot
     at: float
-    read: int | None = None
+
+
+class Baseline(msgspec.Struct, frozen=True):
+    """What is kept of a source. Survives a restart as it is: it holds no prompt, only digests (CB-7)."""
+
+    answered: Call | None = None
+    read: int = 0
+    under_way: Call | None = None
     pending: tuple[Change, ...] = ()
-    previous_at: float | None = None
     passes_over: Literal["nothing", "one comparison"] = "nothing"
 
 
@@ -78,7 +86,9 @@ class Detector:
     ) -> None:
         self.settings = settings or BreakSettings()
         self._baselines: dict[str, Baseline] = dict(baselines or {})
-        self._heads: dict[str, tuple[Head, Head]] = {}
+        self._heads: dict[str, tuple[Head | None, Head]] = {}
+        self._shown: dict[str, Head] = {}
+        self._keep_bounded()
 
     @property
     def baselines(self) -> Mapping[str, Baseline]:
@@ -87,78 +97,83 @@ class Detector:
 
     def before_call(self, source: str, now_sent: Snapshot, head: Head, now: float) -> tuple[Change, ...]:
         """Note what is about to be sent; answers what of the key is not what it was."""
-        last = self._baselines.pop(source, None)
-        found = changes(last.snapshot, now_sent) if last else ()
-        self._baselines[source] = Baseline(
-            snapshot=now_sent,
-            at=now,
-            read=last.read if last else None,
-            pending=found,
-            previous_at=last.at if last else None,
-            passes_over=last.passes_over if last else "nothing",
-        )
-        self._heads[source] = self._heads.get(source, (head, head))[1], head
-        while len(self._baselines) > self.settings.max_sources:
-            oldest = next(iter(self._baselines))
-            del self._baselines[oldest]
-            self._heads.pop(oldest, None)
+        last = self._baselines.pop(source, Baseline())
+        found = changes(last.answered.snapshot, now_sent) if last.answered else ()
+        call = Call(now_sent, now)
+        self._baselines[source] = msgspec.structs.replace(last, under_way=call, pending=found)
+        self._heads[source] = self._shown.get(source), head
+        self._keep_bounded()
         return found
 
     def after_call(self, source: str, usage: Usage, diagnosis: Diagnosis | None = None) -> Break | NoBreak:
+        """Judge the call that `before_call` noted; the next one is compared with it."""
         last = self._baselines.get(source)
-        if last is None:
-            return NoBreak("nothing is known of this source")
+        if last is None or last.under_way is None:
+            return NoBreak("nothing is known of a call of this source", diagnosis)
+        model = last.under_way.snapshot.model
+        if any(fnmatchcase(model, pattern) for pattern in self.settings.excluded_models):
+            self._baselines[source] = msgspec.structs.replace(last, under_way=None, pending=())
+            return NoBreak(f"{model} is left out of the comparison", diagnosis)
         read = usage.cache_read_input_tokens
-        verdict = self._judge(source, last, read, diagnosis)
-        self._baselines[source] = msgspec.structs.replace(last, read=read, pending=(), passes_over="nothing")
-        return verdict
+        self._baselines[source] = Baseline(answered=last.under_way, read=read)
+        if source in self._heads:
+            self._shown[source] = self._heads[source][1]
+        return self._judge(source, last, last.under_way, read, diagnosis)
 
     def compacted(self, source: str) -> None:
         """The context is another one: the next call is a first call (CB-5)."""
-        self._baselines.pop(source, None)
-        self._heads.pop(source, None)
+        self._forget(source)
 
     def deleted(self, source: str) -> None:
         """Something was cleared from the context: the next comparison would say nothing (CB-5)."""
         if last := self._baselines.get(source):
             self._baselines[source] = msgspec.structs.replace(last, passes_over="one comparison")
 
-    def heads(self, source: str) -> tuple[Head, Head] | None:
-        """Tools and system of the last two calls, for showing the difference (CB-4)."""
+    def heads(self, source: str) -> tuple[Head | None, Head] | None:
+        """Tools and system of the last call and of the answered one before it, for showing the difference
+        (CB-4). The earlier one is None for a first call, and for the first call after a restart."""
         return self._heads.get(source)
 
-    def _judge(self, source: str, last: Baseline, read: int, diagnosis: Diagnosis | None) -> Break | NoBreak:
-        if any(fnmatchcase(last.snapshot.model, pattern) for pattern in self.settings.excluded_models):
-            return NoBreak(f"{last.snapshot.model} is left out of the comparison")
-        if last.read is None:
-            return NoBreak("the first call of this source")
+    def _judge(
+        self, source: str, last: Baseline, call: Call, read: int, diagnosis: Diagnosis | None
+    ) -> Break | NoBreak:
+        if last.answered is None:
+            return NoBreak("the first call of this source", diagnosis)
         if last.passes_over == "one comparison":
-            return NoBreak("the context was made smaller on purpose")
+            return NoBreak("the context was made smaller on purpose", diagnosis)
         lost = last.read - read
         if lost <= self.settings.tokens or lost <= last.read * self.settings.share:
-            return NoBreak(f"read {read:,} tokens after {last.read:,}")
-        idle = None if last.previous_at is None else last.at - last.previous_at
+            return NoBreak(f"read {read:,} tokens after {last.read:,}", diagnosis)
+        idle = call.at - last.answered.at
         why = _explained(last.pending, idle)
         return Break(source, lost, why, last.pending, idle, diagnosis, _disagreement(last.pending, diagnosis))
 
+    def _keep_bounded(self) -> None:
+        while len(self._baselines) > self.settings.max_sources:
+            self._forget(next(iter(self._baselines)))
 
-def _explained(pending: tuple[Change, ...], idle: float | None) -> str:
+    def _forget(self, source: str) -> None:
+        for known in (self._baselines, self._heads, self._shown):
+            known.pop(source, None)
+
+
+def _explained(pending: tuple[Change, ...], idle: float) -> str:
     if pending:
         return ", ".join(change.what for change in pending)
-    if idle is not None and idle > HOUR:
+    if idle > SECONDS["1h"]:
         return "possible TTL expiry (idle for more than 1 hour)"
-    if idle is not None and idle > FIVE_MINUTES:
+    if idle > SECONDS["5m"]:
         return "possible TTL expiry (idle for more than 5 minutes)"
     return "likely server-side (prompt unchanged, gap under 5 min)"
 
 
 def _disagreement(pending: tuple[Change, ...], diagnosis: Diagnosis | None) -> str:
-    """Where both sides name a cause and it is not the same (CB-8)."""
-    if diagnosis is None or diagnosis.reason in ("unavailable", "previous_message_not_found"):
+    """Where both sides name a cause and it is not the same (CB-8). The provider names the earliest alone, and
+    has reasons that name none: no earlier call known, or a parameter that it does not look at."""
+    if diagnosis is None or diagnosis.reason not in DIAGNOSES:
         return ""
     ours = {change.part for change in pending}
-    theirs = DIAGNOSES.get(diagnosis.reason)
-    if theirs in ours:
+    if ours & DIAGNOSES[diagnosis.reason]:
         return ""
     said = ", ".join(sorted(ours)) or "nothing in the key"
     return f"the provider says {diagnosis.reason}, our snapshots differ in {said}"

@@ -26,6 +26,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     effort: str
     tool_choice: str
     extra: str
+    scopes: tuple[str, ...] = ()
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -50,6 +51,7 @@ def snapshot(model: str, head: Head, parameters: KeyParameters, marks: Marks) ->
         effort=parameters.effort,
         tool_choice=_json(parameters.tool_choice),
         extra=_json(parameters.extra),
+        scopes=head.scopes,
     )
 
 
@@ -62,7 +64,7 @@ def changes(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
         grown = after.system_chars - before.system_chars
         found.append(Change("system", f"system prompt changed ({grown:+} chars)"))
     found += _tool_changes(before, after)
-    if before.markers != after.markers:
+    if (before.markers, before.scopes) != (after.markers, after.scopes):
         found.append(Change("markers", "markers changed (scope or TTL)"))
     if before.betas != after.betas:
         found.append(Change("betas", f"betas changed ({_difference(before.betas, after.betas)})"))
@@ -79,14 +81,15 @@ def _tool_changes(before: Snapshot, after: Snapshot) -> list[Change]:
     edited = [
         name for name in after.tools if name in before.tools and after.tools[name] != before.tools[name]
     ]
-    if added or removed:
-        names = ", ".join([*(f"+{name}" for name in added), *(f"-{name}" for name in removed)])
-        return [Change("tools", f"tools changed (+{len(added)}/-{len(removed)}): {names}")]
-    if edited:
-        return [Change("tools", f"tools changed (+0/-0): {', '.join(edited)} defined otherwise")]
-    if before.tool_order != after.tool_order:
-        return [Change("tools", "tools changed (+0/-0): the order is another")]
-    return []
+    if not (added or removed or edited) and before.tool_order == after.tool_order:
+        return []
+    names = [
+        *(f"+{name}" for name in added),
+        *(f"-{name}" for name in removed),
+        *(f"~{name}" for name in edited),
+    ]
+    what = ", ".join(names) or "the order is another"
+    return [Change("tools", f"tools changed (+{len(added)}/-{len(removed)}): {what}")]
 
 
 def _difference(before: Sequence[str], after: Sequence[str]) -> str:
@@ -96,8 +99,8 @@ def _difference(before: Sequence[str], after: Sequence[str]) -> str:
 
 
 def _layout(head: Head, marks: Marks) -> bytes:
-    """Scopes and lifetimes. Where in the messages a marker stands changes with every turn, and which of the
-    head's markers had to give way follows from that: neither is part of the key."""
+    """What is marked, and for how long. Where in the messages a marker stands changes with every turn, and
+    which of the head's markers had to give way follows from that: neither is part of the key."""
     lifetimes = {marker.ttl for _, marker in marks.places}
     return msgspec.json.encode([sorted(lifetimes), head.marked])
 

@@ -6,7 +6,8 @@ running tool loop, where the API wants every block as it was. Models that show o
 drop the rest themselves; dropping it here keeps our bytes and our count equal to theirs.
 """
 
-from typing import Protocol
+from bisect import bisect_left
+from typing import NamedTuple, Protocol
 
 from everturn.history.edits import ThinkingDropped
 from everturn.history.records import Record
@@ -22,13 +23,25 @@ class _Setting(Protocol):
     def head(self) -> Head: ...
 
 
+class _Place(NamedTuple):
+    """Where a record stands: its number, how many drops there were, tokens of thinking before it."""
+
+    number: int
+    drops: int
+    before: int
+
+
 class ThinkingLedger:
     """The thinking that would be sent, record by record."""
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
-        self._before: dict[str, int] = {}
+        self._places: dict[str, _Place] = {}
         self._total = 0
+        self._drops = 0
+        # What was left after a drop, by the number of the drop; both rise. Records before it that stood
+        # behind what is left have that much thinking before them, and no more.
+        self._floors: list[tuple[int, int]] = []
         self._first = ""
         self._broken = ""
         self._dropped = False
@@ -36,21 +49,25 @@ class ThinkingLedger:
     def add(self, record: Record) -> None:
         if isinstance(record.edit, ThinkingDropped):
             self._forget(record.edit.since)
+        self._places[record.uuid] = _Place(len(self._places), self._drops, self._total)
         if record.kind != "assistant":
             return
-        self._before[record.uuid] = self._total
         tokens = zip(record.blocks, self._counts.of(record).blocks, strict=False)
         self._total += sum(count for block, count in tokens if block.is_thinking)
         if any(block.is_thinking for block in record.blocks):
             self._first = self._first or record.uuid
 
     def tokens_after(self, uuid: str) -> int:
-        """Tokens of the thinking recorded from that record on."""
-        return self._total - self._before.get(uuid, self._total)
+        """Tokens of the thinking recorded from that record on that would still be sent."""
+        return self._total - self._before(uuid) if uuid in self._places else 0
 
     def prefix_changed(self, why: str) -> None:
-        """Everything before the thinking is not what it was: a compaction, an undo, a trimmed window."""
-        self._broken = why
+        """Everything before the thinking is not what it was: a compaction, an undo, a trimmed window.
+
+        What is thought from here on is bound to the new prefix, and whole.
+        """
+        if self._first:
+            self._broken = why
 
     def took_dropped(self) -> bool:
         """Whether thinking was dropped since this was last asked: the context is smaller on purpose."""
@@ -67,7 +84,6 @@ class ThinkingLedger:
         why = self._why(now, before) or cold
         if not why or not self._first or in_loop:
             return None
-        self._broken = ""
         return ThinkingDropped(self._first, why)
 
     def _why(self, now: _Setting, before: _Setting | None) -> str:
@@ -81,8 +97,20 @@ class ThinkingLedger:
             return "it is bound to another system prompt or other tools"
         return self._broken and f"it is bound to what came before it: {self._broken}"
 
+    def _before(self, uuid: str) -> int:
+        place = self._places[uuid]
+        later = bisect_left(self._floors, (place.drops, 0))
+        return min(place.before, self._floors[later][1]) if later < len(self._floors) else place.before
+
     def _forget(self, since: str) -> None:
+        """From that record on; from the start where it is out of sight, as `view/flatten.py` does."""
         self._dropped = True
-        if self._before.get(since, 0) <= self._before.get(self._first, 0):
-            self._first = ""
-        self._total = self._before.get(since, self._total)
+        known = since in self._places
+        left = self._before(since) if known else 0
+        if self._first and (not known or self._places[since].number <= self._places[self._first].number):
+            self._first = self._broken = ""
+        while self._floors and self._floors[-1][1] >= left:
+            self._floors.pop()
+        self._floors.append((self._drops, left))
+        self._drops += 1
+        self._total = left

@@ -4,6 +4,9 @@
 request would cost the whole conversation each time; an outline keeps them per message and replaces only
 what changed. The head (tools, system) and the salts (what is no block and still shapes the prompt, api-facts
 1.6) are joined to the keys when they are looked at, so a change there costs nothing here either.
+
+Not modelled, because the engine never sends it: system messages between the others, `clear_at`, markers in
+the content of a result. Blocks are compared by their bytes; a block that is spelled anew is another block.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -14,7 +17,9 @@ import msgspec
 
 from everturn.history.blocks import Block
 from everturn.history.messages import Message
+from everturn.measure.capabilities import Scope
 from everturn.measure.prefix_cache import LOOKBACK, Marker, Prompt
+from everturn.measure.rendering import cites, images_in, tools_in_prefix
 
 _T = TypeVar("_T")
 
@@ -47,6 +52,8 @@ class Salts(msgspec.Struct, frozen=True):
     tools: Hashable = ()
     system: Hashable = ()
     messages: Hashable = ()
+    # Hidden tokens before the first message, where there are tools: what a forced choice adds (api-facts 4).
+    forced_tokens: int = 0
 
 
 class Spot(NamedTuple):
@@ -59,12 +66,14 @@ class Spot(NamedTuple):
 class Head(msgspec.Struct, frozen=True):
     """Tools and system: the part of a request that hardly ever changes.
 
-    `marked` are the system blocks that end a cacheable part; `view/sections.py` decides which.
+    `marked` are the system blocks that end a cacheable part, `scopes` who may share each of them;
+    `view/sections.py` decides which.
     """
 
     tools: tuple[Block, ...] = ()
     system: tuple[Block, ...] = ()
     marked: tuple[int, ...] = ()
+    scopes: tuple[Scope, ...] = ()
 
 
 class _Part(NamedTuple):
@@ -74,28 +83,58 @@ class _Part(NamedTuple):
     ends: tuple[int, ...]
     positions: tuple[int, ...]
     images: int
+    cites: bool
     last_kind: str
 
 
-_NOTHING: Final = _Part((b"",), (0,), (-1,), 0, "")
+class _HeadPart(NamedTuple):
+    """Tools and system in prefix order, each sequence with its start in front of the blocks."""
+
+    chains: tuple[bytes, ...]
+    ends: tuple[int, ...]
+    # Places in the request (tools, then system) in the order of the prefix.
+    order: tuple[int, ...]
+    tools: int
+    # Hidden words of the tools that found no block to stand behind.
+    left: int
+
+    @property
+    def tokens(self) -> int:
+        return self.ends[-1] + self.left
+
+
+_NOTHING: Final = _Part((b"",), (0,), (-1,), 0, False, "")
+_NO_HEAD: Final = _HeadPart((b"",), (0,), (), 0, 0)
 _RUNS: Final = ("tool_use", "tool_result")
-_IMAGE: Final = b'"type":"image"'
 
 
 class Outline:
     """The blocks of one conversation's requests, in prefix order."""
 
     def __init__(self, costs: Costs, *, lookback: int = LOOKBACK, runs_are_one: bool = True) -> None:
-        self.costs = costs
+        self._costs = costs
         self._lookback = lookback
         self._runs_are_one = runs_are_one
         # Results that the provider was told to forget: they keep their place in every key and cost nothing.
         self.deleted: set[str] = set()
         self._head = Head()
-        self._head_part = _NOTHING
+        self._head_part = _NO_HEAD
         self._messages: list[Message] = []
         self._parts: list[_Part] = []
         self._starts: list[int] = []
+
+    @property
+    def costs(self) -> Costs:
+        return self._costs
+
+    @costs.setter
+    def costs(self, costs: Costs) -> None:
+        """Another model counts everything otherwise. Its cache is another one too: all is written anew."""
+        if costs is self._costs:
+            return
+        self._costs = costs
+        self._head_part = self._measure_head(self._head)
+        self.replace_from(0, tuple(self._messages))
 
     def set_head(self, head: Head) -> None:
         if head is self._head:
@@ -120,24 +159,36 @@ class Outline:
 
     @property
     def head_tokens(self) -> int:
-        return self._head_part.ends[-1]
+        return self._head_part.tokens
+
+    @property
+    def last_tool(self) -> Spot | None:
+        """The tool that ends the tool list of the prefix, wherever it stands in the request."""
+        head = self._head_part
+        return Spot(-1, head.order[head.tools - 1]) if head.tools else None
+
+    def path_of(self, at: int) -> str:
+        """Where a block of the prefix stands in the request, in the words of the API's own errors."""
+        head = self._head_part
+        if at >= len(head.order):
+            message = self._message_at(at - len(head.order))
+            return f"messages.{message}.content.{at - len(head.order) - self._starts[message]}"
+        place, tools = head.order[at], len(self._head.tools)
+        return f"tools.{place}" if place < tools else f"system.{place - tools}"
 
     def position_of(self, spot: Spot) -> int:
         """The lookback position of a block: how far apart two markers are, as the provider counts."""
         if spot.message < 0:
-            return self._head_part.positions[spot.block + 1]
-        offset = self._head_part.positions[-1] + 1
-        return offset + self._parts[spot.message].positions[spot.block]
+            return self._index(spot)
+        return len(self._head_part.order) + self._parts[spot.message].positions[spot.block]
 
     def prompt(self, salts: Salts, marks: Sequence[tuple[Spot, Marker]], *, minimum: int) -> Prompt:
         """What `PrefixCache.look` takes. Nothing is computed for blocks that nobody looks at."""
-        head = self._head_part
-        count = len(head.ends) - 1
+        head, count, tools = self._head_part, len(self._head_part.order), self._head_part.tools
         last = self._parts[-1] if self._parts else _NOTHING
-        total = self.head_tokens + last.ends[-1]
-        opening = (salts.tools, salts.system)
+        start = head.tokens + (salts.forced_tokens if self._head.tools else 0)
+        opening = (salts.tools, salts.system, last.cites)
         closing = (*opening, salts.messages, last.images, head.chains[-1])
-        tools = len(self._head.tools)
 
         def key(at: int) -> Hashable:
             if at < count:
@@ -149,13 +200,13 @@ class Outline:
             if at < count:
                 return head.ends[at + 1]
             part, index = self._find(at - count)
-            return self.head_tokens + part.ends[index]
+            return start + part.ends[index]
 
         def position(at: int) -> int:
             if at < count:
-                return head.positions[at + 1]
+                return at
             part, index = self._find(at - count)
-            return head.positions[-1] + 1 + part.positions[index]
+            return count + part.positions[index]
 
         size = count + (self._starts[-1] + len(self._messages[-1].blocks) if self._messages else 0)
         return Prompt(
@@ -163,39 +214,49 @@ class Outline:
             keys=_Lazy(size, key),
             ends=_Lazy(size, end),
             positions=_Lazy(size, position),
-            markers=[Marker(self._index(spot), marker.ttl) for spot, marker in marks],
-            total=total + self.costs.trailing,
+            # In the order of the prefix: a tool may stand elsewhere in the request.
+            markers=sorted(
+                (Marker(self._index(spot), marker.ttl) for spot, marker in marks), key=lambda m: m.index
+            ),
+            total=start + last.ends[-1] + self.costs.trailing,
             minimum=minimum,
             lookback=self._lookback,
         )
 
     def _index(self, spot: Spot) -> int:
         if spot.message < 0:
-            return spot.block
-        return len(self._head_part.ends) - 1 + self._starts[spot.message] + spot.block
+            return self._head_part.order.index(spot.block)
+        return len(self._head_part.order) + self._starts[spot.message] + spot.block
 
     def _find(self, at: int) -> tuple[_Part, int]:
+        message = self._message_at(at)
+        return self._parts[message], at - self._starts[message]
+
+    def _message_at(self, at: int) -> int:
         # Looked at are a few blocks near the end: walking back beats a binary search there.
         message = len(self._starts) - 1
         while self._starts[message] > at:
             message -= 1
-        return self._parts[message], at - self._starts[message]
+        return message
 
-    def _measure_head(self, head: Head) -> _Part:
-        hidden = self.costs.tool_prompt if head.tools else 0
+    def _measure_head(self, head: Head) -> _HeadPart:
+        blocks = (*head.tools, *head.system)
+        plain, web = tools_in_prefix(head.tools)
+        order = (*plain, *web, *range(len(head.tools), len(blocks)))
+        left = self.costs.tool_prompt if head.tools else 0
         chains, ends = [b""], [0]
-        for at, block in enumerate((*head.tools, *head.system)):
-            # The hidden words stand behind the last tool.
-            extra = hidden if at == len(head.tools) - 1 else 0
-            chains.append(_chained(chains[-1], b"", block))
-            ends.append(ends[-1] + self.costs.block(block) + extra)
-        positions = tuple(range(-1, len(ends) - 1))
-        return _Part(tuple(chains), tuple(ends), positions, 0, "")
+        for at, place in enumerate(order):
+            # The hidden words stand behind the last tool that is no web tool; those belong to system.
+            hidden = left if at >= len(plain) - 1 else 0
+            left -= hidden
+            chains.append(_chained(chains[-1], b"", blocks[place]))
+            ends.append(ends[-1] + self.costs.block(blocks[place]) + hidden)
+        return _HeadPart(tuple(chains), tuple(ends), order, len(plain) + len(web), left)
 
     def _measure(self, message: Message, before: _Part, *, opens_turn: bool) -> _Part:
         chain, end, position = before.chains[-1], before.ends[-1], before.positions[-1]
         end += self.costs.turn if opens_turn else 0
-        images, kind = before.images, before.last_kind
+        images, citing, kind = before.images, before.cites, before.last_kind
         chains: list[bytes] = []
         ends: list[int] = []
         positions: list[int] = []
@@ -204,12 +265,13 @@ class Outline:
             end += 0 if block.is_result and block.call in self.deleted else self.costs.block(block)
             joins = self._runs_are_one and block.kind == kind and kind in _RUNS
             position += 0 if joins else 1
-            images += block.raw.count(_IMAGE) if block.kind in ("image", "tool_result") else 0
+            images += images_in(block)
+            citing = citing or cites(block)
             kind = block.kind
             chains.append(chain)
             ends.append(end)
             positions.append(position)
-        return _Part(tuple(chains), tuple(ends), tuple(positions), images, kind)
+        return _Part(tuple(chains), tuple(ends), tuple(positions), images, citing, kind)
 
 
 def _chained(chain: bytes, frame: bytes, block: Block) -> bytes:

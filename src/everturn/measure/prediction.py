@@ -12,7 +12,7 @@ import msgspec
 from everturn.history.records import Usage
 from everturn.measure.prefix_cache import Outcome, PrefixCache, Prompt
 
-Verdict = Literal["as predicted", "read less", "read more", "other total"]
+Verdict = Literal["as predicted", "read less", "read more", "written otherwise", "other total"]
 
 
 class Prediction(msgspec.Struct, frozen=True):
@@ -22,10 +22,16 @@ class Prediction(msgspec.Struct, frozen=True):
     write_5m: int
     write_1h: int
     plain: int
+    # The last block that is read, by its place in the prefix (`Outline.path_of` names it).
+    hit: int | None = None
 
     @property
     def total(self) -> int:
         return self.read + self.write_5m + self.write_1h + self.plain
+
+    @property
+    def tokens(self) -> tuple[int, int, int, int]:
+        return self.read, self.write_5m, self.write_1h, self.plain
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -54,10 +60,11 @@ def reported(usage: Usage) -> Prediction:
 
 
 def check(predicted: Prediction, usage: Usage) -> Check:
+    """Where blocks are only estimated the totals differ always; a read of nothing is told apart even then."""
     seen = reported(usage)
-    if seen == predicted:
+    if seen.tokens == predicted.tokens:
         return Check("as predicted", predicted, seen, "reported as predicted")
-    if seen.total != predicted.total:
+    if seen.total != predicted.total and (seen.read or not predicted.read):
         why = (
             f"{seen.total:,} tokens were billed, {predicted.total:,} expected: the provider counts otherwise"
         )
@@ -66,34 +73,48 @@ def check(predicted: Prediction, usage: Usage) -> Check:
         gone = predicted.read - seen.read
         why = f"{gone:,} tokens that should have been read were not: their entry was gone before its time"
         return Check("read less", predicted, seen, why)
-    why = f"{seen.read - predicted.read:,} tokens more were read: an entry that we did not write was found"
-    return Check("read more", predicted, seen, why)
+    if seen.read > predicted.read:
+        why = (
+            f"{seen.read - predicted.read:,} more tokens were read: an entry that we did not write was found"
+        )
+        return Check("read more", predicted, seen, why)
+    why = f"{seen.read:,} tokens were read as predicted, but the rest was written otherwise than asked for"
+    return Check("written otherwise", predicted, seen, why)
 
 
 class Forecast:
-    """Our picture of the provider's cache for one workspace, and the call that is under way."""
+    """Our picture of the provider's cache for one workspace, and the call that is under way.
+
+    Conversations that share a workspace share the cache, each with a forecast of its own.
+    """
 
     def __init__(self, cache: PrefixCache | None = None) -> None:
         self._cache = cache or PrefixCache()
-        self._under_way: tuple[Outcome, Prediction] | None = None
+        self._under_way: tuple[Prompt, float, Outcome, Prediction] | None = None
 
     def predict(self, prompt: Prompt, now: float) -> Prediction:
         """Look, without having sent anything. Asking again, for a log or a retry, changes nothing."""
-        outcome = self._cache.look(prompt, now)
-        found = Prediction(outcome.read, outcome.write_5m, outcome.write_1h, outcome.plain)
-        self._under_way = outcome, found
+        seen = self._cache.look(prompt, now)
+        found = Prediction(seen.read, seen.write_5m, seen.write_1h, seen.plain, seen.hit)
+        self._under_way = prompt, now, seen, found
         return found
 
     def settle(self, usage: Usage, now: float) -> Check | None:
         """The call was answered: what it wrote can be read from now on. None when no call was predicted."""
         if self._under_way is None:
             return None
-        (outcome, predicted), self._under_way = self._under_way, None
+        (prompt, started, outcome, predicted), self._under_way = self._under_way, None
         result = check(predicted, usage)
-        if result.verdict == "read less" and outcome.refreshed is not None:
-            lost = outcome.refreshed
-            self._cache.lose(lambda entry: (entry.scope, entry.key) == (lost.scope, lost.key))
-        else:
-            self._cache.refresh(outcome)
+        if result.verdict == "read less":
+            outcome = self._without_lost(prompt, started, outcome, result.reported.read)
+        self._cache.refresh(outcome)
         self._cache.write(outcome, now)
         return result
+
+    def _without_lost(self, prompt: Prompt, started: float, outcome: Outcome, read: int) -> Outcome:
+        """What should have been found and was not is gone: what is left was found, and the rest written."""
+        while outcome.read > read and (lost := outcome.refreshed) is not None:
+            place = lost.scope, lost.key
+            self._cache.lose(lambda entry, place=place: (entry.scope, entry.key) == place)
+            outcome = self._cache.look(prompt, started)
+        return outcome

@@ -9,7 +9,7 @@ deletion is an appended record (`CacheDeleted`), and flattening puts its block w
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from everturn.history.blocks import Block, block_from_fields, fields_of
+from everturn.history.blocks import Block, block_from_fields, with_field
 
 CACHE_EDITS: Final = "cache_edits"
 
@@ -23,4 +23,4 @@ def edits_block(calls: Sequence[str]) -> Block:
 
 
 def referenced(block: Block) -> Block:
-    return block_from_fields({**fields_of(block), "cache_reference": block.call})
+    return with_field(block, "cache_reference", block.call)

@@ -22,7 +22,12 @@ def salts(model: Model, parameters: KeyParameters) -> Salts:
             parameters.effort or model.default_effort,
             msgspec.json.encode(parameters.extra, order="sorted"),
         ),
+        forced_tokens=_forced_tokens(model, parameters.tool_choice or {}),
     )
+
+
+def _forced_tokens(model: Model, choice: Mapping[str, Any]) -> int:
+    return model.tool_prompt_forced - model.tool_prompt if choice.get("type") in ("any", "tool") else 0
 
 
 def _tool_choice(choice: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -1,24 +1,26 @@
 """Forks: a second request that shares the parent's cached prefix byte for byte (PC-12, PC-13).
 
 What a fork must not change is captured from the parent's last request as one value; a fork is that value
-plus its own new messages. Its marker stands on the message before its own, so it reads what the parent
-wrote and writes nothing. A fork's own state, its detector and its micro-compaction, is made anew where it
-runs: nothing of it is reachable from here (PC-14).
+plus its own new messages. Its markers are its parent's, so it reads what the parent wrote and writes nothing
+(`requests.py`). A fork's own state, its detector and its micro-compaction, is made anew where it runs:
+nothing of it is reachable from here (PC-14).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from everturn.errors import UsageError
+from everturn.history.blocks import Block, result_block
 from everturn.history.messages import Message
 from everturn.measure.outline import Head
 from everturn.view.lifetime import KeyParameters
+from everturn.view.markers import Marks
 
 
 class CacheSafe(msgspec.Struct, frozen=True):
-    """Everything in the cache key, as the parent last sent it."""
+    """Everything in the cache key, as the parent last sent it, and where its markers stood."""
 
     model: str
     head: Head
@@ -26,6 +28,7 @@ class CacheSafe(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
     # The other top-level fields of the parent's request; none of them is part of the key.
     settings: Mapping[str, Any]
+    marks: Marks = Marks()
 
 
 class Fork(msgspec.Struct, frozen=True):
@@ -68,6 +71,23 @@ def fork(
 def _may_limit(thinking: Mapping[str, Any] | None, limit: int) -> bool:
     budget = (thinking or {}).get("budget_tokens")
     return not isinstance(budget, int) or limit > budget
+
+
+def continued(fork: Fork, said: Sequence[Block], answered: Sequence[Block] = ()) -> Fork | None:
+    """The fork's next turn after this reply; None when it is over: nothing was called, or no turn is left.
+
+    `answered` are the results of its calls. Where it may use no tools, every call is refused instead.
+    """
+    calls = [block for block in said if block.is_call]
+    if not calls or fork.max_turns == 1:
+        return None
+    results = tuple(answered) if fork.tools_allowed else tuple(map(_refused, calls))
+    turn = (Message("assistant", tuple(said)), Message("user", results))
+    return msgspec.structs.replace(fork, messages=(*fork.messages, *turn), max_turns=fork.max_turns - 1)
+
+
+def _refused(call: Block) -> Block:
+    return result_block(call.call, refusal_of_tools(call.call), is_error=True)
 
 
 def refusal_of_tools(call: str) -> str:

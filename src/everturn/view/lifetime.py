@@ -86,10 +86,16 @@ def _shown(value: Hashable | Lifetime) -> str:
 
 def spelled(parameters: KeyParameters) -> dict[str, Any]:
     """The parameters as fields of a request; betas go into a header."""
-    fields: dict[str, Any] = {
+    own: dict[str, Any] = {
         "thinking": parameters.thinking,
         "speed": parameters.speed,
         "tool_choice": parameters.tool_choice,
-        "output_config": {"effort": parameters.effort} if parameters.effort else None,
+        "output_config": _output_config(parameters),
     }
-    return {name: value for name, value in fields.items() if value} | dict(parameters.extra)
+    return {**parameters.extra, **{name: value for name, value in own.items() if value}}
+
+
+def _output_config(parameters: KeyParameters) -> dict[str, Any]:
+    """The one field that two parameters share: a format may stand beside the effort."""
+    effort = {"effort": parameters.effort} if parameters.effort else {}
+    return {**parameters.extra.get("output_config", {}), **effort}

@@ -16,21 +16,19 @@ import msgspec
 
 from everturn.history.blocks import Block
 from everturn.history.messages import Message, is_blank
-from everturn.measure.capabilities import Capabilities
+from everturn.measure.capabilities import Capabilities, Scope
 from everturn.measure.outline import Head, Outline, Spot
 from everturn.measure.prefix_cache import Marker, Ttl
 
-# A fork must not write: its marker stands where its parent's stood, so that it only reads.
+# What must not write has its marker on the second to last message, where an earlier request had one.
 Writes = Literal["its own", "nothing new"]
 
 # Blocks without a field for a marker (api-facts 1.1).
 _UNMARKABLE = frozenset({"thinking", "redacted_thinking", "connector_text", "fallback", "cache_edits"})
 
-
-_CONTROL: dict[Ttl, bytes] = {
-    "5m": b',"cache_control":{"type":"ephemeral"}}',
-    "1h": b',"cache_control":{"type":"ephemeral","ttl":"1h"}}',
-}
+_FIELD = b'"cache_control"'
+_encode = msgspec.json.Encoder().encode
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Marks(msgspec.Struct, frozen=True):
@@ -50,20 +48,18 @@ def place_marks(
         return Marks(why=("the provider has no prompt cache",))
     why: list[str] = []
     last = _message_spot(outline.messages, writes)
-    spots = [last] if last else []
     reached = outline.position_of(last) if last else -1
+    wanted = [(last, "messages")] if last else []
     if last and previous >= 0 and (between := _intermediate(outline, last, previous, capabilities.lookback)):
-        spots.append(between)
+        wanted.append((between, "the last entry"))
         why.append(
             f"this turn adds {reached - previous} positions, more than the {capabilities.lookback} that are "
             "searched: an intermediate marker keeps the last entry in reach"
         )
-    for spot, name in _head_spots(head):
-        if len(spots) < capabilities.max_markers:
-            spots.append(spot)
-        else:
-            why.append(f"no marker left for {name}")
-    return Marks(tuple((spot, Marker(-1, ttl)) for spot in sorted(spots)), tuple(why), reached)
+    wanted += _head_spots(outline, head)
+    spots = sorted(spot for spot, _ in wanted[: capabilities.max_markers])
+    why += [f"no marker left for {name}" for _, name in wanted[capabilities.max_markers :]]
+    return Marks(tuple((spot, Marker(-1, ttl)) for spot in spots), tuple(why), reached)
 
 
 def _message_spot(messages: Sequence[Message], writes: Writes) -> Spot | None:
@@ -96,13 +92,34 @@ def _intermediate(outline: Outline, last: Spot, previous: int, lookback: int) ->
     return None
 
 
-def _head_spots(head: Head) -> list[tuple[Spot, str]]:
+def _head_spots(outline: Outline, head: Head) -> list[tuple[Spot, str]]:
     """Most useful first: the last part of system holds all before it; the tool list comes last."""
     count = len(head.tools)
-    spots = [(Spot(-1, count + at), f"system.{at}") for at in reversed(head.marked)]
-    return [*spots, (Spot(-1, count - 1), "tools")] if count else spots
+    markable = [at for at in head.marked if may_carry_marker(head.system[at])]
+    spots = [(Spot(-1, count + at), f"system.{at}") for at in reversed(markable)]
+    return [*spots, (outline.last_tool, "tools")] if outline.last_tool else spots
 
 
-def with_marker(block: Block, ttl: Ttl) -> Block:
-    """The block with its marker. The five-minute one is spelled without a ttl, as the API's default."""
-    return msgspec.structs.replace(block, raw=block.raw[:-1].rstrip() + _CONTROL[ttl])
+def scope_at(head: Head, spot: Spot) -> Scope:
+    """Who may share the entry that a marker there writes."""
+    part = spot.block - len(head.tools)
+    if spot.message >= 0 or part not in head.marked or not head.scopes:
+        return "org"
+    return head.scopes[head.marked.index(part)]
+
+
+def with_marker(block: Block, ttl: Ttl, scope: Scope = "org") -> Block:
+    """The block with its marker; what is the API's default, five minutes and no scope, is not spelled."""
+    control = {"type": "ephemeral"} | ({"ttl": ttl} if ttl != "5m" else {})
+    if scope != "org":
+        control["scope"] = scope
+    start = unmarked(block).raw.rstrip()[:-1].rstrip()
+    return msgspec.structs.replace(block, raw=start + b',"cache_control":' + _encode(control) + b"}")
+
+
+def unmarked(block: Block) -> Block:
+    """The block without a marker that it came with; the bytes of all other fields stay as they are."""
+    if _FIELD not in block.raw or "cache_control" not in (fields := _read_fields(block.raw)):
+        return block
+    del fields["cache_control"]
+    return msgspec.structs.replace(block, raw=_encode(fields))

@@ -64,7 +64,7 @@ class Sections:
 
     def texts(self, part: Part) -> list[str]:
         found = [self._text(section) for section in self._sections.values() if section.part == part]
-        return [text for text in found if text]
+        return [text for text in found if text.strip()]
 
     @property
     def dangers(self) -> dict[str, str]:
@@ -110,7 +110,7 @@ def system_blocks(
         ("\n\n".join(sections.texts("static")), shared),
         ("\n\n".join(sections.texts("dynamic")), "org"),
     ]
-    return tuple(Scoped(text_block(text), scope) for text, scope in parts if text)
+    return tuple(Scoped(text_block(text), scope) for text, scope in parts if text.strip())
 
 
 def own_system_prompt(text: str) -> tuple[Scoped, ...]:
@@ -122,4 +122,5 @@ def head_of(tools: tuple[Block, ...], system: tuple[Scoped, ...]) -> Head:
     """Tools and system as one value. Tools are put in the order of their names: stable bytes (PC-6)."""
     ordered = tuple(sorted(tools, key=lambda tool: tool.tool))
     marked = tuple(at for at, part in enumerate(system) if part.scope)
-    return Head(ordered, tuple(part.block for part in system), marked)
+    scopes: tuple[Scope, ...] = tuple(part.scope for part in system if part.scope is not None)
+    return Head(ordered, tuple(part.block for part in system), marked, scopes)

@@ -1,0 +1,244 @@
+"""An outline kept up to date says what one made from scratch says, and what the twin says of the bytes."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from view.talks import (
+    HEAD,
+    PARAMETERS,
+    Talk,
+    assistant,
+    call,
+    document,
+    image,
+    model,
+    pictured,
+    thinking,
+    tool,
+    user,
+    web,
+)
+
+from everturn.history.blocks import Block, block_from_json, result_block, text_block
+from everturn.history.messages import Message
+from everturn.measure.outline import Head, Outline, Salts, Spot
+from everturn.measure.prefix_cache import Marker, Prompt
+from everturn.twin.costs import TwinCosts
+from everturn.twin.options import TwinOptions
+from everturn.twin.parse import parse
+from everturn.twin.prefix import lay_out
+from everturn.view.cache_key import salts
+from everturn.view.lifetime import KeyParameters, Lifetime, spelled
+from everturn.wire.anthropic import Request
+
+OPUS = model()
+seeds = st.integers(min_value=0, max_value=2**32)
+
+
+def outlined(head: Head, messages: list[Message], **options: Any) -> Outline:
+    outline = Outline(TwinCosts(OPUS), **options)
+    outline.set_head(head)
+    outline.replace_from(0, messages)
+    return outline
+
+
+def ours(head: Head, messages: list[Message], parameters: KeyParameters = PARAMETERS) -> Prompt:
+    return outlined(head, messages).prompt(salts(OPUS, parameters), [], minimum=0)
+
+
+def theirs(head: Head, messages: list[Message], parameters: KeyParameters = PARAMETERS) -> Prompt:
+    """The twin's layout of the bytes that would be sent."""
+    settings = {"max_tokens": 9, **spelled(parameters)}
+    request = Request(
+        model=OPUS.id, messages=tuple(messages), system=head.system, tools=head.tools, settings=settings
+    )
+    return lay_out(parse("messages", {}, request.to_bytes(), workspace="w"), TwinOptions()).prompt
+
+
+def sizes(prompt: Prompt) -> tuple[list[int], list[int], int]:
+    return list(prompt.ends), list(prompt.positions), prompt.total
+
+
+def shared(one: Prompt, other: Prompt) -> list[bool]:
+    """Which prefixes two requests have in common, block by block."""
+    if one.scope != other.scope:
+        return []
+    return [a == b for a, b in zip(one.keys, other.keys, strict=False)]
+
+
+# ── kept up to date ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("PC-8")
+@given(seeds)
+def test_an_outline_that_is_cut_and_grown_equals_one_made_from_scratch(seed: int):
+    rng = random.Random(seed)
+    talk, kept = Talk(rng), outlined(HEAD, [user("begin")])
+    for _ in range(5):
+        first = rng.randrange(len(talk.messages) + 1)
+        del talk.messages[max(1, first) :]
+        talk.grow(rng.randrange(1, 20))
+        kept.replace_from(first, talk.messages[first:])
+        one = kept.prompt(salts(OPUS, PARAMETERS), [], minimum=0)
+        assert (sizes(one), list(one.keys)) == (
+            sizes(other := ours(HEAD, talk.messages)),
+            list(other.keys),
+        )
+
+
+def test_looking_costs_nothing_for_blocks_that_nobody_looks_at():
+    prompt = ours(HEAD, [user("a"), assistant("b"), user("c")])
+    assert (len(prompt.keys), prompt.ends[-1], prompt.positions[2:4]) == (7, prompt.total - 3, [2, 3])
+    with pytest.raises(IndexError):
+        prompt.keys[7]
+
+
+def test_another_model_counts_everything_anew():
+    outline = outlined(HEAD, [user("hello " * 50)])
+    haiku = model("claude-haiku-4-5")
+    outline.costs = TwinCosts(haiku)
+    fresh = Outline(TwinCosts(haiku))
+    fresh.set_head(HEAD)
+    fresh.replace_from(0, [user("hello " * 50)])
+    assert sizes(outline.prompt(Salts(), [], minimum=0)) == sizes(fresh.prompt(Salts(), [], minimum=0))
+
+
+def test_a_deleted_result_keeps_its_place_in_every_key_and_costs_nothing():
+    messages = [user("go"), assistant(call("c")), user(result_block("c", "found it"))]
+    outline = outlined(HEAD, messages)
+    before = outline.prompt(Salts(), [], minimum=0)
+    keys, total = list(before.keys), before.total
+    outline.deleted = {"c"}
+    outline.replace_from(2, messages[2:])
+    after = outline.prompt(Salts(), [], minimum=0)
+    cost = TwinCosts(OPUS).block(messages[2].blocks[0])
+    assert (list(after.keys), after.total) == (keys, total - cost)
+
+
+def test_without_the_rule_for_runs_every_block_is_a_position():
+    messages = [
+        user("go"),
+        assistant(call("a"), call("b")),
+        user(result_block("a", "1"), result_block("b", "2")),
+    ]
+    runs = outlined(Head(), messages).prompt(Salts(), [], minimum=0)
+    single = outlined(Head(), messages, runs_are_one=False).prompt(Salts(), [], minimum=0)
+    assert (list(runs.positions), list(single.positions)) == ([0, 1, 1, 2, 2], [0, 1, 2, 3, 4])
+
+
+def test_spots_and_places_in_the_prefix_are_the_same_blocks():
+    head = Head((web(), tool("Late", defer_loading=True), tool("Read")), HEAD.system)
+    outline = outlined(head, [user("a", "b"), assistant("c")])
+    spots = [Spot(-1, 2), Spot(-1, 0), Spot(-1, 4), Spot(0, 1), Spot(1, 0)]
+    marked = outline.prompt(Salts(), [(spot, Marker(-1, "5m")) for spot in reversed(spots)], minimum=0)
+    assert [marker.index for marker in marked.markers] == [0, 1, 3, 5, 6]
+    assert [outline.path_of(at) for at in range(7)] == [
+        "tools.2",
+        "tools.0",
+        "system.0",
+        "system.1",
+        "messages.0.content.0",
+        "messages.0.content.1",
+        "messages.1.content.0",
+    ]
+    assert outline.last_tool == Spot(-1, 0)
+    assert [outline.position_of(spot) for spot in spots] == [0, 1, 3, 5, 6]
+
+
+# ── as the twin sees it ──────────────────────────────────────────────────────────────────────────
+
+CITED = [user("read", document(cited=True))]
+HEADS = {
+    "plain": HEAD,
+    "empty": Head(),
+    "no tools": Head((), HEAD.system),
+    "no system": Head(HEAD.tools),
+    "a web tool in the middle": Head((tool("A"), web(), tool("B")), HEAD.system),
+    "web tools alone": Head((web(), web("other")), HEAD.system),
+    "a deferred tool": Head((tool("A", defer_loading=True), tool("B"), web()), HEAD.system),
+    "deferred tools alone": Head((tool("A", defer_loading=True),), HEAD.system),
+    "deferred tools alone, no system": Head((tool("A", defer_loading=True),)),
+}
+
+
+@pytest.mark.spec("PC-8")
+@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+def test_tokens_and_positions_are_those_of_the_twin(head: Head):
+    messages = [
+        user("go", image()),
+        assistant(thinking("hm"), "so", call("a"), call("b")),
+        user(pictured("a"), result_block("b", "two"), "and now?", document(cited=False)),
+    ]
+    assert sizes(ours(head, messages)) == sizes(theirs(head, messages))
+
+
+@pytest.mark.spec("PC-8")
+@given(seeds)
+def test_random_conversations_are_counted_as_the_twin_counts_them(seed: int):
+    rng = random.Random(seed)
+    talk = Talk(rng)
+    talk.grow(rng.randrange(1, 40))
+    head = rng.choice(list(HEADS.values()))
+    assert sizes(ours(head, talk.messages)) == sizes(theirs(head, talk.messages))
+
+
+def changed(**fields: Any) -> KeyParameters:
+    return KeyParameters(Lifetime("5m", "a test"), **fields)
+
+
+BASE = [user("go"), assistant("yes", call("a")), user(result_block("a", "one"), "more")]
+REQUESTS: dict[str, tuple[Head, list[Message], KeyParameters]] = {
+    "base": (HEAD, BASE, PARAMETERS),
+    "longer": (HEAD, [*BASE, assistant("ok"), user("next")], PARAMETERS),
+    "another last word": (HEAD, [*BASE[:2], user(result_block("a", "one"), "less")], PARAMETERS),
+    "another first word": (HEAD, [user("stop"), *BASE[1:]], PARAMETERS),
+    "another speaker": (HEAD, [assistant("go"), *BASE[1:]], PARAMETERS),
+    "one message as two": (HEAD, [user("go"), assistant("yes"), assistant(call("a")), BASE[2]], PARAMETERS),
+    "an image later": (HEAD, [*BASE, assistant("ok"), user(image())], PARAMETERS),
+    "an image in a result": (HEAD, [*BASE[:2], user(pictured("a"))], PARAMETERS),
+    "citations later": (HEAD, [*BASE, assistant("ok"), *CITED], PARAMETERS),
+    "another tool": (Head((tool("Bash"), tool("Write")), HEAD.system), BASE, PARAMETERS),
+    "another system prompt": (Head(HEAD.tools, (*HEAD.system[:1], text_block("new"))), BASE, PARAMETERS),
+    "a web tool": (Head((*HEAD.tools, web()), HEAD.system), BASE, PARAMETERS),
+    "a deferred tool": (Head((tool("Aaa", defer_loading=True), *HEAD.tools), HEAD.system), BASE, PARAMETERS),
+    "a forced choice": (HEAD, BASE, changed(tool_choice={"type": "tool", "name": "Read"})),
+    "auto, spelled out": (HEAD, BASE, changed(tool_choice={"type": "auto"})),
+    "no parallel calls": (
+        HEAD,
+        BASE,
+        changed(tool_choice={"type": "auto", "disable_parallel_tool_use": True}),
+    ),
+    "more effort": (HEAD, BASE, changed(effort="max")),
+    "the usual effort, spelled out": (HEAD, BASE, changed(effort=OPUS.default_effort)),
+    "no thinking": (HEAD, BASE, changed(thinking={"type": "disabled"})),
+    "the usual thinking, spelled out": (HEAD, BASE, changed(thinking={"type": "adaptive"})),
+    "fast": (HEAD, BASE, changed(speed="fast")),
+    "another format": (HEAD, BASE, changed(extra={"output_config": {"format": {"type": "json_schema"}}})),
+}
+
+
+@pytest.mark.spec("PC-8")
+@pytest.mark.parametrize("name", REQUESTS)
+def test_two_requests_share_the_prefixes_that_they_share_at_the_twin(name: str):
+    mine, twins = ours(*REQUESTS[name]), theirs(*REQUESTS[name])
+    assert sizes(mine) == sizes(twins)
+    for other in REQUESTS.values():
+        assert shared(mine, ours(*other)) == shared(twins, theirs(*other))
+
+
+def test_an_image_is_found_however_its_json_is_spaced():
+    spaced: Block = block_from_json(
+        b'{ "type" : "tool_result" , "tool_use_id":"a", "content" : [ {"type" : "image"}, {"type":"text"} ] }'
+    )
+    with_one = ours(HEAD, [*BASE[:2], user(spaced)])
+    with_none = ours(HEAD, [*BASE[:2], user("spaced")])
+    assert with_one.keys[4] != with_none.keys[4]
+
+
+def test_content_that_the_api_would_refuse_is_no_image_and_cites_nothing():
+    odd = [block_from_json(b'{"type":"tool_result","tool_use_id":"a","content":[1,"image"]}')]
+    odd.append(block_from_json(b'{"type":"document","citations":7}'))
+    assert ours(HEAD, [user("go", *odd)]).keys[4] == ours(HEAD, [user("go")]).keys[4]
