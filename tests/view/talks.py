@@ -68,10 +68,14 @@ HEAD = Head(
 
 
 class Talk:
-    """A conversation that grows turn by turn, of every kind of block that the engine sends."""
+    """A conversation that grows turn by turn, of every kind of block that the engine sends.
 
-    def __init__(self, rng: random.Random) -> None:
+    `pictures` is the chance of an image or document; each new one invalidates all messages (api-facts 1.6).
+    """
+
+    def __init__(self, rng: random.Random, *, pictures: float = 0.1) -> None:
         self.rng = rng
+        self.pictures = pictures
         self.messages: list[Message] = [user("begin")]
         self._named = 0
 
@@ -95,12 +99,16 @@ class Talk:
         return [*thought, *words, *map(call, calls)]
 
     def _result(self, name: str) -> Block:
-        return pictured(name) if self.rng.random() < 0.1 else result_block(name, "x" * self.rng.randrange(90))
+        return (
+            pictured(name)
+            if self.rng.random() < self.pictures
+            else result_block(name, "x" * self.rng.randrange(90))
+        )
 
     def _words(self, answered: bool) -> list[Block]:
         more = self.rng.choice((0, 0, 1, 3)) if answered else self.rng.choice((1, 1, 2, 9))
         made = [text_block(self._name()) for _ in range(more)]
-        if self.rng.random() < 0.1:
+        if self.rng.random() < self.pictures:
             made.append(self.rng.choice((image(self._name()), document(cited=self.rng.random() < 0.3))))
         return made
 
