@@ -87,11 +87,8 @@ def test_what_is_pending_is_consumed_exactly_once():
     bench = Bench(finished(reads(12)))
     plan = bench.decide(**TWIN)
     state = planned(bench.cached, bench.results, plan)
-    assert (state.pending, state.pinned, state.active) == (
-        FIRST_SEVEN,
-        (),
-        tuple(f"c{n}" for n in range(8, 13)),
-    )
+    assert (state.pending, state.pinned) == (FIRST_SEVEN, ())
+    assert state.groups == tuple(Group(at, (f"c{at}",)) for at in range(8, 13))
     state, edit = consumed(state, why="built")
     assert edit == CacheDeleted(FIRST_SEVEN, "built")
     assert (state.pending, state.pinned, state.deleted) == ((), (FIRST_SEVEN,), frozenset(FIRST_SEVEN))
@@ -185,5 +182,6 @@ def test_no_reference_is_ever_deleted_twice(turns):
             bench.cached = planned(bench.cached, bench.results, plan)
     deleted = [call for block in (*bench.cached.pinned, bench.cached.pending) for call in block]
     assert len(deleted) == len(set(deleted))
-    assert not set(deleted) & set(bench.cached.active)
-    assert len(deleted) + len(bench.cached.active) == bench.results.arrived == sum(n for n, _ in turns)
+    active = registered(bench.cached, bench.results).active
+    assert not set(deleted) & set(active)
+    assert len(deleted) + len(active) == bench.results.arrived == sum(n for n, _ in turns)

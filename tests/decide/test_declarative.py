@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from decide.conversations import NOON
 
-from everturn.decide.micro.declarative import Applied, applied_edits, declarative, thinking_kept
+from everturn.decide.micro.declarative import BETA, Applied, applied_edits, declarative, thinking_kept
 from everturn.decide.settings import DeclarativeSettings
 from everturn.measure.capabilities import ANTHROPIC, PLAIN
 
@@ -133,3 +133,26 @@ def test_what_the_api_applied_is_a_value_that_says_what_the_detector_must_know()
 @pytest.mark.parametrize("reported", [None, {}, {"applied_edits": []}, {"applied_edits": 7}, "words"])
 def test_a_report_of_nothing_or_of_nonsense_says_nothing(reported):
     assert applied_edits(reported) == ()
+
+
+@pytest.mark.spec("MC-13", "MC-14")
+def test_the_api_takes_what_is_composed_and_clears_by_it(twin):
+    tools = [{"name": name, "input_schema": {"type": "object"}} for name in ("Read", "Write", "Task")]
+    messages: list[dict] = [{"role": "user", "content": "go"}]
+    for at, tool in enumerate(["Read", "Write", "Task", "Read", "Read", "Read"]):
+        call = {"type": "tool_use", "id": f"toolu_{at}", "name": tool, "input": {"text": "x" * 4_000}}
+        answer = {"type": "tool_result", "tool_use_id": f"toolu_{at}", "content": "y" * 4_000}
+        messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [answer]}]
+    settings = DeclarativeSettings(tool_results=True, tool_inputs=True, trigger=2_000, target=1_000)
+    reply = twin.client().beta.messages.create(
+        model="claude-opus-4-6",
+        max_tokens=2_000,
+        thinking={"type": "adaptive"},
+        betas=[BETA],
+        tools=tools,
+        messages=messages,
+        context_management=composed(settings, tools=[tool["name"] for tool in tools]),
+    )
+    (applied,) = applied_edits(reply.context_management.model_dump())
+    assert (applied.edit, applied.cleared) == ("clear_tool_uses_20250919", 2)
+    assert applied.tokens > 2_500

@@ -7,7 +7,7 @@ from hypothesis import given
 from random_logs import sound_logs
 
 from everturn.decide.results import Result, Results
-from everturn.history.edits import Cleared, Offloaded
+from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Offloaded
 from everturn.measure.meter import PLACEHOLDER_TOKENS, Meter
 from everturn.measure.tokens import Counts
 
@@ -67,6 +67,15 @@ def test_edits_in_the_log_are_followed_whether_they_come_before_or_after_the_res
     early = followed(reads(2, 100), cleared=["c1"])
     assert [r.call for r in late.active] == [r.call for r in early.active] == ["c2"]
     assert (late.tokens, late.arrived) == (early.tokens, early.arrived) == (100, 2)
+
+
+@pytest.mark.spec("MC-12")
+def test_what_is_deleted_in_the_cache_is_not_in_the_context_until_the_deletions_end():
+    results = followed([*reads(3, 100), b.edited(CacheDeleted(("c1", "c2")), "e")])
+    assert (results.tokens, results.count, results.was_deleted("c1")) == (100, 3, True)
+    assert (results.clear(["c1", "c3"]), results.tokens) == (100 - PLACEHOLDER_TOKENS, 0)
+    results.add(b.edited(CacheDeletionsEnded(), "ended"), Counts())
+    assert (results.tokens, results.was_deleted("c2")) == (100, False)
 
 
 def test_an_offloaded_result_weighs_as_much_as_its_preview():

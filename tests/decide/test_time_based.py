@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import builders as b
 import msgspec
 import pytest
 from decide.conversations import LATE, NOON, SOON, Bench, finished, read, reads
@@ -76,11 +77,11 @@ def test_what_cannot_be_reproduced_is_neither_cleared_nor_counted_among_the_newe
 
 
 def test_a_result_that_the_model_has_not_seen_yet_is_never_cleared():
-    bench = Bench(reads(3), keeping(1))
-    bench.add(reads(1)[0])
+    parallel = [b.assistant(b.call("p1"), b.call("p2"), id="mp"), b.result("p1"), b.result("p2")]
+    bench = Bench([*reads(2), *parallel], keeping(1))
     assert [edit.calls for edit in bench.decide(LATE).edits] == [("c1", "c2")]
-    fresh = Bench(reads(1), keeping(1))
-    assert fresh.decide(LATE).why == "time: idle long enough, but no more than the newest 1 results are there"
+    fresh = Bench(parallel, keeping(1))
+    assert fresh.decide(LATE).why == "time: idle long enough, but nothing to clear beyond the newest 1"
 
 
 @pytest.mark.spec("MC-3")

@@ -16,7 +16,7 @@ import msgspec
 
 from everturn.decide.tools import DEFAULT_TOOLS, ToolKinds, kind_of
 from everturn.history.blocks import Block
-from everturn.history.edits import Cleared, Offloaded
+from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Offloaded
 from everturn.history.messages import is_blank
 from everturn.history.records import Record
 from everturn.measure.accounting import UNKNOWN_TOOL, path_read
@@ -74,6 +74,8 @@ class Results:
         self._calls: dict[str, _Called] = {}
         self._arrived: list[Result] = []
         self._active: dict[str, Result] = {}
+        # Of the active ones: in our messages, but not in the model's context.
+        self._deleted: set[str] = set()
         self._known: set[str] = set()
         self._newest: list[Fresh] = []
         self._unseen: set[str] = set()
@@ -81,6 +83,7 @@ class Results:
         self._replies: list[str] = []
         self._message_id = ""
         self._is_answered = False
+        # What the active results hold of the context.
         self.tokens = 0
 
     def add(self, record: Record, counts: Counts) -> None:
@@ -97,12 +100,18 @@ class Results:
                 self._enter(record, block, tokens)
 
     def clear(self, calls: Iterable[str]) -> int:
-        """These are placeholders from now on. Returns the tokens saved: none for what was cleared before."""
+        """These are placeholders from now on. Returns the tokens saved: none for what was gone before."""
         fresh = [call for call in dict.fromkeys(calls) if call not in self._cleared]
         self._cleared.update(fresh)
         gone = [self._active.pop(call) for call in fresh if call in self._active]
-        self.tokens -= sum(result.tokens for result in gone)
-        return sum(result.saving for result in gone)
+        saved = self.saving(gone)
+        self.tokens -= self._held(gone)
+        self._deleted.difference_update(fresh)
+        return saved
+
+    def saving(self, results: Iterable[Result]) -> int:
+        """What clearing these would save; what the provider has deleted is not saved a second time."""
+        return sum(result.saving for result in results if result.call not in self._deleted)
 
     def settle(self) -> None:
         """The newest user message has been sent as it stands: nothing in it is new any more."""
@@ -141,6 +150,10 @@ class Results:
         """Whether the model has been shown it. Clearing what it has not seen would lose it silently."""
         return call not in self._unseen
 
+    def was_deleted(self, call: str) -> bool:
+        """Whether the provider was told to forget it."""
+        return call in self._deleted
+
     def was_offloaded(self, call: str) -> bool:
         return call in self._offloaded
 
@@ -173,11 +186,21 @@ class Results:
                 self._files.add(record.edit.path)
                 if call in self._active:
                     self._replace(_previewed(self._active[call], record.edit))
+            case CacheDeleted(calls=calls):
+                gone = [self._active[call] for call in calls if call in self._active]
+                self.tokens -= self._held(gone)
+                self._deleted.update(result.call for result in gone)
+            case CacheDeletionsEnded():
+                self.tokens += sum(self._active[call].tokens for call in self._deleted)
+                self._deleted.clear()
             case _:
                 pass
 
+    def _held(self, results: Iterable[Result]) -> int:
+        return sum(result.tokens for result in results if result.call not in self._deleted)
+
     def _replace(self, result: Result) -> None:
-        self.tokens += result.tokens - self._active[result.call].tokens
+        self.tokens += self._held([result]) - self._held([self._active[result.call]])
         self._active[result.call] = result
 
     def _hear(self, record: Record) -> None:

@@ -74,7 +74,10 @@ class Reported(NamedTuple):
 
 
 def registered(state: CachedState, results: Results) -> CachedState:
-    """With everything that arrived since, in groups per user message."""
+    """With everything that arrived since, in groups per user message.
+
+    Computed when it is asked for: where nothing is ever deleted, nothing is carried from turn to turn.
+    """
     if results.arrived == state.looked_at:
         return state
     groups = list(state.groups)
@@ -90,9 +93,9 @@ def planned(state: CachedState, results: Results, plan: Deletions) -> CachedStat
     """After a turn's plan. A clearing that knew the cache to be cold starts over (MC-5)."""
     if plan.resets_cached:
         return CachedState()
-    state = registered(state, results)
     if not plan.delete:
         return state
+    state = registered(state, results)
     left = _without(state.groups, plan.delete)
     return msgspec.structs.replace(state, groups=left, pending=(*state.pending, *plan.delete))
 

@@ -11,7 +11,7 @@ from everturn.history.edits import Cleared
 
 def clearing(kind: StepName, situation: Situation, doomed: Sequence[Result], because: str) -> MicroPlan:
     """`doomed` is oldest first and not empty."""
-    saved = saving(situation, doomed)
+    saved = situation.results.saving(doomed)
     why = f"{because}: clears {several(len(doomed), 'result')}, saves {saved:,} tokens"
     edit = Cleared(
         tuple(result.call for result in doomed),
@@ -29,12 +29,6 @@ def clearing(kind: StepName, situation: Situation, doomed: Sequence[Result], bec
         suppresses_warning=True,
     )
     return with_thinking(plan, situation.results.reply_after(doomed[0]), situation)
-
-
-def saving(situation: Situation, doomed: Sequence[Result]) -> int:
-    """What was deleted in the provider's cache is not saved a second time."""
-    deleted = situation.cached.deleted
-    return sum(result.saving for result in doomed if result.call not in deleted)
 
 
 def seen(situation: Situation, results: Sequence[Result]) -> list[Result]:

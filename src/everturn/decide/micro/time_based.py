@@ -14,7 +14,7 @@ def time_based(situation: Situation) -> MicroPlan:
     keep = max(1, settings.keep)
     doomed = seen(situation, situation.results.all_but(keep))
     if not doomed:
-        return nothing(f"idle long enough, but no more than the newest {keep} results are there")
+        return nothing(f"idle long enough, but nothing to clear beyond the newest {keep}")
     plan = clearing("time", situation, doomed, f"{_idle_minutes(situation)} minutes idle, the cache is cold")
     return _starting_over(plan, situation) if plan.kind == "time" else plan
 
