@@ -1,0 +1,62 @@
+"""What shapes the prompt without being a block; that it agrees with the twin is in `test_outline.py`."""
+
+from typing import Any
+
+import pytest
+from view.talks import model
+
+from everturn.view.cache_key import salts
+from everturn.view.lifetime import KeyParameters, Lifetime
+
+
+def salted(name: str = "claude-opus-5", **fields: Any):
+    return salts(model(name), KeyParameters(fields.pop("lifetime", Lifetime("5m", "")), **fields))
+
+
+PLAIN = salted()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"effort": "high"},
+        {"thinking": {"type": "adaptive"}},
+        {"thinking": {"type": "adaptive", "display": "omitted"}},
+        {"tool_choice": {"type": "auto", "disable_parallel_tool_use": False}},
+        {"speed": "standard"},
+        {"lifetime": Lifetime("1h", "markers are no part of the key")},
+        {"betas": ("x",)},
+    ],
+    ids=str,
+)
+def test_a_default_spelled_out_and_what_never_reaches_the_model_change_nothing(fields: dict[str, Any]):
+    assert salted(**fields) == PLAIN
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"effort": "low"},
+        {"thinking": {"type": "disabled"}},
+        {"thinking": {"type": "enabled", "budget_tokens": 1024}},
+        {"tool_choice": {"type": "none"}},
+        {"tool_choice": {"type": "tool", "name": "Read"}},
+        {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+        {"extra": {"output_format": {"type": "json_schema"}}},
+    ],
+    ids=str,
+)
+def test_what_is_rendered_into_the_messages_leaves_tools_and_system_alone(fields: dict[str, Any]):
+    made = salted(**fields)
+    assert made.messages != PLAIN.messages
+    assert (made.scope, made.tools, made.system) == (PLAIN.scope, PLAIN.tools, PLAIN.system)
+
+
+def test_models_and_speeds_share_nothing():
+    scopes = [PLAIN.scope, salted(speed="fast").scope, salted("claude-opus-4-8").scope]
+    assert len(set(scopes)) == 3
+
+
+def test_a_forced_choice_brings_more_hidden_words():
+    forced = [salted(tool_choice={"type": kind}).forced_tokens for kind in ("auto", "none", "any", "tool")]
+    assert forced == [0, 0, 406 - 286, 406 - 286]

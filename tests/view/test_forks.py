@@ -1,0 +1,262 @@
+"""A fork reads everything that its parent wrote, writes nothing, and changes nothing of its parent."""
+
+import json
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from twin.asking import Desk, parts
+from view.talks import HEAD, PARAMETERS, Talk, assistant, call, model, thinking, tool, user
+
+from everturn.decide.cache_breaks import Detector
+from everturn.decide.snapshot import snapshot
+from everturn.errors import UsageError
+from everturn.history.blocks import Block, block_from_json, result_block, text_block
+from everturn.history.messages import Message
+from everturn.history.records import Usage
+from everturn.measure.capabilities import ANTHROPIC, PLAIN
+from everturn.measure.outline import Head, Outline
+from everturn.measure.prediction import Forecast, Prediction
+from everturn.measure.prefix_cache import PrefixCache, Ttl
+from everturn.twin.costs import TwinCosts
+from everturn.twin.options import TwinOptions
+from everturn.view.cache_key import salts
+from everturn.view.forks import CacheSafe, Fork, continued, fork, refusal_of_tools
+from everturn.view.lifetime import KeyParameters, Lifetime
+from everturn.view.markers import place_marks, unmarked
+from everturn.view.requests import fork_marks, fork_request, marked_request
+from everturn.wire.anthropic import Request
+
+OPUS = model()
+ANYTHING = TwinOptions(min_cache={OPUS.id: 0}, foreign_signatures="accept")
+SUMMARIZE = user("Now summarize.")
+HOURLY = KeyParameters(Lifetime("1h", "a test"))
+
+
+def outlined(messages: list[Message], head: Head = HEAD) -> Outline:
+    outline = Outline(TwinCosts(OPUS))
+    outline.set_head(head)
+    outline.replace_from(0, messages)
+    return outline
+
+
+def parent_of(
+    messages: list[Message], parameters: KeyParameters = PARAMETERS, *, previous: int = -1, **settings: Any
+) -> CacheSafe:
+    ttl: Ttl = parameters.lifetime.ttl
+    marks = place_marks(
+        outlined(messages), HEAD, ttl=ttl, capabilities=ANTHROPIC, previous=previous, writes="its own"
+    )
+    return CacheSafe(OPUS.id, HEAD, parameters, tuple(messages), {"max_tokens": 999, **settings}, marks)
+
+
+def body(request: Request) -> dict[str, Any]:
+    return json.loads(request.to_bytes())
+
+
+def without_markers(request: Request) -> bytes:
+    plain = [Message(m.role, tuple(map(unmarked, m.blocks))) for m in request.messages]
+    tools, system = tuple(map(unmarked, request.tools)), tuple(map(unmarked, request.system))
+    return msgspec.structs.replace(request, messages=tuple(plain), tools=tools, system=system).to_bytes()
+
+
+def common(one: bytes, other: bytes) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+TALK = [user("go"), assistant(thinking("hm"), call("a")), user(result_block("a", "one"), "more")]
+
+
+# ── the same bytes ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("PC-12")
+@given(st.integers(0, 2**32), st.integers(1, 60))
+def test_a_fork_shares_every_byte_with_its_parent_up_to_its_own_messages(seed: int, size: int):
+    talk = Talk(random.Random(seed))
+    talk.grow(size)
+    parent = parent_of(talk.messages)
+    mine = marked_request(parent, parent.marks).to_bytes()
+    forked = fork_request(fork(parent, (assistant("so"), SUMMARIZE)), ANTHROPIC).to_bytes()
+    # All but the end of the list of messages, and of the object.
+    assert common(mine, forked) == len(mine) - len(b"]}")
+
+
+@pytest.mark.spec("PC-9", "PC-12")
+def test_a_fork_of_an_hourly_parent_differs_from_it_in_the_lifetime_of_markers_alone():
+    parent = parent_of(TALK, HOURLY)
+    mine, forked = marked_request(parent, parent.marks), fork_request(fork(parent, (SUMMARIZE,)), ANTHROPIC)
+    assert common(without_markers(mine), without_markers(forked)) == len(without_markers(mine)) - 2
+    assert [spot for spot, _ in fork_marks(fork(parent, ()), ANTHROPIC).places] == [
+        spot for spot, _ in parent.marks.places
+    ]
+    assert b'"ttl"' in mine.to_bytes()
+    assert b'"ttl"' not in forked.to_bytes()
+
+
+@pytest.mark.spec("PC-12")
+def test_everything_in_the_key_is_the_parents():
+    parameters = KeyParameters(
+        Lifetime("5m", ""), betas=("b",), thinking={"type": "adaptive"}, effort="low", speed="fast"
+    )
+    parent = parent_of(TALK, parameters, metadata={"user_id": "u"})
+    mine, forked = (
+        body(marked_request(parent, parent.marks)),
+        body(fork_request(fork(parent, (SUMMARIZE,)), ANTHROPIC)),
+    )
+    assert forked.pop("messages")[:3] == mine.pop("messages")
+    assert forked == mine
+    assert fork(parent, ()).parent.parameters.betas == ("b",)
+
+
+# ── reads everything, writes nothing ─────────────────────────────────────────────────────────────
+
+
+def forecast(cache: PrefixCache, safe: CacheSafe, marks: Any, more: tuple[Message, ...] = ()) -> Prediction:
+    """One call against a cache: looked up, answered as predicted."""
+    outline = outlined([*safe.messages, *more])
+    own = Forecast(cache)
+    found = own.predict(outline.prompt(salts(OPUS, safe.parameters), marks.places, minimum=0), now=0)
+    usage = Usage(
+        input_tokens=found.plain,
+        cache_creation_input_tokens=found.write_5m + found.write_1h,
+        cache_read_input_tokens=found.read,
+    )
+    own.settle(usage, now=0)
+    return found
+
+
+@pytest.mark.spec("PC-12", "PC-13")
+@given(st.integers(0, 2**32), st.integers(1, 80), st.sampled_from([PARAMETERS, HOURLY]))
+def test_a_fork_reads_all_that_its_parent_wrote_and_writes_nothing(
+    seed: int, size: int, parameters: KeyParameters
+):
+    talk = Talk(random.Random(seed), pictures=0)
+    cache = PrefixCache()
+    first = parent_of(talk.messages, parameters)
+    forecast(cache, first, first.marks)
+    talk.grow(size)
+    parent = parent_of(talk.messages, parameters, previous=first.marks.reached)
+    paid = forecast(cache, parent, parent.marks)
+    entries = {(entry.key, entry.ttl, entry.tokens) for entry in cache.entries(0)}
+    child = fork(parent, (assistant("so"), *([user("x" * 99), assistant("y")] * 30), SUMMARIZE))
+    marks = fork_marks(child, ANTHROPIC)
+    found = forecast(cache, parent, marks, child.messages)
+    assert (found.read, found.write_5m, found.write_1h) == (paid.read + paid.write_5m + paid.write_1h, 0, 0)
+    assert {(entry.key, entry.ttl, entry.tokens) for entry in cache.entries(0)} == entries
+
+
+@pytest.mark.spec("PC-12", "PC-13")
+@pytest.mark.parametrize("parameters", [PARAMETERS, HOURLY], ids=["5m", "1h"])
+@pytest.mark.parametrize(
+    "own", [(SUMMARIZE,), (assistant("so"), SUMMARIZE)], ids=["a prompt", "reply and prompt"]
+)
+def test_the_twin_bills_only_the_forks_own_messages_as_new(parameters, own):
+    desk = Desk(ANYTHING)
+    parent = parent_of(TALK, parameters)
+    read, hourly, short, plain = desk.usage(**body(marked_request(parent, parent.marks)))
+    written = len(desk.twin.cache.entries(desk.clock.now().timestamp()))
+    told = desk.ask(**body(fork_request(fork(parent, own), ANTHROPIC)))
+    tokens = outlined([*TALK, *own]).prompt(salts(OPUS, parameters), [], minimum=0).total
+    assert parts(told["usage"]) == (hourly + short, 0, 0, tokens - hourly - short)
+    assert len(desk.twin.cache.entries(desk.clock.now().timestamp())) == written
+    assert (read, plain) == (0, 3)
+
+
+def test_where_there_is_no_cache_a_fork_has_no_markers():
+    parent = parent_of(TALK)
+    assert b"cache_control" not in fork_request(fork(parent, (SUMMARIZE,)), PLAIN).to_bytes()
+
+
+# ── what a fork may do ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("PC-13")
+def test_an_output_limit_is_refused_where_it_would_change_the_thinking():
+    budget = KeyParameters(Lifetime("5m", ""), thinking={"type": "enabled", "budget_tokens": 4000})
+    parent = parent_of(TALK, budget)
+    for limit in (1, 4000):
+        with pytest.raises(UsageError, match=f"An output limit of {limit} is not above the thinking budget"):
+            fork(parent, (SUMMARIZE,), max_output=limit)
+    assert fork(parent, (SUMMARIZE,), max_output=4001).settings == {"max_tokens": 4001}
+    assert fork(parent, (SUMMARIZE,)).settings == {"max_tokens": 999}
+    assert fork(parent_of(TALK), (SUMMARIZE,), max_output=1).settings == {"max_tokens": 1}
+
+
+@pytest.mark.spec("PC-13")
+def test_every_call_is_refused_where_no_tools_are_allowed():
+    child = fork(parent_of(TALK), (SUMMARIZE,), max_turns=3)
+    said: tuple[Block, ...] = (text_block("let me look"), call("x"), call("y"))
+    ignored = [result_block("x", "secret"), result_block("y", "secret")]
+    later = continued(child, said, ignored)
+    assert later is not None
+    assert later.messages == (
+        SUMMARIZE,
+        Message("assistant", said),
+        user(*(result_block(name, refusal_of_tools(name), is_error=True) for name in ("x", "y"))),
+    )
+    Desk(ANYTHING).ask(**body(fork_request(later, ANTHROPIC)))
+
+
+@pytest.mark.spec("PC-13")
+def test_a_fork_with_tools_goes_on_with_their_results():
+    child = fork(parent_of(TALK), (SUMMARIZE,), max_turns=2, tools_allowed=True)
+    later = continued(child, [call("x")], [result_block("x", "found")])
+    assert later is not None
+    assert later.all_messages == (*TALK, SUMMARIZE, assistant(call("x")), user(result_block("x", "found")))
+    assert fork_marks(later, ANTHROPIC) == fork_marks(child, ANTHROPIC)
+
+
+@pytest.mark.spec("PC-13")
+def test_a_fork_ends_with_its_turns_or_when_it_calls_nothing():
+    child: Fork | None = fork(parent_of(TALK), (SUMMARIZE,), max_turns=3)
+    turns = 0
+    while child is not None:
+        turns += 1
+        child = continued(child, [call(f"c{turns}")])
+    assert turns == 3
+    assert continued(fork(parent_of(TALK), (SUMMARIZE,), max_turns=3), [text_block("done")]) is None
+    with pytest.raises(UsageError, match="A fork of 0 turns does nothing"):
+        fork(parent_of(TALK), (SUMMARIZE,), max_turns=0)
+
+
+@pytest.mark.spec("PC-14")
+def test_what_a_fork_does_leaves_its_parent_as_it_was():
+    parent = parent_of(TALK, metadata={"user_id": "u"})
+    before = msgspec.json.encode(parent)
+    detector = Detector()
+    note = snapshot(parent.model, parent.head, parent.parameters, parent.marks)
+    detector.before_call("main", note, parent.head, 0.0)
+    detector.after_call("main", Usage(cache_read_input_tokens=90_000))
+    baseline = detector.baselines["main"]
+    child = fork(parent, (SUMMARIZE,), max_turns=2, max_output=5)
+    later = continued(child, [call("x")])
+    assert later is not None
+    fork_request(later, ANTHROPIC)
+    # A fork is a source of its own: its low reads are not a break of the parent's cache.
+    detector.before_call("fork:summary", note, parent.head, 1.0)
+    detector.after_call("fork:summary", Usage())
+    detector.compacted("fork:summary")
+    assert msgspec.json.encode(parent) == before
+    assert detector.baselines == {"main": baseline}
+
+
+def test_a_scope_is_spelled_where_system_says_so():
+    head = Head((tool("Read"),), (text_block("shared"), text_block("own")), (0, 1), ("global", "org"))
+    outline = outlined(TALK, head)
+    marks = place_marks(outline, head, ttl="1h", capabilities=ANTHROPIC, previous=-1, writes="its own")
+    sent = body(marked_request(CacheSafe(OPUS.id, head, HOURLY, tuple(TALK), {}), marks))
+    hour = {"type": "ephemeral", "ttl": "1h"}
+    assert [part["cache_control"] for part in sent["system"]] == [{**hour, "scope": "global"}, hour]
+    assert [part["cache_control"] for part in sent["tools"]] == [hour]
+    assert sent["messages"][2]["content"][1]["cache_control"] == hour
+
+
+def test_a_marker_that_came_with_a_block_is_not_counted_twice():
+    marked = block_from_json(b'{"type":"text","text":"more","cache_control":{"type":"ephemeral"}}')
+    parent = parent_of([user("go"), assistant("ok"), user(marked)])
+    assert marked_request(parent, parent.marks).to_bytes().count(b"cache_control") == 4

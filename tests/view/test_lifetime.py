@@ -1,0 +1,114 @@
+"""Who may ask for an hour, and that nothing in the key changes in mid-session."""
+
+import msgspec
+import pytest
+
+from everturn.measure.capabilities import ANTHROPIC, PLAIN, Capabilities
+from everturn.view.lifetime import Held, KeyParameters, Lifetime, TtlSettings, held, lifetime, spelled
+
+ELIGIBLE = TtlSettings(eligible=True)
+SHORT_ONLY = Capabilities(caching=True, ttls=("5m",), max_markers=4)
+
+
+@pytest.mark.spec("PC-9")
+@pytest.mark.parametrize(
+    ("source", "ttl"),
+    [
+        ("main", "1h"),
+        ("main:resumed", "1h"),
+        ("sdk", "1h"),
+        ("agent:explore", "1h"),
+        ("sdk2", "5m"),
+        ("agent", "5m"),
+        ("domain", "5m"),
+        ("", "5m"),
+        ("MAIN", "5m"),
+    ],
+)
+def test_an_hour_is_for_sources_on_the_list(source: str, ttl: str):
+    found = lifetime(source, "conversation", ELIGIBLE, ANTHROPIC)
+    words = (
+        f"source {source!r} may ask for an hour"
+        if ttl == "1h"
+        else f"source {source!r} is on no list for an hour"
+    )
+    assert found == Lifetime(ttl, words)
+
+
+@pytest.mark.spec("PC-9")
+@pytest.mark.parametrize(
+    ("purpose", "settings", "able", "why"),
+    [
+        ("fork", ELIGIBLE, ANTHROPIC, "a fork is over before an hour could pay off"),
+        ("conversation", TtlSettings(), ANTHROPIC, "the account is not eligible for an hour"),
+        ("conversation", ELIGIBLE, SHORT_ONLY, "the provider knows no longer lifetime"),
+        ("conversation", ELIGIBLE, PLAIN, "the provider knows no longer lifetime"),
+        ("conversation", TtlSettings(True, ("x*",)), ANTHROPIC, "source 'main' is on no list for an hour"),
+    ],
+)
+def test_everybody_else_gets_five_minutes_and_a_reason(purpose, settings, able, why):
+    assert lifetime("main", purpose, settings, able) == Lifetime("5m", why)
+
+
+FIRST = KeyParameters(
+    Lifetime("1h", "eligible"),
+    betas=("a",),
+    thinking={"type": "enabled", "budget_tokens": 4000},
+    effort="high",
+    speed="fast",
+    tool_choice={"type": "auto"},
+    extra={"service": 1},
+)
+OTHERS = {
+    "lifetime": (Lifetime("5m", "no longer eligible"), "lifetime stays 1h"),
+    "betas": (("a", "b"), "betas stays ('a',)"),
+    "thinking": (None, "thinking stays {'type': 'enabled', 'budget_tokens': 4000}"),
+    "effort": ("low", "effort stays high"),
+    "speed": ("", "speed stays fast"),
+    "tool_choice": ({"type": "none"}, "tool_choice stays {'type': 'auto'}"),
+    "extra": ({}, "extra stays {'service': 1}"),
+}
+
+
+@pytest.mark.spec("PC-10")
+def test_every_field_of_the_key_has_a_case_below():
+    assert set(OTHERS) == set(KeyParameters.__struct_fields__)
+
+
+@pytest.mark.spec("PC-10")
+@pytest.mark.parametrize("field", OTHERS)
+def test_what_the_first_request_had_holds_for_the_session(field: str):
+    value, said = OTHERS[field]
+    wanted = msgspec.structs.replace(FIRST, **{field: value})
+    assert held(None, FIRST) == Held(FIRST)
+    assert held(FIRST, wanted) == Held(FIRST, (said,))
+    # And again: a refusal is no step towards the change.
+    assert held(held(FIRST, wanted).parameters, wanted) == Held(FIRST, (said,))
+
+
+@pytest.mark.spec("PC-10")
+def test_eligibility_that_flips_changes_nothing_and_another_reason_is_no_change():
+    asked = msgspec.structs.replace(FIRST, lifetime=lifetime("main", "conversation", ELIGIBLE, ANTHROPIC))
+    assert held(FIRST, asked) == Held(FIRST)
+    flipped = msgspec.structs.replace(
+        FIRST, lifetime=lifetime("main", "conversation", TtlSettings(), ANTHROPIC)
+    )
+    assert held(FIRST, flipped).parameters.lifetime.ttl == "1h"
+
+
+def test_parameters_are_spelled_as_fields_of_the_request():
+    assert spelled(FIRST) == {
+        "service": 1,
+        "thinking": {"type": "enabled", "budget_tokens": 4000},
+        "speed": "fast",
+        "tool_choice": {"type": "auto"},
+        "output_config": {"effort": "high"},
+    }
+    assert spelled(KeyParameters(Lifetime("5m", ""))) == {}
+
+
+def test_a_format_and_an_effort_stand_beside_each_other():
+    both = msgspec.structs.replace(FIRST, extra={"output_config": {"format": {"type": "json"}}})
+    assert spelled(both)["output_config"] == {"format": {"type": "json"}, "effort": "high"}
+    alone = KeyParameters(Lifetime("5m", ""), extra={"output_config": {"format": {"type": "json"}}})
+    assert spelled(alone) == {"output_config": {"format": {"type": "json"}}}
