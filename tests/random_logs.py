@@ -10,7 +10,6 @@ from everturn.history.edits import Cleared, Edit, Offloaded, Pinned, ThinkingDro
 from everturn.history.records import Record
 
 CALLS = ("c1", "c2", "c3", "")
-MESSAGES = ("m1", "m2", "m3", "")
 
 
 class Tokens:
@@ -18,6 +17,7 @@ class Tokens:
 
     def __init__(self) -> None:
         self.count = 0
+        self.replies = 1
 
     def fresh(self) -> str:
         self.count += 1
@@ -40,7 +40,7 @@ def _any_record(draw: st.DrawFn, kind: str, tokens: Tokens) -> Record:
         plain = {"words": name, "blank": " \n"}
         return b.user(plain.get(shape) or _blocks(draw, tokens), uuid=name)
     if kind == "assistant":
-        return b.assistant(*_blocks(draw, tokens), id=draw(st.sampled_from(MESSAGES)), uuid=name)
+        return b.assistant(*_blocks(draw, tokens), id=_message_id(draw, tokens), uuid=name)
     if kind == "attachment":
         contents = ["", f"{name} said", [{"type": "text", "text": name}], {"file": {"content": name}}]
         return b.attachment(draw(st.sampled_from(contents)), uuid=name)
@@ -52,6 +52,13 @@ def _any_record(draw: st.DrawFn, kind: str, tokens: Tokens) -> Record:
     return draw(
         st.sampled_from([b.user(name, **flag), b.assistant(name, uuid=name, isApiErrorMessage=True, id="e")])
     )
+
+
+def _message_id(draw: st.DrawFn, tokens: Tokens) -> str:
+    """Of the response at hand, of the next one, rarely of an old one or of none."""
+    step = draw(st.sampled_from(["same", "same", "next", "next", "next", "old", "none"]))
+    tokens.replies += step == "next"
+    return {"old": "m1", "none": ""}.get(step, f"m{tokens.replies}")
 
 
 def _edit(draw: st.DrawFn, tokens: Tokens) -> Edit:
@@ -101,6 +108,8 @@ def sound_logs(draw: st.DrawFn, most: int = 5) -> list[Record]:
         found.append(b.user(tokens.fresh()))
         for step in range(draw(st.integers(0, 2))):
             found += _round(draw, f"m{at}-{step}", tokens)
+        if draw(st.booleans()):
+            found.append(b.assistant(b.think(tokens.fresh()), id=f"m{at}-last"))
         found.append(b.assistant(tokens.fresh(), id=f"m{at}-last"))
     return found
 

@@ -265,6 +265,20 @@ def test_dropped_thinking_leaves_a_reply_that_was_nothing_else_with_a_word():
     assert found.messages == (user("go"), assistant(UNSPOKEN), user("well?"), assistant("yes"))
 
 
+def test_thinking_dropped_since_a_record_out_of_sight_is_all_thinking_up_to_here():
+    records = [
+        b.user("go"),
+        b.assistant(b.think("hm"), "a"),
+        b.user("on"),
+        b.assistant(b.think("so"), "c", id="m2"),
+        b.edited(ThinkingDropped("gone"), "edit"),
+        b.user("and"),
+        b.assistant(b.think("later"), "d", id="m3"),
+    ]
+    replies = (assistant("a"), assistant("c"), assistant(b.think("later"), "d"))
+    assert flat(*records).messages[1::2] == replies
+
+
 @pytest.mark.spec("FLAT-5")
 def test_inputs_are_fitted_to_the_schemas_that_are_known():
     records = [b.user("go"), b.assistant(b.call("c", "Read", limit="5")), b.result("c")]
