@@ -1,0 +1,62 @@
+"""A recorded session as a list of calls: one per response, with everything before it as input (RP-2)."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from everturn.history.log import Log
+from everturn.history.messages import Message
+from everturn.history.records import Record, Usage, reported_usage, when
+from everturn.history.threads import Thread
+from everturn.view.flatten import Flattener
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What one response was given and what it reported. `first` is its first record."""
+
+    number: int
+    first: Record
+    at: datetime | None
+    model: str
+    usage: Usage
+    messages: tuple[Message, ...]
+    # Whether the view was another one than at the call before: a compaction, an undo.
+    view_is_new: bool
+    # Whether results were cleared since the call before.
+    was_cleared: bool
+
+
+def calls(thread: Thread) -> Iterator[Call]:
+    """The calls of a thread. A response is split over several records; the last of them knows its usage."""
+    log, flattener = Log(), Flattener()
+    usages = _last_usages(thread.records)
+    seen: set[str] = set()
+    number, is_new, was_cleared = 0, False, False
+    for record in thread.records:
+        usage = usages.get(record.message_id)
+        if record.kind == "assistant" and usage is not None and record.message_id not in seen:
+            seen.add(record.message_id)
+            number += 1
+            model = record.reply.model if record.reply else ""
+            messages = tuple(flattener.since(0))
+            yield Call(number, record, when(record), model, usage, messages, is_new, was_cleared)
+            is_new = was_cleared = False
+        before = len(log.view.cleared)
+        if log.append(record) == "replaced":
+            is_new = True
+            flattener = Flattener(hidden=log.view.cleared, offloaded=log.view.offloaded)
+            for shown in log.view.records:
+                flattener.add(shown)
+        elif not record.is_boundary:
+            flattener.add(record)
+        was_cleared = was_cleared or len(log.view.cleared) > before
+
+
+def _last_usages(records: Sequence[Record]) -> dict[str, Usage]:
+    """Usage by message id. Lines are written while streaming: the last one knows most."""
+    found: dict[str, Usage] = {}
+    for record in records:
+        if record.message_id and (usage := reported_usage(record)):
+            found[record.message_id] = usage
+    return found
