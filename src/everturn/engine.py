@@ -10,12 +10,13 @@
     replied     the answer's usage settles the prediction and judges the cache
 
 A turn costs what is new in it. It is a generator because some edits need the world: it yields effects
-(`WriteFile`) and is sent their results; whoever drives it performs them.
+(`WriteFile`) and is sent their results; whoever drives it performs them. What was sent counts once it was
+answered: a turn that is asked for again, after an error, comes out as the first one did.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,12 +27,11 @@ from everturn.decide.micro.order import micro
 from everturn.decide.micro.situation import MicroPlan, Situation
 from everturn.decide.policy import Policy
 from everturn.decide.results import Results
-from everturn.decide.snapshot import Change, snapshot
+from everturn.decide.snapshot import Change, changes, snapshot
 from everturn.decide.thinking import ThinkingLedger
-from everturn.history.edits import Edit
+from everturn.history.edits import CacheDeletionsEnded, Edit
 from everturn.history.log import Log
-from everturn.history.messages import Message
-from everturn.history.records import Record, Usage, record_of_edit, when
+from everturn.history.records import Record, Usage, record_of_edit, reported_usage, when
 from everturn.measure.capabilities import Capabilities
 from everturn.measure.meter import Meter, Size, meter_of
 from everturn.measure.models import Model
@@ -42,8 +42,9 @@ from everturn.measure.tokens import Counts
 from everturn.view.cache_key import salts
 from everturn.view.flatten import Flattener
 from everturn.view.forks import CacheSafe
-from everturn.view.lifetime import KeyParameters, held, spelled
-from everturn.view.markers import Marks, place_marks, with_marker
+from everturn.view.lifetime import KeyParameters, held
+from everturn.view.markers import Marks, place_marks
+from everturn.view.requests import marked_request
 from everturn.wire.anthropic import Request
 
 
@@ -98,8 +99,20 @@ class Settled(msgspec.Struct, frozen=True):
     verdict: Break | NoBreak
 
 
+class _Sent(NamedTuple):
+    """What of a request matters for the next one: when it began, and how far its markers reached."""
+
+    at: datetime
+    reached: int
+
+
 class Conversation:
-    """One conversation: its log, and what is kept up to date with it record by record."""
+    """One conversation: its log, and what is kept up to date with it record by record.
+
+    `records` are a log that already exists. Where the detector knows the last call before (CB-7), and it had
+    the same key, the picture of the provider's cache is made again from the replies in that log; otherwise
+    nothing is predicted to be read, and the first turn says so.
+    """
 
     def __init__(
         self,
@@ -115,12 +128,19 @@ class Conversation:
         self._forecast = forecast or Forecast()
         self._latched: KeyParameters | None = None
         self._sent: Setting | None = None
+        self._under_way: _Sent | None = None
         self._called_at: datetime | None = None
+        self._recalled = ""
+        self._doubts: tuple[str, ...] = ()
         self._counts = Counts()
         self._start_view()
+        goes_on = self._goes_on()
         for record in records:
+            if goes_on and forecast is None:
+                self._recall(record)
             self.add(record)
-        self._cached = resumed(self._results, (record.edit for record in self.log.records if record.edit))
+        if self.log.records:
+            self._resume(goes_on=goes_on)
 
     @property
     def size(self) -> Size:
@@ -136,6 +156,8 @@ class Conversation:
             self._thinking.prefix_changed("the messages before it are others now")
         elif not record.is_boundary:
             self._follow(record)
+            # What was answered was sent: a log that is read again knows no other sign of that.
+            self._view_is_new = self._view_is_new and reported_usage(record) is None
 
     def turn(self, now: datetime, new_id: Callable[[], str]) -> Generator[WriteFile, str, Turn]:
         """The next request. Asked again before it was answered, it comes out the same."""
@@ -149,17 +171,18 @@ class Conversation:
         append(*plan.edits, *(yield from _offloaded(plan)), self._consume(plan))
         append(self._drop_thinking(setting, setting, now))
         self._tell_detector(setting.source, plan)
-        parameters = held(self._latched, setting.parameters)
-        self._latched, self._sent, self._called_at = parameters.parameters, setting, now
+        parameters = held(self._latched_for(setting), setting.parameters)
+        self._latched, self._sent = parameters.parameters, setting
         marks, prediction = self._look_ahead(setting, parameters.parameters, now)
+        self._under_way = _Sent(now, marks.reached)
         sent = snapshot(setting.model.id, setting.head, parameters.parameters, marks)
-        changes = self.detector.before_call(setting.source, sent, setting.head, now.timestamp())
+        found = self.detector.before_call(setting.source, sent, setting.head, now.timestamp())
         messages = tuple(self._outline.messages)
         fields = {**setting.fields, **self._declared(setting)}
-        safe = CacheSafe(setting.model.id, setting.head, parameters.parameters, messages, fields)
-        said = (*notes, *parameters.refused, *marks.why)
+        safe = CacheSafe(setting.model.id, setting.head, parameters.parameters, messages, fields, marks)
+        said = (*self._doubts, *notes, *parameters.refused, *marks.why)
         appended = tuple(self.log.records[start:])
-        return Turn(appended, plan, marks, prediction, changes, self._meter.size(), said, safe)
+        return Turn(appended, plan, marks, prediction, found, self._meter.size(), said, safe)
 
     def replied(
         self,
@@ -171,10 +194,14 @@ class Conversation:
         applied: Sequence[Applied] = (),
     ) -> Settled:
         """The answer is part of the log now, and its usage the judge of what was predicted."""
+        source = (self._sent or self.setting).source
         if any(edit.tells_detector == "deleted" for edit in applied):
-            self.detector.deleted(self.setting.source)
+            self.detector.deleted(source)
+        if self._under_way is not None:
+            (self._called_at, self._reached), self._under_way = self._under_way, None
+        self._doubts = ()
         check = self._forecast.settle(usage, now.timestamp())
-        verdict = self.detector.after_call(self.setting.source, usage, diagnosis)
+        verdict = self.detector.after_call(source, usage, diagnosis)
         self._results.settle()
         for record in records:
             self.add(record)
@@ -244,10 +271,13 @@ class Conversation:
 
     def _expired_deletions(self, now: datetime) -> Edit | None:
         """Deletions live in the provider's cache; once that is surely gone, so are they (MC-12)."""
-        if self._called_at is None or self._latched is None or not self._cached.pinned:
+        if self._view_is_new and self._flattener.deleted:
+            self._cached = CachedState()
+            return CacheDeletionsEnded("the messages that they were made in are others now")
+        if self._called_at is None or not self._cached.pinned:
             return None
         idle = (now - self._called_at).total_seconds()
-        if idle <= SECONDS[self._latched.lifetime.ttl]:
+        if idle <= SECONDS[(self._latched or self.setting.parameters).lifetime.ttl]:
             return None
         self._cached, edit = expired(self._cached, why=f"idle for {idle:.0f} s, longer than the cache lives")
         return edit
@@ -280,10 +310,51 @@ class Conversation:
             previous=self._reached,
             writes="its own",
         )
-        self._reached = marks.reached
         salt = salts(setting.model, parameters)
         prompt = self._outline.prompt(salt, marks.places, minimum=setting.model.min_cache)
         return marks, self._forecast.predict(prompt, now.timestamp())
+
+    def _latched_for(self, setting: Setting) -> KeyParameters | None:
+        """Another model has another cache, so nothing is lost by giving it the parameters that it takes; the
+        lifetime stays (PC-10)."""
+        if self._latched is None or self._sent is None or self._sent.model == setting.model:
+            return self._latched
+        return msgspec.structs.replace(setting.parameters, lifetime=self._latched.lifetime)
+
+    # ── going on after a restart ─────────────────────────────────────────────────────────────────
+
+    def _goes_on(self) -> bool:
+        """Whether the last call before a restart had in its key what would be sent now (CB-7)."""
+        setting, known = self.setting, self.detector.baselines.get(self.setting.source)
+        if known is None or known.answered is None:
+            return False
+        now = snapshot(setting.model.id, setting.head, setting.parameters, Marks())
+        return all(change.part == "markers" for change in changes(known.answered.snapshot, now))
+
+    def _recall(self, record: Record) -> None:
+        """A reply of an earlier process: what was asked for is what stands in the log before it."""
+        model, reply, usage = self.setting.model, record.reply, reported_usage(record)
+        # The request began no earlier than what is recorded last before its reply.
+        asked_at = when(self.log.records[-1]) if self.log.records else None
+        if reply is None or usage is None or asked_at is None or reply.message_id == self._recalled:
+            return
+        self._recalled = reply.message_id
+        if reply.model in (model.id, *model.aliases):
+            marks, _ = self._look_ahead(self.setting, self.setting.parameters, asked_at)
+            self._forecast.settle(usage, asked_at.timestamp())
+            self._called_at, self._reached = asked_at, marks.reached
+
+    def _resume(self, *, goes_on: bool) -> None:
+        edits = (record.edit for record in self.log.view.records if record.edit)
+        self._cached = resumed(self._results, edits)
+        if goes_on:
+            self._sent = self.setting
+            return
+        self._thinking.prefix_changed("system prompt and tools may have been others")
+        self._called_at = self._called_at or self._last_reply
+        self._doubts = (
+            "resumed, and the last call is not known or had another key: nothing is predicted to be read",
+        )
 
     # ── following the log ────────────────────────────────────────────────────────────────────────
 
@@ -326,26 +397,3 @@ def _offloaded(plan: MicroPlan) -> Generator[WriteFile, str, list[Edit]]:
         path = yield WriteFile(wanted.name, wanted.content)
         edits.append(wanted.written_to(path))
     return edits
-
-
-def marked_request(safe: CacheSafe, marks: Marks, more: Sequence[Message] = ()) -> Request:
-    """The request with its markers. What is not marked leaves as it came."""
-    tools, system = list(safe.head.tools), list(safe.head.system)
-    messages = [*safe.messages, *more]
-    for spot, marker in marks.places:
-        if spot.message >= 0:
-            message = messages[spot.message]
-            blocks = list(message.blocks)
-            blocks[spot.block] = with_marker(blocks[spot.block], marker.ttl)
-            messages[spot.message] = Message(message.role, tuple(blocks))
-        elif spot.block < len(tools):
-            tools[spot.block] = with_marker(tools[spot.block], marker.ttl)
-        else:
-            system[spot.block - len(tools)] = with_marker(system[spot.block - len(tools)], marker.ttl)
-    return Request(
-        model=safe.model,
-        messages=tuple(messages),
-        tools=tuple(tools),
-        system=tuple(system),
-        settings={**safe.settings, **spelled(safe.parameters)},
-    )

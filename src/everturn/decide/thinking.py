@@ -43,6 +43,7 @@ class ThinkingLedger:
         # behind what is left have that much thinking before them, and no more.
         self._floors: list[tuple[int, int]] = []
         self._first = ""
+        self._made_by = ""
         self._broken = ""
         self._dropped = False
 
@@ -56,6 +57,7 @@ class ThinkingLedger:
         self._total += sum(count for block, count in tokens if block.is_thinking)
         if any(block.is_thinking for block in record.blocks):
             self._first = self._first or record.uuid
+            self._made_by = record.reply.model if record.reply else ""
 
     def tokens_after(self, uuid: str) -> int:
         """Tokens of the thinking recorded from that record on that would still be sent."""
@@ -79,16 +81,20 @@ class ThinkingLedger:
     ) -> ThinkingDropped | None:
         """The edit that keeps the next request legal; None when nothing has to go, or must not yet.
 
-        `cold` is a reason to drop what may still be sent: a rewrite that is due anyway.
+        `cold` is a reason to drop what may still be sent: a rewrite that is due anyway. What is bound to
+        messages that are gone cannot wait for the end of a tool loop: they do not come back.
         """
         why = self._why(now, before) or cold
-        if not why or not self._first or in_loop:
+        must_go = bool(self._broken) and now.model.binds_thinking
+        if not why or not self._first or (in_loop and not must_go):
             return None
         return ThinkingDropped(self._first, why)
 
     def _why(self, now: _Setting, before: _Setting | None) -> str:
         if before is not None and before.model != now.model:
             return f"it is {before.model.id}'s, and {now.model.id} cannot read it"
+        if before is None and self._made_by not in ("", now.model.id, *now.model.aliases):
+            return f"it is {self._made_by}'s, and {now.model.id} cannot read it"
         if not now.model.keeps_thinking:
             return f"{now.model.id} shows the thinking of the last turn alone"
         if not now.model.binds_thinking:

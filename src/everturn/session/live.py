@@ -45,7 +45,8 @@ class Live:
         self._clock = clock
         self._new_id = new_id
         self._folder = folder
-        self._last_message: str | None = None
+        said = (record.message_id for record in reversed(conversation.log.records))
+        self._last_message: str | None = next(filter(None, said), None)
 
     def add(self, record: Record) -> None:
         """Something that happened, as it was recorded."""
@@ -63,7 +64,7 @@ class Live:
         turn = perform(self.conversation.turn(self._clock(), self._new_id), self._folder)
         answered = self._send(self._body(turn), turn.betas)
         response = read_response(answered.body, request_id=answered.request_id)
-        more = msgspec.json.decode(answered.body, type=_More)
+        more = _more(answered.body)
         settled = self.conversation.replied(
             [self._record("assistant", response.blocks, response.reply)],
             response.reply.usage or Usage(),
@@ -125,6 +126,14 @@ class _More(msgspec.Struct):
 
     diagnostics: _Diagnostics | None = None
     context_management: dict[str, Any] | None = None
+
+
+def _more(body: bytes) -> _More:
+    """What has another shape than we know says nothing; it must not cost us an answer that was paid for."""
+    try:
+        return msgspec.json.decode(body, type=_More)
+    except msgspec.ValidationError:
+        return _More()
 
 
 def _diagnosis(more: _More) -> Diagnosis | None:
