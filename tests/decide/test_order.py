@@ -28,6 +28,16 @@ def test_a_time_based_clearing_that_waits_lets_nothing_else_run():
     assert (plan.kind, plan.delete) == ("waits", ())
 
 
+@pytest.mark.spec("MC-1")
+def test_a_long_pause_leaves_the_turn_to_the_time_based_kind_also_when_it_is_decided_twice():
+    bench = Bench(finished(reads(6, 10_000)))
+    bench.apply(bench.decide(LATE, capabilities=PLAIN))
+    assert [bench.decide(idle, capabilities=PLAIN).kind for idle in (LATE, SOON)] == ["none", "none"]
+    bench = Bench(finished(reads(6, 20_000)))
+    bench.apply(bench.decide(LATE, capabilities=PLAIN))
+    assert [bench.decide(idle, capabilities=PLAIN).kind for idle in (LATE, SOON)] == ["none", "budget"]
+
+
 @pytest.mark.spec("OV-4", "MC-1")
 def test_each_provider_gets_the_gentlest_layer_that_it_can():
     bench = Bench(finished(reads(20, 10_000)))

@@ -17,7 +17,7 @@ from everturn.decide.micro.clear_at import clear_at
 from everturn.decide.micro.masking import masking
 from everturn.decide.micro.oversize import oversize
 from everturn.decide.micro.situation import MicroPlan, Situation, nothing
-from everturn.decide.micro.time_based import time_based
+from everturn.decide.micro.time_based import is_cold, time_based
 from everturn.decide.micro.window import window
 from everturn.decide.policy import StepName
 
@@ -47,6 +47,9 @@ def _first_that_acts(situation: Situation, steps: tuple[StepName, ...]) -> Micro
         if plan.kind != "none":
             return plan
         reasons.append(f"{name}: {plan.why}")
+        # Also when it found nothing more to clear: a turn that is decided twice must come out the same.
+        if name == "time" and is_cold(situation):
+            break
     return nothing("; ".join(reasons))
 
 

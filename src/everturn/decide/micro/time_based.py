@@ -19,6 +19,11 @@ def time_based(situation: Situation) -> MicroPlan:
     return _starting_over(plan, situation) if plan.kind == "time" else plan
 
 
+def is_cold(situation: Situation) -> bool:
+    """Whether the pause was so long that this kind alone has the turn."""
+    return not _too_early(situation)
+
+
 def _too_early(situation: Situation) -> str:
     if not situation.is_main:
         return f"source {situation.source!r} is not the main thread"
