@@ -273,3 +273,14 @@ def test_a_client_that_leaves_in_the_middle_disturbs_nobody(url, ask):
     with socket.create_connection((host, port)) as line:
         line.sendall(b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{")
     assert ask("POST", "/v1/messages", ASK)[0] == 200
+
+
+def test_a_summary_shrinks_to_the_output_it_may_have(ask):
+    body = {
+        "model": "claude-opus-5",
+        "max_tokens": 40,
+        "messages": [{"role": "user", "content": "Please port the parser to the new API. " * 20}],
+        "compaction": {"type": "summarize"},
+    }
+    status, _, answer = ask("POST", "/v1/messages", body, anthropic_beta="compact-2026-09-04")
+    assert (status, json.loads(answer)["stop_reason"]) == (200, "compaction")

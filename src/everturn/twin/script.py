@@ -16,9 +16,12 @@ from everturn.twin.agent import Agent
 from everturn.twin.faults import Fault, Faults
 from everturn.twin.playback import Playback
 from everturn.twin.reading import asks_for_summary, last_user_text, new_id
-from everturn.twin.summarizer import summarize
+from everturn.twin.summarizer import summarize, summarize_briefly
 from everturn.twin.values import Request, Said
 
+# Fewer than any tokenizer in the table needs, so that what was meant to fit does.
+_SAFE_CHARS_A_TOKEN: Final = 2
+_AROUND_A_SUMMARY: Final = len("<summary></summary> [...]")
 REFUSED_SUMMARY: Final = "I can't help with summarizing this conversation."
 
 
@@ -78,9 +81,7 @@ class Speaker:
     def summary(self, request: Request, instructions: str | None = None) -> Said:
         """What the model answers when the API has it summarize. No text in it means: no summary."""
         fault = self._faults.take_summary(request.workspace) if self._faults else None
-        return _spoiled_summary(fault, request) or Said(
-            _text(summarize(request.messages, instructions)), "end_turn"
-        )
+        return _spoiled_summary(fault, request) or Said(_text(_fitting(request, instructions)), "end_turn")
 
     def _scripted(self, request: Request) -> Said | None:
         heard = last_user_text(request)
@@ -98,6 +99,13 @@ class Speaker:
 
 def _text(words: str) -> tuple[dict[str, Any], ...]:
     return ({"type": "text", "text": words},)
+
+
+def _fitting(request: Request, instructions: str | None) -> str:
+    """A model that may say little says the most important: the summary shrinks before it is cut."""
+    whole = summarize(request.messages, instructions)
+    room = int(request.body.get("max_tokens") or 0) * _SAFE_CHARS_A_TOKEN
+    return whole if len(whole) <= room else summarize_briefly(request.messages, room - _AROUND_A_SUMMARY)
 
 
 def _spoiled_summary(fault: Fault | None, request: Request) -> Said | None:

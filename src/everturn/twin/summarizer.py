@@ -28,10 +28,7 @@ _TAGS: Final = re.compile(r"</?(?:summary|analysis)>")
 
 def summarize(messages: Sequence[Message], instructions: str | None = None) -> str:
     """The summary in its tags. `instructions` are named in it, so that a client sees that they arrived."""
-    spoken = [
-        words for message in messages if message.role == "user" and (words := user_words(message).strip())
-    ]
-    asked = [words for words in spoken if "<summary>" not in words] or spoken
+    asked = _asked(messages)
     sections = (
         ("Primary Request and Intent", _quote(asked[:1])),
         ("Key Technical Concepts", _listed(_terms(messages), MAX_TERMS)),
@@ -46,6 +43,20 @@ def summarize(messages: Sequence[Message], instructions: str | None = None) -> s
     body = "\n\n".join(f"{number}. {title}:\n{text}" for number, (title, text) in enumerate(sections, 1))
     focus = f"Focus asked for: {_clipped(instructions, MAX_QUOTE)}\n\n" if instructions else ""
     return f"<summary>\n{focus}{body}\n</summary>"
+
+
+def summarize_briefly(messages: Sequence[Message], room: int) -> str:
+    """As much as so many characters hold: what was asked last, and what was said to it."""
+    parts = [*_asked(messages)[-1:], _last_words(messages)]
+    words = _clipped(" / ".join(part for part in parts if part), max(1, room))
+    return f"<summary>{words}</summary>"
+
+
+def _asked(messages: Sequence[Message]) -> list[str]:
+    spoken = [
+        words for message in messages if message.role == "user" and (words := user_words(message).strip())
+    ]
+    return [words for words in spoken if "<summary>" not in words] or spoken
 
 
 def _clipped(text: str, limit: int) -> str:
