@@ -1,0 +1,114 @@
+"""Compaction by notes: whether they can be the summary, and what stays verbatim behind them (SM-6, SM-7).
+
+    boundary  summary  ....................  covered | not covered ............
+                       ^ never further back     ^ extended backwards until enough is kept
+
+What the notes do not cover is always kept. Where that alone is more than may be kept, the notes are too old
+to be a summary, and the next way of the chain is taken.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from everturn.decide.notes.document import Notes
+from everturn.decide.notes.settings import NotesSettings
+from everturn.history.log import View
+from everturn.history.records import Record
+from everturn.history.rounds import cut_points
+from everturn.measure.meter import PLACEHOLDER_TOKENS
+from everturn.measure.tokens import Counts, rough
+
+Beginning = Literal["running", "resumed"]
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """Why the notes are no summary now."""
+
+    why: str
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """Records [start, end) of the view stay as they are, behind the notes."""
+
+    start: int
+    tokens: int
+    messages: int
+    why: str
+
+
+def kept_behind(
+    notes: Notes | None, view: View, counts: Counts, settings: NotesSettings, *, session: Beginning
+) -> Kept | Rejected:
+    """What a compaction by notes would keep. In a resumed session whose covered record is gone from the view,
+    everything is taken as covered: what is in the file was noted before it was closed."""
+    if not settings.enabled:
+        return Rejected("session notes are switched off")
+    if notes is None or notes.is_empty:
+        return Rejected("nothing has been noted yet")
+    records = view.records
+    places = [at for at, record in enumerate(records) if record.uuid == notes.state.covers]
+    if not places and session == "running":
+        return Rejected("the last record that the notes cover is not in the view")
+    first = places[-1] + 1 if places else len(records)
+    return _extended(first, records, _sizes(view, counts), settings)
+
+
+def still_over(tokens_after: int, threshold: int) -> Rejected | None:
+    """A result that would trigger the next compaction at once is no result (SM-7)."""
+    if tokens_after < threshold:
+        return None
+    return Rejected(f"{tokens_after:,} tokens with the notes; the threshold is {threshold:,}")
+
+
+def _extended(
+    first: int, records: Sequence[Record], sizes: Sequence[int], settings: NotesSettings
+) -> Kept | Rejected:
+    """From the cut point at or before the first uncovered record, one cut point further back at a time."""
+    floor = min(_after_boundary(records), first)
+    *earlier, start = [at for at in cut_points(records) if floor <= at <= first] or [-1]
+    if start < 0:
+        return Rejected("the records that the notes do not cover cannot be cut off whole")
+    kept = Kept(start, sum(sizes[start:]), sum(map(has_text, records[start:])), "all that is not covered")
+    if kept.tokens > settings.keep_at_most:
+        too_many = f"{kept.tokens:,} tokens came after what the notes cover"
+        return Rejected(f"{too_many}; at most {settings.keep_at_most:,} are kept")
+    for point in reversed(earlier):
+        if kept.tokens >= settings.keep_tokens and kept.messages >= settings.keep_messages:
+            break
+        tokens = kept.tokens + sum(sizes[point : kept.start])
+        if tokens > settings.keep_at_most:
+            break
+        messages = kept.messages + sum(map(has_text, records[point : kept.start]))
+        kept = Kept(point, tokens, messages, "extended backwards until enough is kept")
+    return kept
+
+
+def _after_boundary(records: Sequence[Record]) -> int:
+    """The first record behind the last boundary and the summary that belongs to it."""
+    places = (at for at, record in enumerate(records) if record.is_boundary or record.compact_summary)
+    return max(places, default=-1) + 1
+
+
+def has_text(record: Record) -> bool:
+    """A message in which somebody says something: results and calls alone are none."""
+    if record.kind not in ("user", "assistant") or record.display_only or record.meta:
+        return False
+    return any(block.kind == "text" for block in record.blocks)
+
+
+def _sizes(view: View, counts: Counts) -> list[int]:
+    """Unpadded tokens by record; what is hidden counts as what stands in for it."""
+    return [_size(record, view, counts) for record in view.records]
+
+
+def _size(record: Record, view: View, counts: Counts) -> int:
+    count = counts.of(record)
+    hidden = 0
+    for block, tokens in zip(record.blocks, count.blocks, strict=False):
+        if block.is_result and block.call in view.cleared:
+            hidden += max(0, tokens - PLACEHOLDER_TOKENS)
+        elif block.is_result and (offloaded := view.offloaded.get(block.call)):
+            hidden += max(0, tokens - rough(offloaded.preview))
+    return max(0, count.whole.total - hidden)
