@@ -1,0 +1,71 @@
+"""A cache break on disk: what two prompts differ in, for whoever wants to know why (CB-4).
+
+Prompts hold what people wrote, so the file is for its owner alone. It is a help for debugging: where it
+cannot be written, that is an answer too, and the turn goes on.
+"""
+
+import os
+import re
+from datetime import UTC, datetime
+from difflib import unified_diff
+from pathlib import Path
+
+import msgspec
+
+from everturn.decide.cache_breaks import Break
+from everturn.decide.snapshot import prompt_text
+from everturn.measure.outline import Head
+
+_PRIVATE = 0o600
+# What every file system takes in a name; a source can be any text.
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST_SOURCE = 80
+
+
+class NotWritten(msgspec.Struct, frozen=True):
+    """The disk did not take it."""
+
+    path: Path
+    why: str
+
+
+def write_break(
+    found: Break, heads: tuple[Head | None, Head], folder: Path, *, at: datetime
+) -> Path | NotWritten:
+    """The difference of the two prompts, under the explanation. `heads` is what `Detector.heads` answers."""
+    path = folder / _name(found.source, at)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE)
+        with open(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
+            # A file that was there before keeps its mode otherwise.
+            os.chmod(path, _PRIVATE)
+            file.write(report(found, heads))
+    except OSError as problem:
+        return NotWritten(path, f"{path} could not be written: {problem.strerror or problem}")
+    return path
+
+
+def report(found: Break, heads: tuple[Head | None, Head]) -> str:
+    lines = [
+        f"cache break: {found.why}",
+        f"source {found.source}, {found.tokens_lost:,} tokens lost, {found.idle:.0f} s after the call before",
+    ]
+    if found.diagnosis is not None:
+        lines.append(f"the provider: {found.diagnosis.reason}, {found.diagnosis.missed:,} tokens missed")
+    if found.disagreement:
+        lines.append(found.disagreement)
+    return "\n".join([*lines, "", *_difference(*heads), ""])
+
+
+def _difference(before: Head | None, after: Head) -> list[str]:
+    if before is None:
+        return ["The prompt before this one is not known any more: the session was restarted in between."]
+    old, new = prompt_text(before).splitlines(), prompt_text(after).splitlines()
+    lines = list(unified_diff(old, new, "before", "after", lineterm=""))
+    return lines or ["System prompt and tools are the same."]
+
+
+def _name(source: str, at: datetime) -> str:
+    safe = _UNFIT.sub("-", source).strip("-.")[:_LONGEST_SOURCE] or "source"
+    return f"cache-break-{safe}-{at.astimezone(UTC):%Y%m%dT%H%M%S%f}.diff"
