@@ -72,7 +72,7 @@ def test_every_block_is_entered_under_its_category():
 
 @pytest.mark.spec("TOK-9")
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "system"]), st.integers(1, 50)), max_size=20))
-def test_the_total_is_the_sum_of_all_that_reaches_the_model(parts: list[tuple[str, int]]):
+def test_the_total_is_the_sum_of_all_that_is_sent(parts: list[tuple[str, int]]):
     records = [said(kind, text(size), result(f"c{n}", size)) for n, (kind, size) in enumerate(parts)]
     metrics = accounted(*records)
     assert metrics.total == sum(2 * size for kind, size in parts if kind != "system")

@@ -138,7 +138,7 @@ def test_a_sum_is_padded_once_and_not_piece_by_piece(pieces: list[int]):
     assert 0 <= whole.padded * 3 - sum(pieces) * 4 < 3
 
 
-def test_what_never_reaches_the_model_is_nothing():
+def test_what_never_is_sent_is_nothing():
     text = (text_block("x" * 400),)
     dropped = [
         Record(kind="progress", uuid="1", blocks=text),

@@ -19,6 +19,7 @@ from everturn.twin.validate.blocks import BLOCKS
 from everturn.twin.validate.facts import grammar
 from everturn.twin.validate.params import COUNT_TOKENS, MESSAGES
 from everturn.twin.validate.tools import TOOLS
+from everturn.twin.values import Refusal
 
 # Union members are tried one after the other; no union of the SDK has more that matter here.
 ALTERNATIVES = range(5)
@@ -116,18 +117,27 @@ FORMS = {
 }
 
 
+def refused(check, value):
+    """What a rule says against a value; nothing when it takes it."""
+    try:
+        check(value, "it")
+    except Refusal as refusal:
+        return refusal.message
+    return ""
+
+
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("tag", sorted(BLOCKS))
 def test_every_block_the_sdk_can_send_has_a_right_shape(tag, alternative):
     hint = next(hint for hint in typed_members(BetaContentBlockParam) if tag in tags(hint))
-    grammar["block"](example(hint, alternative=alternative), "block")
+    assert refused(grammar["block"], example(hint, alternative=alternative)) == ""
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("tag", sorted(TOOLS))
 def test_every_tool_the_sdk_can_send_has_a_right_shape(tag, alternative):
     hint = next(hint for hint in typed_members(BetaToolUnionParam) if tag in tags(hint))
-    grammar["tool"](example(hint, alternative=alternative) | {"type": tag}, "tool")
+    assert refused(grammar["tool"], example(hint, alternative=alternative) | {"type": tag}) == ""
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)

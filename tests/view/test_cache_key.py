@@ -29,7 +29,7 @@ PLAIN = salted()
     ],
     ids=str,
 )
-def test_a_default_spelled_out_and_what_never_reaches_the_model_change_nothing(fields: dict[str, Any]):
+def test_a_default_spelled_out_and_what_never_is_sent_change_nothing(fields: dict[str, Any]):
     assert salted(**fields) == PLAIN
 
 

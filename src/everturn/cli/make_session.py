@@ -33,7 +33,7 @@ def _count(name: str, default: int, text: str) -> Callable[[Any], Any]:
     show_default=True,
     help="How long the cache of the API keeps an entry.",
 )
-@click.option("--model", default=DEFAULT.model, show_default=True, help="Which model is said to have answered.")
+@click.option("--model", default=DEFAULT.model, show_default=True, help="Which model seems to have answered.")
 @click.option(
     "--display-copies",
     type=click.Choice(["whole", "short"]),

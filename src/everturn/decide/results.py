@@ -18,10 +18,10 @@ from everturn.decide.tools import DEFAULT_TOOLS, ToolKinds, kind_of
 from everturn.history.blocks import Block
 from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Offloaded
 from everturn.history.messages import is_blank
-from everturn.history.records import Record
+from everturn.history.records import Record, is_sent
 from everturn.measure.accounting import UNKNOWN_TOOL, path_read
 from everturn.measure.meter import PLACEHOLDER_TOKENS
-from everturn.measure.tokens import Counts, reaches_the_model
+from everturn.measure.tokens import Counts
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ class Results:
         self._apply(record)
         if record.kind == "assistant":
             self._hear(record)
-        if not reaches_the_model(record):
+        if not is_sent(record):
             return
         self._is_answered = self._is_answered or record.kind != "assistant"
         for block, tokens in zip(record.blocks, counts.of(record).blocks, strict=False):
@@ -208,7 +208,7 @@ class Results:
             # An error text is no reply, but it proves that the message before it was sent.
             self.settle()
             return
-        if not reaches_the_model(record) or all(map(is_blank, record.blocks)):
+        if not is_sent(record) or all(map(is_blank, record.blocks)):
             return
         is_same = bool(record.message_id) and record.message_id == self._message_id
         self._message_id = record.message_id

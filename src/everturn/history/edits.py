@@ -76,7 +76,7 @@ class ThinkingDropped(msgspec.Struct, frozen=True, tag=True):
 
 
 class CacheDeleted(msgspec.Struct, frozen=True, tag=True):
-    """The provider is told here, and in every later request at this place, to forget these results (MC-10)."""
+    """The provider is told here, and again in every later request, to forget these results (MC-10)."""
 
     calls: tuple[str, ...]
     why: str = ""
@@ -86,6 +86,14 @@ class CacheDeletionsEnded(msgspec.Struct, frozen=True, tag=True):
     """The cache that earlier deletions were made in is gone, and they with it (MC-12)."""
 
     why: str = ""
+
+
+class ServerCleared(msgspec.Struct, frozen=True, tag=True):
+    """The provider reports that it cleared something by itself for one request (MC-15). Our view is whole."""
+
+    kind: str
+    count: int = 0
+    tokens: int = 0
 
 
 class Trimmed(msgspec.Struct, frozen=True, tag=True):
@@ -104,5 +112,6 @@ Edit = (
     | ThinkingDropped
     | CacheDeleted
     | CacheDeletionsEnded
+    | ServerCleared
     | Trimmed
 )

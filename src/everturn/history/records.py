@@ -103,6 +103,13 @@ def when(record: Record) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
+def is_sent(record: Record) -> bool:
+    """Whether the model sees anything of a record at all (FLAT-1)."""
+    if record.kind in ("progress", "system"):
+        return False
+    return not (record.display_only or (record.kind == "assistant" and record.api_error))
+
+
 def reported_usage(record: Record) -> Usage | None:
     """Usage that really came from the API: synthetic replies and error texts carry none (TOK-5)."""
     reply = record.reply

@@ -15,9 +15,9 @@ import msgspec
 from everturn.history.blocks import Block
 from everturn.history.edits import Cleared, Edit, Offloaded, ThinkingDropped
 from everturn.history.log import View
-from everturn.history.records import Record
+from everturn.history.records import Record, is_sent
 from everturn.measure.meter import PLACEHOLDER_TOKENS, edits_before
-from everturn.measure.tokens import Counts, reaches_the_model
+from everturn.measure.tokens import Counts
 
 LOCAL_OUTPUT: Final = b"<local-command-stdout>"
 UNKNOWN_TOOL: Final = "unknown"
@@ -121,7 +121,7 @@ class Accounts:
 
     def add(self, record: Record) -> None:
         self._ordinals[record.uuid] = len(self._ordinals)
-        if record.kind == "attachment" and reaches_the_model(record):
+        if record.kind == "attachment" and is_sent(record):
             self._attachments[record.subtype or "unknown"] += 1
         for block, tokens in zip(record.blocks, self._counts.of(record).blocks, strict=False):
             self._enter(record, block, tokens)

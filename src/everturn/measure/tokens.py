@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from everturn.history.blocks import Block
-from everturn.history.records import Record
+from everturn.history.records import Record, is_sent
 from everturn.measure.images import FLAT, STANDARD, Tier, image_tokens, tier_of
 from everturn.measure.model import Model
 
@@ -221,15 +221,8 @@ class RecordCount(msgspec.Struct, frozen=True):
 NOTHING: Final = RecordCount()
 
 
-def reaches_the_model(record: Record) -> bool:
-    """Progress, system, display-only and API-error records are dropped before a request (FLAT-1)."""
-    if record.kind in ("progress", "system") or record.display_only:
-        return False
-    return not (record.kind == "assistant" and record.api_error)
-
-
 def estimate_record(record: Record, estimator: Estimator = ROUGH) -> RecordCount:
-    if not reaches_the_model(record):
+    if not is_sent(record):
         return NOTHING
     blocks = tuple(estimate_block(block, estimator) for block in record.blocks)
     counted = estimator.counted(record.uuid)

@@ -24,7 +24,7 @@ from everturn.history.edits import (
 )
 from everturn.history.log import View
 from everturn.history.messages import Message, is_blank
-from everturn.history.records import Record
+from everturn.history.records import Record, is_sent
 from everturn.history.repair import Repair, answers, distinct_calls
 from everturn.view.cache_edits import CACHE_EDITS, References, edits_block, referenced
 from everturn.view.fragments.beginning import BEGINNING
@@ -254,13 +254,6 @@ class Flattener:
 
 def _without_thinking(blocks: Iterable[Block]) -> list[Block]:
     return [block for block in blocks if not block.is_thinking] or [UNSPOKEN]
-
-
-def is_sent(record: Record) -> bool:
-    """Whether the model sees anything of a record at all (FLAT-1)."""
-    if record.kind in ("progress", "system"):
-        return False
-    return not (record.display_only or (record.kind == "assistant" and record.api_error))
 
 
 def is_shown_to_user(record: Record) -> bool:

@@ -23,6 +23,7 @@ from everturn.history.edits import (
     Offloaded,
     Pinned,
     Segment,
+    ServerCleared,
     ThinkingDropped,
     Trimmed,
     Undone,
@@ -84,7 +85,16 @@ class _Attachment(msgspec.Struct):
 
 
 # Edits that Claude Code has no line for: system lines with one field of our own.
-_OwnEdit = Undone | Pinned | Offloaded | ThinkingDropped | CacheDeleted | CacheDeletionsEnded | Trimmed
+_OwnEdit = (
+    Undone
+    | Pinned
+    | Offloaded
+    | ThinkingDropped
+    | CacheDeleted
+    | CacheDeletionsEnded
+    | ServerCleared
+    | Trimmed
+)
 
 
 class _Line(msgspec.Struct, rename=CAMEL, gc=False):

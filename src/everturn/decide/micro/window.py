@@ -10,9 +10,9 @@ from itertools import accumulate
 from everturn.decide.micro.bound_thinking import with_thinking
 from everturn.decide.micro.situation import MicroPlan, Situation, nothing, several
 from everturn.history.edits import Trimmed
-from everturn.history.records import Record
+from everturn.history.records import Record, is_sent
 from everturn.history.rounds import cut_points
-from everturn.measure.tokens import Counts, padded, reaches_the_model
+from everturn.measure.tokens import Counts, padded
 
 
 def window(situation: Situation) -> MicroPlan:
@@ -63,4 +63,4 @@ def _cut(records: Sequence[Record], sums: Sequence[int], room: int) -> int:
 
 def _is_spoken(record: Record) -> bool:
     results = any(block.is_result for block in record.blocks)
-    return record.kind == "user" and not results and reaches_the_model(record)
+    return record.kind == "user" and not results and is_sent(record)
