@@ -1,9 +1,9 @@
 """Which thinking may still be sent (PC-16).
 
 Newer models bind a thinking block to everything before it. When that changes, the block is refused, so it
-leaves together with the change: from the first block that the change invalidates, and never inside a
-running tool loop, where the API wants every block as it was. Models that show only the last turn's thinking
-drop the rest themselves; dropping it here keeps our bytes and our count equal to theirs.
+leaves together with the change: from the first block that the change invalidates, and not inside a running
+tool loop, where the API wants every block as it was and the change can wait. Models that show only the last
+turn's thinking drop the rest themselves; dropping it here keeps our bytes and our count equal to theirs.
 """
 
 from bisect import bisect_left
