@@ -1,0 +1,1 @@
+"""Hooks: code of the user's that runs at fixed moments, and may never cost the session."""

@@ -1,0 +1,193 @@
+"""All hooks of an event, side by side, each within its time; what they said, in the order they stand in.
+
+Nothing that a hook does is raised here: the worst it can do is to be reported (HK-3). A callable that never
+comes back cannot be ended in Python; it is left behind in a thread that no exit waits for.
+"""
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from everturn.decide.effects import HookEvent, HookOutcome, RunHooks
+from everturn.session.hooks.commands import run_command
+from everturn.session.hooks.rules import RULES, Said, outcome, together
+from everturn.session.hooks.settings import CommandHook, matches
+
+Payload = Mapping[str, Any]
+Spoken = str | Mapping[str, Any] | None
+Callback = Callable[[Payload], Spoken | Awaitable[Spoken]]
+
+
+class CallHook(msgspec.Struct, frozen=True):
+    """A Python callable. It gets the payload and may return words, an object as a command prints, or None."""
+
+    event: HookEvent
+    call: Callback
+    matcher: str = ""
+    seconds: float = 0
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.label or getattr(self.call, "__qualname__", type(self.call).__name__)
+
+
+Hook = CommandHook | CallHook
+
+# A command is ended by its own clock; this much more is waited for it to say so.
+LATE: Final = 1.0
+
+
+class Hooks(msgspec.Struct, frozen=True):
+    """The hooks of a session, in their fixed order, and what each of them is told beside the payload."""
+
+    hooks: tuple[Hook, ...] = ()
+    # session_id, transcript_path, cwd, permission_mode: what every hook gets.
+    told: Payload = {}
+    environment: Mapping[str, str] = {}
+
+    def run(self, effect: RunHooks) -> HookOutcome:
+        return run_hooks(effect, self)
+
+    async def run_async(self, effect: RunHooks) -> HookOutcome:
+        return await run_hooks_async(effect, self)
+
+    def of(self, effect: RunHooks) -> list[Hook]:
+        value = str(effect.payload.get(RULES[effect.event].matches, ""))
+        return [hook for hook in self.hooks if hook.event == effect.event and matches(hook.matcher, value)]
+
+
+def run_hooks(effect: RunHooks, hooks: Hooks) -> HookOutcome:
+    """Every hook of this event, from code that does not await."""
+    chosen = hooks.of(effect)
+    running = [_Running(hook, effect, hooks) for hook in chosen]
+    began = time.monotonic()
+    return together([each.joined(began) for each in running])
+
+
+async def run_hooks_async(effect: RunHooks, hooks: Hooks) -> HookOutcome:
+    """The same on an event loop. An async callable runs on that loop, beside everything else there."""
+    return together(list(await asyncio.gather(*(_one(hook, effect, hooks) for hook in hooks.of(effect)))))
+
+
+async def _one(hook: Hook, effect: RunHooks, hooks: Hooks) -> HookOutcome:
+    if isinstance(hook, CallHook) and inspect.iscoroutinefunction(hook.call):
+        return outcome(effect.event, hook.name, await _awaited(hook, _payload(effect, hooks)))
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    running = _Running(hook, effect, hooks, tell=lambda: loop.call_soon_threadsafe(ended.set))
+    try:
+        await asyncio.wait_for(ended.wait(), _limit(hook))
+    except TimeoutError:
+        return running.too_late()
+    return running.joined(time.monotonic())
+
+
+async def _awaited(hook: CallHook, payload: Payload) -> Said:
+    task = asyncio.ensure_future(_call(hook, payload))
+    try:
+        await asyncio.wait({task}, timeout=_seconds(hook))
+    finally:
+        # Also where we ourselves are cancelled. One that ignores this is not waited for.
+        task.cancel()
+    return task.result() if task.done() and not task.cancelled() else _too_long(hook)
+
+
+async def _call(hook: CallHook, payload: Payload) -> Said:
+    try:
+        return _spoken(await hook.call(payload))  # type: ignore[misc]
+    except Exception as problem:
+        return _raised(problem)
+
+
+class _Running:
+    """One hook in a thread of its own."""
+
+    def __init__(
+        self, hook: Hook, effect: RunHooks, hooks: Hooks, *, tell: Callable[[], object] = lambda: None
+    ) -> None:
+        self.hook = hook
+        self.event: HookEvent = effect.event
+        self._outcome: HookOutcome | None = None
+        self._tell = tell
+        self._payload = _payload(effect, hooks)
+        self._hooks = hooks
+        self._thread = threading.Thread(target=self._run, name=f"hook {hook.name}", daemon=True)
+        self._thread.start()
+
+    def joined(self, began: float) -> HookOutcome:
+        self._thread.join(max(0, began + _limit(self.hook) - time.monotonic()))
+        return self._outcome or self.too_late()
+
+    def too_late(self) -> HookOutcome:
+        return outcome(self.event, self.hook.name, _too_long(self.hook))
+
+    def _run(self) -> None:
+        try:
+            self._outcome = outcome(self.event, self.hook.name, self._ran())
+        except BaseException as problem:
+            # SystemExit too: a hook does not end the program.
+            self._outcome = outcome(self.event, self.hook.name, _raised(problem))
+        try:
+            self._tell()
+        except RuntimeError:
+            # The loop is closed: nobody waits any more.
+            return
+
+    def _ran(self) -> Said:
+        if isinstance(self.hook, CommandHook):
+            cwd = str(self._payload.get("cwd", ""))
+            payload = msgspec.json.encode(self._payload, enc_hook=str)
+            return run_command(self.hook, payload, cwd=cwd, environment=self._hooks.environment)
+        returned = self.hook.call(self._payload)
+        if inspect.isawaitable(returned):
+            returned = asyncio.run(_result_of(returned))
+        return _spoken(returned)
+
+
+async def _result_of(awaitable: Awaitable[Spoken]) -> Spoken:
+    return await awaitable
+
+
+def _payload(effect: RunHooks, hooks: Hooks) -> Payload:
+    return {**hooks.told, **effect.payload, "hook_event_name": effect.event}
+
+
+def _seconds(hook: Hook) -> float:
+    return hook.seconds or RULES[hook.event].seconds
+
+
+def _limit(hook: Hook) -> float:
+    return _seconds(hook) + (LATE if isinstance(hook, CommandHook) else 0)
+
+
+def _spoken(value: object) -> Said:
+    if value is None:
+        return Said()
+    if isinstance(value, str | Mapping):
+        return Said(value if isinstance(value, str) else dict(value))
+    return Said(problems=(f"returned a {type(value).__name__}; allowed are a text, a mapping or None",))
+
+
+def _raised(problem: BaseException) -> Said:
+    """The type only: the words of an exception may hold anything that the hook was told."""
+    return Said(problems=(f"raised {type(problem).__name__}",))
+
+
+def _too_long(hook: Hook) -> Said:
+    return Said(problems=(f"took longer than {_seconds(hook):g} s and was given up",))
+
+
+def in_order(*groups: Sequence[Hook]) -> tuple[Hook, ...]:
+    """Hooks of several origins: callables as registered, then files as read; each command once per event."""
+    found: dict[tuple[object, ...], Hook] = {}
+    for hook in (hook for group in groups for hook in group):
+        is_command = isinstance(hook, CommandHook)
+        key = (hook.event, hook.matcher, hook.run) if is_command else (hook.event, hook.matcher, id(hook))
+        found.setdefault(key, hook)
+    return tuple(found.values())
