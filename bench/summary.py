@@ -1,0 +1,67 @@
+"""What the summary without a model costs, against plain decodes of the same records. Ratios only.
+
+summarizing a view    less than ten plain msgspec decodes of its records, at 150K tokens
+scoring a summary     shown beside it, without a bound
+"""
+
+import sys
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from everturn.decide.retention import retention
+from everturn.decide.summary import summarize
+from everturn.history.records import Record
+from everturn.history.threads import threads
+from everturn.measure.tokens import rough
+from everturn.replay.made_up import Shape, made_up_session
+from everturn.wire.claude_code import read
+
+SIZES = (50_000, 150_000, 500_000)
+JUDGED = 150_000
+DECODES = 10
+# Without the copies of results that only a terminal shows: they would flatter the ratio.
+SHAPE = Shape(boundaries=0, sidechains=0, images=0, display_copies="short")
+
+
+def best(run: Callable[[], object], times: int = 7) -> float:
+    """Seconds of the fastest run: the one that was disturbed least."""
+    found: list[float] = []
+    for _ in range(times):
+        start = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def conversation(tokens: int) -> list[Record]:
+    data = b"\n".join(made_up_session(seed=7, tokens=tokens, shape=SHAPE))
+    return list(threads(read(data).records).main.records)
+
+
+def measured(tokens: int) -> float:
+    """Plain decodes that one summary costs."""
+    records = conversation(tokens)
+    lines = [record.raw for record in records]
+    decode = msgspec.json.Decoder().decode
+    plain = best(lambda: [decode(line) for line in lines])
+    summary = summarize(records)
+    ours = best(lambda: summarize(records)) / plain
+    scored = best(lambda: retention(records, summary.text)) / plain
+    print(
+        f"{tokens // 1000:>4}K tokens, {len(records):,} records: a summary of {rough(summary.text):,} tokens "
+        f"costs {ours:.1f} plain decodes, its score {scored:.1f}"
+    )
+    return ours
+
+
+def main() -> int:
+    costs = {size: measured(size) for size in SIZES}
+    ok = costs[JUDGED] < DECODES
+    print(f"{costs[JUDGED]:.1f} of {DECODES} allowed" if ok else f"OUT OF BOUNDS: {costs[JUDGED]:.1f}")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

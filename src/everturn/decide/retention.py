@@ -1,0 +1,148 @@
+"""How much of what mattered survives a compaction, counted without a judge (BY-6).
+
+What mattered is defined by the log alone, once, whoever wrote the summary: sentences of the user, files that
+were touched, names that somebody made up and that were worked with, first lines of failed results, tasks that
+are open. A thing is kept when its words stand in the text; letter case, spacing and marks between words do
+not count. A paraphrase is not recognised: the score is a lower bound for whoever rephrases, and near the
+truth for whoever quotes. What a summary should hold is decided in `summary/`.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from everturn.decide.summary.reading import failures
+from everturn.decide.summary.reading.facts import Facts
+from everturn.decide.summary.reading.sentences import identifiers, long_words, sentences
+from everturn.decide.summary.reading.walk import facts_of
+from everturn.history.blocks import text_of
+from everturn.history.records import Record, is_sent
+from everturn.measure.tokens import rough
+
+_WORDS: Final = re.compile(r"[^\W_]+(?:_+[^\W_]+)*")
+# Fewer words are an answer ("yes", "go on"), more than so many characters pasted matter.
+_FEWEST_WORDS: Final = 3
+_LONGEST_SENTENCE: Final = 400
+# Of a long error line the beginning names it.
+_ERROR_WORDS: Final = 12
+# A name that was said once was perhaps only passed by.
+_NAMED_TWICE: Final = 2
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """So many of so many; `lost` names the others."""
+
+    kept: int = 0
+    total: int = 0
+    lost: tuple[str, ...] = ()
+
+    @property
+    def share(self) -> float | None:
+        """None where there was nothing to keep."""
+        return self.kept / self.total if self.total else None
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """The five shares of one compaction. `tokens` is the size of what came after, by the rough estimator."""
+
+    user_instructions: Kept
+    paths: Kept
+    identifiers: Kept
+    errors: Kept
+    pending: Kept
+    tokens: int
+
+    @property
+    def parts(self) -> dict[str, Kept]:
+        return {
+            "user_instructions": self.user_instructions,
+            "paths": self.paths,
+            "identifiers": self.identifiers,
+            "errors": self.errors,
+            "pending": self.pending,
+        }
+
+    @property
+    def score(self) -> float:
+        """The mean of the shares there are; 1 where nothing mattered."""
+        shares = [share for part in self.parts.values() if (share := part.share) is not None]
+        return sum(shares) / len(shares) if shares else 1.0
+
+    @property
+    def score_per_thousand_tokens(self) -> float:
+        return self.score / max(1, self.tokens) * 1_000
+
+
+def retention(before: Sequence[Record], after_text: str) -> Retention:
+    """`before` are the records that were replaced, `after_text` is what stands for them."""
+    facts = facts_of(before)
+    text = _plain(after_text)
+    return Retention(
+        user_instructions=_kept(_instructions(facts), text),
+        paths=_kept_paths(tuple(facts.files), after_text.replace("\\", "/")),
+        identifiers=_kept(_names(facts), text),
+        errors=_kept(_error_lines(before), text, most_words=_ERROR_WORDS),
+        pending=_kept((task.text for task in facts.tasks if task.status != "completed"), text),
+        tokens=rough(after_text),
+    )
+
+
+def _plain(text: str) -> str:
+    """Words in lower case with one space around each, so that containment ends at a word's end."""
+    return f" {' '.join(_WORDS.findall(text.lower()))} "
+
+
+def _kept(wanted: Iterable[str], text: str, *, most_words: int | None = None) -> Kept:
+    # Equal once their marks are gone is one thing said twice.
+    plain = {" ".join(_plain(each).split()[:most_words]): each for each in wanted}
+    plain.pop("", None)
+    lost = tuple(each for words, each in plain.items() if f" {words} " not in text)
+    return Kept(len(plain) - len(lost), len(plain), lost)
+
+
+def _instructions(facts: Facts) -> Iterable[str]:
+    for said in facts.all_messages:
+        for sentence in sentences(said.text):
+            if len(sentence) <= _LONGEST_SENTENCE and len(sentence.split()) >= _FEWEST_WORDS:
+                yield sentence
+
+
+def _names(facts: Facts) -> list[str]:
+    """Identifiers of the user's words, and those of edits that the conversation spoke of more than once."""
+    by_user = identifiers(word for said in facts.all_messages for word in long_words(said.text))
+    edited = {word for deed in facts.deeds for word in long_words(deed.new_text)}
+    spoken = (word for word, times in facts.words.items() if times >= _NAMED_TWICE and word in edited)
+    return [*by_user, *identifiers(spoken)]
+
+
+def _error_lines(records: Iterable[Record]) -> Iterable[str]:
+    """First lines of results that are flagged as errors; a person's refusal is none."""
+    for record in records:
+        if record.kind != "user" or not is_sent(record):
+            continue
+        for block in record.blocks:
+            if block.is_result and failures.is_error(block):
+                line = failures.first_line(text_of(block))
+                if not failures.was_refused(line):
+                    yield line
+
+
+def _kept_paths(paths: Sequence[str], text: str) -> Kept:
+    """A file is named when the shortest end of its path is there that no other touched file has."""
+    lost = tuple(path for path in paths if not _is_named(_telling_end(path, paths), text))
+    return Kept(len(paths) - len(lost), len(paths), lost)
+
+
+def _telling_end(path: str, paths: Sequence[str]) -> str:
+    parts = path.replace("\\", "/").strip("/").split("/")
+    for count in range(1, len(parts) + 1):
+        end = "/".join(parts[-count:])
+        if sum(other.replace("\\", "/").endswith(("/" + end, end)) for other in paths) == 1:
+            return end
+    return "/".join(parts)
+
+
+def _is_named(end: str, text: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(end)}(?![\w-])", text) is not None

@@ -1,0 +1,78 @@
+"""Which results say that something went wrong, and in which of their lines.
+
+A result flagged as an error always does. Of the others only what commands print is looked at, for marks that
+test runners and compilers leave: a file that was read may speak of errors without being one.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from everturn.history.blocks import Block, text_of
+
+_MARKS: Final = (b"Traceback (most recent", b"--- FAIL", b"FAILED", b"panic: ", b"error[E", b": error: ")
+_TELLING: Final = re.compile(
+    r"^\s*(?:E {3}.*|FAILED.*|--- FAIL.*|panic: .*|fatal: .*|[\w./:\s-]*\berror(?:\[\w+\])?: .*"
+    r"|(?:\w+\.)*\w*(?:Error|Exception|Warning)\b: .*)$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_WRAPPING: Final = re.compile(r"</?(?:tool_use_error|error)>")
+_EXIT: Final = re.compile(r"^Exit code \d+\s*$")
+_RULER: Final = re.compile(r"^[\W_]*(?:test session starts)?[\W_]*$")
+# How Claude Code tells that a person said no, and what they said (as in the recorded sessions).
+_REFUSED: Final = (
+    "The user doesn't want to proceed with this tool use",
+    "The user doesn't want to take this",
+)
+_SAID: Final = re.compile(r"(?:the user said|reason for the rejection):\s*")
+# A long output is searched for telling lines from its end: that is where runners repeat what failed.
+_SEARCHED: Final = 20_000
+_TELLING_LINES: Final = 3
+
+
+class _Flag(msgspec.Struct):
+    is_error: bool = False
+
+
+_read_flag = msgspec.json.Decoder(_Flag).decode
+
+
+def is_error(block: Block) -> bool:
+    """The flag alone, without a look at the text; most results have none and are not parsed."""
+    if b'"is_error"' not in block.raw:
+        return False
+    try:
+        return _read_flag(block.raw).is_error
+    except msgspec.DecodeError:
+        return False
+
+
+def prints_failure(block: Block) -> bool:
+    """Whether what a command printed holds a mark of failure."""
+    return any(mark in block.raw for mark in _MARKS)
+
+
+def was_refused(text: str) -> bool:
+    return text.startswith(_REFUSED)
+
+
+def words_of_refusal(text: str) -> str:
+    found = _SAID.search(text)
+    return text[found.end() :].strip() if found else ""
+
+
+def first_line(text: str) -> str:
+    """The first line that says anything: an exit code or a ruler alone does not."""
+    for line in _WRAPPING.sub("", text).splitlines():
+        if line.strip() and not _EXIT.match(line) and not _RULER.match(line):
+            return line.strip()
+    return ""
+
+
+def telling_lines(block: Block) -> tuple[str, ...]:
+    """The first line, and those that name the failure; fewer where they are the same."""
+    text = text_of(block)
+    named = [match[0].strip() for match in _TELLING.finditer(text[-_SEARCHED:])]
+    found = [line for line in (first_line(text), *named[-_TELLING_LINES:]) if line]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,1 @@
+"""Writing the nine sections: what each holds, how data is quoted, what fits."""
