@@ -4,8 +4,11 @@ from typing import Literal
 
 import msgspec
 
+from everturn.decide.effects import Failure
+from everturn.history.blocks import Block
 from everturn.history.edits import Segment, Trigger
 from everturn.history.records import Record, Usage
+from everturn.measure.accounting import Metrics
 
 # full: everything is summarized. from: what comes after a record is summarized, the cached prefix before it
 # stays. up_to: what comes before a record is summarized, the newer part is kept verbatim behind the summary.
@@ -46,7 +49,13 @@ class Restoring(msgspec.Struct, frozen=True, kw_only=True):
     plan: str = ""
     skills: tuple[tuple[str, str], ...] = ()
     agents: tuple[str, ...] = ()
+    # Tools that can be loaded and are to be announced again.
     tools: tuple[str, ...] = ()
+    # Whether a reminder of plan mode is due, and other announcements: a title and its lines.
+    plan_mode: bool = False
+    listings: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    # Tools that were loaded by a search before: the boundary names them (TR-4).
+    discovered: tuple[str, ...] = ()
 
 
 class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +73,15 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     expected_dollars: float
     chain: Chain
     why: str
+    # What filled the view before (CP-1).
+    metrics: Metrics | None = None
+    # System prompt and tools, which no compaction makes smaller; and the two sides of the cut, padded.
+    fixed: int = 0
+    tokens_summarized: int = 0
+    tokens_kept: int = 0
+    # Pins beyond their budget: the caller's, which the summary itself must quote, and found ones, which go.
+    demanded: tuple[str, ...] = ()
+    unpinned: tuple[str, ...] = ()
 
 
 class NotCompacting(msgspec.Struct, frozen=True):
@@ -87,6 +105,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     problem: str = ""
     usage: Usage = Usage()
+    # Where no answer came at all; and where the API compacted by itself, the block that must be sent back.
+    failure: Failure | None = None
+    block: Block | None = None
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,21 @@
+"""A text within so many tokens: whole, or cut at the end of a line, and told which."""
+
+from collections.abc import Callable
+
+import msgspec
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    text: str
+    is_cut: bool = False
+
+
+def fitted(text: str, tokens: int, estimate: Callable[[str], int]) -> Fitted:
+    """The beginning of a text. Shrunk by the ratio of the estimate, until the estimate agrees."""
+    if estimate(text) <= tokens:
+        return Fitted(text)
+    shown = text
+    while shown and (size := estimate(shown)) > tokens:
+        shown = shown[: min(len(shown) - 1, len(shown) * max(tokens, 0) // size)]
+    whole_lines = shown[: shown.rfind("\n") + 1]
+    return Fitted(whole_lines or shown, is_cut=True)

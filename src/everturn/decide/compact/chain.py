@@ -1,0 +1,51 @@
+"""How compactions follow one another, and how the last one is taken back (CP-25, CP-30).
+
+A chain is read from the view: its boundary is the compaction before, and the receipt behind that says which
+of the chain it was.
+"""
+
+import msgspec
+
+from everturn.decide.compact.calls import attached, mapping
+from everturn.decide.compact.divide import is_said
+from everturn.decide.compact.values import Chain, NotCompacting
+from everturn.history.edits import Undone
+from everturn.history.log import View
+
+RECEIPT = "compaction_receipt"
+
+
+def chain_of(view: View, *, threshold: int, source: str) -> Chain:
+    """The place of a compaction of this view among those before it."""
+    boundary = view.boundary
+    if boundary is None:
+        return Chain(threshold=threshold, source=source)
+    return Chain(
+        follows=boundary.uuid,
+        turns_since=turns_since(view),
+        length=_length(view) + 1,
+        threshold=threshold,
+        source=source,
+    )
+
+
+def turns_since(view: View) -> int:
+    """Responses of the model since the boundary; kept ones are from before it."""
+    said = (each for each in view.records if each.kind == "assistant" and is_said(each))
+    return len({each.message_id or each.uuid for each in said if each.uuid not in view.stale})
+
+
+def _length(view: View) -> int:
+    told = [mapping(each.payload.get("chain")).get("length") for each in attached(view.records, RECEIPT)]
+    return max((length for length in told if isinstance(length, int)), default=1)
+
+
+def undoing(view: View, *, why: str = "asked for by the user") -> Undone | NotCompacting:
+    """The edit that takes the last compaction back."""
+    if view.boundary is None:
+        return NotCompacting("There is no compaction to undo: the view goes back to the beginning.")
+    return Undone(view.boundary.uuid, why)
+
+
+def chain_fields(chain: Chain) -> dict[str, str | int]:
+    return msgspec.structs.asdict(chain)

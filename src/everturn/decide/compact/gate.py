@@ -1,0 +1,61 @@
+"""Which summaries are let in (CP-31). The last look before a text may replace a conversation.
+
+"" means accepted; anything else is the reason, in words that a repair can be asked for with. Pins are carried
+beside the summary by `finish`, so a summary cannot lose those; what it can lose are the caller's pins that
+were too much for their budget, and these it must quote word for word.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from everturn.decide.compact.answer import text_problem
+from everturn.decide.compact.settings import DEFAULTS, CompactSettings
+from everturn.decide.compact.values import CompactionPlan
+
+_CALL: Final = re.compile(
+    r"""<(?:\w+:)?(?:invoke|function_calls?|tool_use|tool_call|parameter)\b | "type"\s*:\s*"tool_use"
+      | \A\s*\{\s*"(?:name|tool|function)"\s*: | \[Tool:\s""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_QUOTE: Final = re.compile(r"^\s*>.*$|```.*?```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_HEADING: Final = re.compile(
+    r"^\s*(?:#+\s.*|\*\*[^*]*\*\*:?|\d+[.)]\s[^:\n]{0,60}:?|[A-Z][^.:\n]{0,60}:)\s*$", re.MULTILINE
+)
+# A numbered heading with its text on the same line: only the heading goes.
+_LEAD: Final = re.compile(r"^\s*(?:[-*]\s+|\d+[.)]\s+[^:\n]{0,60}:|\*\*[^*]*\*\*:?)", re.MULTILINE)
+_PLACEHOLDER: Final = re.compile(
+    r"\b(?:none|n/?a|nothing|not applicable|tbd|todo|to be determined|unknown|empty|no \w+ (?:yet|so far))\b"
+    r"|\[[^\]\n]*\]|\.{3}|…",
+    re.IGNORECASE,
+)
+
+
+def gate(
+    text: str,
+    plan: CompactionPlan,
+    *,
+    estimate: Callable[[str], int],
+    settings: CompactSettings = DEFAULTS,
+) -> str:
+    """Why this summary may not replace what the plan summarizes; "" where it may."""
+    if problem := text_problem(text, settings):
+        return problem
+    if _CALL.search(_QUOTE.sub("", text)):
+        return "it holds the syntax of a tool call"
+    if _words_beside_headings(text) < settings.least_words:
+        return "it is a skeleton: headings with nothing under them"
+    if (tokens := estimate(text)) >= plan.tokens_summarized:
+        return f"it is no smaller ({tokens:,} tokens) than what it replaces ({plan.tokens_summarized:,})"
+    return _lost(text, plan)
+
+
+def _words_beside_headings(text: str) -> int:
+    body = _LEAD.sub("", _HEADING.sub("", text))
+    return len(re.findall(r"\w{2,}", _PLACEHOLDER.sub("", body)))
+
+
+def _lost(text: str, plan: CompactionPlan) -> str:
+    told = " ".join(text.split())
+    lost = [pin for pin in plan.demanded if " ".join(pin.split()) not in told]
+    return f"it lost what was pinned: {'; '.join(lost)}" if lost else ""

@@ -1,0 +1,104 @@
+"""Pins: what must be carried word for word across any number of compactions (CP-32).
+
+Pinned are the caller's own words (`Pinned` edits), what an earlier compaction carried, and the standing
+instructions and prohibitions in the user's messages. Only sentences of people are looked at: a file or a
+tool result cannot pin anything. A sentence that is taken for an instruction and is none costs a few tokens;
+one that is missed is still in section 6 of the summary.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from everturn.decide.compact.calls import attached
+from everturn.decide.compact.settings import CompactSettings
+from everturn.history.blocks import text_of
+from everturn.history.edits import Pinned
+from everturn.history.records import Record
+
+CARRIED: Final = "compaction_pins"
+
+# How people state a rule. Each is a beginning of a clause: "never push", "please always use bun",
+# "from now on", "do not touch X". A question ("why don't you ...?") states none.
+_RULES: Final = re.compile(
+    r"""(?:^|[.!;:,\n(]\s*|\b(?:and|but|please|also|so)\s+)[-*\d.\s"'`]*
+        (?: never\b | always\b | do\s*n[o']t\b | don't\b | dont\b | do\s+not\b | must\s+not\b | mustn't\b
+          | from\s+now\s+on\b | under\s+no\s+circumstances\b | no\s+matter\s+what\b
+          | (?:you\s+)?(?:must|should|may|can)\s+(?:never|always|not|only)\b
+          | (?:i\s+(?:want|need|prefer)\s+you\s+to\s+(?:never|always|not))\b
+          | (?:keep\s+in\s+mind|remember)\s+(?:that|to)\b
+          | make\s+sure\s+(?:to\s+)?(?:never|always|not|that\s+you)\b
+          | (?:only\s+)?use\s+\S+(?:\s+\S+){0,5}?\s*(?:,?\s+(?:instead|not|never|rather)\b)
+          | use\s+(?:only\s+)?[\w@./+-]+\s*(?:[.!\n]|$)
+          | avoid\b | stop\s+\w+ing\b | leave\s+\S+\s+(?:alone|untouched|as\s+(?:it|they)\b)
+        )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_SENTENCES: Final = re.compile(r"(?<=[.!?])\s+|\n+")
+# Words that the program puts into a user's message; the user did not say them.
+_INJECTED: Final = re.compile(
+    r"<(system-reminder|local-command-\w+|command-\w+|ide_\w+|task-notification|user-prompt-submit-hook)\b"
+    r".*?(?:</\1>|\Z)",
+    re.DOTALL,
+)
+_CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+
+
+class Pins(msgspec.Struct, frozen=True):
+    """Within the budget; the caller's beyond it, which the summary must quote; found ones beyond it."""
+
+    carried: tuple[str, ...] = ()
+    demanded: tuple[str, ...] = ()
+    unpinned: tuple[str, ...] = ()
+
+
+def pins_of(
+    pinned: Iterable[Pinned],
+    summarized: Sequence[Record],
+    settings: CompactSettings,
+    estimate: Callable[[str], int],
+) -> Pins:
+    """What is carried through a compaction of these records.
+
+    The caller's words are taken first. Of those that were found the newest are: a budget that is full of the
+    first day's rules would have no room for today's. The order is that in which they were said.
+    """
+    own = tuple(dict.fromkeys(pin.text.strip() for pin in pinned if pin.text.strip()))
+    found = tuple(text for text in _found(summarized, settings) if text not in own)
+    left = settings.pin_tokens
+    carried: list[str] = []
+    for text in (*own, *reversed(found)):
+        if (tokens := estimate(text)) <= left:
+            left -= tokens
+            carried.append(text)
+    return Pins(
+        carried=tuple(text for text in (*own, *found) if text in carried),
+        demanded=tuple(text for text in own if text not in carried),
+        unpinned=tuple(text for text in found if text not in carried),
+    )
+
+
+def _found(records: Sequence[Record], settings: CompactSettings) -> tuple[str, ...]:
+    """Carried before, then said since; a rule that is said again counts as said then."""
+    before = (pin for each in attached(records, CARRIED) for pin in each.parts[1:])
+    said = (rule for record in records for rule in standing_instructions(record, settings.longest_pin))
+    latest: dict[str, None] = {}
+    for text in (*before, *said):
+        latest.pop(text, None)
+        latest[text] = None
+    return tuple(latest)
+
+
+def standing_instructions(record: Record, longest: int) -> tuple[str, ...]:
+    """The sentences of a person's message that state a rule, as they were written."""
+    if record.kind != "user" or record.meta or record.compact_summary or record.display_only:
+        return ()
+    words = "\n".join(text_of(block) for block in record.blocks if block.kind == "text")
+    sentences = (part.strip() for part in _SENTENCES.split(_CODE.sub("\n", _INJECTED.sub("\n", words))))
+    return tuple(each for each in sentences if len(each) <= longest and _is_rule(each))
+
+
+def _is_rule(sentence: str) -> bool:
+    return not sentence.endswith("?") and _RULES.search(sentence) is not None

@@ -1,0 +1,110 @@
+"""What a compaction would do, as a value that can be shown before anything happens (CP-1, CP-12, CP-29).
+
+A plan reads the view and nothing else; carrying it out is the flow's, turning its outcome into records is
+`finish.py`'s. Nothing to compact is an answer too, with its reason.
+"""
+
+from collections.abc import Sequence
+from datetime import date
+
+from everturn.decide.compact.divide import Division, divided, messages_in
+from everturn.decide.compact.pins import Pins, pins_of
+from everturn.decide.compact.restore import restoring
+from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.compact.values import Asked, Chain, CompactionPlan, NotCompacting, Restoring, Way
+from everturn.history.log import View
+from everturn.history.records import Record
+from everturn.measure.accounting import accounts_of
+from everturn.measure.bill import Bill, Tokens, price
+from everturn.measure.meter import meter_of
+from everturn.measure.model import Model
+from everturn.measure.thresholds import Limits
+from everturn.measure.tokens import Counts, padded
+
+
+def plan(
+    view: View,
+    asked: Asked,
+    *,
+    size: int,
+    limits: Limits,
+    settings: CompactSettings,
+    model: Model,
+    counts: Counts,
+    chain: Chain,
+    ways: tuple[Way, ...],
+    on: date = date.max,
+) -> CompactionPlan | NotCompacting:
+    """`on` is the day whose prices hold; without one, the newest known."""
+    division = divided(view, asked)
+    if isinstance(division, NotCompacting):
+        return division
+    fixed = max(0, size - _tokens(view, view.records, counts))
+    if asked.trigger == "auto" and fixed >= limits.auto:
+        return NotCompacting(
+            f"System prompt and tools alone take about {fixed:,} of the {limits.auto:,} tokens at which "
+            "compaction begins: no summary makes room. Remove tools, or choose a model with a larger window."
+        )
+    back = restoring(division.summarized, division.kept, settings, hidden=view.cleared)
+    pins = pins_of(view.pins, division.summarized, settings, counts.estimator.text)
+    kept = _tokens(view, division.kept, counts)
+    return CompactionPlan(
+        asked=asked,
+        summarized=division.summarized,
+        kept=division.kept,
+        ways=ways,
+        restoring=back,
+        pins=pins.carried,
+        tokens_before=size,
+        expected_after=fixed + kept + _expected_new(division, back, pins, settings, counts),
+        expected_dollars=_dollars(size, ways, model, settings, on),
+        chain=chain,
+        why=_why(asked, division, size, limits),
+        metrics=accounts_of(view, counts).metrics(),
+        fixed=fixed,
+        tokens_summarized=_tokens(view, division.summarized, counts),
+        tokens_kept=kept,
+        demanded=pins.demanded,
+        unpinned=pins.unpinned,
+    )
+
+
+def _tokens(view: View, records: Sequence[Record], counts: Counts) -> int:
+    """Padded tokens of a part of the view. All estimated: reported usage speaks of whole requests."""
+    part = View(records, view.cleared, view.offloaded, frozenset(record.uuid for record in records))
+    return meter_of(part, counts).size().tokens
+
+
+def _expected_new(
+    division: Division, back: Restoring, pins: Pins, settings: CompactSettings, counts: Counts
+) -> int:
+    """What is added beside the kept messages, restored files at most as large as their budget."""
+    estimate = counts.estimator.text
+    files = min(len(back.files) * settings.file_tokens, settings.files_tokens)
+    skills = sum(min(estimate(body), settings.skill_tokens) for _, body in back.skills)
+    words = (back.todos, back.plan, *back.agents, *back.tools, *pins.carried)
+    lines = (line for _, listed in back.listings for line in listed)
+    told = sum(map(estimate, (*words, *lines))) + min(skills, settings.skills_tokens)
+    return padded(settings.expected_summary + told) + files
+
+
+def _dollars(size: int, ways: tuple[Way, ...], model: Model, settings: CompactSettings, on: date) -> float:
+    """The price of the first way. A fork reads the conversation from the cache, a direct call pays for it."""
+    first = ways[0] if ways else "extract"
+    if first in ("notes", "extract") or not model.prices:
+        return 0.0
+    used = Tokens(output=settings.expected_output, **({"read": size} if first == "fork" else {"input": size}))
+    return float(Bill(price(used, model.rates(on=on, prompt_tokens=size))).dollars)
+
+
+def _why(asked: Asked, division: Division, size: int, limits: Limits) -> str:
+    if asked.is_reactive:
+        cause = f"a request of about {size:,} tokens did not fit"
+    elif asked.trigger == "auto":
+        cause = f"{size:,} tokens are at or over the automatic mark of {limits.auto:,}"
+    else:
+        cause = f"asked for by the user at {size:,} tokens"
+    parts = [f"{cause}; {messages_in(division.summarized)} messages are summarized"]
+    parts += [f"{messages_in(division.kept)} are kept"] if division.kept else []
+    parts += [division.moved] if division.moved else []
+    return "; ".join(parts)

@@ -1,0 +1,91 @@
+"""The receipt: what was retained, what can be had again and how, what is gone (CP-34). Counts and names."""
+
+from collections.abc import Sequence
+
+from everturn.decide.compact.divide import messages_in
+from everturn.decide.compact.restore import read_earlier
+from everturn.decide.compact.restored import RestoredThings
+from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.compact.values import CompactionPlan, Receipt
+from everturn.history.blocks import Block, parts_of
+from everturn.history.edits import Offloaded
+from everturn.history.records import Record
+
+
+def receipt_of(
+    plan: CompactionPlan, back: RestoredThings, *, transcript: str, settings: CompactSettings
+) -> Receipt:
+    return Receipt(
+        retained=_retained(plan, back, settings),
+        recoverable=_recoverable(plan, back, transcript, settings),
+        dropped=_dropped(plan, back, settings),
+    )
+
+
+def _retained(plan: CompactionPlan, back: RestoredThings, settings: CompactSettings) -> tuple[str, ...]:
+    restoring = plan.restoring
+    every = (
+        _count(messages_in(plan.kept), "message", "verbatim"),
+        _count(len(plan.pins), "instruction of the user", "verbatim", plural="instructions of the user"),
+        "the todo list" if restoring.todos else "",
+        "the plan" if restoring.plan else "",
+        _named("skills", back.skills, settings),
+        _count(len(restoring.agents), "running agent"),
+        _named("files as they are now", back.files, settings),
+    )
+    return tuple(filter(None, every))
+
+
+def _recoverable(
+    plan: CompactionPlan, back: RestoredThings, transcript: str, settings: CompactSettings
+) -> tuple[str, ...]:
+    where = f"in {transcript}" if transcript else "in the transcript"
+    gone = {path for path, _ in back.left_out}
+    earlier = [path for path in read_earlier(plan.summarized) if path not in gone and path not in back.files]
+    moved = [each.edit.path for each in plan.summarized if isinstance(each.edit, Offloaded)]
+    every = (
+        _count(messages_in(plan.summarized), "summarized message", where),
+        _named("files read earlier, by reading them again", earlier, settings),
+        _named("large results, in their files", moved, settings),
+    )
+    return tuple(filter(None, every))
+
+
+def _dropped(plan: CompactionPlan, back: RestoredThings, settings: CompactSettings) -> tuple[str, ...]:
+    left_out = [f"{path} ({why})" for path, why in back.left_out]
+    every = (
+        _count(_pictures(plan.summarized), "image or document", plural="images and documents"),
+        _count(_thoughts(plan.summarized), "thinking block"),
+        _named("files that could not be shown", left_out, settings),
+        _count(len(plan.unpinned), "older instruction", "over the pin budget"),
+    )
+    return tuple(filter(None, every))
+
+
+def _count(number: int, what: str, how: str = "", *, plural: str = "") -> str:
+    if not number:
+        return ""
+    name = what if number == 1 else plural or f"{what}s"
+    return f"{number} {name} {how}".rstrip()
+
+
+def _named(what: str, names: Sequence[str], settings: CompactSettings) -> str:
+    if not names:
+        return ""
+    more = len(names) - settings.names
+    shown = ", ".join(names[: settings.names])
+    return f"{what}: {shown} and {more} more" if more > 0 else f"{what}: {shown}"
+
+
+def _thoughts(records: Sequence[Record]) -> int:
+    return sum(block.is_thinking for record in records for block in record.blocks)
+
+
+def _pictures(records: Sequence[Record]) -> int:
+    every = [block for record in records for block in record.blocks]
+    inside = [part for block in every if block.is_result for part in parts_of(block)]
+    return sum(_is_picture(block) for block in (*every, *inside))
+
+
+def _is_picture(block: Block) -> bool:
+    return block.kind in ("image", "document")

@@ -1,0 +1,80 @@
+"""Every number and every list of names of a compaction (CP-9, 13 to 15, 22 to 24, 32).
+
+No number of these stands anywhere in the logic. The marks on the way to a full context are not here but in
+`measure/thresholds.py`: a compaction is only one of those who look at them.
+"""
+
+from typing import Final
+
+import msgspec
+
+from everturn.measure.tokens import ROUGH
+
+
+class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
+    # The direct call's output cap, and what a summary and its draft are expected to take of it. Recorded
+    # summaries have 11,600 characters on average; the draft is about as long again.
+    max_output: int = 20_000
+    expected_summary: int = 3_000
+    expected_output: int = 6_000
+
+    # A summary request that is itself too long (CP-9).
+    retries: int = 3
+    drop_share: float = 0.2
+
+    # Restoration (CP-13, CP-15).
+    files: int = 5
+    file_tokens: int = 5_000
+    files_tokens: int = 50_000
+    skill_tokens: int = 5_000
+    skills_tokens: int = 25_000
+
+    # Pins (CP-32). One that is longer than a few sentences is an essay, and no standing instruction.
+    pin_tokens: int = 2_000
+    longest_pin: int = 400
+
+    # The gate (CP-31): fewer words than this beside the headings is a skeleton.
+    least_words: int = 12
+    # Errors and refusals are a few sentences. A text of more words that mentions one is a summary of it.
+    brief_words: int = 60
+
+    # Breakers (CP-22, CP-23).
+    failures: int = 3
+    refill_turns: int = 3
+    refills: int = 3
+    culprits: int = 3
+
+    # A compaction ahead of time (CP-24): from this share of the automatic mark on, and after a deferral
+    # not again before the context has grown by so much.
+    cold_share: float = 0.7
+    defer_tokens: int = 10_000
+
+    # Names on a receipt before it says "and n more" (CP-34).
+    names: int = 5
+
+    # Sources that are themselves part of a compaction (CP-20).
+    internal_sources: tuple[str, ...] = ("compact", "session_memory")
+    # Loaded into the system prompt anyway: restoring them would show them twice.
+    memory_files: tuple[str, ...] = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md", "MEMORY.md")
+    # Restored whole, as the plan; patterns of whole paths.
+    plan_files: tuple[str, ...] = ("*/.claude/plans/*", ".claude/plans/*")
+    # Attachments that a compaction writes anew, or that are announced once per session: none of them needs
+    # summarizing.
+    restorable: tuple[str, ...] = (
+        "skill_listing", "deferred_tools_delta", "agent_listing_delta", "mcp_instructions_delta",
+        "todo_reminder", "task_reminder", "plan_mode", "restored_*", "compaction_*",
+    )  # fmt: skip
+
+    # The tools that say what is going on, by what agents call them.
+    todo_tools: tuple[str, ...] = ("TodoWrite", "todo_write", "update_plan")
+    skill_tools: tuple[str, ...] = ("Skill",)
+    agent_tools: tuple[str, ...] = ("Task", "Agent", "spawn_agent")
+    collecting_tools: tuple[str, ...] = ("TaskOutput", "AgentOutputTool", "TaskStop", "KillShell")
+
+    @property
+    def read_characters(self) -> int:
+        """How much of a file is worth reading: what its budget can hold at the default rate."""
+        return int(self.file_tokens * ROUGH.characters)
+
+
+DEFAULTS: Final = CompactSettings()

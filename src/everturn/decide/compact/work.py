@@ -1,0 +1,159 @@
+"""Work that is not finished: the todo list, the plan, and agents in the background (CP-14, CP-16).
+
+Read from calls and their answers as agents record them (field names seen in recorded sessions), and from the
+attachments that an earlier compaction left. The lines that we write are the lines that we read.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from everturn.decide.compact.calls import Called, attached, by_name, called, mappings, text
+from everturn.decide.compact.settings import CompactSettings
+from everturn.history.blocks import text_of
+from everturn.history.records import Record
+
+TODOS, PLAN, AGENTS = "restored_todos", "restored_plan", "restored_agents"
+
+_TASK_TOOLS: Final = ("TaskCreate", "TaskUpdate")
+_CREATED: Final = re.compile(r"Task #(\w+) created")
+_LINE: Final = re.compile(r"^- \[(?P<status>\w+)\](?: #(?P<id>\w+))? (?P<words>.*)$", re.MULTILINE)
+
+_LAUNCHED: Final = re.compile(r"agent launched.*?agentId:\s*([\w-]+)", re.IGNORECASE | re.DOTALL)
+_STATUS: Final = re.compile(r"<status>(\w+)</status>")
+_NOTICE: Final = re.compile(
+    r"<task-notification>\s*<task-id>([\w-]+)</task-id>.*?<status>(\w+)</status>", re.DOTALL
+)
+_AGENT_LINE: Final = re.compile(r"^- ([\w-]+) \((\w+)\): (.*)$")
+_OVER: Final = frozenset({"completed", "failed", "killed", "cancelled", "stopped"})
+
+
+def todo_list(records: Sequence[Record], settings: CompactSettings) -> str:
+    """The list as it stands, a line each; "" where there is none, or nothing on it is left to do."""
+    lists = called(records, by_name(*settings.todo_tools))
+    tasks = called(records, by_name(*_TASK_TOOLS))
+    restored = attached(records, TODOS)
+    newest_list = max((each.at for each in lists if not each.failed), default=-1)
+    newest_task = max((each.at for each in tasks), default=-1)
+    from_before = restored[-1] if restored else None
+    if newest_list > max(newest_task, from_before.at if from_before else -1):
+        return _open([_todo(each) for each in _todos(lists)])
+    known = _parsed(from_before.parts[-1]) if from_before and from_before.parts else {}
+    since = [each for each in tasks if from_before is None or each.at > from_before.at]
+    return _open(list(_with_tasks(known, since).values()))
+
+
+def _todos(lists: Sequence[Called]) -> tuple[Mapping[str, Any], ...]:
+    given = next(each.given for each in reversed(lists) if not each.failed)
+    return mappings(given.get("todos")) or mappings(given.get("plan"))
+
+
+def _todo(fields: Mapping[str, Any]) -> tuple[str, str, str]:
+    words = text(fields.get("content")) or text(fields.get("step"))
+    return text(fields.get("status")) or "pending", text(fields.get("id")), words
+
+
+def _with_tasks(
+    known: dict[str, tuple[str, str, str]], calls: Sequence[Called]
+) -> dict[str, tuple[str, str, str]]:
+    found = dict(known)
+    for each in calls:
+        if each.tool == "TaskCreate":
+            number = _CREATED.search(each.answer or "")
+            name = number[1] if number else str(len(found) + 1)
+            found[name] = "pending", name, text(each.given.get("subject"))
+            continue
+        name = text(each.given.get("taskId"))
+        status, _, words = found.get(name, ("pending", name, ""))
+        status = text(each.given.get("status")) or status
+        found[name] = status, name, text(each.given.get("subject")) or words
+        if status == "deleted" or not name:
+            del found[name]
+    return found
+
+
+def _parsed(lines: str) -> dict[str, tuple[str, str, str]]:
+    rows = (match.groupdict() for match in _LINE.finditer(lines))
+    return {row["id"] or row["words"]: (row["status"], row["id"] or "", row["words"]) for row in rows}
+
+
+def _open(todos: Sequence[tuple[str, str, str]]) -> str:
+    if all(status == "completed" for status, _, _ in todos):
+        return ""
+    lines = (
+        f"- [{status}]{f' #{name}' if name else ''} {' '.join(words.split())}"
+        for status, name, words in todos
+    )
+    return "\n".join(lines)
+
+
+def plan_made(records: Sequence[Record]) -> str:
+    """The newest plan, whole: as it was presented, or as an earlier compaction restored it."""
+    presented = called(records, by_name("ExitPlanMode"))
+    plans = [(each.at, text(each.given.get("plan"))) for each in presented]
+    plans += [(each.at, each.parts[-1]) for each in attached(records, PLAN) if each.parts]
+    return max(((at, plan) for at, plan in plans if plan), default=(-1, ""))[1]
+
+
+def is_planning(records: Sequence[Record]) -> bool:
+    """Whether plan mode is on: entered, and no plan approved since."""
+    entered = [each.at for each in called(records, by_name("EnterPlanMode")) if not each.failed]
+    entered += [each.at for each in attached(records, "plan_mode", "plan_mode_reentry")]
+    left = [
+        each.at
+        for each in called(records, by_name("ExitPlanMode"))
+        if each.answer is not None and not each.failed
+    ]
+    left += [each.at for each in attached(records, "plan_mode_exit")]
+    return max(entered, default=-1) > max(left, default=-1)
+
+
+def agents_at_work(records: Sequence[Record], settings: CompactSettings) -> tuple[str, ...]:
+    """Agents that run in the background and whose result nobody has fetched."""
+    found: dict[str, tuple[str, str]] = {}
+    for each in attached(records, AGENTS):
+        for line in each.parts[1:]:
+            if match := _AGENT_LINE.match(line):
+                found[match[1]] = match[2], match[3]
+    for each in called(records, by_name(*settings.agent_tools)):
+        name = _launched(each)
+        if name:
+            words = text(each.given.get("description")) or text(each.given.get("prompt"))[:80]
+            found[name] = "running", " ".join(words.split())
+    for name, status in _finished(records):
+        if name in found:
+            found[name] = status, found[name][1]
+    for name in _collected(records, settings):
+        found.pop(name, None)
+    return tuple(f"- {name} ({status}): {words}" for name, (status, words) in found.items())
+
+
+def _launched(call: Called) -> str:
+    """The id of an agent that was started without waiting for it; "" where its result came at once."""
+    started = _LAUNCHED.search(call.answer or "")
+    return started[1] if started and not call.failed else ""
+
+
+def _finished(records: Sequence[Record]) -> list[tuple[str, str]]:
+    """Agents that the program reported as over: their result still waits to be fetched."""
+    texts = (
+        text_of(block)
+        for record in records
+        if record.kind == "user"
+        for block in record.blocks
+        if block.kind == "text"
+    )
+    return [found for words in texts if "<task-notification>" in words for found in _NOTICE.findall(words)]
+
+
+def _collected(records: Sequence[Record], settings: CompactSettings) -> list[str]:
+    names: list[str] = []
+    for each in called(records, by_name(*settings.collecting_tools)):
+        name = next(
+            (found for key in ("task_id", "agentId", "shell_id") if (found := text(each.given.get(key)))), ""
+        )
+        status = _STATUS.search(each.answer or "")
+        stopped = each.tool in ("TaskStop", "KillShell") and not each.failed
+        if name and (stopped or (status and status[1] in _OVER)):
+            names.append(name)
+    return names

@@ -1,0 +1,5 @@
+"""What opens a request for a summary whose beginning was left out because all of it did not fit (CP-9)."""
+
+from everturn.history.blocks import text_block
+
+TRUNCATED = text_block("[Earlier conversation was left out here: with it, this request was too long]")
