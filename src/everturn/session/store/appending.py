@@ -175,7 +175,8 @@ class Store:
                 sync_folder(self._io, folder)
 
     def _be_readable_only(self, newer: int) -> None:
-        self.refuses = f"a newer everturn wrote it (format {newer}, this one knows {FORMAT}); update everturn to go on with it"
+        formats = f"format {newer}, this one knows {FORMAT}"
+        self.refuses = f"a newer everturn wrote it ({formats}); update everturn to go on with it"
         self.notes = (*self.notes, f"opened for reading only: {self.refuses}")
         self._held.close()
 
