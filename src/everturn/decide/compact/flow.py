@@ -81,8 +81,10 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     ways: tuple[Way, ...]
     settings: CompactSettings
     summary: SummarySettings
-    # The session's own notes, cut to size; empty where there are none that can be used.
+    # The session's own notes, cut to size, and the first record that they do not cover; empty where there
+    # are none that can be used.
     notes: str = ""
+    notes_end_before: str = ""
     # Named to the model as the place of exact details.
     transcript: str = ""
     autonomous: bool = False
@@ -108,12 +110,13 @@ def compaction(
     attempts: list[Attempt] = []
     world: _World | None = None
     for way in plan.ways:
-        attempt: Attempt = yield from _attempt(way, plan, ground)
+        its_plan = _plan_for(way, plan, ground, now)
+        attempt: Attempt = yield from _attempt(way, its_plan, ground)
         if attempt.problem:
             attempts.append(attempt)
             continue
-        world = world or (yield from _look_around(plan, ground))
-        made = _finished(plan, attempt, world, ground, (*attempts, attempt), now, new_id)
+        world = world or (yield from _look_around(its_plan, ground))
+        made = _finished(its_plan, attempt, world, ground, (*attempts, attempt), now, new_id)
         if made.tokens_after < _most(plan, ground):
             return made
         over = f"the result has {made.tokens_after:,} tokens, at or over the mark of {_most(plan, ground):,}"
@@ -135,6 +138,15 @@ def plan_of(asked: Asked, ground: Ground, now: datetime) -> CompactionPlan | Not
         ways=ground.ways,
         on=now.date(),
     )
+
+
+def _plan_for(way: Way, plan: CompactionPlan, ground: Ground, now: datetime) -> CompactionPlan:
+    """Notes stand for what they cover; what came after it is kept as it is (SM-6)."""
+    if way != "notes" or not ground.notes_end_before or plan.asked.form != "full":
+        return plan
+    asked = msgspec.structs.replace(plan.asked, form="up_to", at=ground.notes_end_before)
+    found = plan_of(asked, ground, now)
+    return plan if isinstance(found, NotCompacting) else found
 
 
 def _hook_payload(asked: Asked) -> dict[str, Any]:
