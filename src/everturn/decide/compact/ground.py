@@ -1,0 +1,39 @@
+"""What a compaction stands on: the conversation as it is, and how it is to be treated."""
+
+import msgspec
+
+from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.compact.values import Chain, Way
+from everturn.decide.summary.settings import SummarySettings
+from everturn.history.log import View
+from everturn.measure.capabilities import Capabilities
+from everturn.measure.models import Model
+from everturn.measure.thresholds import Limits
+from everturn.measure.tokens import Counts
+from everturn.view.forks import CacheSafe
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it, at one moment."""
+
+    view: View
+    size: int
+    limits: Limits
+    model: Model
+    # Another model for the direct way; empty for the same one.
+    summary_model: str = ""
+    capabilities: Capabilities
+    counts: Counts
+    chain: Chain
+    # The conversation as its next request would send it, with the markers of the last one.
+    safe: CacheSafe
+    ways: tuple[Way, ...]
+    settings: CompactSettings
+    summary: SummarySettings
+    # The session's own notes, cut to size, and the first record that they do not cover; empty where there
+    # are none that can be used.
+    notes: str = ""
+    notes_end_before: str = ""
+    # Named to the model as the place of exact details.
+    transcript: str = ""
+    autonomous: bool = False
