@@ -3,8 +3,9 @@
 What mattered is defined by the log alone, once, whoever wrote the summary: sentences of the user, files that
 were touched, names that somebody made up and that were worked with, first lines of failed results, tasks that
 are open. A thing is kept when its words stand in the text; letter case, spacing and marks between words do
-not count. A paraphrase is not recognised: the score is a lower bound for whoever rephrases, and near the
-truth for whoever quotes. What a summary should hold is decided in `summary/`.
+not count. That is a lower bound for whoever rephrases; the loose shares, by words in any order, are an upper
+one. Why something was decided is not measured: nothing in a log says so reliably. What a summary should hold
+is decided in `summary/`.
 """
 
 import re
@@ -27,6 +28,9 @@ _FEWEST_WORDS: Final = 3
 _LONGEST_SENTENCE: Final = 400
 # Of a long error line the beginning names it.
 _ERROR_WORDS: Final = 12
+# For the loose count: short words are everywhere, and three of four of the others make a paraphrase likely.
+_TELLING_LENGTH: Final = 4
+_NEARLY: Final = 0.75
 # A name that was said once was perhaps only passed by.
 _NAMED_TWICE: Final = 2
 
@@ -37,11 +41,18 @@ class Kept(msgspec.Struct, frozen=True):
     kept: int = 0
     total: int = 0
     lost: tuple[str, ...] = ()
+    # Those of the lost whose words nearly all stand somewhere in the text, in whatever order.
+    loosely: int = 0
 
     @property
     def share(self) -> float | None:
         """None where there was nothing to keep."""
         return self.kept / self.total if self.total else None
+
+    @property
+    def loose_share(self) -> float | None:
+        """With what may have been rephrased; an upper bound, as the words may be there for other reasons."""
+        return (self.kept + self.loosely) / self.total if self.total else None
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,12 +78,20 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def score(self) -> float:
         """The mean of the shares there are; 1 where nothing mattered."""
-        shares = [share for part in self.parts.values() if (share := part.share) is not None]
-        return sum(shares) / len(shares) if shares else 1.0
+        return _mean(part.share for part in self.parts.values())
+
+    @property
+    def loose_score(self) -> float:
+        return _mean(part.loose_share for part in self.parts.values())
 
     @property
     def score_per_thousand_tokens(self) -> float:
         return self.score / max(1, self.tokens) * 1_000
+
+
+def _mean(shares: Iterable[float | None]) -> float:
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known) if known else 1.0
 
 
 def retention(before: Sequence[Record], after_text: str) -> Retention:
@@ -98,8 +117,15 @@ def _kept(wanted: Iterable[str], text: str, *, most_words: int | None = None) ->
     # Equal once their marks are gone is one thing said twice.
     plain = {" ".join(_plain(each).split()[:most_words]): each for each in wanted}
     plain.pop("", None)
-    lost = tuple(each for words, each in plain.items() if f" {words} " not in text)
-    return Kept(len(plain) - len(lost), len(plain), lost)
+    lost = {words: each for words, each in plain.items() if f" {words} " not in text}
+    spoken = frozenset(text.split())
+    loosely = sum(_is_nearly_there(words.split(), spoken) for words in lost)
+    return Kept(len(plain) - len(lost), len(plain), tuple(lost.values()), loosely)
+
+
+def _is_nearly_there(words: Sequence[str], spoken: frozenset[str]) -> bool:
+    telling = [word for word in words if len(word) >= _TELLING_LENGTH]
+    return len(telling) > 1 and sum(word in spoken for word in telling) >= _NEARLY * len(telling)
 
 
 def _instructions(facts: Facts) -> Iterable[str]:

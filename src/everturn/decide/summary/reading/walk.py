@@ -21,11 +21,11 @@ from everturn.history.blocks import Block, text_of
 from everturn.history.edits import Pinned
 from everturn.history.records import Record, is_sent
 
-# Text that the harness puts into user messages; a person's words never come wrapped in these.
+# What the harness puts in front of a person's words, or in their place; it cannot be told from a person who
+# types the same tags at the very beginning. A notification has a footer of its own.
 _INJECTED: Final = re.compile(
-    r"^\s*(?:<(local-command-stdout|local-command-caveat|bash-stdout|task-notification|system-reminder)>"
-    r"[\s\S]*</(?:local-command-stdout|local-command-caveat|bash-stderr|bash-stdout|task-notification"
-    r"|system-reminder)>\s*|\[Request interrupted by user[^\]]*\]\s*)$"
+    r"\A\s*(?:<task-notification>[\s\S]*\Z|\[Request interrupted by user[^\]]*\]\s*\Z"
+    r"|<(local-command-(?:stdout|stderr|caveat)|bash-std(?:out|err)|system-reminder|ide_\w+)>[\s\S]*?</\1>\s*)"
 )
 # A slash command or a shell line that a person typed, in the wrapping of Claude Code.
 _COMMAND: Final = re.compile(
@@ -59,8 +59,8 @@ def _human(block: Block) -> str:
     # All wrappings begin like this; nearly no words of a person do.
     if not text.startswith(("<", "[")):
         return text
-    if _INJECTED.match(text):
-        return ""
+    while injected := _INJECTED.match(text):
+        text = text[injected.end() :]
     if command := _COMMAND.search(text):
         return f"{command['name']} {command['args'] or ''}".strip()
     shell = _SHELL.match(text)

@@ -1,0 +1,134 @@
+"""What real compactions kept, beside what the summary without a model would have kept (BY-5, BY-6).
+
+    python -m everturn.replay.retention_table [FOLDER] [--into PAGE]
+
+For every compaction in the sessions below FOLDER: the records that it replaced, the summary that a
+model wrote of them then, and ours of the same records, once with its own budget and once with no more tokens
+than the model took. With `--into` the table replaces what stands between the markers of a page.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from everturn.decide.retention import Retention, retention
+from everturn.decide.summary import summarize
+from everturn.history.blocks import text_of
+from everturn.history.log import Log
+from everturn.history.records import Record
+from everturn.history.threads import threads
+from everturn.wire.claude_code import read
+
+FOLDER: Final = Path("../shared/data/claude-code")
+START, END = "<!-- retention table -->", "<!-- end of the retention table -->"
+
+Who = Literal["model", "ours", "ours, same size"]
+WHO: Final[tuple[Who, ...]] = ("model", "ours", "ours, same size")
+_COLUMNS: Final = ("user", "paths", "names", "errors", "pending")
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One compaction: the session it is from, its number there, and what each summary kept."""
+
+    session: str
+    number: int
+    kept: dict[Who, Retention]
+
+
+def compactions(records: Iterable[Record]) -> Iterator[tuple[Sequence[Record], str]]:
+    """What each compaction replaced, and the text that took its place."""
+    log = Log()
+    for record in records:
+        before = log.view.records
+        if log.append(record) == "replaced" and record.compact_summary:
+            yield before, "\n".join(text_of(block) for block in record.blocks)
+
+
+def compared(before: Sequence[Record], summary: str) -> dict[Who, Retention]:
+    by_model = retention(before, summary)
+    return {
+        "model": by_model,
+        "ours": retention(before, summarize(before).text),
+        "ours, same size": retention(before, summarize(before, budget=by_model.tokens).text),
+    }
+
+
+def rows(folder: Path) -> Iterator[Row]:
+    for path in sorted(folder.rglob("*.jsonl")):
+        found = threads(read(path.read_bytes()).records)
+        for thread in (found.main, *found.sidechains):
+            for number, (before, summary) in enumerate(compactions(thread.records), start=1):
+                yield Row(path.stem[:12], number, compared(before, summary))
+
+
+def table(found: Sequence[Row]) -> str:
+    head = ("session", "#", "summary", "tokens", *_COLUMNS, "score", "loose", "per 1K tokens")
+    lines = [_line(head), _line(["---"] * 3 + ["---:"] * (len(head) - 3))]
+    for row in found:
+        for who in WHO:
+            first = (row.session, str(row.number)) if who == WHO[0] else ("", "")
+            lines.append(_line((*first, who, *_cells(row.kept[who]))))
+    for who in WHO:
+        lines.append(
+            _line(("**mean**" if who == WHO[0] else "", "", who, *_means([r.kept[who] for r in found])))
+        )
+    return "\n".join(lines)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cells(kept: Retention) -> Iterator[str]:
+    yield f"{kept.tokens:,}"
+    for part in kept.parts.values():
+        yield f"{part.kept}/{part.total}" if part.total else "–"
+    yield f"{kept.score:.2f}"
+    yield f"{kept.loose_score:.2f}"
+    yield f"{kept.score_per_thousand_tokens:.2f}"
+
+
+def _means(kept: Sequence[Retention]) -> Iterator[str]:
+    """Shares are means over the compactions that had something to keep."""
+    yield f"{sum(each.tokens for each in kept) / len(kept):,.0f}"
+    for name in kept[0].parts:
+        shares = [share for each in kept if (share := each.parts[name].share) is not None]
+        yield f"{sum(shares) / len(shares):.2f}" if shares else "–"
+    yield f"{sum(each.score for each in kept) / len(kept):.2f}"
+    yield f"{sum(each.loose_score for each in kept) / len(kept):.2f}"
+    yield f"{sum(each.score_per_thousand_tokens for each in kept) / len(kept):.2f}"
+
+
+def with_table(page: str, drawn: str) -> str:
+    """The page with the table between its markers."""
+    before, start, rest = page.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise SystemExit(f"The page has no markers; put {START} and {END} where the table belongs.")
+    return f"{before}{START}\n{drawn}\n{END}{after}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    page = Path(arguments[arguments.index("--into") + 1]) if "--into" in arguments[:-1] else None
+    given = [each for each in arguments if each != "--into" and (page is None or each != str(page))]
+    folder = Path(given[0]) if given else FOLDER
+    if not folder.is_dir():
+        print(f"There are no recorded sessions in {folder}; name a folder that holds some.")
+        return 0
+    found = list(rows(folder))
+    if not found:
+        print(f"No session below {folder} was ever compacted; there is nothing to compare.")
+        return 0
+    drawn = table(found)
+    if page is None:
+        print(drawn)
+    else:
+        page.write_text(with_table(page.read_text(encoding="utf-8"), drawn), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
