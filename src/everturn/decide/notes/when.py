@@ -6,12 +6,10 @@ extraction alive for ever.
 
 import msgspec
 
+from everturn.decide.compact.settings import DEFAULTS
 from everturn.decide.notes.document import NotesState
 from everturn.decide.notes.settings import NotesSettings
 from everturn.history.records import Record
-
-# Calls of these are no conversation: taking notes of them would take notes of note-taking.
-INTERNAL = ("compact", "session_memory")
 
 
 class Extract(msgspec.Struct, frozen=True):
@@ -52,7 +50,8 @@ def should_extract(
     """After a reply: `tokens` is the context as it is now, `last_turn_calls` the calls of that reply."""
     if not settings.enabled:
         return NotNow("session notes are switched off")
-    if source.startswith(INTERNAL):
+    # Notes of these would be notes of note-taking.
+    if source.startswith(DEFAULTS.internal_sources):
         return NotNow(f"no notes are taken of {source!r}")
     if not state.covers and tokens < settings.first:
         return NotNow(f"{tokens:,} tokens so far; first notes are taken at {settings.first:,}")

@@ -1,0 +1,1 @@
+"""Memory files: instructions that people keep in a project, found, read and kept inside their roots."""

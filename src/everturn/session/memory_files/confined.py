@@ -1,0 +1,126 @@
+"""Reading one file that must lie inside the allowed roots, whatever its name says (NM-3).
+
+Links are resolved first, then the place is judged, then the file is opened from its root downwards, one
+folder at a time and without following links: a folder that is swapped for a link in between is refused.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+# Asked for every path, after its links are resolved; False keeps it unread.
+Permission = Callable[[Path], bool]
+
+# Names that hold secrets. What is in a memory file is sent to a model.
+SECRETS: Final = (
+    ".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "id_rsa*", "id_ed25519*", "id_ecdsa*",
+    ".netrc", ".npmrc", ".pypirc", ".git-credentials", "*credentials*.json", "*.tfstate",
+)  # fmt: skip
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be read: below these folders, with this permission, up to so many bytes."""
+
+    roots: tuple[Path, ...]
+    may_read: Permission
+    # A larger one is no instruction to anybody (ecosystem 2.5).
+    max_bytes: int = 4 * 1024 * 1024
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """Why a file was not read. `is_missing` where there simply is none."""
+
+    why: str
+    is_missing: bool = False
+
+
+class Text(msgspec.Struct, frozen=True):
+    path: Path
+    text: str
+
+
+def allow_all(_: Path) -> bool:
+    """Whoever chose the roots has agreed to what is in them."""
+    return True
+
+
+def read_confined(path: Path, reach: Reach) -> Text | Unread:
+    try:
+        real = path.resolve(strict=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return Unread("there is no such file", is_missing=True)
+    except (OSError, RuntimeError, ValueError) as problem:
+        return Unread(f"its path cannot be followed ({type(problem).__name__})")
+    root = _root_of(real, reach.roots)
+    if root is None:
+        return Unread("it lies outside the allowed roots; add its folder to them to have it read")
+    if any(fnmatch(real.name.lower(), pattern) for pattern in SECRETS):
+        return Unread("its name says that it holds secrets")
+    if not _is_permitted(real, reach.may_read):
+        return Unread("permission was refused")
+    return _read(real, root, reach.max_bytes)
+
+
+def _is_permitted(real: Path, may_read: Permission) -> bool:
+    try:
+        return may_read(real) is True
+    except Exception:
+        # Whoever cannot answer has not agreed.
+        return False
+
+
+def _root_of(real: Path, roots: Sequence[Path]) -> Path | None:
+    for root in roots:
+        with suppress(OSError, RuntimeError):
+            resolved = root.resolve(strict=True)
+            if real.is_relative_to(resolved):
+                return resolved
+    return None
+
+
+def _read(real: Path, root: Path, most: int) -> Text | Unread:
+    try:
+        descriptor = _opened_below(root, real.relative_to(root).parts)
+    except OSError as problem:
+        return Unread(f"it cannot be opened: {problem.strerror}")
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return Unread("it is no regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(most + 1)
+    except OSError as problem:
+        return Unread(f"it cannot be read: {problem.strerror}")
+    finally:
+        os.close(descriptor)
+    if len(data) > most:
+        return Unread(f"it is larger than {most:,} bytes")
+    return _decoded(real, data)
+
+
+def _decoded(real: Path, data: bytes) -> Text | Unread:
+    if b"\0" in data:
+        return Unread("it is no text")
+    try:
+        return Text(real, data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return Unread("it is no UTF-8 text")
+
+
+def _opened_below(root: Path, parts: Sequence[str]) -> int:
+    """A descriptor of root/parts, no component of which is a link. O_NONBLOCK: a pipe must not hold us."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        name = parts[-1] if parts else "."
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    finally:
+        os.close(folder)
