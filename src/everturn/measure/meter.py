@@ -111,6 +111,8 @@ class Meter:
     def add_kept(self, record: Record) -> None:
         """A record kept from before a boundary: its usage speaks of an older, larger context."""
         self._count(record)
+        if record.edit is not None:
+            self.apply(record.edit)
 
     def clear(self, calls: Iterable[str]) -> int:
         """These results count as placeholders from now on, also those that are added later.

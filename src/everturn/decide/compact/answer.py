@@ -37,7 +37,7 @@ _HEADING: Final = "Summary:\n"
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """The text of an answer, or what is wrong with it; never both."""
+    """The summary in an answer, formatted, or what is wrong with it; never both."""
 
     text: str = ""
     problem: str = ""
@@ -51,7 +51,7 @@ def checked(answer: Answer, settings: CompactSettings = DEFAULTS) -> Checked:
         or (f"it called {', '.join(calls)} and said nothing" if calls and not text else "")
         or text_problem(text, settings)
     )
-    return Checked(problem=problem) if problem else Checked(text)
+    return Checked(problem=problem) if problem else Checked(formatted(text))
 
 
 def _ended_badly(stop_reason: str) -> str:

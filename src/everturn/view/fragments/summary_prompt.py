@@ -22,8 +22,9 @@ _TASK: Final[dict[Form, str]] = {
         "as they are, in front of your summary: do not summarize them again, refer to them where needed."
     ),
     "up_to": (
-        "Write a summary of the earlier part of this conversation. It will stand in place of that part, and "
-        "newer messages that you do not see here will follow it: write for someone who reads on after it."
+        "Write a summary of the earlier part of this conversation. It will stand in place of that part. "
+        "The newer messages follow it word for word and are not to be summarized: write for someone who "
+        "reads on with them."
     ),
 }
 
@@ -94,7 +95,3 @@ def repair_prompt(problem: str) -> str:
     return (
         f"That summary cannot be used: {problem}. Write it again, whole, in the form asked for. {_TEXT_ONLY}"
     )
-
-
-# The direct way has no system prompt of the conversation to lean on (CP-6).
-SYSTEM: Final = "You write summaries of conversations between a user and an AI agent, exact and complete."

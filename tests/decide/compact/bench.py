@@ -1,0 +1,121 @@
+"""A bench for compactions: plan, finish and append, with ids that count and a clock that stands."""
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Any
+
+import builders as b
+from decide.conversations import NOON
+
+from everturn.decide.compact.chain import chain_of
+from everturn.decide.compact.finish import finish
+from everturn.decide.compact.plan import plan
+from everturn.decide.compact.settings import DEFAULTS
+from everturn.decide.compact.values import Asked, Compaction, CompactionPlan, NotCompacting
+from everturn.decide.effects import FileRead
+from everturn.history.log import Log
+from everturn.history.records import Record
+from everturn.measure.meter import meter_of
+from everturn.measure.models import model_or_default
+from everturn.measure.thresholds import limits
+from everturn.measure.tokens import Counts
+
+MODEL = model_or_default("claude-opus-4-5").model
+LIMITS = limits(MODEL.window, MODEL.max_output)
+TRANSCRIPT = "sessions/one.jsonl"
+SUMMARY = (
+    "Summary:\n1. Primary request and intent: the user wants the parser fixed, its tests made to pass and "
+    "nothing else touched. 2. The parser stops one token early."
+)
+
+
+class Bench:
+    """One conversation that is compacted, again and again if wanted."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.log = Log(records)
+        self.counts = Counts()
+        self._ids = count(1)
+
+    def new_id(self) -> str:
+        return f"n{next(self._ids)}"
+
+    def plan(self, asked: Asked, **more: Any) -> CompactionPlan | NotCompacting:
+        view = self.log.view
+        given: dict[str, Any] = {
+            "size": meter_of(view, self.counts).size().tokens,
+            "limits": LIMITS,
+            "settings": DEFAULTS,
+            "model": MODEL,
+            "counts": self.counts,
+            "chain": chain_of(view, threshold=LIMITS.auto, source="main"),
+            "ways": ("fork", "direct", "extract"),
+        }
+        return plan(view, asked, **(given | more))
+
+    def planned(self, asked: Asked, **more: Any) -> CompactionPlan:
+        found = self.plan(asked, **more)
+        assert isinstance(found, CompactionPlan), found
+        return found
+
+    def compact(
+        self,
+        asked: Asked,
+        *,
+        files: Sequence[FileRead] = (),
+        hooks: Sequence[str] = (),
+        text: str = SUMMARY,
+        **more: Any,
+    ) -> Compaction:
+        done = self.finished(self.planned(asked), files=files, hooks=hooks, text=text, **more)
+        for record in done.records:
+            self.log.append(record)
+        return done
+
+    def finished(
+        self,
+        planned: CompactionPlan,
+        *,
+        files: Sequence[FileRead] = (),
+        hooks: Sequence[str] = (),
+        text: str = SUMMARY,
+        **more: Any,
+    ) -> Compaction:
+        given: dict[str, Any] = {
+            "transcript": TRANSCRIPT,
+            "now": NOON,
+            "new_id": self.new_id,
+            "counts": self.counts,
+        }
+        return finish(planned, text, "fork", files, hooks, **(given | more))
+
+    @property
+    def shown(self) -> list[str]:
+        return [record.uuid for record in self.log.view.records]
+
+
+def manual(**more: Any) -> Asked:
+    return Asked(trigger="manual", **more)
+
+
+AUTO = Asked(trigger="auto")
+
+
+def turn(at: int, *, words: str = "", path: str = "") -> list[Record]:
+    """A question, a read and an answer."""
+    name = f"c{at}"
+    called = b.call(name, "Read", file_path=path or f"src/{name}.py")
+    return [
+        b.user(words or f"question {at}", uuid=f"u{at}"),
+        b.assistant(b.think(f"thought {at}"), called, id=f"m{at}", uuid=f"a{at}"),
+        b.result(name, f"line of {name}\n" * 400, uuid=f"r{at}"),
+        b.assistant(f"answer {at}", id=f"n{at}", uuid=f"b{at}"),
+    ]
+
+
+def turns(count: int) -> list[Record]:
+    return [record for at in range(1, count + 1) for record in turn(at)]
+
+
+def attached(bench: Bench) -> list[str]:
+    return [record.subtype for record in bench.log.view.records if record.kind == "attachment"]

@@ -1,0 +1,64 @@
+"""The gate: which summaries are let in (CP-31)."""
+
+import builders as b
+import pytest
+from decide.compact.bench import SUMMARY, Bench, manual, turns
+
+from everturn.decide.compact.gate import gate
+from everturn.decide.compact.values import CompactionPlan
+from everturn.history.edits import Pinned
+from everturn.measure.tokens import rough
+
+NINE = "\n".join(f"{at}. Section {at}:" for at in range(1, 10))
+
+
+@pytest.fixture(scope="module")
+def planned() -> CompactionPlan:
+    return Bench(turns(3)).planned(manual())
+
+
+def test_a_summary_is_let_in(planned: CompactionPlan):
+    assert gate(SUMMARY, planned, estimate=rough) == ""
+
+
+@pytest.mark.spec("CP-31")
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "it is empty"),
+        ("API Error: 500", "it is an error message"),
+        (NINE, "it is a skeleton: headings with nothing under them"),
+        (NINE.replace(":", ":\n- None\n- N/A"), "it is a skeleton: headings with nothing under them"),
+        ("## Goal\n\n**Files**\n[to be filled in]\n", "it is a skeleton: headings with nothing under them"),
+        (SUMMARY + '\n<invoke name="Read">', "it holds the syntax of a tool call"),
+        (SUMMARY + '\n{"type":"tool_use","name":"Read"}', "it holds the syntax of a tool call"),
+    ],
+)
+def test_what_is_no_summary_is_refused_with_its_reason(planned: CompactionPlan, text: str, reason: str):
+    assert gate(text, planned, estimate=rough) == reason
+
+
+def test_quoted_tool_syntax_is_no_call(planned: CompactionPlan):
+    assert (
+        gate(SUMMARY + "\nThe prompt uses `<invoke>` tags:\n> <invoke name=x>", planned, estimate=rough) == ""
+    )
+
+
+@pytest.mark.spec("CP-31")
+def test_a_summary_as_large_as_what_it_replaces_is_refused(planned: CompactionPlan):
+    size = planned.tokens_summarized
+    assert gate(SUMMARY, planned, estimate=lambda text: size) == (
+        f"it is no smaller ({size:,} tokens) than what it replaces ({size:,})"
+    )
+    assert gate(SUMMARY, planned, estimate=lambda text: size - 1) == ""
+
+
+@pytest.mark.spec("CP-31")
+def test_a_pin_beyond_its_budget_must_be_in_the_summary():
+    long = "Keep the ports: " + ", ".join(str(port) for port in range(8_000, 9_600))
+    bench = Bench([*turns(6), b.edited(Pinned(long), "pin"), b.edited(Pinned("Port 1 is mine"), "pin2")])
+    planned = bench.planned(manual())
+    assert (planned.pins, planned.demanded) == (("Port 1 is mine",), (long,))
+    assert gate(SUMMARY, planned, estimate=rough) == f"it lost what was pinned: {long}"
+    wrapped = long.replace(", 8500,", ",\n8500,")
+    assert gate(f"{SUMMARY}\n{wrapped}", planned, estimate=rough) == ""

@@ -1,0 +1,92 @@
+"""A summary request that is too long drops its oldest rounds (CP-9)."""
+
+import pytest
+from decide.compact.bench import turns
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.decide.compact.ladder import next_rung
+from everturn.decide.compact.values import NotCompacting
+from everturn.history.blocks import text_block
+from everturn.history.log import view
+from everturn.history.messages import Message, faults
+from everturn.measure.tokens import estimate_block
+from everturn.view.flatten import flatten
+from everturn.view.fragments.truncated import TRUNCATED
+from everturn.wire.overflow import Overflow, overflow
+
+MARKER = Message("user", (TRUNCATED,))
+SILENT = Overflow("vertex")
+
+
+def conversation(rounds: int, tokens: int = 100) -> tuple[Message, ...]:
+    """A question, then rounds of twice that many tokens."""
+    words = [Message("user", (text_block("q" * 4 * tokens),))]
+    for at in range(rounds):
+        words.append(Message("assistant", (text_block(f"{at:04}" * tokens),)))
+        words.append(Message("user", (text_block(f"{at:04}" * tokens),)))
+    return tuple(words)
+
+
+def rung(messages: tuple[Message, ...], error: Overflow | None, tried: int = 0) -> tuple[Message, ...]:
+    found = next_rung(messages, error, tried)
+    assert not isinstance(found, NotCompacting), found
+    return found
+
+
+@pytest.mark.spec("CP-9")
+def test_the_gap_in_the_error_says_how_many_rounds_go():
+    error = overflow("prompt is too long: 200500 tokens > 200000 maximum")
+    messages = conversation(9)
+    # 100 of the question and 200 of each of two rounds are exactly the gap.
+    assert rung(messages, error) == (MARKER, *messages[5:])
+
+
+@pytest.mark.spec("CP-9")
+@pytest.mark.parametrize("error", [SILENT, None])
+def test_without_numbers_a_fifth_of_the_rounds_goes(error: Overflow | None):
+    messages = conversation(9)
+    assert rung(messages, error) == (MARKER, *messages[3:])
+
+
+@pytest.mark.spec("CP-9")
+def test_the_marker_of_a_retry_is_not_what_the_next_one_drops():
+    messages = conversation(4)
+    first = rung(messages, SILENT)
+    second = rung(first, SILENT, 1)
+    third = rung(second, SILENT, 2)
+    assert [first, second, third] == [(MARKER, *messages[at:]) for at in (1, 3, 5)]
+
+
+@pytest.mark.spec("CP-9")
+def test_after_three_retries_it_says_what_to_do():
+    assert next_rung(conversation(9), SILENT, 3) == NotCompacting(
+        "The conversation is still too long to be summarized after 3 retries. "
+        "Compact a part of it, or clear large results first."
+    )
+
+
+@pytest.mark.spec("CP-9")
+def test_where_nothing_would_be_left_it_says_what_to_do():
+    refused = next_rung((MARKER, *conversation(1)[1:]), SILENT, 1)
+    assert isinstance(refused, NotCompacting)
+    assert "Clear or shorten the largest message" in refused.why
+
+
+def test_a_gap_larger_than_all_still_tries_the_newest_round():
+    messages = conversation(3)
+    assert rung(messages, Overflow("anthropic", 10**6, 1)) == (MARKER, *messages[5:])
+
+
+@pytest.mark.spec("CP-9")
+@given(st.integers(2, 12), st.integers(0, 3_000), st.integers(0, 2))
+def test_every_rung_is_shorter_valid_and_the_end_of_the_one_before(count: int, gap: int, tried: int):
+    messages = flatten(view(turns(count))).messages
+    found = rung(messages, Overflow("anthropic", gap + 1, 1), tried)
+    spoken = found[1:] if found[0] == MARKER else found
+    assert spoken == messages[-len(spoken) :]
+    assert len(spoken) < len(messages)
+    assert faults(found) == ()
+    dropped = messages[: -len(spoken)]
+    freed = sum(estimate_block(block) for message in dropped for block in message.blocks)
+    assert freed >= gap or len(spoken) <= 2

@@ -1,0 +1,120 @@
+"""When a compaction is due, and who stops it (CP-20, CP-22, CP-23, CP-24)."""
+
+from typing import Any
+
+import pytest
+from decide.compact.bench import LIMITS, Bench, turns
+
+from everturn.decide.compact.breakers import Breaker, Refill, filled_by
+from everturn.decide.compact.values import Asked, Chain, NotCompacting
+from everturn.decide.compact.when import Cold, Proposal, answered, cold_proposal, should_compact
+from everturn.measure.accounting import accounts_of
+from everturn.measure.thresholds import Thresholds
+
+FULL = LIMITS.auto
+AUTO = Asked(trigger="auto")
+OPEN = Breaker().failed("a").failed("b").failed("no answer")
+SOON = Chain(follows="b1", turns_since=3)
+
+
+def decide(size: int = FULL, **more: Any) -> Asked | NotCompacting:
+    given = {
+        "thresholds": Thresholds(),
+        "source": "main",
+        "breaker": Breaker(),
+        "refill": Refill(),
+        "chain": Chain(),
+    }
+    return should_compact(size, LIMITS, **(given | more))
+
+
+@pytest.mark.spec("CP-20")
+def test_it_is_due_from_the_mark_on():
+    assert decide(FULL) == AUTO
+    assert decide(FULL, source="main:style:terse") == AUTO
+    assert decide(FULL - 1) == NotCompacting(f"{FULL - 1:,} tokens are below the automatic mark of {FULL:,}")
+
+
+@pytest.mark.spec("CP-20")
+@pytest.mark.parametrize("source", ["compact", "session_memory", "compact:fork"])
+def test_a_compaction_never_compacts_itself(source: str):
+    assert decide(source=source) == NotCompacting(f"{source} is itself part of a compaction")
+
+
+@pytest.mark.spec("CP-20")
+def test_disabled_is_disabled():
+    off = Thresholds(auto_compaction=False)
+    assert decide(thresholds=off) == NotCompacting("automatic compaction is disabled")
+
+
+@pytest.mark.spec("CP-20", "CP-22")
+def test_three_failures_in_a_row_open_the_breaker_and_a_success_closes_it():
+    told = (
+        "3 compactions in a row have failed, the last one because: no answer. "
+        "Automatic compaction is off until one succeeds: compact by hand, or start anew."
+    )
+    assert decide(breaker=OPEN) == NotCompacting(told)
+    assert OPEN.says == told
+    assert decide(breaker=Breaker().failed("a").failed("b")) == AUTO
+    assert decide(breaker=Breaker().failed("a").failed("b").succeeded().failed("c")) == AUTO
+    assert decide(breaker=OPEN.succeeded()) == AUTO
+    assert Breaker().says == ""
+
+
+@pytest.mark.spec("CP-23")
+def test_a_context_that_refills_at_once_again_and_again_stops_the_loop_and_is_told_what_fills_it():
+    refill = Refill().compacted(Chain()).compacted(SOON).compacted(SOON)
+    metrics = accounts_of(Bench(turns(3)).log.view).metrics()
+    assert decide(refill=refill, chain=SOON, filled_by=filled_by(metrics)) == NotCompacting(
+        "The context was full again 3 turns after a compaction, for the 3. time in a row, so another one would "
+        "not help. What fills it: results of Read 98%, calls of Read 0%, human 0%. "
+        "Ask for less at once, or move what is large into files."
+    )
+
+
+@pytest.mark.spec("CP-23")
+def test_work_between_two_compactions_starts_the_count_anew():
+    late = Chain(follows="b1", turns_since=4)
+    refill = Refill().compacted(SOON).compacted(SOON)
+    assert decide(refill=refill, chain=late) == AUTO
+    assert decide(refill=refill.compacted(late), chain=SOON) == AUTO
+    assert decide(refill=Refill().compacted(SOON), chain=SOON) == AUTO
+
+
+MARK = int(LIMITS.auto * 0.7)
+
+
+@pytest.mark.spec("CP-24")
+@pytest.mark.parametrize(
+    ("moment", "good"), [("cache_cold", "the cache is cold"), ("task_finished", "the task is finished")]
+)
+def test_a_good_moment_above_the_lower_mark_is_proposed(moment: Any, good: str):
+    assert cold_proposal(MARK, LIMITS, moment=moment, cold=Cold()) == Proposal(
+        AUTO, f"{MARK:,} of {LIMITS.auto:,} tokens are used, and {good}"
+    )
+
+
+@pytest.mark.spec("CP-24")
+@pytest.mark.parametrize(
+    ("size", "moment", "cold", "why"),
+    [
+        (MARK - 1, "cache_cold", Cold(), f"{MARK - 1:,} tokens are below the mark for a proposal, {MARK:,}"),
+        (MARK, "busy", Cold(), "the cache is warm and the task is not finished"),
+        (MARK, "cache_cold", Cold(MARK + 1), f"the user was asked; not again below {MARK + 1:,} tokens"),
+        (FULL, "cache_cold", Cold(), "the automatic mark is reached: that compaction needs no proposal"),
+    ],
+)
+def test_at_any_other_time_nothing_is_proposed(size: int, moment: Any, cold: Cold, why: str):
+    assert cold_proposal(size, LIMITS, moment=moment, cold=cold) == NotCompacting(why)
+
+
+@pytest.mark.spec("CP-24")
+def test_the_user_accepts_defers_or_declines():
+    made = Proposal(AUTO, "a good moment")
+    said = {word: answered(made, word, size=MARK, limits=LIMITS) for word in ("accept", "defer", "decline")}
+    assert said == {
+        "accept": (AUTO, Cold()),
+        "defer": (NotCompacting("deferred by the user"), Cold(MARK + 10_000)),
+        "decline": (NotCompacting("declined by the user"), Cold(LIMITS.auto)),
+    }
+    assert decide(FULL) == AUTO
