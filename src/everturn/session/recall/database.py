@@ -1,0 +1,89 @@
+"""The index's database: one connection, locked against all others, and its tables.
+
+A WAL that only one connection can write has no race at its reset, which SQLite before 3.51.3 loses (F11),
+and needs no shared memory, which network disks lack (F12).
+"""
+
+import os
+import sqlite3
+from contextlib import suppress
+from typing import Final, Literal
+
+MEMORY: Final = ":memory:"
+# Of the tables below; a file of any other number is built anew.
+SCHEMA: Final = 1
+FILE_MODE: Final = 0o600
+
+TABLES: Final = """
+CREATE TABLE passages (
+    id INTEGER PRIMARY KEY, uuid TEXT, block INTEGER, start INTEGER, source TEXT, tool TEXT, call TEXT,
+    agent TEXT, at TEXT, text TEXT);
+CREATE INDEX passages_of_calls ON passages (call) WHERE source = 'call';
+CREATE INDEX passages_of_records ON passages (uuid);
+CREATE TABLE progress (upto INTEGER, fingerprint TEXT);
+INSERT INTO progress VALUES (0, '');
+"""
+WORDS: Final = """
+CREATE VIRTUAL TABLE words USING fts5(
+    text, content='passages', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
+"""
+
+# fts5: an index of words. none: as in a library without FTS5, passages are read one by one.
+Words = Literal["fts5", "none"]
+
+
+def on_disk(place: str) -> sqlite3.Connection:
+    """Raises `sqlite3.OperationalError` where another process holds it."""
+    _touch(place)
+    db = sqlite3.connect(place, timeout=0, check_same_thread=False)
+    try:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("PRAGMA journal_mode = WAL").fetchone()
+        db.execute("PRAGMA synchronous = NORMAL")
+        # The lock is taken with the first write, not with the pragma.
+        db.execute("BEGIN IMMEDIATE")
+        db.rollback()
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def in_memory(words: Words) -> sqlite3.Connection:
+    return with_tables(sqlite3.connect(MEMORY, check_same_thread=False), words)
+
+
+def with_tables(db: sqlite3.Connection, words: Words) -> sqlite3.Connection:
+    db.executescript(f"{TABLES} PRAGMA user_version = {SCHEMA};")
+    if words == "fts5":
+        with suppress(sqlite3.OperationalError):
+            db.executescript(WORDS)
+    return db
+
+
+def has_words(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'words'").fetchone()[0])
+
+
+def damage(db: sqlite3.Connection) -> str:
+    """Why this database cannot be used; empty when it can."""
+    try:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version != SCHEMA:
+            return f"it was made by another version of everturn ({version}, this one makes {SCHEMA})"
+        verdict = db.execute("PRAGMA quick_check").fetchone()[0]
+        db.execute("SELECT upto, fingerprint FROM progress").fetchone()[1]
+    except (sqlite3.Error, TypeError) as problem:
+        return f"it is damaged ({problem})"
+    return "" if verdict == "ok" else f"it is damaged ({verdict})"
+
+
+def remove(place: str) -> None:
+    for name in (place, f"{place}-wal", f"{place}-shm", f"{place}-journal"):
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def _touch(path: str) -> None:
+    """Ours alone from the first byte on; SQLite gives its journals the same permissions."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))

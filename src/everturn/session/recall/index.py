@@ -1,0 +1,230 @@
+"""A full-text index beside the transcript, derived from it and never needed: it can always be made again.
+
+It follows the transcript by byte offset, so catching up costs what is new. One that is missing, broken, of
+another version or of another file is built anew, with a note; where it cannot be kept on disk, or another
+process holds it, it is built in memory. Nothing that goes wrong here is an error of the session (F13, F16).
+"""
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+import msgspec
+
+from everturn.errors import InputError
+from everturn.session.recall.database import (
+    MEMORY,
+    Words,
+    damage,
+    has_words,
+    in_memory,
+    on_disk,
+    remove,
+    with_tables,
+)
+from everturn.session.recall.passages import Passage, passages
+from everturn.session.recall.query import Query
+from everturn.wire.claude_code import read
+
+SUFFIX: Final = ".index.sqlite"
+# Enough of a file's beginning and of what was last read of it to notice that it is another one.
+FINGERPRINT: Final = 4_096
+# By how much the newest passage beats the oldest of equal fit: of two versions, the later one is meant.
+RECENCY: Final = 0.5
+# So many of the best fits are weighed by recency, for each one that is asked for.
+CANDIDATES: Final = 8
+
+INSERT: Final = "INSERT INTO passages VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_WORDS: Final = "INSERT INTO words (rowid, text) SELECT id, text FROM passages WHERE id > ?"
+MATCH: Final = "SELECT rowid, rank FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?"
+SCAN: Final = "SELECT id, -1.0 FROM passages WHERE {} ORDER BY id DESC LIMIT ?"
+HOLDS: Final = r"text LIKE ? ESCAPE '\'"
+FETCH: Final = "SELECT uuid, block, start, source, tool, call, agent, at, text FROM passages WHERE id = ?"
+OF_RECORD: Final = FETCH.replace("id = ?", "substr(uuid, 1, length(?1)) = ?1 ORDER BY id")
+NEWEST: Final = "SELECT coalesce(max(id), 0) FROM passages"
+TOOL: Final = "SELECT tool FROM passages WHERE source = 'call' AND call = ? LIMIT 1"
+
+T = TypeVar("T")
+
+
+class Match(msgspec.Struct, frozen=True):
+    """A passage that was found; a higher score fits better or is newer."""
+
+    passage: Passage
+    score: float
+
+
+class Index:
+    """Open until `close`. `notes` says what a person may want to know of how it came to be."""
+
+    def __init__(self, transcript: str | os.PathLike[str], *, place: str = "", words: Words = "fts5") -> None:
+        """`place` is where it is kept: beside the transcript, or ":memory:"."""
+        self._transcript = os.path.realpath(transcript)
+        self._place = place or self._transcript + SUFFIX
+        self._words: Words = words
+        self.notes: list[str] = []
+        self._db = self._opened()
+        self.catch_up()
+        if not has_words(self._db):
+            self.notes.append("this SQLite has no FTS5: passages are searched one by one")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def catch_up(self) -> int:
+        """Read what was appended since the last time; how many passages that made."""
+        return self._healed(self._catch_up)
+
+    def find(self, query: Query, most: int) -> tuple[list[Match], str]:
+        """The best passages, one of each block; and how they were found, where not by all words."""
+        return self._healed(lambda: self._find(query, most))
+
+    def passages_of(self, uuid: str) -> list[Passage]:
+        """What a record says, in order; the beginning of its uuid will do."""
+        return self._healed(lambda: [Passage(*row) for row in self._db.execute(OF_RECORD, (uuid,))])
+
+    # ── opening ──────────────────────────────────────────────────────────────────────────────────
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._place == MEMORY:
+            return in_memory(self._words)
+        is_new = not os.path.exists(self._place)
+        try:
+            db = on_disk(self._place)
+        except (OSError, sqlite3.OperationalError) as problem:
+            return self._in_memory(str(problem))
+        except sqlite3.DatabaseError as problem:
+            return self._anew(f"it is damaged ({problem})")
+        if is_new:
+            return self._with_tables(db)
+        if why := damage(db) or self._is_of_another_file(db):
+            db.close()
+            return self._anew(why)
+        return db
+
+    def _with_tables(self, db: sqlite3.Connection) -> sqlite3.Connection:
+        try:
+            return with_tables(db, self._words)
+        except sqlite3.Error as problem:
+            db.close()
+            return self._in_memory(str(problem))
+
+    def _anew(self, why: str) -> sqlite3.Connection:
+        self.notes.append(f"the index was built anew: {why}")
+        try:
+            remove(self._place)
+            return self._with_tables(on_disk(self._place))
+        except (OSError, sqlite3.Error) as problem:
+            return self._in_memory(str(problem))
+
+    def _in_memory(self, why: str) -> sqlite3.Connection:
+        self.notes.append(f"the index is kept in memory only: {why}")
+        self._place = MEMORY
+        return in_memory(self._words)
+
+    def _healed(self, act: Callable[[], T]) -> T:
+        """What a broken database cannot do, a new one can."""
+        try:
+            return act()
+        except sqlite3.Error as problem:
+            self._db.close()
+            fresh = self._in_memory if self._place == MEMORY else self._anew
+            self._db = fresh(f"it is damaged ({problem})")
+            self._catch_up()
+            return act()
+
+    def _is_of_another_file(self, db: sqlite3.Connection) -> str:
+        upto, fingerprint = db.execute("SELECT upto, fingerprint FROM progress").fetchone()
+        is_ours = not upto or _fingerprint(self._transcript, upto) == fingerprint
+        return "" if is_ours else "the transcript is not the one that it was made of"
+
+    # ── following the transcript ─────────────────────────────────────────────────────────────────
+
+    def _catch_up(self) -> int:
+        upto: int = self._db.execute("SELECT upto FROM progress").fetchone()[0]
+        data = _read_from(self._transcript, upto)
+        fresh = data[: _whole_lines(data)]
+        if not fresh:
+            return 0
+        before: int = self._db.execute(NEWEST).fetchone()[0]
+        with self._db:
+            self._db.executemany(INSERT, self._rows(fresh))
+            if has_words(self._db):
+                self._db.execute(INSERT_WORDS, (before,))
+            upto += len(fresh)
+            reached = (upto, _fingerprint(self._transcript, upto))
+            self._db.execute("UPDATE progress SET upto = ?, fingerprint = ?", reached)
+            return self._db.execute(NEWEST).fetchone()[0] - before
+
+    def _rows(self, fresh: bytes) -> Iterator[tuple[object, ...]]:
+        tools: dict[str, str] = {}
+        for record in read(fresh).records:
+            tools.update((block.call, block.tool) for block in record.blocks if block.is_call)
+            for passage in passages(record, lambda call: tools.get(call) or self._tool_of(call)):
+                yield msgspec.structs.astuple(passage)
+
+    def _tool_of(self, call: str) -> str:
+        found = self._db.execute(TOOL, (call,)).fetchone()
+        return found[0] if found else ""
+
+    # ── finding ──────────────────────────────────────────────────────────────────────────────────
+
+    def _find(self, query: Query, most: int) -> tuple[list[Match], str]:
+        if has_words(self._db) and not query.needs_letters:
+            if rows := self._matched(query.all_of(), most):
+                return self._best(rows, most), ""
+            if len(query.terms) > 1 and (rows := self._matched(query.any_of(), most)):
+                return self._best(rows, most), "no passage has all of these words; these have some of them"
+        rows = self._scanned(query, most)
+        return self._best(rows, most), "found by letters, not by words" if rows else ""
+
+    def _matched(self, words: str, most: int) -> list[tuple[int, float]]:
+        return self._db.execute(MATCH, (words, most * CANDIDATES)).fetchall()
+
+    def _scanned(self, query: Query, most: int) -> list[tuple[int, float]]:
+        every = SCAN.format(" AND ".join(HOLDS for _ in query.terms))
+        return self._db.execute(every, (*query.patterns(), most * CANDIDATES)).fetchall()
+
+    def _best(self, rows: list[tuple[int, float]], most: int) -> list[Match]:
+        newest: int = self._db.execute(NEWEST).fetchone()[0]
+        scored = [(-rank * (1 + RECENCY * number / newest), number) for number, rank in rows]
+        found: dict[tuple[str, int], Match] = {}
+        for score, number in sorted(scored, reverse=True):
+            if len(found) == most:
+                break
+            passage = Passage(*self._db.execute(FETCH, (number,)).fetchone())
+            found.setdefault((passage.uuid, passage.block), Match(passage, score))
+        return list(found.values())
+
+
+def _read_from(path: str, offset: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read()
+    except OSError as problem:
+        raise InputError(
+            f"{path} cannot be read: {problem.strerror}. Check the name and its permissions."
+        ) from None
+
+
+def _whole_lines(data: bytes) -> int:
+    """Up to the last line that is whole: ended by a line break, or readable without one."""
+    ended = data.rfind(b"\n") + 1
+    tail = read(data[ended:])
+    return len(data) if tail.records and not tail.flaws else ended
+
+
+def _fingerprint(path: str, upto: int) -> str:
+    try:
+        with open(path, "rb") as file:
+            first = file.read(min(FINGERPRINT, upto))
+            file.seek(max(0, upto - FINGERPRINT))
+            last = file.read(min(FINGERPRINT, upto))
+    except OSError:
+        return ""
+    if len(last) < min(FINGERPRINT, upto):
+        return ""
+    return hashlib.blake2b(first + last, digest_size=16).hexdigest()
