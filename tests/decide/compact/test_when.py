@@ -66,8 +66,8 @@ def test_a_context_that_refills_at_once_again_and_again_stops_the_loop_and_is_to
     refill = Refill().compacted(Chain()).compacted(SOON).compacted(SOON)
     metrics = accounts_of(Bench(turns(3)).log.view).metrics()
     assert decide(refill=refill, chain=SOON, filled_by=filled_by(metrics)) == NotCompacting(
-        "The context was full again 3 turns after a compaction, for the 3. time in a row, so another one would "
-        "not help. What fills it: results of Read 98%, calls of Read 0%, human 0%. "
+        "The context was full again 3 turns after a compaction, for the 3. time in a row, so another one "
+        "would not help. What fills it: results of Read 98%, calls of Read 0%, human 0%. "
         "Ask for less at once, or move what is large into files."
     )
 

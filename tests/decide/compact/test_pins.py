@@ -1,0 +1,106 @@
+"""Pins: the user's rules, word for word, across any number of compactions (CP-32)."""
+
+import builders as b
+import pytest
+from decide.compact.bench import Bench, manual, turn, turns
+
+from everturn.decide.compact.pins import Pins, pins_of, standing_instructions
+from everturn.decide.compact.settings import DEFAULTS, CompactSettings
+from everturn.history.blocks import text_of
+from everturn.history.edits import Pinned
+from everturn.history.records import Record
+from everturn.measure.tokens import rough
+from everturn.view.flatten import flatten
+
+LONGEST = DEFAULTS.longest_pin
+
+
+@pytest.mark.spec("CP-32")
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "Never push to main.",
+        "never push",
+        "Use bun",
+        "use bun, not npm",
+        "Do not touch legacy/auth.py!",
+        "don't commit anything",
+        "Please always run the tests first.",
+        "From now on, answer in German.",
+        "You must not change the public API.",
+        "- never delete migrations",
+        "Avoid new dependencies.",
+        "Leave config.yml alone.",
+        "Make sure that you never log tokens.",
+    ],
+)
+def test_a_standing_instruction_is_found_as_it_was_written(rule: str):
+    spoken = b.user(f"Hello there. {rule}\nThanks a lot, that is all.", uuid="u")
+    assert standing_instructions(spoken, LONGEST) == (rule,)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Fix the parser.",
+        "Why don't you use bun?",
+        "It never worked and I always wondered why.",
+        "The users do not see the button.",
+        "I use bun at home and it is fine",
+        "<system-reminder>Never mention this.</system-reminder>",
+        "```\nnever do this\n```",
+        "Never " + "a" * LONGEST,
+    ],
+)
+def test_what_is_no_rule_is_not_pinned(words: str):
+    assert standing_instructions(b.user(words, uuid="u"), LONGEST) == ()
+
+
+@pytest.mark.spec("CP-32")
+@pytest.mark.parametrize(
+    "record",
+    [
+        b.user("Never push.", uuid="u", isMeta=True),
+        b.summary("Never push."),
+        b.result("c1", "Never push."),
+        b.assistant("Never push."),
+        b.attachment("Never push."),
+    ],
+)
+def test_only_people_pin(record: Record):
+    assert standing_instructions(record, LONGEST) == ()
+
+
+@pytest.mark.spec("CP-32")
+def test_pins_are_carried_verbatim_through_many_compactions():
+    bench = Bench([b.user("Never push. Use bun.", uuid="rule"), *turns(1)])
+    bench.log.append(b.edited(Pinned("the port is 8080"), "pin"))
+    for at in range(2, 7):
+        bench.compact(manual())
+        for record in turn(at, words=f"step {at}"):
+            bench.log.append(record)
+    blocks = [block for message in flatten(bench.log.view).messages for block in message.blocks]
+    (pinned,) = [text for block in blocks if "the port is 8080" in (text := text_of(block))]
+    assert pinned.splitlines()[2:-1] == ["the port is 8080", "Never push.", "Use bun."]
+
+
+@pytest.mark.spec("CP-32")
+def test_the_budget_takes_the_callers_first_and_then_the_newest():
+    said = [b.user(f"Never do {word}.", uuid=word) for word in ("one", "two", "six")]
+    small = CompactSettings(pin_tokens=12)
+    assert pins_of([Pinned("mine, all mine!!")], said, small, rough) == Pins(
+        carried=("mine, all mine!!", "Never do two.", "Never do six."), unpinned=("Never do one.",)
+    )
+    assert pins_of([Pinned("x" * 400)], said[:1], small, rough) == Pins(
+        carried=("Never do one.",), demanded=("x" * 400,)
+    )
+
+
+def test_a_rule_said_again_is_one_rule_at_its_newest_place():
+    said = [b.user(words, uuid=f"{at}") for at, words in enumerate(["Use bun.", "Never push.", "Use bun."])]
+    assert pins_of([], said, DEFAULTS, rough) == Pins(carried=("Never push.", "Use bun."))
+
+
+def test_rules_in_kept_messages_stay_where_they_are():
+    records = [*turns(1), b.user("Never push.", uuid="rule"), *turn(2)]
+    assert Bench(records).planned(manual(form="up_to", at="rule")).pins == ()
