@@ -16,7 +16,7 @@ answered: a turn that is asked for again, after an error, comes out as the first
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -39,7 +39,7 @@ from everturn.measure.outline import Costs, Head, Outline
 from everturn.measure.prediction import Check, Forecast, Prediction
 from everturn.measure.prefix_cache import SECONDS
 from everturn.measure.tokens import Counts
-from everturn.view.cache_key import salts
+from everturn.view.cache_key import salts, thinking_mode
 from everturn.view.flatten import Flattener
 from everturn.view.forks import CacheSafe
 from everturn.view.lifetime import KeyParameters, held
@@ -99,13 +99,6 @@ class Settled(msgspec.Struct, frozen=True):
     verdict: Break | NoBreak
 
 
-class _Sent(NamedTuple):
-    """What of a request matters for the next one: when it began, and how far its markers reached."""
-
-    at: datetime
-    reached: int
-
-
 class Conversation:
     """One conversation: its log, and what is kept up to date with it record by record.
 
@@ -128,7 +121,8 @@ class Conversation:
         self._forecast = forecast or Forecast()
         self._latched: KeyParameters | None = None
         self._sent: Setting | None = None
-        self._under_way: _Sent | None = None
+        # What of a request matters for the next one: when it began, and how far its markers reached.
+        self._under_way: tuple[datetime, int] | None = None
         self._called_at: datetime | None = None
         self._recalled = ""
         self._doubts: tuple[str, ...] = ()
@@ -164,21 +158,22 @@ class Conversation:
         start = len(self.log.records)
         setting, notes = self._setting_in_force()
         append = self._appender(now, new_id)
-        append(self._expired_deletions(now))
+        append(self._ended_deletions(setting, now))
         append(self._drop_thinking(setting, self._sent, now))
         plan = micro(self._situation(setting, now))
         self._cached = planned(self._cached, self._results, plan)
         append(*plan.edits, *(yield from _offloaded(plan)), self._consume(plan))
+        append(self._ended_deletions(setting, now))
         append(self._drop_thinking(setting, setting, now))
         self._tell_detector(setting.source, plan)
         parameters = held(self._latched_for(setting), setting.parameters)
         self._latched, self._sent = parameters.parameters, setting
         marks, prediction = self._look_ahead(setting, parameters.parameters, now)
-        self._under_way = _Sent(now, marks.reached)
+        self._under_way = now, marks.reached
         sent = snapshot(setting.model.id, setting.head, parameters.parameters, marks)
         found = self.detector.before_call(setting.source, sent, setting.head, now.timestamp())
         messages = tuple(self._outline.messages)
-        fields = {**setting.fields, **self._declared(setting)}
+        fields = {**setting.fields, **_declared(setting, parameters.parameters)}
         safe = CacheSafe(setting.model.id, setting.head, parameters.parameters, messages, fields, marks)
         said = (*self._doubts, *notes, *parameters.refused, *marks.why)
         appended = tuple(self.log.records[start:])
@@ -252,32 +247,17 @@ class Conversation:
         cold = "the cache is cold" if is_cold and setting.policy.declares and settings.thinking else ""
         return self._thinking.drop(setting, before, cold=cold, in_loop=self._flattener.in_tool_loop)
 
-    def _declared(self, setting: Setting) -> dict[str, Any]:
-        """What the API is asked to clear by itself, composed into the request (MC-13, MC-14)."""
-        if not setting.policy.declares:
-            return {}
-        asked = declarative(
-            (tool.tool for tool in setting.head.tools),
-            thinking="present" if self._thinks(setting) else "none",
-            kept="all",
-            settings=setting.policy.micro.declarative,
-            capabilities=setting.capabilities,
-        )
-        return {"context_management": asked} if asked else {}
-
-    def _thinks(self, setting: Setting) -> bool:
-        chosen = (self._latched.thinking if self._latched else None) or {}
-        return chosen.get("type", "adaptive" if setting.model.thinks_by_default else "disabled") != "disabled"
-
-    def _expired_deletions(self, now: datetime) -> Edit | None:
+    def _ended_deletions(self, setting: Setting, now: datetime) -> Edit | None:
         """Deletions live in the provider's cache; once that is surely gone, so are they (MC-12)."""
         if self._view_is_new and self._flattener.deleted:
             self._cached = CachedState()
             return CacheDeletionsEnded("the messages that they were made in are others now")
-        if self._called_at is None or not self._cached.pinned:
+        # Taking their blocks out is an edit too: where it would cost the thinking of a tool loop, it waits.
+        waits = setting.model.binds_thinking and self._flattener.in_tool_loop
+        if self._called_at is None or not self._cached.pinned or waits:
             return None
         idle = (now - self._called_at).total_seconds()
-        if idle <= SECONDS[(self._latched or self.setting.parameters).lifetime.ttl]:
+        if idle <= SECONDS[(self._latched or setting.parameters).lifetime.ttl]:
             return None
         self._cached, edit = expired(self._cached, why=f"idle for {idle:.0f} s, longer than the cache lives")
         return edit
@@ -340,21 +320,28 @@ class Conversation:
             return
         self._recalled = reply.message_id
         if reply.model in (model.id, *model.aliases):
-            marks, _ = self._look_ahead(self.setting, self.setting.parameters, asked_at)
-            self._forecast.settle(usage, asked_at.timestamp())
-            self._called_at, self._reached = asked_at, marks.reached
+            check = self._ask_again(usage, asked_at)
+            if check is None or check.verdict == "other total":
+                # Before it the key was another one, or nobody can say: only this call is known.
+                self._forecast = Forecast()
+                self._ask_again(usage, asked_at)
+
+    def _ask_again(self, usage: Usage, asked_at: datetime) -> Check | None:
+        marks, _ = self._look_ahead(self.setting, self.setting.parameters, asked_at)
+        self._called_at, self._reached = asked_at, marks.reached
+        return self._forecast.settle(usage, asked_at.timestamp())
 
     def _resume(self, *, goes_on: bool) -> None:
-        edits = (record.edit for record in self.log.view.records if record.edit)
-        self._cached = resumed(self._results, edits)
+        self._cached = resumed(
+            self._results, (record.edit for record in self.log.view.records if record.edit)
+        )
         if goes_on:
             self._sent = self.setting
             return
+        self._thinking.resumed()
         self._thinking.prefix_changed("system prompt and tools may have been others")
         self._called_at = self._called_at or self._last_reply
-        self._doubts = (
-            "resumed, and the last call is not known or had another key: nothing is predicted to be read",
-        )
+        self._doubts = ("resumed without a last call of the same key: nothing is predicted to be read",)
 
     # ── following the log ────────────────────────────────────────────────────────────────────────
 
@@ -373,6 +360,8 @@ class Conversation:
         self._view_is_new = bool(self.log.records)
 
     def _follow(self, record: Record) -> None:
+        if isinstance(record.edit, CacheDeletionsEnded):
+            self._thinking.prefix_changed("the deletions in it have ended")
         self._meter.add(record)
         self._results.add(record, self._counts)
         self._flattener.add(record)
@@ -388,6 +377,20 @@ class Conversation:
                     self.add(record_of_edit(edit, uuid=new_id(), after=last, at=now))
 
         return append
+
+
+def _declared(setting: Setting, parameters: KeyParameters) -> dict[str, Any]:
+    """What the API is asked to clear by itself, composed into the request (MC-13, MC-14)."""
+    if not setting.policy.declares:
+        return {}
+    asked = declarative(
+        (tool.tool for tool in setting.head.tools),
+        thinking="none" if thinking_mode(setting.model, parameters) == "disabled" else "present",
+        kept="all",
+        settings=setting.policy.micro.declarative,
+        capabilities=setting.capabilities,
+    )
+    return {"context_management": asked} if asked else {}
 
 
 def _offloaded(plan: MicroPlan) -> Generator[WriteFile, str, list[Edit]]:

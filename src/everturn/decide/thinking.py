@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from everturn.history.edits import ThinkingDropped
 from everturn.history.records import Record
-from everturn.measure.models import Model
+from everturn.measure.models import Model, find
 from everturn.measure.outline import Head
 from everturn.measure.tokens import Counts
 
@@ -44,6 +44,7 @@ class ThinkingLedger:
         self._floors: list[tuple[int, int]] = []
         self._first = ""
         self._made_by = ""
+        self._is_resumed = False
         self._broken = ""
         self._dropped = False
 
@@ -55,9 +56,8 @@ class ThinkingLedger:
             return
         tokens = zip(record.blocks, self._counts.of(record).blocks, strict=False)
         self._total += sum(count for block, count in tokens if block.is_thinking)
-        if any(block.is_thinking for block in record.blocks):
-            self._first = self._first or record.uuid
-            self._made_by = record.reply.model if record.reply else ""
+        if not self._first and any(block.is_thinking for block in record.blocks):
+            self._first, self._made_by = record.uuid, record.reply.model if record.reply else ""
 
     def tokens_after(self, uuid: str) -> int:
         """Tokens of the thinking recorded from that record on that would still be sent."""
@@ -70,6 +70,10 @@ class ThinkingLedger:
         """
         if self._first:
             self._broken = why
+
+    def resumed(self) -> None:
+        """What is here was thought before a restart: the replies alone tell whose it is."""
+        self._is_resumed = True
 
     def took_dropped(self) -> bool:
         """Whether thinking was dropped since this was last asked: the context is smaller on purpose."""
@@ -93,8 +97,8 @@ class ThinkingLedger:
     def _why(self, now: _Setting, before: _Setting | None) -> str:
         if before is not None and before.model != now.model:
             return f"it is {before.model.id}'s, and {now.model.id} cannot read it"
-        if before is None and self._made_by not in ("", now.model.id, *now.model.aliases):
-            return f"it is {self._made_by}'s, and {now.model.id} cannot read it"
+        if (before is None or self._is_resumed) and (maker := self._maker_other_than(now.model)):
+            return f"it is {maker}'s, and {now.model.id} cannot read it"
         if not now.model.keeps_thinking:
             return f"{now.model.id} shows the thinking of the last turn alone"
         if not now.model.binds_thinking:
@@ -102,6 +106,11 @@ class ThinkingLedger:
         if before is not None and before.head != now.head:
             return "it is bound to another system prompt or other tools"
         return self._broken and f"it is bound to what came before it: {self._broken}"
+
+    def _maker_other_than(self, model: Model) -> str:
+        """ "" where it is that model's own, and where its name tells us nothing."""
+        maker = find(self._made_by)
+        return maker.id if maker is not None and maker != model else ""
 
     def _before(self, uuid: str) -> int:
         place = self._places[uuid]
@@ -115,6 +124,7 @@ class ThinkingLedger:
         left = self._before(since) if known else 0
         if self._first and (not known or self._places[since].number <= self._places[self._first].number):
             self._first = self._broken = ""
+            self._is_resumed = False
         while self._floors and self._floors[-1][1] >= left:
             self._floors.pop()
         self._floors.append((self._drops, left))

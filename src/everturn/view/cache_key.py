@@ -12,18 +12,22 @@ from everturn.view.lifetime import KeyParameters
 
 def salts(model: Model, parameters: KeyParameters) -> Salts:
     """A default that is spelled out equals one that is left out."""
-    thinking = parameters.thinking or {}
-    usual = "adaptive" if model.thinks_by_default else "disabled"
     return Salts(
         scope=(model.id, parameters.speed or "standard"),
         messages=(
             _tool_choice(parameters.tool_choice or {}),
-            (thinking.get("type", usual), thinking.get("budget_tokens")),
+            (thinking_mode(model, parameters), (parameters.thinking or {}).get("budget_tokens")),
             parameters.effort or model.default_effort,
             msgspec.json.encode(parameters.extra, order="sorted"),
         ),
         forced_tokens=_forced_tokens(model, parameters.tool_choice or {}),
     )
+
+
+def thinking_mode(model: Model, parameters: KeyParameters) -> str:
+    """How the model thinks: as it was asked to, else as it does by itself."""
+    usual = "adaptive" if model.thinks_by_default else "disabled"
+    return (parameters.thinking or {}).get("type", usual)
 
 
 def _forced_tokens(model: Model, choice: Mapping[str, Any]) -> int:
