@@ -88,7 +88,7 @@ def _items(lines: Sequence[str], *, exact: bool) -> tuple[str, ...]:
     spans = zip(starts, (*starts[1:], len(lines)), strict=False)
     found = ("\n".join(lines[start:stop]).rstrip() for start, stop in spans)
     items = (_BULLET.sub("", item, count=1) for item in found)
-    return tuple(item for item in items if not _NONE.match(item))
+    return tuple(item for item in items if exact or item.startswith('"') or not _NONE.match(item))
 
 
 def _labelled(item: str) -> tuple[str, str]:

@@ -31,7 +31,7 @@ _ANNOUNCED: Final = re.compile(
     re.IGNORECASE,
 )
 # "I see the issue now." tells nobody anything.
-_SHORTEST: Final = 36
+_SHORTEST: Final = 24
 # ASCII on purpose: identifiers of code, and several times faster.
 _LONG_WORD: Final = re.compile(r"[A-Za-z_]\w{5,}", re.ASCII)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9]_+[A-Za-z0-9]|[a-z0-9][A-Z]")

@@ -88,7 +88,7 @@ def work_completed(facts: Facts, settings: SummarySettings) -> list[Entry]:
     ]
     changed = [file.path for file in facts.files.values() if file.changed]
     if changed:
-        entries.append(Entry(f"{len(changed):,} files changed, see 3", rank=0))
+        entries.append(Entry(f"files changed: {len(changed):,}, see 3", rank=0))
     if facts.statements:
         entries.append(_said("the model's last words", facts.statements[-1], settings.statement, rank=2))
     return entries + _last_calls(facts, settings)

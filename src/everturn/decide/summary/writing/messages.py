@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from everturn.decide.summary.reading.facts import Said
 from everturn.decide.summary.writing.fitting import Dropped, Fitted, cost
-from everturn.decide.summary.writing.quoting import ITEM, original_length, quote, shortened
+from everturn.decide.summary.writing.quoting import ITEM, original_length, quote, shortened, shown_length
 from everturn.decide.summary.writing.wording import MESSAGES, NOTHING, missing
 
 
@@ -64,7 +64,7 @@ def _dropped(messages: Sequence[Said], texts: Sequence[str], first: int) -> tupl
     for at, (said, text) in enumerate(zip(messages, texts, strict=True)):
         if at >= first and text == said.text:
             continue
-        kept = 0 if at < first else len(text)
+        kept = 0 if at < first else shown_length(text)
         what = f"user message {said.text[:60]!r}"
-        found.append(Dropped(MESSAGES, what, max(1, len(said.text) - kept), said.record))
+        found.append(Dropped(MESSAGES, what, shown_length(said.text) - kept, said.record))
     return tuple(found)

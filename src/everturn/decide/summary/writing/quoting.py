@@ -56,7 +56,12 @@ def marked(lines: Iterable[str]) -> str:
 
 def original_length(text: str) -> int:
     """How long a text was before anything of it was left out."""
-    return len(_CUT.sub("", text)) + sum(_number(count) for count in _CUT.findall(text))
+    return shown_length(text) + sum(_number(count) for count in _CUT.findall(text))
+
+
+def shown_length(text: str) -> int:
+    """How much of it is still there, the marks not counted."""
+    return len(_CUT.sub("", text))
 
 
 def is_cut(text: str) -> bool:

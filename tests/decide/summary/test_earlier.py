@@ -1,0 +1,133 @@
+"""Earlier summaries are read back: ours exactly, a model's as far as it can be."""
+
+import builders as b
+import pytest
+
+from everturn.decide.summary import summarize
+from everturn.decide.summary.reading.earlier import read_back
+from everturn.decide.summary.reading.facts import Earlier, FileWork, Said
+
+BY_A_MODEL = """\
+This session is being continued from a previous conversation that ran out of context.
+
+Analysis:
+1. **Rebase**: the user asked for a rebase.
+6. All user messages: a draft that does not count
+
+Summary:
+1. Primary Request and Intent:
+   The user wants the importer to be faster.
+
+2. Key Technical Concepts:
+   - streaming parsers
+
+3. Files and Code Sections:
+   - `src/importer.py`
+     - The heart of it.
+     ```python
+     def load(): ...
+     ```
+   - **docs/notes.md** (read only)
+
+4. Errors and fixes:
+   - **Timeout**: raised the limit.
+     - User said it was fine.
+
+5. Problem Solving:
+   The buffer was too small, which is solved.
+
+6. All user messages:
+   - "make it faster"
+   - "never touch
+     the schema"
+
+7. Pending Tasks:
+   - None explicitly pending
+
+8. Current Work:
+   Editing.
+
+9. Optional Next Step:
+   - none
+
+If you need details, read the transcript.
+"""
+
+
+def test_a_models_summary_is_read_by_its_headings():
+    assert read_back(BY_A_MODEL) == Earlier(
+        messages=(Said("make it faster"), Said("never touch\nthe schema")),
+        files=(
+            FileWork("docs/notes.md", notes="**docs/notes.md** (read only)"),
+            FileWork("src/importer.py", notes="- The heart of it.\n```python\ndef load(): ...\n```"),
+        ),
+        items={
+            4: ("**Timeout**: raised the limit.\n     - User said it was fine.",),
+            5: ("   The buffer was too small, which is solved.",),
+            7: (),
+        },
+        intent="The user wants the importer to be faster.",
+    )
+
+
+@pytest.mark.spec("BY-5")
+def test_what_a_models_summary_handed_down_is_carried_and_merged_with_newer_work():
+    records = [
+        b.boundary(),
+        b.summary(BY_A_MODEL),
+        b.user("go on", uuid="u"),
+        b.assistant(b.call("c", "Edit", file_path="/home/me/src/importer.py", new_string="x"), id="m"),
+        b.result("c"),
+    ]
+    found = summarize(records).sections
+    assert found[6] == '   - "make it faster"\n   - "never touch\n     the schema"\n   - "go on"'
+    assert found[3].startswith("   - /home/me/src/importer.py (edited 1×)\n     last change:\n     > x\n")
+    assert "docs/notes.md" in found[3]
+    assert found[3].count("importer.py") == 1
+    assert "**Timeout**: raised the limit." in found[4]
+    assert "The buffer was too small" in found[5]
+    assert "The user wants the importer to be faster." in found[1]
+
+
+def test_counts_tasks_and_failures_of_our_own_summary_go_on():
+    todo = b.call("t", "TodoWrite", todos=[{"content": "write it down", "status": "pending"}])
+    first = [
+        b.user("Always answer in French.", uuid="u1"),
+        b.assistant(b.call("c1", "Read", file_path="/p/a.py"), todo, id="m1"),
+        b.user([b.answer("c1", "no such file", is_error=True), b.answer("t")], uuid="r1"),
+    ]
+    carried = b.summary(f"It goes on here.\n\n{summarize(first).text}\n\nThe transcript is at /x.jsonl.")
+    second = [
+        b.boundary(),
+        carried,
+        b.assistant(b.call("c2", "Read", file_path="/p/a.py"), id="m2"),
+        b.result("c2"),
+    ]
+    found = summarize(second).sections
+    assert found[3] == "   - /p/a.py (read 2×)"
+    assert found[4] == "   - Read `/p/a.py` failed:\n     > no such file\n     then: nothing yet"
+    assert found[7] == '   - From an earlier summary; it may be done by now: todo (pending): "write it down"'
+    assert '   - standing: "Always answer in French."' in found[1]
+
+
+def test_a_newer_list_of_tasks_replaces_the_one_of_before():
+    def listed(name: str, text: str) -> list:
+        call = b.call(name, "TodoWrite", todos=[{"content": text, "status": "pending"}])
+        return [b.assistant(call, id=f"m-{name}"), b.result(name)]
+
+    first = summarize([b.user("go"), *listed("t1", "the old one")])
+    found = summarize([b.boundary(), b.summary(first.text), *listed("t2", "the new one")])
+    assert found.sections[7] == '   - todo (pending): "the new one"'
+
+
+def test_paths_below_a_shared_root_are_whole_again_when_read_back():
+    records = [b.user("go")]
+    for name in ("/p/src/a.py", "/p/src/b.py"):
+        records += [b.assistant(b.call(name, "Read", file_path=name), id=name), b.result(name)]
+    text = summarize(records).text
+    assert "…/a.py" in text
+    assert read_back(text).files == (FileWork("/p/src/a.py", read=1), FileWork("/p/src/b.py", read=1))
+
+
+def test_a_text_without_sections_hands_nothing_down():
+    assert read_back("1. First we did this.\n- and that") == Earlier(items={4: (), 5: (), 7: ()})

@@ -1,0 +1,42 @@
+"""Room is granted by share and then by order; entries by rank, short before whole."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.decide.summary.settings import SummarySettings
+from everturn.decide.summary.writing.fitting import Dropped, Entry, fit, grants, wanted
+
+SHARES = SummarySettings().shares
+
+
+def test_the_shares_are_of_one_whole_and_name_all_nine_sections():
+    assert abs(sum(SHARES.values()) - 1) < 1e-9
+    assert set(SHARES) == set(range(1, 10))
+    assert list(SHARES)[:2] == [6, 8]
+
+
+def test_what_one_section_does_not_need_goes_to_the_first_that_wants_more():
+    given = grants({6: 500, 8: 10, 1: 900}, {6: 0.4, 8: 0.2, 1: 0.4}, 1_000)
+    assert given == {6: 500, 8: 10, 1: 490}
+
+
+@given(st.dictionaries(st.sampled_from(list(SHARES)), st.integers(0, 50_000)), st.integers(0, 40_000))
+def test_grants_never_exceed_the_room_nor_what_is_wanted(some, room):
+    wants = {number: some.get(number, 0) for number in SHARES}
+    given = grants(wants, SHARES, room)
+    assert sum(given.values()) <= room
+    assert all(0 <= given[number] <= wants[number] for number in SHARES)
+    assert sum(given.values()) == min(room, sum(wants.values()))
+
+
+def test_every_entry_gets_its_short_form_before_one_gets_its_whole_story():
+    entries = [Entry("a" * 60, rank=1, short="a"), Entry("b" * 60, rank=0, short="b")]
+    found = fit(3, entries, wanted(entries) - 1)
+    assert found.body == f"   - a\n   - {'b' * 60}"
+    assert found.dropped == (Dropped(3, "a" * 60, 59),)
+
+
+def test_an_entry_without_room_is_counted_on_the_page():
+    found = fit(4, [Entry("a" * 60, rank=1), Entry("b", rank=0)], 10)
+    assert found.body == "   - b\n   [1 more left out]"
+    assert found.dropped == (Dropped(4, "a" * 60, 60),)
