@@ -13,6 +13,7 @@ from everturn.errors import EverturnError
 
 # name: (where the command is, what it is for in one line)
 COMMANDS: dict[str, tuple[str, str]] = {
+    "config": ("everturn.cli.config:config", "Every value in force, and where it came from."),
     "context": ("everturn.cli.context:context", "What fills the context of a recorded session."),
     "demo": ("everturn.cli.demo:demo", "Watch everturn work, with no key and no network."),
     "make-session": ("everturn.cli.make_session:make_session", "A made-up session, to try things on."),

@@ -1,0 +1,210 @@
+"""The keys of a configuration, what each of them may be, and values read from any spelling (CF-1).
+
+Keys follow from the shape, so that none can be forgotten here. What a number may be is the table below;
+one that is not in it may be anything from zero on.
+"""
+
+import re
+import types
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from math import inf, isfinite
+from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin
+
+import msgspec
+
+from everturn.decide.policy import POLICIES
+from everturn.session.config.shape import Config, Secret
+
+
+class Wrong(Exception):
+    """A value that its key does not allow. The reader of a whole source turns it into words for people."""
+
+
+class Bounds(NamedTuple):
+    least: float = 0
+    most: float = inf
+    # The least itself is not allowed.
+    is_open: bool = False
+
+    def hold(self, value: float) -> bool:
+        return (value > self.least if self.is_open else value >= self.least) and value <= self.most
+
+    def __str__(self) -> str:
+        low = f"above {self.least:g}" if self.is_open else f"{self.least:g} or more"
+        if self.most == inf:
+            return low
+        return f"{low} and at most {self.most:g}" if self.is_open else f"from {self.least:g} to {self.most:g}"
+
+
+_ANY: Final = Bounds()
+_AT_LEAST_ONE: Final = Bounds(1)
+_SHARE: Final = Bounds(0, 1, is_open=True)
+BOUNDS: Final[Mapping[str, Bounds]] = {
+    "window": _AT_LEAST_ONE,
+    "thresholds.auto_percent": Bounds(0, 100, is_open=True),
+    "micro.declarative.thinking_turns": _AT_LEAST_ONE,
+    "micro.window.tokens": _AT_LEAST_ONE,
+    "micro.window.share": _SHARE,
+    "breaks.share": Bounds(0, 1),
+    "breaks.max_sources": _AT_LEAST_ONE,
+    "compact.drop_share": _SHARE,
+    "compact.cold_share": _SHARE,
+    "compact.max_output": _AT_LEAST_ONE,
+    "compact.failures": _AT_LEAST_ONE,
+    "compact.refills": _AT_LEAST_ONE,
+    "notes.section": _AT_LEAST_ONE,
+    "notes.whole": _AT_LEAST_ONE,
+}
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION: Final = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)?\s*")
+YES: Final = frozenset({"1", "true", "yes", "on"})
+NO: Final = frozenset({"0", "false", "no", "off"})
+_ADDRESS: Final = re.compile(r"https?://[^\s/?#@]+(?:[/?#][^\s@]*)?")
+
+
+class Key(msgspec.Struct, frozen=True):
+    name: str
+    type: Any
+    default: Any
+
+    @property
+    def is_secret(self) -> bool:
+        return self.type is Secret
+
+    @property
+    def bounds(self) -> Bounds:
+        return BOUNDS.get(self.name, _ANY)
+
+    @property
+    def variable(self) -> str:
+        return "EVERTURN_" + self.name.upper().replace(".", "_")
+
+
+def _keys(shape: type[msgspec.Struct], prefix: str = "") -> Iterator[Key]:
+    for field in msgspec.structs.fields(shape):
+        name = prefix + field.name
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from _keys(field.type, name + ".")
+        else:
+            yield Key(name, _without_none(field.type), field.default)
+
+
+def _without_none(kind: Any) -> Any:
+    """`int | None` in a shape is a number that need not be set; whoever sets it gives a number."""
+    if get_origin(kind) in (Union, types.UnionType):
+        (kind,) = (each for each in get_args(kind) if each is not type(None))
+    return kind
+
+
+KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _keys(Config)}
+SECTIONS: Final = frozenset(
+    ".".join(parts[:count]) for parts in (name.split(".") for name in KEYS) for count in range(1, len(parts))
+)
+
+
+def allowed(key: Key) -> str:
+    """What a key may be, in words."""
+    if key.name == "policy":
+        return f"one of {', '.join(sorted(POLICIES))}"
+    if key.name == "provider.base_url":
+        return "an address that begins with https:// or http:// and holds no password"
+    if get_origin(key.type) is Literal:
+        return f"one of {', '.join(get_args(key.type))}"
+    if get_origin(key.type) is tuple:
+        return "a list of texts"
+    return {
+        bool: "true or false",
+        int: f"a whole number, {key.bounds}",
+        float: f"a number {key.bounds}",
+        timedelta: 'seconds, or a text such as "90s", "60m", "1h"',
+        str: "a text",
+        Secret: "a text",
+    }[key.type]
+
+
+def value_of(key: Key, given: Any) -> Any:
+    """The value of a key as a file or a caller gives it; raises Wrong."""
+    kind = key.type
+    if kind in (int, float):
+        return _number(key, given)
+    if kind is timedelta:
+        return _duration(given)
+    if kind is bool and isinstance(given, bool):
+        return given
+    if get_origin(kind) is tuple:
+        return _texts(given)
+    if kind is Secret:
+        return given if isinstance(given, Secret) else Secret(_text(given))
+    if kind is not bool:
+        return _chosen(key, _text(given))
+    raise Wrong
+
+
+def value_of_text(key: Key, text: str) -> Any:
+    """The value of a key as an environment variable or a command line gives it: always a text."""
+    kind = key.type
+    if kind is bool:
+        return is_yes(text)
+    if kind in (int, float):
+        try:
+            return _number(key, kind(text.strip().replace("_", "")))
+        except (ValueError, OverflowError):
+            raise Wrong from None
+    if get_origin(kind) is tuple:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    return value_of(key, text)
+
+
+def is_yes(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in YES | NO:
+        raise Wrong
+    return word in YES
+
+
+def _number(key: Key, given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not isfinite(given):
+        raise Wrong
+    if key.type is int and not isinstance(given, int):
+        raise Wrong
+    if not key.bounds.hold(given):
+        raise Wrong
+    return key.type(given)
+
+
+def _duration(given: Any) -> timedelta:
+    if isinstance(given, timedelta):
+        seconds = given.total_seconds()
+    elif isinstance(given, str) and (found := _DURATION.fullmatch(given)):
+        seconds = float(found[1]) * _UNITS[found[2] or "s"]
+    elif isinstance(given, int | float) and not isinstance(given, bool) and isfinite(given):
+        seconds = given
+    else:
+        raise Wrong
+    # A thousand years: what is longer was meant otherwise, and a clock could not add it.
+    if not 0 <= seconds <= 365_000 * _UNITS["d"]:
+        raise Wrong
+    return timedelta(seconds=seconds)
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    if not isinstance(given, list | tuple) or not all(isinstance(part, str) for part in given):
+        raise Wrong
+    return tuple(given)
+
+
+def _text(given: Any) -> str:
+    if not isinstance(given, str) or "\0" in given:
+        raise Wrong
+    return given
+
+
+def _chosen(key: Key, text: str) -> str:
+    if key.name == "policy" and text not in POLICIES:
+        raise Wrong
+    if get_origin(key.type) is Literal and text not in get_args(key.type):
+        raise Wrong
+    if key.name == "provider.base_url" and text and not _ADDRESS.fullmatch(text):
+        raise Wrong
+    return text
