@@ -1,13 +1,14 @@
 """The gate: which summaries are let in (CP-31)."""
 
 import builders as b
+import msgspec
 import pytest
 from decide.compact.bench import SUMMARY, Bench, manual, turns
 
 from everturn.decide.compact.gate import gate
 from everturn.decide.compact.values import CompactionPlan
 from everturn.history.edits import Pinned
-from everturn.measure.tokens import rough
+from everturn.measure.tokens import padded, rough
 
 NINE = "\n".join(f"{at}. Section {at}:" for at in range(1, 10))
 
@@ -46,11 +47,12 @@ def test_quoted_tool_syntax_is_no_call(planned: CompactionPlan):
 
 @pytest.mark.spec("CP-31")
 def test_a_summary_as_large_as_what_it_replaces_is_refused(planned: CompactionPlan):
-    size = planned.tokens_summarized
-    assert gate(SUMMARY, planned, estimate=lambda text: size) == (
+    size = padded(3_300)
+    as_large = msgspec.structs.replace(planned, tokens_summarized=size)
+    assert gate(SUMMARY, as_large, estimate=lambda text: 3_300) == (
         f"it is no smaller ({size:,} tokens) than what it replaces ({size:,})"
     )
-    assert gate(SUMMARY, planned, estimate=lambda text: size - 1) == ""
+    assert gate(SUMMARY, as_large, estimate=lambda text: 3_299) == ""
 
 
 @pytest.mark.spec("CP-31")

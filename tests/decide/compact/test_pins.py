@@ -30,6 +30,8 @@ LONGEST = DEFAULTS.longest_pin
         "You must not change the public API.",
         "- never delete migrations",
         "Avoid new dependencies.",
+        "Do **not** merge.",
+        "Don’t rename anything",
         "Leave config.yml alone.",
         "Make sure that you never log tokens.",
     ],
@@ -43,6 +45,7 @@ def test_a_standing_instruction_is_found_as_it_was_written(rule: str):
     "words",
     [
         "Fix the parser.",
+        "Never mind!",
         "Why don't you use bun?",
         "It never worked and I always wondered why.",
         "The users do not see the button.",

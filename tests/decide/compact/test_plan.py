@@ -103,3 +103,14 @@ def test_an_unknown_record_is_named():
     refused = Bench(turns(1)).plan(Asked(trigger="manual", form="from", at="nowhere"))
     assert isinstance(refused, NotCompacting)
     assert "'nowhere'" in refused.why
+
+
+def test_system_prompt_and_tools_are_what_the_first_response_does_not_explain():
+    records = [
+        b.user("x" * 400, uuid="u"),
+        b.assistant("yes", id="m1", uuid="a1", usage={"input_tokens": 20_134, "output_tokens": 5}),
+        *turns(3),
+    ]
+    planned = Bench(records).planned(manual(), size=90_000)
+    assert planned.fixed == 20_000
+    assert Bench(turns(3)).planned(manual(), size=90_000).fixed == 90_000 - planned.tokens_summarized + 135

@@ -12,6 +12,7 @@ from typing import Final
 from everturn.decide.compact.answer import text_problem
 from everturn.decide.compact.settings import DEFAULTS, CompactSettings
 from everturn.decide.compact.values import CompactionPlan
+from everturn.measure.tokens import padded
 
 _CALL: Final = re.compile(
     r"""<(?:\w+:)?(?:invoke|function_calls?|tool_use|tool_call|parameter)\b | "type"\s*:\s*"tool_use"
@@ -45,7 +46,7 @@ def gate(
         return "it holds the syntax of a tool call"
     if _words_beside_headings(text) < settings.least_words:
         return "it is a skeleton: headings with nothing under them"
-    if (tokens := estimate(text)) >= plan.tokens_summarized:
+    if (tokens := padded(estimate(text))) >= plan.tokens_summarized:
         return f"it is no smaller ({tokens:,} tokens) than what it replaces ({plan.tokens_summarized:,})"
     return _lost(text, plan)
 

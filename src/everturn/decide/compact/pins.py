@@ -24,7 +24,7 @@ CARRIED: Final = "compaction_pins"
 # "from now on", "do not touch X". A question ("why don't you ...?") states none.
 _RULES: Final = re.compile(
     r"""(?:^|[.!;:,\n(]\s*|\b(?:and|but|please|also|so)\s+)[-*\d.\s"'`]*
-        (?: never\b | always\b | do\s*n[o']t\b | don't\b | dont\b | do\s+not\b | must\s+not\b | mustn't\b
+        (?: never\b(?!\s+mind\b) | always\b | do\s+\**not\b | don['’]?t\b | must\s+not\b | mustn't\b
           | from\s+now\s+on\b | under\s+no\s+circumstances\b | no\s+matter\s+what\b
           | (?:you\s+)?(?:must|should|may|can)\s+(?:never|always|not|only)\b
           | (?:i\s+(?:want|need|prefer)\s+you\s+to\s+(?:never|always|not))\b

@@ -13,7 +13,7 @@ from everturn.decide.compact.restore import restoring
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Asked, Chain, CompactionPlan, NotCompacting, Restoring, Way
 from everturn.history.log import View
-from everturn.history.records import Record
+from everturn.history.records import Record, reported_usage
 from everturn.measure.accounting import accounts_of
 from everturn.measure.bill import Bill, Tokens, price
 from everturn.measure.meter import meter_of
@@ -39,7 +39,7 @@ def plan(
     division = divided(view, asked)
     if isinstance(division, NotCompacting):
         return division
-    fixed = max(0, size - _tokens(view, view.records, counts))
+    fixed = _fixed(view, size, counts)
     if asked.trigger == "auto" and fixed >= limits.auto:
         return NotCompacting(
             f"System prompt and tools alone take about {fixed:,} of the {limits.auto:,} tokens at which "
@@ -73,6 +73,20 @@ def _tokens(view: View, records: Sequence[Record], counts: Counts) -> int:
     """Padded tokens of a part of the view. All estimated: reported usage speaks of whole requests."""
     part = View(records, view.cleared, view.offloaded, frozenset(record.uuid for record in records))
     return meter_of(part, counts).size().tokens
+
+
+def _fixed(view: View, size: int, counts: Counts) -> int:
+    """System prompt and tools, which no record holds: what usage reports and the records do not explain.
+
+    The first response of the view tells it best: little had been said, so little is estimated.
+    """
+    unexplained = size - _tokens(view, view.records, counts)
+    for at, record in enumerate(view.records):
+        usage = reported_usage(record)
+        if usage is not None and record.uuid not in view.stale:
+            unexplained = min(unexplained, usage.context - _tokens(view, view.records[:at], counts))
+            break
+    return max(0, unexplained)
 
 
 def _expected_new(
