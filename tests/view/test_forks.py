@@ -214,11 +214,11 @@ def test_a_fork_with_tools_goes_on_with_their_results():
 @pytest.mark.spec("PC-13")
 def test_a_fork_ends_with_its_turns_or_when_it_calls_nothing():
     child: Fork | None = fork(parent_of(TALK), (SUMMARIZE,), max_turns=3)
-    turns = 0
-    while child is not None:
-        turns += 1
-        child = continued(child, [call(f"c{turns}")])
-    assert turns == 3
+    left = []
+    for turn in range(5):
+        left.append(child.max_turns if child else None)
+        child = continued(child, [call(f"c{turn}")]) if child else None
+    assert left == [3, 2, 1, None, None]
     assert continued(fork(parent_of(TALK), (SUMMARIZE,), max_turns=3), [text_block("done")]) is None
     with pytest.raises(UsageError, match="A fork of 0 turns does nothing"):
         fork(parent_of(TALK), (SUMMARIZE,), max_turns=0)
