@@ -81,7 +81,7 @@ def test_work_between_two_compactions_starts_the_count_anew():
     assert decide(refill=Refill().compacted(SOON), chain=SOON) == AUTO
 
 
-MARK = int(LIMITS.auto * 0.7)
+MARK = round(LIMITS.auto * 0.7)
 
 
 @pytest.mark.spec("CP-24")

@@ -77,7 +77,7 @@ def cold_proposal(
     cold: Cold,
     settings: CompactSettings = DEFAULTS,
 ) -> Proposal | NotCompacting:
-    mark = int(limits.auto * settings.cold_share)
+    mark = round(limits.auto * settings.cold_share)
     if size < mark:
         return NotCompacting(f"{size:,} tokens are below the mark for a proposal, {mark:,}")
     if size >= limits.auto:
