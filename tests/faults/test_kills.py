@@ -9,12 +9,14 @@ import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
-from faults.disks import MemoryDisk, Trap, When
+from faults.disks import Inode, MemoryDisk, Trap, When
 from faults.talks import Batch, Talk, flat, seen, talk
 
+from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.session.store import Disk, Io, Store
 
@@ -63,11 +65,15 @@ def points(batches: Sequence[Batch], *, every_byte: int) -> Iterator[Point]:
             yield Point(at, write, "inside", cut)
 
 
-def disk_with(batches: Sequence[Batch]) -> MemoryDisk:
+@cache
+def bytes_of(batches: tuple[Batch, ...]) -> bytes:
     disk = MemoryDisk()
     append_all(disk, PATH, batches, lambda: None)
-    disk.files.setdefault(PATH, disk.files[PATH])
-    return disk.after_death()
+    return disk.files[PATH].data
+
+
+def disk_with(batches: Sequence[Batch]) -> MemoryDisk:
+    return MemoryDisk({PATH: Inode(bytes_of(tuple(batches)))})
 
 
 def check_what_is_left(open_again: Callable[[], Store], kept: Sequence[Batch], lost: Batch) -> None:
@@ -88,9 +94,8 @@ def check_what_is_left(open_again: Callable[[], Store], kept: Sequence[Batch], l
 
 def check_that_it_goes_on(open_again: Callable[[], Store], found: Sequence[Record]) -> None:
     """What comes next stands on a line of its own, and everything from before is still there."""
-    more = Talk(1, "more")
-    for record in found:
-        more.log.append(record)
+    more = Talk(1, "again")
+    more.log = Log(found)
     with open_again() as store:
         store.append(more.say())
     with open_again() as store:
@@ -122,6 +127,32 @@ def test_a_death_at_any_operation_and_byte_leaves_the_old_view_or_the_new(is_soa
     said = f"{trials:,} of {possible:,} points, seeds {seeds[0]} to {seeds[-1]}, 0 violations"
     record_property("trials", f"deaths in process: {said}")
     assert trials >= 2_000
+
+
+@pytest.mark.spec("TR-10")
+def test_a_second_death_while_the_first_is_mended_leaves_the_old_view(record_property):
+    batches = talk(SEED, 11)
+    trials = 0
+    for at, batch in enumerate(batches):
+        if len(batch) < 3 or not batch[0].is_boundary:
+            continue
+        whole = disk_with(batches[: at + 1]).files[PATH].data
+        # Behind the summary's line: boundary and summary are there, what was brought back is not.
+        start = len(disk_with(batches[:at]).files[PATH].data)
+        behind = whole.index(b"\n", whole.index(b"\n", start) + 1) + 1
+        for left, cut in [(whole[: behind + torn], cut) for torn in (0, 30) for cut in range(0, 700, 9)]:
+            disk = MemoryDisk({PATH: Inode(left)})
+            talking = Talk(1, "more")
+            talking.log = Log(flat(batches[:at]))
+            more = talking.say()
+            trap = Trap(disk, die, 2, "inside", cut, only="write")
+            with pytest.raises(Killed):
+                append_all(trap, PATH, [more], lambda: None)
+            after = disk.after_death()
+            check_what_is_left(lambda disk=after: Store.open(PATH, io=disk), batches[:at], more)
+            trials += 1
+    record_property("trials", f"second deaths: {trials:,} points, seed {SEED}, 0 violations")
+    assert trials >= 200
 
 
 def killed_at(path: Path, batches: Sequence[Batch], point: Point) -> int:

@@ -131,9 +131,10 @@ def _text(fd: int, most: int) -> tuple[str, bool]:
     data = _bytes(fd, min(LARGEST, max(0, most) * LONGEST_CHARACTER + 1))
     if b"\0" in data[:LOOK]:
         raise Refused("it is binary, not text")
-    # A character may be cut in two at the end; the decoder keeps it back.
-    text = codecs.getincrementaldecoder("utf-8-sig")("replace").decode(data)
-    return text[:most], len(text) > most or found.st_size > len(data)
+    is_all = found.st_size <= len(data)
+    # Where we stopped, a character may be cut in two; the decoder keeps it back.
+    text = codecs.getincrementaldecoder("utf-8-sig")("replace").decode(data, final=is_all)
+    return text[:most], len(text) > most or not is_all
 
 
 def _bytes(fd: int, most: int) -> bytes:

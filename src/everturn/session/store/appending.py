@@ -36,6 +36,10 @@ from everturn.wire.mending import Flaw
 Fsync = Literal["always", "batch", "never"]
 Access = Literal["write", "read"]
 
+# How every line that we spell begins; and so many zeros at a file's start are a hole, not a file format.
+FIRST_BYTES: Final = b'{"parentUuid":'
+HOLE: Final = 64
+
 ADVICE: Final = {
     errno.ENOSPC: "Make room on the disk, then open the session again.",
     errno.EDQUOT: "Your quota is used up; make room, then open the session again.",
@@ -158,7 +162,7 @@ class Store:
         data = read_whole(self._io, self._fd)
         self._size = len(data)
         self._starts_new_line = bool(data) and not data.endswith(b"\n")
-        self.transcript = transcript_of(data, self.path)
+        self.transcript = read(data) if _is_our_wreck(data) else transcript_of(data, self.path)
         found = self.transcript.records
         self._known = {record.uuid: record for record in found}
         undone = undoing(found)
@@ -235,14 +239,17 @@ class Store:
         try:
             steps()
         except OSError as problem:
-            self.refuses = (
-                f"the last append failed ({problem.strerror}); open it again to see what reached it"
-            )
-            what = f"Nothing was kept of the last append to {self.path} for sure"
-            raise StoreError(f"{what}: {_said(problem)}") from problem
+            self.refuses = f"an append failed ({problem.strerror}), so open it again to see what it holds"
+            raise StoreError(f"{self.path} did not take the last append: {_said(problem)}") from problem
         except BaseException:
-            self.refuses = "the last append was interrupted; open it again to see what reached it"
+            self.refuses = "an append was interrupted, so open it again to see what it holds"
             raise
+
+
+def _is_our_wreck(data: bytes) -> bool:
+    """A first write of ours that a power cut took to pieces: it holds no record, and is a session all the
+    same. Nobody was told that anything of it is safe."""
+    return bool(data) and (data.startswith(FIRST_BYTES) or not data[:HOLE].strip(b"\0"))
 
 
 def _said(problem: OSError) -> str:
