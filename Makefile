@@ -18,7 +18,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 $(STAMP): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -57,6 +57,27 @@ bench: $(STAMP)  ## every benchmark in bench/, one after the other
 	@set -e; for file in bench/*.py; do \
 	  [ -e "$$file" ] || { echo "no benchmarks in bench/ yet"; break; }; \
 	  echo "== $$file"; $(BIN)/python "$$file"; done
+
+# Peers are heavy (430 MB), so they live in an environment of their own. A peer that cannot be installed is listed
+# by the benchmark with the reason; the stamp is then not set, and the next run tries again.
+PEERS       := langchain headroom-ai
+PEERS_VENV  := build/peers-venv
+PEERS_STAMP := $(PEERS_VENV)/.installed
+PEERS_PIP   := $(PEERS_VENV)/bin/pip --disable-pip-version-check -qq
+
+$(PEERS_STAMP): requirements.txt requirements-peers.txt pyproject.toml
+	@echo "Setting up $(PEERS_VENV) (once; a minute or two) ..."
+	@$(PYTHON) -m venv $(PEERS_VENV)
+	@$(PEERS_PIP) install -c requirements.txt msgspec click rich hatchling editables
+	@$(PEERS_PIP) install --no-deps --no-build-isolation --editable .
+	@missing=; for peer in $(PEERS); do \
+	  echo "  $$peer"; \
+	  $(PEERS_PIP) install -c requirements.txt -c requirements-peers.txt $$peer || missing="$$missing $$peer"; done; \
+	[ -z "$$missing" ] && touch $@ || echo "Could not install:$$missing. They will be listed as not measured."
+
+.PHONY: bench-peers
+bench-peers: $(PEERS_STAMP)  ## one more turn, beside LangChain and headroom on the same conversation
+	@$(PEERS_VENV)/bin/python bench/peers/turn.py
 
 clean:  ## remove .venv, build output and caches
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
