@@ -1,0 +1,304 @@
+"""What happened, as typed events: one for every decision that somebody may want to count or hear of (TL-1).
+
+An event holds figures and our own words. What may quote a message, a file or a provider is `Private`: it
+stays here unless whoever listens has asked for content (TL-3). Where events go: `session/events/`.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from everturn.decide.cache_breaks import Break
+from everturn.decide.compact.values import (
+    Attempt,
+    Chain,
+    Compaction,
+    CompactionFailed,
+    CompactionPlan,
+    Form,
+    Way,
+)
+from everturn.decide.effects import FailureKind, HookEvent, HookOutcome
+from everturn.decide.micro.situation import MicroPlan, PlanKind
+from everturn.history.edits import Cleared, Trigger
+from everturn.history.records import Usage
+from everturn.history.repair import Repair, RepairKind
+from everturn.measure.accounting import Metrics, Shares
+from everturn.measure.prediction import Check, Verdict
+
+# Words that may hold what a person, a file or a provider said.
+Private = Annotated[str, msgspec.Meta(extra={"private": True})]
+Reason = Literal[
+    "no_summary", "api_error", "too_long", "cancelled", "refused", "timeout", "over_threshold", "blocked"
+]
+Cause = Literal["key_changed", "expiry", "server_side"]
+BreakerKind = Literal["failures", "rapid_refill"]
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """When, in which session, who asked, of which model: what every event of one turn has in common."""
+
+    at: datetime
+    session: str = ""
+    source: str = "main"
+    model: str = ""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="event"):
+    moment: Moment
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What filled the context (TOK-11), without the names of files."""
+
+    total: int
+    shares: Shares
+    wasted: int
+    files_read_again: int
+
+
+class MicroCompacted(Event, frozen=True, kw_only=True, tag="micro_compacted"):
+    kind: PlanKind
+    results: int
+    tokens_before: int
+    tokens_after: int
+    tokens_saved: int
+    why: str = ""
+
+
+class CompactionDone(Event, frozen=True, kw_only=True, tag="compaction_done"):
+    """`usage` is that of the calls for the summary, all attempts together."""
+
+    trigger: Trigger
+    form: Form
+    way: Way
+    tokens_before: int
+    tokens_after: int
+    attempts: int
+    usage: Usage
+    chain: Chain
+    figures: Figures | None = None
+
+
+class CompactionNotDone(Event, frozen=True, kw_only=True, tag="compaction_not_done"):
+    trigger: Trigger
+    form: Form
+    reason: Reason
+    ways: tuple[Way, ...]
+    tokens_before: int
+    usage: Usage
+    chain: Chain
+    # A provider's message may quote what it was sent.
+    detail: Private = ""
+
+
+class Compacting(Event, frozen=True, kw_only=True, tag="compacting"):
+    """While a summary is being written (CP-7)."""
+
+    way: Way
+    seconds: float
+    characters: int
+
+
+class NotesTaken(Event, frozen=True, kw_only=True, tag="notes_taken"):
+    covers: str
+    tokens: int
+    seconds: float
+
+
+class NotesRejected(Event, frozen=True, kw_only=True, tag="notes_rejected"):
+    """Notes that could not be the summary, or could not be brought up to date."""
+
+    why: str
+
+
+class CacheBroken(Event, frozen=True, kw_only=True, tag="cache_broken"):
+    cause: Cause
+    why: str
+    parts: tuple[str, ...]
+    tokens_lost: int
+    idle: float
+    disagreement: str = ""
+
+
+class BreakerOpened(Event, frozen=True, kw_only=True, tag="breaker_opened"):
+    breaker: BreakerKind
+    count: int
+    detail: Private = ""
+
+
+class BreakerClosed(Event, frozen=True, kw_only=True, tag="breaker_closed"):
+    breaker: BreakerKind
+
+
+class Repaired(Event, frozen=True, kw_only=True, tag="repaired"):
+    """A view that arrived broken and was made valid: how often each kind of repair was needed."""
+
+    kinds: Mapping[RepairKind, int]
+    details: tuple[Private, ...] = ()
+
+
+class PredictionMissed(Event, frozen=True, kw_only=True, tag="prediction_missed"):
+    verdict: Verdict
+    predicted_read: int
+    reported_read: int
+    missed: int
+    why: str
+
+
+class HookTrouble(Event, frozen=True, kw_only=True, tag="hook_trouble"):
+    """A hook that failed, was late, or blocked something."""
+
+    hook: HookEvent
+    problems: int
+    is_blocked: bool
+    details: tuple[Private, ...] = ()
+
+
+EVENTS: Final[tuple[type[Event], ...]] = (
+    MicroCompacted,
+    CompactionDone,
+    CompactionNotDone,
+    Compacting,
+    NotesTaken,
+    NotesRejected,
+    CacheBroken,
+    BreakerOpened,
+    BreakerClosed,
+    Repaired,
+    PredictionMissed,
+    HookTrouble,
+)
+
+
+def micro_compacted(plan: MicroPlan, size: int, moment: Moment) -> MicroCompacted | None:
+    """None where the plan changes nothing. `size` is the context before it."""
+    cleared = {call for edit in plan.edits if isinstance(edit, Cleared) for call in edit.calls}
+    results = len(cleared | set(plan.delete)) + len(plan.offload)
+    if not (plan.edits or plan.delete or plan.offload):
+        return None
+    return MicroCompacted(
+        moment=moment,
+        kind=plan.kind,
+        results=results,
+        tokens_before=size,
+        tokens_after=max(0, size - plan.tokens_saved),
+        tokens_saved=plan.tokens_saved,
+        why=plan.why,
+    )
+
+
+def compaction_done(
+    plan: CompactionPlan, made: Compaction, moment: Moment, metrics: Metrics | None = None
+) -> CompactionDone:
+    return CompactionDone(
+        moment=moment,
+        trigger=plan.asked.trigger,
+        form=plan.asked.form,
+        way=made.attempts[-1].way if made.attempts else plan.ways[0],
+        tokens_before=made.tokens_before,
+        tokens_after=made.tokens_after,
+        attempts=len(made.attempts),
+        usage=_spent(made.attempts),
+        chain=plan.chain,
+        figures=figures(metrics) if metrics else None,
+    )
+
+
+def compaction_not_done(plan: CompactionPlan, failed: CompactionFailed, moment: Moment) -> CompactionNotDone:
+    return CompactionNotDone(
+        moment=moment,
+        trigger=plan.asked.trigger,
+        form=plan.asked.form,
+        reason=reason_of(failed.attempts),
+        ways=tuple(attempt.way for attempt in failed.attempts),
+        tokens_before=plan.tokens_before,
+        usage=_spent(failed.attempts),
+        chain=plan.chain,
+        detail=failed.why,
+    )
+
+
+_REASONS: Final[Mapping[FailureKind, Reason]] = {
+    "too_long": "too_long",
+    "api_error": "api_error",
+    "refused": "refused",
+    "timeout": "timeout",
+    "cancelled": "cancelled",
+}
+
+
+def reason_of(attempts: Sequence[Attempt]) -> Reason:
+    """The reason of the last attempt, in one word; a text that was made and not used was too large."""
+    if not attempts:
+        return "no_summary"
+    last = attempts[-1]
+    if last.failure is not None:
+        return _REASONS[last.failure.kind]
+    return "over_threshold" if last.text else "no_summary"
+
+
+def figures(metrics: Metrics) -> Figures:
+    return Figures(metrics.total, metrics.shares, metrics.wasted, metrics.files_read_again)
+
+
+def cache_broken(verdict: Break, moment: Moment) -> CacheBroken:
+    expired = verdict.why.startswith("possible TTL expiry")
+    cause: Cause = "key_changed" if verdict.changes else "expiry" if expired else "server_side"
+    return CacheBroken(
+        moment=moment,
+        cause=cause,
+        why=verdict.why,
+        parts=tuple(dict.fromkeys(change.part for change in verdict.changes)),
+        tokens_lost=verdict.tokens_lost,
+        idle=verdict.idle,
+        disagreement=verdict.disagreement,
+    )
+
+
+def prediction_missed(check: Check, moment: Moment) -> PredictionMissed | None:
+    """None where it came out as predicted, or where only the counting differs: estimates always do."""
+    if check.verdict in ("as predicted", "other total"):
+        return None
+    return PredictionMissed(
+        moment=moment,
+        verdict=check.verdict,
+        predicted_read=check.predicted.read,
+        reported_read=check.reported.read,
+        missed=check.missed,
+        why=check.why,
+    )
+
+
+def repaired(repairs: Sequence[Repair], moment: Moment) -> Repaired | None:
+    if not repairs:
+        return None
+    kinds: dict[RepairKind, int] = {}
+    for repair in repairs:
+        kinds[repair.kind] = kinds.get(repair.kind, 0) + 1
+    details = tuple(f"{repair.where}: {repair.what}" for repair in repairs)
+    return Repaired(moment=moment, kinds=kinds, details=details)
+
+
+def hook_trouble(event: HookEvent, outcome: HookOutcome, moment: Moment) -> HookTrouble | None:
+    if not (outcome.problems or outcome.blocked):
+        return None
+    details = (*outcome.problems, *([outcome.blocked] if outcome.blocked else ()))
+    return HookTrouble(
+        moment=moment,
+        hook=event,
+        problems=len(outcome.problems),
+        is_blocked=bool(outcome.blocked),
+        details=details,
+    )
+
+
+def _spent(attempts: Sequence[Attempt]) -> Usage:
+    return Usage(
+        input_tokens=sum(attempt.usage.input_tokens for attempt in attempts),
+        cache_creation_input_tokens=sum(attempt.usage.cache_creation_input_tokens for attempt in attempts),
+        cache_read_input_tokens=sum(attempt.usage.cache_read_input_tokens for attempt in attempts),
+        output_tokens=sum(attempt.usage.output_tokens for attempt in attempts),
+    )

@@ -1,0 +1,73 @@
+"""Sinks that need nothing installed: the transcript, and a log with one JSON object per line (TL-2)."""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from typing import Any, Final
+
+import msgspec
+
+from everturn.decide.events import (
+    BreakerOpened,
+    CacheBroken,
+    CompactionNotDone,
+    Event,
+    HookTrouble,
+)
+from everturn.history.records import Record
+from everturn.session.events.fan_out import Sink
+from everturn.session.events.telling import Content, name_of, told
+from everturn.wire.claude_code_lines import spell
+
+LOGGER: Final = "everturn.events"
+# What a person should hear of; the rest is for the record.
+WARNINGS: Final = (CompactionNotDone, CacheBroken, BreakerOpened, HookTrouble)
+SUBTYPE: Final = "everturn_event"
+FIELD: Final = "everturnEvent"
+
+
+def level_of(event: Event) -> int:
+    return logging.WARNING if isinstance(event, WARNINGS) else logging.INFO
+
+
+def log_sink(logger: logging.Logger | None = None, content: Content = "left out") -> Sink:
+    """One line per event, an object in JSON, so that no text can forge a line."""
+    target = logger or logging.getLogger(LOGGER)
+
+    def tell(event: Event) -> None:
+        level = level_of(event)
+        if target.isEnabledFor(level):
+            target.log(level, "%s", msgspec.json.encode(told(event, content)).decode())
+
+    return tell
+
+
+def transcript_sink(
+    append: Callable[[Record], None],
+    *,
+    new_id: Callable[[], str],
+    last: Callable[[], Record | None],
+    content: Content = "left out",
+) -> Sink:
+    """A system record behind the last one. The model never sees it; other tools pass over it."""
+
+    def tell(event: Event) -> None:
+        append(event_record(told(event, content), event, uuid=new_id(), after=last()))
+
+    return tell
+
+
+def event_record(fields: Mapping[str, Any], event: Event, *, uuid: str, after: Record | None) -> Record:
+    bare = Record(
+        kind="system",
+        uuid=uuid,
+        parent=after.uuid if after else "",
+        timestamp=event.moment.at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        session=after.session if after else event.moment.session,
+        agent=after.agent if after else "",
+        sidechain=after.sidechain if after else False,
+        subtype=SUBTYPE,
+    )
+    line = msgspec.json.decode(spell(bare))
+    line |= {"content": name_of(event), FIELD: dict(fields)}
+    return msgspec.structs.replace(bare, raw=msgspec.json.encode(line))

@@ -1,0 +1,205 @@
+"""Events: each decision as a typed value, with the figures that were decided on."""
+
+from datetime import UTC, datetime
+from typing import get_args
+
+import pytest
+from builders import boundary, summary
+
+from everturn.decide.cache_breaks import Break
+from everturn.decide.compact.values import (
+    Asked,
+    Attempt,
+    Chain,
+    Compaction,
+    CompactionFailed,
+    CompactionPlan,
+    Receipt,
+    Restoring,
+)
+from everturn.decide.effects import Failure, FailureKind, HookOutcome
+from everturn.decide.events import (
+    EVENTS,
+    CacheBroken,
+    CompactionDone,
+    CompactionNotDone,
+    Event,
+    Figures,
+    HookTrouble,
+    MicroCompacted,
+    Moment,
+    PredictionMissed,
+    Repaired,
+    cache_broken,
+    compaction_done,
+    compaction_not_done,
+    hook_trouble,
+    micro_compacted,
+    prediction_missed,
+    reason_of,
+    repaired,
+)
+from everturn.decide.micro.situation import MicroPlan, OffloadPlan, nothing
+from everturn.decide.snapshot import Change
+from everturn.history.edits import Cleared
+from everturn.history.records import Usage
+from everturn.history.repair import Repair
+from everturn.measure.accounting import Metrics, Shares
+from everturn.measure.prediction import Prediction, check
+
+NOW = Moment(at=datetime(2026, 11, 15, tzinfo=UTC), session="s", model="m")
+ASKED = Asked(trigger="auto")
+CHAIN = Chain(follows="b0", turns_since=3, length=2, threshold=167_000)
+PLAN = CompactionPlan(
+    asked=ASKED,
+    summarized=(),
+    kept=(),
+    ways=("fork", "direct"),
+    restoring=Restoring(),
+    pins=(),
+    tokens_before=170_000,
+    expected_after=9_000,
+    expected_dollars=0.1,
+    chain=CHAIN,
+    why="over the mark",
+)
+TRIED = (
+    Attempt(way="fork", problem="empty", usage=Usage(10, 20, 30, 40)),
+    Attempt(way="direct", text="In short.", usage=Usage(1, 2, 3, 4)),
+)
+
+
+@pytest.mark.spec("TL-1")
+def test_a_micro_compaction_says_kind_results_and_tokens():
+    plan = MicroPlan("time", (Cleared(("a", "b")),), "cold", tokens_saved=700)
+    assert micro_compacted(plan, 10_000, NOW) == MicroCompacted(
+        moment=NOW,
+        kind="time",
+        results=2,
+        tokens_before=10_000,
+        tokens_after=9_300,
+        tokens_saved=700,
+        why="cold",
+    )
+    both = MicroPlan("cached", delete=("a",), offload=(OffloadPlan("b", "n", "c", "p", 1),))
+    found = micro_compacted(both, 10, NOW)
+    assert found is not None
+    assert found.results == 2
+    assert micro_compacted(nothing("warm"), 10_000, NOW) is None
+
+
+@pytest.mark.spec("TL-1")
+def test_a_compaction_says_how_it_was_done_and_what_it_cost():
+    made = Compaction(
+        boundary=boundary(),
+        summary=summary(),
+        restored=(),
+        kept=None,
+        attempts=TRIED,
+        receipt=Receipt(retained=(), recoverable=(), dropped=()),
+        tokens_before=170_000,
+        tokens_after=9_500,
+    )
+    metrics = Metrics(
+        tool_requests={"Read": 10},
+        tool_results={"Read": 80},
+        human=10,
+        assistant=0,
+        local_output=0,
+        other=0,
+        thinking=0,
+        images=0,
+        injected=0,
+        attachments={},
+        duplicate_reads={},
+    )
+    shares = Shares(
+        human=10, assistant=0, local_output=0, tool_requests=10, tool_results=80, duplicate_reads=0
+    )
+    assert compaction_done(PLAN, made, NOW, metrics) == CompactionDone(
+        moment=NOW,
+        trigger="auto",
+        form="full",
+        way="direct",
+        tokens_before=170_000,
+        tokens_after=9_500,
+        attempts=2,
+        usage=Usage(11, 22, 33, 44),
+        chain=CHAIN,
+        figures=Figures(100, shares, 0, 0),
+    )
+
+
+@pytest.mark.spec("TL-1")
+def test_a_failed_compaction_says_why_in_one_word():
+    failed = CompactionFailed(attempts=TRIED[:1], why="fork: empty")
+    assert compaction_not_done(PLAN, failed, NOW) == CompactionNotDone(
+        moment=NOW,
+        trigger="auto",
+        form="full",
+        reason="no_summary",
+        ways=("fork",),
+        tokens_before=170_000,
+        usage=Usage(10, 20, 30, 40),
+        chain=CHAIN,
+        detail="fork: empty",
+    )
+
+
+@pytest.mark.spec("TL-1")
+def test_every_failure_of_a_call_has_its_reason():
+    for kind in get_args(FailureKind):
+        assert reason_of([Attempt(way="fork", problem="x", failure=Failure(kind, "x"))]) == kind
+    assert reason_of([]) == "no_summary"
+    assert reason_of([Attempt(way="fork", text="a summary", problem="over the mark")]) == "over_threshold"
+
+
+@pytest.mark.spec("TL-1")
+@pytest.mark.parametrize(
+    ("why", "changes", "cause"),
+    [
+        ("tools changed", (Change("tools", "tools changed"), Change("tools", "order")), "key_changed"),
+        ("possible TTL expiry (idle for more than 1 hour)", (), "expiry"),
+        ("likely server-side (prompt unchanged, gap under 5 min)", (), "server_side"),
+    ],
+)
+def test_a_cache_break_says_its_cause_and_what_it_lost(why, changes, cause):
+    assert cache_broken(Break("main", 9_000, why, changes, 12.5), NOW) == CacheBroken(
+        moment=NOW, cause=cause, why=why, parts=("tools",) if changes else (), tokens_lost=9_000, idle=12.5
+    )
+
+
+@pytest.mark.spec("TL-1")
+def test_a_missed_prediction_is_told_and_a_kept_one_is_not():
+    predicted = Prediction(read=100, write_5m=0, write_1h=0, plain=10)
+    missed = check(predicted, Usage(input_tokens=110))
+    assert prediction_missed(missed, NOW) == PredictionMissed(
+        moment=NOW, verdict="read less", predicted_read=100, reported_read=0, missed=100, why=missed.why
+    )
+    assert prediction_missed(check(predicted, Usage(10, 0, 100)), NOW) is None
+    assert prediction_missed(check(predicted, Usage(15, 0, 100)), NOW) is None
+
+
+@pytest.mark.spec("TL-1")
+def test_repairs_are_counted_by_kind():
+    repairs = [
+        Repair("missing_result", "c1", "x"),
+        Repair("missing_result", "c2", "x"),
+        Repair("blank_text", "", "y"),
+    ]
+    assert repaired(repairs, NOW) == Repaired(
+        moment=NOW, kinds={"missing_result": 2, "blank_text": 1}, details=("c1: x", "c2: x", ": y")
+    )
+    assert repaired([], NOW) is None
+
+
+def test_a_hook_that_made_no_trouble_is_no_event():
+    assert hook_trouble("Stop", HookOutcome(context=("x",)), NOW) is None
+    assert hook_trouble("Stop", HookOutcome(problems=("p",), blocked="b"), NOW) == HookTrouble(
+        moment=NOW, hook="Stop", problems=1, is_blocked=True, details=("p", "b")
+    )
+
+
+def test_every_event_is_listed_under_a_name_of_its_own():
+    assert set(EVENTS) == set(Event.__subclasses__())
+    assert len({event.__struct_config__.tag for event in EVENTS}) == len(EVENTS)
