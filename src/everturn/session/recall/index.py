@@ -47,6 +47,8 @@ NEWEST: Final = "SELECT coalesce(max(id), 0) FROM passages"
 TOOL: Final = "SELECT tool FROM passages WHERE source = 'call' AND call = ? LIMIT 1"
 
 T = TypeVar("T")
+# Passages by number and rank, and how they were found.
+Rows = tuple[list[tuple[int, float]], str]
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -172,20 +174,31 @@ class Index:
     # ── finding ──────────────────────────────────────────────────────────────────────────────────
 
     def _find(self, query: Query, most: int) -> tuple[list[Match], str]:
-        if has_words(self._db) and not query.needs_letters:
-            if rows := self._matched(query.all_of(), most):
-                return self._best(rows, most), ""
-            if len(query.terms) > 1 and (rows := self._matched(query.any_of(), most)):
-                return self._best(rows, most), "no passage has all of these words; these have some of them"
-        rows = self._scanned(query, most)
-        return self._best(rows, most), "found by letters, not by words" if rows else ""
+        by_words = (self._by_all_words, self._by_some_words)
+        ways = (self._by_letters, *by_words) if query.needs_letters else (*by_words, self._by_letters)
+        for way in ways:
+            rows, remark = way(query, most * CANDIDATES)
+            if rows:
+                return self._best(rows, most), remark
+        return [], ""
+
+    def _by_all_words(self, query: Query, most: int) -> Rows:
+        return self._matched(query.all_of(), most), ""
+
+    def _by_some_words(self, query: Query, most: int) -> Rows:
+        if len(query.terms) == 1:
+            return [], ""
+        return self._matched(
+            query.any_of(), most
+        ), "no passage has all of these words; these have some of them"
+
+    def _by_letters(self, query: Query, most: int) -> Rows:
+        every = SCAN.format(" AND ".join(HOLDS for _ in query.terms))
+        rows = self._db.execute(every, (*query.patterns(), most)).fetchall()
+        return rows, "found by letters, not by words"
 
     def _matched(self, words: str, most: int) -> list[tuple[int, float]]:
-        return self._db.execute(MATCH, (words, most * CANDIDATES)).fetchall()
-
-    def _scanned(self, query: Query, most: int) -> list[tuple[int, float]]:
-        every = SCAN.format(" AND ".join(HOLDS for _ in query.terms))
-        return self._db.execute(every, (*query.patterns(), most * CANDIDATES)).fetchall()
+        return self._db.execute(MATCH, (words, most)).fetchall() if has_words(self._db) else []
 
     def _best(self, rows: list[tuple[int, float]], most: int) -> list[Match]:
         newest: int = self._db.execute(NEWEST).fetchone()[0]

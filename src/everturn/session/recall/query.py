@@ -24,12 +24,16 @@ _UNSPACED: Final = re.compile(
 
 
 class Query(msgspec.Struct, frozen=True):
+    """`is_literal`: signs were quoted with the words, and an index of words knows no signs."""
+
     terms: tuple[str, ...]
+    is_literal: bool = False
 
     @property
     def needs_letters(self) -> bool:
         """Whether a term has no word in it that an index of words could know: "->", "解析"."""
-        return any(not re.search(r"\w", term) or _UNSPACED.search(term) for term in self.terms)
+        alone = any(not re.search(r"\w", term) or _UNSPACED.search(term) for term in self.terms)
+        return self.is_literal or alone
 
     def all_of(self) -> str:
         return " AND ".join(_phrase(term) for term in self.terms)
@@ -46,11 +50,11 @@ def parse(text: str) -> Query:
     if len(text) > MOST_CHARACTERS:
         raise UsageError(f"A query has at most {MOST_CHARACTERS:,} characters; this one has {len(text):,}.")
     clean = "".join(" " if _is_control(each) else each for each in text)
-    terms = [(phrase or word).strip() for phrase, word in _TERMS.findall(clean)]
-    found = tuple(dict.fromkeys(filter(None, terms)))
+    terms = _TERMS.findall(clean)
+    found = tuple(dict.fromkeys(filter(None, ((phrase or word).strip() for phrase, word in terms))))
     if not found:
         raise UsageError("There is nothing to look for; give one or more words.")
-    return Query(found[:MOST_TERMS])
+    return Query(found[:MOST_TERMS], any(re.search(r"[^\w\s]", phrase) for phrase, _ in terms))
 
 
 def _is_control(letter: str) -> bool:
