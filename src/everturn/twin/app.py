@@ -35,9 +35,17 @@ def app(twin: Twin) -> App:
     async def serve(scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        await _send(twin, await _answer(twin, scope, receive), receive, send)
+        try:
+            made = await _answer(twin, scope, receive)
+        except _Gone:
+            return
+        await _send(twin, made, receive, send)
 
     return serve
+
+
+class _Gone(Exception):
+    """The client left before its request was whole: nobody asked anything, and nobody waits for an answer."""
 
 
 async def _answer(twin: Twin, scope: Message, receive: Receive) -> Answer:
@@ -62,7 +70,9 @@ async def _body(twin: Twin, receive: Receive) -> bytes:
     size, more = 0, True
     while more and size <= DRAINED:
         message = await receive()
-        more = message["type"] == "http.request" and message.get("more_body", False)
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        more = message.get("more_body", False)
         part = message.get("body", b"")
         size += len(part)
         if size <= twin.options.max_body_bytes:

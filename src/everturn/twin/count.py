@@ -15,6 +15,7 @@ from everturn.measure.images import image_tokens, tier_of
 from everturn.measure.models import Model
 from everturn.twin.memo import Memo
 from everturn.twin.options import TwinOptions
+from everturn.twin.seals import read
 from everturn.twin.values import Block
 
 Count = Callable[[Block], int]
@@ -49,7 +50,7 @@ def counter(model: Model, options: TwinOptions) -> Count:
 
     def count(block: Block) -> int:
         # Thinking with the same signature may come with or without its text.
-        shown = len(block.body.get("thinking") or "") if block.kind == "thinking" else 0
+        shown = len(_shown(block.body)) if block.kind == "thinking" else 0
         key = (block.digest, shown, model.id, ratio)
         return _memo.get(key, lambda: _block(block.kind, block.body, model, ratio))
 
@@ -105,7 +106,13 @@ def _tool(body: dict[str, Any], model: Model, ratio: float) -> int:
 
 def _thinking(body: dict[str, Any], ratio: float) -> int:
     # Omitted thinking travels encrypted in its signature, and is billed all the same.
-    return _text(body.get("thinking"), ratio) or _text(body.get("signature"), ratio / _BASE64)
+    return _text(_shown(body), ratio) or _text(body.get("signature"), ratio / _BASE64)
+
+
+def _shown(body: dict[str, Any]) -> str:
+    """The words of a thinking block; what a client writes into an omitted one is ignored (api-facts 7)."""
+    seal = read(body.get("signature") or "")
+    return "" if seal is not None and seal.kind == "omitted" else body.get("thinking") or ""
 
 
 def _document(body: dict[str, Any], model: Model, ratio: float) -> int:

@@ -3,9 +3,9 @@
 A request that passed validation asks once, `Faults.take`, whether it is struck. A fault then acts in one of
 three places, and the service calls all three:
 
-    fault.refusal(model)   before the model speaks: an error in place of an answer
-    fault.drops_cache      before the cache is asked: the workspace's entries are gone
-    fault.bend(answer)     after the answer is made: late, slow, cut, spoiled
+    fault.refusal(model, at=...)   before the model speaks: an error in place of an answer
+    fault.drops_cache              before the cache is asked: the workspace's entries are gone
+    fault.bend(answer)             after the answer is made: late, slow, cut, spoiled
 
 Summaries that fail (`take_summary`) are the speaker's business: there the model itself says the wrong thing.
 Refused requests strike nothing off the list. A fault without `endpoint` means plain `/v1/messages`
@@ -15,10 +15,12 @@ requests; count_tokens and compaction requests are struck only by faults that na
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import Final, Literal, get_args
 
 from everturn.measure.models import Model
+from everturn.twin.clock import spelled
 from everturn.twin.reply import error_answer
 from everturn.twin.stream import error_event
 from everturn.twin.values import Answer, Refusal
@@ -63,6 +65,8 @@ _REFUSALS: Final[dict[str, tuple[int, str, str]]] = {
     "timeout": (504, "timeout_error", "The request timed out."),
     "compaction_unavailable": (529, "overloaded_error", "Overloaded"),
 }
+# Ours, as the limits of an account are its own; the names are the API's (api-facts 5).
+_PER_MINUTE: Final = {"requests": 50, "tokens": 38_000, "input-tokens": 30_000, "output-tokens": 8_000}
 _IN_STREAM: Final = {kind: (error, words) for kind, (_, error, words) in _REFUSALS.items()}
 
 # How each vendor says that a prompt is too long (api-facts 5). {x} tokens were sent, {y} are allowed.
@@ -121,7 +125,7 @@ class Fault:
         named = "compaction" if self.kind == "compaction_unavailable" else "messages"
         return self.kind not in SUMMARY_KINDS and met == (self.endpoint or named)
 
-    def refusal(self, model: Model) -> Refusal | None:
+    def refusal(self, model: Model, *, at: datetime) -> Refusal | None:
         """The error that stands in place of an answer, if this kind of fault is one."""
         if self.kind == "prompt_too_long":
             return self._too_long(model)
@@ -129,7 +133,7 @@ class Fault:
             return None
         status, kind, words = _REFUSALS[self.kind]
         code = "compaction_unavailable" if self.kind == "compaction_unavailable" else None
-        return Refusal(status, kind, self.message or words, error_code=code, headers=self._error_headers())
+        return Refusal(status, kind, self.message or words, error_code=code, headers=self._error_headers(at))
 
     def bend(self, answer: Answer) -> Answer:
         """The answer as the client gets it."""
@@ -151,11 +155,10 @@ class Fault:
             case _:
                 return answer
 
-    def _error_headers(self) -> dict[str, str]:
-        headers = dict(self.headers)
-        if self.kind == "rate_limit" and self.retry_after is not None:
-            headers = {"retry-after": f"{self.retry_after:g}"} | headers
-        return headers
+    def _error_headers(self, at: datetime) -> dict[str, str]:
+        if self.kind != "rate_limit" or self.retry_after is None:
+            return dict(self.headers)
+        return {"retry-after": f"{self.retry_after:g}"} | _limits(self.retry_after, at) | dict(self.headers)
 
     def _too_long(self, model: Model) -> Refusal:
         limit = self.limit or model.window
@@ -178,6 +181,16 @@ class Fault:
             )
         ending = (0.0, error_event(kind, self.message or words))
         return replace(answer, stream=chain(_first(answer.stream, self.after_events), [ending]))
+
+
+def _limits(seconds: float, at: datetime) -> dict[str, str]:
+    """What was allowed, that none of it is left, and when there is more."""
+    reset = spelled(at + timedelta(seconds=seconds))
+    headers: dict[str, str] = {}
+    for what, limit in _PER_MINUTE.items():
+        name = f"anthropic-ratelimit-{what}"
+        headers |= {f"{name}-limit": str(limit), f"{name}-remaining": "0", f"{name}-reset": reset}
+    return headers
 
 
 def _first(stream: Iterable[tuple[float, bytes]], count: int) -> Iterator[tuple[float, bytes]]:

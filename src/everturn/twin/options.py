@@ -51,6 +51,9 @@ class TwinOptions:
     # --- models that no longer answer in reality are served, so that recorded sessions can be played.
     retired_models: Literal["serve", "refuse"] = "serve"
 
+    # --- no version named: taken as 2023-06-01, so that a bare curl works; the API refuses it.
+    version_header: Literal["optional", "required"] = "optional"
+
     # --- limits
     max_body_bytes: int = 32 * 1024 * 1024
     oversized_message: str = "Request exceeds the maximum size"

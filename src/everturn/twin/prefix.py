@@ -19,7 +19,9 @@ from everturn.twin.options import TwinOptions
 from everturn.twin.values import Block, Message, Request
 
 # Blocks that can never carry a marker, the automatic one included (api-facts 1.1, 1.2).
-UNMARKABLE: Final = frozenset(("thinking", "redacted_thinking", "connector_text", "fallback", "cache_edits"))
+UNMARKABLE: Final = frozenset(
+    ("thinking", "redacted_thinking", "connector_text", "fallback", "mcp_tool_listing", "cache_edits")
+)
 # Not published: what a change of speaker costs in delimiters.
 TURN_TOKENS: Final = 4
 
@@ -123,9 +125,14 @@ def _forced_tokens(request: Request) -> int:
 
 def _expired(messages: tuple[Message, ...], number: int) -> bool:
     """A `clear_at` message is shown for its turn only: until a person speaks again (api-facts 7)."""
-    if messages[number].extra.get("clear_at") != "next_user_message":
+    if not is_turn_scoped(messages[number]):
         return False
     return any(speaks(message) for message in messages[number + 1 :])
+
+
+def is_turn_scoped(message: Message) -> bool:
+    """Shown for one turn, so it takes no marker: no later turn could read the entry (api-facts 1.1)."""
+    return message.extra.get("clear_at") == "next_user_message"
 
 
 def speaks(message: Message) -> bool:
@@ -266,7 +273,7 @@ def _markers(request: Request, pieces: tuple[Piece, ...]) -> tuple[Marker, ...]:
         index: ttl for index, piece in enumerate(pieces) if (ttl := _ttl(piece.block)) is not None
     }
     if (automatic := _automatic(request)) is not None:
-        last = next((i for i in range(len(pieces) - 1, -1, -1) if _markable(pieces[i].block)), None)
+        last = next((i for i in range(len(pieces) - 1, -1, -1) if _markable(pieces[i], request)), None)
         if last is not None:
             marked.setdefault(last, automatic)
     return tuple(Marker(index, marked[index]) for index in sorted(marked))
@@ -279,7 +286,10 @@ def _automatic(request: Request) -> Ttl | None:
     return "1h" if control.get("ttl") == "1h" else "5m"
 
 
-def _markable(block: Block) -> bool:
+def _markable(piece: Piece, request: Request) -> bool:
+    block = piece.block
+    if piece.section == "messages" and is_turn_scoped(request.messages[piece.message]):
+        return False
     return block.kind not in UNMARKABLE and not (block.kind == "text" and not block.body.get("text"))
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from everturn.twin.clock import VirtualClock, spelled
 from everturn.twin.control import object_from, read_clock, read_faults, read_script
-from everturn.twin.service import Twin, workspace_of
+from everturn.twin.service import NO_KEY, Twin, workspace_of
 from everturn.twin.values import Answer, Refusal, invalid
 
 # The calendar of the virtual clock: inside it, no sum of times can overflow.
@@ -70,11 +70,18 @@ def _count_tokens(twin: Twin, call: Call) -> Answer:
 
 
 def _models(twin: Twin, call: Call) -> Answer:
+    _check_key(call)
     return twin.models(call.query)
 
 
 def _model(twin: Twin, call: Call) -> Answer:
+    _check_key(call)
     return twin.model(call.path.removeprefix(_MODEL_PATH))
+
+
+def _check_key(call: Call) -> None:
+    if workspace_of(call.headers) is None:
+        raise NO_KEY
 
 
 def plain_body(twin: Twin, call: Call) -> bytes:

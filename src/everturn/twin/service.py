@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from hashlib import blake2b
+from typing import Any, Final, Literal
 
 from everturn.measure.bill import bill
 from everturn.measure.prefix_cache import Outcome, PrefixCache, Prompt
@@ -38,6 +39,8 @@ from everturn.twin.validate import check_window, validate
 from everturn.twin.values import Answer, Refusal, Request, Said, invalid
 
 Endpoint = Literal["messages", "count_tokens"]
+
+NO_KEY: Final = Refusal(401, "authentication_error", "x-api-key header is required")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +137,16 @@ class Twin:
                 self._check_door(call, body)
                 sent = parse(endpoint, plain, body, workspace=call.workspace)
                 request = self._threads.joined(sent, call.now)
-                return answer(call, request)
+                made = answer(call, request)
             except Refusal as refusal:
-                return self._refuse(call, refusal, request)
+                made = self._refuse(call, refusal, request)
             except RecursionError:
-                return self._refuse(call, invalid("The request body is nested too deeply."), request)
+                made = self._refuse(call, invalid("The request body is nested too deeply."), request)
+            return replace(made, headers=made.headers | _workspace_header(call.workspace))
 
     def _check_door(self, call: Call, body: bytes) -> None:
         if not call.workspace:
-            raise Refusal(401, "authentication_error", "x-api-key header is required")
+            raise NO_KEY
         if len(body) > self.options.max_body_bytes:
             raise Refusal(413, "request_too_large", self.options.oversized_message)
 
@@ -166,7 +170,7 @@ class Twin:
 
     def _count(self, call: Call, request: Request) -> Answer:
         accepted = self._accept(request)
-        fault = self._strike(request)
+        fault = self._strike(call, request)
         body: dict[str, Any] = {"input_tokens": accepted.layout.total}
         if request.body.get("context_management") is not None:
             original = lay_out(since_compaction(accepted.sent), self.options).total
@@ -178,7 +182,7 @@ class Twin:
     def _message(self, call: Call, request: Request) -> Answer:
         accepted = self._accept(request)
         check_window(accepted.layout.total, request)
-        fault = self._strike(request)
+        fault = self._strike(call, request)
         spoken = self._speak(call, accepted)
         body = self._body(call, accepted, spoken)
         self._threads.hold(request, body, call.now)
@@ -201,11 +205,11 @@ class Twin:
             checked.request, edits.request, layout, edits.applied, checked.transformations, deleted
         )
 
-    def _strike(self, request: Request) -> Fault | None:
+    def _strike(self, call: Call, request: Request) -> Fault | None:
         """The fault that this request meets; one that is an error ends the request here."""
         compacts = on_demand(request) is not None
         fault = self.faults.take(request.endpoint, request.workspace, is_compaction=compacts)
-        if fault is not None and (refusal := fault.refusal(request.model)) is not None:
+        if fault is not None and (refusal := fault.refusal(request.model, at=call.at)) is not None:
             raise refusal
         if fault is not None and fault.drops_cache:
             self.cache.lose(
@@ -329,6 +333,14 @@ class Twin:
             return replace(answer, begins=write)
         write()
         return answer
+
+
+def _workspace_header(workspace: str) -> dict[str, str]:
+    """The key itself stays out of answers; equal keys have equal ids."""
+    if not workspace:
+        return {}
+    name = blake2b(workspace.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+    return {"anthropic-workspace-id": f"wrkspc_{name}"}
 
 
 def workspace_of(headers: Mapping[str, str]) -> str | None:

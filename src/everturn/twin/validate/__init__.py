@@ -35,7 +35,7 @@ _sections: dict[int, tuple[Block, ...]] = {}
 
 def validate(request: Request, options: TwinOptions) -> None:
     """Raises the Refusal the API would answer with."""
-    check_version(request)
+    check_version(request, options)
     _check_parameters(request)
     facts = request_facts(request)
     check_needs(request, facts, options)

@@ -11,7 +11,6 @@ _CALLED = f"{CARRIER}, caller caller?"
 _ANSWER = f"tool_use_id! server_id, {CARRIER}"
 
 SHAPES = {
-    "marker": "type! 'ephemeral', ttl '5m'/'1h'",
     "citations_switch": "enabled bool",
     "image_transformations": "oversized_image 'downsize'/'error'",
     "tab": "tab_id! str, title! str, url! str, active bool",
@@ -25,6 +24,7 @@ SHAPES = {
 }
 
 FAMILIES = {
+    "marker": {"ephemeral": "ttl '5m'/'1h'"},
     "caller": {
         "direct": "",
         "code_execution_20250825": "tool_id! str",

@@ -5,13 +5,12 @@ What a marker does to the cache is decided in `twin/prefix.py`.
 
 from collections.abc import Iterator, Sequence
 
-from everturn.twin.validate.blocks import THINKING
+from everturn.twin.prefix import UNMARKABLE, is_turn_scoped
 from everturn.twin.validate.facts import Facts, Marker
 from everturn.twin.validate.grammar import refuse
 from everturn.twin.values import Block, Request, Ttl, invalid
 
 AT_MOST = 4
-_UNMARKABLE = THINKING | {"fallback", "mcp_tool_listing", "cache_edits"}
 
 
 def check_markers(request: Request, facts: Sequence[Facts]) -> None:
@@ -79,11 +78,11 @@ def _automatic(request: Request) -> list[Marker]:
 
 def _eligible_backwards(request: Request) -> Iterator[Block]:
     for message in reversed(request.messages):
-        if message.extra.get("clear_at") != "next_user_message":
+        if not is_turn_scoped(message):
             yield from filter(_eligible, reversed(message.blocks))
     yield from filter(_eligible, reversed(request.system))
     yield from (tool for tool in reversed(request.tools) if not tool.body.get("defer_loading"))
 
 
 def _eligible(block: Block) -> bool:
-    return block.kind not in _UNMARKABLE and not (block.kind == "text" and not block.body["text"].strip())
+    return block.kind not in UNMARKABLE and not (block.kind == "text" and not block.body["text"].strip())

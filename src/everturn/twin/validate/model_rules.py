@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from everturn.measure.models import EFFORTS
+from everturn.twin.options import TwinOptions
 from everturn.twin.validate.blocks import THINKING
 from everturn.twin.validate.facts import Facts
 from everturn.twin.validate.grammar import EXTRA, refuse
@@ -25,7 +26,9 @@ _THINKING_FIRST = (
 _FORCED = ("any", "tool")
 
 
-def check_version(request: Request) -> None:
+def check_version(request: Request, options: TwinOptions) -> None:
+    if not request.version and options.version_header == "optional":
+        return
     if not request.version:
         raise invalid("anthropic-version: header is required")
     if request.version not in VERSIONS:
