@@ -315,9 +315,10 @@ def test_a_failed_compaction_is_an_error_to_opentelemetry():
 
 def test_the_real_api_of_opentelemetry_takes_our_spans():
     pytest.importorskip("opentelemetry")
-    tell = otel_sink()
+    fan_out = FanOut([("otel", otel_sink())])
     for kind in EVENTS:
-        tell(made(kind, "x", "y"))
+        fan_out(made(kind, "x", "y"))
+    assert fan_out.problems == []
 
 
 def counted(registry: prometheus_client.CollectorRegistry) -> dict[str, float]:
