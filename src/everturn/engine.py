@@ -102,9 +102,8 @@ class Settled(msgspec.Struct, frozen=True):
 class Conversation:
     """One conversation: its log, and what is kept up to date with it record by record.
 
-    `records` are a log that already exists. Where the detector knows the last call before (CB-7), and it had
-    the same key, the picture of the provider's cache is made again from the replies in that log; otherwise
-    nothing is predicted to be read, and the first turn says so.
+    `records` are a log that exists already. Where the last call in it had the same key, as the detector
+    knows (CB-7), its replies tell what the provider's cache holds; else the first turn says that it guesses.
     """
 
     def __init__(
@@ -148,6 +147,7 @@ class Conversation:
                 self._follow(shown)
             self._meter = meter_of(self.log.view, self._counts)
             self._thinking.prefix_changed("the messages before it are others now")
+            self._thinking.ask_replies()
         elif not record.is_boundary:
             self._follow(record)
             # What was answered was sent: a log that is read again knows no other sign of that.
@@ -332,13 +332,11 @@ class Conversation:
         return self._forecast.settle(usage, asked_at.timestamp())
 
     def _resume(self, *, goes_on: bool) -> None:
-        self._cached = resumed(
-            self._results, (record.edit for record in self.log.view.records if record.edit)
-        )
+        self._cached = resumed(self._results, (each.edit for each in self.log.view.records if each.edit))
+        self._thinking.ask_replies()
         if goes_on:
             self._sent = self.setting
             return
-        self._thinking.resumed()
         self._thinking.prefix_changed("system prompt and tools may have been others")
         self._called_at = self._called_at or self._last_reply
         self._doubts = ("resumed without a last call of the same key: nothing is predicted to be read",)

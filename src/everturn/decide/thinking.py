@@ -44,7 +44,7 @@ class ThinkingLedger:
         self._floors: list[tuple[int, int]] = []
         self._first = ""
         self._made_by = ""
-        self._is_resumed = False
+        self._asks_replies = False
         self._broken = ""
         self._dropped = False
 
@@ -71,9 +71,9 @@ class ThinkingLedger:
         if self._first:
             self._broken = why
 
-    def resumed(self) -> None:
-        """What is here was thought before a restart: the replies alone tell whose it is."""
-        self._is_resumed = True
+    def ask_replies(self) -> None:
+        """From a restart on, or in another view, the replies alone tell whose thinking it is."""
+        self._asks_replies = True
 
     def took_dropped(self) -> bool:
         """Whether thinking was dropped since this was last asked: the context is smaller on purpose."""
@@ -97,7 +97,7 @@ class ThinkingLedger:
     def _why(self, now: _Setting, before: _Setting | None) -> str:
         if before is not None and before.model != now.model:
             return f"it is {before.model.id}'s, and {now.model.id} cannot read it"
-        if (before is None or self._is_resumed) and (maker := self._maker_other_than(now.model)):
+        if (before is None or self._asks_replies) and (maker := self._maker_other_than(now.model)):
             return f"it is {maker}'s, and {now.model.id} cannot read it"
         if not now.model.keeps_thinking:
             return f"{now.model.id} shows the thinking of the last turn alone"
@@ -124,7 +124,7 @@ class ThinkingLedger:
         left = self._before(since) if known else 0
         if self._first and (not known or self._places[since].number <= self._places[self._first].number):
             self._first = self._broken = ""
-            self._is_resumed = False
+            self._asks_replies = False
         while self._floors and self._floors[-1][1] >= left:
             self._floors.pop()
         self._floors.append((self._drops, left))

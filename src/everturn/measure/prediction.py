@@ -5,6 +5,7 @@ it the reported usage is the judge: a difference is explained, and what the prov
 lost is lost in our picture too.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -107,6 +108,10 @@ class Forecast:
         result = check(predicted, usage)
         if result.verdict == "read less":
             outcome = self._without_lost(prompt, started, outcome, result.reported.read)
+        elif result.verdict == "read more":
+            # What lies below the entry that was found was not written now, and nobody knows how old it is.
+            written = tuple(entry for entry in outcome.written if entry.tokens >= result.reported.read)
+            outcome = replace(outcome, written=written)
         self._cache.refresh(outcome)
         self._cache.write(outcome, now)
         return result

@@ -1,0 +1,156 @@
+"""What one turn's decisions cost: micro-compaction, markers, prediction, snapshot; not the request's bytes.
+
+the decisions       the same at 50K, 200K and 1M tokens (growth exponent below 0.1)
+against the bytes   at 1M tokens, less than half of building the request that they are about
+against the whole   at least 100 times less than deciding everything anew from the log
+"""
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from statistics import median
+
+import msgspec
+
+from everturn.decide.policy import policy
+from everturn.engine import Conversation, Setting, Turn
+from everturn.history.records import Record, Usage, when
+from everturn.history.rounds import rounds
+from everturn.history.threads import threads
+from everturn.measure.capabilities import ANTHROPIC, EXTENDED_TWIN, Capabilities
+from everturn.measure.models import find
+from everturn.replay.made_up import Shape, made_up_session
+from everturn.replay.stage import coding_head
+from everturn.twin.costs import TwinCosts
+from everturn.view.lifetime import KeyParameters, lifetime
+from everturn.wire.claude_code import read
+
+SIZES = (50_000, 200_000, 1_000_000)
+GROWTH, SHARE, ANEW = 0.1, 0.5, 100
+TURNS = 200
+ONE_CHAIN = Shape(boundaries=0, sidechains=0, idle_gaps=0)
+NEVER_TWICE = count()
+
+
+def setting(able: Capabilities) -> Setting:
+    model, kept = find("claude-opus-5"), policy("claude-code")
+    assert model is not None
+    return Setting(
+        model=model,
+        capabilities=able,
+        policy=kept,
+        costs=TwinCosts(model),
+        head=coding_head(),
+        parameters=KeyParameters(lifetime("main", "conversation", kept.ttl, able)),
+        fields={"max_tokens": 8_000},
+    )
+
+
+def conversation(records: list[Record], able: Capabilities) -> tuple[Conversation, datetime]:
+    """A conversation of these records that has been under way for a while: each reply was a call."""
+    held = Conversation(setting(able))
+    now = datetime(2026, 11, 1, tzinfo=UTC)
+    for record in records:
+        now = when(record) or now
+        if record.kind == "assistant" and held.log.records[-1].kind != "assistant":
+            drive(held, now)
+            held.replied([record], Usage(cache_read_input_tokens=1), now)
+        else:
+            held.add(record)
+    return held, now
+
+
+def drive(held: Conversation, now: datetime) -> Turn:
+    turn = held.turn(now, lambda: f"bench-{next(NEVER_TWICE)}")
+    try:
+        effect = next(turn)
+        while True:
+            effect = turn.send(f"kept/{effect.name}")
+    except StopIteration as done:
+        return done.value
+
+
+def renamed(turn: list[Record]) -> list[Record]:
+    """The same turn once more, under other names: a call id is used once."""
+    name = f"-{next(NEVER_TWICE)}".encode()
+    found: list[Record] = []
+    for record in turn:
+        blocks = tuple(
+            msgspec.structs.replace(
+                block,
+                call=block.call + name.decode(),
+                raw=block.raw.replace(block.call.encode(), block.call.encode() + name),
+            )
+            if block.call
+            else block
+            for block in record.blocks
+        )
+        reply = record.reply and msgspec.structs.replace(record.reply, message_id=name.decode())
+        found.append(
+            msgspec.structs.replace(record, uuid=record.uuid + name.decode(), blocks=blocks, reply=reply)
+        )
+    return found
+
+
+def turn_seconds(records: list[Record], last: list[Record], able: Capabilities) -> tuple[float, Turn]:
+    """Median over many turns of a conversation of about that size, each a reply and what answers it."""
+    held, now = conversation(records, able)
+    found: list[float] = []
+    turn = drive(held, now)
+    for _ in range(TURNS):
+        said, *answers = renamed(last)
+        held.replied([said], Usage(cache_read_input_tokens=1), now)
+        now += timedelta(seconds=5)
+        start = time.perf_counter()
+        for record in answers:
+            held.add(record)
+        turn = drive(held, now)
+        found.append(time.perf_counter() - start)
+    return median(found), turn
+
+
+def best(run: Callable[[], object], times: int = 7) -> float:
+    found: list[float] = []
+    for _ in range(times):
+        start = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def measured(name: str, sessions: dict[int, list[Record]], last: list[Record], able: Capabilities) -> bool:
+    turns = {size: turn_seconds(records, last, able) for size, records in sessions.items()}
+    seconds = {size: spent for size, (spent, _) in turns.items()}
+    longest, largest = seconds[SIZES[-1]], sessions[SIZES[-1]]
+    growth = math.log(longest / seconds[SIZES[0]]) / math.log(SIZES[-1] / SIZES[0])
+    share = longest / best(lambda: turns[SIZES[-1]][1].request().to_bytes())
+    now = when(largest[-1]) or datetime(2026, 11, 1, tzinfo=UTC)
+    anew = best(lambda: drive(Conversation(setting(able), largest), now), 2) / longest
+    shown = ", ".join(f"{size // 1000}K {spent * 1e6:.0f} µs" for size, spent in seconds.items())
+    print(f"a turn's decisions, {name}: {shown}")
+    print(f"  growth exponent {growth:.3f} (below {GROWTH})")
+    print(f"  {share:.2f} of building the request's bytes at 1M tokens (below {SHARE})")
+    print(f"  deciding anew from the log of 1M tokens costs {anew:.0f} turns (at least {ANEW})")
+    return growth < GROWTH and share < SHARE and anew >= ANEW
+
+
+def main() -> int:
+    sessions: dict[int, list[Record]] = {}
+    for size in SIZES:
+        data = b"\n".join(made_up_session(seed=7, tokens=size, shape=ONE_CHAIN))
+        records = list(threads(read(data).records).main.records)
+        sessions[size] = records[: rounds(records)[-2].start]
+    # The same turn everywhere: what is compared is the conversation behind it.
+    again = rounds(records)[-2]
+    last = records[again.start : again.stop]
+    able = {"public API": ANTHROPIC, "with deletions in the cache": EXTENDED_TWIN}
+    within = [measured(name, sessions, last, each) for name, each in able.items()]
+    print("all within their bounds" if all(within) else "OUT OF BOUNDS")
+    return 0 if all(within) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
