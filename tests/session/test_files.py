@@ -1,3 +1,4 @@
+import errno
 import os
 import socket
 import threading
@@ -6,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from everturn.decide.effects import FileRead, ReadFiles
-from everturn.session.files import LARGEST, read_files, roots
+from everturn.session.files import LARGEST, _opened, read_files, roots
 
 BEYOND = "it {} a place outside the allowed directories"
 LINK, PLAIN = BEYOND.format("leads through a link to"), BEYOND.format("is")
@@ -115,6 +116,18 @@ def test_foreign_bytes_are_replaced_and_a_byte_order_mark_is_dropped(home):
     (home / "latin.txt").write_bytes(b"caf\xe9 au lait, fin\xe9")
     (home / "marked.txt").write_bytes(b"\xef\xbb\xbfhello")
     assert [found.text for found in read(home, "latin.txt", "marked.txt")] == ["caf� au lait, fin�", "hello"]
+
+
+@pytest.mark.parametrize("swapped", ["deep", "deep/secret.txt"])
+def test_a_link_put_in_the_path_after_it_was_resolved_is_not_followed(home, swapped):
+    (home / "deep" / "secret.txt").write_text("harmless")
+    folder, way = roots([home]).place("deep/secret.txt")
+    target = {"deep": home.parent / "out", "deep/secret.txt": home.parent / "out" / "secret.txt"}[swapped]
+    (home / swapped).rename(home / "kept")
+    (home / swapped).symlink_to(target)
+    with pytest.raises(OSError) as refused:  # noqa: PT011 - which of the two the system says, is its choice
+        _opened(folder, way)
+    assert refused.value.errno in (errno.ELOOP, errno.ENOTDIR)
 
 
 def test_a_folder_swapped_for_a_link_meanwhile_never_leads_out(home):

@@ -5,6 +5,7 @@ from pathlib import Path
 import builders as b
 import msgspec
 import pytest
+from faults.disks import MemoryDisk
 from faults.talks import Talk, flat, seen, talk
 
 from everturn.errors import NotASession, SessionLocked, StoreError, UsageError
@@ -121,6 +122,27 @@ def test_a_lock_file_left_by_a_dead_process_does_not_lock(path):
     assert path.read_bytes()
 
 
+class LockGoneOnce(MemoryDisk):
+    """The holder removes its lock file just after it was opened by somebody else."""
+
+    opened = 0
+
+    def open(self, path: str, flags: int) -> int:
+        fd = super().open(path, flags)
+        if path.endswith(".lock"):
+            self.opened += 1
+            if self.opened == 1:
+                self.remove(path)
+        return fd
+
+
+def test_a_lock_on_a_file_that_was_just_removed_locks_nothing_and_is_taken_again():
+    disk = LockGoneOnce()
+    with Store.open("/folder/s.jsonl", io=disk), pytest.raises(SessionLocked):
+        Store.open("/folder/s.jsonl", io=disk)
+    assert disk.opened == 3
+
+
 def test_lines_of_another_program_are_noticed_before_ours_are_mixed_in(path):
     made = Talk(1)
     with Store.open(path) as store:
@@ -188,6 +210,15 @@ def test_a_compaction_cut_off_behind_its_summary_is_undone(path):
     with Store.open(path) as store:
         assert [type(record.edit) for record in store.records].count(Undone) == 1
         assert [record.uuid for record in view(store.records).records][-1] == "more1"
+        assert store.notes == ()
+
+
+def test_an_undoing_is_written_once(path):
+    cut_off_behind_its_summary(path)
+    for name in ("first", "second"):
+        kept(path, [Talk(5, name).pin()])
+    with Store.open(path) as store:
+        assert [type(record.edit) for record in store.records].count(Undone) == 1
         assert store.notes == ()
 
 
