@@ -32,6 +32,7 @@ def said(*blocks: Block | str, stop: str = "end_turn") -> Answer:
         (said("Prompt is too long"), "it is an error message"),
         (said("prompt is too long: 214000 tokens > 200000 maximum"), "it is an error message"),
         (said("<summary>Error: 500 internal</summary>"), "it is an error message"),
+        (said("The call failed: input is too long for requested model."), "it is an error message"),
         (said("I can't help with that."), "the model refused"),
         (said("All fine", stop="refusal"), "the model refused"),
         (said(SUMMARY, stop="max_tokens"), "it was cut off at its output limit"),

@@ -64,6 +64,11 @@ def test_thinking_is_not_sent_along():
     assert told(records) == ["hi", "yes", "and?", text_of(UNSPOKEN), "well?"]
 
 
+def test_a_summary_of_the_provider_is_told_in_its_words():
+    signed = {"type": "compaction", "content": "We built it.", "signature": "x"}
+    assert told([b.user([signed], uuid="u"), b.assistant("yes")]) == ["We built it.", "yes"]
+
+
 def test_what_is_cleared_stays_cleared():
     records = [
         b.user("hi"),

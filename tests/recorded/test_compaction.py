@@ -1,0 +1,78 @@
+"""Recorded sessions, compacted in every form: the view is valid, undo restores it, loading finds it again."""
+
+from collections.abc import Iterator
+
+import builders as b
+import msgspec
+import pytest
+from decide.compact.bench import Bench, manual
+
+from everturn.decide.compact.chain import undoing
+from everturn.decide.compact.prepare import prepared
+from everturn.decide.compact.settings import DEFAULTS
+from everturn.decide.compact.values import CompactionPlan
+from everturn.decide.effects import FileRead
+from everturn.history.edits import Undone
+from everturn.history.log import Log
+from everturn.history.messages import faults
+from everturn.history.records import Record
+from everturn.history.threads import threads
+from everturn.view.flatten import flatten
+from everturn.wire.claude_code import Transcript, read
+from everturn.wire.claude_code_lines import spell
+
+FORMS = ("full", "from", "up_to")
+
+
+def planned(transcripts: dict[str, Transcript]) -> Iterator[tuple[str, Bench, CompactionPlan]]:
+    """Every session in every form, divided two thirds on."""
+    for name, transcript in transcripts.items():
+        records = threads(transcript.records).main.records
+        shown = Log(records).view.records
+        for form in FORMS if shown else ():
+            bench = Bench(records)
+            plan = bench.plan(manual(form=form, at=shown[len(shown) * 2 // 3].uuid))
+            if isinstance(plan, CompactionPlan):
+                yield f"{name} {form}", bench, plan
+
+
+def next_word(after: Record) -> Record:
+    """What the user says next, in the same conversation."""
+    said = b.user("go on", uuid="next-word")
+    return msgspec.structs.replace(
+        said, parent=after.uuid, agent=after.agent, sidechain=after.sidechain, session=after.session, raw=b""
+    )
+
+
+@pytest.mark.spec("CP-10", "CP-12", "CP-30")
+def test_recorded_sessions_compact_into_valid_views_that_load_again_and_can_be_undone(
+    transcripts: dict[str, Transcript],
+):
+    done = 0
+    for name, bench, plan in planned(transcripts):
+        before = bench.shown
+        files = [FileRead(path, "as it is now\n") for path in plan.restoring.files]
+        for record in bench.finished(plan, files=files).records:
+            bench.log.append(record)
+        bench.log.append(next_word(bench.log.records[-1]))
+        assert bench.log.notes == [], name
+        assert faults(flatten(bench.log.view).messages) == (), name
+        loaded = read(b"\n".join(spell(record) for record in bench.log.records)).records
+        assert [each.uuid for each in Log(threads(loaded).main.records).view.records] == bench.shown, name
+        undone = undoing(bench.log.view)
+        assert isinstance(undone, Undone)
+        bench.log.append(b.edited(undone, "undo"))
+        assert bench.shown == [*before, "next-word"], name
+        done += 1
+    assert done > 200
+
+
+@pytest.mark.spec("CP-2")
+def test_what_is_sent_of_recorded_sessions_to_be_summarized_is_valid(transcripts: dict[str, Transcript]):
+    sent = [
+        (name, prepared(bench.log.view, plan.summarized, DEFAULTS))
+        for name, bench, plan in planned(transcripts)
+    ]
+    assert [(name, faults(messages)) for name, messages in sent if faults(messages)] == []
+    kinds = {block.kind for _, messages in sent for message in messages for block in message.blocks}
+    assert kinds & {"image", "document", "thinking", "redacted_thinking"} == set()
