@@ -35,6 +35,15 @@ def test_a_stop_reason_is_said_as_given(api: Api, stop: str):
     assert api.reply("hi")["stop_reason"] == stop
 
 
+def test_a_reply_that_names_its_stop_reason_is_said_whole(api: Api):
+    api.script(
+        {"content": [text("word " * 100)], "stop_reason": "end_turn"}, {"content": [text("word " * 100)]}
+    )
+    whole, cut = api.reply("hi", max_tokens=5), api.reply("hi", max_tokens=5)
+    assert (whole["content"], whole["stop_reason"]) == ([text("word " * 100)], "end_turn")
+    assert (cut["stop_reason"], cut["usage"]["output_tokens"]) == ("max_tokens", 5)
+
+
 def test_a_call_stops_for_the_tool(api: Api):
     api.script(
         {"content": [text("Let me look."), {"type": "tool_use", "name": "look", "input": {"path": "a"}}]}

@@ -84,7 +84,9 @@ def test_a_script_may_leave_out_ids_and_stop_reasons():
 def test_a_script_may_fix_id_and_stop_reason():
     call = {"type": "tool_use", "id": "toolu_mine", "name": "read", "input": {"a": 1}}
     speaker = Speaker([line([call], "max_tokens")])
-    assert speaker.say(request("hi"), rng=random.Random(5), now=NOW) == Said((call,), "max_tokens")
+    assert speaker.say(request("hi"), rng=random.Random(5), now=NOW) == Said(
+        (call,), "max_tokens", as_given=True
+    )
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,7 @@ BREAKING: dict[str, Callable[[Any], Any]] = {
     "a marker on nothing": lambda b: _at("system", 0, "text")(b, ""),
     "clearing thinking last": lambda b: b["context_management"]["edits"].reverse(),
     "a forced tool that is not there": lambda b: b.update(tool_choice={"type": "tool", "name": "feel"}),
-    "a choice of no tools": lambda b: b.pop("tools"),
+    "a choice of no tools": lambda b: (b.pop("tools"), b.update(tool_choice={"type": "any"})),
     "too much output": lambda b: b.update(max_tokens=128_001),
     "manual thinking": lambda b: b.update(thinking={"type": "enabled", "budget_tokens": 1024}),
     "compaction beside editing": lambda b: b.update(compaction={"type": "summarize"}),

@@ -98,8 +98,9 @@ REQUESTS = {
         body("claude-opus-5", tools=[TOOL], tool_choice={"type": "tool", "name": "feel"}),
         "Tool 'feel' not found in provided tools",
     ),
+    "auto without tools": (body("claude-opus-5", tool_choice={"type": "auto"}), "accepted"),
     "a choice without tools": (
-        body("claude-opus-5", tool_choice={"type": "auto"}),
+        body("claude-opus-5", tool_choice={"type": "any"}),
         "tool_choice may only be specified while providing tools.",
     ),
     "sampling on an older model": (body("claude-haiku-4-5", temperature=0.2), "accepted"),

@@ -26,7 +26,7 @@ def cut(said: Said, request: Request, prompt_tokens: int, count: Count) -> Said:
     asked = int(request.body["max_tokens"])
     room = _room(request.model, prompt_tokens)
     limit = min(asked, room)
-    if output_tokens(said, count) <= limit:
+    if said.as_given or output_tokens(said, count) <= limit:
         return said
     reason = "max_tokens" if asked <= room else "model_context_window_exceeded"
     if said.output_tokens is not None:

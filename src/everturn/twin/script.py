@@ -89,7 +89,8 @@ class Speaker:
             script = self._scripts.get(owner, [])
             for index, candidate in enumerate(script):
                 if candidate.when is None or candidate.when in heard:
-                    return script.pop(index).said
+                    said = script.pop(index).said
+                    return replace(said, as_given=bool(said.stop_reason))
         return None
 
     def _summary_in_plain(self, request: Request) -> Said | None:

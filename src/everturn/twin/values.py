@@ -88,6 +88,8 @@ class Said:
     stop_sequence: str | None = None
     # Set where a script fixes it; otherwise the twin counts the content.
     output_tokens: int | None = None
+    # A script that names its stop reason is said as it stands, whatever max_tokens says.
+    as_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,8 @@ def check_tool_choice(request: Request) -> None:
     choice = request.body.get("tool_choice")
     if not choice:
         return
-    if not request.tools and choice["type"] != "none":
+    # `auto` equals leaving it out, and leaving it out needs no tools.
+    if not request.tools and choice["type"] in _FORCED:
         raise invalid("tool_choice may only be specified while providing tools.")
     if choice["type"] in _FORCED and not request.model.forced_tool_choice:
         raise refuse("tool_choice", 'type "tool" and "any" are not supported for this model.')
