@@ -78,6 +78,7 @@ $(PEERS_STAMP): requirements.txt requirements-peers.txt pyproject.toml
 .PHONY: bench-peers
 bench-peers: $(PEERS_STAMP)  ## one more turn, beside LangChain and headroom on the same conversation
 	@$(PEERS_VENV)/bin/python bench/peers/turn.py
+	@$(PEERS_VENV)/bin/python bench/peers/compaction.py
 
 clean:  ## remove .venv, build output and caches
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -18,6 +18,7 @@ from everturn.view.flatten import Flattener
 from everturn.wire.anthropic import Request
 from everturn.wire.claude_code import read
 
+SIZES = (50_000, 200_000, 1_000_000)
 WARM_UP = 3
 TIMED = 20
 # Of JSON, signatures and all. The twin bills these sessions at very nearly that.

@@ -18,9 +18,8 @@ from statistics import median
 
 import msgspec
 from contestants import ENTRIES, Entry
-from session import TIMED, WARM_UP, Session, session
+from session import SIZES, TIMED, WARM_UP, Session, session
 
-SIZES = (50_000, 200_000, 1_000_000)
 WANTED = 50
 PASSES = 3
 
