@@ -60,8 +60,9 @@ class Session:
     """One session, and what may be doubted in it.
 
     After a restart our picture holds what the log tells of the key in force; an entry of another key may be
-    found in spite of it. Where the restart had nothing to go on from, even the size is a guess until the tool
-    loop that was cut off has ended: thinking of a model that is gone cannot leave before.
+    found in spite of it. Where the restart had nothing to go on from, nobody knows how old the entries are
+    that are found; and even the size is a guess until the tool loop that was cut off has ended, for the
+    thinking of a model that is gone cannot leave before.
     """
 
     def __init__(self, seed: int, folder: Path) -> None:
@@ -78,7 +79,7 @@ class Session:
         )
         self.waiting: list[str] = []
         self.names = 0
-        self.restarted_at = STEPS
+        self.restarted_at = self.blind_from = STEPS
         self.doubts = False
         self.doubtful: set[int] = set()
 
@@ -102,6 +103,7 @@ class Session:
             if verdict != "as predicted"
             and at not in self.doubtful
             and not (at >= self.restarted_at and "more tokens were read" in verdict)
+            and not (at >= self.blind_from and "should have been read" in verdict)
         ]
 
     # ── one step ─────────────────────────────────────────────────────────────────────────────────
@@ -169,7 +171,9 @@ class Session:
         wants_other = self.held.live.conversation.setting != self.held.live.conversation._sent
         self.held.restart(baselines="lost" if lost else "kept")
         self.restarted_at = min(self.restarted_at, len(self.held.done))
-        self.doubts = self.doubts or lost or wants_other
+        if lost or wants_other:
+            self.doubts = True
+            self.blind_from = min(self.blind_from, len(self.held.done))
 
     def fail(self) -> None:
         """A call that meets an overloaded provider, once or twice; it is made again."""
