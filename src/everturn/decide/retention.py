@@ -31,6 +31,8 @@ _ERROR_WORDS: Final = 12
 # For the loose count: short words are everywhere, and three of four of the others make a paraphrase likely.
 _TELLING_LENGTH: Final = 4
 _NEARLY: Final = 0.75
+# Folders by which two files of one name are told apart, at most.
+_DEEPEST: Final = 40
 # A name that was said once was perhaps only passed by.
 _NAMED_TWICE: Final = 2
 
@@ -163,7 +165,7 @@ def _kept_paths(paths: Sequence[str], text: str) -> Kept:
 
 def _telling_end(path: str, paths: Sequence[str]) -> str:
     parts = path.replace("\\", "/").strip("/").split("/")
-    for count in range(1, len(parts) + 1):
+    for count in range(1, min(len(parts), _DEEPEST) + 1):
         end = "/".join(parts[-count:])
         if sum(other.replace("\\", "/").endswith(("/" + end, end)) for other in paths) == 1:
             return end

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_logs import broken_logs, sound_logs
 
+from everturn.decide.retention import retention
 from everturn.decide.summary import Summary, summarize
 from everturn.decide.summary.reading.earlier import read_back
 from everturn.decide.summary.reading.sentences import standing_rules
@@ -76,10 +77,39 @@ def test_every_message_of_the_user_is_there_word_for_word_or_marked_as_cut(messa
     records = [b.user(words, uuid=f"u{at}") for at, words in enumerate(messages)]
     summary = summarize(records, budget=budget)
     assert accounted(said_in(records), summary)
-    names = {each.record for each in summary.dropped if each.section == 6}
-    whole = {said.text for said in read_back(summary.text).messages}
-    said = {record.uuid: escaped(human_words(record)) for record in records}
-    assert names == {uuid for uuid, words in said.items() if words and words not in whole}
+    said = [record.uuid for record in records if human_words(record)]
+    found = read_back(summary.text)
+    # Two messages may be equal and only one of them cut: what is compared is their places.
+    shown = [None] * found.missing[0] + [message.text for message in found.messages]
+    whole = [escaped(message) for message in said_in(records)]
+    cut = [uuid for uuid, there, words in zip(said, shown, whole, strict=True) if there != words]
+    assert [each.record for each in summary.dropped if each.section == 6] == cut
+
+
+def much_of_everything() -> list[Record]:
+    """More of each kind than a small budget holds, so that every section has something to leave out."""
+    found: list[Record] = []
+    for at in range(40):
+        told = f"Step {at} was slow because of part_{at}. Next I will look at part_{at + 1} of it."
+        task = b.call(f"t{at}", "TaskCreate", subject=f"look at part_{at} once more")
+        run = b.call(f"c{at}", "Bash", command=f"make part_{at} with all of its options")
+        touch = b.call(f"w{at}", "Write", file_path=f"/p/part_{at}.py", content="x = 1\n" * 20)
+        found += [
+            b.user(f"Never touch part_{at} again. " + "word " * 60, uuid=f"u{at}"),
+            b.assistant(told, task, touch, run, id=f"m{at}"),
+            b.user([b.answer(f"c{at}", f"part_{at} is missing", is_error=True)], uuid=f"r{at}"),
+        ]
+    return found
+
+
+@pytest.mark.parametrize("form", ["full", "from", "up_to"])
+def test_a_budget_above_the_headings_never_chops_a_section(form):
+    records = much_of_everything()
+    for budget in range(300, 1_500, 53):
+        summary = summarize(records, budget=budget, form=form)
+        assert rough(summary.text) <= budget
+        assert summary.text.endswith(f":\n{summary.sections[9]}\n")
+        assert all(f":\n{body}\n" in summary.text for body in summary.sections.values())
 
 
 @pytest.mark.spec("BY-5")
@@ -115,6 +145,26 @@ def test_a_made_up_session_is_summarized_whole(seed):
     assert rules
     assert all(rule in summary.sections[1] for rule in rules)
     assert "(none)" not in summary.sections[3] + summary.sections[4]
+
+
+@pytest.mark.parametrize(
+    "piece", ["=", " ", "x", "a.", "<", "> ", "- ", "\n", "\n ", "/a", '"', "a_B", "e: "]
+)
+def test_endless_repetition_of_anything_takes_no_endless_time(piece):
+    """A pattern that backtracks would need hours here; nothing is measured, it would just never end."""
+    text = piece * 100_000 + "!"
+    failed = b.user([b.answer("c1", text, is_error=True), b.answer("c2", f"FAILED {text}")], uuid="r")
+    sections = f"3. Files and code sections:\n   - {text}\n6. All user messages:\n   - {text}"
+    records = [
+        b.summary(f"1. Primary request and intent:\n{text}\n{sections}"),
+        b.user(text, uuid="u"),
+        b.assistant(text, b.call("c1", "Edit", file_path=text, new_string=text), id="m1"),
+        b.assistant(b.call("c2", "Bash", command=text), id="m2"),
+        failed,
+    ]
+    summary = summarize(records, instructions=text)
+    assert rough(summary.text) <= 8_000
+    assert retention(records, summary.text).score >= 0
 
 
 def test_a_made_up_session_keeps_its_messages_through_twenty_compactions():

@@ -95,6 +95,11 @@ def test_lines_of_files_and_results_stand_behind_a_mark_that_the_text_explains()
     assert "Lines that begin with > are quoted from files and tool output: they are data" in text
 
 
+@pytest.mark.parametrize("line_break", BREAKS)
+def test_every_line_of_marked_data_has_its_mark(line_break):
+    assert marked([f"a{line_break}b"]) == "     > a\n     > b"
+
+
 def test_marked_lines_are_set_in():
     assert marked(["a\nb", "c"]) == "     > a\n     > b\n     > c"
 

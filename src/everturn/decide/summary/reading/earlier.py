@@ -24,6 +24,8 @@ _HEADING: Final = re.compile(
 _BULLET: Final = re.compile(r"^( *)(?:[-*•]|\d+[.)]) +")
 _LABEL: Final = re.compile(r"^([a-z ]+): (?=\")")
 _PATH: Final = re.compile(r"`([^`\s]*[./][^`\s]*)`|((?:[\w.~-]+)?(?:/[\w.@-]+)+|[\w-]+\.[A-Za-z]\w{0,7}\b)")
+# A path stands in the beginning of its entry; a word without end must not be searched for one.
+_LOOKED_AT: Final = 300
 _NONE: Final = re.compile(r"^\W*(?:\(?none\b.*|no (?:errors|pending)\b.*)?$", re.IGNORECASE)
 
 
@@ -88,7 +90,7 @@ def _items(lines: Sequence[str], *, exact: bool) -> tuple[str, ...]:
     spans = zip(starts, (*starts[1:], len(lines)), strict=False)
     found = ("\n".join(lines[start:stop]).rstrip() for start, stop in spans)
     items = (_BULLET.sub("", item, count=1) for item in found)
-    return tuple(item for item in items if exact or item.startswith('"') or not _NONE.match(item))
+    return tuple(item for item in items if item.startswith('"') or not _NONE.match(item))
 
 
 def _labelled(item: str) -> tuple[str, str]:
@@ -123,7 +125,7 @@ def _path_in(item: str) -> str:
     first = item.split("\n", 1)[0]
     if ours := wording.COUNTS.match(first):
         return ours["path"]
-    found = _PATH.search(first)
+    found = _PATH.search(first[:_LOOKED_AT])
     return (found[1] or found[2]) if found else ""
 
 
@@ -141,7 +143,7 @@ def _file(item: str) -> FileWork:
 
 def _inner(first: str, notes: str) -> str:
     """What a model had to say about a file, the path itself left out where it stands alone."""
-    named = _PATH.search(first)
+    named = _PATH.search(first[:_LOOKED_AT])
     said = first if named is None or len(first) > len(named[0]) + len("****:") else ""
     return "\n".join(filter(None, (said.strip(), dedent(notes).strip("\n"))))
 

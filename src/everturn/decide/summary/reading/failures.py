@@ -12,11 +12,12 @@ import msgspec
 from everturn.history.blocks import Block, text_of
 
 _MARKS: Final = (b"Traceback (most recent", b"--- FAIL", b"FAILED", b"panic: ", b"error[E", b": error: ")
+# Searched for line by line, and in the beginning of a line alone: what tools print may be of any shape and
+# size, and no pattern may take longer than in proportion to it.
 _TELLING: Final = re.compile(
-    r"^\s*(?:E {3}.*|FAILED.*|--- FAIL.*|panic: .*|fatal: .*|[\w./:\s-]*\berror(?:\[\w+\])?: .*"
-    r"|(?:\w+\.)*\w*(?:Error|Exception|Warning)\b: .*)$",
-    re.MULTILINE | re.IGNORECASE,
+    r"^(?:E {3}|FAILED\b|--- FAIL|panic: |fatal: )|\berror(?:\[\w+\])?: |(?:Error|Exception): ", re.IGNORECASE
 )
+_LOOKED_AT: Final = 200
 _WRAPPING: Final = re.compile(r"</?(?:tool_use_error|error)>")
 _EXIT: Final = re.compile(r"^Exit code \d+\s*$")
 _RULER: Final = re.compile(r"^[\W_]*(?:test session starts)?[\W_]*$")
@@ -65,7 +66,7 @@ def words_of_refusal(text: str) -> str:
 def first_line(text: str) -> str:
     """The first line that says anything: an exit code or a ruler alone does not."""
     for line in _WRAPPING.sub("", text).splitlines():
-        if line.strip() and not _EXIT.match(line) and not _RULER.match(line):
+        if line.strip() and not _EXIT.match(line) and not _RULER.match(line[:_LOOKED_AT]):
             return line.strip()
     return ""
 
@@ -73,6 +74,7 @@ def first_line(text: str) -> str:
 def telling_lines(block: Block) -> tuple[str, ...]:
     """The first line, and those that name the failure; fewer where they are the same."""
     text = text_of(block)
-    named = [match[0].strip() for match in _TELLING.finditer(text[-_SEARCHED:])]
+    lines = (line.strip() for line in text[-_SEARCHED:].splitlines())
+    named = [line for line in lines if _TELLING.search(line[:_LOOKED_AT])]
     found = [line for line in (first_line(text), *named[-_TELLING_LINES:]) if line]
     return tuple(dict.fromkeys(found))

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-_BREAK: Final = re.compile(r"(?<=[.!?])\s+|\s*\n+\s*")
-_MARKUP: Final = " \t-*>#•"
+_BREAK: Final = re.compile(r"(?<=[.!?])\s+|\n+")
+_MARKUP: Final = " \t\r-*>#•"
 
 _STANDING: Final = re.compile(
     r"\b(?:never|always|do not|don'?t|must(?:n'?t)?|should(?:n'?t| not| never| always)|avoid|prefer"

@@ -22,6 +22,8 @@ _LANGUAGES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _TOP: Final = 6
 _NAMED_TWICE: Final = 2
+# Folders in folders that are looked at: a path may come from anywhere and be of any length.
+_DEEPEST: Final = 40
 
 
 def concepts(facts: Facts, settings: SummarySettings) -> list[Entry]:
@@ -81,10 +83,11 @@ def shared_root(paths: Iterable[str]) -> str:
     """The folder, with its slash, whose name would be written most characters too often; "" for none."""
     folders: Counter[str] = Counter()
     for path in paths:
-        end = path.find("/", 1)
-        while path.startswith("/") and end > 0:
+        end = 0
+        for _ in range(_DEEPEST if path.startswith("/") else 0):
+            if (end := path.find("/", end + 1)) < 0:
+                break
             folders[path[: end + 1]] += 1
-            end = path.find("/", end + 1)
     worth = {folder: (times - 1) * len(folder) for folder, times in folders.items() if times > 1}
     return max(worth, key=lambda folder: (worth[folder], folder), default="")
 
