@@ -1,5 +1,7 @@
 """What the prompt cache reads and writes, in tokens that count_tokens confirms."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from conformance.api import (
     FIVE,
@@ -68,6 +70,28 @@ def test_what_follows_the_last_marker_is_plain_input(api: Api):
     _, _, shorter = api.read_write_plain(user(long("b", marker=FIVE)))
     assert abs((plain - shorter) - tail) <= 4
     assert written > 512
+
+
+def test_a_prefix_weighs_what_its_absence_takes_away(api: Api):
+    """Tools, their hidden prompt and the system text: all of it is in the tokens at the system's marker."""
+    fields = {"tools": [tool(description="d" * 3000)], "system": [long("s", marker=FIVE)]}
+    written = api.usage("hi", **fields)["cache_creation_input_tokens"]
+    assert written == api.count("hi", **fields) - api.count("hi")
+
+
+def test_neighbours_of_one_role_are_one_message_to_the_cache(api: Api):
+    written = api.usage(user(long("m"), text("b", FIVE)))["cache_creation_input_tokens"]
+    assert api.read_write_plain(user(long("m")), user(text("b", FIVE)))[:2] == (written, 0)
+
+
+def test_of_many_at_once_each_workspace_writes_once(api: Api):
+    def ask(number: int) -> bool:
+        usage = api.as_key(f"key-{number % 4}").usage(user(long("same", marker=FIVE)))
+        return usage["cache_creation_input_tokens"] > 0
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(ask, range(32))) == 4
+    assert len(api.ledger()) == 32
 
 
 def test_a_growing_conversation_reads_what_it_read_and_wrote(api: Api):
