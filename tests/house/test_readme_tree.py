@@ -28,6 +28,7 @@ GROUNDS = {
     "docs/": "the manual: one page for each room",
     "examples/": "a session to try things on",
     "pyproject.toml": "the package and its tools",
+    "requirements-peers.txt": "pinned versions of what bench/peers/ measures against",
     "requirements.txt": "pinned versions",
     "src/": "the house, below",
     "tests/": "one folder for each room; house/ holds the conventions",
