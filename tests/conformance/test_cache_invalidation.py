@@ -215,6 +215,30 @@ def test_a_system_message_in_the_conversation_keeps_the_prefix(api: Api):
     assert deepest(api, {}, messages=messages) == "messages"
 
 
+def test_a_deferred_tool_is_outside_the_prefix(api: Api):
+    search = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
+    tools = [search, *BASE["tools"]]
+    deferred = tool("later", defer_loading=True)
+    assert deepest(api, {"tools": [*tools, deferred]}, base={"tools": tools}) == "messages"
+
+
+def test_an_aside_that_expires_keeps_the_prefix(api: Api):
+    betas = {"betas": "mid-conversation-system-clear-at-2026-08-21"}
+    aside = {"role": "system", "content": [text("Only now.")], "clear_at": "next_user_message"}
+    now = [user(long("a", marker=FIVE)), aside]
+    written = api.usage(*now, **betas)["cache_creation_input_tokens"]
+    later = [*now, assistant("yes"), user(text("next", FIVE))]
+    assert api.usage(*later, **betas)["cache_read_input_tokens"] == written
+    further = [*later, assistant("yes"), user(text("more", FIVE))]
+    assert api.usage(*further, **betas)["cache_creation_input_tokens"] < 50
+
+
+def test_an_effort_for_one_message_keeps_the_prefix(api: Api):
+    aside = {"role": "system", "content": [text("Hard.")], "output_config": {"effort": "max"}}
+    betas = {"betas": "mid-conversation-output-config-2026-07-01"}
+    assert deepest(api, betas, base=betas, messages=[*MESSAGES, aside]) == "messages"
+
+
 def test_an_earlier_message_edited_invalidates_from_there(api: Api):
     turns = [user(long("a", marker=FIVE)), assistant("yes"), user(long("b", marker=FIVE))]
     api.usage(*turns)

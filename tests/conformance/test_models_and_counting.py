@@ -131,6 +131,19 @@ def test_tools_bring_a_hidden_prompt(api: Api, model: str, auto: int, forced: in
     assert two - chosen == chosen - plain - auto
 
 
+@pytest.mark.parametrize(
+    ("model", "built_in", "tokens"),
+    [
+        ("claude-opus-5", {"type": "bash_20250124", "name": "bash"}, 325),
+        ("claude-sonnet-4-6", {"type": "bash_20250124", "name": "bash"}, 244),
+        ("claude-opus-5", {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}, 700),
+    ],
+)
+def test_built_in_tools_have_their_size(api: Api, model: str, built_in: Json, tokens: int):
+    one = api.count("hi", model=model, tools=[tool()])
+    assert api.count("hi", model=model, tools=[tool(), built_in]) - one == tokens
+
+
 def test_everything_that_is_sent_counts(api: Api):
     base = api.count("hi")
     assert api.count("hi", system="Be brief.") > base

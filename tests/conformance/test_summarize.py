@@ -132,6 +132,12 @@ def test_a_changed_signature_is_refused(api: Api):
     )
 
 
+def test_changed_tool_changes_are_refused(api: Api):
+    change = {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "look"}}
+    answer = back(api, assistant({**block(api), "tool_changes": [change]}), user("n"), tools=[tool()])
+    assert code(answer) == "compaction_tool_changes_mismatch"
+
+
 def test_the_block_without_the_header_is_refused(api: Api):
     assert "compaction" in api.refused(assistant(block(api)), user("n"))
 

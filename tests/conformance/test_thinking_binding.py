@@ -158,7 +158,7 @@ def test_drop_block_needs_its_header(api: Api):
 
 def test_drop_block_does_not_save_a_forged_signature(api: Api):
     turns = edit(talk(api, 2), 1, signature="nonsense")
-    assert api.ask(*turns, **(BASE | DROP)).status in {200, 400}
+    assert api.refused(*turns, **(BASE | DROP)).startswith(f"messages.1.content.0: {INVALID}")
 
 
 @pytest.mark.parametrize("behaviour", ["ignore", None, 5])
@@ -168,15 +168,33 @@ def test_an_unknown_behaviour_is_refused(api: Api, behaviour: object):
     assert (answer.status == 400) is (behaviour is not None)
 
 
-def test_dropping_moves_the_cache_from_that_block_on(api: Api):
-    head = user(long("a", marker=FIVE))
-    api.script(think("long thought " * 50))
-    fields = BASE | {"tools": [tool("look", cache_control=FIVE)]}
-    said = api.reply(head, **fields)["content"]
-    turns = [head, {"role": "assistant", "content": said}, user(text("q", FIVE))]
-    api.usage(*turns, **fields)
-    dropped = api.usage(*turns, **(fields | {"system": "other"} | DROP))
-    assert dropped["cache_read_input_tokens"] == 0 or dropped["cache_read_input_tokens"] < 600
+def test_a_dropped_block_is_to_the_cache_as_if_never_sent(api: Api):
+    turns = talk(api, 3)
+    turns[3] = assistant(*turns[3]["content"][1:])
+    bare = [*turns[:5], assistant(*turns[5]["content"][1:]), turns[6]]
+    fields = BASE | DROP | {"system": "Be kind.", "cache_control": FIVE}
+    fields["tools"] = [tool("look")]
+    long_start = user(long("a"), "question 0")
+    turns[0], bare[0] = long_start, long_start
+    written = api.usage(*turns, **fields)["cache_creation_input_tokens"]
+    assert written > 512
+    assert api.usage(*bare, **fields)["cache_creation_input_tokens"] == 0
+
+
+@pytest.mark.parametrize(
+    ("made_by", "read_by", "kept"),
+    [
+        ("claude-opus-5-5", "claude-fable-5-2", True),
+        ("claude-fable-5-2", "claude-opus-5-5", False),
+        ("claude-opus-5-5", "claude-haiku-5-5", False),
+        ("claude-haiku-5-5", "claude-opus-5-5", True),
+    ],
+)
+def test_thinking_is_read_by_the_same_or_newer_models(api: Api, made_by: str, read_by: str, kept: bool):
+    turns = talk(api, 1, model=made_by)
+    reply = api.reply(*turns, **(BASE | {"model": read_by}), betas=BINDING)
+    reasons = [(t["type"], t["reason"]) for t in reply["input_transformations"]]
+    assert reasons == ([] if kept else [("thinking_dropped", "model_binding_mismatch")])
 
 
 def test_inside_a_tool_loop_thinking_comes_back(api: Api):
