@@ -24,8 +24,8 @@ from everturn.decide.settings import (
     WindowSettings,
 )
 from everturn.measure.capabilities import ANTHROPIC, EXTENDED_TWIN
+from everturn.session.upstream import UpstreamError
 from everturn.twin.options import TwinOptions
-from everturn.twin.upstream import Refused
 
 BINDING = ("claude-fable-5-2", "claude-opus-5-5", "claude-sonnet-5-5")
 NAMES = ("claude-code", "frugal", "when-cold", "masking", "clear-keep-3", "sliding-window", "everything")
@@ -179,6 +179,6 @@ class Session:
         """A call that meets an overloaded provider, once or twice; it is made again."""
         for _ in range(self.rng.randrange(1, 3)):
             self.held.box.faults("overloaded")
-            with suppress(Refused):
+            with suppress(UpstreamError):
                 self.held.live.call()
             assert self.held.twin.ledger()[-1]["error"]["type"] == "overloaded_error"

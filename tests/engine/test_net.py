@@ -104,7 +104,7 @@ def test_a_placeholder_that_changes(tmp_path, monkeypatch):
         monkeypatch.setattr(flatten, "cleared", lambda block, at=at: msgspec.structs.replace(
             cleared.cleared(block), raw=cleared.cleared(block).raw.replace(b"Old", b"Old %d" % at)))
         held.burst(5)
-        held.live.conversation._flattener._remake_results(held.live.conversation._flattener._hidden)
+        held.live.conversation._follows.flattener._remake_results(held.live.conversation._follows.flattener._hidden)
 
 @GOOD
 def test_another_text_than_was_recorded(tmp_path, monkeypatch):

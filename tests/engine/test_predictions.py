@@ -18,12 +18,15 @@ from everturn.decide.settings import (
     TimeSettings,
     WindowSettings,
 )
+from everturn.errors import StoreError
 from everturn.history.blocks import block_from_fields
 from everturn.history.edits import CacheDeleted, Offloaded
 from everturn.history.records import Record
 from everturn.measure.capabilities import BEDROCK, EXTENDED_TWIN, PLAIN
-from everturn.session.live import perform
+from everturn.session.drivers import drive
+from everturn.session.world import RealWorld
 from everturn.twin.options import TwinOptions
+from everturn.twin.upstream import through_twin
 
 pytestmark = pytest.mark.spec("PC-8")
 
@@ -231,7 +234,8 @@ def test_a_turn_that_is_asked_for_twice_comes_out_the_same(hold, tmp_path):
     names = held.work(25, *({"type": "text", "text": words(20, f"b{at}")} for at in range(25)))
     held.live.answer([(name, words(3_000, name)) for name in names])
     conversation, ids = held.live.conversation, iter("abcdefghijklmnopqrstuvwxyz")
-    asked = [perform(conversation.turn(held.twin.clock.now(), lambda: next(ids)), tmp_path) for _ in range(2)]
+    world = RealWorld(through_twin(held.twin), tmp_path)
+    asked = [drive(conversation.turn(held.twin.clock.now(), lambda: next(ids)), world) for _ in range(2)]
     first, second = asked
     assert first.request().to_bytes() == second.request().to_bytes()
     assert (first.prediction, first.changes, first.size) == (second.prediction, second.changes, second.size)
@@ -246,7 +250,7 @@ def test_a_file_that_cannot_be_written_leaves_the_log_as_it_was(hold, tmp_path):
     held.live.answer([(name, words(3_000, name))])
     before = list(held.live.conversation.log.records)
     (tmp_path / f"{name}.txt").mkdir()
-    with pytest.raises(OSError, match=name):
+    with pytest.raises(StoreError, match=name):
         held.live.call()
     assert held.live.conversation.log.records == before
     (tmp_path / f"{name}.txt").rmdir()

@@ -4,20 +4,27 @@ Time and ids come from whoever starts it. Nothing is decided here; a turn's effe
 answer is appended, byte for byte as it came.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from everturn.decide.cache_breaks import Diagnosis
-from everturn.decide.micro.declarative import applied_edits
-from everturn.engine import Conversation, Settled, Turn, WriteFile
+from everturn.decide.compact.values import Asked, Compaction
+from everturn.decide.micro.declarative import Applied, applied_edits
+from everturn.engine import Conversation, Flow, Outcome, Settled, Turn
 from everturn.history.blocks import Block, result_block, text_block
-from everturn.history.records import Kind, Record, Reply, Usage
-from everturn.session.upstream import Send
+from everturn.history.edits import ServerCleared
+from everturn.history.records import Kind, Record, Reply, Usage, record_of_edit
+from everturn.session.drivers import World, drive
+from everturn.session.upstream import Answered, Send, UpstreamError
+from everturn.session.world import RealWorld
 from everturn.wire.anthropic import Response, read_response
+from everturn.wire.overflow import overflow
+
+T = TypeVar("T")
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -38,42 +45,86 @@ class Live:
         *,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
-        folder: Path,
+        folder: Path | None = None,
+        world: World | None = None,
+        keep: Callable[[Sequence[Record]], None] = lambda _: None,
     ) -> None:
+        """`keep` makes records durable; nothing is sent before what it depends on is kept (TR-10)."""
         self.conversation = conversation
+        self.world = world or RealWorld(send, folder or Path())
+        self._keep = keep
         self._send = send
         self._clock = clock
         self._new_id = new_id
-        self._folder = folder
         said = (record.message_id for record in reversed(conversation.log.records))
         self._last_message: str | None = next(filter(None, said), None)
 
     def add(self, record: Record) -> None:
         """Something that happened, as it was recorded."""
+        self._keep([record])
         self.conversation.add(record)
 
     def say(self, text: str) -> None:
-        self._append("user", (text_block(text),))
+        self.add(self._record("user", (text_block(text),)))
 
     def answer(self, results: Sequence[tuple[str, str]]) -> None:
         """Results of tool calls: the id of each call, and what came out of it."""
-        self._append("user", tuple(result_block(call, text) for call, text in results))
+        self.add(self._record("user", tuple(result_block(call, text) for call, text in results)))
+
+    def run(self, flow: Flow[T]) -> T:
+        """Drive a flow to its end; what it appended is kept before anybody hears of it."""
+        start = len(self.conversation.log.records)
+        result = drive(flow, self.world)
+        self._keep(self.conversation.log.records[start:])
+        return result
+
+    def compact(self, asked: Asked) -> Outcome:
+        return self.run(self.conversation.compact(asked, self._clock(), self._new_id))
 
     def call(self) -> Exchange:
-        """Send what has been said. Raises what the provider raises; what was said stays said."""
-        turn = perform(self.conversation.turn(self._clock(), self._new_id), self._folder)
-        answered = self._send(self._body(turn), turn.betas)
+        """Send what has been said. Raises what the provider raises; what was said stays said.
+
+        "Too long" is withheld while one compaction tries to make room; a second refusal is the caller's.
+        """
+        turn = self._turn()
+        try:
+            answered = self._send(self._body(turn), turn.betas)
+        except UpstreamError as problem:
+            if overflow(problem.message) is None or not self._made_room():
+                raise
+            turn = self._turn()
+            answered = self._send(self._body(turn), turn.betas)
+        return self._received(turn, answered)
+
+    def _turn(self) -> Turn:
+        return self.run(self.conversation.turn(self._clock(), self._new_id))
+
+    def _made_room(self) -> bool:
+        flow = self.conversation.overflowed(self._clock(), self._new_id)
+        return isinstance(self.run(flow), Compaction)
+
+    def _received(self, turn: Turn, answered: Answered) -> Exchange:
         response = read_response(answered.body, request_id=answered.request_id)
         more = _more(answered.body)
+        applied = applied_edits(more.context_management)
+        reply = self._record("assistant", response.blocks, response.reply)
+        records = [reply, *self._facts(applied, reply)]
+        self._keep(records)
         settled = self.conversation.replied(
-            [self._record("assistant", response.blocks, response.reply)],
+            records,
             response.reply.usage or Usage(),
             self._clock(),
             diagnosis=_diagnosis(more),
-            applied=applied_edits(more.context_management),
+            applied=applied,
         )
         self._last_message = response.reply.message_id
         return Exchange(turn, response, settled)
+
+    def _facts(self, applied: Sequence[Applied], after: Record) -> list[Record]:
+        """What the API says it cleared by itself, as part of the log (MC-15)."""
+        edits = (ServerCleared(each.edit, each.cleared, each.tokens) for each in applied)
+        now = self._clock()
+        return [record_of_edit(edit, uuid=self._new_id(), after=after, at=now) for edit in edits]
 
     def _body(self, turn: Turn) -> bytes:
         request = turn.request()
@@ -82,9 +133,6 @@ class Live:
         asks = {"diagnostics": {"previous_message_id": self._last_message}}
         return msgspec.structs.replace(request, settings={**request.settings, **asks}).to_bytes()
 
-    def _append(self, kind: Kind, blocks: tuple[Block, ...]) -> None:
-        self.conversation.add(self._record(kind, blocks))
-
     def _record(self, kind: Kind, blocks: tuple[Block, ...], reply: Reply | None = None) -> Record:
         records = self.conversation.log.records
         now = self._clock().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -92,24 +140,6 @@ class Live:
         return Record(
             kind=kind, uuid=self._new_id(), parent=parent, timestamp=now, blocks=blocks, reply=reply
         )
-
-
-def perform(turn: Generator[WriteFile, str, Turn], folder: Path) -> Turn:
-    """Drive a turn to its end, doing what it asks for on the way."""
-    answer: str | None = None
-    while True:
-        try:
-            effect = turn.send(answer) if answer is not None else next(turn)
-        except StopIteration as done:
-            return done.value
-        answer = _write(effect, folder)
-
-
-def _write(effect: WriteFile, folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / effect.name
-    path.write_text(effect.text, encoding="utf-8", errors="surrogatepass")
-    return str(path)
 
 
 class _Reason(msgspec.Struct):

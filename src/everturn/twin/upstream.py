@@ -5,18 +5,8 @@ from typing import Any
 
 import msgspec
 
-from everturn.session.upstream import Answered, Send
+from everturn.session.upstream import Answered, Send, UpstreamError
 from everturn.twin.service import Twin
-
-
-class Refused(Exception):
-    """The twin's answer was an error, as the API would word it."""
-
-    def __init__(self, status: int, kind: str, message: str) -> None:
-        super().__init__(f"{status} {kind}: {message}")
-        self.status = status
-        self.kind = kind
-        self.message = message
 
 
 def through_twin(twin: Twin, *, api_key: str = "session") -> Send:
@@ -29,7 +19,7 @@ def through_twin(twin: Twin, *, api_key: str = "session") -> Send:
             answer.begins()
         if answer.status != 200:
             error: dict[str, Any] = msgspec.json.decode(answer.body)["error"]
-            raise Refused(answer.status, error["type"], error["message"])
+            raise UpstreamError(answer.status, error["type"], error["message"])
         return Answered(answer.body, answer.headers.get("request-id", ""))
 
     return send

@@ -16,6 +16,6 @@ def fitted(text: str, tokens: int, estimate: Callable[[str], int]) -> Fitted:
         return Fitted(text)
     shown = text
     while shown and (size := estimate(shown)) > tokens:
-        shown = shown[: min(len(shown) - 1, len(shown) * max(tokens, 0) // size)]
+        shown = shown[: min(len(shown) - 1, len(shown) * max(tokens, 0) // max(size, 1))]
     whole_lines = shown[: shown.rfind("\n") + 1]
     return Fitted(whole_lines or shown, is_cut=True)

@@ -64,7 +64,7 @@ def compaction(
             return made
         over = f"the result has {made.tokens_after:,} tokens, at or over the mark of {_most(plan, ground):,}"
         attempts.append(msgspec.structs.replace(attempt, problem=over))
-    return CompactionFailed(attempts=tuple(attempts), why=_summed_up(attempts))
+    return CompactionFailed(attempts=tuple(attempts), why=_summed_up(attempts), plan=plan)
 
 
 def plan_of(asked: Asked, ground: Ground, now: datetime) -> CompactionPlan | NotCompacting:
@@ -78,7 +78,7 @@ def plan_of(asked: Asked, ground: Ground, now: datetime) -> CompactionPlan | Not
         model=ground.model,
         counts=ground.counts,
         chain=ground.chain,
-        ways=ground.ways,
+        ways=ground.how.ways,
         on=now.date(),
     )
 
@@ -129,12 +129,13 @@ def _finished(
         attempt.way,
         world.files,
         world.context,
-        transcript=ground.transcript,
+        transcript=ground.how.transcript,
         now=now,
         new_id=new_id,
-        autonomous=ground.autonomous,
+        autonomous=ground.how.autonomous,
         attempts=attempts,
         counts=ground.counts,
         settings=ground.settings,
     )
+    made = msgspec.structs.replace(made, plan=plan)
     return with_block(made, attempt.block) if attempt.block else made

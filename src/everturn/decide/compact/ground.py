@@ -13,6 +13,20 @@ from everturn.measure.tokens import Counts
 from everturn.view.forks import CacheSafe
 
 
+class CompactionStyle(msgspec.Struct, frozen=True, kw_only=True):
+    """How a conversation is compacted. The first way that leads to a summary is the one."""
+
+    ways: tuple[Way, ...] = ("notes", "fork", "direct", "extract")
+    settings: CompactSettings = CompactSettings()
+    summary: SummarySettings = SummarySettings()
+    # Named to the model as the place of exact details.
+    transcript: str = ""
+    # Another model for the direct way; empty for the conversation's own.
+    summary_model: str = ""
+    # Nobody waits at the other end: the model goes on by itself.
+    autonomous: bool = False
+
+
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """All of it, at one moment."""
 
@@ -20,20 +34,18 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     limits: Limits
     model: Model
-    # Another model for the direct way; empty for the same one.
-    summary_model: str = ""
     capabilities: Capabilities
     counts: Counts
     chain: Chain
     # The conversation as its next request would send it, with the markers of the last one.
     safe: CacheSafe
-    ways: tuple[Way, ...]
-    settings: CompactSettings
-    summary: SummarySettings
+    betas: tuple[str, ...] = ()
+    how: CompactionStyle
     # The session's own notes, cut to size, and the first record that they do not cover; empty where there
     # are none that can be used.
     notes: str = ""
     notes_end_before: str = ""
-    # Named to the model as the place of exact details.
-    transcript: str = ""
-    autonomous: bool = False
+
+    @property
+    def settings(self) -> CompactSettings:
+        return self.how.settings

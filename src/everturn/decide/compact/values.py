@@ -121,6 +121,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt
     tokens_before: int
     tokens_after: int
+    plan: CompactionPlan | None = None
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -132,3 +133,4 @@ class CompactionFailed(msgspec.Struct, frozen=True, kw_only=True):
 
     attempts: tuple[Attempt, ...]
     why: str
+    plan: CompactionPlan | None = None

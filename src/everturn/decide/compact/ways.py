@@ -50,7 +50,7 @@ def _by_fork(plan: CompactionPlan, ground: Ground) -> Flow:
     def request(said: Sequence[Message]) -> Request:
         return marked_request(msgspec.structs.replace(safe, messages=(*messages, *said)), safe.marks)
 
-    return (yield from _asked("fork", request, safe.parameters.betas, plan, ground))
+    return (yield from _asked("fork", request, ground.betas, plan, ground))
 
 
 def _by_direct_call(plan: CompactionPlan, ground: Ground) -> Flow:
@@ -78,9 +78,7 @@ def _by_provider(plan: CompactionPlan, ground: Ground) -> Flow:
     if not (ground.capabilities.native_compaction and ground.model.compacts and plan.asked.form == "full"):
         return Attempt(way="provider", problem="the provider cannot compact this")
     request = compaction_request(ground.safe, plan.asked.instructions)
-    answer: Answer | Failure = yield AskModel(
-        request, (*ground.safe.parameters.betas, BETA), "compact", "provider"
-    )
+    answer: Answer | Failure = yield AskModel(request, (*ground.betas, BETA), "compact", "provider")
     if isinstance(answer, Failure):
         return Attempt(way="provider", problem=answer.message, failure=answer)
     block = compaction_block(answer)
@@ -96,10 +94,13 @@ def _by_extract(plan: CompactionPlan, ground: Ground) -> Flow:
         plan.summarized,
         instructions=plan.asked.instructions,
         form=plan.asked.form,
-        settings=ground.summary,
+        settings=ground.how.summary,
     )
-    problem = gate(made.text, plan, estimate=ground.counts.estimator.text, settings=ground.settings)
-    return Attempt(way="extract", text="" if problem else made.text, problem=problem)
+    # The gate looks for what a model gets wrong; this text is ours, and may quote anything.
+    tokens = ground.counts.estimator.text(made.text)
+    if tokens >= plan.tokens_summarized:
+        return Attempt(way="extract", problem=f"it is no smaller ({tokens:,} tokens) than what it replaces")
+    return Attempt(way="extract", text=made.text)
     yield  # a flow like the others, though it asks for nothing
 
 
@@ -160,7 +161,7 @@ def _divided_at(plan: CompactionPlan) -> str:
 
 def _direct_request(messages: tuple[Message, ...], ground: Ground) -> Request:
     return Request(
-        model=ground.summary_model or ground.model.id,
+        model=ground.how.summary_model or ground.model.id,
         messages=messages,
         system=(text_block(SUMMARIZER),),
         settings={"max_tokens": min(ground.settings.max_output, ground.model.max_output)},

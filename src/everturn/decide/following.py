@@ -1,0 +1,87 @@
+"""What follows the records of one view, one at a time: sizes, results, messages, thinking.
+
+A view that is replaced (a compaction, an undo, a trim) gets a new `Following`; else adding a record costs
+that record. What a turn makes of all this is `engine.py`'s.
+"""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from everturn.decide.micro.cached_state import CachedState
+from everturn.decide.results import Results
+from everturn.decide.thinking import ThinkingLedger
+from everturn.decide.tools import ToolKinds
+from everturn.history.edits import CacheDeletionsEnded
+from everturn.history.log import View
+from everturn.history.messages import Message
+from everturn.history.records import Record, reported_usage, when
+from everturn.measure.capabilities import Capabilities
+from everturn.measure.meter import Meter, meter_of
+from everturn.measure.outline import Costs, Head, Outline
+from everturn.measure.tokens import Counts
+from everturn.view.flatten import Flattener
+
+
+class Kept(NamedTuple):
+    """What a view is followed with."""
+
+    tools: ToolKinds
+    capabilities: Capabilities
+    costs: Costs
+    counts: Counts
+
+
+class Following:
+    def __init__(self, view: View, kept: Kept, *, is_new: bool) -> None:
+        able = kept.capabilities
+        self.meter = Meter(kept.counts)
+        self.results = Results(kept.tools, cleared=view.cleared, offloaded=view.offloaded)
+        self.flattener = Flattener(
+            hidden=view.cleared, offloaded=view.offloaded, references="all" if able.cache_edits else "none"
+        )
+        self.outline = Outline(kept.costs, lookback=able.lookback, runs_are_one=able.runs_are_one)
+        self.thinking = ThinkingLedger(kept.counts)
+        self.cached = CachedState()
+        # How far the markers of the last answered request reached; -1 before the first one.
+        self.reached = -1
+        self.last_reply: datetime | None = None
+        # Whether the provider has not seen this view yet, though it has seen another one.
+        self.is_new = is_new
+        self._counts = kept.counts
+
+    @classmethod
+    def of_replaced(cls, view: View, kept: Kept) -> "Following":
+        """A view that took the place of another one: everything in it was recorded before."""
+        made = cls(view, kept, is_new=True)
+        for record in view.records:
+            made.add(record)
+        made.meter = meter_of(view, kept.counts)
+        made.thinking.prefix_changed("the messages before it are others now")
+        made.thinking.ask_replies()
+        made.is_new = True
+        return made
+
+    def add(self, record: Record) -> None:
+        if isinstance(record.edit, CacheDeletionsEnded):
+            self.thinking.prefix_changed("the deletions in it have ended")
+        self.meter.add(record)
+        self.results.add(record, self._counts)
+        self.flattener.add(record)
+        self.thinking.add(record)
+        if record.kind == "assistant":
+            self.last_reply = when(record) or self.last_reply
+        # What was answered was sent: a log that is read again knows no other sign of that.
+        self.is_new = self.is_new and reported_usage(record) is None
+
+    def laid_out(self, head: Head, costs: Costs) -> Outline:
+        """The outline of what would be sent now; only what changed is measured again."""
+        outline = self.outline
+        outline.costs = costs
+        outline.set_head(head)
+        outline.deleted = self.flattener.deleted
+        first = self.flattener.take_changes()
+        outline.replace_from(first, self.flattener.since(first))
+        return outline
+
+    def messages(self, head: Head, costs: Costs) -> tuple[Message, ...]:
+        return tuple(self.laid_out(head, costs).messages)

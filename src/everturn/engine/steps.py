@@ -1,0 +1,218 @@
+"""What a conversation has at hand, and the steps that a turn is made of. Their order: `conversation.py`."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from everturn.decide.betas import betas_of
+from everturn.decide.cache_breaks import Detector
+from everturn.decide.compact.chain import chain_of
+from everturn.decide.compact.ground import Ground
+from everturn.decide.compact.keeper import Keeper, usable_notes
+from everturn.decide.following import Following, Kept
+from everturn.decide.micro.cached_state import CachedState, consumed, expired
+from everturn.decide.micro.declarative import declarative
+from everturn.decide.micro.situation import MicroPlan, Situation
+from everturn.decide.notes.document import Notes
+from everturn.engine.values import NewId, Setting
+from everturn.history.edits import CacheDeletionsEnded, Edit
+from everturn.history.log import Log
+from everturn.history.records import Record, record_of_edit
+from everturn.measure.meter import Size
+from everturn.measure.prediction import Forecast, Prediction
+from everturn.measure.prefix_cache import SECONDS
+from everturn.measure.thresholds import Limits, limits
+from everturn.measure.tokens import Counts
+from everturn.view.cache_key import salts, thinking_mode
+from everturn.view.forks import CacheSafe
+from everturn.view.lifetime import KeyParameters, held
+from everturn.view.markers import Marks, place_marks
+
+
+class Steps:
+    """The state of one conversation. What belongs to the current view alone is in `_follows`."""
+
+    def __init__(self, setting: Setting, forecast: Forecast | None, detector: Detector | None) -> None:
+        self.setting = setting
+        self.log = Log()
+        self.detector = detector or Detector()
+        self._forecast = forecast or Forecast()
+        self._latched: KeyParameters | None = None
+        self._sent: Setting | None = None
+        # What of a request matters for the next one: when it began, and how far its markers reached.
+        self._under_way: tuple[datetime, int] | None = None
+        self._called_at: datetime | None = None
+        self._recalled = ""
+        self._doubts: tuple[str, ...] = ()
+        self._counts = Counts()
+        self._marks = Marks()
+        # The session's notes, where it keeps any: they can stand for a summary (SM-6).
+        self.notes: Notes | None = None
+        self.keeper = Keeper()
+        self._follows = Following(self.log.view, self._kept(), is_new=False)
+
+    def add(self, record: Record) -> None:
+        if self.log.append(record) == "replaced":
+            self._follows = Following.of_replaced(self.log.view, self._kept())
+            self._marks = Marks()
+        elif not record.is_boundary:
+            self._follows.add(record)
+
+    def _kept(self) -> Kept:
+        setting = self.setting
+        return Kept(setting.policy.tools, setting.capabilities, setting.costs, self._counts)
+
+    def _limits(self, setting: Setting) -> Limits:
+        return limits(setting.model.window, setting.model.max_output, setting.policy.thresholds)
+
+    @property
+    def size(self) -> Size:
+        return self._follows.meter.size()
+
+    def _setting_in_force(self) -> tuple[Setting, tuple[str, ...]]:
+        """What is asked for; but inside a tool loop the API wants the thinking of that loop as it was, so a
+        change that would invalidate it waits for the end of the loop (PC-16)."""
+        sent, wanted = self._sent, self.setting
+        if sent is None or not self._follows.flattener.in_tool_loop:
+            return wanted, ()
+        if sent.model != wanted.model:
+            waits = "the model"
+        elif sent.head != wanted.head and wanted.model.binds_thinking:
+            waits = "system prompt and tools"
+        else:
+            return wanted, ()
+        kept = msgspec.structs.replace(wanted, model=sent.model, head=sent.head, costs=sent.costs)
+        return kept, (f"a change of {waits} waits until the tool loop has ended",)
+
+    def _situation(self, setting: Setting, now: datetime) -> Situation:
+        return Situation(
+            results=self._follows.results,
+            policy=setting.policy,
+            source=setting.source,
+            now=now,
+            last_reply=self._follows.last_reply,
+            size=self._follows.meter.size().tokens,
+            capabilities=setting.capabilities,
+            in_tool_loop=self._follows.flattener.in_tool_loop,
+            binds_thinking=setting.model.binds_thinking,
+            thinking_tokens_after=self._follows.thinking.tokens_after,
+            cached=self._follows.cached,
+            records=self.log.view.records,
+            counts=self._counts,
+        )
+
+    def _drop_thinking(self, setting: Setting, before: Setting | None, now: datetime) -> Edit | None:
+        """Also when the cache has gone cold: a rewrite is due anyway, and old thinking need not be in it.
+
+        The API could do that by itself (MC-13), but only for as long as it is asked in every request; our
+        own edit is made once and stays.
+        """
+        settings = setting.policy.micro.declarative
+        is_cold = self._follows.last_reply is not None and now - self._follows.last_reply > settings.idle
+        cold = "the cache is cold" if is_cold and setting.policy.declares and settings.thinking else ""
+        return self._follows.thinking.drop(
+            setting, before, cold=cold, in_loop=self._follows.flattener.in_tool_loop
+        )
+
+    def _ended_deletions(self, setting: Setting, now: datetime) -> Edit | None:
+        """Deletions live in the provider's cache; once that is surely gone, so are they (MC-12)."""
+        if self._follows.is_new and self._follows.flattener.deleted:
+            self._follows.cached = CachedState()
+            return CacheDeletionsEnded("the messages that they were made in are others now")
+        # Taking their blocks out is an edit too: where it would cost the thinking of a tool loop, it waits.
+        waits = setting.model.binds_thinking and self._follows.flattener.in_tool_loop
+        if self._called_at is None or not self._follows.cached.pinned or waits:
+            return None
+        idle = (now - self._called_at).total_seconds()
+        if idle <= SECONDS[(self._latched or setting.parameters).lifetime.ttl]:
+            return None
+        self._follows.cached, edit = expired(
+            self._follows.cached, why=f"idle for {idle:.0f} s, longer than the cache lives"
+        )
+        return edit
+
+    def _consume(self, plan: MicroPlan) -> Edit | None:
+        self._follows.cached, edit = consumed(self._follows.cached, why=plan.why)
+        return edit
+
+    def _tell_detector(self, source: str, plan: MicroPlan) -> None:
+        # Asked in any case: an answer that is not fetched now would be taken for the next turn's.
+        dropped = self._follows.thinking.took_dropped()
+        if plan.tells_detector == "deleted" or dropped:
+            self.detector.deleted(source)
+        if self._follows.is_new:
+            self.detector.compacted(source)
+        self._follows.is_new = False
+
+    def _look_ahead(
+        self, setting: Setting, parameters: KeyParameters, now: datetime
+    ) -> tuple[Marks, Prediction]:
+        """Markers for what is about to be sent, and what they will find."""
+        outline = self._follows.laid_out(setting.head, setting.costs)
+        marks = place_marks(
+            outline,
+            setting.head,
+            ttl=parameters.lifetime.ttl,
+            capabilities=setting.capabilities,
+            previous=self._follows.reached,
+            writes="its own",
+        )
+        salt = salts(setting.model, parameters)
+        prompt = outline.prompt(salt, marks.places, minimum=setting.model.min_cache)
+        return marks, self._forecast.predict(prompt, now.timestamp())
+
+    def _latched_for(self, setting: Setting) -> KeyParameters | None:
+        """Another model has another cache, so nothing is lost by giving it the parameters that it takes; the
+        lifetime stays (PC-10)."""
+        if self._latched is None or self._sent is None or self._sent.model == setting.model:
+            return self._latched
+        return msgspec.structs.replace(setting.parameters, lifetime=self._latched.lifetime)
+
+    def _ground(self, setting: Setting, now: datetime) -> Ground | None:
+        if setting.compaction is None:
+            return None
+        view, marks = self.log.view, self._limits(setting)
+        parameters = held(self._latched_for(setting), setting.parameters).parameters
+        fields = {**setting.fields, **declared(setting, parameters)}
+        messages = self._follows.messages(setting.head, setting.costs)
+        safe = CacheSafe(setting.model.id, setting.head, parameters, messages, fields, self._marks)
+        notes = usable_notes(self.notes, view, self._counts, path=setting.compaction.transcript)
+        return Ground(
+            view=view,
+            size=self.size.tokens,
+            limits=marks,
+            model=setting.model,
+            capabilities=setting.capabilities,
+            counts=self._counts,
+            chain=chain_of(view, threshold=marks.auto, source=setting.source),
+            safe=safe,
+            betas=betas_of(safe),
+            how=setting.compaction,
+            notes=notes.text,
+            notes_end_before=notes.end_before,
+        )
+
+    def _appender(self, now: datetime, new_id: NewId) -> Callable[..., None]:
+        def append(*edits: Edit | None) -> None:
+            for edit in edits:
+                if edit is not None:
+                    last = self.log.records[-1] if self.log.records else None
+                    self.add(record_of_edit(edit, uuid=new_id(), after=last, at=now))
+
+        return append
+
+
+def declared(setting: Setting, parameters: KeyParameters) -> dict[str, Any]:
+    """What the API is asked to clear by itself, composed into the request (MC-13, MC-14)."""
+    if not setting.policy.declares:
+        return {}
+    asked = declarative(
+        (tool.tool for tool in setting.head.tools),
+        thinking="none" if thinking_mode(setting.model, parameters) == "disabled" else "present",
+        kept="all",
+        settings=setting.policy.micro.declarative,
+        capabilities=setting.capabilities,
+    )
+    return {"context_management": asked} if asked else {}

@@ -1,0 +1,123 @@
+"""The real world, as flows see it: files in a folder, a provider, hooks, and whoever listens.
+
+Nothing here raises into a flow. A provider that fails, a disk that is full and a hook that hangs are answers,
+each with its reason.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event as Stop
+from threading import Thread
+from typing import Final
+
+import msgspec
+
+from everturn.decide.effects import (
+    Answer,
+    AskModel,
+    Emit,
+    Failure,
+    FailureKind,
+    FileRead,
+    HookOutcome,
+    ReadFiles,
+    RunHooks,
+    WriteFile,
+)
+from everturn.errors import StoreError
+from everturn.history.records import Usage
+from everturn.session.files import Roots, read_files, roots
+from everturn.session.hooks.run import Hooks
+from everturn.session.upstream import Send, UpstreamError
+from everturn.wire.anthropic import read_response
+from everturn.wire.overflow import overflow
+
+# How often somebody who waits for a summary is told that it is still being written (CP-7).
+STATUS_SECONDS: Final = 30.0
+
+Listener = Callable[[msgspec.Struct], None]
+
+
+def _nobody(_: msgspec.Struct) -> None:
+    """Where nobody listens."""
+
+
+class RealWorld:
+    def __init__(
+        self,
+        send: Send,
+        folder: Path,
+        *,
+        readable: Roots | None = None,
+        hooks: Hooks | None = None,
+        listen: Listener = _nobody,
+        waiting: Callable[[AskModel], None] = lambda _: None,
+        status_seconds: float = STATUS_SECONDS,
+    ) -> None:
+        """`waiting` is called while a model is being waited for, at least every `status_seconds`."""
+        self._send = send
+        self._folder = folder
+        self._readable = readable or roots((folder,))
+        self._hooks = hooks or Hooks()
+        self._listen = listen
+        self._waiting = waiting
+        self._status_seconds = status_seconds
+
+    def write_file(self, effect: WriteFile) -> str:
+        """Raises `StoreError`: a result that is not safe elsewhere must not leave the context."""
+        path = self._folder / Path(effect.name).name
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            data = effect.text.encode("utf-8", "surrogatepass")
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(data)
+        except OSError as problem:
+            raise StoreError(f"{path} could not be written: {problem.strerror or problem}.") from problem
+        return str(path)
+
+    def read_files(self, effect: ReadFiles) -> tuple[FileRead, ...]:
+        return read_files(effect, self._readable)
+
+    def ask_model(self, effect: AskModel) -> Answer | Failure:
+        done = Stop()
+        ticking = Thread(target=self._tick, args=(effect, done), daemon=True)
+        ticking.start()
+        try:
+            return self._asked(effect)
+        finally:
+            done.set()
+            ticking.join()
+
+    def run_hooks(self, effect: RunHooks) -> HookOutcome:
+        return self._hooks.run(effect)
+
+    def emit(self, effect: Emit) -> None:
+        self._listen(effect.event)
+
+    def _tick(self, effect: AskModel, done: Stop) -> None:
+        self._waiting(effect)
+        while not done.wait(self._status_seconds):
+            self._waiting(effect)
+
+    def _asked(self, effect: AskModel) -> Answer | Failure:
+        try:
+            answered = self._send(effect.request.to_bytes(), effect.betas)
+            response = read_response(answered.body, request_id=answered.request_id)
+        except UpstreamError as problem:
+            return failure_of(problem)
+        except msgspec.DecodeError as problem:
+            return Failure("api_error", f"the provider's answer is no message: {problem}")
+        except KeyboardInterrupt:
+            return Failure("cancelled", "cancelled while the summary was being written")
+        usage = response.reply.usage or Usage()
+        return Answer(response.blocks, response.reply.stop_reason, usage)
+
+
+def failure_of(problem: UpstreamError) -> Failure:
+    """What an error of the provider means for a flow."""
+    too_long = overflow(problem.message)
+    if too_long is not None:
+        return Failure("too_long", problem.message, too_long)
+    kind: FailureKind = "timeout" if problem.status in (408, 504) else "api_error"
+    return Failure(kind, problem.message or str(problem))
