@@ -3,11 +3,12 @@
 import builders as b
 import msgspec
 import pytest
-from engine.held import RULES, Held, each_as_predicted, head, talk, thought, words
+from engine.held import RULES, Held, each_as_predicted, head, model_of, talk, thought, words
 from engine.test_predictions import small
 
-from everturn.history.edits import CacheDeletionsEnded, ThinkingDropped
+from everturn.history.edits import CacheDeletionsEnded, Cleared, ThinkingDropped
 from everturn.measure.capabilities import EXTENDED_TWIN
+from everturn.twin.costs import TwinCosts
 from everturn.twin.options import TwinOptions
 
 MINUTES = 60.0
@@ -107,15 +108,59 @@ def test_thinking_of_another_model_leaves_when_the_loop_that_was_cut_off_has_end
     assert held.ask("And on.").settled.check.verdict == "as predicted"
 
 
+class Rough(TwinCosts):
+    """Nobody but the twin counts exactly: whoever estimates is off by a little in every call."""
+
+    def __init__(self) -> None:
+        super().__init__(model_of("claude-opus-4-6"))
+        self.trailing += 1
+
+
 @pytest.mark.spec("PC-8")
-def test_a_key_that_changed_long_before_the_restart_is_not_mixed_up_with_today_s(hold, request):
-    request.applymarker(pytest.mark.moves_cache_prefix(reason="the system prompt changes before the restart"))
-    held: Held = hold(under=small("sliding-window"))
-    list(talk(held, 3))
+@pytest.mark.moves_cache_prefix(reason="the system prompt changes before the restart")
+@pytest.mark.parametrize("costs", ["exact", "rough"])
+def test_a_key_that_changed_before_the_restart_is_not_mixed_up_with_today_s(hold, costs):
+    held: Held = hold()
+    if costs == "rough":
+        held.change(costs=Rough())
+    held.ask("One.")
+    (name,) = held.work(1)
+    held.finish([name])
     held.change(head=head(system=f"{RULES}Answer in French."))
-    list(talk(held, 2))
+    held.ask("Two.")
     held.restart()
-    list(talk(held, 8))
+    # Behind the cleared result nothing is found; before it nothing was ever written with this prompt.
+    held.live.add(b.edited(Cleared((name,)), "cleared"))
+    check = held.ask("Three.").settled.check
+    assert check is not None
+    assert check.predicted.read == check.reported.read
+    assert each_as_predicted(held) == (costs == "exact")
+
+
+@pytest.mark.spec("PC-8")
+def test_entries_that_were_found_after_a_blind_restart_are_not_taken_for_new(hold):
+    held: Held = hold()
+    held.ask("One.")
+    held.wait(200)
+    held.restart(baselines="lost")
+    held.ask("Two.")
+    held.wait(150)
+    held.live.add(b.boundary("b"))
+    held.live.add(b.summary("In short.", uuid="s"))
+    held.ask("Three.")
+    assert (held.reads[1] > 0, held.reads[2], held.verdicts[2]) == (True, 0, "as predicted")
+
+
+@pytest.mark.spec("MC-12", "PC-16")
+def test_deletions_stay_where_ending_them_would_cost_the_thinking_of_a_tool_loop(hold):
+    held: Held = hold(model="claude-fable-5-2", under="claude-code", **EDITABLE)
+    for _ in range(5):
+        held.burst(3)
+    names = held.work(1, thought("one"))
+    held.wait(70 * MINUTES)
+    # The cache that is written now knows them again.
+    assert held.finish(names, "Done.").turn.appended == ()
+    held.ask("Go on.")
     assert each_as_predicted(held), held.verdicts
 
 
