@@ -68,6 +68,21 @@ def test_a_changed_parameter_is_named(api: Api, changed: Json, expected: str):
     assert kind(api, first(api), **changed) == expected
 
 
+@pytest.mark.parametrize(
+    "same",
+    [
+        {"tool_choice": {"type": "auto"}},
+        {"thinking": {"type": "adaptive"}},
+        {"thinking": {"type": "adaptive", "display": "omitted"}},
+        {"output_config": {"effort": "high"}},
+        {"max_tokens": 77},
+    ],
+    ids=str,
+)
+def test_a_default_spelled_out_is_no_divergence(api: Api, same: Json):
+    assert diagnosed(api, first(api), **same) is None
+
+
 def test_an_altered_message_is_named(api: Api):
     before = first(api)
     assert kind(api, before, user(long("a")), assistant("no"), user("next")) == "messages_changed"

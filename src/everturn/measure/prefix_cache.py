@@ -54,6 +54,10 @@ class Prompt:
     lookback: int = LOOKBACK
     # Whether entries missing at markers below the hit are written again, free (api-facts 1.3: not proven).
     rewrites_below_hit: bool = True
+    # Two more things that are decided rather than proven: whether an entry can be read at exactly its TTL,
+    # and whether a 1h marker that hits a 5m entry makes it an entry of 1h.
+    alive_at_ttl: bool = True
+    longer_marker_lengthens: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,9 @@ class PrefixCache:
             write_5m,
             plain,
             hit=index,
-            refreshed=_at(prompt, index, hit.ttl, now) if index is not None and hit is not None else None,
+            refreshed=_refreshed(prompt, markers, index, hit, now)
+            if index is not None and hit is not None
+            else None,
             written=tuple(
                 _at(prompt, marker.index, marker.ttl, now)
                 for marker in markers
@@ -154,7 +160,9 @@ class PrefixCache:
 
     def _alive(self, prompt: Prompt, index: int, now: float) -> Entry | None:
         entry = self._entries.get((prompt.scope, prompt.keys[index]))
-        return entry if entry is not None and entry.alive(now) else None
+        if entry is None or not entry.alive(now):
+            return None
+        return entry if prompt.alive_at_ttl or now < entry.expires else None
 
     def _keep(self, entry: Entry) -> None:
         """Of two requests in flight that wrote the same prefix, the entry that lives longer stays."""
@@ -171,6 +179,12 @@ class PrefixCache:
 
 def _at(prompt: Prompt, index: int, ttl: Ttl, now: float) -> Entry:
     return Entry(prompt.scope, prompt.keys[index], index, prompt.ends[index], ttl, now + SECONDS[ttl])
+
+
+def _refreshed(prompt: Prompt, markers: Sequence[Marker], index: int, hit: Entry, now: float) -> Entry:
+    """A read keeps an entry for its own TTL, whatever the marker that found it asks for."""
+    lengthens = prompt.longer_marker_lengthens and any(m == Marker(index, "1h") for m in markers)
+    return _at(prompt, index, "1h" if lengthens else hit.ttl, now)
 
 
 def _billed(prompt: Prompt, markers: Sequence[Marker], hit: int | None) -> tuple[int, int, int, int]:

@@ -10,11 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from everturn.twin.prefix import Layout
+from everturn.twin.options import TwinOptions
+from everturn.twin.prefix import Layout, prompt_parameters
 from everturn.twin.values import Request
 
-# Other parameters that shape the prompt; a difference in them has no reason of its own.
-_SHAPING: Final = ("tool_choice", "thinking", "context_management", "output_config", "output_format")
 _NOT_FOUND: Final = {"type": "previous_message_not_found"}
 _UNAVAILABLE: Final = {"type": "unavailable"}
 
@@ -50,18 +49,25 @@ def fingerprint(request: Request, layout: Layout, now: float) -> Fingerprint:
         system=tuple(parts["system"]),
         tools=tuple(parts["tools"]),
         messages=tuple(parts["messages"]),
-        shape=_encode([[request.body.get(name) for name in _SHAPING], sorted(request.betas)]),
+        # A difference in these has no reason of its own.
+        shape=_encode(
+            [*prompt_parameters(request), request.body.get("context_management"), sorted(request.betas)]
+        ),
     )
 
 
-def diagnose(before: Fingerprint, now: Fingerprint) -> dict[str, Any] | None:
+def diagnose(before: Fingerprint, now: Fingerprint, options: TwinOptions) -> dict[str, Any] | None:
     """The earliest divergence, in the order model, system, tools, messages; None where there is none."""
+    everything = [*before.tools, *before.system, *before.messages]
     if before.model != now.model:
-        return _missed("model_changed", [*before.tools, *before.system, *before.messages])
+        return _missed("model_changed", everything)
+    tools_differ = _digests(before.tools) != _digests(now.tools)
+    if tools_differ and options.diagnosis_order == "tools_first":
+        return _missed("tools_changed", everything)
     if _digests(before.system) != _digests(now.system):
         return _missed("system_changed", [*before.system, *before.messages])
-    if _digests(before.tools) != _digests(now.tools):
-        return _missed("tools_changed", [*before.tools, *before.system, *before.messages])
+    if tools_differ:
+        return _missed("tools_changed", everything)
     same = _common(before.messages, now.messages)
     if same < len(before.messages):
         return _missed("messages_changed", before.messages[same:])
@@ -84,8 +90,9 @@ def _missed(kind: str, parts: Sequence[Part]) -> dict[str, Any]:
 class Diagnoses:
     """The fingerprints that are still known, by workspace and message id."""
 
-    def __init__(self, keeps_seconds: float) -> None:
-        self._keeps = keeps_seconds
+    def __init__(self, options: TwinOptions) -> None:
+        self._options = options
+        self._keeps = options.diagnosis_keeps_seconds
         self._known: dict[tuple[str, str], Fingerprint] = {}
 
     def compare(self, request: Request, present: Fingerprint) -> dict[str, Any] | None:
@@ -97,7 +104,7 @@ class Diagnoses:
         before = self._known.get((request.workspace, previous))
         if before is None or present.at - before.at > self._keeps:
             return {"cache_miss_reason": dict(_NOT_FOUND)}
-        reason = diagnose(before, present)
+        reason = diagnose(before, present, self._options)
         return None if reason is None else {"cache_miss_reason": reason}
 
     def remember(self, request: Request, message_id: str, present: Fingerprint) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from everturn.twin.count import counter
 from everturn.twin.options import TwinOptions
 from everturn.twin.parse import block_of
 from everturn.twin.prefix import lay_out, speaks
@@ -152,11 +153,15 @@ def _clear_tool_uses(
         return request, None
     kept = int((edit.get("keep") or _KEEP)["value"])
     excluded = frozenset(edit.get("exclude_tools") or ())
-    old = {use["id"]: use["name"] for use in uses[: max(0, len(uses) - kept)] if use["name"] not in excluded}
+    counted = uses if options.keep_counts_excluded else [u for u in uses if u["name"] not in excluded]
+    older = counted[: max(0, len(counted) - kept)]
+    old = {use["id"]: use["name"] for use in older if use["name"] not in excluded}
     if not old:
         return request, None
     smaller = _changed(request, _clearing(old, edit.get("clear_tool_inputs"), options.cleared_placeholder))
     saved = _saved(request, smaller, options)
+    if not options.cleared_tokens_are_net:
+        saved += len(old) * counter(request.model, options)(block_of(_text(options.cleared_placeholder)))
     at_least = edit.get("clear_at_least")
     if at_least is not None and saved < at_least["value"]:
         return request, None
@@ -176,12 +181,16 @@ def _clearing(old: dict[str, str], inputs: Any, placeholder: str) -> Edited:
 
     def edit(_: Message, block: Block) -> Block:
         if block.kind == "tool_result" and block.body.get("tool_use_id") in old:
-            return block_of({**block.body, "content": [{"type": "text", "text": placeholder}]})
+            return block_of({**block.body, "content": [_text(placeholder)]})
         if block.kind == "tool_use" and block.body.get("id") in emptied:
             return block_of({**block.body, "input": {}})
         return block
 
     return edit
+
+
+def _text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
 
 
 def _saved(before: Request, after: Request, options: TwinOptions) -> int:

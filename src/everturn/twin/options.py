@@ -21,6 +21,10 @@ class TwinOptions:
     thinking_is_a_position: bool = True
     lookback_crosses_sections: bool = True
     rewrites_below_hit: bool = True
+    alive_at_ttl: bool = True
+    longer_marker_lengthens: bool = False
+    # The matrix keeps the tools when the speed changes, the page on fast mode says that speeds share nothing.
+    speeds_share_tools: bool = False
     # Which models render thinking and effort ahead of the tools is not published; "messages" is least.
     thinking_invalidates: Literal["messages", "system", "tools"] = "messages"
     effort_invalidates: Literal["messages", "system", "tools"] = "messages"
@@ -38,6 +42,8 @@ class TwinOptions:
 
     # --- context editing (api-facts 2.2, 2.3)
     cleared_placeholder: str = "[cleared to save context]"
+    keep_counts_excluded: bool = True
+    cleared_tokens_are_net: bool = True
     compaction_default_trigger: int = 150_000
 
     # --- thinking binding (api-facts 7): 5.1 and 5.5 enforce it for accounts created since 2026-08-31.
@@ -47,6 +53,8 @@ class TwinOptions:
 
     # --- diagnosis (api-facts 3)
     diagnosis_keeps_seconds: float = 3600.0
+    # Between system and tools the order is not proven.
+    diagnosis_order: Literal["system_first", "tools_first"] = "system_first"
 
     # --- models that no longer answer in reality are served, so that recorded sessions can be played.
     retired_models: Literal["serve", "refuse"] = "serve"

@@ -67,7 +67,7 @@ def lay_out(request: Request, options: TwinOptions, *, unseen: frozenset[bytes] 
         total += piece.tokens
         ends.append(total)
     prompt = Prompt(
-        scope=(request.workspace, request.model.id, request.body.get("speed") or "standard"),
+        scope=(request.workspace, request.model.id, "" if options.speeds_share_tools else _speed(request)),
         keys=_keys(request, pieces, options),
         ends=ends,
         positions=_positions(pieces, options),
@@ -76,6 +76,8 @@ def lay_out(request: Request, options: TwinOptions, *, unseen: frozenset[bytes] 
         minimum=options.min_cache.get(request.model.id, request.model.min_cache),
         lookback=options.lookback,
         rewrites_below_hit=options.rewrites_below_hit,
+        alive_at_ttl=options.alive_at_ttl,
+        longer_marker_lengthens=options.longer_marker_lengthens,
     )
     return Layout(pieces, prompt, options.trailing_tokens)
 
@@ -172,7 +174,7 @@ def _tools_seed(request: Request, options: TwinOptions) -> bytes:
 
 
 def _system_seed(request: Request, options: TwinOptions) -> bytes:
-    return _encode(["system", _cites(request), *_thinking_seed(request, options, "system")])
+    return _encode(["system", _speed(request), _cites(request), *_thinking_seed(request, options, "system")])
 
 
 def _messages_seed(request: Request, options: TwinOptions) -> bytes:
@@ -191,6 +193,15 @@ def _thinking_seed(request: Request, options: TwinOptions, section: str) -> list
     thinking = _thinking(request) if options.thinking_invalidates == section else None
     effort = _effort(request) if options.effort_invalidates == section else None
     return [thinking, effort]
+
+
+def prompt_parameters(request: Request) -> list[Any]:
+    """What shapes the prompt without being a block of it; a default spelled out equals leaving it out."""
+    return [_tool_choice(request), _thinking(request), _effort(request), _output_format(request)]
+
+
+def _speed(request: Request) -> str:
+    return request.body.get("speed") or "standard"
 
 
 def _thinking(request: Request) -> list[Any]:

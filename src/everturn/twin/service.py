@@ -98,7 +98,7 @@ class Twin:
         """Cache, ledger, fingerprints and ids as at the start; the clock and the script are not ours."""
         self.cache = PrefixCache()
         self._ledger = Ledger()
-        self._diagnoses = Diagnoses(self.options.diagnosis_keeps_seconds)
+        self._diagnoses = Diagnoses(self.options)
         self._threads = Threads()
         self._rng = random.Random(self._seed)
 
