@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 from session import Session, requests, text_of_result
 
+from everturn.decide.compact.ground import CompactionStyle
 from everturn.decide.policy import policy
 from everturn.engine import Conversation, Setting, Turn
 from everturn.history.records import Record, Usage, Written, when
@@ -23,7 +24,9 @@ from everturn.measure.capabilities import ANTHROPIC
 from everturn.measure.models import find
 from everturn.measure.prediction import Prediction
 from everturn.replay.stage import coding_head
-from everturn.session.live import perform
+from everturn.session.drivers import drive
+from everturn.session.upstream import Answered
+from everturn.session.world import RealWorld
 from everturn.twin.costs import TwinCosts
 from everturn.view.lifetime import KeyParameters, lifetime
 
@@ -48,6 +51,7 @@ class Everturn:
     def __init__(self, told: Session, *, kept: str) -> None:
         self._turns = told.turns
         self._folder = TemporaryDirectory()
+        self._world = RealWorld(_nobody, Path(self._folder.name))
         self._ids = (f"bench-{number}" for number in count())
         self._conversation = Conversation(setting_for(kept), told.before)
         self._last = self._ask(time_of(told.before))
@@ -71,7 +75,7 @@ class Everturn:
         return f"{cleared} results cleared, {self._last.prediction.total:,} tokens to send"
 
     def _ask(self, now: datetime) -> Turn:
-        return perform(self._conversation.turn(now, self._ids.__next__), Path(self._folder.name))
+        return drive(self._conversation.turn(now, self._ids.__next__), self._world)
 
 
 class EverturnWithBytes(Everturn):
@@ -85,11 +89,15 @@ class EverturnWithBytes(Everturn):
         return f"{len(self._body) / 1e6:.1f} MB to send"
 
 
+def _nobody(body: bytes, betas: Sequence[str]) -> Answered:
+    raise SystemExit("a turn asked a model, and none of the measured turns should")
+
+
 def setting_for(kept: str) -> Setting:
     model, kind = find(MODEL), policy(kept)
     if model is None:
         raise SystemExit(f"everturn knows no model {MODEL!r}; name one in bench/peers/contestants.py")
-    # A window beyond every size: what a compaction costs is measured by itself, in `compaction.py`.
+    # A window beyond every size: turns look whether a compaction is due, and none is (`compaction.py`).
     model = replace(model, window=10 * WINDOW)
     return Setting(
         model=model,
@@ -99,6 +107,7 @@ def setting_for(kept: str) -> Setting:
         head=coding_head(),
         parameters=KeyParameters(lifetime("main", "conversation", kind.ttl, ANTHROPIC)),
         fields={"max_tokens": 8_000},
+        compaction=CompactionStyle(ways=("fork",), transcript="session.jsonl"),
     )
 
 
