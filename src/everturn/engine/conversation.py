@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from everturn.decide.cache_breaks import Detector, Diagnosis
 from everturn.decide.compact.chain import chain_of
 from everturn.decide.compact.flow import compaction, plan_of
+from everturn.decide.compact.ground import Ground
 from everturn.decide.compact.values import (
     Asked,
     Compaction,
@@ -13,7 +15,7 @@ from everturn.decide.compact.values import (
     CompactionPlan,
     NotCompacting,
 )
-from everturn.decide.effects import WriteFile
+from everturn.decide.effects import Answer, AskModel, WriteFile
 from everturn.decide.events import Moment
 from everturn.decide.micro.cached_state import planned, resumed
 from everturn.decide.micro.declarative import Applied
@@ -87,7 +89,8 @@ class Conversation(Steps):
         ground = self._ground(self.setting, now)
         if ground is None:
             return NEVER
-        outcome = yield from compaction(asked, ground, now=now, new_id=new_id)
+        flow = compaction(asked, ground, now=now, new_id=new_id)
+        outcome = yield from self._watched(flow, ground, now)
         moment = Moment(at=now, source=self.setting.source, model=self.setting.model.id)
         match outcome:
             case Compaction():
@@ -99,6 +102,18 @@ class Conversation(Steps):
             case NotCompacting():
                 pass
         return outcome
+
+    def _watched(self, flow: Flow[Outcome], ground: Ground, now: datetime) -> Flow[Outcome]:
+        """A summary call that shares our prefix renews what it reads: our picture of the cache must know."""
+        answer: Any = None
+        while True:
+            try:
+                effect = flow.send(answer)
+            except StopIteration as done:
+                return done.value
+            answer = yield effect
+            if isinstance(effect, AskModel) and effect.way == "fork" and isinstance(answer, Answer):
+                self._was_forked(ground.safe, answer.usage, now)
 
     def overflowed(self, now: datetime, new_id: NewId) -> Flow[Outcome]:
         """The request was too long, whatever we thought of its size: compact, once, to try again (CP-26)."""

@@ -19,16 +19,18 @@ from everturn.decide.notes.document import Notes
 from everturn.engine.values import NewId, Setting
 from everturn.history.edits import CacheDeletionsEnded, Edit
 from everturn.history.log import Log
-from everturn.history.records import Record, record_of_edit
+from everturn.history.records import Record, Usage, record_of_edit
 from everturn.measure.meter import Size
+from everturn.measure.outline import Outline
 from everturn.measure.prediction import Forecast, Prediction
 from everturn.measure.prefix_cache import SECONDS
 from everturn.measure.thresholds import Limits, limits
 from everturn.measure.tokens import Counts
 from everturn.view.cache_key import salts, thinking_mode
-from everturn.view.forks import CacheSafe
+from everturn.view.forks import CacheSafe, fork
 from everturn.view.lifetime import KeyParameters, held
 from everturn.view.markers import Marks, place_marks
+from everturn.view.requests import fork_marks
 
 
 class Steps:
@@ -162,6 +164,17 @@ class Steps:
         salt = salts(setting.model, parameters)
         prompt = outline.prompt(salt, marks.places, minimum=setting.model.min_cache)
         return marks, self._forecast.predict(prompt, now.timestamp())
+
+    def _was_forked(self, safe: CacheSafe, usage: Usage, now: datetime) -> None:
+        able, setting = self.setting.capabilities, self.setting
+        outline = Outline(setting.costs, lookback=able.lookback, runs_are_one=able.runs_are_one)
+        outline.set_head(safe.head)
+        outline.replace_from(0, safe.messages)
+        marks = fork_marks(fork(safe, ()), able)
+        salt = salts(setting.model, safe.parameters)
+        prompt = outline.prompt(salt, marks.places, minimum=setting.model.min_cache)
+        self._forecast.predict(prompt, now.timestamp())
+        self._forecast.settle(usage, now.timestamp())
 
     def _latched_for(self, setting: Setting) -> KeyParameters | None:
         """Another model has another cache, so nothing is lost by giving it the parameters that it takes; the

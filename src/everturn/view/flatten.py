@@ -50,12 +50,15 @@ class _Turn:
         self.said: list[Block] = []
         self.results: list[Block] = []
         self.deletions: list[Block] = []
+        # A summary stands before everything that is told beside it.
+        self.summary: list[Block] = []
         self.reminders: list[Block] = []
         self.words: list[Block] = []
 
     @property
     def is_answered(self) -> bool:
-        return bool(self.results or self.reminders or self.words)
+        said = (self.results, self.deletions, self.summary, self.reminders, self.words)
+        return any(said)
 
     @property
     def waits(self) -> bool:
@@ -148,13 +151,14 @@ class Flattener:
         return heard
 
     def _answer(self, record: Record) -> None:
+        words = self._turn.summary if record.compact_summary else self._turn.words
         for block in record.blocks:
             if block.is_result:
                 self._turn.results.append(block)
             elif block.is_call or block.is_thinking:
-                self._turn.words.append(self._misplaced(block))
+                words.append(self._misplaced(block))
             elif not self._is_dropped(block):
-                self._turn.words.append(block)
+                words.append(block)
 
     def _remind(self, record: Record) -> None:
         if words := attachment_words(record.blocks[0]):
@@ -185,7 +189,8 @@ class Flattener:
         calls = [block for block in said if block.is_call]
         recorded = [block.call for block in dict.fromkeys(turn.said) if block.is_call]
         results, strays = answers(calls, turn.results, recorded, repairs)
-        answer = (*map(self._shown_as, results), *turn.deletions, *strays, *turn.reminders, *turn.words)
+        shown = (*map(self._shown_as, results), *turn.deletions)
+        answer = (*shown, *turn.summary, *strays, *turn.reminders, *turn.words)
         made = [Message("assistant", tuple(said))] if said else []
         return [*made, Message("user", answer)] if answer else made
 

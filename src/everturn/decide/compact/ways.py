@@ -22,9 +22,10 @@ from everturn.decide.summary.summarize import summarize
 from everturn.history.blocks import Block, text_block
 from everturn.history.messages import Message
 from everturn.history.records import Usage
+from everturn.view.forks import fork
 from everturn.view.fragments.summarizer import SUMMARIZER
 from everturn.view.fragments.summary_prompt import repair_prompt, summary_prompt
-from everturn.view.requests import marked_request
+from everturn.view.requests import fork_marks, marked_request
 from everturn.wire.anthropic import Request
 
 Flow = Generator[Effect, Any, Attempt]
@@ -46,9 +47,10 @@ def _by_fork(plan: CompactionPlan, ground: Ground) -> Flow:
         plan.asked.form, plan.asked.instructions, divided_at=_divided_at(plan), quoted=quoted
     )
     messages = with_prompt(safe.messages, prompt)
+    marks = fork_marks(fork(safe, ()), ground.capabilities)
 
     def request(said: Sequence[Message]) -> Request:
-        return marked_request(msgspec.structs.replace(safe, messages=(*messages, *said)), safe.marks)
+        return marked_request(msgspec.structs.replace(safe, messages=(*messages, *said)), marks)
 
     return (yield from _asked("fork", request, ground.betas, plan, ground))
 
