@@ -57,8 +57,8 @@ class _Turn:
 
     @property
     def is_answered(self) -> bool:
-        said = (self.results, self.deletions, self.summary, self.reminders, self.words)
-        return any(said)
+        # Deletions alone are no answer: once they end, nothing would be left of the message.
+        return any((self.results, self.summary, self.reminders, self.words))
 
     @property
     def waits(self) -> bool:
