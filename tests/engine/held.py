@@ -3,7 +3,7 @@
 The model says what it is told to say. Every call is kept, so that a test can look at all of them at once.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -211,6 +211,3 @@ def talk(held: Held, turns: int, pauses: Mapping[int, float] | None = None) -> I
             yield held.burst(1 + at % 4, tokens=200)
         else:
             yield held.ask(words(80, f"Question {at}."))
-
-
-Change = Callable[[Held], None]
