@@ -13,7 +13,7 @@ SESSIONS = 10_000 if os.environ.get("EVERTURN_PROFILE") == "soak" else 300
 
 
 @pytest.mark.moves_cache_prefix(reason="the head changes by chance, also in mid-session")
-@pytest.mark.spec("PC-16", "PC-8")
+@pytest.mark.spec("PC-16", "PC-8", "BY-9")
 @pytest.mark.parametrize("share", range(SHARES))
 def test_no_request_on_a_model_that_binds_thinking_is_ever_refused(tmp_path: Path, share: int):
     edits: Counter[str] = Counter()

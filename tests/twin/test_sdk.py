@@ -381,3 +381,25 @@ def test_scripted_thinking_is_signed_and_comes_back_valid(twin):
     first, last = list(runner)
     assert first.content[0].signature
     assert said(last) == "It rains."
+
+
+@pytest.mark.spec("BY-1")
+def test_caching_billing_expiry_failure_and_compaction_can_be_tried_with_no_network(twin):
+    client = twin.client(max_retries=1)
+    marked = [{"type": "text", "text": LONG, "cache_control": {"type": "ephemeral"}}]
+    ask = {**ASK, "system": marked}
+    twin.faults({"kind": "overloaded", "times": 1})
+    cold = client.messages.create(**ask).usage
+    warm = client.messages.create(**ask).usage
+    twin.advance(301)
+    expired = client.messages.create(**ask).usage
+    summary = client.beta.messages.create(
+        **ASK, compaction={"type": "summarize"}, betas=["compact-2026-09-04"]
+    )
+    written = cold.cache_creation_input_tokens
+    assert [usage.cache_read_input_tokens for usage in (cold, warm, expired)] == [0, written, 0]
+    assert expired.cache_creation_input_tokens == written > 0
+    assert [entry["status"] for entry in twin.ledger] == [529, 200, 200, 200, 200]
+    paid = [entry["dollars"] for entry in twin.ledger]
+    assert paid[0] == 0 < paid[2] < paid[1]
+    assert [block.type for block in summary.content] == ["compaction"]
