@@ -1,0 +1,68 @@
+"""Claude Code's session JSONL: `wire/claude_code.py` reads it, `history/threads.py` finds its threads."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from everturn.history.threads import threads
+from everturn.replay.readers.values import Conversation, Reader, Source
+from everturn.wire.claude_code import BOOKKEEPING, looks_like_a_session, read
+
+# Enough lines to know a session by: some begin with dozens of snapshots.
+_LOOKED_AT: Final = 256 * 1024
+_TYPED: Final = re.compile(rb'"type": ?"(?:user|assistant|system|progress|attachment)"')
+_LINKED: Final = re.compile(rb'"(?:parentUuid|sessionId|leafUuid|messageId)": ?')
+
+
+def _recognises(source: Source) -> bool:
+    start = source.data[:_LOOKED_AT]
+    if _LINKED.search(start) is None:
+        return False
+    bookkeeping = any(b'"%s"' % kind.encode() in start for kind in BOOKKEEPING)
+    if _TYPED.search(start) is None and not bookkeeping:
+        return False
+    return looks_like_a_session(read(start[: start.rfind(b"\n") + 1] or start).lines)
+
+
+def _conversations(source: Source) -> Iterator[Conversation]:
+    transcript = read(source.data)
+    found = threads(transcript.records)
+    every = (found.main, *found.sidechains) if found.main.records else found.sidechains
+    spoken = tuple(t for t in every if any(r.kind in ("user", "assistant") for r in t.records))
+    flaws = (f"line {flaw.line}: {flaw.what}" for flaw in transcript.flaws)
+    notes = (note.what for thread in spoken for note in thread.notes)
+    if spoken:
+        yield Conversation(spoken, notes=(*flaws, *notes))
+
+
+CLAUDE_CODE: Final = Reader("claude-code", _recognises, _conversations)
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """Whose sub-agent a file is: the session that started it, and its own id there."""
+
+    session: str
+    agent: str
+
+
+class _Link(msgspec.Struct):
+    sidechain: bool = msgspec.field(name="isSidechain", default=False)
+    session: str = msgspec.field(name="sessionId", default="")
+    agent: str = msgspec.field(name="agentId", default="")
+
+
+_read_link = msgspec.json.Decoder(_Link).decode
+
+
+def parent_of(start: bytes) -> Parent | None:
+    """Told by a file's first lines; None where the file is no sub-agent's (FORMATS 1.8)."""
+    for line in start.split(b"\n"):
+        try:
+            link = _read_link(line)
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        if link.session:
+            return Parent(link.session, link.agent) if link.sidechain and link.agent else None
+    return None

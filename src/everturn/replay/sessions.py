@@ -1,0 +1,178 @@
+"""Recorded sessions, opened: files and folders in, sessions out, and what could not be read by name (RP-1).
+
+A session is its main conversation and those of its sub-agents. Claude Code keeps sub-agents in files of
+their own, beside the session or in a folder of its name; where the session is known to have started them
+they are threads of it, else each is a session by itself. One file can also hold many sessions: `path` then
+ends in `#` and a name, and `read_session` takes such a path back.
+
+How each format is spelled: `replay/readers/`.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from everturn.history.records import Record
+from everturn.history.threads import Thread
+from everturn.replay.readers.claude_code import CLAUDE_CODE, Parent, parent_of
+from everturn.replay.readers.table import READERS
+from everturn.replay.readers.values import Conversation, Source
+
+# Told of every file before it is read: its number from 1 on, how many there are, its path.
+Progress = Callable[[int, int, Path], None]
+
+# What is looked at to know whose sub-agent a file is; its first line can be a long prompt.
+_START: Final = 64 * 1024
+_AGENT_FILES: Final = "*agent-*.jsonl"
+
+
+class Session(msgspec.Struct, frozen=True):
+    """One recorded session. `digest` is of every byte that it was read from; `path` opens it again."""
+
+    name: str
+    path: str
+    format: str
+    threads: tuple[Thread, ...]
+    model: str
+    notes: tuple[str, ...]
+    digest: str
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A file that gave no session, and why."""
+
+    path: str
+    why: str
+
+
+def read_session(path: Path) -> Session | Unreadable:
+    """The session in a file, with the sub-agents that it started. `FILE#NAME` is one of several."""
+    file, key = _file_and_key(path)
+    found = [each for each in _sessions_in(file) if isinstance(each, Unreadable) or _has_key(each, key)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        return Unreadable(str(path), f"it holds {len(found)} sessions; name one, for example {found[0].path}")
+    return Unreadable(str(path), f"it holds no session {key!r}")
+
+
+def sessions(paths: Iterable[Path], progress: Progress | None = None) -> Iterator[Session | Unreadable]:
+    """Every session in these files and folders, in the order given, folders by name."""
+    files = _files(paths)
+    agents = {file for file in files if file.match(_AGENT_FILES) and _parent(file) is not None}
+    taken: set[Path] = set()
+    ordered = [*(file for file in files if file not in agents), *(file for file in files if file in agents)]
+    for number, file in enumerate(ordered, start=1):
+        if progress is not None:
+            progress(number, len(ordered), file)
+        if file not in taken:
+            yield from _sessions_in(file, taken)
+
+
+def _files(paths: Iterable[Path]) -> list[Path]:
+    """Each file once, folders opened up in a fixed order; hidden files below a folder are left out."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not path.is_dir():
+            found[path] = None
+            continue
+        for folder, below, names in os.walk(path):
+            below[:] = sorted(name for name in below if not name.startswith("."))
+            found |= dict.fromkeys(Path(folder, name) for name in sorted(names) if not name.startswith("."))
+    return list(found)
+
+
+def _sessions_in(file: Path, taken: set[Path] | None = None) -> Iterator[Session | Unreadable]:
+    """What one file holds. Files of sub-agents that were put beside it are added to `taken`."""
+    try:
+        data = file.read_bytes()
+    except (OSError, ValueError) as problem:
+        # ValueError: a NUL byte in the name.
+        why = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+        yield Unreadable(str(file), why)
+        return
+    if not data.strip():
+        yield Unreadable(str(file), "it is empty")
+        return
+    source = Source(data)
+    reader = next((each for each in READERS if each.recognises(source)), None)
+    if reader is None:
+        yield Unreadable(str(file), "it is of no format that is known here")
+        return
+    count = 0
+    for conversation in reader.conversations(source):
+        count += 1
+        agents = _agents_of(file, data, taken) if reader is CLAUDE_CODE else ()
+        yield _session(file, reader.format, conversation, data, agents)
+    if not count:
+        yield Unreadable(str(file), f"it looks like {reader.format}, but nobody says anything in it")
+
+
+def _session(
+    file: Path, format: str, conversation: Conversation, data: bytes, agents: Iterable[Path]
+) -> Session:
+    digest = blake2b(data, digest_size=16)
+    threads, notes = list(conversation.threads), list(conversation.notes)
+    for agent in agents:
+        held = agent.read_bytes()
+        digest.update(held)
+        for found in CLAUDE_CODE.conversations(Source(held)):
+            threads.extend(found.threads)
+            notes.extend(f"{agent.name}: {note}" for note in found.notes)
+    suffix = f"#{conversation.key}" if conversation.key else ""
+    return Session(
+        name=file.name.partition(".")[0] + suffix,
+        path=str(file) + suffix,
+        format=format,
+        threads=tuple(threads),
+        model=_model(record for thread in threads for record in thread.records),
+        notes=tuple(notes),
+        digest=digest.hexdigest(),
+    )
+
+
+def _agents_of(file: Path, data: bytes, taken: set[Path] | None) -> tuple[Path, ...]:
+    """The files of sub-agents that this session started, as far as no other session has them."""
+    if _parent(file) is not None:
+        return ()
+    beside = sorted(file.parent.glob(_AGENT_FILES))
+    below = sorted((file.parent / file.stem / "subagents").glob(_AGENT_FILES))
+    found: list[Path] = []
+    for each in (*beside, *below):
+        parent = _parent(each) if each != file and each not in (taken or ()) else None
+        if parent is not None and parent.session.encode() in data:
+            found.append(each)
+    if taken is not None:
+        taken.update(found)
+    return tuple(found)
+
+
+def _parent(file: Path) -> Parent | None:
+    try:
+        with file.open("rb") as opened:
+            return parent_of(opened.read(_START))
+    except (OSError, ValueError):
+        return None
+
+
+def _model(records: Iterable[Record]) -> str:
+    """The one that replied most often."""
+    replies = {record.message_id or record.uuid: record.reply for record in records if record.reply}
+    named = Counter(reply.model for reply in replies.values() if reply.model and not reply.is_synthetic)
+    return named.most_common(1)[0][0] if named else ""
+
+
+def _file_and_key(path: Path) -> tuple[Path, str]:
+    if path.exists() or "#" not in path.name:
+        return path, ""
+    name, _, key = path.name.rpartition("#")
+    return path.with_name(name), key
+
+
+def _has_key(session: Session, key: str) -> bool:
+    return not key or session.path.endswith(f"#{key}")
