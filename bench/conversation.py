@@ -33,7 +33,7 @@ ROUNDS_A_TURN = 1
 ONE_CHAIN = Shape(boundaries=0, sidechains=0)
 
 
-def best(run: Callable[[], object], times: int = 5) -> float:
+def best(run: Callable[[], object], times: int = 15) -> float:
     """Seconds of the fastest run: the one that was disturbed least."""
     found: list[float] = []
     for _ in range(times):
@@ -70,14 +70,18 @@ def session(tokens: int) -> tuple[bytes, list[Record]]:
     return data, list(threads(read(data).records).main.records)
 
 
-def turn_seconds(records: list[Record]) -> float:
+def one_turn(records: list[Record]) -> list[Record]:
+    """The last whole round of a session: the same one is added to conversations of every size."""
+    last = rounds(records)
+    return records[last[-1 - ROUNDS_A_TURN].start : last[-1].start]
+
+
+def turn_seconds(records: list[Record], turn: list[Record]) -> float:
     """Median over many turns, each added to a conversation of about that size."""
-    cut = rounds(records)[-1 - ROUNDS_A_TURN].start
-    opened = Opened(records[:cut])
-    turn = records[cut : rounds(records)[-1].start]
+    opened = Opened(records)
     renamed = [
         [msgspec.structs.replace(record, uuid=f"{record.uuid}-{times}") for record in turn]
-        for times in range(60)
+        for times in range(200)
     ]
     found: list[float] = []
     for extra in renamed:
@@ -89,7 +93,8 @@ def turn_seconds(records: list[Record]) -> float:
 
 def main() -> int:
     sessions = {size: session(size) for size in SIZES}
-    per_turn = {size: turn_seconds(records) for size, (_, records) in sessions.items()}
+    turn = one_turn(sessions[SIZES[0]][1])
+    per_turn = {size: turn_seconds(records, turn) for size, (_, records) in sessions.items()}
     growth = math.log(per_turn[SIZES[-1]] / per_turn[SIZES[0]]) / math.log(SIZES[-1] / SIZES[0])
     _, records = sessions[SIZES[-1]]
     anew = best(lambda: Opened(records), 3)

@@ -169,11 +169,11 @@ def _further_down(calls: int, data: bytes) -> Transcript:
 
 def _read(data: bytes) -> Transcript:
     raws = data.split(b"\n")
-    whole_is_utf8 = _is_utf8(data)
     lines: list[Line] = []
     flaws: list[Flaw] = []
     for number, raw in enumerate(raws, start=1):
-        line = _plain(raw) if whole_is_utf8 or _is_utf8(raw) else None
+        # Most lines are ASCII, which is told at a glance; only the others must be decoded to know.
+        line = _plain(raw) if raw.isascii() or _is_utf8(raw) else None
         if line is None:
             mended = mend(raw, number, is_last=number == len(raws))
             flaws.extend(mended.flaws)
