@@ -111,6 +111,8 @@ class Accounts:
         self._attachments: Counter[str] = Counter()
         # Tokens of each read that is still shown, by path and call.
         self._reads: dict[str, dict[str, int]] = {}
+        # Those read twice or more, kept up to date: metrics are asked for every turn.
+        self._repeated: dict[str, RepeatedRead] = {}
         self._calls: dict[str, _Call] = {}
         self._results: dict[str, int] = {}
         self._cleared: set[str] = set()
@@ -160,11 +162,7 @@ class Accounts:
             images=figures["images"],
             injected=figures["injected"],
             attachments=dict(self._attachments),
-            duplicate_reads={
-                path: RepeatedRead(len(reads), sum(reads.values()))
-                for path, reads in self._reads.items()
-                if len(reads) > 1
-            },
+            duplicate_reads=dict(self._repeated),
         )
 
     def _enter(self, record: Record, block: Block, tokens: int) -> None:
@@ -187,7 +185,7 @@ class Accounts:
             return
         if call in self._cleared:
             self._hold(call, self._placeholder)
-            self._reads.get(self._call_of(call).path, {}).pop(call, None)
+            self._read(self._call_of(call).path, call, None)
         elif call in self._previews:
             self._hold(call, self._previews[call])
 
@@ -195,8 +193,20 @@ class Accounts:
         made = self._call_of(call)
         self._tool_results[made.tool] += tokens - self._results.get(call, 0)
         self._results[call] = tokens
-        if made.path:
-            self._reads.setdefault(made.path, {})[call] = tokens
+        self._read(made.path, call, tokens)
+
+    def _read(self, path: str, call: str, tokens: int | None) -> None:
+        """A read of so many tokens is shown; or, without a number, no longer."""
+        if not path:
+            return
+        reads = self._reads.setdefault(path, {})
+        if tokens is None:
+            reads.pop(call, None)
+        else:
+            reads[call] = tokens
+        self._repeated.pop(path, None)
+        if len(reads) > 1:
+            self._repeated[path] = RepeatedRead(len(reads), sum(reads.values()))
 
     def _call_of(self, call: str) -> _Call:
         return self._calls.get(call, _Call(UNKNOWN_TOOL, ""))
