@@ -54,7 +54,7 @@ soak: $(STAMP)  ## all tests, with a hundred times more random examples
 	@EVERTURN_PROFILE=soak $(PYTEST)
 
 bench: $(STAMP)  ## every benchmark in bench/, one after the other
-	@set -e; for file in bench/*.py; do \
+	@set -e; for file in bench/[a-z]*.py; do \
 	  [ -e "$$file" ] || { echo "no benchmarks in bench/ yet"; break; }; \
 	  echo "== $$file"; $(BIN)/python "$$file"; done
 

@@ -9,10 +9,10 @@ request bytes       at most one msgspec encode of the whole
 import math
 import sys
 import time
-from collections.abc import Callable
 from statistics import median
 
 import msgspec
+from _timing import best
 
 from everturn.history.log import Log
 from everturn.history.records import Record
@@ -31,16 +31,6 @@ SIZES = (50_000, 200_000, 1_000_000)
 # A turn is one call of the model: its response, and the results or the words that answer it.
 ROUNDS_A_TURN = 1
 ONE_CHAIN = Shape(boundaries=0, sidechains=0)
-
-
-def best(run: Callable[[], object], times: int = 15) -> float:
-    """Seconds of the fastest run: the one that was disturbed least."""
-    found: list[float] = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        found.append(time.perf_counter() - start)
-    return min(found)
 
 
 class Opened:

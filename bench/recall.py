@@ -8,9 +8,10 @@ catching up  after one turn, at most a twentieth of building the index
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+
+from _timing import best
 
 from everturn.history.log import Log
 from everturn.history.threads import threads
@@ -27,16 +28,6 @@ QUERIES = (
     "nothing_has_this_name_anywhere",
     "return",
 )
-
-
-def best(run: Callable[[], object], times: int = 7) -> float:
-    """Seconds of the fastest run: the one that was disturbed least."""
-    found: list[float] = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        found.append(time.perf_counter() - start)
-    return min(found)
 
 
 def main() -> int:

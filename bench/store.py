@@ -8,11 +8,11 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
 import msgspec
+from _timing import best
 
 from everturn.history.blocks import text_block
 from everturn.history.records import Record
@@ -21,16 +21,6 @@ from everturn.session.store import Store
 from everturn.wire.claude_code import read
 
 TURNS = 300
-
-
-def best(run: Callable[[], object], times: int = 7) -> float:
-    """Seconds of the fastest run: the one that was disturbed least."""
-    found: list[float] = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        found.append(time.perf_counter() - start)
-    return min(found)
 
 
 def append_seconds(path: Path) -> float:

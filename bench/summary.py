@@ -5,10 +5,9 @@ scoring a summary     shown beside it, without a bound
 """
 
 import sys
-import time
-from collections.abc import Callable
 
 import msgspec
+from _timing import best
 
 from everturn.decide.retention import retention
 from everturn.decide.summary import summarize
@@ -23,16 +22,6 @@ JUDGED = 150_000
 DECODES = 10
 # Without the copies of results that only a terminal shows: they would flatter the ratio.
 SHAPE = Shape(boundaries=0, sidechains=0, images=0, display_copies="short")
-
-
-def best(run: Callable[[], object], times: int = 7) -> float:
-    """Seconds of the fastest run: the one that was disturbed least."""
-    found: list[float] = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        found.append(time.perf_counter() - start)
-    return min(found)
 
 
 def conversation(tokens: int) -> list[Record]:

@@ -8,12 +8,12 @@ against the whole   at least 100 times less than deciding everything anew from t
 import math
 import sys
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from statistics import median
 
 import msgspec
+from _timing import best
 
 from everturn.decide.policy import policy
 from everturn.engine import Conversation, Setting, Turn
@@ -110,15 +110,6 @@ def turn_seconds(records: list[Record], last: list[Record], able: Capabilities) 
         turn = drive(held, now)
         found.append(time.perf_counter() - start)
     return median(found), turn
-
-
-def best(run: Callable[[], object], times: int = 7) -> float:
-    found: list[float] = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        found.append(time.perf_counter() - start)
-    return min(found)
 
 
 def measured(name: str, sessions: dict[int, list[Record]], last: list[Record], able: Capabilities) -> bool:
