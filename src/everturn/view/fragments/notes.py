@@ -27,9 +27,7 @@ SECTIONS: Final = (
     Section("Task specification", "What the user asked for, with the decisions and limits they set."),
     Section("Files and functions", "The files that matter: what is in them, and why that is relevant."),
     Section("Workflow", "Commands that are run, in their order, and how to read what they print."),
-    Section(
-        "Errors and corrections", "What failed and how it was fixed; what was corrected; dead ends."
-    ),
+    Section("Errors and corrections", "What failed and how it was fixed; what was corrected; dead ends."),
     Section("Codebase and system documentation", "The parts of the system, and how they work together."),
     Section("Learnings", "What worked well, what did not, what to avoid. Nothing that stands above."),
     Section("Key results", "What the user asked to be given: an answer, a table, a text; word for word."),
