@@ -25,7 +25,7 @@ $(STAMP): requirements.txt pyproject.toml
 	  echo "everturn needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."; \
 	  echo "Install a newer one, or name it: make PYTHON=python3.12 test"; exit 1; }
 	@echo "Setting up $(VENV) (once; again when requirements.txt or pyproject.toml changes) ..."
-	@$(PYTHON) -m venv $(VENV)
+	@[ -x $(BIN)/pip ] || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install -r requirements.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
