@@ -4,27 +4,30 @@ Time and ids come from whoever starts it. Nothing is decided here; a turn's effe
 answer is appended, byte for byte as it came.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from everturn.decide.cache_breaks import Diagnosis
+from everturn.decide.cache_breaks import Break, Diagnosis
 from everturn.decide.compact.values import Asked, Compaction
+from everturn.decide.events import Event, Moment, cache_broken, micro_compacted, prediction_missed
 from everturn.decide.micro.declarative import Applied, applied_edits
 from everturn.engine import Conversation, Flow, Outcome, Settled, Turn
 from everturn.history.blocks import Block, result_block, text_block
 from everturn.history.edits import ServerCleared
 from everturn.history.records import Kind, Record, Reply, Usage, record_of_edit
 from everturn.session.drivers import World, drive
-from everturn.session.upstream import Answered, Send, UpstreamError
+from everturn.session.upstream import Answered, Send, Stream, UpstreamError, at_once, drained
 from everturn.session.world import RealWorld
 from everturn.wire.anthropic import Response, read_response
 from everturn.wire.overflow import overflow
 
 T = TypeVar("T")
+# What is about to happen, for whoever must be ready for it.
+Step = Literal["turn", "compaction"]
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -48,12 +51,22 @@ class Live:
         folder: Path | None = None,
         world: World | None = None,
         keep: Callable[[Sequence[Record]], None] = lambda _: None,
+        stream: Stream | None = None,
+        tell: Callable[[Event], None] = lambda _: None,
+        before: Callable[[Step], None] = lambda _: None,
+        session: str = "",
     ) -> None:
-        """`keep` makes records durable; nothing is sent before what it depends on is kept (TR-10)."""
+        """`keep` makes records durable; nothing is sent before what it depends on is kept (TR-10). `tell`
+        hears of every event (TL-1), `before` of every step that is about to be taken; `session` is the id
+        that records of a new session carry."""
         self.conversation = conversation
         self.world = world or RealWorld(send, folder or Path())
         self._keep = keep
         self._send = send
+        self._stream = stream
+        self._tell = tell
+        self._before = before
+        self._session = session
         self._clock = clock
         self._new_id = new_id
         said = (record.message_id for record in reversed(conversation.log.records))
@@ -65,20 +78,37 @@ class Live:
         self.conversation.add(record)
 
     def say(self, text: str) -> None:
-        self.add(self._record("user", (text_block(text),)))
+        self.put((text_block(text),))
 
     def answer(self, results: Sequence[tuple[str, str]]) -> None:
         """Results of tool calls: the id of each call, and what came out of it."""
-        self.add(self._record("user", tuple(result_block(call, text) for call, text in results)))
+        self.put(tuple(result_block(call, text) for call, text in results))
+
+    def put(self, blocks: tuple[Block, ...]) -> None:
+        """A message of the user's side, whatever is in it."""
+        self.add(self._record("user", blocks))
 
     def run(self, flow: Flow[T]) -> T:
-        """Drive a flow to its end; what it appended is kept before anybody hears of it."""
-        start = len(self.conversation.log.records)
-        result = drive(flow, self.world)
-        self._keep(self.conversation.log.records[start:])
-        return result
+        """Drive a flow to its end."""
+        return drive(self._kept(flow), self.world)
+
+    def _kept(self, flow: Flow[T]) -> Flow[T]:
+        """What a flow appends is kept before anything that follows from it happens, and each compaction by
+        itself: an interrupt between two effects leaves the file with what the conversation knows."""
+        records, answer = self.conversation.log.records, None
+        at = len(records)
+        while True:
+            try:
+                effect = flow.send(answer)
+            except StopIteration as done:
+                self._keep(records[at:])
+                return done.value
+            self._keep(records[at:])
+            at = len(records)
+            answer = yield effect
 
     def compact(self, asked: Asked) -> Outcome:
+        self._before("compaction")
         return self.run(self.conversation.compact(asked, self._clock(), self._new_id))
 
     def call(self) -> Exchange:
@@ -86,20 +116,41 @@ class Live:
 
         "Too long" is withheld while one compaction tries to make room; a second refusal is the caller's.
         """
+        return drained(self._talk(at_once(self._send)))
+
+    def talk(self) -> Generator[str, None, Exchange]:
+        """As `call`, and its text piece by piece; in one piece where the way to the provider has no other."""
+        return self._talk(self._stream or at_once(self._send))
+
+    def _talk(self, stream: Stream) -> Generator[str, None, Exchange]:
         turn = self._turn()
         try:
-            answered = self._send(self._body(turn), turn.betas)
+            answered = yield from stream(self._body(turn), turn.betas)
         except UpstreamError as problem:
             if overflow(problem.message) is None or not self._made_room():
                 raise
             turn = self._turn()
-            answered = self._send(self._body(turn), turn.betas)
+            answered = yield from stream(self._body(turn), turn.betas)
         return self._received(turn, answered)
 
     def _turn(self) -> Turn:
-        return self.run(self.conversation.turn(self._clock(), self._new_id))
+        self._before("turn")
+        size = self.conversation.size.tokens
+        turn = self.run(self.conversation.turn(self._clock(), self._new_id))
+        self._told(micro_compacted(turn.plan, size, self._moment()))
+        return turn
+
+    def _told(self, *events: Event | None) -> None:
+        for event in events:
+            if event is not None:
+                self._tell(event)
+
+    def _moment(self) -> Moment:
+        setting = self.conversation.setting
+        return Moment(at=self._clock(), session=self._session, source=setting.source, model=setting.model.id)
 
     def _made_room(self) -> bool:
+        self._before("compaction")
         flow = self.conversation.overflowed(self._clock(), self._new_id)
         return isinstance(self.run(flow), Compaction)
 
@@ -118,6 +169,9 @@ class Live:
             applied=applied,
         )
         self._last_message = response.reply.message_id
+        missed = prediction_missed(settled.check, self._moment()) if settled.check else None
+        broken = isinstance(settled.verdict, Break) and cache_broken(settled.verdict, self._moment())
+        self._told(missed, broken or None)
         return Exchange(turn, response, settled)
 
     def _facts(self, applied: Sequence[Applied], after: Record) -> list[Record]:
@@ -136,9 +190,17 @@ class Live:
     def _record(self, kind: Kind, blocks: tuple[Block, ...], reply: Reply | None = None) -> Record:
         records = self.conversation.log.records
         now = self._clock().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        parent = records[-1].uuid if records else ""
+        last = records[-1] if records else None
         return Record(
-            kind=kind, uuid=self._new_id(), parent=parent, timestamp=now, blocks=blocks, reply=reply
+            kind=kind,
+            uuid=self._new_id(),
+            parent=last.uuid if last else "",
+            timestamp=now,
+            session=(last.session if last else "") or self._session,
+            agent=last.agent if last else "",
+            sidechain=last.sidechain if last else False,
+            blocks=blocks,
+            reply=reply,
         )
 
 

@@ -4,12 +4,14 @@ One callable is all that a session needs of the world. The Anthropic SDK is one;
 is another (`twin/upstream.py`).
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from everturn.errors import EverturnError
+from everturn.history.blocks import text_of
+from everturn.wire.anthropic import read_response
 
 if TYPE_CHECKING:
     import anthropic
@@ -34,6 +36,36 @@ class UpstreamError(EverturnError):
 
 # The body of the request, and the betas that its header must name. Raises `UpstreamError`.
 Send = Callable[[bytes, Sequence[str]], Answered]
+# The same, which gives the text of the answer piece by piece on the way.
+Stream = Callable[[bytes, Sequence[str]], Generator[str, None, Answered]]
+
+T = TypeVar("T")
+
+
+def at_once(send: Send) -> Stream:
+    """A stream of one piece: the whole text, when it is there."""
+
+    def stream(body: bytes, betas: Sequence[str]) -> Generator[str, None, Answered]:
+        answered = send(body, betas)
+        try:
+            blocks = read_response(answered.body).blocks
+        except msgspec.DecodeError:
+            # Not ours to judge: whoever reads the answer says what is wrong with it.
+            return answered
+        if text := "".join(text_of(block) for block in blocks if block.kind == "text"):
+            yield text
+        return answered
+
+    return stream
+
+
+def drained(pieces: Generator[Any, None, T]) -> T:
+    """What a generator comes to, without what it gives on the way."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as done:
+            return done.value
 
 
 def through_sdk(client: "anthropic.Anthropic") -> Send:
@@ -41,9 +73,7 @@ def through_sdk(client: "anthropic.Anthropic") -> Send:
     import anthropic
 
     def send(body: bytes, betas: Sequence[str]) -> Answered:
-        fields: dict[str, Any] = msgspec.json.decode(body)
-        # Fields that a version of the SDK has no parameter for still reach the API.
-        known = {name: fields.pop(name) for name in ("model", "messages", "max_tokens") if name in fields}
+        known, fields = _for_sdk(body)
         try:
             raw = client.beta.messages.with_raw_response.create(**known, betas=list(betas), extra_body=fields)
             return Answered(raw.http_response.read(), raw.headers.get("request-id", ""))
@@ -51,6 +81,33 @@ def through_sdk(client: "anthropic.Anthropic") -> Send:
             raise _ours(problem) from problem
 
     return send
+
+
+def stream_through_sdk(client: "anthropic.Anthropic") -> Stream:
+    """Stream with the official SDK. The answer is put together and spelled by it: an equal value, and not
+    always equal bytes. An error in the middle of a stream is raised behind what was already given."""
+    import anthropic
+
+    def stream(body: bytes, betas: Sequence[str]) -> Generator[str, None, Answered]:
+        known, fields = _for_sdk(body)
+        try:
+            with client.beta.messages.stream(**known, betas=list(betas), extra_body=fields) as events:
+                for event in events:
+                    if event.type == "text":
+                        yield event.text
+                message = events.get_final_message()
+                return Answered(message.to_json(indent=None).encode(), events.request_id or "")
+        except anthropic.APIError as problem:
+            raise _ours(problem) from problem
+
+    return stream
+
+
+def _for_sdk(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The SDK's own parameters, and the rest: what a version of it does not know still reaches the API."""
+    fields: dict[str, Any] = msgspec.json.decode(body)
+    known = {name: fields.pop(name) for name in ("model", "messages", "max_tokens") if name in fields}
+    return known, fields
 
 
 def _ours(problem: "anthropic.APIError") -> UpstreamError:
