@@ -1,0 +1,132 @@
+"""The strings that can be traced: lines, paths and identifiers, found the same way on both sides (RP-6).
+
+What an output needs and what a block holds are compared as whole strings, never as substrings, so both are
+cut by the functions here. Where in an output to look is decided in `outputs.py`. Everything runs in one pass
+over the text: no pattern starts inside a word, and what is longer than a bound is cut or left out, so that
+a megabyte of base64 costs what a megabyte of prose does.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
+
+from everturn.decide.summary.reading.sentences import identifiers as made_up_names
+
+Kind = Literal["line", "path", "identifier"]
+Needed = tuple[Kind, str]
+
+# Fewer visible characters stand in every file: "return None", "});".
+SHORTEST_LINE: Final = 12
+SHORTEST_IDENTIFIER: Final = 6
+# A longer line is told from others by its beginning, a longer word is data.
+LONGEST_LINE: Final = 400
+LONGEST_WORD: Final = 200
+LONGEST_IDENTIFIER: Final = 80
+
+# What tools put before a line of a file: its number ("   12→", "12<tab>"), or file and number ("a.py:12:").
+_NUMBER: Final = re.compile(r"^(?:[ \t]*\d{1,7}(?:→|\t)|[^\s:]{1,200}:\d{1,7}[:-])", re.MULTILINE)
+_WORD: Final = re.compile(rf"[A-Za-z0-9_]{{{SHORTEST_IDENTIFIER},}}")
+# Only whole words are tried, each once; one without a mark of a path is given up after a hundred characters.
+_PATH_WORD: Final = re.compile(r"(?<![\w@+~./-])[\w@+~-]{0,100}+(?:[./][\w@+~-]{0,100}+)++", re.ASCII)
+_HASH: Final = re.compile(r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}")
+_EXTENSION: Final = re.compile(r"[\w@+~-]\.[A-Za-z]\w{0,9}$", re.ASCII)
+_LETTER: Final = re.compile(r"[A-Za-z]")
+
+# A name with a dot and no slash is a file only by its ending: `self.parser` is none.
+_ENDINGS: Final = frozenset(
+    "bat c cc cfg cpp cs css csv cts go gradle h hpp html ini ipynb java js json jsonl jsx kt lock log lua md mjs"
+    " mts patch php pl png proto ps1 py pyi rb rs rst scala sh sql svg swift tf toml ts tsx txt vue xml yaml yml"
+    " zig".split()
+)
+# Known without having been read.
+_EVERYWHERE: Final = ("/dev/", "/proc/", "/bin/", "/usr/bin/", "/usr/local/bin/")
+_HOUSEHOLD: Final = frozenset(
+    "GitHub GitLab JavaScript TypeScript PostgreSQL MySQL SQLite GraphQL OpenAI YouTube LinkedIn NodeJS"
+    # Values of the schemas of tools, which stand in the head of every request.
+    " in_progress files_with_matches".split()
+)
+
+
+def visible(line: str) -> int:
+    """Characters of a line that are no space."""
+    return sum(map(len, line.split()))
+
+
+def plain_lines(text: str) -> Iterator[str]:
+    """Lines as they are compared: without indentation and without the number a tool put before them."""
+    return (line.strip()[:LONGEST_LINE] for line in _NUMBER.sub("", text).split("\n"))
+
+
+def lines(text: str) -> Iterator[str]:
+    """The lines that are long enough to be traced."""
+    return (line for line in plain_lines(text) if visible(line) >= SHORTEST_LINE)
+
+
+def identifiers(text: str) -> list[str]:
+    """Names that somebody made up, and hashes."""
+    words = dict.fromkeys(word for word in _WORD.findall(text) if len(word) <= LONGEST_IDENTIFIER)
+    hashes = [word for word in words if _HASH.fullmatch(word)]
+    return [name for name in (*made_up_names(words), *hashes) if name not in _HOUSEHOLD]
+
+
+def paths(text: str) -> Iterator[str]:
+    """Paths by their telling end: the last folder and the name."""
+    for word in dict.fromkeys(_PATH_WORD.findall(text)):
+        if ends := ends_of(word):
+            yield ends[0]
+
+
+def ends_of(word: str) -> tuple[str, ...]:
+    """The ends by which a path-like word can be named: folder and name, then the file's name alone.
+
+    Absolute or relative, `/home/me/app/src/a.py` and `src/a.py` have one end.
+    """
+    if len(word) > LONGEST_WORD or word.startswith(_EVERYWHERE):
+        return ()
+    parts = [part for part in word.rstrip(".").split("/") if part.strip(".~")]
+    if not parts or not _LETTER.search(parts[-1]):
+        return ()
+    name = parts[-1]
+    is_file = _EXTENSION.search(name) is not None and name.rpartition(".")[2].lower() in _ENDINGS
+    if len(parts) == 1:
+        return (name,) if is_file else ()
+    # Two words around a slash are prose: "and/or", "read/write".
+    is_path = len(parts) > 2 or is_file or word.startswith(("/", "./", "../", "~/"))
+    if not is_path:
+        return ()
+    return (f"{parts[-2]}/{name}", name) if is_file else (f"{parts[-2]}/{name}",)
+
+
+class Sieve:
+    """Finds which of the needed strings a text holds. Costs the text, however many strings are needed."""
+
+    def __init__(self, needed: Iterable[Needed]) -> None:
+        by_kind: dict[Kind, set[str]] = {"line": set(), "path": set(), "identifier": set()}
+        for kind, string in needed:
+            by_kind[kind].add(string)
+        self._lines, self._paths, self._identifiers = by_kind.values()
+        # A session names the same files again and again.
+        self._ends: dict[str, tuple[str, ...]] = {}
+
+    def held(self, text: str) -> set[Needed]:
+        found: set[Needed] = {("line", line) for line in self._lines.intersection(plain_lines(text))}
+        found.update(("identifier", name) for name in self._identifiers.intersection(_WORD.findall(text)))
+        found.update(("path", end) for end in self._paths.intersection(self._all_ends(text)))
+        return found
+
+    def _all_ends(self, text: str) -> Iterator[str]:
+        for word in set(_PATH_WORD.findall(text)):
+            ends = self._ends.get(word)
+            if ends is None:
+                ends = self._ends[word] = ends_of(word)
+            yield from ends
+
+
+def stands_in(needed: Needed, text: str) -> bool:
+    """Whether a text that was written about blocks (a summary, a preview) has the string in it, as a word."""
+    kind, string = needed
+    if string not in text:
+        return False
+    if kind == "line":
+        return True
+    return re.search(rf"(?<![\w-]){re.escape(string)}(?!\w)", text) is not None
