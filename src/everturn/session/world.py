@@ -30,7 +30,7 @@ from everturn.history.records import Usage
 from everturn.session.files import Roots, read_files, roots
 from everturn.session.hooks.run import Hooks
 from everturn.session.upstream import Send, UpstreamError
-from everturn.wire.anthropic import read_response
+from everturn.wire.anthropic import compaction_usage, read_response
 from everturn.wire.overflow import overflow
 
 # How often somebody who waits for a summary is told that it is still being written (CP-7).
@@ -111,6 +111,8 @@ class RealWorld:
         except KeyboardInterrupt:
             return Failure("cancelled", "cancelled while the summary was being written")
         usage = response.reply.usage or Usage()
+        if effect.way == "provider":
+            usage = compaction_usage(answered.body)
         return Answer(response.blocks, response.reply.stop_reason, usage)
 
 

@@ -91,6 +91,24 @@ def read_response(body: bytes, *, request_id: str = "") -> Response:
     return Response(blocks_from_content(seen.content), reply)
 
 
+class _Parts(msgspec.Struct, frozen=True):
+    iterations: tuple[Usage, ...] = ()
+
+
+class _Parted(msgspec.Struct):
+    usage: _Parts = _Parts()
+
+
+def compaction_usage(body: bytes) -> Usage:
+    """What the API used to compact: its first iteration. Top-level usage leaves it out (api-facts 2.5).
+    Nothing where it does not say."""
+    try:
+        parts = msgspec.json.decode(body, type=_Parted).usage.iterations
+    except msgspec.ValidationError:
+        return Usage()
+    return parts[0] if parts else Usage()
+
+
 def tool_block(definition: Mapping[str, Any]) -> Block:
     """A tool definition as a block of the prompt."""
     return Block("tool", _encode(definition), tool=str(definition.get("name", "")))

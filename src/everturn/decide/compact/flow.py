@@ -50,6 +50,7 @@ def compaction(
     plan = plan_of(msgspec.structs.replace(asked, instructions=words), ground, now)
     if isinstance(plan, NotCompacting):
         return plan
+    most = _most(plan, ground)
     attempts: list[Attempt] = []
     world: _World | None = None
     for way in plan.ways:
@@ -57,12 +58,18 @@ def compaction(
         attempt: Attempt = yield from WAYS[way](its_plan, ground)
         if attempt.problem:
             attempts.append(attempt)
+            if attempt.failure is not None and attempt.failure.kind == "cancelled":
+                break
             continue
         world = world or (yield from _look_around(its_plan, ground))
         made = _finished(its_plan, attempt, world, ground, (*attempts, attempt), now, new_id)
-        if made.tokens_after < _most(plan, ground):
+        if made.tokens_after >= most and world.files:
+            # Files can be read again; a result that is too large is of no use at all.
+            world = _without_files(world)
+            made = _finished(its_plan, attempt, world, ground, (*attempts, attempt), now, new_id)
+        if made.tokens_after < most:
             return made
-        over = f"the result has {made.tokens_after:,} tokens, at or over the mark of {_most(plan, ground):,}"
+        over = f"the result has {made.tokens_after:,} tokens, at or over the mark of {most:,}"
         attempts.append(msgspec.structs.replace(attempt, problem=over))
     return CompactionFailed(attempts=tuple(attempts), why=_summed_up(attempts), plan=plan)
 
@@ -97,7 +104,10 @@ def _hook_payload(asked: Asked) -> dict[str, Any]:
 
 
 def _most(plan: CompactionPlan, ground: Ground) -> int:
-    """A result must be under the mark, or it would trigger again at once; by hand, smaller is enough."""
+    """A result must be under the mark, or it would trigger again at once; by hand, smaller is enough. What
+    did not fit must become smaller even where it was under the mark."""
+    if plan.asked.is_reactive:
+        return min(ground.limits.auto, plan.tokens_before)
     return ground.limits.auto if plan.asked.trigger == "auto" else max(ground.limits.auto, plan.tokens_before)
 
 
@@ -112,6 +122,13 @@ def _look_around(plan: CompactionPlan, ground: Ground) -> Generator[Effect, Any,
         files = yield ReadFiles(plan.restoring.files, ground.settings.read_characters)
     started: HookOutcome = yield RunHooks("SessionStart", {"source": "compact"})
     return _World(files, started.context)
+
+
+def _without_files(world: _World) -> _World:
+    named = tuple(
+        FileRead(each.path, problem=each.problem or "no room was left for it") for each in world.files
+    )
+    return msgspec.structs.replace(world, files=named)
 
 
 def _finished(

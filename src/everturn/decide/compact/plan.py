@@ -80,13 +80,11 @@ def _fixed(view: View, size: int, counts: Counts) -> int:
 
     The first response of the view tells it best: little had been said, so little is estimated.
     """
-    unexplained = size - _tokens(view, view.records, counts)
     for at, record in enumerate(view.records):
         usage = reported_usage(record)
         if usage is not None and record.uuid not in view.stale:
-            unexplained = min(unexplained, usage.context - _tokens(view, view.records[:at], counts))
-            break
-    return max(0, unexplained)
+            return max(0, usage.context - _tokens(view, view.records[:at], counts))
+    return max(0, size - _tokens(view, view.records, counts))
 
 
 def _expected_new(

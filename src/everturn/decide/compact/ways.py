@@ -19,12 +19,12 @@ from everturn.decide.compact.provider import BETA, compaction_block, compaction_
 from everturn.decide.compact.values import Attempt, CompactionPlan, NotCompacting, Way
 from everturn.decide.effects import Answer, AskModel, Effect, Failure
 from everturn.decide.summary.summarize import summarize
-from everturn.history.blocks import Block, text_block
+from everturn.history.blocks import Block, text_block, text_of
 from everturn.history.messages import Message
 from everturn.history.records import Usage
 from everturn.view.forks import fork
 from everturn.view.fragments.summarizer import SUMMARIZER
-from everturn.view.fragments.summary_prompt import repair_prompt, summary_prompt
+from everturn.view.fragments.summary_prompt import UNSAID, repair_prompt, summary_prompt
 from everturn.view.requests import fork_marks, marked_request
 from everturn.wire.anthropic import Request
 
@@ -145,9 +145,9 @@ def _asked(
 
 def _again(blocks: tuple[Block, ...], problem: str) -> tuple[Message, ...]:
     """The refused answer and what was wrong with it. Calls in it were not answered, so they go."""
-    words = tuple(block for block in blocks if block.kind == "text")
+    words = tuple(block for block in blocks if block.kind == "text" and text_of(block).strip())
     told = Message("user", (text_block(repair_prompt(problem)),))
-    return (Message("assistant", words), told) if words else (told,)
+    return Message("assistant", words or (UNSAID,)), told
 
 
 def _let_in(way: Way, text: str, usage: Usage, plan: CompactionPlan, ground: Ground) -> Attempt:

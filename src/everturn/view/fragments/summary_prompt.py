@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, Literal
 
+from everturn.history.blocks import text_block
 from everturn.view.fragments.escaping import escaped
 
 Form = Literal["full", "from", "up_to"]
@@ -88,6 +89,10 @@ def summary_prompt(
     if instructions.strip():
         parts.append(f"Instructions for this summary:\n{instructions.strip()}")
     return "\n\n".join((*parts, _TEXT_ONLY))
+
+
+# What a refused answer without a word in it is repeated as: a message cannot be empty.
+UNSAID: Final = text_block("[No text]")
 
 
 def repair_prompt(problem: str) -> str:
