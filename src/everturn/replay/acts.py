@@ -1,0 +1,98 @@
+"""A recorded thread as acts: what came before each response, and the response (RP-2).
+
+The whole history is what happened: under any policy but the recorded one, boundaries, summaries and clearings
+of the recording are no part of it. A response is one act, however many records it was written in.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+import msgspec
+
+from everturn.history.edits import Pinned
+from everturn.history.records import Record, Usage, reported_usage, when
+from everturn.history.threads import Thread
+
+# Where a recording has no times: its start, and the pause between two calls. Shorter than any cache lives.
+START: Final = datetime(2026, 1, 1, tzinfo=UTC)
+DEFAULT_GAP: Final = timedelta(seconds=30)
+
+Edits = Literal["as recorded", "left out"]
+
+
+class Act(msgspec.Struct, frozen=True):
+    """One call. `context` is what it reported, 0 where it reported nothing."""
+
+    number: int
+    at: datetime
+    model: str
+    before: tuple[Record, ...]
+    reply: tuple[Record, ...]
+    context: int
+    # Whether the recording cleared or compacted something since the call before.
+    is_edited: bool
+
+
+class Acts(msgspec.Struct, frozen=True):
+    """A thread: its calls, and what was said after the last one."""
+
+    thread: str
+    calls: tuple[Act, ...]
+    after: tuple[Record, ...] = ()
+
+
+def acts_of(thread: Thread, edits: Edits) -> Acts:
+    pieces = _pieces(thread.records)
+    before: list[Record] = []
+    found: list[Act] = []
+    seen: set[str] = set()
+    now, is_edited = START - DEFAULT_GAP, False
+    for record in thread.records:
+        key = _key(record)
+        is_edited = is_edited or record.is_boundary or not isinstance(record.edit, Pinned | None)
+        if not key:
+            before.extend([record] if edits == "as recorded" or _is_history(record) else [])
+        elif key not in seen:
+            seen.add(key)
+            now = max(now, when(record) or now + DEFAULT_GAP)
+            found.append(_act(len(found) + 1, now, before, pieces[key], is_edited))
+            before, is_edited = [], False
+    return Acts(thread.agent or "main", tuple(found), tuple(before))
+
+
+def _act(number: int, at: datetime, before: list[Record], reply: list[Record], is_edited: bool) -> Act:
+    usages = [usage for record in reply if (usage := reported_usage(record))]
+    usage = usages[-1] if usages else Usage()
+    model = next((record.reply.model for record in reply if record.reply and record.reply.model), "")
+    return Act(number, at, model, tuple(before), tuple(reply), usage.context, is_edited)
+
+
+def _key(record: Record) -> str:
+    """What the pieces of one response have in common; "" for what no model said."""
+    if record.kind != "assistant" or record.api_error or (record.reply and record.reply.is_synthetic):
+        return ""
+    return record.message_id or record.uuid
+
+
+def _pieces(records: Sequence[Record]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        if key := _key(record):
+            found.setdefault(key, []).append(record)
+    return found
+
+
+def _is_history(record: Record) -> bool:
+    return record.edit is None and not (record.is_boundary or record.compact_summary)
+
+
+def all_records(acts: Acts) -> Iterator[Record]:
+    for act in acts.calls:
+        yield from act.before
+        yield from act.reply
+    yield from acts.after
+
+
+def models_of(threads: Iterable[Acts]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(act.model for acts in threads for act in acts.calls))

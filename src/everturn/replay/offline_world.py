@@ -1,0 +1,98 @@
+"""The world of a replay: deterministic, without a model, a disk or a network (RP-5).
+
+A summary is written by the summarizer that needs no model and billed as if a model had written it: its input
+by what the cache holds at that moment, its output by its length. Files are what the session last saw of them.
+Hooks say nothing.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from everturn.decide.compact.calls import by_name, called
+from everturn.decide.effects import (
+    Answer,
+    AskModel,
+    Effect,
+    Emit,
+    Failure,
+    FileRead,
+    HookOutcome,
+    ReadFiles,
+    RunHooks,
+    WriteFile,
+)
+from everturn.decide.summary import summarize
+from everturn.history.blocks import text_block
+from everturn.history.records import Record, Usage
+from everturn.wire.anthropic import Request
+
+# Line numbers as file tools print them.
+_NUMBERED: Final = re.compile(r"^\s*\d+(?:→|\t)", re.MULTILINE)
+_READERS: Final = ("Read", "read_file", "view")
+
+# Bills a summary call: its request and the summary's text in, the usage out; a Failure where it is too long.
+Bills = Callable[[Request, str], Usage | Failure]
+
+
+class OfflineWorld:
+    """Answers the effects of one compaction or turn. `view` gives the records that are visible now."""
+
+    def __init__(self, view: Callable[[], Sequence[Record]], bills: Bills) -> None:
+        self._view = view
+        self._bills = bills
+        self._has_answered = False
+
+    def answer(self, effect: Effect) -> Any:
+        match effect:
+            case AskModel():
+                return self._summary(effect)
+            case ReadFiles(paths=paths, max_characters=most):
+                known = last_seen(self._view())
+                return tuple(_file(path, known, most) for path in paths)
+            case RunHooks():
+                return HookOutcome()
+            case WriteFile(name=name):
+                return f"results/{name}"
+            case Emit():
+                return None
+
+    def _summary(self, effect: AskModel) -> Answer | Failure:
+        # One summary is paid for. Where its words look like what a model gets wrong, the summarizer is asked
+        # without a gate on the last way; a second call would be charged for nothing.
+        if self._has_answered:
+            return Failure("refused", "the summary of this replay was billed already")
+        text = summarize(self._view()).text
+        usage = self._bills(effect.request, text)
+        if isinstance(usage, Failure):
+            return usage
+        self._has_answered = True
+        return Answer((text_block(text),), "end_turn", usage)
+
+
+def last_seen(records: Iterable[Record]) -> Mapping[str, str]:
+    """Files by path, as the newest successful read showed them."""
+    reads = called(tuple(records), by_name(*_READERS))
+    return {
+        str(each.given.get("file_path") or each.given.get("path") or ""): _NUMBERED.sub("", each.answer)
+        for each in reads
+        if each.answer and not each.failed
+    }
+
+
+def _file(path: str, known: Mapping[str, str], most: int) -> FileRead:
+    text = known.get(path)
+    if text is None:
+        return FileRead(path, problem="its content is not in the recording")
+    return FileRead(path, text[:most], is_cut=len(text) > most)
+
+
+def drive(flow: Any, world: OfflineWorld) -> Any:
+    """Run a flow to its end."""
+    answer: Any = None
+    while True:
+        try:
+            effect = flow.send(answer)
+        except StopIteration as done:
+            return done.value
+        answer = world.answer(effect)

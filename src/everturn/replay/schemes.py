@@ -1,0 +1,81 @@
+"""What a session is replayed under: a policy, how long its prefix lives, and whether it is kept alive (RP-8).
+
+A scheme is written as the name of a policy and switches: `claude-code+1h+refresh`. Two names exist here only:
+`summarize-85`, which does nothing but compact at 85 % of the window, and `recorded`, which edits as the
+recording did and never by itself. What a policy does is decided in `decide/`.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from everturn.decide.policy import POLICIES, Policy
+from everturn.errors import UsageError
+from everturn.measure.prefix_cache import Ttl
+from everturn.measure.thresholds import Thresholds
+
+# never: the conversation ends at the window. recorded: at the recorded boundaries. automatic: at the mark.
+Compacts = Literal["never", "recorded", "automatic"]
+
+
+class Scheme(msgspec.Struct, frozen=True):
+    """`model` is empty for the recorded one, `window` 0 for what the recording shows."""
+
+    name: str
+    policy: Policy
+    ttl: Ttl = "5m"
+    refresh: bool = False
+    model: str = ""
+    compacts: Compacts = "never"
+    window: int = 0
+
+
+# The automatic mark lies at a share of the whole window: no reserves are taken off before it.
+_AT_85: Final = Policy(
+    name="summarize-85",
+    about="everything is summarized once 85 % of the window are used, and nothing happens before",
+    thresholds=Thresholds(output_reserve=0, auto_margin=0, auto_percent=85.0),
+)
+_AS_RECORDED: Final = Policy(
+    name="recorded", about="cleared and compacted where the recording says so, and nowhere else"
+)
+# Clearing alone does not keep a long session inside its window, so those who only clear compact at the mark
+# as every agent does; a window that slides never gets there, and `none` ends there.
+_COMPACTS: Final[dict[str, Compacts]] = {
+    "claude-code": "automatic",
+    "frugal": "automatic",
+    "when-cold": "automatic",
+    "clear-keep-3": "automatic",
+    "masking": "automatic",
+    "summarize-85": "automatic",
+    "recorded": "recorded",
+}
+_ORDER: Final = (
+    "none", "recorded", "claude-code", "frugal", "when-cold", "clear-keep-3", "masking", "sliding-window",
+    "summarize-85",
+)  # fmt: skip
+_POLICIES: Final = {**POLICIES, _AT_85.name: _AT_85, _AS_RECORDED.name: _AS_RECORDED}
+
+SCHEMES: Final = {
+    name: Scheme(name, _POLICIES[name], compacts=_COMPACTS.get(name, "never")) for name in _ORDER
+}
+
+
+def scheme(text: str, *, model: str = "") -> Scheme:
+    """The scheme that a name and its switches stand for."""
+    name, *switches = text.strip().split("+")
+    found = SCHEMES.get(name)
+    if found is None:
+        raise UsageError(f"There is no policy {name!r}. Choose one of: {', '.join(SCHEMES)}.")
+    unknown = [each for each in switches if each not in ("5m", "1h", "refresh")]
+    if unknown or {"5m", "1h"} <= set(switches):
+        raise UsageError(f"{text!r} cannot be read: a policy takes +5m or +1h, and +refresh.")
+    return with_switches(
+        found, ttl="1h" if "1h" in switches else "5m", refresh="refresh" in switches, model=model
+    )
+
+
+def with_switches(found: Scheme, *, ttl: Ttl, refresh: bool, model: str = "") -> Scheme:
+    """The scheme with these switches; its name says which are set."""
+    name = found.name.partition("+")[0] + ("+1h" if ttl == "1h" else "") + ("+refresh" if refresh else "")
+    return msgspec.structs.replace(found, name=name, ttl=ttl, refresh=refresh, model=model)
