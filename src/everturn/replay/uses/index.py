@@ -143,7 +143,7 @@ class _Indexing:
 def _is_use(need: Needed, holders: dict[Needed, list[int]], start: int) -> bool:
     """Whether it can be traced to a block before its call; a name only while few blocks have it."""
     before = bisect_left(holders.get(need, ()), start)
-    return 0 < before and (need[0] != "identifier" or before <= MOST_HOLDERS)
+    return before > 0 and (need[0] != "identifier" or before <= MOST_HOLDERS)
 
 
 class _Place(msgspec.Struct):

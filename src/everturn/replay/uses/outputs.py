@@ -6,7 +6,7 @@ identifiers are traced wherever they stand. Thinking neither uses nor holds: whe
 decided by the model and the provider, and nothing can fetch it again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
@@ -44,17 +44,19 @@ def needs_of(block: Block) -> Iterator[Needed]:
     """Every string of an output that may come from an earlier block, in the order of the output."""
     if block.is_call:
         for key, string in strings_in(_input(block)):
-            yield from (("line", line) for line in _taken_for_granted(key, string))
-            yield from _names(string)
+            yield from _needs(_taken_for_granted(key, string), string)
     elif block.kind == "text":
         text = text_of(block)
-        yield from (("line", line) for line in quoted(text))
-        yield from _names(text)
+        yield from _needs(quoted(text), text)
 
 
-def _names(text: str) -> Iterator[Needed]:
-    yield from (("path", path) for path in paths(text))
-    yield from (("identifier", name) for name in identifiers(text))
+def _needs(traced_lines: Iterable[str], text: str) -> Iterator[Needed]:
+    for line in traced_lines:
+        yield "line", line
+    for path in paths(text):
+        yield "path", path
+    for name in identifiers(text):
+        yield "identifier", name
 
 
 def _input(block: Block) -> Any:

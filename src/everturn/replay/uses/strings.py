@@ -26,24 +26,24 @@ LONGEST_IDENTIFIER: Final = 80
 # What tools put before a line of a file: its number ("   12→", "12<tab>"), or file and number ("a.py:12:").
 _NUMBER: Final = re.compile(r"^(?:[ \t]*\d{1,7}(?:→|\t)|[^\s:]{1,200}:\d{1,7}[:-])", re.MULTILINE)
 _WORD: Final = re.compile(rf"[A-Za-z0-9_]{{{SHORTEST_IDENTIFIER},}}")
-# Only whole words are tried, each once; one without a mark of a path is given up after a hundred characters.
-_PATH_WORD: Final = re.compile(r"(?<![\w@+~./-])[\w@+~-]{0,100}+(?:[./][\w@+~-]{0,100}+)++", re.ASCII)
+# Only whole words are tried, each once, and no rest of a pattern ("*_test.go"); one without a mark of a path
+# is given up after a hundred characters.
+_PATH_WORD: Final = re.compile(r"(?<![\w@+~./*-])[\w@+~-]{0,100}+(?:[./][\w@+~-]{0,100}+)++", re.ASCII)
 _HASH: Final = re.compile(r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}")
 _EXTENSION: Final = re.compile(r"[\w@+~-]\.[A-Za-z]\w{0,9}$", re.ASCII)
 _LETTER: Final = re.compile(r"[A-Za-z]")
 
 # A name with a dot and no slash is a file only by its ending: `self.parser` is none.
-_ENDINGS: Final = frozenset(
-    "bat c cc cfg cpp cs css csv cts go gradle h hpp html ini ipynb java js json jsonl jsx kt lock log lua md mjs"
-    " mts patch php pl png proto ps1 py pyi rb rs rst scala sh sql svg swift tf toml ts tsx txt vue xml yaml yml"
-    " zig".split()
+_ENDING: Final = re.compile(
+    r"bat|c|cc|cfg|cpp|cs|css|csv|cts|go|gradle|h|hpp|html|ini|ipynb|java|jsx?|jsonl?|kt|lock|log|lua|md|mjs|mts"
+    r"|patch|php|pl|png|proto|ps1|pyi?|rb|rs|rst|scala|sh|sql|svg|swift|tf|toml|tsx?|txt|vue|xml|ya?ml|zig"
 )
 # Known without having been read.
 _EVERYWHERE: Final = ("/dev/", "/proc/", "/bin/", "/usr/bin/", "/usr/local/bin/")
-_HOUSEHOLD: Final = frozenset(
-    "GitHub GitLab JavaScript TypeScript PostgreSQL MySQL SQLite GraphQL OpenAI YouTube LinkedIn NodeJS"
-    # Values of the schemas of tools, which stand in the head of every request.
-    " in_progress files_with_matches".split()
+_HOUSEHOLD: Final = re.compile(
+    r"GitHub|GitLab|JavaScript|TypeScript|PostgreSQL|MySQL|SQLite|GraphQL|OpenAI|YouTube|NodeJS"
+    # Values in the schemas of tools, which stand in the head of every request.
+    r"|in_progress|files_with_matches"
 )
 
 
@@ -66,7 +66,7 @@ def identifiers(text: str) -> list[str]:
     """Names that somebody made up, and hashes."""
     words = dict.fromkeys(word for word in _WORD.findall(text) if len(word) <= LONGEST_IDENTIFIER)
     hashes = [word for word in words if _HASH.fullmatch(word)]
-    return [name for name in (*made_up_names(words), *hashes) if name not in _HOUSEHOLD]
+    return [name for name in (*made_up_names(words), *hashes) if not _HOUSEHOLD.fullmatch(name)]
 
 
 def paths(text: str) -> Iterator[str]:
@@ -84,17 +84,21 @@ def ends_of(word: str) -> tuple[str, ...]:
     if len(word) > LONGEST_WORD or word.startswith(_EVERYWHERE):
         return ()
     parts = [part for part in word.rstrip(".").split("/") if part.strip(".~")]
-    if not parts or not _LETTER.search(parts[-1]):
+    # Numbers around a slash are dates, fractions and ids, not places.
+    if not parts or not all(map(_LETTER.search, parts[-2:])):
         return ()
     name = parts[-1]
-    is_file = _EXTENSION.search(name) is not None and name.rpartition(".")[2].lower() in _ENDINGS
+    is_file = (
+        _EXTENSION.search(name) is not None and _ENDING.fullmatch(name.rpartition(".")[2].lower()) is not None
+    )
     if len(parts) == 1:
         return (name,) if is_file else ()
     # Two words around a slash are prose: "and/or", "read/write".
     is_path = len(parts) > 2 or is_file or word.startswith(("/", "./", "../", "~/"))
     if not is_path:
         return ()
-    return (f"{parts[-2]}/{name}", name) if is_file else (f"{parts[-2]}/{name}",)
+    end = f"{parts[-2]}/{name}"
+    return (end, name) if is_file else (end,)
 
 
 class Sieve:

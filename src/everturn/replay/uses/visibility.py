@@ -4,7 +4,7 @@ The context is memory, the transcript is disk. A simulation tells what came into
 call's faults are the blocks that it would have had to fetch again. Every string knows how many visible
 blocks hold it, so asking costs the uses of the call, showing and hiding cost the strings of the block.
 
-What is a use is settled before, in `index.py`, and equal for every policy. What a fault costs: the simulation.
+What a use is was settled in `index.py`, equal for every policy. What a fault costs is not decided here.
 """
 
 from collections.abc import Iterable
