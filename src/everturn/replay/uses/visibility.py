@@ -7,7 +7,7 @@ blocks hold it, so asking costs the uses of the call, showing and hiding cost th
 What a use is was settled in `index.py`, equal for every policy. What a fault costs is not decided here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -92,14 +92,17 @@ class Visibility:
     def show(self, view: View) -> None:
         """Another view is in force: all of it is in sight, and nothing else."""
         known = {name for text in self._texts for name in text.names}
-        self.replace(record.uuid for record in view.records)
+        self.replace(name for record in view.records for name in _names(record))
         for record in view.records:
-            if record.uuid not in self._uses.members and record.uuid not in known:
+            # Edits hold by what the view says of them, also where it leaves out the record that made them.
+            if record.edit is None and record.uuid not in self._uses.members and record.uuid not in known:
                 self.see(record)
         self.hide(view.cleared)
+        for edit in view.offloaded.values():
+            self._offload(edit)
 
     def replace(self, visible: Iterable[str]) -> None:
-        """Only these records are in sight; what was hidden by name stays hidden."""
+        """Only these records, and the results of these calls, are in sight; what was hidden stays hidden."""
         names = set(visible)
         self._in_view = {at for name in names for at in self._uses.members.get(name, ())}
         self._texts = [text for text in self._texts if names.intersection(text.names)]
@@ -136,9 +139,8 @@ class Visibility:
         match edit:
             case Cleared(calls=calls):
                 self.hide(calls)
-            case Offloaded(call=call, preview=preview):
-                self.hide((call,))
-                self._texts.append(_Text(preview, (f"preview of {call}",), self._place))
+            case Offloaded():
+                self._offload(edit)
             case CacheDeleted(calls=calls):
                 self._deleted.update(calls)
                 self._settle_named(calls)
@@ -147,6 +149,15 @@ class Visibility:
                 self._settle_named(back)
             case _:
                 pass
+
+    def _offload(self, edit: Offloaded) -> None:
+        """The preview takes the place of the result, and goes with it."""
+        if edit.call in self._hidden:
+            return
+        self.hide((edit.call,))
+        at = self._results.get(edit.call)
+        record = () if at is None else (self._uses.blocks[at].record,)
+        self._texts.append(_Text(edit.preview, (edit.call, *record), self._place))
 
     # ── what is missing ──────────────────────────────────────────────────────────────────────────
 
@@ -223,3 +234,9 @@ class Visibility:
     def _count(self, at: int, step: int) -> None:
         for string in self._uses.blocks[at].holds:
             self._held[string] += step
+
+
+def _names(record: Record) -> Iterator[str]:
+    """What a record and the results in it can be hidden by."""
+    yield record.uuid
+    yield from (block.call for block in record.blocks if block.is_result)
