@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
@@ -27,10 +28,14 @@ class Call(msgspec.Struct, frozen=True):
     was_cleared: bool
 
 
-def calls(thread: Thread) -> Iterator[Call]:
-    """The calls of a thread. A response is split over several records; the last of them knows its usage."""
+def calls(thread: Thread, which: Literal["reported", "all"] = "reported") -> Iterator[Call]:
+    """The calls of a thread. A response is split over several records; the last of them knows its usage.
+
+    Many files know no usage: with "all" their calls are told too, with a usage of nothing.
+    """
     log, flattener = Log(), Flattener()
-    usages = _last_usages(thread.records)
+    usages = _unreported(thread.records) if which == "all" else {}
+    usages |= _last_usages(thread.records)
     seen: set[str] = set()
     number, is_new, was_cleared = 0, False, False
     for record in thread.records:
@@ -51,6 +56,15 @@ def calls(thread: Thread) -> Iterator[Call]:
         elif not record.is_boundary:
             flattener.add(record)
         was_cleared = was_cleared or len(log.view.cleared) > before
+
+
+def _unreported(records: Sequence[Record]) -> dict[str, Usage]:
+    """Every response that a model gave, whether or not its usage was written down."""
+    return {
+        record.message_id: Usage()
+        for record in records
+        if record.reply and record.message_id and not record.reply.is_synthetic and not record.api_error
+    }
 
 
 def _last_usages(records: Sequence[Record]) -> dict[str, Usage]:

@@ -41,6 +41,9 @@ class Session(msgspec.Struct, frozen=True):
     model: str
     notes: tuple[str, ...]
     digest: str
+    # What stood in the file of system prompt and tools (as JSON); empty where they have to be estimated.
+    system: str = ""
+    tools: str = ""
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -105,10 +108,16 @@ def _sessions_in(file: Path, taken: set[Path] | None = None) -> Iterator[Session
         yield Unreadable(str(file), "it is of no format that is known here")
         return
     count = 0
-    for conversation in reader.conversations(source):
-        count += 1
-        agents = _agents_of(file, data, taken) if reader is CLAUDE_CODE else ()
-        yield _session(file, reader.format, conversation, data, agents)
+    try:
+        for conversation in reader.conversations(source):
+            count += 1
+            agents = _agents_of(file, data, taken) if reader is CLAUDE_CODE else ()
+            yield _session(file, reader.format, conversation, data, agents)
+    except Exception as problem:
+        # Files come from anywhere: whatever is odd in one of them, the rest goes on (RP-1).
+        what = f"{type(problem).__name__}: {problem}"
+        yield Unreadable(str(file), f"it looks like {reader.format}, but cannot be followed ({what})")
+        return
     if not count:
         yield Unreadable(str(file), f"it looks like {reader.format}, but nobody says anything in it")
 
@@ -133,6 +142,8 @@ def _session(
         model=_model(record for thread in threads for record in thread.records),
         notes=tuple(notes),
         digest=digest.hexdigest(),
+        system=conversation.head.system,
+        tools=msgspec.json.encode(conversation.head.tools).decode() if conversation.head.tools else "",
     )
 
 

@@ -9,12 +9,20 @@ import msgspec
 from everturn.history.threads import Thread
 
 
+class Head(msgspec.Struct, frozen=True):
+    """The system prompt and the tools, where a file holds them. Tools are as the file spells them."""
+
+    system: str = ""
+    tools: Any = None
+
+
 class Conversation(msgspec.Struct, frozen=True):
     """One conversation of a file. `key` names it among several in the same file; empty where it is alone."""
 
     threads: tuple[Thread, ...]
     key: str = ""
     notes: tuple[str, ...] = ()
+    head: Head = Head()
 
 
 class Source:

@@ -1,0 +1,129 @@
+"""Codex rollouts: the items of the Responses API, wrapped with a time and a type, or bare as in 2025.
+
+What was said stands in them twice; the items count, the events beside them only tell usage. Reasoning is
+encrypted or a summary of itself, and neither is what the model sees again, so it is left out. Codex's log of
+its terminal: `codex_terminal.py`.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from everturn.history.blocks import Block
+from everturn.history.records import Usage
+from everturn.replay.readers.notebook import Notebook, Said, call_block, text_of_parts, texts, usage_of
+from everturn.replay.readers.openai_messages import content_blocks
+from everturn.replay.readers.values import Conversation, Head, Reader, Source
+
+_CALLS: Final = ("function_call", "custom_tool_call", "local_shell_call")
+_OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
+_WRAPPERS: Final = ("response_item", "session_meta", "turn_context", "event_msg", "compacted")
+_ITEMS: Final = (*_CALLS, *_OUTPUTS, "reasoning")
+
+
+def _recognises(source: Source) -> bool:
+    lines = source.lines
+    wrapped = any(each.get("type") in _WRAPPERS and isinstance(each.get("payload"), dict) for each in lines)
+    bare = any(
+        "record_type" in each
+        or (each.get("type") in _ITEMS and ("call_id" in each or "summary" in each))
+        or (each.get("type") == "message" and _is_item_content(each.get("content")))
+        for each in lines
+    )
+    return wrapped or bare
+
+
+def _is_item_content(content: Any) -> bool:
+    return isinstance(content, list) and any(
+        isinstance(part, dict) and part.get("type") in ("input_text", "output_text") for part in content
+    )
+
+
+def _conversations(source: Source) -> Iterator[Conversation]:
+    rollout = _Rollout()
+    for line in source.lines:
+        payload = line.get("payload")
+        if line.get("type") in _WRAPPERS and isinstance(payload, dict):
+            rollout.line(line["type"], payload, line.get("timestamp"))
+        else:
+            rollout.line("response_item", line, line.get("timestamp"))
+    yield rollout.conversation()
+
+
+class _Rollout:
+    """A response is over when something answers it or when its usage is told."""
+
+    def __init__(self) -> None:
+        self._book = Notebook()
+        self._model = ""
+        self._instructions = ""
+        self._said: list[Block] = []
+        self._said_at: Any = None
+        self._answers: list[tuple[str, str, Any]] = []
+        self._usage: Usage | None = None
+
+    def conversation(self) -> Conversation:
+        self._close()
+        return Conversation((self._book.thread,), "", self._book.notes, Head(self._instructions))
+
+    def line(self, kind: str, payload: dict[str, Any], at: Any) -> None:
+        match kind:
+            case "session_meta" | "turn_context":
+                self._model = texts(payload.get("model")) or self._model
+                base = payload.get("base_instructions")
+                told = texts(payload.get("instructions")) or text_of_parts(base)
+                self._instructions = self._instructions or told
+            case "event_msg":
+                self._event(payload)
+            case "compacted":
+                self._close()
+                self._book.compaction(texts(payload.get("message")), at)
+            case _:
+                self._item(payload, at)
+
+    def _event(self, payload: dict[str, Any]) -> None:
+        info = payload.get("info")
+        last = info.get("last_token_usage") if isinstance(info, dict) else None
+        if payload.get("type") == "token_count" and isinstance(last, dict) and self._said:
+            self._usage = usage_of(
+                prompt=last.get("input_tokens"),
+                read=last.get("cached_input_tokens"),
+                output=last.get("output_tokens"),
+            )
+
+    def _item(self, item: dict[str, Any], at: Any) -> None:
+        kind = item.get("type")
+        if kind == "message" and item.get("role") in ("user", "developer"):
+            self._close()
+            self._book.user(content_blocks(item.get("content")), at)
+        elif kind == "message" and item.get("role") == "assistant":
+            self._hear(content_blocks(item.get("content")), at)
+        elif kind in _CALLS:
+            given = item.get("arguments", item.get("input", item.get("action")))
+            name = texts(item.get("name")) or "local_shell"
+            self._hear([call_block(texts(item.get("call_id")), name, given)], at)
+        elif kind in _OUTPUTS:
+            self._answers.append((texts(item.get("call_id")), _output(item.get("output")), at))
+
+    def _hear(self, blocks: Any, at: Any) -> None:
+        if self._answers or self._usage is not None:
+            self._close()
+        self._said_at = self._said_at or at
+        self._said.extend(blocks)
+
+    def _close(self) -> None:
+        """Write the response down, and then what answered it."""
+        if self._said:
+            said = Said(model=self._model, usage=self._usage)
+            self._book.assistant(self._said, said, self._said_at)
+        for call, output, at in self._answers:
+            self._book.result(call, output, at)
+        self._said, self._said_at, self._answers, self._usage = [], None, [], None
+
+
+def _output(output: Any) -> str:
+    if isinstance(output, dict):
+        return texts(output.get("content")) or texts(output.get("output"))
+    return text_of_parts(output)
+
+
+CODEX: Final = Reader("codex", _recognises, _conversations)

@@ -1,0 +1,55 @@
+"""Codex's log of its terminal: what was drawn and typed, key by key. The model's messages stand in it whole,
+the user's have to be put together from the keys."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from everturn.replay.readers.notebook import Notebook, Said, texts
+from everturn.replay.readers.values import Conversation, Reader, Source
+
+_KEY: Final = re.compile(
+    r"code: (?:Char\('(?P<char>.|\\.)'\)|(?P<name>\w+)), .*?kind: (?P<kind>\w+)", re.DOTALL
+)
+
+
+def _recognises(source: Source) -> bool:
+    return any(each.get("dir") == "to_tui" and "kind" in each for each in source.lines[:100])
+
+
+def _conversations(source: Source) -> Iterator[Conversation]:
+    book, model = Notebook(), ""
+    typed, sent = "", ""
+    for line in source.lines:
+        if line.get("kind") == "key_event":
+            typed = _typed(typed, texts(line.get("event")))
+            if typed.endswith("\n"):
+                typed, sent = "", typed.strip() or sent
+            continue
+        model = texts(line.get("model")) or model
+        event = _event(line)
+        if event.get("type") == "task_started":
+            book.user(sent, line.get("ts"))
+            sent = ""
+        elif event.get("type") == "agent_message":
+            book.assistant(texts(event.get("message")), Said(model=model), line.get("ts"))
+    note = "the user's words are put together from the keys that were pressed"
+    yield Conversation((book.thread,), "", (note, *book.notes))
+
+
+def _event(line: dict[str, Any]) -> dict[str, Any]:
+    payload = line.get("payload") if line.get("kind") == "codex_event" else None
+    event = payload.get("msg") if isinstance(payload, dict) else None
+    return event if isinstance(event, dict) else {}
+
+
+def _typed(before: str, event: str) -> str:
+    key = _KEY.search(event)
+    if key is None or key["kind"] == "Release":
+        return before
+    if key["char"]:
+        return before + key["char"][-1]
+    return {"Enter": before + "\n", "Backspace": before[:-1]}.get(key["name"], before)
+
+
+CODEX_TERMINAL: Final = Reader("codex-terminal", _recognises, _conversations)

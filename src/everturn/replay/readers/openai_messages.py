@@ -1,0 +1,177 @@
+"""Chat messages as OpenAI spells them: system, user, assistant with tool_calls, tool.
+
+A list, a request body with `messages`, or lines of either; and tau-bench's file of many conversations.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from everturn.history.blocks import Block, block_from_fields, text_block
+from everturn.history.records import Usage
+from everturn.replay.readers.notebook import Notebook, Said, call_block, text_of_parts, texts, usage_of
+from everturn.replay.readers.values import Conversation, Head, Reader, Source
+
+_DATA_URL: Final = re.compile(r"data:(?P<media>[\w/+.-]+);base64,(?P<data>.+)", re.DOTALL)
+
+
+def converse(messages: Iterable[Any], notebook: Notebook, *, model: str = "") -> str:
+    """Write the messages down; answers the system prompt that stood among them."""
+    system: list[str] = []
+    for message in messages:
+        if not isinstance(message, dict):
+            continue
+        match message.get("role"):
+            case "system" | "developer":
+                system.append(text_of_parts(message.get("content")))
+            case "user":
+                notebook.user(content_blocks(message.get("content")), message.get("timestamp"))
+            case "assistant":
+                _assistant(message, notebook, model)
+            case "tool" | "function":
+                _tool(message, notebook)
+            case _:
+                continue
+    return "\n\n".join(words for words in system if words)
+
+
+def _assistant(message: dict[str, Any], notebook: Notebook, model: str) -> None:
+    blocks = list(content_blocks(message.get("content")))
+    for call in message.get("tool_calls") or ():
+        made = call.get("function") if isinstance(call, dict) else None
+        if isinstance(made, dict):
+            blocks.append(call_block(texts(call.get("id")), texts(made.get("name")), made.get("arguments")))
+    if isinstance(made := message.get("function_call"), dict):
+        blocks.append(call_block(texts(made.get("name")), texts(made.get("name")), made.get("arguments")))
+    response = response_of(message)
+    said = Said(
+        model=texts(response.get("model")) or model,
+        id=texts(response.get("id")),
+        usage=openai_usage(response.get("usage")),
+    )
+    notebook.assistant(blocks, said, response.get("created") or message.get("timestamp"))
+
+
+def response_of(message: dict[str, Any]) -> dict[str, Any]:
+    """The raw response kept beside a message (mini-SWE-agent), or the message itself."""
+    extra = message.get("extra")
+    response = extra.get("response") if isinstance(extra, dict) else None
+    return response if isinstance(response, dict) else message
+
+
+def _tool(message: dict[str, Any], notebook: Notebook) -> None:
+    ids = message.get("tool_call_ids")
+    call = texts(message.get("tool_call_id")) or (ids[0] if isinstance(ids, list) and ids else "")
+    content = text_of_parts(message.get("content"))
+    notebook.result(call or texts(message.get("name")), content, message.get("timestamp"))
+
+
+def content_blocks(content: Any) -> Iterator[Block]:
+    if not isinstance(content, list):
+        yield text_block(text_of_parts(content))
+        return
+    for part in content:
+        yield (
+            _image(part)
+            if isinstance(part, dict) and "image_url" in part
+            else text_block(text_of_parts(part))
+        )
+
+
+def _image(part: dict[str, Any]) -> Block:
+    url = part["image_url"].get("url", "") if isinstance(part["image_url"], dict) else str(part["image_url"])
+    inline = _DATA_URL.fullmatch(url)
+    source = (
+        {"type": "base64", "media_type": inline["media"], "data": inline["data"]}
+        if inline
+        else {"type": "url", "url": url}
+    )
+    return block_from_fields({"type": "image", "source": source})
+
+
+def openai_usage(usage: Any) -> Usage | None:
+    if not isinstance(usage, dict):
+        return None
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    return usage_of(prompt=usage.get("prompt_tokens"), read=cached, output=usage.get("completion_tokens"))
+
+
+def is_openai(messages: Any) -> bool:
+    """A list of messages with something in it that only OpenAI's spelling has."""
+    return are_messages(messages) and any(
+        message["role"] in ("system", "developer", "tool", "function")
+        or "tool_calls" in message
+        or any(part in ("image_url", "input_text", "output_text") for part in _part_types(message))
+        for message in messages
+    )
+
+
+def are_messages(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(each, dict) and isinstance(each.get("role"), str) for each in value)
+        and any("content" in each for each in value)
+    )
+
+
+def _part_types(message: dict[str, Any]) -> Iterator[Any]:
+    content = message.get("content")
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict):
+            yield part.get("type")
+
+
+def lists_of_messages(source: Source) -> list[tuple[dict[str, Any], list[Any]]]:
+    """Lists of messages, each with what stands around it: a list, a request body, lines of either."""
+    whole = source.whole
+    if are_messages(whole):
+        return [({}, whole)]
+    if isinstance(whole, dict) and are_messages(whole.get("messages")):
+        return [(whole, whole["messages"])]
+    if source.lines and are_messages(list(source.lines)):
+        return [({}, list(source.lines))]
+    bodies = source.lines or (whole if isinstance(whole, list) else ())
+    if bodies and all(isinstance(body, dict) and are_messages(body.get("messages")) for body in bodies):
+        return [(body, body["messages"]) for body in bodies]
+    return []
+
+
+def _recognises(source: Source) -> bool:
+    return any(is_openai(messages) for _, messages in lists_of_messages(source))
+
+
+def _conversations(source: Source) -> Iterator[Conversation]:
+    found = lists_of_messages(source)
+    for number, (around, messages) in enumerate(found, start=1):
+        notebook = Notebook()
+        system = converse(messages, notebook, model=texts(around.get("model")))
+        key = "" if len(found) == 1 else str(number)
+        head = Head(system, around.get("tools"))
+        yield Conversation((notebook.thread,), key, notebook.notes, head)
+
+
+OPENAI: Final = Reader("openai-messages", _recognises, _conversations)
+
+
+def _is_tau(source: Source) -> bool:
+    whole = source.whole
+    return (
+        isinstance(whole, list)
+        and bool(whole)
+        and all(
+            isinstance(each, dict) and "task_id" in each and are_messages(each.get("traj")) for each in whole
+        )
+    )
+
+
+def _tau(source: Source) -> Iterator[Conversation]:
+    for each in source.whole:
+        notebook = Notebook()
+        system = converse(each["traj"], notebook)
+        key = f"task{each['task_id']}-trial{each.get('trial', 0)}"
+        yield Conversation((notebook.thread,), key, notebook.notes, Head(system))
+
+
+TAU_BENCH: Final = Reader("tau-bench", _is_tau, _tau)

@@ -1,0 +1,120 @@
+"""pi's session JSONL: a header, then entries.
+
+Older files are a list; newer ones are a tree, and the path to the newest entry counts.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from everturn.history.blocks import Block, block_from_fields, text_block
+from everturn.history.records import Usage
+from everturn.replay.readers.notebook import Notebook, Said, call_block, text_of_parts, texts
+from everturn.replay.readers.values import Conversation, Reader, Source
+
+_COUNTS: Final = ("input", "cacheWrite", "cacheRead", "output")
+
+
+def _recognises(source: Source) -> bool:
+    first = source.lines[0] if source.lines else {}
+    is_header = first.get("type") == "session" and "id" in first and "cwd" in first
+    return is_header and any(
+        line.get("type") == "message" and isinstance(line.get("message"), dict) for line in source.lines
+    )
+
+
+def _conversations(source: Source) -> Iterator[Conversation]:
+    path = _newest_path(source.lines)
+    book = Notebook(texts(source.lines[0].get("id")))
+    # The record that each entry became, for compactions that keep a tail; by position and by id.
+    places: dict[Any, str] = {}
+    left_out = 0
+    for at, entry in enumerate(source.lines):
+        if at not in path:
+            left_out += 1
+            continue
+        before = book.last
+        if entry.get("type") == "compaction":
+            _compaction(entry, book, places)
+        elif isinstance(message := entry.get("message"), dict):
+            _message(message, book, entry.get("timestamp"))
+        if book.last != before:
+            places[at] = places[entry.get("id", at)] = book.last
+    notes = (f"{left_out} entries on branches that were left",) if left_out else ()
+    yield Conversation((book.thread,), "", (*notes, *book.notes))
+
+
+def _newest_path(lines: Sequence[dict[str, Any]]) -> set[int]:
+    """Entries that lead to the newest one, by position; all of them in files without links."""
+    if not any("parentId" in line for line in lines):
+        return set(range(len(lines)))
+    places = {texts(line.get("id")): at for at, line in enumerate(lines) if at}
+    path = {0}
+    at: int | None = len(lines) - 1
+    while at is not None and at not in path:
+        path.add(at)
+        at = places.get(texts(lines[at].get("parentId")))
+    return path
+
+
+def _message(message: dict[str, Any], book: Notebook, at: Any) -> None:
+    match message.get("role"):
+        case "user":
+            book.user(_blocks(message.get("content")), at)
+        case "assistant":
+            usage = _usage(message.get("usage"))
+            said = Said(
+                model=texts(message.get("model")), usage=usage, stop_reason=texts(message.get("stopReason"))
+            )
+            book.assistant(_blocks(message.get("content")), said, at)
+        case "toolResult":
+            content = [{"type": "text", "text": text_of_parts(message.get("content"))}]
+            call = texts(message.get("toolCallId"))
+            book.result(call, content, at, failed=message.get("isError"))
+        case "bashExecution":
+            ran = f"Ran `{texts(message.get('command'))}`\n{texts(message.get('output'))}"
+            book.user(ran, at)
+        case _:
+            pass
+
+
+def _blocks(content: Any) -> list[Block]:
+    if not isinstance(content, list):
+        return [text_block(text_of_parts(content))]
+    return [_block(each) for each in content if isinstance(each, dict)]
+
+
+def _block(part: dict[str, Any]) -> Block:
+    match part.get("type"):
+        case "toolCall":
+            return call_block(texts(part.get("id")), texts(part.get("name")), part.get("arguments"))
+        case "thinking":
+            signature = texts(part.get("thinkingSignature"))
+            words = texts(part.get("thinking"))
+            return block_from_fields({"type": "thinking", "thinking": words, "signature": signature})
+        case "image":
+            source = {"type": "base64", "media_type": part.get("mimeType"), "data": part.get("data")}
+            return block_from_fields({"type": "image", "source": source})
+        case _:
+            return text_block(text_of_parts(part))
+
+
+def _usage(usage: Any) -> Usage | None:
+    """pi's counts are disjoint, as ours are."""
+    if not isinstance(usage, dict):
+        return None
+    plain, written, read, output = (usage.get(name) or 0 for name in _COUNTS)
+    return Usage(plain, written, read, output) if plain + written + read else None
+
+
+def _compaction(entry: dict[str, Any], book: Notebook, places: dict[Any, str]) -> None:
+    first = entry.get("firstKeptEntryId", entry.get("firstKeptEntryIndex"))
+    kept = places.get(first, "")
+    if not kept and isinstance(first, int):
+        # The entry itself may have become no record (a change of settings): the next one that did.
+        kept = next((places[at] for at in sorted(p for p in places if isinstance(p, int)) if at >= first), "")
+    tokens = entry.get("tokensBefore")
+    count = tokens if isinstance(tokens, int) else 0
+    book.compaction(texts(entry.get("summary")), entry.get("timestamp"), tokens=count, kept=kept)
+
+
+PI: Final = Reader("pi", _recognises, _conversations)
