@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from everturn.dashboard.report import ContextReport, context_report
     from everturn.errors import EverturnError, InputError, NotASession, UsageError
+    from everturn.session.async_session import AsyncSession
     from everturn.session.recorded import RecordedSession, open_session
+    from everturn.session.session import Session
+    from everturn.session.talk.tools import Tool
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncSession",
     "ContextReport",
     "EverturnError",
     "InputError",
     "NotASession",
     "RecordedSession",
+    "Session",
+    "Tool",
     "UsageError",
     "__version__",
     "context_report",
@@ -27,11 +33,14 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncSession": "everturn.session.async_session",
     "ContextReport": "everturn.dashboard.report",
     "EverturnError": "everturn.errors",
     "InputError": "everturn.errors",
     "NotASession": "everturn.errors",
     "RecordedSession": "everturn.session.recorded",
+    "Session": "everturn.session.session",
+    "Tool": "everturn.session.talk.tools",
     "UsageError": "everturn.errors",
     "context_report": "everturn.dashboard.report",
     "open_session": "everturn.session.recorded",

@@ -9,14 +9,14 @@ the log puts them there (`history/log.py`). Restored are pins, what is brought b
 """
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
 from everturn.decide.compact.chain import RECEIPT, chain_fields
 from everturn.decide.compact.divide import messages_in
 from everturn.decide.compact.receipt import receipt_of
-from everturn.decide.compact.restored import Restored, restored_payloads
+from everturn.decide.compact.restored import SAID_BY_HOOKS, Restored, restored_payloads
 from everturn.decide.compact.settings import DEFAULTS, CompactSettings
 from everturn.decide.compact.values import Attempt, Compaction, CompactionPlan, Form, Receipt, Way
 from everturn.decide.effects import FileRead
@@ -72,6 +72,16 @@ def finish(
         tokens_before=plan.tokens_before,
         tokens_after=plan.fixed + plan.tokens_kept + added.padded,
     )
+
+
+def said_by_hooks(
+    words: Sequence[str], *, after: Record, now: datetime, new_id: Callable[[], str]
+) -> tuple[Record, ...]:
+    """What hooks add to a view, as records behind its last one (CP-18)."""
+    payloads = tuple(Restored(SAID_BY_HOOKS, (each,)) for each in words if each.strip())
+    made = _Maker(after, now, new_id).attachments(payloads, after=after)
+    stamp = now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return tuple(msgspec.structs.replace(record, timestamp=stamp) for record in made)
 
 
 class _Maker:

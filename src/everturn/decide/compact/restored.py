@@ -5,7 +5,7 @@ matter most; then work, skills, announcements and files; hook results last.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,8 @@ from everturn.decide.effects import FileRead
 from everturn.view.fragments import restored as say
 
 Estimate = Callable[[str], int]
+# As Claude Code calls it.
+SAID_BY_HOOKS: Final = "hook_additional_context"
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -47,7 +49,7 @@ def restored_payloads(
     shown, left_out = _files(files, settings, estimate)
     skills = _skills(plan.restoring.skills, settings, estimate)
     missing = [Restored("restored_files_left_out", say.files_left_out(left_out))] if left_out else []
-    said = [Restored("hook_additional_context", (each,)) for each in hooks if each.strip()]
+    said = [Restored(SAID_BY_HOOKS, (each,)) for each in hooks if each.strip()]
     return RestoredThings(
         payloads=(*_words(plan), *skills, *_announced(plan), *shown, *missing, *said),
         files=tuple(each.fields["path"] for each in shown),

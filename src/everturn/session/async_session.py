@@ -1,0 +1,108 @@
+"""The same session with awaits: a `Session` in a thread of its own, one call at a time.
+
+The engine computes nothing that would be worth a second implementation; what takes time is waiting for the
+model, and that is done in the thread. Calls are carried out in the order in which they were made. A call that
+is cancelled while it waits for its turn is never made; one that runs goes on to its end, and what it appends
+is in the transcript: cancelling says that nobody waits for the answer, not that nothing was said.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from everturn.decide.compact.values import CompactionPlan, NotCompacting
+from everturn.engine import Outcome
+from everturn.history.edits import Undone
+from everturn.session.session import Context, Reply, Said, Session
+from everturn.session.talk.spending import Bill
+
+if TYPE_CHECKING:
+    from everturn.session.recall.search import Hit
+
+T = TypeVar("T")
+_END: Final = object()
+
+
+class AsyncSession:
+    """Made by `await AsyncSession.open(...)`, with the arguments of `Session.open`. Listeners, tools and
+    hooks are called in the session's thread."""
+
+    def __init__(self, session: Session, thread: ThreadPoolExecutor) -> None:
+        # For looking at; whatever changes it goes through the methods here.
+        self.session = session
+        self._thread = thread
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, path: str | os.PathLike[str], **how: Any) -> "AsyncSession":
+        thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="everturn session")
+        loop = asyncio.get_running_loop()
+        try:
+            session = await loop.run_in_executor(thread, lambda: Session.open(path, **how))
+        except BaseException:
+            thread.shutdown(wait=False)
+            raise
+        return cls(session, thread)
+
+    async def send(self, said: Said = (), **how: Any) -> Reply:
+        return await self._do(lambda: self.session.send(said, **how))
+
+    async def stream(self, said: Said = (), **how: Any) -> AsyncIterator[str]:
+        """Text as it comes. What is not iterated to its end ends where it stands, as an interrupt would."""
+        async with self._turn:
+            pieces = self.session.stream(said, **how)
+            try:
+                while (piece := await self._in_thread(lambda: next(pieces, _END))) is not _END:
+                    yield str(piece)
+            finally:
+                await self._in_thread(pieces.close)
+
+    async def compact(self, instructions: str = "", **where: str | None) -> Outcome:
+        return await self._do(lambda: self.session.compact(instructions, **where))
+
+    async def dry_run(self, instructions: str = "", **where: str | None) -> CompactionPlan | NotCompacting:
+        return await self._do(lambda: self.session.dry_run(instructions, **where))
+
+    async def context(self) -> Context:
+        return await self._do(self.session.context)
+
+    async def undo(self) -> Undone | NotCompacting:
+        return await self._do(self.session.undo)
+
+    async def pin(self, text: str) -> None:
+        await self._do(lambda: self.session.pin(text))
+
+    async def recall(self, query: str, limit: int = 8) -> "tuple[Hit, ...]":
+        return await self._do(lambda: self.session.recall(query, limit))
+
+    @property
+    def bill(self) -> Bill:
+        return self.session.bill
+
+    async def close(self) -> None:
+        await self._do(self.session.close)
+        self._thread.shutdown(wait=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _do(self, act: Callable[[], T]) -> T:
+        async with self._turn:
+            return await self._in_thread(act)
+
+    async def _in_thread(self, act: Callable[[], T]) -> T:
+        """The thread's next task. Cancelled meanwhile, we still wait for it: two calls must not overlap."""
+        running = asyncio.get_running_loop().run_in_executor(self._thread, act)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            raise

@@ -1,0 +1,320 @@
+"""A conversation that never ends: opened from a file, kept in it, compacted when it must be (OV-1).
+
+    with Session.open("work.jsonl", tools=[...], system="...") as session:
+        print(session.send("Fix the login test.").text)
+
+The transcript is the truth and only grows; what belongs to it stands beside it, under its name:
+
+    work.jsonl                the transcript, in the format of Claude Code
+    work.jsonl.lock           who writes it, while somebody does
+    work.jsonl.state.json     what a restart needs and the transcript does not hold
+    work.jsonl.index.sqlite   the index that `recall` searches; can be deleted at any time
+    work.jsonl.notes.md       the session's notes, where they are kept
+    work.jsonl.files/         large results, and reports of cache breaks
+
+Every method is called from one thread at a time; `async_session.py` has the same surface with awaits.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Generator, Mapping, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import msgspec
+
+from everturn.decide.cache_breaks import Detector
+from everturn.decide.compact.chain import undoing
+from everturn.decide.compact.values import Asked, CompactionPlan, NotCompacting, Way
+from everturn.decide.events import Event, repaired
+from everturn.decide.policy import Policy
+from everturn.engine import Conversation, Outcome, Setting
+from everturn.errors import UsageError
+from everturn.history.blocks import Block, block_from_fields, text_of
+from everturn.history.edits import Pinned, Undone
+from everturn.history.records import Usage
+from everturn.history.threads import threads
+from everturn.measure.accounting import Metrics, accounts_of
+from everturn.measure.capabilities import ANTHROPIC, Capabilities
+from everturn.measure.meter import Size
+from everturn.measure.outline import Costs
+from everturn.measure.thresholds import Levels, Limits, levels
+from everturn.session.config.shape import Config
+from everturn.session.hooks.run import Hooks
+from everturn.session.live import Exchange
+from everturn.session.store import Fsync, Store
+from everturn.session.talk import opening
+from everturn.session.talk.spending import Bill
+from everturn.session.talk.state import read_state
+from everturn.session.talk.tools import Call, Result, Tool, blocks_of, by_name, calls_in, can_run, run_all
+from everturn.session.talk.wiring import Parts, Wiring
+from everturn.session.upstream import Send, drained
+from everturn.view.flatten import flatten
+from everturn.view.fragments.recalled import NAME
+from everturn.view.fragments.recalled import TOOL as RECALL
+from everturn.view.sections import Sections
+from everturn.wire.claude_code_lines import Place
+
+if TYPE_CHECKING:
+    import anthropic
+
+    from everturn.session.recall.search import Hit
+
+Said = str | Sequence[Mapping[str, Any] | Block | Result]
+
+# The SDK wants a stream for answers that may take longer than ten minutes; below this it does not.
+MAX_TOKENS: Final = 16_000
+# An agent that calls tools this often for one question has lost its way. Our choice.
+MOST_ROUNDS: Final = 200
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What the model said at last. `calls` are those that are left to you; `stopped` says why the tool loop
+    ended before the model did."""
+
+    text: str
+    calls: tuple[Call, ...]
+    blocks: tuple[Block, ...]
+    usage: Usage
+    exchange: Exchange
+    stopped: str = ""
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """How full the context is, and with what."""
+
+    model: str
+    window: int
+    size: Size
+    limits: Limits
+    levels: Levels
+    metrics: Metrics
+
+
+class Session(Wiring):
+    """One conversation, its transcript and its way to the model. Made by `Session.open`."""
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        model: str = "claude-opus-5",
+        policy: str | Policy | Config = "claude-code",
+        tools: Sequence[Tool] = (),
+        system: str | Sections = "",
+        client: "anthropic.Anthropic | None" = None,
+        send: Send | None = None,
+        source: str = "main",
+        max_tokens: int = MAX_TOKENS,
+        thinking: Mapping[str, Any] | None = None,
+        effort: str = "",
+        ways: Sequence[Way] = opening.DEFAULT_WAYS,
+        notes: bool = False,
+        recalls: bool = False,
+        hooks: Hooks | None = None,
+        listen: Callable[[Event], None] = lambda _: None,
+        roots: Sequence[str | os.PathLike[str]] = (),
+        capabilities: Capabilities = ANTHROPIC,
+        costs: Costs | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        fsync: Fsync = "always",
+    ) -> "Session":
+        """The session in this file, made where there is none.
+
+        `client` is the SDK's; without one, and without `send`, it is made from the environment. `roots` are
+        the folders that files may be read from again after a compaction: the current one, if none is given.
+        `listen` hears every event, some of them from a thread that waits for the model. `recalls` gives the
+        model a tool that finds what it no longer sees. `notes` has a fork keep notes in the background,
+        which costs a reading of the context each time and makes a compaction free; it needs a tool that edits
+        files.
+        """
+        config = opening.config_of(policy)
+        wanted = opening.Wanted(
+            model, policy, source, max_tokens, thinking, effort, ways, capabilities, costs
+        )
+        setting = opening.setting_for(wanted, config, transcript=os.path.realpath(path))
+        parts = Parts(
+            provider=opening.provider_of(client, send),
+            config=config,
+            system=system,
+            tools=tuple(tools),
+            takes_notes=notes and config.takes_notes and setting.compaction is not None,
+            hooks=hooks or Hooks(),
+            listen=listen,
+            roots=tuple(os.fspath(root) for root in roots) or (os.getcwd(),),
+            clock=clock,
+            new_id=new_id,
+        )
+        store = Store.open(path, fsync=fsync, place=Place(cwd=os.getcwd()))
+        try:
+            return cls._resumed(setting, store, parts, recalls=recalls)
+        except BaseException:
+            store.close()
+            raise
+
+    @classmethod
+    def _resumed(cls, setting: Setting, store: Store, parts: Parts, *, recalls: bool) -> "Session":
+        found = threads(store.records).main
+        given = (*parts.tools, *([Tool(RECALL)] if recalls else []))
+        head = opening.head_for(parts.system, given, setting.capabilities)
+        setting = msgspec.structs.replace(setting, head=head)
+        detector = Detector(parts.config.breaks, read_state(store.path).baselines)
+        session = cls(Conversation(setting, found.records, detector=detector), store, parts)
+        if recalls:
+            session._tools = by_name((*parts.tools, session.recall_tool))
+        for note in found.notes:
+            session._remark(note.what)
+        if (event := repaired(flatten(session.conversation.log.view).repairs, session._moment())) is not None:
+            session._heard(event)
+        session._join(session._hooked("SessionStart", source="resume" if found.records else "startup"))
+        return session
+
+    # ── talking ──────────────────────────────────────────────────────────────────────────────────
+
+    def send(self, said: Said = (), *, rounds: int = MOST_ROUNDS) -> Reply:
+        """Say something and hear the answer; with tools, the answer after the last of them. Nothing said
+        means: go on."""
+        return drained(self._talk(said, self._call, rounds))
+
+    def stream(self, said: Said = (), *, rounds: int = MOST_ROUNDS) -> Generator[str, None, Reply]:
+        """As `send`, text as it comes: through the SDK's stream where the session has a client, else each
+        answer in one piece. What the generator returns is the reply."""
+        return self._talk(said, self._live.talk, rounds)
+
+    def _talk(
+        self, said: Said, call: Callable[[], Generator[str, None, Exchange]], rounds: int
+    ) -> Generator[str, None, Reply]:
+        self._say(blocks_of(said))
+        for left in range(rounds, -1, -1):
+            exchange = yield from call()
+            self._after(exchange)
+            calls = calls_in(exchange.response.blocks)
+            if not calls or not can_run(calls, self._tools):
+                return _reply(exchange, calls)
+            if left == 0:
+                return _reply(exchange, calls, stopped=f"tools were called {rounds} times in a row")
+            results, interrupt = run_all(calls, self._tools)
+            self._live.put(results)
+            if interrupt is not None:
+                raise interrupt
+        raise UsageError(f"At least one round is needed; {rounds} were allowed.")
+
+    def _call(self) -> Generator[str, None, Exchange]:
+        return self._live.call()
+        yield  # a generator like the other one, though it has no pieces
+
+    def _say(self, blocks: tuple[Block, ...]) -> None:
+        if blocks:
+            self._live.put(blocks)
+        elif not self.conversation.log.view.records:
+            raise UsageError("Nothing has been said in this session yet; say something first.")
+
+    # ── what fills the context, and what becomes of it ───────────────────────────────────────────
+
+    def context(self) -> Context:
+        setting, size = self.conversation.setting, self.conversation.size
+        marks = self._limits()
+        return Context(
+            model=setting.model.id,
+            window=setting.model.window,
+            size=size,
+            limits=marks,
+            levels=levels(size.tokens, marks, setting.policy.thresholds),
+            metrics=accounts_of(self.conversation.log.view).metrics(),
+        )
+
+    def compact(
+        self, instructions: str = "", *, from_: str | None = None, up_to: str | None = None
+    ) -> Outcome:
+        """Summarize now, at any size (CP-27): everything, or what comes after or before a record. An
+        interrupt while the summary is written ends the compaction, and nothing has changed (CP-7)."""
+        self._world.interrupts_everything = False
+        try:
+            return self._live.compact(_asked(instructions, from_, up_to))
+        finally:
+            self._world.interrupts_everything = True
+            self._write_state()
+
+    def dry_run(
+        self, instructions: str = "", *, from_: str | None = None, up_to: str | None = None
+    ) -> CompactionPlan | NotCompacting:
+        """What `compact` would do. Nothing happens."""
+        return self.conversation.dry_run(_asked(instructions, from_, up_to), self._parts.clock())
+
+    def undo(self) -> Undone | NotCompacting:
+        """Take the last compaction back, by appending that it no longer holds."""
+        edit = undoing(self.conversation.log.view)
+        if isinstance(edit, Undone):
+            self._append(edit)
+        return edit
+
+    def pin(self, text: str) -> None:
+        """Words that every later summary carries as they are."""
+        if not text.strip():
+            raise UsageError("There is nothing to pin; give the words that must be kept.")
+        self._append(Pinned(text, "pinned by the program"))
+
+    # ── what was ─────────────────────────────────────────────────────────────────────────────────
+
+    def recall(self, query: str, limit: int = 8) -> "tuple[Hit, ...]":
+        """Where the session has these words, also what the model no longer sees."""
+        from everturn.session.recall.search import recall
+
+        return recall(query, limit, index=self._opened_index(), log=self.conversation.log)
+
+    @property
+    def recall_tool(self) -> Tool:
+        """Recall for the model: see `Session.open(recalls=True)`."""
+        from everturn.session.recall.tool import answer_tool
+
+        def run(given: Mapping[str, Any]) -> str:
+            call = block_from_fields({"type": "tool_use", "id": "", "name": NAME, "input": dict(given)})
+            return answer_tool(call, index=self._opened_index(), log=self.conversation.log)
+
+        return Tool(RECALL, run)
+
+    @property
+    def bill(self) -> Bill:
+        """What all of it cost so far, calls for summaries and notes included."""
+        return self._ledger.bill
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────
+
+    def close(self) -> None:
+        """Let others write. Notes that are being taken are not waited for."""
+        if self._store.refuses == "it was closed":
+            return
+        try:
+            self._hooked("SessionEnd", reason="other")
+            self._write_state()
+            if self._index is not None:
+                self._index.close()
+        finally:
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _reply(exchange: Exchange, calls: tuple[Call, ...], *, stopped: str = "") -> Reply:
+    blocks = exchange.response.blocks
+    text = "".join(text_of(block) for block in blocks if block.kind == "text")
+    return Reply(text, calls, blocks, exchange.response.reply.usage or Usage(), exchange, stopped)
+
+
+def _asked(instructions: str, from_: str | None, up_to: str | None) -> Asked:
+    if from_ is not None and up_to is not None:
+        raise UsageError("A compaction begins at a record or ends before one; give `from_` or `up_to`.")
+    if from_ is not None:
+        return Asked(trigger="manual", form="from", at=from_, instructions=instructions)
+    if up_to is not None:
+        return Asked(trigger="manual", form="up_to", at=up_to, instructions=instructions)
+    return Asked(trigger="manual", instructions=instructions)
