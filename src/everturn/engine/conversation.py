@@ -6,6 +6,7 @@ from typing import Any
 
 from everturn.decide.cache_breaks import Detector, Diagnosis
 from everturn.decide.compact.chain import chain_of
+from everturn.decide.compact.finish import said_by_hooks
 from everturn.decide.compact.flow import compaction, plan_of
 from everturn.decide.compact.ground import Ground
 from everturn.decide.compact.values import (
@@ -68,6 +69,9 @@ class Conversation(Steps):
         self._follows.cached = planned(self._follows.cached, self._follows.results, plan)
         append(*plan.edits, *(yield from _offloaded(plan)), self._consume(plan))
         outcome = yield from self._compact_if_due(setting, now, new_id)
+        if isinstance(outcome, Compaction):
+            # The prompt may have been computed anew (CP-19); now is when another one costs least.
+            setting, notes = self._setting_in_force()
         append(self._ended_deletions(setting, now))
         append(self._drop_thinking(setting, setting, now))
         self._tell_detector(setting.source, plan)
@@ -89,14 +93,20 @@ class Conversation(Steps):
         ground = self._ground(self.setting, now)
         if ground is None:
             return NEVER
+        if asked.is_reactive:
+            ground = self.keeper.spared(ground)
+        if isinstance(ground, NotCompacting):
+            return ground
         flow = compaction(asked, ground, now=now, new_id=new_id)
         outcome = yield from self._watched(flow, ground, now)
-        moment = Moment(at=now, source=self.setting.source, model=self.setting.model.id)
+        moment = _moment(self.setting, now)
         match outcome:
             case Compaction():
                 for record in outcome.records:
                     self.add(record)
-                yield from self.keeper.succeeded(outcome, moment)
+                said = yield from self.keeper.succeeded(outcome, moment)
+                for record in said_by_hooks(said, after=self.log.records[-1], now=now, new_id=new_id):
+                    self.add(record)
             case CompactionFailed():
                 yield from self.keeper.failed(outcome, moment)
             case NotCompacting():
@@ -104,7 +114,8 @@ class Conversation(Steps):
         return outcome
 
     def _watched(self, flow: Flow[Outcome], ground: Ground, now: datetime) -> Flow[Outcome]:
-        """A summary call that shares our prefix renews what it reads: our picture of the cache must know."""
+        """A summary call that shares our prefix renews what it reads and may write what was gone: our picture
+        of the cache must know."""
         answer: Any = None
         while True:
             try:
@@ -112,8 +123,8 @@ class Conversation(Steps):
             except StopIteration as done:
                 return done.value
             answer = yield effect
-            if isinstance(effect, AskModel) and effect.way == "fork" and isinstance(answer, Answer):
-                self._was_forked(ground.safe, answer.usage, now)
+            if isinstance(effect, AskModel) and effect.way != "direct" and isinstance(answer, Answer):
+                self._was_asked(ground.safe, effect.way, answer.usage, now)
 
     def overflowed(self, now: datetime, new_id: NewId) -> Flow[Outcome]:
         """The request was too long, whatever we thought of its size: compact, once, to try again (CP-26)."""
@@ -152,13 +163,13 @@ class Conversation(Steps):
         if setting.compaction is None:
             return NEVER
         limits = self._limits(setting)
-        due = self.keeper.due(
+        due = yield from self.keeper.due(
             self.size.tokens,
             limits,
             setting.policy.thresholds,
-            chain=chain_of(self.log.view, threshold=limits.auto, source=setting.source),
+            moment=_moment(setting, now),
+            chain=lambda: chain_of(self.log.view, threshold=limits.auto, source=setting.source),
             metrics=lambda: accounts_of(self.log.view, self._counts).metrics(),
-            settings=setting.compaction.settings,
         )
         if isinstance(due, NotCompacting):
             return due
@@ -205,6 +216,10 @@ class Conversation(Steps):
         self._follows.thinking.prefix_changed("system prompt and tools may have been others")
         self._called_at = self._called_at or self._follows.last_reply
         self._doubts = ("resumed without a last call of the same key: nothing is predicted to be read",)
+
+
+def _moment(setting: Setting, now: datetime) -> Moment:
+    return Moment(at=now, source=setting.source, model=setting.model.id)
 
 
 def _offloaded(plan: MicroPlan) -> Flow[list[Edit]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -11,6 +11,7 @@ from everturn.decide.cache_breaks import Detector
 from everturn.decide.compact.chain import chain_of
 from everturn.decide.compact.ground import Ground
 from everturn.decide.compact.keeper import Keeper, usable_notes
+from everturn.decide.compact.settings import DEFAULTS
 from everturn.decide.following import Following, Kept
 from everturn.decide.micro.cached_state import CachedState, consumed, expired
 from everturn.decide.micro.declarative import declarative
@@ -52,7 +53,7 @@ class Steps:
         self._marks = Marks()
         # The session's notes, where it keeps any: they can stand for a summary (SM-6).
         self.notes: Notes | None = None
-        self.keeper = Keeper()
+        self.keeper = Keeper(setting.compaction.settings if setting.compaction else DEFAULTS)
         self._follows = Following(self.log.view, self._kept(), is_new=False)
 
     def add(self, record: Record) -> None:
@@ -165,12 +166,15 @@ class Steps:
         prompt = outline.prompt(salt, marks.places, minimum=setting.model.min_cache)
         return marks, self._forecast.predict(prompt, now.timestamp())
 
-    def _was_forked(self, safe: CacheSafe, usage: Usage, now: datetime) -> None:
+    def _was_asked(
+        self, safe: CacheSafe, way: Literal["fork", "provider"], usage: Usage, now: datetime
+    ) -> None:
+        """The conversation as it is was sent for a summary: by a fork, or with the demand to compact it."""
         able, setting = self.setting.capabilities, self.setting
         outline = Outline(setting.costs, lookback=able.lookback, runs_are_one=able.runs_are_one)
         outline.set_head(safe.head)
         outline.replace_from(0, safe.messages)
-        marks = fork_marks(fork(safe, ()), able)
+        marks = fork_marks(fork(safe, ()), able) if way == "fork" else safe.marks
         salt = salts(setting.model, safe.parameters)
         prompt = outline.prompt(salt, marks.places, minimum=setting.model.min_cache)
         self._forecast.predict(prompt, now.timestamp())

@@ -98,5 +98,6 @@ UNSAID: Final = text_block("[No text]")
 def repair_prompt(problem: str) -> str:
     """What is said when a summary was not accepted, once."""
     return (
-        f"That summary cannot be used: {problem}. Write it again, whole, in the form asked for. {_TEXT_ONLY}"
+        f"That summary cannot be used: {problem}. Write it again, whole, in the form asked for, with its "
+        f"text in <summary> tags. {_TEXT_ONLY}"
     )
