@@ -1,0 +1,168 @@
+"""What policies cost: bars by kind with the two bounds drawn through them, and cost so far, call by call.
+
+The bounds (RP-9) are lines through all bars: left of the floor nobody can be; the oracle knows the future.
+"""
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Final
+
+from everturn.replay.page import plot, spelling
+from everturn.replay.page.chapters import Chapter, Tally, baseline, in_order
+from everturn.replay.page.markup import Html, element
+from everturn.replay.simulated import Run
+
+# In this order from the left: what is cheapest per token comes first.
+KINDS: Final = {
+    "read": "cache reads",
+    "write_5m": "5m writes",
+    "write_1h": "1h writes",
+    "plain": "plain input",
+    "output": "output",
+    "summaries": "summaries",
+    "refresh": "refreshes",
+    "faults": "faults",
+}
+_WIDE: Final = 1_000
+# A name with its amount takes about this share of a phone's width.
+_NARROW: Final = 0.3
+# More points than this are not seen in a line as wide as a laptop's screen.
+_POINTS: Final = 300
+
+
+def bars(found: Sequence[Tally], floor: Decimal | None, oracle: Decimal | None) -> Html:
+    most = max([each.dollars for each in found] + [each for each in (floor, oracle) if each is not None])
+    bounds = [(name, each) for name, each in (("floor", floor), ("oracle", oracle)) if each is not None]
+    rows = [_bar(each, baseline(found), bounds, most) for each in in_order(found)]
+    return element("div", rows, _bound_names(bounds, most), class_="bars")
+
+
+def legend(found: Sequence[Tally]) -> Html:
+    used = {kind for each in found for kind, amount in each.by_kind.items() if amount}
+    return swatches((kind, name) for kind, name in KINDS.items() if kind in used)
+
+
+def swatches(names: Iterable[tuple[str, str]]) -> Html:
+    """What each colour or line stands for, as (class, words)."""
+    keys = [element("li", element("i", class_=f"swatch {kind}"), name) for kind, name in names]
+    return element("ul", keys, class_="legend")
+
+
+def so_far(chapter: Chapter, chosen: str) -> Html:
+    """One line for each scheme: dollars after each call of the recording."""
+    courses = [(run.scheme, _course(run)) for run in chapter.runs]
+    bounds = [(name, each) for name, each in (("floor", chapter.floor), ("oracle", chapter.oracle)) if each]
+    most = max([float(course[-1]) for _, course in courses if course] + [float(each) for _, each in bounds])
+    marks = plot.ticks(most, wanted=3)
+    top, width = marks[-1], max([len(course) for _, course in courses] + [2]) - 1
+    shapes = [
+        element("line", x1=0, x2=width, y1=y, y2=y, class_="grid")
+        for y in (plot.height_of(mark, top) for mark in marks[1:])
+    ]
+    shapes += [_level(name, float(amount), top, width) for name, amount in bounds]
+    shapes += [_line(name, course, top, chosen) for name, course in courses if course]
+    words = [
+        element("span", spelling.dollars(Decimal(str(mark))), style=f"top:{100 - 100 * mark / top:.4g}%")
+        for mark in marks[1:]
+    ]
+    drawing = plot.svg(width, shapes, label="Dollars so far, one line for each policy")
+    names = [
+        element("span", name, class_="level", style=f"top:{100 - 100 * float(amount) / top:.4g}%")
+        for name, amount in bounds
+    ]
+    inside = element("div", drawing, names, class_="plot")
+    return element("div", element("div", words, class_="scale"), inside, class_="row middle so-far")
+
+
+def _bar(each: Tally, against: Tally, bounds: Sequence[tuple[str, Decimal]], most: Decimal) -> Html:
+    parts, x = [], 0.0
+    for kind, name in KINDS.items():
+        amount = each.by_kind.get(kind, Decimal(0))
+        wide = _x(amount, most)
+        said = element("title", f"{name}: {spelling.dollars(amount)}")
+        parts.append(element("rect", said, x=f"{x:g}", width=f"{wide:g}", y=180, height=640, class_=kind))
+        x += wide
+    lines = [
+        plot.upright(_x(amount, most), f"{name}: {spelling.dollars(amount)}", class_=f"bound {name}")
+        for name, amount in bounds
+    ]
+    label = f"{each.scheme}: {spelling.dollars(each.dollars)}"
+    drawing = plot.svg(_WIDE, [part for part in parts if 'width="0"' not in part], lines, label=label)
+    return element(
+        "div",
+        element("div", each.scheme, class_="policy"),
+        element("div", drawing, class_="bar"),
+        element(
+            "div",
+            element("b", spelling.dollars(each.dollars)),
+            " ",
+            _compared(each, against),
+            class_="amount",
+        ),
+        class_="bar-row unfinished" if each.unfinished else "bar-row",
+    )
+
+
+def _compared(each: Tally, against: Tally) -> Html:
+    if each.unfinished:
+        said = f"{spelling.count(each.unfinished, 'session')} did not come to the end under this policy"
+        return element("span", "unfinished", class_="worse", title=said)
+    if each.scheme == against.scheme:
+        return element("span", "baseline", class_="soft")
+    kind = "better" if each.dollars < against.dollars else "worse"
+    return element("span", spelling.change(each.dollars, against.dollars), class_=kind)
+
+
+def _bound_names(bounds: Sequence[tuple[str, Decimal]], most: Decimal) -> Html:
+    names = [_bound_name(name, amount, _x(amount, most) / _WIDE) for name, amount in bounds]
+    return element("div", element("div"), element("div", names, class_="bound-names"), class_="bar-row names")
+
+
+def _bound_name(name: str, amount: Decimal, at: float) -> Html:
+    """The floor's name stands left of its line and the oracle's right of it, unless there is no room."""
+    side = (
+        "right"
+        if name == "floor" and at < _NARROW
+        else "left"
+        if name == "oracle" and at > 1 - _NARROW
+        else ""
+    )
+    return element(
+        "span",
+        element("b", name),
+        f" {spelling.dollars(amount)}",
+        class_=f"bound-name {name} {side}".rstrip(),
+        style=f"left:{100 * at:.4g}%",
+    )
+
+
+def _x(amount: Decimal, most: Decimal) -> float:
+    return round(float(amount / most) * _WIDE, 2) if most else 0.0
+
+
+def _course(run: Run) -> list[Decimal]:
+    """Dollars after each call of the recording; what is called besides counts to the one before it."""
+    found: list[Decimal] = []
+    paid = Decimal(0)
+    for call in sorted(run.calls, key=lambda call: call.at):
+        paid += call.dollars
+        if call.source == "main" or not found:
+            found.append(paid)
+        else:
+            found[-1] = paid
+    return found
+
+
+def _line(name: str, course: Sequence[Decimal], top: float, chosen: str) -> Html:
+    step = max(1, len(course) // _POINTS)
+    at = [*range(0, len(course) - 1, step), len(course) - 1]
+    points = [(x, plot.height_of(float(course[x]), top)) for x in at]
+    said = f"{name}: {spelling.dollars(course[-1])}"
+    kind = "course on" if name == chosen else "course"
+    return plot.line(points, said, class_=kind, data_policy=name)
+
+
+def _level(name: str, amount: float, top: float, width: int) -> Html:
+    y = plot.height_of(amount, top)
+    said = element("title", f"{name}: {spelling.dollars(Decimal(str(amount)))}")
+    return element("line", said, x1=0, x2=width, y1=y, y2=y, class_=f"bound {name}")

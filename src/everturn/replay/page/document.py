@@ -1,0 +1,74 @@
+"""The whole page as one file: no request leaves it, and it opens from a disk without a network.
+
+Style and script stand inside it. A policy of the page itself forbids everything else, so that a mistake
+here could not make a browser fetch something either.
+"""
+
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Final
+
+from everturn.replay.page import parts, spelling
+from everturn.replay.page.chapters import Chapter, by_cost, cheapest, how_many_are_drawn, tallies
+from everturn.replay.page.markup import Html, element, raw
+
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+# A square in the colour of a hit, so that no browser asks for an icon.
+_ICON: Final = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E"
+    "%3Crect width='8' height='8' rx='2' fill='%233c9d8b'/%3E%3C/svg%3E"
+)
+
+
+def page(chapters: Sequence[Chapter], *, unreadable: Sequence[tuple[str, str]] = ()) -> str:
+    """The page for these sessions; `unreadable` are the files that gave none, as (path, why)."""
+    told = [each for each in chapters if any(run.totals.calls for run in each.runs)]
+    body = _told(by_cost(told), unreadable) if told else _nothing(unreadable)
+    return "<!doctype html>\n" + element("html", _head(), element("body", body), lang="en") + "\n"
+
+
+def _told(chapters: Sequence[Chapter], unreadable: Sequence[tuple[str, str]]) -> Html:
+    drawn = how_many_are_drawn(chapters)
+    chosen = cheapest(tallies(chapters)).scheme
+    return element(
+        "main",
+        parts.headline(chapters),
+        parts.policies(chapters),
+        parts.session_table(chapters, drawn),
+        [parts.chapter(each, number, chosen) for number, each in enumerate(chapters[:drawn])],
+        _unread(unreadable),
+        element("footer", "Made by everturn. This file is complete: it asks nothing of the network."),
+        element("noscript", element("style", raw("[hidden] { display: block !important; }"))),
+        element("script", _own("page.js")),
+    )
+
+
+def _nothing(unreadable: Sequence[tuple[str, str]]) -> Html:
+    said = "There was nothing to replay: no session with a call was found."
+    return element("main", element("h1", "No calls"), element("p", said), _unread(unreadable))
+
+
+def _unread(unreadable: Sequence[tuple[str, str]]) -> Html | str:
+    if not unreadable:
+        return ""
+    rows = [
+        element("tr", element("td", path), element("td", why, class_="words")) for path, why in unreadable
+    ]
+    title = element("h2", f"{spelling.count(len(unreadable), 'file')} could not be read")
+    return element("section", title, element("div", element("table", rows), class_="scroll tall-table"))
+
+
+def _head() -> Html:
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name_="viewport", content="width=device-width, initial-scale=1"),
+        raw(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"/>'),
+        raw(f'<link rel="icon" href="{_ICON}"/>'),
+        element("title", "everturn replay"),
+        element("style", _own("style.css")),
+    )
+
+
+def _own(name: str) -> Html:
+    return raw(files("everturn.replay.page").joinpath(name).read_text(encoding="utf-8"))

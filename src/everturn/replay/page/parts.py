@@ -1,0 +1,300 @@
+"""The parts of the page from the top down: headline, policies, the table of sessions, chapters."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from everturn.replay.page import plot, spelling
+from everturn.replay.page.chapters import (
+    Chapter,
+    Tally,
+    baseline,
+    bound,
+    cheapest,
+    in_order,
+    tallies,
+    written,
+)
+from everturn.replay.page.cost_figures import bars, legend, so_far, swatches
+from everturn.replay.page.markup import Html, element, json_script
+from everturn.replay.page.session_figures import figures
+from everturn.replay.simulated import Run, SimulatedCall
+
+# Longer lists are cut on the page, and say so; the JSON of `everturn replay` has every call.
+MOST_EVENTS: Final = 150
+_CALLED: Final = {
+    "main": "turn", "compact": "summary", "refresh": "keeps the cache warm", "fault": "fetches again",
+}  # fmt: skip
+_MARKS: Final = (
+    ("read", "read from the cache"),
+    ("write", "written to the cache"),
+    ("plain", "neither"),
+    ("boundary", "compaction"),
+    ("pause", "pause above 5 min"),
+    ("thread", "next sub-agent"),
+)
+
+
+def headline(chapters: Sequence[Chapter]) -> Html:
+    found = tallies(chapters)
+    base, best = baseline(found), cheapest(found)
+    calls = spelling.count(max(each.calls for each in found), "call")
+    if best.dollars < base.dollars:
+        said = f"{best.scheme} would have cost {spelling.dollars(best.dollars)} instead of "
+        said += f"{spelling.dollars(base.dollars)}"
+    else:
+        said = f"{base.scheme} was the cheapest: {spelling.dollars(base.dollars)}"
+    lead = f"{spelling.count(len(chapters), 'session')}, {calls}, replayed under "
+    lead += f"{spelling.count(len(found), 'policy')}. ".replace("policys", "policies")
+    lead += "Computed on this machine from the recordings; no model was asked."
+    tiles = [
+        _tile(f"Paid under {base.scheme}", spelling.dollars(base.dollars), _hit(base)),
+        _tile(
+            f"Cheapest: {best.scheme}",
+            spelling.dollars(best.dollars),
+            _saved(best, base),
+            f"; {_hit(best)}",
+        ),
+        _tile("Faults of the cheapest", best.faults_per_100, "per 100 calls: needed, but no longer there"),
+        _tile(
+            "Largest context",
+            spelling.tokens(base.peak),
+            f"tokens; {spelling.tokens(best.peak)} under {best.scheme}",
+        ),
+    ]
+    floor = bound(chapter.floor for chapter in chapters)
+    if floor is not None:
+        tiles.append(_tile("Floor", spelling.dollars(floor), "below this no policy can go"))
+    return element(
+        "header",
+        element("div", "everturn replay", class_="eyebrow"),
+        element("h1", said),
+        element("p", lead, class_="lead"),
+        element("dl", tiles, class_="tiles"),
+    )
+
+
+def policies(chapters: Sequence[Chapter]) -> Html:
+    found = tallies(chapters)
+    floor = bound(chapter.floor for chapter in chapters)
+    oracle = bound(chapter.oracle for chapter in chapters)
+    said = "The same calls at the same times, from a cold cache on. Faults are charged in full."
+    return element(
+        "section",
+        element("h2", "Cost by policy"),
+        element("p", said, class_="soft"),
+        legend(found),
+        bars(found, floor, oracle),
+        element("div", _policy_table(found), class_="scroll"),
+        id="policies",
+    )
+
+
+def session_table(chapters: Sequence[Chapter], drawn: int) -> Html:
+    """Every session; those that are drawn can be opened."""
+    heads = ("Session", "Context", "Calls", "Baseline", "Cheapest", "", "Faults / 100")
+    rows = [_session_row(chapter, number, opens=number < drawn) for number, chapter in enumerate(chapters)]
+    left = len(chapters) - drawn
+    note = f"The {drawn:,} most expensive ones are drawn below; the other {left:,} are in the table only."
+    head = element("thead", element("tr", [element("th", name, scope="col") for name in heads]))
+    return element(
+        "section",
+        element("h2", "Sessions"),
+        element("p", note if left else "Choose one to see it below.", class_="soft"),
+        element(
+            "div", element("table", head, element("tbody", rows)), class_="scroll tall-table", tabindex=0
+        ),
+        id="sessions",
+    )
+
+
+def chapter(given: Chapter, number: int, chosen: str) -> Html:
+    found = tallies([given])
+    about = " · ".join(each for each in (given.model, *given.notes) if each)
+    return element(
+        "section",
+        element("h2", given.name),
+        element("p", about, class_="soft") if about else "",
+        element("h3", "Dollars so far, by policy"),
+        so_far(given, chosen),
+        element("div", [_choice(each, baseline(found), chosen) for each in found], class_="policies"),
+        [_view(run, chosen) for run in given.runs],
+        class_="chapter",
+        data_number=number,
+        hidden=number > 0,
+    )
+
+
+def _tile(name: str, value: str, *said: str) -> Html:
+    return element("div", element("dt", name), element("dd", value, element("small", *said)), class_="tile")
+
+
+def _hit(each: Tally) -> str:
+    return f"{spelling.share(each.read, each.prompt)} read from the cache"
+
+
+def _policy_table(found: Sequence[Tally]) -> Html:
+    heads = (
+        "Policy",
+        "Dollars",
+        "Saved",
+        "Hit rate",
+        "Breaks",
+        "Peak",
+        "Mean",
+        "Compactions",
+        "Faults / 100",
+        "Kept",
+    )
+    base = baseline(found)
+    rows = [_policy_row(each, base) for each in in_order(found)]
+    head = element("thead", element("tr", [element("th", name, scope="col") for name in heads]))
+    return element("table", head, element("tbody", rows))
+
+
+def _policy_row(each: Tally, base: Tally) -> Html:
+    why = "; ".join(f"{count:,} × {reason}" for reason, count in each.breaks.items())
+    saved = spelling.dollars(base.dollars - each.dollars) if each.scheme != base.scheme else "–"
+    saved = "unfinished" if each.unfinished else saved
+    cells = (
+        each.scheme,
+        spelling.dollars(each.dollars),
+        saved.replace("$-", "−$"),
+        spelling.share(each.read, each.prompt),
+        element("span", f"{sum(each.breaks.values()):,}", title=why or "none"),
+        spelling.tokens(each.peak),
+        spelling.tokens(each.mean),
+        f"{each.compactions:,}",
+        each.faults_per_100,
+        spelling.share(each.kept, each.mattered),
+    )
+    return element("tr", [element("td", cell) for cell in cells])
+
+
+def _session_row(given: Chapter, number: int, *, opens: bool) -> Html:
+    found = tallies([given])
+    base, best = baseline(found), cheapest(found)
+    name = element("button", given.name, type="button", data_opens=str(number)) if opens else given.name
+    cells = (
+        name,
+        _spark(given, base.scheme),
+        f"{base.calls:,}",
+        spelling.dollars(base.dollars),
+        f"{spelling.dollars(best.dollars)} {best.scheme}",
+        _saved(best, base),
+        best.faults_per_100,
+    )
+    return element(
+        "tr", [element("td", cell) for cell in cells], aria_current="true" if number == 0 and opens else None
+    )
+
+
+def _saved(best: Tally, base: Tally) -> Html:
+    kind = "better" if best.dollars < base.dollars else "soft"
+    return element("span", spelling.change(best.dollars, base.dollars), class_=kind)
+
+
+def _spark(given: Chapter, scheme: str) -> Html:
+    calls = next(run.calls for run in given.runs if run.scheme == scheme)
+    if not calls:
+        return element("div", class_="spark")
+    every = max(1, len(calls) // 110)
+    sizes = [call.context for call in calls[::every]]
+    drawing = plot.svg(
+        len(sizes), plot.steps(sizes, max(sizes, default=1), class_="read"), label="context over time"
+    )
+    return element("div", drawing, class_="spark")
+
+
+def _choice(each: Tally, base: Tally, chosen: str) -> Html:
+    change = (
+        "" if each.scheme == base.scheme or each.unfinished else spelling.change(each.dollars, base.dollars)
+    )
+    said = "unfinished" if each.unfinished else change
+    small = element("small", f"{spelling.dollars(each.dollars)} {said}".strip())
+    pressed = "true" if each.scheme == chosen else "false"
+    return element("button", each.scheme, small, type="button", data_policy=each.scheme, aria_pressed=pressed)
+
+
+def _view(run: Run, chosen: str) -> Html:
+    ended = element("p", f"Ended early: {run.ended_early}", class_="worse") if run.ended_early else ""
+    hint = element(
+        "p", "Point at a call, or use the arrow keys, to read what happened and why.", class_="soft"
+    )
+    return element(
+        "div",
+        element("h3", f"Context over time under {run.scheme}"),
+        ended,
+        swatches(_MARKS),
+        figures(run),
+        element("div", hint, class_="readout", aria_live="polite"),
+        _events(run),
+        json_script(_spelled(run.calls)),
+        class_="view",
+        data_policy=run.scheme,
+        hidden=run.scheme != chosen,
+    )
+
+
+def _events(run: Run) -> Html | str:
+    """Everything that changed what was seen or broke the cache, in the order it happened."""
+    found = [(x, call, said) for x, call in enumerate(run.calls) for said in _happened(call)]
+    if not found:
+        return ""
+    rows = [
+        element(
+            "tr",
+            element("td", element("button", f"call {call.number}", type="button", data_call=str(x))),
+            element("td", spelling.moment(call.at), class_="left"),
+            element("td", said, class_="words"),
+        )
+        for x, call, said in found[:MOST_EVENTS]
+    ]
+    left = len(found) - MOST_EVENTS
+    more = element("p", f"{left:,} more are not listed.", class_="soft") if left > 0 else ""
+    table = element("div", element("table", element("tbody", rows)), class_="scroll tall-table", tabindex=0)
+    return element("details", element("summary", f"What happened ({len(found):,})"), table, more)
+
+
+def _happened(call: SimulatedCall) -> list[str]:
+    said = []
+    if call.source == "compact":
+        said.append(f"Compacted. {call.why}")
+    elif call.cleared:
+        said.append(f"{spelling.count(call.cleared, 'result')} cleared. {call.why}")
+    if call.broke:
+        said.append(f"The cache broke: {call.broke}")
+    said.extend(f"Fault: {_fault(fault)}" for fault in call.faults)
+    return said
+
+
+def _fault(fault: object) -> str:
+    what, kind, size = (getattr(fault, name) for name in ("what", "kind", "tokens"))
+    return f"{kind} “{what}” had to be fetched again, {spelling.tokens(size)} tokens"
+
+
+def _spelled(calls: Sequence[SimulatedCall]) -> str:
+    """The calls as short rows for the script; words that come again and again are written once."""
+    words: dict[str, int] = {}
+
+    def word(text: str) -> int:
+        return words.setdefault(text, len(words)) if text else -1
+
+    rows = [
+        (
+            call.number,
+            spelling.moment(call.at),
+            word(_CALLED.get(call.source, call.source)),
+            call.read,
+            written(call),
+            call.plain,
+            call.output,
+            spelling.dollars(call.dollars),
+            word(call.why),
+            word(call.broke),
+            [word(_fault(fault)) for fault in call.faults],
+        )
+        for call in calls
+    ]
+    return msgspec.json.encode({"calls": rows, "words": list(words)}).decode()

@@ -1,0 +1,51 @@
+"""How numbers are written on the page: few digits, always with their unit."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+# Below a cent, two more digits are needed to tell policies apart.
+_CENT: Final = Decimal("0.01")
+
+
+def tokens(count: int) -> str:
+    if count < 1_000:
+        return str(count)
+    for size, letter in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            value = count / size
+            return f"{value:.1f}{letter}" if value < 10 else f"{value:,.0f}{letter}"
+    return str(count)
+
+
+def dollars(amount: Decimal) -> str:
+    if amount and abs(amount) < _CENT:
+        return f"${amount:.4f}"
+    return f"${amount:,.2f}" if abs(amount) < 1_000 else f"${amount:,.0f}"
+
+
+def change(amount: Decimal, against: Decimal) -> str:
+    """`−34%`: how much less (or more) than what it is compared with."""
+    if not against:
+        return ""
+    share = round((amount - against) / against * 100)
+    return "±0%" if share == 0 else f"{'−' if share < 0 else '+'}{abs(share)}%"
+
+
+def share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "–"
+
+
+def moment(at: datetime) -> str:
+    return f"{at.day} {at:%b %H:%M}"
+
+
+def duration(span: timedelta) -> str:
+    minutes = round(span.total_seconds() / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes / 60:.0f} h" if minutes < 48 * 60 else f"{minutes / 1440:.0f} days"
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,237 @@
+"""The page of a replay: what it says, that nothing leaves it, and how it behaves in a real browser."""
+
+import re
+from decimal import Decimal
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from replay.browser import browser
+from replay.runs import call, chapter, run
+
+from everturn.replay.page import Chapter, chapters, document, page, plot, spelling
+from everturn.replay.page.markup import Html, element, json_script
+from everturn.replay.uses import Fault
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+class Names(HTMLParser):
+    """Every element that a browser would make of a page, with its attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def hostile_chapter() -> Chapter:
+    fault = Fault("r", 10, HOSTILE, "path")
+    calls = [
+        call(1, read=10, why=HOSTILE, broke=HOSTILE, thread=HOSTILE, faults=(fault,), cleared=2),
+        call(1, read=10, source="compact", why=HOSTILE),
+    ]
+    return Chapter(
+        HOSTILE, (run(calls, scheme=HOSTILE, ended_early=HOSTILE),), model=HOSTILE, notes=(HOSTILE,)
+    )
+
+
+@pytest.mark.spec("RP-10")
+def test_the_page_shows_context_hits_breaks_compactions_faults_and_cost_by_policy():
+    text = page([chapter("harbour-desk")])
+    for label in (
+        "Context over",
+        "Compacted: ",
+        "Cleared: ",
+        "Broke: ",
+        "Faults: ",
+        "Share read from the cache",
+    ):
+        assert f'aria-label="{label}' in text
+    bars = re.findall(r'class="policy">([^<]+)<', text)
+    assert bars == ["frugal+1h", "claude-code", "recorded", "clear-keep-3", "none"]
+    assert {"bound floor", "bound oracle"} <= set(re.findall(r'class="(bound \w+)"', text))
+
+
+def test_what_sessions_say_never_becomes_markup():
+    plain, hostile = (
+        page([Chapter("n", hostile_chapter().runs)]),
+        page([hostile_chapter()], unreadable=[(HOSTILE, HOSTILE)]),
+    )
+    for text in (plain, hostile):
+        found = Names(text).found
+        assert [tag for tag, _ in found if tag in ("img", "iframe", "object")] == []
+        assert [attrs for _, attrs in found if any(name.startswith("on") for name in attrs)] == []
+        scripts = [attrs for tag, attrs in found if tag == "script"]
+        assert scripts == [{"type": "application/json"}, {}]
+
+
+def test_nothing_on_the_page_is_fetched_from_anywhere():
+    text = page([chapter()])
+    addresses = [
+        value for _, attrs in Names(text).found for name in ("src", "href") if (value := attrs.get(name))
+    ]
+    assert [each for each in addresses if not each.startswith("data:")] == []
+    assert "default-src 'none'" in text
+    assert re.findall(r"url\(|@import|fetch\(|XMLHttpRequest", text) == []
+
+
+@given(st.text())
+def test_any_text_survives_an_element_and_a_script(said):
+    parser = Names(element("p", said, title=said) + json_script(msgspec.json.encode(said).decode()))
+    assert [tag for tag, _ in parser.found] == ["p", "script"]
+    spelled = json_script(msgspec.json.encode(said).decode()).split(">", 1)[1].removesuffix("</script>")
+    assert msgspec.json.decode(spelled) == said
+
+
+def test_markup_is_not_escaped_twice():
+    assert element("p", element("b", "a & b")) == Html("<p><b>a &amp; b</b></p>")
+
+
+def test_layers_are_painted_as_sums_from_the_back():
+    drawn = plot.stacked((("low", [1, 2]), ("high", [1, 0])), 2)
+    assert (
+        drawn == '<path d="M0 1000V0H2V1000Z" class="high"/><path d="M0 1000V500H1V0H2V1000Z" class="low"/>'
+    )
+
+
+def test_marks_of_a_scale_are_round_and_reach_the_largest_value():
+    assert plot.ticks(168_000) == (0, 50_000, 100_000, 150_000, 200_000)
+    assert plot.ticks(0) == (0, 1)
+    assert plot.ticks(0.7) == (0, 0.2, 0.4, pytest.approx(0.6), 0.8)
+
+
+def test_numbers_are_written_with_few_digits():
+    assert [spelling.tokens(n) for n in (7, 1_000, 9_940, 168_400, 2_340_000)] == [
+        "7",
+        "1.0k",
+        "9.9k",
+        "168k",
+        "2.3M",
+    ]
+    assert [spelling.dollars(Decimal(n)) for n in ("0", "0.0042", "3.456", "1234.5")] == [
+        "$0.00", "$0.0042", "$3.46", "$1,234",
+    ]  # fmt: skip
+    assert spelling.change(Decimal(66), Decimal(100)) == "−34%"
+    assert spelling.change(Decimal(1), Decimal(0)) == ""
+
+
+def test_a_policy_that_did_not_come_to_the_end_is_neither_cheapest_nor_baseline():
+    short = run([call(1, read=10)], scheme="none", ended_early="call 2 does not fit")
+    whole = [
+        run([call(1, read=10_000), call(2, read=20_000)], scheme=name) for name in ("masking", "recorded")
+    ]
+    found = chapters.tallies([Chapter("s", (short, *whole))])
+    assert chapters.cheapest(found).scheme == "masking"
+    assert chapters.baseline(found).scheme == "recorded"
+    assert [each.scheme for each in chapters.in_order(found)] == ["masking", "recorded", "none"]
+
+
+def test_a_bound_is_drawn_only_where_it_is_known_for_every_session():
+    assert chapters.bound([Decimal(1), Decimal(2)]) == Decimal(3)
+    assert chapters.bound([Decimal(1), None]) is None
+    assert chapters.bound([]) is None
+
+
+def test_sessions_beyond_the_room_are_in_the_table_but_not_drawn(monkeypatch):
+    monkeypatch.setattr(chapters, "MOST_DRAWN", 900)
+    cheap = chapter("cheap", calls=24)
+    bare = tuple(msgspec.structs.replace(each, calls=()) for each in cheap.runs)
+    text = page([msgspec.structs.replace(cheap, runs=bare), chapter("dear", calls=160)])
+    assert re.findall(r"<h2>(\w+)</h2>", text)[-1] == "dear"
+    assert re.findall(r'data-opens="\d+">(\w+)<', text) == ["dear"]
+    assert "<td>cheap</td>" in text
+
+
+def test_no_session_and_no_call_still_make_a_page():
+    for nothing in ([], [Chapter("empty", (run([]),))]):
+        assert "There was nothing to replay" in page(nothing, unreadable=[("a.txt", "it is empty")])
+
+
+def test_the_same_runs_make_the_same_page():
+    assert page([chapter(), chapter("b", 40)]) == page([chapter(), chapter("b", 40)])
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def opened(chromium, tmp_path):
+    """The page opened from a disk at a given width, with everything that it asked for or complained about."""
+
+    def at(width: int, *, scheme: str = "light", chapters=None):
+        file = tmp_path / "replay.html"
+        file.write_text(
+            page(chapters or [chapter("harbour-desk", 160), chapter("quick-fix", 24)]), encoding="utf-8"
+        )
+        view = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        view.asked, view.problems = [], []
+        view.on("request", lambda request: view.asked.append(request.url))
+        view.on("console", lambda message: view.problems.append(message.text))
+        view.on("pageerror", lambda problem: view.problems.append(str(problem)))
+        view.on("dialog", lambda dialog: (view.problems.append(dialog.message), dialog.dismiss()))
+        view.goto(file.as_uri())
+        return view
+
+    return at
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_shows_the_page_without_a_request_a_complaint_or_scrolling_sideways(opened, width, scheme):
+    view = opened(width, scheme=scheme)
+    assert [url for url in view.asked if not url.startswith(("file:", "data:"))] == []
+    assert len([url for url in view.asked if url.startswith("file:")]) == 1
+    assert view.problems == []
+    assert view.evaluate("document.documentElement.scrollWidth") == width
+    background = view.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(int(n) for n in re.findall(r"\d+", background)) < 200) is (scheme == "dark")
+
+
+def test_pointing_at_a_call_says_what_it_was_and_why(opened):
+    view = opened(1280)
+    view.locator("button[data-policy=recorded]:visible").click()
+    plots = view.locator(".view:visible .plots")
+    plots.focus()
+    view.keyboard.press("ArrowRight")
+    readout = view.locator(".view:visible .readout")
+    assert readout.inner_text().startswith("Call 1 · 1 Nov 09:00 · turn")
+    view.locator(".view:visible summary").click()
+    view.locator(".view:visible td button", has_text="call 40").first.click()
+    assert "Cache broke: 48 minutes passed, and the prefix lives for 5" in readout.inner_text()
+    box = view.locator(".view:visible .plot").first.bounding_box()
+    view.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20)
+    assert readout.inner_text().startswith("Call 14 ")
+
+
+def test_sessions_and_policies_are_chosen_by_a_click(opened):
+    view = opened(390)
+    assert view.locator(".chapter:visible h2").all_inner_texts() == ["harbour-desk"]
+    view.locator("button", has_text="quick-fix").click()
+    assert view.locator(".chapter:visible h2").all_inner_texts() == ["quick-fix"]
+    view.locator("button[data-policy=masking], button[data-policy=claude-code]").locator(
+        "visible=true"
+    ).click()
+    assert view.locator(".view:visible h3").all_inner_texts() == ["Context over time under claude-code"]
+    assert view.locator("polyline.on").first.get_attribute("data-policy") == "claude-code"
+
+
+def test_hostile_words_run_nowhere(opened):
+    view = opened(1280, chapters=[hostile_chapter()])
+    view.locator(".view:visible .plots").focus()
+    view.keyboard.press("ArrowRight")
+    assert HOSTILE in view.locator(".view:visible .readout").inner_text()
+    assert view.problems == []
+
+
+def test_style_and_script_belong_to_the_package():
+    assert document._own("page.js").startswith('"use strict";')
+    assert ":root" in document._own("style.css")
