@@ -43,13 +43,15 @@ class Acts(msgspec.Struct, frozen=True):
 
 
 def acts_of(thread: Thread, edits: Edits) -> Acts:
-    pieces = _pieces(thread.records)
+    keys = _keys(thread.records)
+    pieces: dict[str, list[Record]] = {}
+    for record, key in zip(thread.records, keys, strict=True):
+        pieces.setdefault(key, []).append(record)
     before: list[Record] = []
     found: list[Act] = []
     seen: set[str] = set()
     now, is_edited = START - DEFAULT_GAP, False
-    for record in thread.records:
-        key = _key(record)
+    for record, key in zip(thread.records, keys, strict=True):
         is_edited = is_edited or record.is_boundary or not isinstance(record.edit, Pinned | None)
         if not key:
             before.extend([record] if edits == "as recorded" or _is_history(record) else [])
@@ -68,18 +70,21 @@ def _act(number: int, at: datetime, before: list[Record], reply: list[Record], i
     return Act(number, at, model, tuple(before), tuple(reply), usage.context, is_edited)
 
 
-def _key(record: Record) -> str:
-    """What the pieces of one response have in common; "" for what no model said."""
-    if record.kind != "assistant" or record.api_error or (record.reply and record.reply.is_synthetic):
-        return ""
-    return record.message_id or record.uuid
+def _keys(records: Sequence[Record]) -> list[str]:
+    """What the pieces of each response have in common; "" for what no model said.
 
-
-def _pieces(records: Sequence[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
+    Where responses have no id, a run of an assistant's records is one response.
+    """
+    found: list[str] = []
+    running = ""
     for record in records:
-        if key := _key(record):
-            found.setdefault(key, []).append(record)
+        said = record.kind == "assistant" and not record.api_error
+        if not said or (record.reply and record.reply.is_synthetic):
+            running = running if record.kind in ("system", "progress") else ""
+            found.append("")
+            continue
+        running = "" if record.message_id else running or record.uuid
+        found.append(record.message_id or running)
     return found
 
 

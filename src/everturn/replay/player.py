@@ -1,38 +1,33 @@
 """One thread, played through the engine under a scheme: the engine decides, the recording speaks."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from typing import Final
 
 import msgspec
 
-from everturn.decide.cache_breaks import Break
+from everturn.decide.cache_breaks import Break, NoBreak
 from everturn.decide.compact.ground import CompactionStyle
 from everturn.decide.compact.values import Compaction
 from everturn.decide.effects import Failure
-from everturn.decide.retention import retention
 from everturn.engine import Conversation, Setting, Turn
-from everturn.history.blocks import Block, block_from_fields, result_block, text_block, text_of
-from everturn.history.edits import Cleared, Offloaded, Trimmed, Undone
-from everturn.history.log import View
+from everturn.history.blocks import block_from_fields, result_block, text_block, text_of
+from everturn.history.edits import Cleared, Compacted, Edit
 from everturn.history.messages import Message
-from everturn.history.records import Record, Reply, Usage
+from everturn.history.records import Record, Reply, Usage, record_of_edit
 from everturn.measure.capabilities import ANTHROPIC
 from everturn.measure.model import Model
-from everturn.measure.prediction import Prediction
-from everturn.measure.prefix_cache import PrefixCache
-from everturn.replay.acts import Act, Acts, all_records
+from everturn.measure.prefix_cache import PrefixCache, Prompt
+from everturn.replay.acts import Act, Acts
 from everturn.replay.counting import Scaled, head_of
+from everturn.replay.journal import Entry, Journal, Witness, cleared_in, own_doing, why_of
 from everturn.replay.offline_world import OfflineWorld, drive
 from everturn.replay.schemes import Scheme
-from everturn.replay.simulated import CallSource, Left, SimulatedCall
+from everturn.replay.sight import Sight
+from everturn.replay.simulated import CallSource, SimulatedCall
 from everturn.replay.till import (
     LastSent,
-    Witness,
-    dollars,
     is_worth_it,
     prompt_of,
     rates_at,
@@ -41,22 +36,19 @@ from everturn.replay.till import (
     sizes,
     usage_of,
 )
-from everturn.replay.uses import Fault, Visibility
+from everturn.replay.uses import Fault
 from everturn.view.cache_key import salts
 from everturn.view.flatten import flatten
 from everturn.view.forks import CacheSafe, fork
 from everturn.view.fragments.summary_prompt import summary_prompt
 from everturn.view.lifetime import KeyParameters, Lifetime
+from everturn.view.markers import Marks
 from everturn.view.requests import fork_request
 from everturn.wire.anthropic import Request
 
 # What a call of a tool takes that fetches something again: a name, a path, a range (recorded calls of Read
 # and Grep have 80 to 160 tokens).
 FETCHING_TOKENS: Final = 120
-# Less read than the last call left behind, by more than both, is a break: as the detector has it (CB-2).
-_DROP_SHARE: Final = 0.05
-_DROP_TOKENS: Final = 2_000
-_KEPT: Final = ("user_instructions", "paths", "identifiers", "errors")
 
 
 class Cast(msgspec.Struct, frozen=True):
@@ -67,11 +59,10 @@ class Cast(msgspec.Struct, frozen=True):
     head_tokens: int
 
 
-class Seen(msgspec.Struct):
-    """What is in sight in a thread, and the numbers of its calls by the records of their replies."""
+class Prompter(msgspec.Struct, frozen=True):
+    """Whispers an edit before a call: how an oracle takes part (`bounds.py`)."""
 
-    visible: Visibility
-    numbers: Mapping[str, int]
+    edit: Callable[["Player", Act], Edit | None] = lambda player, act: None
 
 
 class Player:
@@ -82,214 +73,218 @@ class Player:
         scheme: Scheme,
         cache: PrefixCache,
         *,
-        seen: Seen | None = None,
+        sight: Sight,
+        prompter: Prompter,
         witness: Witness | None = None,
     ) -> None:
-        self._acts, self._cast, self._scheme, self._cache = acts, cast, scheme, cache
-        self._witness = witness
+        self.acts, self._cast, self.scheme, self._cache = acts, cast, scheme, cache
+        self._witness, self._sight, self._prompter = witness, sight, prompter
         self._ids = (f"{acts.thread}-{number:06d}" for number in count(1))
         self._head, block = head_of(acts.thread, cast.head_tokens)
         for costs in cast.costs.values():
             costs.fix(block, cast.head_tokens)
         self._forecast = LastSent(cache)
-        self._model, self._costs = self._who(acts.calls[0])
-        self._talk = Conversation(self._setting(), forecast=self._forecast)
-        self._visible = seen.visible if seen else _Blind()
-        self._numbers = seen.numbers if seen else {}
-        self._calls: list[SimulatedCall] = []
         self._act = acts.calls[0]
-        # What the last call left in the cache, in tokens, and when the cache was last touched.
-        self._left_behind = 0
-        self._touched: datetime | None = None
+        self.model, self.costs = self._who(self._act)
+        self.talk = Conversation(self._setting(), forecast=self._forecast)
+        self.journal = Journal(acts.thread)
+        self._marks = Marks()
+        self._last_request: Request | None = None
+        # What the recording did to its own context since the last call.
+        self._recorded_edit = ""
         self.ended_early = ""
 
     # ── the thread from top to bottom ────────────────────────────────────────────────────────────
 
     def play(self) -> Sequence[SimulatedCall]:
-        for act in self._acts.calls:
+        for act in self.acts.calls:
             self._act = act
             for record in act.before:
                 self._hear(record)
             self._cast_for(act)
             self._keep_alive(act.at)
+            self._whisper(act)
             if not self._call(act):
-                return self._calls
-        for record in self._acts.after:
+                return self.journal.calls
+        for record in self.acts.after:
             self._hear(record)
-        return self._calls
+        return self.journal.calls
 
     def _call(self, act: Act) -> bool:
         """The request of an act, what it lacks first; False where it does not fit into the window."""
         turn = self._turn_that_fits(act)
-        if turn is None:
-            return False
-        if missing := self._visible.faults(self._number_of(act)):
+        if turn is not None and (missing := self._sight.missing(act)):
             self._fetch(turn, act, missing)
             turn = self._turn_that_fits(act)
-            if turn is None:
-                return False
-        output = self._costs.all(block for record in act.reply for block in record.blocks)
+        if turn is None:
+            return False
+        output = self.costs.all(block for record in act.reply for block in record.blocks)
         usage = usage_of(turn.prediction, output)
-        self._settle(turn, "main", output, [_with_usage(each, act.model, usage) for each in act.reply], ())
+        self._settle(turn, "main", [_with_usage(each, act.model, usage) for each in act.reply], usage)
         return True
 
     def _turn_that_fits(self, act: Act) -> Turn | None:
         turn = self._turn(act.at)
-        if turn.prediction.total > self._model.window and self._talk.setting.compaction is not None:
-            made = drive(self._talk.overflowed(act.at, self._new_id), self._world(act.at))
+        if turn.prediction.total > self.model.window and self.talk.setting.compaction is not None:
+            made = drive(self.talk.overflowed(act.at, self._new_id), self._world(act.at))
             if isinstance(made, Compaction):
-                self._saw(made.records)
+                self._sight.saw(made.records, self.talk.log.view)
                 turn = self._turn(act.at)
-        if turn.prediction.total <= self._model.window:
+        if turn.prediction.total <= self.model.window:
             return turn
         self.ended_early = (
-            f"{self._acts.thread}: call {act.number} of {len(self._acts.calls)} has "
-            f"{turn.prediction.total:,} tokens, and the window {self._model.window:,}"
+            f"{self.acts.thread}: call {act.number} of {len(self.acts.calls)} has "
+            f"{turn.prediction.total:,} tokens, and the window {self.model.window:,}"
         )
         return None
 
     def _turn(self, at: datetime) -> Turn:
-        turn: Turn = drive(self._talk.turn(at, self._new_id), self._world(at))
-        self._saw(turn.appended)
+        turn: Turn = drive(self.talk.turn(at, self._new_id), self._world(at))
+        self._sight.saw(turn.appended, self.talk.log.view)
         return turn
+
+    def _settle(
+        self,
+        turn: Turn,
+        source: CallSource,
+        said: Sequence[Record],
+        usage: Usage,
+        missing: tuple[Fault, ...] = (),
+    ) -> None:
+        """The call was answered: what it said is history, what it cost is written down."""
+        settled = self.talk.replied(said, usage, self._act.at)
+        self._sight.saw(said, self.talk.log.view)
+        entry = Entry(
+            source=source,
+            number=self._act.number,
+            at=self._act.at,
+            parts=turn.prediction,
+            output=usage.output_tokens,
+            why=why_of(turn),
+            cleared=cleared_in(turn.appended),
+            broke=self._broken_by(turn, settled.verdict),
+            faults=missing,
+        )
+        self._marks, self._recorded_edit = turn.marks, ""
+        if self._witness is not None:
+            self._last_request = turn.request()
+        self._note(entry, self._last_request, self._forecast.prompt)
+
+    def _broken_by(self, turn: Turn, verdict: Break | NoBreak) -> str:
+        """Why much less was read than was left behind; "" where it was not. We know: it is our own cache."""
+        if not self.journal.has_broken(turn.prediction):
+            return ""
+        if self.journal.has_lapsed(self._act.at, self.scheme.ttl):
+            return f"the prefix had lapsed ({self.scheme.ttl})"
+        known = self._recorded_edit or own_doing(turn)
+        return known or (verdict.why if isinstance(verdict, Break) else "the prefix is another one")
+
+    def _note(self, entry: Entry, request: Request | None, prompt: Prompt | None) -> None:
+        call = self.journal.write(entry, self.model)
+        if self._witness is not None and request is not None and prompt is not None:
+            self._witness(call, request, sizes(prompt))
 
     # ── what the recording adds ──────────────────────────────────────────────────────────────────
 
     def _hear(self, record: Record) -> None:
-        if record.compact_summary and self._scheme.compacts == "recorded":
-            self._recorded_compaction(record)
-        self._talk.add(record)
-        self._saw((record,))
+        if record.compact_summary and self.scheme.compacts == "recorded":
+            self._bill_recorded_summary(record)
+        if isinstance(record.edit, Cleared | Compacted):
+            self._recorded_edit = (
+                f"the recorded {'clearing' if isinstance(record.edit, Cleared) else 'compaction'}"
+            )
+        self.talk.add(record)
+        self._sight.saw((record,), self.talk.log.view)
 
-    def _recorded_compaction(self, summary: Record) -> None:
+    def _bill_recorded_summary(self, summary: Record) -> None:
         """The call that wrote a recorded summary is in no recording, and was paid for all the same."""
-        at = max(self._act.at if self._touched is None else self._touched, self._touched or self._act.at)
+        messages = flatten(self.talk.log.view).messages
         safe = CacheSafe(
-            self._model.id,
+            self.model.id,
             self._head,
-            self._talk.setting.parameters,
-            flatten(self._talk.log.view).messages,
-            {},
-            self._talk._marks,  # pyright: ignore[reportPrivateUsage]
+            self.talk.setting.parameters,
+            messages,
+            self.talk.setting.fields,
+            self._marks,
         )
         asked = Message("user", (text_block(summary_prompt("full", "")),))
+        written = self.journal.touched or self._act.at
         request = fork_request(fork(safe, (asked,)), ANTHROPIC)
-        self._bill_summary(request, "\n".join(map(text_of, summary.blocks)), at)
+        self._bill_summary(request, "\n".join(map(text_of, summary.blocks)), written)
 
     # ── what the policy adds ─────────────────────────────────────────────────────────────────────
 
     def _world(self, at: datetime) -> OfflineWorld:
         return OfflineWorld(
-            lambda: self._talk.log.view.records, lambda request, text: self._bill_summary(request, text, at)
+            lambda: self.talk.log.view.records, lambda request, text: self._bill_summary(request, text, at)
         )
 
     def _bill_summary(self, request: Request, text: str, at: datetime) -> Usage | Failure:
-        salt = salts(self._model, self._talk.setting.parameters)
-        prompt = prompt_of(request, self._costs, salt, ANTHROPIC, self._model.min_cache)
-        if prompt.total > self._model.window:
-            return Failure(
-                "too_long", f"prompt is too long: {prompt.total} tokens > {self._model.window} maximum"
-            )
-        parts = sent(self._cache, prompt, at)
-        output = self._costs.block(text_block(text))
-        self._note(_Noted("compact", at, parts, output, "writes a summary"), request, sizes(prompt))
+        salt = salts(self.model, self.talk.setting.parameters)
+        prompt = prompt_of(request, self.costs, salt, ANTHROPIC, self.model.min_cache)
+        if prompt.total > self.model.window:
+            what = f"prompt is too long: {prompt.total} tokens > {self.model.window} maximum"
+            return Failure("too_long", what)
+        parts, output = sent(self._cache, prompt, at), self.costs.block(text_block(text))
+        entry = Entry(
+            source="compact",
+            number=self._act.number,
+            at=at,
+            parts=parts,
+            output=output,
+            why="writes a summary",
+        )
+        self._note(entry, request, prompt)
         return usage_of(parts, output)
 
     def _keep_alive(self, now: datetime) -> None:
-        prompt, last, ttl = self._forecast.prompt, self._touched, self._scheme.ttl
-        if not self._scheme.refresh or prompt is None or last is None:
+        """Refresh the prefix through a pause, where all of that costs less than writing it again (RP-8)."""
+        prompt, last, ttl = self._forecast.prompt, self.journal.touched, self.scheme.ttl
+        if not self.scheme.refresh or prompt is None or last is None:
             return
-        times = refresh_times(last, now, ttl)
-        rates = rates_at(self._model, now, prompt.total)
-        if not times or not is_worth_it(
-            len(times), self._left_behind, prompt.total - self._left_behind, rates, ttl
-        ):
+        times, held = refresh_times(last, now, ttl), self.journal.left_behind
+        rates = rates_at(self.model, now, prompt.total)
+        if not is_worth_it(len(times), held, prompt.total - held, rates, ttl):
             return
         for at in times:
             parts = sent(self._cache, prompt, at)
-            self._note(_Noted("refresh", at, parts, 0, "keeps the prefix alive"), None, sizes(prompt))
+            entry = Entry(
+                source="refresh",
+                number=self._act.number,
+                at=at,
+                parts=parts,
+                output=0,
+                why="keeps the prefix alive",
+            )
+            self._note(entry, self._last_request and _for_nothing(self._last_request), prompt)
 
-    def _fetch(self, turn: Turn, act: Act, missing: Sequence[Fault]) -> None:
+    def _whisper(self, act: Act) -> None:
+        edit = self._prompter.edit(self, act)
+        if edit is not None:
+            last = self.talk.log.records[-1] if self.talk.log.records else None
+            record = record_of_edit(edit, uuid=self._new_id(), after=last, at=act.at)
+            self.talk.add(record)
+            self.talk.detector.deleted(self.talk.setting.source)
+            self._sight.saw((record,), self.talk.log.view)
+            self._recorded_edit = "the oracle's edit"
+
+    def _fetch(self, turn: Turn, act: Act, missing: tuple[Fault, ...]) -> None:
         """The model asks for what it cannot see, and is shown it: from there on it is part of the context."""
         tokens = sum(fault.tokens for fault in missing)
-        call = f"fetch-{self._acts.thread}-{act.number}"
-        asks = block_from_fields(
-            {
-                "type": "tool_use",
-                "id": call,
-                "name": "Read",
-                "input": {"again": [fault.block for fault in missing]},
-            }
-        )
+        call = f"fetch-{self.acts.thread}-{act.number}"
+        wanted = {"again": [fault.block for fault in missing]}
+        asks = block_from_fields({"type": "tool_use", "id": call, "name": "Read", "input": wanted})
         shown = result_block(call, f"[shown again: {tokens} tokens]")
-        self._costs.fix(asks, FETCHING_TOKENS)
-        self._costs.fix(shown, tokens)
-        usage = usage_of(turn.prediction, FETCHING_TOKENS)
-        reply = Reply(f"msg-{call}", self._model.id, "tool_use", usage)
-        stamp = act.at.isoformat()
+        self.costs.fix(asks, FETCHING_TOKENS)
+        self.costs.fix(shown, tokens)
+        usage, stamp = usage_of(turn.prediction, FETCHING_TOKENS), act.at.isoformat()
+        reply = Reply(f"msg-{call}", self.model.id, "tool_use", usage)
         said = Record(kind="assistant", uuid=self._new_id(), timestamp=stamp, blocks=(asks,), reply=reply)
-        self._settle(turn, "fault", FETCHING_TOKENS, [said], missing)
-        for fault in missing:
-            self._visible.fetched_as(fault, call)
-        self._talk.add(Record(kind="user", uuid=self._new_id(), timestamp=stamp, blocks=(shown,)))
+        self._settle(turn, "fault", [said], usage, missing)
+        self._sight.fetched(missing, call)
+        self.talk.add(Record(kind="user", uuid=self._new_id(), timestamp=stamp, blocks=(shown,)))
 
-    def _number_of(self, act: Act) -> int:
-        """The call by the number that the index of uses has for it; 0 where it has none."""
-        return next((self._numbers[each.uuid] for each in act.reply if each.uuid in self._numbers), 0)
-
-    # ── bookkeeping ──────────────────────────────────────────────────────────────────────────────
-
-    def _settle(
-        self, turn: Turn, source: CallSource, output: int, said: Sequence[Record], missing: Sequence[Fault]
-    ) -> None:
-        at, parts = self._act.at, turn.prediction
-        settled = self._talk.replied(said, usage_of(parts, output), at)
-        broke = (
-            settled.verdict.why
-            if isinstance(settled.verdict, Break)
-            else _broken_by(turn, parts, self._left_behind)
-        )
-        self._left_behind = parts.read + parts.write_5m + parts.write_1h
-        noted = _Noted(source, at, parts, output, _why(turn), _cleared(turn.appended), broke, tuple(missing))
-        prompt = self._forecast.prompt
-        watched = self._witness is not None and prompt is not None
-        self._note(noted, turn.request() if watched else None, sizes(prompt) if watched and prompt else ())
-        for record in said:
-            self._visible.see(record)
-
-    def _note(self, noted: _Noted, request: Request | None, blocks: Sequence[int]) -> None:
-        parts = noted.parts
-        call = SimulatedCall(
-            thread=self._acts.thread,
-            number=self._act.number,
-            at=noted.at,
-            source=noted.source,
-            read=parts.read,
-            write_5m=parts.write_5m,
-            write_1h=parts.write_1h,
-            plain=parts.plain,
-            output=noted.output,
-            dollars=dollars(self._model, noted.at, parts, noted.output),
-            context=parts.total,
-            cleared=noted.cleared,
-            why=noted.why,
-            broke=noted.broke,
-            faults=noted.faults,
-            model=self._model.id,
-        )
-        self._touched = noted.at
-        self._calls.append(call)
-        if self._witness is not None:
-            self._witness.see(call, request, blocks)
-
-    def _saw(self, records: Iterable[Record]) -> None:
-        """Tell what became visible, and what no longer is."""
-        is_replaced = False
-        for record in records:
-            self._visible.see(record)
-            is_replaced = is_replaced or record.compact_summary or isinstance(record.edit, Trimmed | Undone)
-        if is_replaced:
-            self._visible.show(self._talk.log.view)
+    # ── who speaks ───────────────────────────────────────────────────────────────────────────────
 
     def _new_id(self) -> str:
         return next(self._ids)
@@ -299,51 +294,23 @@ class Player:
 
     def _cast_for(self, act: Act) -> None:
         model, costs = self._who(act)
-        if costs is not self._costs or model is not self._model:
-            self._model, self._costs = model, costs
-            self._talk.setting = self._setting()
+        if costs is not self.costs or model is not self.model:
+            self.model, self.costs = model, costs
+            self.talk.setting = self._setting()
 
     def _setting(self) -> Setting:
-        compacts = self._scheme.compacts == "automatic"
+        compacts = self.scheme.compacts == "automatic"
         return Setting(
-            model=self._model,
+            model=self.model,
             capabilities=ANTHROPIC,
-            policy=self._scheme.policy,
-            costs=self._costs,
+            policy=self.scheme.policy,
+            costs=self.costs,
             head=self._head,
-            parameters=KeyParameters(Lifetime(self._scheme.ttl, "the scheme says so")),
-            source="main" if self._acts.thread == "main" else f"agent:{self._acts.thread}",
-            fields={"max_tokens": self._model.max_output},
+            parameters=KeyParameters(Lifetime(self.scheme.ttl, "the scheme says so")),
+            source="main" if self.acts.thread == "main" else f"agent:{self.acts.thread}",
+            fields={"max_tokens": self.model.max_output},
             compaction=CompactionStyle(ways=("fork", "direct", "extract")) if compacts else None,
         )
-
-    def left_of(self, whole: Acts) -> dict[str, Left]:
-        """What mattered in the whole thread and still stands in what would be sent now (BY-6)."""
-        shown = flatten(self._talk.log.view).messages
-        text = "\n".join(_words(block) for message in shown for block in message.blocks)
-        parts = retention(tuple(all_records(whole)), text).parts
-        return {name: Left(parts[name].kept, parts[name].total) for name in _KEPT}
-
-
-class _Noted(msgspec.Struct, frozen=True):
-    source: CallSource
-    at: datetime
-    parts: Prediction
-    output: int
-    why: str = ""
-    cleared: int = 0
-    broke: str = ""
-    faults: tuple[Fault, ...] = ()
-
-
-class _Blind:
-    """No uses are known: nothing is ever missing."""
-
-    def see(self, record: Record) -> None: ...
-    def show(self, view: View) -> None: ...
-    def fetched_as(self, fault: Fault, name: str) -> None: ...
-    def faults(self, call: int) -> tuple[Fault, ...]:
-        return ()
 
 
 def _with_usage(record: Record, model: str, usage: Usage) -> Record:
@@ -351,32 +318,6 @@ def _with_usage(record: Record, model: str, usage: Usage) -> Record:
     return msgspec.structs.replace(record, reply=msgspec.structs.replace(reply, usage=usage))
 
 
-def _words(block: Block) -> str:
-    """Everything in a block that could name something: a call's input is part of it."""
-    return text_of(block) or (block.raw.decode(errors="replace") if block.is_call else "")
-
-
-def _cleared(records: Iterable[Record]) -> int:
-    edits = [record.edit for record in records]
-    cleared = sum(len(edit.calls) for edit in edits if isinstance(edit, Cleared))
-    return cleared + sum(isinstance(edit, Offloaded) for edit in edits)
-
-
-def _why(turn: Turn) -> str:
-    done = [turn.plan.why] if turn.plan.kind not in ("none", "waits") else []
-    if isinstance(turn.compacted, Compaction):
-        made = turn.compacted
-        done.append(f"compaction from {made.tokens_before:,} to {made.tokens_after:,} tokens")
-    return "; ".join(done)
-
-
-def _broken_by(turn: Turn, parts: Prediction, left_behind: int) -> str:
-    """What we did ourselves, where that cost the prefix; "" where the prefix was read."""
-    lost = left_behind - parts.read
-    if lost <= max(_DROP_TOKENS, left_behind * _DROP_SHARE):
-        return ""
-    if isinstance(turn.compacted, Compaction):
-        return "our own compaction"
-    if turn.plan.kind not in ("none", "waits"):
-        return f"our own edit ({turn.plan.kind})"
-    return "the prefix is another one"
+def _for_nothing(request: Request) -> Request:
+    """The same request, asking for no answer: it only touches the cache (api-facts 1.9)."""
+    return msgspec.structs.replace(request, settings={**request.settings, "max_tokens": 0})

@@ -5,7 +5,6 @@ as predicted: prediction and bill come from the same `measure/prefix_cache.py`. 
 (summaries, refreshes) are looked up here.
 """
 
-from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -22,18 +21,11 @@ from everturn.measure.outline import Head, Outline, Salts, Spot
 from everturn.measure.prediction import Forecast, Prediction
 from everturn.measure.prefix_cache import SECONDS, Marker, PrefixCache, Prompt, Ttl
 from everturn.replay.counting import Scaled
-from everturn.replay.simulated import SimulatedCall
 from everturn.wire.anthropic import Request
 
 # A refresh goes out so long before the entry would lapse: a request needs a moment to begin.
 _AHEAD: Final = timedelta(seconds=10)
 _MARKED: Final = b',"cache_control":'
-
-
-class Witness(msgspec.Struct, frozen=True):
-    """Who wants to see every request: the call, its body, and the tokens of its blocks in prefix order."""
-
-    see: Callable[[SimulatedCall, Request | None, Sequence[int]], None]
 
 
 class LastSent(Forecast):
@@ -99,13 +91,8 @@ def _unmarked(raw: bytes) -> tuple[bytes, Ttl | None]:
     return start + b"}", "1h" if b'"1h"' in control else "5m"
 
 
-def look(cache: PrefixCache, prompt: Prompt, at: datetime) -> Prediction:
-    """What a call pays now. Whoever sends it also says so to the cache (`sent`)."""
-    seen = cache.look(prompt, at.timestamp())
-    return Prediction(seen.read, seen.write_5m, seen.write_1h, seen.plain, seen.hit)
-
-
 def sent(cache: PrefixCache, prompt: Prompt, at: datetime) -> Prediction:
+    """What a call pays that is sent now; the cache holds what it wrote."""
     seen = cache.look(prompt, at.timestamp())
     cache.refresh(seen)
     cache.write(seen, at.timestamp())

@@ -1,0 +1,99 @@
+"""What of a replay is the same for every scheme: the acts of each thread, the counting, the heads (RP-2)."""
+
+from dataclasses import replace
+from typing import Final
+
+from everturn.history.edits import Compacted
+from everturn.measure.model import Model
+from everturn.measure.models import model_or_default
+from everturn.replay.acts import Acts, acts_of, models_of
+from everturn.replay.counting import Ratio, Scaled, head_tokens, ratio_of
+from everturn.replay.player import Cast
+from everturn.replay.schemes import Scheme
+from everturn.replay.sessions import Session
+from everturn.replay.uses import SessionUses, index_session
+
+# A recording that compacted by itself below this had the usual window, whatever its model could have had.
+USUAL_WINDOW: Final = 200_000
+
+
+class Prepared:
+    """What is the same for every scheme: acts, counting, heads."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.recorded = tuple(acts_of(thread, "as recorded") for thread in session.threads)
+        self.whole = tuple(acts_of(thread, "left out") for thread in session.threads)
+        self.ratios = {
+            name: ratio_of((acts.calls for acts in self.recorded), name, Scaled(model_or_default(name).model))
+            for name in models_of(self.recorded)
+        }
+        self._costs: dict[tuple[str, float], Scaled] = {}
+
+    def costs(self, model: Model, ratio: float) -> Scaled:
+        key = model.id, ratio
+        return self._costs.setdefault(key, Scaled(model, ratio))
+
+    def cast(self, at: int, scheme: Scheme) -> Cast:
+        """The models of a thread by the name they were recorded with, and how large its head is."""
+        acts: Acts = self.recorded[at]
+        models: dict[str, Model] = {}
+        costs: dict[str, Scaled] = {}
+        for name in models_of((acts,)):
+            models[name] = _windowed(model_or_default(scheme.model or name).model, self._window(scheme))
+            # One model for all replies counts them all alike.
+            by = self.session.model if scheme.model and self.session.model in self.ratios else name
+            costs[name] = self.costs(models[name], self.ratios[by].ratio)
+        first = acts.calls[0].model
+        recorded = model_or_default(first).model
+        tokens = head_tokens(acts.calls, self.costs(recorded, self.ratios[first].ratio))
+        tokens = round(tokens * recorded.chars_per_token / models[first].chars_per_token)
+        return Cast(models, costs, tokens)
+
+    def _window(self, scheme: Scheme) -> int:
+        return scheme.window or (USUAL_WINDOW if self._was_compacted_early() else 0)
+
+    def _was_compacted_early(self) -> bool:
+        edits = (record.edit for thread in self.session.threads for record in thread.records)
+        sizes = [
+            edit.tokens_before for edit in edits if isinstance(edit, Compacted) and edit.trigger == "auto"
+        ]
+        return bool(sizes) and max(sizes) < USUAL_WINDOW
+
+    def notes(self, scheme: Scheme) -> tuple[str, ...]:
+        found = list(self.session.notes)
+        for name, ratio in self.ratios.items():
+            guess = model_or_default(scheme.model or name)
+            found += [guess.guessed] if guess.guessed else []
+            found.append(
+                f"{name or 'unnamed model'}: counts times {ratio.ratio:.2f} ({ratio.samples} pairs of calls)"
+            )
+        if self._window(scheme):
+            found.append(f"a window of {self._window(scheme):,} tokens")
+        return tuple(found)
+
+
+def _windowed(model: Model, window: int) -> Model:
+    return replace(model, window=min(model.window, window)) if window else model
+
+
+_last: list[Prepared] = []
+
+
+def prepare(session: Session) -> Prepared:
+    """Kept for the last session: schemes are usually compared one after the other."""
+    if not (_last and _is_same(_last[0].session, session)):
+        _last[:] = [Prepared(session)]
+    return _last[0]
+
+
+def _is_same(one: Session, other: Session) -> bool:
+    named = bool(one.digest) and (one.path, one.digest) == (other.path, other.digest)
+    return one is other or named
+
+
+def uses_of(session: Session) -> SessionUses:
+    """What faults are found with, its blocks counted as the simulation counts."""
+    prepared = prepare(session)
+    ratio = prepared.ratios.get(session.model, Ratio()).ratio
+    return index_session(session, prepared.costs(model_or_default(session.model).model, ratio).block)
