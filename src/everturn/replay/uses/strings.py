@@ -29,7 +29,10 @@ _WORD: Final = re.compile(rf"[A-Za-z0-9_]{{{SHORTEST_IDENTIFIER},}}")
 # Only whole words are tried, each once, and no rest of a pattern ("*_test.go"); one without a mark of a path
 # is given up after a hundred characters.
 _PATH_WORD: Final = re.compile(r"(?<![\w@+~./*-])[\w@+~-]{0,100}+(?:[./][\w@+~-]{0,100}+)++", re.ASCII)
-_HASH: Final = re.compile(r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}")
+# Hashes, booking codes, long numbers: nobody writes one without having read it.
+_CODE: Final = re.compile(
+    r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}|(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{6,20}|\d{8,20}"
+)
 _EXTENSION: Final = re.compile(r"[\w@+~-]\.[A-Za-z]\w{0,9}$", re.ASCII)
 _LETTER: Final = re.compile(r"[A-Za-z]")
 
@@ -42,6 +45,7 @@ _ENDING: Final = re.compile(
 _EVERYWHERE: Final = ("/dev/", "/proc/", "/bin/", "/usr/bin/", "/usr/local/bin/")
 _HOUSEHOLD: Final = re.compile(
     r"GitHub|GitLab|JavaScript|TypeScript|PostgreSQL|MySQL|SQLite|GraphQL|OpenAI|YouTube|NodeJS"
+    r"|SHA\d+|UTF\d+|BASE64|ISO8601|RFC\d+|0{6,}|12345678\d*"
     # Values in the schemas of tools, which stand in the head of every request.
     r"|in_progress|files_with_matches"
 )
@@ -63,10 +67,10 @@ def lines(text: str) -> Iterator[str]:
 
 
 def identifiers(text: str) -> list[str]:
-    """Names that somebody made up, and hashes."""
+    """Names that somebody made up, and codes that something did."""
     words = dict.fromkeys(word for word in _WORD.findall(text) if len(word) <= LONGEST_IDENTIFIER)
-    hashes = [word for word in words if _HASH.fullmatch(word)]
-    return [name for name in (*made_up_names(words), *hashes) if not _HOUSEHOLD.fullmatch(name)]
+    codes = [word for word in words if _CODE.fullmatch(word)]
+    return [name for name in (*made_up_names(words), *codes) if not _HOUSEHOLD.fullmatch(name)]
 
 
 def paths(text: str) -> Iterator[str]:
