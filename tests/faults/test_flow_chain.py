@@ -171,7 +171,7 @@ def test_a_result_over_the_mark_is_a_failure_of_its_way(begin):
 
 
 def test_restored_files_give_way_where_there_is_no_room(begin):
-    working = begin(ways=("fork",), under=low(20, "none"))
+    working = begin(ways=("fork",), under=low(14, "none"))
     list(working.work(3))
     for file in working.files:
         file.write_text(LINE * 400)
