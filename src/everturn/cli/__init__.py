@@ -13,12 +13,14 @@ from everturn.errors import EverturnError
 
 # name: (where the command is, what it is for in one line)
 COMMANDS: dict[str, tuple[str, str]] = {
+    "compact": ("everturn.cli.compact:compact", "Summarize a recorded session, in its file."),
     "config": ("everturn.cli.config:config", "Every value in force, and where it came from."),
     "context": ("everturn.cli.context:context", "What fills the context of a recorded session."),
     "demo": ("everturn.cli.demo:demo", "Watch everturn work, with no key and no network."),
     "make-session": ("everturn.cli.make_session:make_session", "A made-up session, to try things on."),
     "recall": ("everturn.cli.recall:recall", "Find words in everything a session ever said."),
     "twin": ("everturn.cli.twin:twin", "A Messages API on this machine, to develop and test against."),
+    "undo": ("everturn.cli.undo:undo", "Take the last compaction of a session back."),
     "unfold": ("everturn.cli.unfold:unfold", "What a compaction replaced."),
 }
 # Packages that only some commands need, and the extra that brings them.

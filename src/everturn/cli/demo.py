@@ -56,3 +56,25 @@ def cache(turns: int, idle: int, seed: int, model_id: str, color: bool) -> None:
             right = sum(step.as_predicted for step in steps)
             click.echo(f"\n{right} of {len(steps)} calls read and wrote exactly what was predicted.\n")
     draw_bills(bills, sys.stdout, color=color)
+
+
+@demo.command()
+@click.option("--compactions", type=click.IntRange(1, 20), default=3, show_default=True, help="When to stop.")
+@click.option("--seed", type=int, default=7, show_default=True, help="Another seed, another session.")
+@click.option("--model", "model_id", default="claude-sonnet-4-5", show_default=True)
+@click.option("--color/--no-color", default=True, help="Colours, where the terminal has them.")
+def compact(compactions: int, seed: int, model_id: str, color: bool) -> None:
+    """A conversation that never ends: it fills the window, is compacted, and goes on.
+
+    One line for every ten calls, as long as the context is full; a line for each compaction, with what it kept
+    and what it dropped. Then the bill.
+    """
+    from everturn.dashboard.sawtooth import draw
+    from everturn.measure.models import find
+    from everturn.replay.marathon import run
+
+    model = find(model_id)
+    if model is None:
+        raise click.BadParameter(f"there is no model {model_id!r}", param_hint="--model")
+    click.echo(f"An agent on {model.display_name}, until compaction {compactions} is behind it.\n")
+    draw(run(model=model, compactions=compactions, seed=seed), model.window, sys.stdout, color=color)

@@ -43,7 +43,7 @@ from everturn.measure.thresholds import Levels, Limits, levels
 from everturn.session.config.shape import Config
 from everturn.session.hooks.run import Hooks
 from everturn.session.live import Exchange
-from everturn.session.store import Fsync, Store
+from everturn.session.store import Access, Fsync, Store
 from everturn.session.talk import opening
 from everturn.session.talk.spending import Bill
 from everturn.session.talk.state import read_state
@@ -121,6 +121,7 @@ class Session(Wiring):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         fsync: Fsync = "always",
+        access: Access = "write",
     ) -> "Session":
         """The session in this file, made where there is none.
 
@@ -129,7 +130,7 @@ class Session(Wiring):
         `listen` hears every event, some of them from a thread that waits for the model. `recalls` gives the
         model a tool that finds what it no longer sees. `notes` has a fork keep notes in the background,
         which costs a reading of the context each time and makes a compaction free; it needs a tool that edits
-        files.
+        files. With `access="read"` nothing is written, and nothing can be said.
         """
         config = opening.config_of(policy)
         wanted = opening.Wanted(
@@ -148,7 +149,7 @@ class Session(Wiring):
             clock=clock,
             new_id=new_id,
         )
-        store = Store.open(path, fsync=fsync, place=Place(cwd=os.getcwd()))
+        store = Store.open(path, fsync=fsync, access=access, place=Place(cwd=os.getcwd()))
         try:
             return cls._resumed(setting, store, parts, recalls=recalls)
         except BaseException:

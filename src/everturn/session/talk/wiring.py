@@ -133,6 +133,8 @@ class Wiring:
         self._live.add(made if made.session else msgspec.structs.replace(made, session=self.id))
 
     def _write_state(self) -> None:
+        if self._store.refuses:
+            return
         state = State(dict(self.conversation.detector.baselines), self._ledger.asides)
         self._remark(write_state(self.path, state))
 

@@ -1,0 +1,37 @@
+"""`everturn undo`: take the last compaction of a recorded session back, by appending that it no longer holds.
+
+Exit codes: 0 when it was taken back; 1 when there is nothing to take back or the file cannot be used, with
+the reason on stderr; 2 when the command was called wrongly.
+"""
+
+import click
+
+
+@click.command(short_help="Take the last compaction of a session back.")
+@click.argument("file", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
+def undo(file: str, as_json: bool) -> None:
+    """Take the last compaction of the Claude Code session in FILE back.
+
+    What it replaced is in view again, with everything that was said since. Nothing is deleted: one line is
+    appended. Called again, it takes the compaction before that one back.
+    """
+    import msgspec
+
+    from everturn.cli.compact import opened
+    from everturn.dashboard.compactions import taken_back
+    from everturn.dashboard.past import draw
+    from everturn.decide.compact.values import NotCompacting
+
+    with opened(file, "") as session:
+        before = session.context().size.tokens
+        undone = session.undo()
+        if isinstance(undone, NotCompacting):
+            raise click.ClickException(undone.why)
+        after = session.context().size.tokens
+    if as_json:
+        click.echo(
+            msgspec.json.encode({"boundary": undone.boundary, "tokens_before": before, "tokens_after": after})
+        )
+        return
+    draw(lambda screen: taken_back(undone.boundary, before, after, screen))

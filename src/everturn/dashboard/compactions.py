@@ -1,0 +1,141 @@
+"""A compaction for people: what it would do, what it did, what it cost, and that it was taken back."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from rich.text import Text
+
+from everturn.dashboard.layout import Screen, counted, tokens
+from everturn.dashboard.terminal import HEAD, QUIET
+from everturn.decide.compact.divide import messages_in
+from everturn.decide.compact.values import Compaction, CompactionPlan, Receipt
+from everturn.history.records import Record
+from everturn.session.talk.spending import Bill
+
+# The names of the ways, for people.
+WAYS: Final = {
+    "notes": "the session's notes",
+    "fork": "a model, reading the session from its cache",
+    "direct": "a model",
+    "provider": "the provider itself",
+    "extract": "no model: put together from the session",
+}
+LABEL: Final = 12
+
+
+def planned(plan: CompactionPlan, file: str, screen: Screen) -> list[Text]:
+    """The dry run (CP-29)."""
+    after = f"about {plan.expected_after:,} expected"
+    back = [*plan.restoring.files, *(["the todo list"] if plan.restoring.todos else [])]
+    back += [*(["the plan"] if plan.restoring.plan else []), *(name for name, _ in plan.restoring.skills)]
+    rows = [
+        ("summarizes", f"{_part(plan.summarized)}, about {plan.tokens_summarized:,} tokens"),
+        ("by", WAYS[plan.ways[0]] if plan.ways else "no way is allowed"),
+        ("cut", _cut(plan)),
+        (
+            "keeps",
+            f"{_part(plan.kept)}, about {plan.tokens_kept:,} tokens" if plan.kept else "nothing as it is",
+        ),
+        ("carries", counted(len(plan.pins), "instruction") + " word for word" if plan.pins else ""),
+        ("restores", ", ".join(back)),
+        ("tokens", f"{plan.tokens_before:,} before, {after}"),
+        ("price", f"${plan.expected_dollars:.4f}"),
+        ("why", plan.why),
+    ]
+    return [
+        Text(screen.fitted(f"{file}: a dry run, nothing was changed", cut="start"), HEAD),
+        *_rows(rows, screen),
+    ]
+
+
+def _cut(plan: CompactionPlan) -> str:
+    if plan.asked.form == "full" or not plan.kept:
+        return "none: everything is summarized"
+    first = plan.summarized[0] if plan.asked.form == "from" else plan.kept[0]
+    return f"before {first.uuid}"
+
+
+def made(outcome: Compaction, bill: Bill, file: str, screen: Screen) -> list[Text]:
+    way = outcome.attempts[-1].way if outcome.attempts else "extract"
+    spent = bill.parts["compact"]
+    rows = [
+        ("tokens", f"{outcome.tokens_before:,} before, {outcome.tokens_after:,} after"),
+        ("summary by", WAYS[way]),
+        *((f"not {each.way}", each.problem) for each in outcome.attempts if each.problem),
+        ("price", f"${spent.dollars:.4f}" if spent.calls else "nothing: no call was made"),
+        *receipt_rows(outcome.receipt),
+        ("boundary", outcome.boundary.uuid),
+    ]
+    undo = f"Take it back with: everturn undo {file}"
+    return [
+        Text(screen.fitted(f"{file} is compacted", cut="start"), HEAD),
+        *_rows(rows, screen),
+        *(Text(line, QUIET) for line in screen.wrapped(undo)),
+    ]
+
+
+def receipt_rows(receipt: Receipt) -> list[tuple[str, str]]:
+    """What became of everything (CP-34)."""
+    rows = [
+        ("retained", receipt.retained),
+        ("recoverable", receipt.recoverable),
+        ("dropped", receipt.dropped),
+    ]
+    return [(name, "; ".join(what)) for name, what in rows]
+
+
+def taken_back(boundary: str, before: int, after: int, screen: Screen) -> list[Text]:
+    said = f"Compaction {boundary} no longer holds: {tokens(before)} tokens before, {tokens(after)} now."
+    return [Text(line) for line in screen.wrapped(said)]
+
+
+def as_json(outcome: Compaction | CompactionPlan, bill: Bill) -> bytes:
+    """Figures and names; records are named by their uuids, they are in the file."""
+    if isinstance(outcome, CompactionPlan):
+        return _encoded(_plan_fields(outcome))
+    way = outcome.attempts[-1].way if outcome.attempts else ""
+    fields = {
+        "boundary": outcome.boundary.uuid,
+        "summary": outcome.summary.uuid,
+        "way": way,
+        "tokens_before": outcome.tokens_before,
+        "tokens_after": outcome.tokens_after,
+        "dollars": bill.parts["compact"].dollars,
+        "receipt": outcome.receipt,
+        "problems": [{"way": each.way, "problem": each.problem} for each in outcome.attempts if each.problem],
+    }
+    return _encoded(fields)
+
+
+def _plan_fields(plan: CompactionPlan) -> dict[str, Any]:
+    return {
+        "form": plan.asked.form,
+        "ways": plan.ways,
+        "summarized": [record.uuid for record in plan.summarized],
+        "kept": [record.uuid for record in plan.kept],
+        "restoring": plan.restoring,
+        "pins": plan.pins,
+        "tokens_before": plan.tokens_before,
+        "expected_after": plan.expected_after,
+        "expected_dollars": plan.expected_dollars,
+        "why": plan.why,
+    }
+
+
+def _encoded(fields: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.Encoder(decimal_format="number").encode(fields), indent=2)
+
+
+def _part(records: Sequence[Record]) -> str:
+    return counted(messages_in(records), "message")
+
+
+def _rows(rows: Sequence[tuple[str, str]], screen: Screen) -> list[Text]:
+    """A name and what it says, wrapped beside it."""
+    beside = screen._replace(width=max(10, screen.width - LABEL))
+    lines: list[Text] = []
+    for name, said in rows:
+        for at, part in enumerate(beside.wrapped(said) if said else []):
+            lines.append(Text.assemble((f"{name if at == 0 else '':<{LABEL}}", QUIET), part))
+    return lines

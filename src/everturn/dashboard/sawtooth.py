@@ -1,0 +1,83 @@
+"""A context that fills and is compacted, again and again: one line for some calls, one for each compaction."""
+
+from collections.abc import Iterable
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from everturn.dashboard.layout import Screen, counted, fit, tokens
+from everturn.replay.marathon import Call, Compacted, Finish
+
+# A line for so many calls: three compactions then fit on a screen or two.
+CALLS_A_LINE: Final = 10
+# Number, bar, size.
+AROUND: Final = 13
+FULL, EMPTY = "█", "·"
+PURPOSES: Final = {"conversation": "the conversation", "compact": "summaries", "session_memory": "notes"}
+
+
+def draw(steps: Iterable[Call | Compacted | Finish], window: int, file: TextIO, *, color: bool) -> None:
+    console = Console(file=file, no_color=None if color else True, highlight=False, emoji=False, markup=False)
+    screen = Screen(console.width, not _has_shapes(file))
+    calls = compactions = 0
+    for step in steps:
+        match step:
+            case Call():
+                calls += 1
+                if calls % CALLS_A_LINE == 0:
+                    console.print(_bar(step, window, screen), soft_wrap=True)
+            case Compacted():
+                compactions += 1
+                for line in _compaction(step, compactions, screen):
+                    console.print(line, soft_wrap=True)
+            case Finish():
+                for line in _totals(step, calls, compactions, screen):
+                    console.print(line, soft_wrap=True)
+
+
+def _bar(call: Call, window: int, screen: Screen) -> Text:
+    full, empty = ("#", ".") if screen.ascii_only else (FULL, EMPTY)
+    width = max(10, screen.width - AROUND)
+    cells = min(width, max(1, round(call.context / window * width)))
+    line = Text(f"{call.number:5} ")
+    line.append(full * cells, "green").append(empty * (width - cells), "bright_black")
+    return line.append(f" {tokens(call.context):>6}")
+
+
+def _compaction(step: Compacted, number: int, screen: Screen) -> list[Text]:
+    sizes = f"{tokens(step.tokens_before)} to {tokens(step.tokens_after)} tokens"
+    how = f"{step.share_read:.0%} of its call read from the cache" if step.share_read else "no cached call"
+    lines = [
+        Text(line, "bold cyan")
+        for line in screen.wrapped(f"compaction {number} by {step.way}: {sizes}, {how}")
+    ]
+    cut = (
+        fit(screen.plain(f"      {line}"), screen.width, ellipsis=screen.ellipsis) for line in step.receipt
+    )
+    return [*lines, *(Text(line, "cyan") for line in cut)]
+
+
+def _totals(step: Finish, calls: int, compactions: int, screen: Screen) -> list[Text]:
+    did = (
+        f"{counted(step.prompts, 'question')}, {counted(calls, 'call')}, {counted(compactions, 'compaction')}"
+    )
+    said = [f"{did}; {counted(step.records, 'record')} in the transcript, nothing deleted."]
+    if step.carried:
+        said.append(f'Pinned in the first line and still in view, word for word: "{step.carried}"')
+    lines = [Text(), *(Text(line) for each in said for line in screen.wrapped(each)), Text()]
+    for purpose, spent in step.bill.parts.items():
+        if spent.calls:
+            about = (
+                f"{counted(spent.calls, 'call')}, {tokens(spent.read)} read, {tokens(spent.written)} written"
+            )
+            lines.append(Text(screen.fitted(f"{PURPOSES[purpose]:<17} ${spent.dollars:7.2f}  {about}")))
+    return [*lines, Text(f"{'all of it':<17} ${step.bill.dollars:7.2f}", "bold")]
+
+
+def _has_shapes(file: TextIO) -> bool:
+    try:
+        f"{FULL}{EMPTY}".encode(file.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
