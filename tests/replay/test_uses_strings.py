@@ -1,0 +1,134 @@
+"""Lines, paths and identifiers: cut the same way in outputs and in blocks."""
+
+import base64
+import random
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.replay.uses.strings import (
+    LONGEST_IDENTIFIER,
+    LONGEST_LINE,
+    LONGEST_WORD,
+    Sieve,
+    ends_of,
+    identifiers,
+    lines,
+    paths,
+    stands_in,
+)
+
+
+def test_a_line_needs_twelve_visible_characters():
+    assert list(lines("a b c d e f g h i j k\nabcdefghijkl\n\treturn None\n")) == ["abcdefghijkl"]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "total = price * count",
+        "\ttotal = price * count  ",
+        "     7→    total = price * count",
+        "12\ttotal = price * count",
+        "src/shop.py:12:    total = price * count",
+        "src/shop.py:12-    total = price * count\r",
+    ],
+)
+def test_a_line_is_the_same_line_however_a_tool_shows_it(shown):
+    assert list(lines(shown)) == ["total = price * count"]
+
+
+@pytest.mark.parametrize(
+    ("word", "ends"),
+    [
+        ("/home/me/app/src/shop.py", ("src/shop.py", "shop.py")),
+        ("src/shop.py", ("src/shop.py", "shop.py")),
+        ("./shop.py.", ("shop.py",)),
+        ("shop.py", ("shop.py",)),
+        ("/home/me/app", ("me/app",)),
+        ("github.com/some/thing", ("some/thing",)),
+        ("../lib", ()),
+        ("../lib/core", ("lib/core",)),
+        ("and/or", ()),
+        ("self.parser", ()),
+        ("2026/01/05", ()),
+        ("issues/112/comments", ()),
+        ("/dev/null", ()),
+        ("/usr/bin/env", ()),
+        ("done.", ()),
+        ("...", ()),
+        ("x/" * LONGEST_WORD + "a.py", ()),
+    ],
+)
+def test_a_path_is_known_by_its_last_folder_and_its_name(word, ends):
+    assert ends_of(word) == ends
+
+
+def test_paths_are_found_in_prose_and_in_commands_and_patterns_are_none():
+    text = "See `src/shop.py:12`, then run pytest --cov=lib/core/x tests/*_test.go > /dev/null (or shop.py)."
+    assert list(paths(text)) == ["src/shop.py", "core/x", "shop.py"]
+
+
+def test_identifiers_are_made_up_names_and_codes():
+    text = "parse_line(HttpClient) at 3f2a1bc for HAT136 and 1656367028, however GitHub returned a response"
+    assert identifiers(text) == ["parse_line", "HttpClient", "3f2a1bc", "HAT136", "1656367028"]
+
+
+def test_short_names_plain_words_and_data_are_no_identifiers():
+    too_long = "aB" * LONGEST_IDENTIFIER
+    assert identifiers(f"a_b aBcde configuration SHA256 in_progress 1234567 {too_long}") == []
+
+
+def test_a_sieve_finds_whole_strings_only():
+    needed = [
+        ("line", "total = price * count"),
+        ("path", "src/shop.py"),
+        ("path", "shop.py"),
+        ("identifier", "parse_line"),
+    ]
+    sieve = Sieve(needed)
+    assert sieve.held("total = price * count # why\nparse_lines resrc/shop.pyc") == set()
+    assert sieve.held("x.parse_line(/a/src/shop.py)\n  3→ total = price * count") == set(needed)
+    assert sieve.held("lib/shop.py") == {("path", "shop.py")}
+
+
+@pytest.mark.parametrize(
+    ("needed", "text", "stands"),
+    [
+        (("line", "total = price * count"), "- it said `total = price * count;`", True),
+        (("identifier", "parse_line"), "parse_lines and reparse_line", False),
+        (("identifier", "parse_line"), "call `parse_line` first", True),
+        (("path", "src/shop.py"), "in /home/me/src/shop.py.", True),
+        (("path", "src/shop.py"), "in notsrc/shop.py", False),
+    ],
+)
+def test_a_summary_holds_what_stands_in_it_as_a_word(needed, text, stands):
+    assert stands_in(needed, text) is stands
+
+
+def test_long_lines_are_told_by_their_beginning():
+    line = "word " * LONGEST_LINE
+    assert list(lines(line + "one")) == list(lines(line + "two")) == [line[:LONGEST_LINE]]
+
+
+@given(st.text(alphabet="aB1_ ./:→\t\n-*`>", max_size=200))
+def test_what_a_text_needs_it_also_holds(text):
+    needed = {
+        *(("line", line) for line in lines(text)),
+        *(("path", path) for path in paths(text)),
+        *(("identifier", name) for name in identifiers(text)),
+    }
+    assert Sieve(needed).held(text) == needed
+
+
+DATA = base64.b64encode(random.Random(1).randbytes(750_000)).decode()
+
+
+@pytest.mark.parametrize("text", ["a" * 10**6, "a/" * 10**6, "." * 10**6, "a:1" * 10**6, " " * 10**6, DATA])
+def test_a_huge_line_costs_its_length(text):
+    before = time.process_time()
+    list(lines(text)), list(paths(text)), identifiers(text), Sieve([("path", "a/a")]).held(text)
+    # A pattern that started anew inside a word would take hours, not seconds.
+    assert time.process_time() - before < 5
