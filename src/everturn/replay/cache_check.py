@@ -38,6 +38,12 @@ class Judged(msgspec.Struct, frozen=True):
     reported: int
     context: int
     why: str
+    # Cache writes as reported. What was not read had to be written, so the prediction follows from the read.
+    written: int = 0
+
+    @property
+    def predicted_written(self) -> int:
+        return max(0, self.reported + self.written - self.predicted)
 
     @property
     def error(self) -> float:
@@ -45,7 +51,7 @@ class Judged(msgspec.Struct, frozen=True):
         return abs(self.predicted - self.reported) / max(1, self.context)
 
 
-class _Judge:
+class Judge:
     """One thread's cache, as our model has it."""
 
     def __init__(self, session: str) -> None:
@@ -67,7 +73,13 @@ class _Judge:
         why = _why(call, self._last, outcome.read, usage.cache_read_input_tokens, self._head)
         self._last = call
         return Judged(
-            self._session, call.number, outcome.read, usage.cache_read_input_tokens, usage.context, why
+            session=self._session,
+            number=call.number,
+            predicted=outcome.read,
+            reported=usage.cache_read_input_tokens,
+            context=usage.context,
+            why=why,
+            written=usage.cache_creation_input_tokens,
         )
 
     def _prompt(self, call: Call) -> tuple[Prompt, bytes]:
@@ -122,7 +134,7 @@ def _why(call: Call, last: Call | None, predicted: int, reported: int, head: int
 
 
 def judged(thread: Thread, session: str) -> Iterator[Judged]:
-    judge = _Judge(session)
+    judge = Judge(session)
     for call in calls(thread):
         yield judge.judge(call)
 

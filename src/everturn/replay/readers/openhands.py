@@ -10,6 +10,7 @@ from typing import Any, Final
 from everturn.history.blocks import Block, text_block
 from everturn.history.records import Usage
 from everturn.replay.readers.notebook import Notebook, Said, call_block, text_of_parts, texts, usage_of
+from everturn.replay.readers.openai_messages import openai_usage
 from everturn.replay.readers.values import Conversation, Head, Reader, Source
 
 
@@ -99,7 +100,7 @@ class _Run:
                 name = texts(made.get("function_name"))
                 blocks.append(call_block(id, name, action.get("args") if given is None else given))
         id = texts(response.get("id"))
-        usage = self._usages.get(id)
+        usage = self._usages.get(id) or openai_usage(response.get("usage"))
         said = Said(model=texts(response.get("model")) or self._model, id=id, usage=usage)
         self._book.assistant(blocks, said, actions[0].get("timestamp"))
 

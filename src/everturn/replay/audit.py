@@ -1,0 +1,200 @@
+"""What recorded sessions did: calls, money, cache breaks, repeated reads, and what filled the context.
+
+Sessions are looked at one by one and forgotten again; what is kept of each is its row, its breaks and a few
+numbers per call. What they would have cost under another policy: `replay/simulate.py`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from everturn.history.log import Log
+from everturn.measure.accounting import Metrics, accounts_of
+from everturn.measure.tokens import Counts
+from everturn.replay.broken import CacheBreak, judgement
+from everturn.replay.paid import Ledger, Sums, as_values, paid_in
+from everturn.replay.sessions import Session, Unreadable
+
+MOST_PATHS: Final = 20
+
+
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One session. `calls`, `dollars` and `hit_rate` are of what no session before it has counted."""
+
+    name: str
+    path: str
+    format: str
+    project: str
+    model: str
+    calls: int
+    dollars: Decimal
+    hit_rate: float | None
+    breaks: int
+    notes: tuple[str, ...]
+
+
+class Repeated(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that stood in a context more than once; all but one of its copies are waste."""
+
+    path: str
+    count: int
+    wasted: int
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True):
+    sessions: tuple[SessionRow, ...]
+    unreadable: tuple[Unreadable, ...]
+    total: Sums
+    by: dict[str, dict[str, Sums]]
+    # Responses that stood in more than one file.
+    repeated_calls: int
+    breaks: tuple[CacheBreak, ...]
+    # Calls whose cache reads were predicted within 5% of their context, of all with usage.
+    near: int
+    judged: int
+    # Tokens by what they are, estimated, over all views at their fullest; tools by name.
+    filled: dict[str, int]
+    tools: dict[str, int]
+    reads_again: tuple[Repeated, ...]
+    wasted: int
+
+    def break_reasons(self) -> dict[str, tuple[int, int, Decimal]]:
+        """By reason, most tokens first: how many, tokens lost, dollars where they are known."""
+        found: dict[str, tuple[int, int, Decimal]] = {}
+        for each in self.breaks:
+            count, lost, dollars = found.get(each.reason, (0, 0, Decimal(0)))
+            found[each.reason] = count + 1, lost + each.lost, dollars + (each.dollars or 0)
+        return dict(sorted(found.items(), key=lambda item: -item[1][1]))
+
+
+class Auditor:
+    """Fed one session at a time."""
+
+    def __init__(self) -> None:
+        self._ledger = Ledger()
+        self._rows: list[SessionRow] = []
+        self._unreadable: list[Unreadable] = []
+        self._breaks: list[CacheBreak] = []
+        self._near = self._judged = 0
+        self._filled: Counter[str] = Counter()
+        self._tools: Counter[str] = Counter()
+        self._reads: dict[str, tuple[int, int]] = {}
+
+    def add(self, found: Session | Unreadable) -> None:
+        if isinstance(found, Unreadable):
+            self._unreadable.append(found)
+            return
+        project = project_of(found)
+        sums = self._ledger.enter(paid_in(found, project))
+        # A session that is a copy of one seen before has its breaks counted there.
+        breaks = self._judge(found) if sums.calls else 0
+        for view in _views(found):
+            self._look_into(view)
+        self._rows.append(
+            SessionRow(
+                name=found.name,
+                path=found.path,
+                format=found.format,
+                project=project,
+                model=found.model,
+                calls=sums.calls,
+                dollars=sums.dollars,
+                hit_rate=sums.hit_rate,
+                breaks=breaks,
+                notes=found.notes,
+            )
+        )
+
+    def audit(self) -> Audit:
+        reads = [Repeated(path=p, count=c, wasted=w) for p, (c, w) in self._reads.items()]
+        return Audit(
+            sessions=tuple(self._rows),
+            unreadable=tuple(self._unreadable),
+            total=self._ledger.total,
+            by={name: dict(sorted(rows.items())) for name, rows in self._ledger.by.items()},
+            repeated_calls=self._ledger.repeated,
+            breaks=tuple(self._breaks),
+            near=self._near,
+            judged=self._judged,
+            filled=dict(self._filled.most_common()),
+            tools=dict(self._tools.most_common()),
+            reads_again=tuple(sorted(reads, key=lambda read: (-read.wasted, read.path))[:MOST_PATHS]),
+            wasted=sum(wasted for _, wasted in self._reads.values()),
+        )
+
+    def _judge(self, session: Session) -> int:
+        found = judgement(session)
+        self._breaks.extend(found.breaks)
+        self._near += found.near
+        self._judged += found.calls
+        return len(found.breaks)
+
+    def _look_into(self, metrics: Metrics) -> None:
+        self._tools.update(metrics.tool_results)
+        self._filled.update(
+            {
+                "tool results": sum(metrics.tool_results.values()),
+                "tool requests": sum(metrics.tool_requests.values()),
+                "assistant": metrics.assistant,
+                "thinking": metrics.thinking,
+                "human": metrics.human,
+                "local output": metrics.local_output,
+                "images": metrics.images,
+                "injected": metrics.injected,
+                "other": metrics.other - metrics.thinking - metrics.images - metrics.injected,
+            }
+        )
+        for path, read in metrics.duplicate_reads.items():
+            count, wasted = self._reads.get(path, (0, 0))
+            self._reads[path] = count + read.count, wasted + read.wasted
+
+
+def _views(session: Session) -> Iterable[Metrics]:
+    """Every view of every thread at its fullest: before each compaction, and at the end."""
+    for thread in session.threads:
+        log, counts = Log(thread.records), Counts()
+        for view in (*log.views_before, log.view):
+            yield accounts_of(view, counts).metrics()
+
+
+class _Where(msgspec.Struct):
+    cwd: str = ""
+
+
+_read_where = msgspec.json.Decoder(_Where).decode
+
+
+def project_of(session: Session) -> str:
+    """The folder that the session worked in, where it says so; else the folder that its file is in."""
+    for record in session.threads[0].records:
+        try:
+            if where := _read_where(record.raw).cwd:
+                return where
+        except msgspec.DecodeError:
+            continue
+    return str(Path(session.path).parent)
+
+
+def audit(found: Iterable[Session | Unreadable]) -> Audit:
+    auditor = Auditor()
+    for each in found:
+        auditor.add(each)
+    return auditor.audit()
+
+
+def as_json(done: Audit) -> bytes:
+    """The audit as JSON, two spaces deep; dollars are numbers."""
+    values: dict[str, Any] = {
+        **msgspec.structs.asdict(done),
+        "total": as_values(done.total),
+        "by": {name: {key: as_values(row) for key, row in rows.items()} for name, rows in done.by.items()},
+        "break_reasons": {
+            reason: {"breaks": count, "tokens": lost, "dollars": dollars}
+            for reason, (count, lost, dollars) in done.break_reasons().items()
+        },
+    }
+    return msgspec.json.format(msgspec.json.Encoder(decimal_format="number").encode(values), indent=2)
