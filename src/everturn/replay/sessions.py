@@ -66,7 +66,7 @@ def read_session(path: Path) -> Session | Unreadable:
 
 def sessions(paths: Iterable[Path], progress: Progress | None = None) -> Iterator[Session | Unreadable]:
     """Every session in these files and folders, in the order given, folders by name."""
-    files = _files(paths)
+    files = files_below(paths)
     agents = {file for file in files if file.match(_AGENT_FILES) and _parent(file) is not None}
     taken: set[Path] = set()
     ordered = [*(file for file in files if file not in agents), *(file for file in files if file in agents)]
@@ -77,7 +77,7 @@ def sessions(paths: Iterable[Path], progress: Progress | None = None) -> Iterato
             yield from _sessions_in(file, taken)
 
 
-def _files(paths: Iterable[Path]) -> list[Path]:
+def files_below(paths: Iterable[Path]) -> list[Path]:
     """Each file once, folders opened up in a fixed order; hidden files below a folder are left out."""
     found: dict[Path, None] = {}
     for path in paths:

@@ -1,0 +1,59 @@
+"""How far long work is, on stderr: a bar where a person watches, plain lines where a file does.
+
+Plain lines are few however much there is to do: one for each twentieth of the work.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TextIO
+
+Tell = Callable[[int, int, str], None]
+_LINES: Final = 20
+
+
+@contextmanager
+def progress(what: str, *, to: TextIO | None = None) -> Iterator[Tell]:
+    """`with progress("Replaying") as tell: tell(done, of, about)`."""
+    stream = to or sys.stderr
+    if stream.isatty():
+        with _bar(what, stream) as tell:
+            yield tell
+    else:
+        yield _lines(what, stream)
+
+
+def _lines(what: str, stream: TextIO) -> Tell:
+    said = 0
+
+    def tell(done: int, of: int, about: str) -> None:
+        nonlocal said
+        part = done * _LINES // max(1, of)
+        if part > said or done == of:
+            said = part
+            print(f"{what}: {done:,} of {of:,} ({Path(about).name})", file=stream, flush=True)
+
+    return tell
+
+
+@contextmanager
+def _bar(what: str, stream: TextIO) -> Iterator[Tell]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[about]}"),
+    )
+    with Progress(*columns, console=Console(file=stream), transient=True) as bar:
+        task = bar.add_task(what, total=None, about="")
+
+        def tell(done: int, of: int, about: str) -> None:
+            # Names come from a disk: brackets in them are no markup of ours.
+            bar.update(task, completed=done, total=of, about=Path(about).name.replace("[", r"\["))
+
+        yield tell

@@ -1,0 +1,83 @@
+"""Results that are kept on disk, so that no session is replayed twice under the same scheme by the same code.
+
+A result is found by everything that it depends on: the bytes of the session, the whole scheme, the version,
+and the code that computes it. So an old result is never shown for new code, and deleting the folder at any
+time costs only time. A result is whole or absent: it is renamed into place.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+import everturn
+from everturn.errors import StoreError
+from everturn.replay.schemes import Scheme
+from everturn.replay.simulated import Run
+
+Value = TypeVar("Value")
+
+# Rooms that show results and do not make them.
+_SHOWS: Final = ("cli", "dashboard", "gateway", "adapters", "replay/page", "replay/parallel")
+_SIZE: Final = 12
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """A folder of results."""
+
+    folder: str
+
+    def run(self, digest: str, scheme: Scheme) -> Run | None:
+        return self.get(_name(digest, scheme), Run)
+
+    def keep_run(self, digest: str, scheme: Scheme, run: Run) -> None:
+        self.put(_name(digest, scheme), run)
+
+    def get(self, name: str, kind: type[Value]) -> Value | None:
+        """A result that cannot be read counts as absent: it is computed again and written over."""
+        try:
+            return msgspec.msgpack.decode(self._path(name).read_bytes(), type=kind)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+
+    def put(self, name: str, value: object) -> None:
+        path = self._path(name)
+        unfinished = path.with_suffix(f".{os.getpid()}.unfinished")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_bytes(msgspec.msgpack.encode(value))
+            os.replace(unfinished, path)
+        except OSError as problem:
+            why = f"Results cannot be kept in {self.folder}: {problem.strerror}."
+            raise StoreError(f"{why} Name another folder with --cache.") from None
+
+    def _path(self, name: str) -> Path:
+        return Path(self.folder, code_digest(), name + ".msgpack")
+
+
+def default_folder(environment: Mapping[str, str]) -> Path:
+    """Where the desktop's conventions want it (XDG)."""
+    base = environment.get("XDG_CACHE_HOME", "")
+    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    return root / "everturn" / "replay"
+
+
+@cache
+def code_digest() -> str:
+    """The version, and every line of code that a result could depend on."""
+    digest = blake2b(everturn.__version__.encode(), digest_size=_SIZE)
+    house = Path(everturn.__file__).parent
+    for path in sorted(house.rglob("*.py")):
+        name = path.relative_to(house).as_posix()
+        if not name.startswith(tuple(f"{room}/" for room in _SHOWS)):
+            digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _name(digest: str, scheme: Scheme) -> str:
+    spelled = blake2b(msgspec.json.encode(scheme, order="deterministic"), digest_size=_SIZE)
+    return f"{digest}-{spelled.hexdigest()}"

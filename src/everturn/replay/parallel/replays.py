@@ -1,0 +1,182 @@
+"""Files in, replays out: each session is read once by one worker, replayed under every scheme, and kept.
+
+A worker holds one session at a time, and gives back sums and where the calls are kept; so memory is bounded
+by the largest session, however many there are. A session that fails is named with the reason, and the rest
+goes on (RP-1). Results come in the order of the input, whichever is ready first.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from everturn.replay.parallel.engines import Engine, mapped
+from everturn.replay.parallel.keep import Keep
+from everturn.replay.schemes import Scheme
+from everturn.replay.sessions import Session, Unreadable, files_below, sessions
+from everturn.replay.simulate import simulate
+from everturn.replay.simulated import Run
+from everturn.replay.uses import index_session
+
+# Told after every task: how many are done, of how many, and which file it was about.
+Tell = Callable[[int, int, str], None]
+_AGENT: Final = "agent-"
+# Below so many bytes, starting workers takes longer than the work itself.
+_SMALL: Final = 2_000_000
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """One session under every scheme. `runs` are without their calls; `whole` brings those back."""
+
+    name: str
+    path: str
+    model: str
+    notes: tuple[str, ...]
+    digest: str
+    agents: tuple[str, ...]
+    runs: tuple[Run, ...]
+    # How many of the runs were computed now; the others were kept from before.
+    computed: int = 0
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    sessions: tuple[Replayed, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One file for one worker."""
+
+    file: str
+    schemes: tuple[Scheme, ...]
+    keep: Keep
+
+
+def replay_all(
+    paths: Iterable[Path],
+    schemes: Sequence[Scheme],
+    keep: Keep,
+    *,
+    engine: Engine = "processes",
+    workers: int = 1,
+    tell: Tell | None = None,
+) -> Outcome:
+    """Every session in these files and folders under every scheme."""
+    files = files_below(paths)
+    agents = [file for file in files if _AGENT in file.name]
+    found = _replay_files(
+        [file for file in files if file not in agents], schemes, keep, engine, workers, tell
+    )
+    known = {agent for each in found.sessions for agent in each.agents}
+    # A sub-agent whose session is here was replayed with it; any other is a session by itself.
+    alone = [file for file in agents if file.stem.rpartition(_AGENT)[2] not in known]
+    rest = _replay_files(alone, schemes, keep, engine, workers, tell)
+    return Outcome(found.sessions + rest.sessions, found.unreadable + rest.unreadable)
+
+
+def whole(replayed: Replayed, schemes: Iterable[Scheme], keep: Keep) -> Replayed:
+    """The same with the calls of its runs, from where they are kept."""
+    runs = [keep.run(replayed.digest, scheme) for scheme in schemes]
+    return msgspec.structs.replace(replayed, runs=tuple(run for run in runs if run is not None))
+
+
+def replay_file(task: Task) -> Outcome:
+    """What one worker does. Plain values in and out."""
+    done: list[Replayed] = []
+    failed: list[Unreadable] = []
+    for each in sessions([Path(task.file)]):
+        if isinstance(each, Unreadable):
+            failed.append(each)
+            continue
+        try:
+            done.append(_replay(each, task.schemes, task.keep))
+        except (
+            ArithmeticError,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            AssertionError,
+        ) as problem:
+            # Recordings come from anywhere: whatever is odd in one of them, the others go on.
+            failed.append(
+                Unreadable(each.path, f"it cannot be replayed ({type(problem).__name__}: {problem})")
+            )
+    return Outcome(tuple(done), tuple(failed))
+
+
+def _replay_files(
+    files: Sequence[Path],
+    schemes: Sequence[Scheme],
+    keep: Keep,
+    engine: Engine,
+    workers: int,
+    tell: Tell | None,
+) -> Outcome:
+    tasks = _tasks(files, schemes, keep, workers)
+    if engine == "processes" and sum(_size(file) for file in files) < _SMALL:
+        engine = "here"
+    found: dict[int, Outcome] = {}
+    for number, outcome in mapped(replay_file, tasks, engine=engine, workers=workers):
+        found[number] = outcome
+        if tell is not None:
+            tell(len(found), len(tasks), tasks[number].file)
+    by_file: dict[str, list[Outcome]] = {str(file): [] for file in files}
+    for number, task in enumerate(tasks):
+        by_file[task.file].append(found[number])
+    together = [_together(outcomes) for outcomes in by_file.values()]
+    return Outcome(
+        tuple(each for outcome in together for each in outcome.sessions),
+        tuple(each for outcome in together for each in outcome.unreadable),
+    )
+
+
+def _tasks(files: Sequence[Path], schemes: Sequence[Scheme], keep: Keep, workers: int) -> list[Task]:
+    """A file for each worker, the largest first; where there are fewer files than workers, a scheme."""
+    ordered = sorted(files, key=_size, reverse=True)
+    shares = [tuple(schemes)] if len(files) >= workers else [(scheme,) for scheme in schemes]
+    return [Task(str(file), share, keep) for file in ordered for share in shares]
+
+
+def _together(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcomes of one file under different schemes, as one. What failed once is not shown elsewhere."""
+    failed = {each.path: each for outcome in outcomes for each in outcome.unreadable}
+    done: dict[str, Replayed] = {}
+    for each in (each for outcome in outcomes for each in outcome.sessions if each.path not in failed):
+        known = done.get(each.path, msgspec.structs.replace(each, runs=(), computed=0))
+        runs, computed = known.runs + each.runs, known.computed + each.computed
+        done[each.path] = msgspec.structs.replace(known, runs=runs, computed=computed)
+    return Outcome(tuple(done.values()), tuple(failed.values()))
+
+
+def _replay(session: Session, schemes: Sequence[Scheme], keep: Keep) -> Replayed:
+    runs: list[Run] = []
+    computed = 0
+    uses = None
+    for scheme in schemes:
+        run = keep.run(session.digest, scheme)
+        if run is None:
+            uses = uses or index_session(session)
+            run = simulate(session, scheme, uses)
+            keep.keep_run(session.digest, scheme, run)
+            computed += 1
+        runs.append(msgspec.structs.replace(run, calls=()))
+    agents = tuple(thread.agent for thread in session.threads if thread.agent)
+    return Replayed(
+        session.name,
+        session.path,
+        session.model,
+        session.notes,
+        session.digest,
+        agents,
+        tuple(runs),
+        computed,
+    )
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except (OSError, ValueError):
+        return 0

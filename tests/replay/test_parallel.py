@@ -1,0 +1,177 @@
+"""Many sessions on all cores: the results of one by one, kept between runs; a bad file stops nobody."""
+
+import io
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from everturn.dashboard.progress import progress
+from everturn.errors import StoreError, UsageError
+from everturn.replay import sessions as reading
+from everturn.replay.made_up import Shape, made_up_session
+from everturn.replay.parallel import Keep, Outcome, default_folder, engines, replay_all, replays
+from everturn.replay.parallel import keep as keeping
+from everturn.replay.schemes import scheme
+from everturn.replay.simulate import simulate
+from everturn.replay.uses import index_session
+
+SCHEMES = (scheme("recorded"), scheme("claude-code"), scheme("clear-keep-3+1h"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Three small sessions, and a file that is none."""
+    where = tmp_path_factory.mktemp("recorded")
+    shape = Shape(boundaries=0, images=0, idle_gaps=1, display_copies="short")
+    for seed in range(3):
+        (where / f"session-{seed}.jsonl").write_bytes(
+            b"\n".join(made_up_session(seed=seed, tokens=20_000, shape=shape))
+        )
+    (where / "notes.txt").write_text("nothing here")
+    return where
+
+
+def one_by_one(folder: Path) -> dict[str, tuple]:
+    found = {}
+    for each in reading.sessions([folder]):
+        if isinstance(each, reading.Session):
+            uses = index_session(each)
+            found[each.name] = tuple(simulate(each, each_scheme, uses) for each_scheme in SCHEMES)
+    return found
+
+
+def without_effort(outcome: Outcome) -> Outcome:
+    done = tuple(msgspec.structs.replace(each, computed=0) for each in outcome.sessions)
+    return Outcome(done, outcome.unreadable)
+
+
+@pytest.mark.spec("RP-10", "RP-11")
+def test_workers_find_what_one_process_finds(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(replays, "_SMALL", 0)
+    keep = Keep(str(tmp_path))
+    outcome = replay_all([folder], SCHEMES, keep, workers=2)
+    found = {each.name: replays.whole(each, SCHEMES, keep).runs for each in outcome.sessions}
+    assert found == one_by_one(folder)
+    assert [Path(each.path).name for each in outcome.unreadable] == ["notes.txt"]
+
+
+def test_a_session_already_replayed_is_not_computed_again(folder, tmp_path, monkeypatch):
+    keep = Keep(str(tmp_path))
+    first = replay_all([folder], SCHEMES[:2], keep)
+    assert [each.computed for each in first.sessions] == [2, 2, 2]
+    again = replay_all([folder], SCHEMES, keep)
+    assert [each.computed for each in again.sessions] == [1, 1, 1]
+    monkeypatch.setattr(replays, "simulate", None)
+    assert without_effort(replay_all([folder], SCHEMES, keep)) == without_effort(again)
+
+
+def test_new_code_another_scheme_or_another_byte_is_computed_anew(folder, tmp_path, monkeypatch):
+    keep = Keep(str(tmp_path))
+    file = tmp_path / "one.jsonl"
+    shutil.copy(folder / "session-0.jsonl", file)
+    assert [each.computed for each in replay_all([file], SCHEMES[:1], keep).sessions] == [1]
+    assert [each.computed for each in replay_all([file], [scheme("recorded+1h")], keep).sessions] == [1]
+    file.write_bytes(file.read_bytes() + b"\n")
+    assert [each.computed for each in replay_all([file], SCHEMES[:1], keep).sessions] == [1]
+    monkeypatch.setattr(keeping, "code_digest", lambda: "other")
+    assert [each.computed for each in replay_all([file], SCHEMES[:1], keep).sessions] == [1]
+
+
+def test_a_kept_result_that_is_broken_is_computed_again(folder, tmp_path):
+    keep, file = Keep(str(tmp_path)), folder / "session-0.jsonl"
+    before = replay_all([file], SCHEMES[:1], keep)
+    (path,) = tmp_path.rglob("*.msgpack")
+    path.write_bytes(path.read_bytes()[:100])
+    assert replay_all([file], SCHEMES[:1], keep) == before
+    assert list(tmp_path.rglob("*.unfinished")) == []
+
+
+def test_a_session_that_fails_is_named_and_the_rest_goes_on(folder, tmp_path, monkeypatch):
+    def fails(session, *rest):
+        if session.name == "session-1":
+            raise ValueError("a strange record")
+        return simulate(session, *rest)
+
+    monkeypatch.setattr(replays, "simulate", fails)
+    outcome = replay_all([folder], SCHEMES[:2], Keep(str(tmp_path)), workers=8)
+    assert [each.name for each in outcome.sessions] == ["session-0", "session-2"]
+    assert {Path(each.path).name: each.why for each in outcome.unreadable} == {
+        "notes.txt": "it is of no format that is known here",
+        "session-1.jsonl": "it cannot be replayed (ValueError: a strange record)",
+    }
+
+
+def test_a_sub_agent_in_a_file_of_its_own_is_replayed_once(tmp_path):
+    lines = list(made_up_session(seed=4, tokens=30_000, shape=Shape(boundaries=0, sidechains=1, images=0)))
+    records = [msgspec.json.decode(line) for line in lines]
+    agent = next(record["agentId"] for record in records if record.get("isSidechain"))
+    talk = tmp_path / "talks"
+    talk.mkdir()
+    main = [line for line, record in zip(lines, records, strict=True) if not record.get("isSidechain")]
+    side = [line for line, record in zip(lines, records, strict=True) if record.get("isSidechain")]
+    (talk / "main.jsonl").write_bytes(b"\n".join(main))
+    (talk / f"agent-{agent}.jsonl").write_bytes(b"\n".join(side))
+    outcome = replay_all([talk], SCHEMES[:1], Keep(str(tmp_path / "kept")))
+    whole = [each.name for each in reading.sessions([talk]) if isinstance(each, reading.Session)]
+    assert [each.name for each in outcome.sessions] == whole == ["main"]
+    assert outcome.sessions[0].agents == (agent,)
+
+
+def test_with_fewer_files_than_workers_schemes_are_spread(folder, tmp_path):
+    files = [folder / "session-0.jsonl"]
+    keep = Keep(str(tmp_path))
+    assert [len(task.schemes) for task in replays._tasks(files, SCHEMES, keep, 4)] == [1, 1, 1]
+    assert [len(task.schemes) for task in replays._tasks(files, SCHEMES, keep, 1)] == [3]
+    told: list[tuple[int, int]] = []
+    outcome = replay_all(
+        files, SCHEMES, keep, workers=4, tell=lambda done, of, about: told.append((done, of))
+    )
+    assert [[run.scheme for run in each.runs] for each in outcome.sessions] == [
+        [each.name for each in SCHEMES]
+    ]
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"Results cannot be kept in .*Name another folder with --cache"):
+        replay_all([folder / "session-0.jsonl"], SCHEMES[:1], Keep(str(tmp_path / "file")))
+
+
+def test_results_are_kept_where_the_desktop_wants_them():
+    assert default_folder({"XDG_CACHE_HOME": "/var/tmp/x"}) == Path("/var/tmp/x/everturn/replay")
+    assert default_folder({"XDG_CACHE_HOME": "relative"}) == Path.home() / ".cache/everturn/replay"
+
+
+def test_ray_maps_the_same_function(folder, tmp_path):
+    pytest.importorskip("ray", reason="ray is not installed: make ray")
+    keep = Keep(str(tmp_path))
+    by_ray = replay_all([folder], SCHEMES[:1], keep, engine="ray", workers=2)
+    here = replay_all([folder], SCHEMES[:1], Keep(str(tmp_path / "b")), engine="here")
+    assert by_ray == here
+
+
+def test_without_ray_a_sentence_says_what_brings_it(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(UsageError, match=r"pip install 'everturn\[ray\]' brings it"):
+        list(engines.mapped(abs, [1, 2], engine="ray", workers=2))
+
+
+@pytest.mark.spec("RP-10")
+def test_progress_is_few_lines_in_a_pipe_and_a_bar_on_a_terminal():
+    pipe = io.StringIO()
+    with progress("Replaying", to=pipe) as tell:
+        for done in range(1, 1001):
+            tell(done, 1000, f"folder/{done}.jsonl")
+    lines = pipe.getvalue().splitlines()
+    assert (len(lines), lines[0], lines[-1]) == (
+        20, "Replaying: 50 of 1,000 (50.jsonl)", "Replaying: 1,000 of 1,000 (1000.jsonl)",
+    )  # fmt: skip
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    with progress("Replaying", to=terminal) as tell:
+        tell(1, 2, "folder/[bold]odd.jsonl")
+    assert "1/2" in terminal.getvalue()
+    assert "[bold]odd.jsonl" in terminal.getvalue()
