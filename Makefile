@@ -14,7 +14,7 @@ PYTEST  := $(BIN)/pytest -q -rfEs -n $(WORKERS)
 # pyright asks the network whether a newer version exists, unless told not to.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help test lint format demo soak bench clean
+.PHONY: help test lint format demo browser ray soak bench clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -30,7 +30,7 @@ $(STAMP): requirements.txt pyproject.toml
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-test: lint  ## linters, types, import contracts, then all tests
+test: lint browser  ## linters, types, import contracts, then all tests
 	@echo "== pytest"
 	@$(PYTEST)
 
@@ -49,6 +49,25 @@ format: $(STAMP)  ## let ruff fix and format what it can
 
 demo: $(STAMP)  ## what fills the context of the bundled example session
 	@$(BIN)/everturn context examples/session.jsonl
+
+# The page is tested in a real browser where there is one. Asked for once: who has none, and may not install one,
+# is told so, and those tests are skipped. BROWSER=no never asks.
+BROWSER ?= yes
+browser: $(STAMP)  ## install chromium for the tests of the page, where that is possible
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+	  || [ "$(BROWSER)" = no ] || [ -e $(VENV)/.no-browser ] || { \
+	  echo "== chromium, for the tests of the page (once; BROWSER=no leaves it out)"; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    export DEBIAN_FRONTEND=noninteractive; \
+	    install="timeout 180 apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core"; \
+	    $$install >/dev/null 2>&1 </dev/null \
+	      || { timeout 60 apt-get -qq update && $$install; } >/dev/null 2>&1 </dev/null || true; fi; \
+	  command -v chromium >/dev/null || { touch $(VENV)/.no-browser; \
+	    echo "No chromium, and it could not be installed here: the tests in a browser are skipped."; }; }
+
+# Ray is large (280 MB) and only for clusters, so it is not installed with the rest.
+ray: $(STAMP)  ## install Ray, to test and use `--engine ray`
+	@$(PIP) install ray==2.60.0
 
 soak: $(STAMP)  ## all tests, with a hundred times more random examples
 	@EVERTURN_PROFILE=soak $(PYTEST)
