@@ -58,6 +58,7 @@ def test_plan_and_memory_files_and_visible_ones_are_passed_over_with_the_reason(
             ("a/CLAUDE.md", "a memory file: it is in the system prompt"),
         ),
         plan="1. go",
+        read=tuple(reversed(paths)),
     )
 
 

@@ -14,14 +14,19 @@ from everturn.history.records import Record
 
 
 class Called(msgspec.Struct, frozen=True):
-    """One call: where it stands in the view, what it was given, and its answer where there is one."""
+    """One call: where it stands in the view, what it was given, and its result where there is one."""
 
     at: int
     tool: str
     call: str
     given: Mapping[str, Any]
-    answer: str | None = None
+    result: Block | None = None
     failed: bool = False
+
+    @property
+    def answer(self) -> str:
+        """What came of it, in words; read only where somebody asks, for results are large."""
+        return text_of(self.result) if self.result is not None else ""
 
 
 def called(records: Sequence[Record], wanted: Callable[[Block], bool]) -> tuple[Called, ...]:
@@ -29,13 +34,13 @@ def called(records: Sequence[Record], wanted: Callable[[Block], bool]) -> tuple[
     found: dict[str, Called] = {}
     for at, record in enumerate(records):
         for block in record.blocks:
+            if not block.call:
+                continue
             if block.is_call and wanted(block):
                 found[block.call] = Called(at, block.tool, block.call, mapping(_fields(block).get("input")))
-            elif block.is_result and block.call in found:
-                failed = _fields(block).get("is_error") is True
-                found[block.call] = msgspec.structs.replace(
-                    found[block.call], answer=text_of(block), failed=failed
-                )
+            elif block.call in found and block.is_result:
+                failed = b"is_error" in block.raw and _fields(block).get("is_error") is True
+                found[block.call] = msgspec.structs.replace(found[block.call], result=block, failed=failed)
     return tuple(found.values())
 
 

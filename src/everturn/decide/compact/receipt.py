@@ -1,15 +1,17 @@
 """The receipt: what was retained, what can be had again and how, what is gone (CP-34). Counts and names."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from everturn.decide.compact.divide import messages_in
-from everturn.decide.compact.restore import read_earlier
 from everturn.decide.compact.restored import RestoredThings
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import CompactionPlan, Receipt
 from everturn.history.blocks import Block, parts_of
 from everturn.history.edits import Offloaded
 from everturn.history.records import Record
+
+_PICTURES: Final = ("image", "document")
 
 
 def receipt_of(
@@ -41,7 +43,7 @@ def _recoverable(
 ) -> tuple[str, ...]:
     where = f"in {transcript}" if transcript else "in the transcript"
     gone = {path for path, _ in back.left_out}
-    earlier = [path for path in read_earlier(plan.summarized) if path not in gone and path not in back.files]
+    earlier = [path for path in plan.restoring.read if path not in gone and path not in back.files]
     moved = [each.edit.path for each in plan.summarized if isinstance(each.edit, Offloaded)]
     every = (
         _count(messages_in(plan.summarized), "summarized message", where),
@@ -83,9 +85,14 @@ def _thoughts(records: Sequence[Record]) -> int:
 
 def _pictures(records: Sequence[Record]) -> int:
     every = [block for record in records for block in record.blocks]
-    inside = [part for block in every if block.is_result for part in parts_of(block)]
+    inside = [part for block in every if block.is_result and _may_show(block) for part in parts_of(block)]
     return sum(_is_picture(block) for block in (*every, *inside))
 
 
+def _may_show(block: Block) -> bool:
+    """Whether a result is worth parsing for pictures: most are text alone."""
+    return any(kind.encode() in block.raw for kind in _PICTURES)
+
+
 def _is_picture(block: Block) -> bool:
-    return block.kind in ("image", "document")
+    return block.kind in _PICTURES

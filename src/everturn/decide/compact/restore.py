@@ -38,7 +38,8 @@ def restoring(
     hidden: Mapping[str, object] | None = None,
 ) -> Restoring:
     """`hidden` are the calls whose results the model no longer sees: their files are not visible."""
-    files, skipped = _files(summarized, kept, settings, hidden or {})
+    read = _newest_first(summarized)
+    files, skipped = _files(read, summarized, kept, settings, hidden or {})
     return Restoring(
         files=files,
         skipped=skipped,
@@ -50,21 +51,23 @@ def restoring(
         plan_mode=is_planning((*summarized, *kept)),
         listings=_listings(summarized, kept),
         discovered=_discovered((*summarized, *kept)),
+        read=read,
     )
 
 
 def _files(
+    read: Sequence[str],
     summarized: Sequence[Record],
     kept: Sequence[Record],
     settings: CompactSettings,
     hidden: Mapping[str, object],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """The files to read again, most recently read first; and those that are not, with the reason."""
-    visible = {_path(read) for read in _reads(kept) if read.call not in hidden}
+    visible = {_path(each) for each in _reads(kept) if each.call not in hidden}
     plan_file = {text(each.given.get("planFilePath")) for each in called(summarized, by_name("ExitPlanMode"))}
     chosen: list[str] = []
     skipped: list[tuple[str, str]] = []
-    for path in _newest_first(summarized):
+    for path in read:
         if why := _not_restored(path, visible, plan_file, settings):
             skipped.append((path, why))
         elif len(chosen) < settings.files:
@@ -83,7 +86,7 @@ def _newest_first(records: Sequence[Record]) -> tuple[str, ...]:
 def _reads(records: Sequence[Record]) -> tuple[Called, ...]:
     """Reads that gave something: a file that could not be read then is not worth a try now."""
     reads = called(records, lambda block: bool(path_read(block)))
-    return tuple(read for read in reads if read.answer is not None and not read.failed)
+    return tuple(read for read in reads if read.result is not None and not read.failed)
 
 
 def _path(read: Called) -> str:
@@ -100,11 +103,6 @@ def _not_restored(path: str, visible: set[str], plan_file: set[str], settings: C
     if path in plan_file or is_one_of(path, settings.plan_files):
         return "a plan file: the plan is restored whole"
     return "still visible in the kept messages" if path in visible else ""
-
-
-def read_earlier(records: Sequence[Record]) -> tuple[str, ...]:
-    """Every file that these records show, most recently read first."""
-    return _newest_first(records)
 
 
 class _Skill(msgspec.Struct, frozen=True):

@@ -56,6 +56,8 @@ class Restoring(msgspec.Struct, frozen=True, kw_only=True):
     listings: tuple[tuple[str, tuple[str, ...]], ...] = ()
     # Tools that were loaded by a search before: the boundary names them (TR-4).
     discovered: tuple[str, ...] = ()
+    # Every file that is summarized away, most recently read first.
+    read: tuple[str, ...] = ()
 
 
 class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):

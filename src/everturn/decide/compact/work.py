@@ -59,7 +59,7 @@ def _with_tasks(
     found = dict(known)
     for each in calls:
         if each.tool == "TaskCreate":
-            number = _CREATED.search(each.answer or "")
+            number = _CREATED.search(each.answer)
             name = number[1] if number else str(len(found) + 1)
             found[name] = "pending", name, text(each.given.get("subject"))
             continue
@@ -102,7 +102,7 @@ def is_planning(records: Sequence[Record]) -> bool:
     left = [
         each.at
         for each in called(records, by_name("ExitPlanMode"))
-        if each.answer is not None and not each.failed
+        if each.result is not None and not each.failed
     ]
     left += [each.at for each in attached(records, "plan_mode_exit")]
     return max(entered, default=-1) > max(left, default=-1)
@@ -130,7 +130,7 @@ def agents_at_work(records: Sequence[Record], settings: CompactSettings) -> tupl
 
 def _launched(call: Called) -> str:
     """The id of an agent that was started without waiting for it; "" where its result came at once."""
-    started = _LAUNCHED.search(call.answer or "")
+    started = _LAUNCHED.search(call.answer)
     return started[1] if started and not call.failed else ""
 
 
@@ -152,7 +152,7 @@ def _collected(records: Sequence[Record], settings: CompactSettings) -> list[str
         name = next(
             (found for key in ("task_id", "agentId", "shell_id") if (found := text(each.given.get(key)))), ""
         )
-        status = _STATUS.search(each.answer or "")
+        status = _STATUS.search(each.answer)
         stopped = each.tool in ("TaskStop", "KillShell") and not each.failed
         if name and (stopped or (status and status[1] in _OVER)):
             names.append(name)

@@ -1,0 +1,137 @@
+"""What a compaction costs us beside the model: plan, prompt, records; in milliseconds and in plain decodes.
+
+plan      what is summarized, kept, pinned and restored, and what filled the view
+prompt    the request for the summary by the fork way, without its bytes
+whole     all of it, with the check of the answer and the records that follow from it
+
+At 1M tokens the whole costs less than four plain msgspec decodes of the records that it is about: walks
+through the view, each for its own question.
+"""
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+import msgspec
+from _timing import best
+
+from everturn.decide.compact.flow import compaction, plan_of
+from everturn.decide.compact.ground import CompactionStyle
+from everturn.decide.compact.values import Asked, Compaction, CompactionPlan
+from everturn.decide.compact.ways import WAYS
+from everturn.decide.effects import Answer, AskModel, FileRead, HookOutcome, ReadFiles
+from everturn.decide.policy import policy
+from everturn.engine import Conversation, Setting
+from everturn.history.blocks import text_block
+from everturn.history.records import Record, Usage
+from everturn.history.threads import threads
+from everturn.measure.capabilities import ANTHROPIC
+from everturn.measure.models import find
+from everturn.replay.made_up import Shape, made_up_session
+from everturn.replay.stage import coding_head
+from everturn.twin.costs import TwinCosts
+from everturn.view.lifetime import KeyParameters, lifetime
+from everturn.wire.claude_code import read
+
+SIZES = (150_000, 1_000_000)
+JUDGED = 1_000_000
+DECODES = 4
+# Without the copies of results that only a terminal shows: they would flatter the ratio.
+SHAPE = Shape(boundaries=0, sidechains=0, images=0, display_copies="short")
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+BY_HAND = Asked(trigger="manual")
+SUMMARY = (
+    "<summary>\n1. Primary request and intent: "
+    + "The parser is mended, its tests pass. " * 200
+    + "</summary>"
+)
+FILE = "def parse(token):\n    return token\n" * 300
+
+
+def records_of(tokens: int) -> list[Record]:
+    data = b"\n".join(made_up_session(seed=7, tokens=tokens, shape=SHAPE))
+    return list(threads(read(data).records).main.records)
+
+
+def conversation(records: list[Record]) -> Conversation:
+    model, kept = find("claude-opus-5"), policy("claude-code")
+    assert model is not None
+    return Conversation(
+        Setting(
+            model=model,
+            capabilities=ANTHROPIC,
+            policy=kept,
+            costs=TwinCosts(model),
+            head=coding_head(),
+            parameters=KeyParameters(lifetime("main", "conversation", kept.ttl, ANTHROPIC)),
+            fields={"max_tokens": 8_000},
+            compaction=CompactionStyle(ways=("fork",), transcript="session.jsonl"),
+        ),
+        records,
+    )
+
+
+def answered(effect: Any) -> Any:
+    """A world that takes no time."""
+    match effect:
+        case AskModel():
+            return Answer((text_block(SUMMARY),), "end_turn", Usage(10, 0, 10, 10))
+        case ReadFiles(paths=paths):
+            return tuple(FileRead(path, FILE) for path in paths)
+        case _:
+            return HookOutcome()
+
+
+def driven(flow: Any) -> Any:
+    answer: Any = None
+    while True:
+        try:
+            answer = answered(flow.send(answer))
+        except StopIteration as done:
+            return done.value
+
+
+def parts(held: Conversation) -> dict[str, Callable[[], Any]]:
+    ids = count()
+    ground = held._ground(held.setting, NOW)  # pyright: ignore[reportPrivateUsage]
+    assert ground is not None
+    plan = plan_of(BY_HAND, ground, NOW)
+    assert isinstance(plan, CompactionPlan)
+
+    def whole() -> Any:
+        return driven(compaction(BY_HAND, ground, now=NOW, new_id=lambda: str(next(ids))))
+
+    assert isinstance(whole(), Compaction)
+    return {
+        "plan": lambda: plan_of(BY_HAND, ground, NOW),
+        "prompt": lambda: next(WAYS["fork"](plan, ground)),
+        "whole": whole,
+    }
+
+
+def measured(tokens: int) -> float:
+    """Plain decodes that one compaction costs."""
+    records = records_of(tokens)
+    lines = [record.raw for record in records]
+    decode = msgspec.json.Decoder().decode
+    plain = best(lambda: [decode(line) for line in lines])
+    times = {name: best(part) for name, part in parts(conversation(records)).items()}
+    told = ", ".join(f"{name} {1000 * time:.1f} ms" for name, time in times.items())
+    print(
+        f"{tokens // 1000:>5}K tokens, {len(records):,} records: {told}; "
+        f"one decode {1000 * plain:.1f} ms, so {times['whole'] / plain:.1f} decodes"
+    )
+    return times["whole"] / plain
+
+
+def main() -> int:
+    costs = {size: measured(size) for size in SIZES}
+    ok = costs[JUDGED] < DECODES
+    print(f"{costs[JUDGED]:.1f} of {DECODES} allowed" if ok else f"OUT OF BOUNDS: {costs[JUDGED]:.1f}")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
