@@ -66,8 +66,8 @@ def cache(turns: int, idle: int, seed: int, model_id: str, color: bool) -> None:
 def compact(compactions: int, seed: int, model_id: str, color: bool) -> None:
     """A conversation that never ends: it fills the window, is compacted, and goes on.
 
-    One line for every ten calls, as long as the context is full; a line for each compaction, with what it kept
-    and what it dropped. Then the bill.
+    One line for every ten calls, as long as the context is full; a line for each compaction, with what it
+    kept and what it dropped. Then the bill.
     """
     from everturn.dashboard.sawtooth import draw
     from everturn.measure.models import find
@@ -76,5 +76,6 @@ def compact(compactions: int, seed: int, model_id: str, color: bool) -> None:
     model = find(model_id)
     if model is None:
         raise click.BadParameter(f"there is no model {model_id!r}", param_hint="--model")
-    click.echo(f"An agent on {model.display_name}, until compaction {compactions} is behind it.\n")
+    times = "once" if compactions == 1 else f"{compactions} times"
+    click.echo(f"An agent on {model.display_name}, compacted {times}.\n")
     draw(run(model=model, compactions=compactions, seed=seed), model.window, sys.stdout, color=color)

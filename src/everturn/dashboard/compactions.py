@@ -35,7 +35,7 @@ def planned(plan: CompactionPlan, file: str, screen: Screen) -> list[Text]:
         ("cut", _cut(plan)),
         (
             "keeps",
-            f"{_part(plan.kept)}, about {plan.tokens_kept:,} tokens" if plan.kept else "nothing as it is",
+            f"{_part(plan.kept)}, about {plan.tokens_kept:,} tokens" if plan.kept else "nothing",
         ),
         ("carries", counted(len(plan.pins), "instruction") + " word for word" if plan.pins else ""),
         ("restores", ", ".join(back)),

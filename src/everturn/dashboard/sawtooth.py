@@ -1,4 +1,4 @@
-"""A context that fills and is compacted, again and again: one line for some calls, one for each compaction."""
+"""A context that fills and is compacted, again and again: a line for some calls, one for each compaction."""
 
 from collections.abc import Iterable
 from typing import Final, TextIO
@@ -6,13 +6,14 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from everturn.dashboard.layout import Screen, counted, fit, tokens
+from everturn.dashboard.layout import Screen, counted, tokens
 from everturn.replay.marathon import Call, Compacted, Finish
 
 # A line for so many calls: three compactions then fit on a screen or two.
 CALLS_A_LINE: Final = 10
 # Number, bar, size.
 AROUND: Final = 13
+INDENT: Final = 6
 FULL, EMPTY = "█", "·"
 PURPOSES: Final = {"conversation": "the conversation", "compact": "summaries", "session_memory": "notes"}
 
@@ -48,31 +49,25 @@ def _bar(call: Call, window: int, screen: Screen) -> Text:
 def _compaction(step: Compacted, number: int, screen: Screen) -> list[Text]:
     sizes = f"{tokens(step.tokens_before)} to {tokens(step.tokens_after)} tokens"
     how = f"{step.share_read:.0%} of its call read from the cache" if step.share_read else "no cached call"
-    lines = [
-        Text(line, "bold cyan")
-        for line in screen.wrapped(f"compaction {number} by {step.way}: {sizes}, {how}")
-    ]
-    cut = (
-        fit(screen.plain(f"      {line}"), screen.width, ellipsis=screen.ellipsis) for line in step.receipt
-    )
-    return [*lines, *(Text(line, "cyan") for line in cut)]
+    said = f"compaction {number} by {step.way}: {sizes}, {how}"
+    lines = [Text(line, "bold cyan") for line in screen.wrapped(said)]
+    beside = screen._replace(width=screen.width - INDENT)
+    parts = (line for receipt in step.receipt for line in beside.wrapped(receipt))
+    return [*lines, *(Text(" " * INDENT + line, "cyan") for line in parts)]
 
 
 def _totals(step: Finish, calls: int, compactions: int, screen: Screen) -> list[Text]:
-    did = (
-        f"{counted(step.prompts, 'question')}, {counted(calls, 'call')}, {counted(compactions, 'compaction')}"
-    )
-    said = [f"{did}; {counted(step.records, 'record')} in the transcript, nothing deleted."]
+    asked, made = counted(step.prompts, "question"), counted(compactions, "compaction")
+    kept = f"{counted(step.records, 'record')} in the transcript, nothing deleted"
+    said = [f"{asked}, {counted(calls, 'call')}, {made}; {kept}."]
     if step.carried:
         said.append(f'Pinned in the first line and still in view, word for word: "{step.carried}"')
     lines = [Text(), *(Text(line) for each in said for line in screen.wrapped(each)), Text()]
     for purpose, spent in step.bill.parts.items():
         if spent.calls:
-            about = (
-                f"{counted(spent.calls, 'call')}, {tokens(spent.read)} read, {tokens(spent.written)} written"
-            )
-            lines.append(Text(screen.fitted(f"{PURPOSES[purpose]:<17} ${spent.dollars:7.2f}  {about}")))
-    return [*lines, Text(f"{'all of it':<17} ${step.bill.dollars:7.2f}", "bold")]
+            about = f"{counted(spent.calls, 'call')}, {tokens(spent.read)} read from the cache"
+            lines.append(Text(screen.fitted(f"{PURPOSES[purpose]:<17} ${spent.dollars:6.2f}  {about}")))
+    return [*lines, Text(f"{'all of it':<17} ${step.bill.dollars:6.2f}", "bold")]
 
 
 def _has_shapes(file: TextIO) -> bool:

@@ -92,4 +92,5 @@ class Ledger:
 
     @property
     def asides(self) -> dict[For, Spent]:
-        return {purpose: spent for purpose, spent in self._parts.items() if purpose != "conversation"}
+        parts = self._parts.items()
+        return {purpose: spent for purpose, spent in parts if purpose != "conversation" and spent.calls}

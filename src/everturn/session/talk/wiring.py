@@ -136,7 +136,8 @@ class Wiring:
         if self._store.refuses:
             return
         state = State(dict(self.conversation.detector.baselines), self._ledger.asides)
-        self._remark(write_state(self.path, state))
+        if state != State():
+            self._remark(write_state(self.path, state))
 
     def _remark(self, what: str) -> None:
         if what and what not in self.remarks:
