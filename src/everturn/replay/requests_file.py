@@ -2,8 +2,8 @@
 
     session, policy, thread, call, time, source, model, request, usage, dollars, tokens
 
-`request` is the whole body. System prompt and tools are in no recording: one system block stands for them, and
-so does one result for what a fault fetched; their sizes are in `tokens`, which has one count per block in the
+`request` is the whole body. System prompt and tools are in no recording: one system block stands for them,
+and one result for what a fault fetched. Their sizes are in `tokens`, which has one count per block in the
 order of the prefix (tools, system, messages) and sums to the billed input. Hidden tokens stand with a block:
 what opens a message with its first block, what ends the prompt with the last one.
 """

@@ -28,6 +28,8 @@ class Scheme(msgspec.Struct, frozen=True):
     model: str = ""
     compacts: Compacts = "never"
     window: int = 0
+    # Whether it knows which results will be used again: a bound, and nothing to run live (RP-9).
+    foresight: bool = False
 
 
 # The automatic mark lies at a share of the whole window: no reserves are taken off before it.
@@ -39,6 +41,9 @@ _AT_85: Final = Policy(
 _AS_RECORDED: Final = Policy(
     name="recorded", about="cleared and compacted where the recording says so, and nowhere else"
 )
+_ORACLE: Final = Policy(
+    name="oracle", about="a bound: clears what is never used again, when that is free or pays"
+)
 # Clearing alone does not keep a long session inside its window, so those who only clear compact at the mark
 # as every agent does; a window that slides never gets there, and `none` ends there.
 _COMPACTS: Final[dict[str, Compacts]] = {
@@ -48,16 +53,18 @@ _COMPACTS: Final[dict[str, Compacts]] = {
     "clear-keep-3": "automatic",
     "masking": "automatic",
     "summarize-85": "automatic",
+    "oracle": "automatic",
     "recorded": "recorded",
 }
 _ORDER: Final = (
     "none", "recorded", "claude-code", "frugal", "when-cold", "clear-keep-3", "masking", "sliding-window",
-    "summarize-85",
+    "summarize-85", "oracle",
 )  # fmt: skip
-_POLICIES: Final = {**POLICIES, _AT_85.name: _AT_85, _AS_RECORDED.name: _AS_RECORDED}
+_POLICIES: Final = {**POLICIES, **{each.name: each for each in (_AT_85, _AS_RECORDED, _ORACLE)}}
 
 SCHEMES: Final = {
-    name: Scheme(name, _POLICIES[name], compacts=_COMPACTS.get(name, "never")) for name in _ORDER
+    name: Scheme(name, _POLICIES[name], compacts=_COMPACTS.get(name, "never"), foresight=name == _ORACLE.name)
+    for name in _ORDER
 }
 
 

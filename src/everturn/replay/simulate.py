@@ -5,12 +5,16 @@ out its request; what its cache model says of that request is the bill; then the
 No body is built, unless somebody wants to see it. Each thread is a conversation of its own.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Sequence
 
 from everturn.measure.prefix_cache import PrefixCache
+from everturn.replay.acts import Acts
+from everturn.replay.bounds import floor
 from everturn.replay.journal import Witness
+from everturn.replay.oracle import whisper
 from everturn.replay.player import Player, Prompter
-from everturn.replay.prepared import prepare, uses_of
+from everturn.replay.prepared import Prepared, prepare, uses_of
 from everturn.replay.schemes import Scheme
 from everturn.replay.sessions import Session
 from everturn.replay.sight import left_in, sight
@@ -22,35 +26,48 @@ __all__ = ["Run", "SimulatedCall", "Totals", "simulate", "uses_of"]
 
 
 def simulate(
-    session: Session,
-    scheme: Scheme,
-    uses: SessionUses | None,
-    *,
-    witness: Witness | None = None,
-    prompter: Callable[[int], Prompter] | None = None,
+    session: Session, scheme: Scheme, uses: SessionUses | None, *, witness: Witness | None = None
 ) -> Run:
     """The session under the scheme. `uses` are what faults are found with; without them there are none."""
     prepared = prepare(session)
     cache = PrefixCache()
-    calls: list[SimulatedCall] = []
-    ended: list[str] = []
     players: list[Player] = []
-    for at in range(len(session.threads)):
-        acts = prepared.recorded[at] if scheme.compacts == "recorded" else prepared.whole[at]
-        if not acts.calls:
+    for at, whole in enumerate(prepared.whole):
+        if not whole.calls:
             continue
         player = Player(
-            acts,
+            prepared.recorded[at] if scheme.compacts == "recorded" else whole,
             prepared.cast(at, scheme),
             scheme,
             cache,
             sight=sight(uses, at),
-            prompter=prompter(at) if prompter else Prompter(),
+            prompter=whisper(uses.thread(at), whole, scheme.ttl) if uses and scheme.foresight else Prompter(),
             witness=witness,
         )
-        calls += player.play()
-        ended += [player.ended_early] if player.ended_early else []
+        player.play()
         players.append(player)
-    left = left_in(players[0].talk.log.view, prepared.whole[0]) if players else {}
-    totals = totals_of(calls, left)
-    return Run(session.name, scheme.name, tuple(calls), totals, "; ".join(ended), prepared.notes(scheme))
+    return _run(session, scheme, prepared, players)
+
+
+def _run(session: Session, scheme: Scheme, prepared: Prepared, players: Sequence[Player]) -> Run:
+    calls = tuple(call for player in players for call in player.journal.calls)
+    made = Counter(call.thread for call in calls if call.source == "main")
+    main = next((acts for acts in prepared.whole if acts.calls), None)
+    left = left_in(players[0].talk.log.view, _played(main, players[0])) if main else {}
+    return Run(
+        session=session.name,
+        scheme=scheme.name,
+        calls=calls,
+        totals=totals_of(calls, left),
+        ended_early="; ".join(player.ended_early for player in players if player.ended_early),
+        notes=prepared.notes(scheme),
+        floor=floor(session, scheme, made),
+    )
+
+
+def _played(whole: Acts, player: Player) -> Acts:
+    """What had happened when a thread ended early: nobody can lose what never came."""
+    if not player.ended_early:
+        return whole
+    made = sum(call.source == "main" for call in player.journal.calls)
+    return Acts(whole.thread, whole.calls[:made])

@@ -104,3 +104,5 @@ class Run(msgspec.Struct, frozen=True):
     ended_early: str = ""
     # What was assumed: models measured as others, the counting ratio, the window.
     notes: tuple[str, ...] = ()
+    # What no policy can undercut, for the calls that were made (RP-9).
+    floor: Decimal = Decimal(0)

@@ -1,0 +1,187 @@
+"""Schemes side by side over any number of sessions: one row each (RP-7, BY-10).
+
+Savings are net: what a scheme spends on summaries, faults and refreshes is in its dollars. They are taken
+over the calls that both sides made, for `none` ends at the window and is cheap from there on. What the
+provider's own cache saves is told apart from what the scheme saves: the former is there without us.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+
+from everturn.measure.bill import PER_MILLION
+from everturn.replay.simulated import Left, Run, SimulatedCall, Spent
+from everturn.replay.totals import rates_of
+
+NONE: Final = "none"
+RECORDED: Final = "recorded"
+
+
+class Saving(msgspec.Struct, frozen=True):
+    """Dollars saved against another scheme, of so many; negative where it costs more."""
+
+    dollars: Decimal = Decimal(0)
+    of: Decimal = Decimal(0)
+
+    @property
+    def share(self) -> float:
+        return float(self.dollars / self.of) if self.of else 0.0
+
+    def __add__(self, other: "Saving") -> "Saving":
+        return Saving(self.dollars + other.dollars, self.of + other.of)
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One scheme over all sessions."""
+
+    scheme: str
+    sessions: int = 0
+    unfinished: int = 0
+    calls: int = 0
+    dollars: Decimal = Decimal(0)
+    spent: Spent = Spent()
+    # Against the same calls without management, and as they were recorded; None where that was not replayed.
+    against_none: Saving | None = None
+    against_recorded: Saving | None = None
+    # What the same calls had cost without any cache, less what they did cost: the provider's part.
+    by_cache: Saving = Saving()
+    peak: int = 0
+    mean: float = 0.0
+    hit_rate: float = 0.0
+    breaks: dict[str, int] = {}
+    compactions: int = 0
+    refreshes: int = 0
+    faults: int = 0
+    faults_per_100: float = 0.0
+    left: dict[str, Left] = {}
+    floor: Decimal = Decimal(0)
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """The table, and what was assumed to make it. JSON for programs is this value, encoded."""
+
+    rows: tuple[Row, ...]
+    sessions: int
+    notes: tuple[str, ...] = ()
+
+
+class Comparison:
+    """Fed one session at a time, so that no more than one need be in memory."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, _Sum] = {}
+        self._sessions = 0
+
+    def add(self, runs: Iterable[Run]) -> None:
+        by_scheme = {run.scheme: run for run in runs}
+        self._sessions += bool(by_scheme)
+        for name, run in by_scheme.items():
+            self._sums.setdefault(name, _Sum(name)).add(run, by_scheme)
+
+    def compared(self, notes: Sequence[str] = ()) -> Compared:
+        return Compared(tuple(each.row() for each in self._sums.values()), self._sessions, tuple(notes))
+
+
+def compared(sessions: Iterable[Iterable[Run]]) -> Compared:
+    comparison = Comparison()
+    for runs in sessions:
+        comparison.add(runs)
+    return comparison.compared()
+
+
+class _Sum:
+    """One scheme while sessions are added."""
+
+    def __init__(self, scheme: str) -> None:
+        self._scheme = scheme
+        self._counts: Counter[str] = Counter()
+        self._breaks: Counter[str] = Counter()
+        self._spent: dict[str, Decimal] = dict.fromkeys(Spent.__struct_fields__, Decimal(0))
+        self._floor = Decimal(0)
+        self._contexts = 0.0
+        self._peak = 0
+        self._left: dict[str, Left] = {}
+        self._against: dict[str, Saving] = {}
+        self._by_cache = Saving()
+
+    def add(self, run: Run, others: Mapping[str, Run]) -> None:
+        totals = run.totals
+        self._counts.update(
+            sessions=1,
+            unfinished=int(bool(run.ended_early)),
+            calls=totals.calls,
+            compactions=totals.compactions,
+            refreshes=totals.refreshes,
+            faults=totals.faults,
+            read=totals.read,
+            prompt=totals.read + totals.write_5m + totals.write_1h + totals.plain,
+        )
+        self._breaks.update(totals.breaks)
+        for kind in self._spent:
+            self._spent[kind] += getattr(totals.spent, kind)
+        self._floor += run.floor
+        self._contexts += totals.mean * totals.calls
+        self._peak = max(self._peak, totals.peak)
+        for name, left in totals.left.items():
+            known = self._left.get(name, Left())
+            self._left[name] = Left(known.kept + left.kept, known.total + left.total)
+        for name in (NONE, RECORDED):
+            if name in others:
+                saved = saving(run.calls, others[name].calls)
+                self._against[name] = self._against.get(name, Saving()) + saved
+        self._by_cache += _by_cache(run.calls)
+
+    def row(self) -> Row:
+        count, spent = self._counts, Spent(**self._spent)
+        return Row(
+            scheme=self._scheme,
+            sessions=count["sessions"],
+            unfinished=count["unfinished"],
+            calls=count["calls"],
+            dollars=spent.dollars,
+            spent=spent,
+            against_none=self._against.get(NONE),
+            against_recorded=self._against.get(RECORDED),
+            by_cache=self._by_cache,
+            peak=self._peak,
+            mean=self._contexts / max(1, count["calls"]),
+            hit_rate=count["read"] / max(1, count["prompt"]),
+            breaks=dict(self._breaks.most_common()),
+            compactions=count["compactions"],
+            refreshes=count["refreshes"],
+            faults=count["faults"],
+            faults_per_100=100 * count["faults"] / max(1, count["calls"]),
+            left=self._left,
+            floor=self._floor,
+        )
+
+
+def saving(ours: Sequence[SimulatedCall], theirs: Sequence[SimulatedCall]) -> Saving:
+    """What we save on the calls that both made, thread by thread."""
+    made, other = _made(ours), _made(theirs)
+    common = {thread: min(number, other.get(thread, 0)) for thread, number in made.items()}
+    spent, baseline = _up_to(common, ours), _up_to(common, theirs)
+    return Saving(baseline - spent, baseline)
+
+
+def _made(calls: Sequence[SimulatedCall]) -> dict[str, int]:
+    return {call.thread: call.number for call in calls if call.source == "main"}
+
+
+def _up_to(numbers: Mapping[str, int], calls: Sequence[SimulatedCall]) -> Decimal:
+    counted = (call.dollars for call in calls if call.number <= numbers.get(call.thread, 0))
+    return sum(counted, Decimal(0))
+
+
+def _by_cache(calls: Sequence[SimulatedCall]) -> Saving:
+    """The same calls with every token at the plain price."""
+    plain = sum((_uncached(call) for call in calls if call.source != "refresh"), Decimal(0))
+    return Saving(plain - sum((call.dollars for call in calls), Decimal(0)), plain)
+
+
+def _uncached(call: SimulatedCall) -> Decimal:
+    rates = rates_of(call)
+    return (call.context * rates.input + call.output * rates.output) / PER_MILLION
