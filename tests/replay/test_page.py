@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from replay.browser import browser
 from replay.runs import call, chapter, run
 
-from everturn.replay.page import Chapter, chapters, document, page, plot, spelling
+from everturn.replay.page import Chapter, chapter_of, chapters, document, page, plot, spelling
 from everturn.replay.page.markup import Html, element, json_script
 from everturn.replay.uses import Fault
 
@@ -136,6 +136,18 @@ def test_a_bound_is_drawn_only_where_it_is_known_for_every_session():
     assert chapters.bound([Decimal(1), Decimal(2)]) == Decimal(3)
     assert chapters.bound([Decimal(1), None]) is None
     assert chapters.bound([]) is None
+
+
+def test_the_oracle_is_a_line_and_no_policy_and_the_floor_is_that_of_whole_runs():
+    calls = [call(1, read=10_000), call(2, read=20_000)]
+    given = (
+        run(calls, floor=Decimal("0.01")),
+        run(calls[:1], scheme="none", ended_early="call 2 does not fit", floor=Decimal("0.005")),
+        run(calls[:1], scheme="oracle+1h"),
+    )
+    found = chapter_of(given, name="s", model="m")
+    assert found == Chapter("s", given[:2], Decimal("0.01"), given[2].totals.dollars, "m")
+    assert chapter_of(given[1:2], name="s") == Chapter("s", given[1:2])
 
 
 def test_sessions_beyond_the_room_are_in_the_table_but_not_drawn(monkeypatch):

@@ -11,6 +11,7 @@ from everturn.dashboard.progress import progress
 from everturn.errors import StoreError, UsageError
 from everturn.replay import sessions as reading
 from everturn.replay.made_up import Shape, made_up_session
+from everturn.replay.page import chapters as pages
 from everturn.replay.parallel import Keep, Outcome, default_folder, engines, replay_all, replays
 from everturn.replay.parallel import keep as keeping
 from everturn.replay.schemes import scheme
@@ -82,10 +83,22 @@ def test_new_code_another_scheme_or_another_byte_is_computed_anew(folder, tmp_pa
 def test_a_kept_result_that_is_broken_is_computed_again(folder, tmp_path):
     keep, file = Keep(str(tmp_path)), folder / "session-0.jsonl"
     before = replay_all([file], SCHEMES[:1], keep)
-    (path,) = tmp_path.rglob("*.msgpack")
-    path.write_bytes(path.read_bytes()[:100])
+    for path in tmp_path.rglob("*.msgpack"):
+        path.write_bytes(path.read_bytes()[:20])
     assert replay_all([file], SCHEMES[:1], keep) == before
     assert list(tmp_path.rglob("*.unfinished")) == []
+
+
+def test_the_page_gets_the_calls_of_what_it_draws_and_the_sums_of_the_rest(folder, tmp_path, monkeypatch):
+    keep = Keep(str(tmp_path))
+    found = replay_all([folder], SCHEMES, keep).sessions
+    drawn = replays.chapters(found, SCHEMES, keep)
+    assert [bool(run.calls) for each in drawn for run in each.runs] == [True] * 9
+    monkeypatch.setattr(pages, "MOST_DRAWN", 1)
+    bare = replays.chapters(found, SCHEMES, keep)
+    assert [bool(run.calls) for each in bare for run in each.runs] == [True] * 3 + [False] * 6
+    assert [each.name for each in bare] == [each.name for each in drawn]
+    assert bare[0] == drawn[0]
 
 
 def test_a_session_that_fails_is_named_and_the_rest_goes_on(folder, tmp_path, monkeypatch):

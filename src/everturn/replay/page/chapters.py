@@ -16,6 +16,7 @@ from everturn.replay.simulated import Run, SimulatedCall, Spent
 MOST_DRAWN: Final = 60_000
 # What a policy is compared with, in this order of preference; else the first one shown.
 _BASELINES: Final = ("recorded", "none")
+_ORACLE: Final = "oracle"
 
 
 class Chapter(msgspec.Struct, frozen=True):
@@ -27,6 +28,25 @@ class Chapter(msgspec.Struct, frozen=True):
     oracle: Decimal | None = None
     model: str = ""
     notes: tuple[str, ...] = ()
+    path: str = ""
+
+
+def chapter_of(
+    runs: Sequence[Run], *, name: str, path: str = "", model: str = "", notes: tuple[str, ...] = ()
+) -> Chapter:
+    """The bounds are among the runs: each knows the floor of the calls it made, and one is the oracle's."""
+    shown = tuple(run for run in runs if not run.scheme.startswith(_ORACLE))
+    oracle = [run.totals.dollars for run in runs if run.scheme.startswith(_ORACLE)]
+    floors = [run.floor for run in shown if run.floor and not run.ended_early]
+    return Chapter(
+        name=name,
+        runs=shown,
+        floor=min(floors, default=None),
+        oracle=min(oracle, default=None),
+        model=model,
+        notes=notes,
+        path=path,
+    )
 
 
 class Tally(msgspec.Struct, frozen=True):

@@ -6,11 +6,13 @@ goes on (RP-1). Results come in the order of the input, whichever is ready first
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from everturn.replay.page.chapters import Chapter, by_cost, chapter_of, how_many_are_drawn
 from everturn.replay.parallel.engines import Engine, mapped
 from everturn.replay.parallel.keep import Keep
 from everturn.replay.schemes import Scheme
@@ -81,6 +83,18 @@ def whole(replayed: Replayed, schemes: Iterable[Scheme], keep: Keep) -> Replayed
     return msgspec.structs.replace(replayed, runs=tuple(run for run in runs if run is not None))
 
 
+def chapters(found: Sequence[Replayed], schemes: Sequence[Scheme], keep: Keep) -> list[Chapter]:
+    """For the page: calls are brought back only for the sessions that it draws."""
+    bare = by_cost(_chapter(each) for each in found)
+    by_path = {each.path: each for each in found}
+    drawn = bare[: how_many_are_drawn(bare)]
+    return [_chapter(whole(by_path[each.path], schemes, keep)) for each in drawn] + bare[len(drawn) :]
+
+
+def _chapter(each: Replayed) -> Chapter:
+    return chapter_of(each.runs, name=each.name, path=each.path, model=each.model, notes=each.notes)
+
+
 def replay_file(task: Task) -> Outcome:
     """What one worker does. Plain values in and out."""
     done: list[Replayed] = []
@@ -90,7 +104,7 @@ def replay_file(task: Task) -> Outcome:
             failed.append(each)
             continue
         try:
-            done.append(_replay(each, task.schemes, task.keep))
+            done.append(_replay(each, task))
         except (
             ArithmeticError,
             LookupError,
@@ -150,28 +164,26 @@ def _together(outcomes: Sequence[Outcome]) -> Outcome:
     return Outcome(tuple(done.values()), tuple(failed.values()))
 
 
-def _replay(session: Session, schemes: Sequence[Scheme], keep: Keep) -> Replayed:
+def _replay(session: Session, task: Task) -> Replayed:
+    uses = cache(lambda: index_session(session))
     runs: list[Run] = []
     computed = 0
-    uses = None
-    for scheme in schemes:
-        run = keep.run(session.digest, scheme)
+    for scheme in task.schemes:
+        run = task.keep.run(session.digest, scheme)
         if run is None:
-            uses = uses or index_session(session)
-            run = simulate(session, scheme, uses)
-            keep.keep_run(session.digest, scheme, run)
+            run = simulate(session, scheme, uses())
+            task.keep.keep_run(session.digest, scheme, run)
             computed += 1
         runs.append(msgspec.structs.replace(run, calls=()))
-    agents = tuple(thread.agent for thread in session.threads if thread.agent)
     return Replayed(
-        session.name,
-        session.path,
-        session.model,
-        session.notes,
-        session.digest,
-        agents,
-        tuple(runs),
-        computed,
+        name=session.name,
+        path=session.path,
+        model=session.model,
+        notes=session.notes,
+        digest=session.digest,
+        agents=tuple(thread.agent for thread in session.threads if thread.agent),
+        runs=tuple(runs),
+        computed=computed,
     )
 
 
