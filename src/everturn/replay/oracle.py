@@ -6,13 +6,16 @@ compacts like everyone. It is a bound for clearing, not for everything: whoever 
 early can be cheaper, and pays with what is missing afterwards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import accumulate
 from typing import NamedTuple
 
 from everturn.history.edits import Cleared, Edit
+from everturn.history.records import is_sent
 from everturn.measure.meter import PLACEHOLDER_TOKENS
-from everturn.measure.prefix_cache import SECONDS, Ttl
+from everturn.measure.prefix_cache import LOOKBACK, SECONDS, Ttl, group_positions
 from everturn.replay.acts import Act, Acts
 from everturn.replay.player import Player, Prompter
 from everturn.replay.uses import ThreadUses
@@ -75,3 +78,76 @@ class _Oracle:
             if place.result and place.tokens > PLACEHOLDER_TOKENS
             if self._needed_until.get(place.result, 0) < number
         ]
+
+    def _best(
+        self, places: Sequence[_Place], cached: int, dead: Sequence[int], player: Player, act: Act
+    ) -> int | None:
+        """From which block on clearing saves most; None where it saves nothing."""
+        rates = player.model.rates(on=act.at.date(), prompt_tokens=0)
+        again = (rates.write_1h if player.scheme.ttl == "1h" else rates.write_5m) - rates.read
+        positions = group_positions([place.kind for place in places])
+        ends = list(accumulate((place.tokens for place in places), initial=0))
+        best, most, freed = None, Decimal(0), 0
+        for at in reversed(dead):
+            freed += places[at].tokens - PLACEHOLDER_TOKENS
+            rewritten = ends[cached] - ends[self._read_up_to(at, positions, act.at)] - freed
+            net = freed * self._until_lapse[act.number - 1] * rates.read - max(0, rewritten) * again
+            if net > most:
+                best, most = at, net
+        return best
+
+    def _read_up_to(self, first: int, positions: Sequence[int], now: datetime) -> int:
+        """How many blocks would still be read if the result at `first` were cleared: those of the newest
+        request that ended before it, while it is alive and in reach. Else system prompt and tools alone."""
+        for entry in reversed(self._entries):
+            in_reach = positions[-1] - positions[max(0, entry.blocks - 1)] < LOOKBACK
+            if entry.blocks <= first:
+                return entry.blocks if in_reach and now - entry.at <= self._life else 0
+        return 0
+
+
+def _needed_until(uses: ThreadUses) -> Mapping[str, int]:
+    """For each result the last call that takes something from it."""
+    found: dict[str, int] = {}
+    for call in uses.calls:
+        for string in call.uses:
+            if result := uses.blocks[uses.last_holder(string, call.start)].answers:
+                found[result] = call.number
+    return found
+
+
+def _calls_until_lapse(acts: Acts, ttl: Ttl) -> list[int]:
+    """From each call on, how many there are before the prefix lapses or the thread ends."""
+    left: list[int] = []
+    later: Act | None = None
+    for act in reversed(acts.calls):
+        lapses = later is None or (later.at - act.at).total_seconds() > SECONDS[ttl]
+        left.append(1 if lapses else left[-1] + 1)
+        later = act
+    return left[::-1]
+
+
+def _places(player: Player) -> list[_Place]:
+    view = player.talk.log.view
+    hidden = {*view.cleared, *view.offloaded}
+    return [
+        _Place(
+            PLACEHOLDER_TOKENS if block.call in hidden and block.is_result else player.costs.block(block),
+            block.call if block.is_result else "",
+            block.kind,
+            record.kind == "assistant",
+        )
+        for record in view.records
+        if is_sent(record)
+        for block in record.blocks
+    ]
+
+
+def _cached(places: Sequence[_Place]) -> int:
+    """How many blocks the last request had: everything before the last reply."""
+    at = len(places)
+    while at and not places[at - 1].is_said:
+        at -= 1
+    while at and places[at - 1].is_said:
+        at -= 1
+    return at
