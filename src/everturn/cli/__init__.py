@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("everturn.cli.demo:demo", "Watch everturn work, with no key and no network."),
     "make-session": ("everturn.cli.make_session:make_session", "A made-up session, to try things on."),
     "recall": ("everturn.cli.recall:recall", "Find words in everything a session ever said."),
+    "replay": ("everturn.cli.replay:replay", "What recorded sessions would have cost under other policies."),
     "twin": ("everturn.cli.twin:twin", "A Messages API on this machine, to develop and test against."),
     "undo": ("everturn.cli.undo:undo", "Take the last compaction of a session back."),
     "unfold": ("everturn.cli.unfold:unfold", "What a compaction replaced."),

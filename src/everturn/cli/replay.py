@@ -1,0 +1,172 @@
+"""`everturn replay`: what recorded sessions would have cost under other policies.
+
+Exit codes: 0 when anything could be replayed; 1 when nothing could, with the reasons on stderr; 2 when the
+command was called wrongly.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from everturn.replay.compare import Compared
+    from everturn.replay.parallel import Keep, Outcome
+    from everturn.replay.schemes import Scheme
+
+DEFAULT = "none,recorded,claude-code,when-cold,clear-keep-3,masking,sliding-window,summarize-85,oracle"
+
+
+@click.command(short_help="What recorded sessions would have cost under other policies.")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--policy",
+    "policies",
+    default=DEFAULT,
+    show_default=True,
+    help="Policies, with commas between them; each may have switches, as in claude-code+1h+refresh.",
+)
+@click.option("--model", default="", help="Another model for all replies; by default the recorded one.")
+@click.option("--ttl", type=click.Choice(["5m", "1h"]), default="5m", help="How long a prefix lives.")
+@click.option("--refresh", is_flag=True, help="Keep prefixes alive through pauses where that is cheaper.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page to this file.")
+@click.option(
+    "--requests",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write every request with its bill to this file, a line each, for checking.",
+)
+@click.option("--engine", type=click.Choice(["local", "here", "ray"]), default="local", show_default=True)
+@click.option("--workers", type=click.IntRange(1), help="Processes; by default one for each core.")
+@click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Where results are kept.")
+@click.option("--no-color", is_flag=True, help="Print without colours, as in a pipe or with NO_COLOR.")
+def replay(
+    paths: tuple[Path, ...],
+    policies: str,
+    model: str,
+    ttl: str,
+    refresh: bool,
+    as_json: bool,
+    html: Path | None,
+    requests: Path | None,
+    engine: str,
+    workers: int | None,
+    cache: Path | None,
+    no_color: bool,
+) -> None:
+    """Replay the recorded sessions in PATHS, files or folders, under several policies.
+
+    What each call would have read, written and cost, what broke the cache, when the context was compacted,
+    and what was missing when it was needed. No key, no network.
+    """
+    import msgspec
+
+    from everturn.replay.parallel import Keep, default_folder, replay_all
+
+    schemes = _schemes(policies, ttl, model, refresh=refresh)
+    keep = Keep(str(cache or default_folder(os.environ)))
+    with _progress() as tell:
+        done = replay_all(
+            paths,
+            schemes,
+            keep,
+            engine="processes" if engine == "local" else engine,  # pyright: ignore[reportArgumentType]
+            workers=workers or os.cpu_count() or 1,
+            tell=tell,
+        )
+    if not done.sessions:
+        reasons = "\n".join(f"  {each.path}: {each.why}" for each in done.unreadable)
+        raise click.ClickException(f"There is no session to replay.\n{reasons}".rstrip())
+    compared = _compared(done, schemes, keep)
+    if html is not None:
+        html.write_text(_page(done, schemes, keep), encoding="utf-8")
+    if requests is not None:
+        _write_requests(requests, paths, schemes)
+    if as_json:
+        # As bytes: JSON is UTF-8, whatever the locale of the terminal is.
+        told = {**msgspec.to_builtins(compared), "unreadable": msgspec.to_builtins(done.unreadable)}
+        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=1))
+        return
+    from everturn.dashboard.replay_table import draw
+
+    draw(compared, color=not no_color)
+
+
+def _schemes(policies: str, ttl: str, model: str, *, refresh: bool) -> list["Scheme"]:
+    from everturn.replay.schemes import scheme, with_switches
+
+    named = [scheme(each, model=model) for each in policies.split(",") if each.strip()]
+    if not named:
+        raise click.BadParameter("name at least one policy", param_hint="--policy")
+    switched = [
+        with_switches(
+            each,
+            ttl="1h" if "1h" in (ttl, each.ttl) else "5m",
+            refresh=refresh or each.refresh,
+            model=model,
+        )
+        for each in named
+    ]
+    return list({each.name: each for each in switched}.values())
+
+
+def _compared(done: "Outcome", schemes: Sequence["Scheme"], keep: "Keep") -> "Compared":
+    """One session after the other: calls are needed, and only one session's at a time."""
+    from everturn.replay.compare import Comparison
+    from everturn.replay.parallel.replays import whole
+
+    comparison = Comparison()
+    notes: dict[str, None] = {}
+    for each in done.sessions:
+        runs = whole(each, schemes, keep).runs
+        comparison.add(runs)
+        if len(done.sessions) == 1:
+            notes |= dict.fromkeys(note for run in runs for note in run.notes)
+    unread = [f"{each.path} was left out: {each.why}" for each in done.unreadable]
+    return comparison.compared([*notes, *unread])
+
+
+def _page(done: "Outcome", schemes: Sequence["Scheme"], keep: "Keep") -> str:
+    from everturn.replay.page import Chapter, page
+    from everturn.replay.parallel.replays import whole
+
+    chapters = [
+        Chapter(each.name, whole(each, schemes, keep).runs, model=each.model, notes=each.notes)
+        for each in done.sessions
+    ]
+    return page(chapters, unreadable=[(each.path, each.why) for each in done.unreadable])
+
+
+def _write_requests(file: Path, paths: Sequence[Path], schemes: Sequence["Scheme"]) -> None:
+    """Bodies are built for this alone, so it is done here and once more."""
+    from everturn.replay.requests_file import written_to
+    from everturn.replay.sessions import Session, sessions
+    from everturn.replay.simulate import simulate, uses_of
+
+    with file.open("wb") as out:
+        for session in sessions(paths):
+            if isinstance(session, Session):
+                uses = uses_of(session)
+                for scheme in schemes:
+                    simulate(session, scheme, uses, witness=written_to(out, session.name, scheme.name))
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int, str], None] | None]:
+    """A line on stderr that says how far we are, for people only."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    erase = "\r\x1b[K"
+
+    def tell(done: int, of: int, file: str) -> None:
+        click.echo(f"{erase}Replaying {done} of {of}: {Path(file).name[:40]} ...", err=True, nl=False)
+
+    try:
+        yield tell
+    finally:
+        click.echo(erase, err=True, nl=False)

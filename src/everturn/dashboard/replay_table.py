@@ -1,0 +1,186 @@
+"""Schemes side by side, as lines for a terminal and as Markdown for a page (RP-7, BY-10)."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Final, NamedTuple, TextIO
+
+from rich.console import Console
+
+from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
+from everturn.replay.compare import Compared, Row, Saving
+from everturn.replay.simulated import Left, Spent
+
+UNKNOWN: Final = "-"
+KINDS: Final = {
+    "plain": "plain",
+    "write_5m": "write 5m",
+    "write_1h": "write 1h",
+    "read": "read",
+    "output": "output",
+    "summaries": "summaries",
+    "faults": "faults",
+    "refresh": "refresh",
+}
+LEFT: Final = {
+    "user_instructions": "user's words",
+    "paths": "paths",
+    "identifiers": "names",
+    "errors": "errors",
+}
+# Reasons of breaks that are told by name.
+_MOST_REASONS: Final = 6
+
+
+class Drawn(NamedTuple):
+    """One table: its title, its columns, its rows."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: list[tuple[str, ...]]
+
+
+def draw(compared: Compared, file: TextIO | None = None, *, color: bool = True) -> None:
+    out = sys.stdout if file is None else file
+    console = Console(file=out, no_color=None if color else True, highlight=False, emoji=False, markup=False)
+    screen = Screen(console.width, not _has_shapes(out))
+    for drawn in tables(compared):
+        console.print(screen.fitted(drawn.title), style="bold", soft_wrap=True)
+        for line in screen.table(drawn.columns, drawn.rows):
+            console.print(line, soft_wrap=True)
+        console.print()
+    for line in footnotes(compared):
+        for part in screen.wrapped(line):
+            console.print(part, soft_wrap=True)
+
+
+def markdown(compared: Compared) -> list[str]:
+    lines: list[str] = []
+    for drawn in tables(compared):
+        rules = ["---" if column.align == "<" else "--:" for column in drawn.columns]
+        lines += [f"### {drawn.title}", "", _cells([column.head for column in drawn.columns]), _cells(rules)]
+        lines += [*map(_cells, drawn.rows), ""]
+    return [*lines, *(f"- {note}" for note in footnotes(compared))]
+
+
+def _cells(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def tables(compared: Compared) -> Iterator[Drawn]:
+    yield _summary(compared)
+    yield _by_kind(compared)
+    yield _forgotten(compared)
+    if any(row.breaks for row in compared.rows):
+        yield _breaks(compared)
+
+
+def footnotes(compared: Compared) -> Iterator[str]:
+    floors = {row.floor for row in compared.rows if not row.unfinished}
+    if floors:
+        yield f"No policy can cost less than {_dollars(max(floors))}: every token paid once."
+    for row in compared.rows:
+        if row.unfinished:
+            ended = counted(row.unfinished, "session")
+            yield (
+                f"{row.scheme} did not get to the end of {ended}: the window was full. "
+                "Savings are taken over the calls that both made."
+            )
+    yield from compared.notes
+
+
+def _summary(compared: Compared) -> Drawn:
+    columns = (
+        Column("policy", "<", grows=True),
+        Column("calls", optional=4),
+        Column("dollars"),
+        Column("vs none"),
+        Column("vs recorded"),
+        Column("hit rate", optional=1),
+        Column("mean", optional=3),
+        Column("peak", optional=5),
+        Column("breaks", optional=6),
+        Column("compactions", optional=7),
+        Column("faults/100", optional=2),
+    )
+    rows = [
+        (
+            row.scheme + ("*" if row.unfinished else ""),
+            f"{row.calls:,}",
+            _dollars(row.dollars),
+            _saving(row.against_none),
+            _saving(row.against_recorded),
+            percent(row.hit_rate),
+            tokens(round(row.mean)),
+            tokens(row.peak),
+            f"{sum(row.breaks.values()):,}",
+            f"{row.compactions:,}",
+            f"{row.faults_per_100:.1f}",
+        )
+        for row in compared.rows
+    ]
+    return Drawn(f"{counted(compared.sessions, 'session')}, net of what each policy costs", columns, rows)
+
+
+def _by_kind(compared: Compared) -> Drawn:
+    used = [
+        kind for kind in Spent.__struct_fields__ if any(getattr(row.spent, kind) for row in compared.rows)
+    ]
+    columns = (
+        Column("policy", "<", grows=True),
+        *(Column(KINDS[kind]) for kind in used),
+        Column("cache saves", optional=1),
+    )
+    rows = [
+        (row.scheme, *(_dollars(getattr(row.spent, kind)) for kind in used), _saving(row.by_cache))
+        for row in compared.rows
+    ]
+    return Drawn("Dollars by kind, and what the provider's own cache saves", columns, rows)
+
+
+def _forgotten(compared: Compared) -> Drawn:
+    columns = (Column("policy", "<", grows=True), *map(Column, LEFT.values()), Column("faults"))
+    rows = [
+        (row.scheme, *(_left(row.left.get(name)) for name in LEFT), f"{row.faults:,}")
+        for row in compared.rows
+    ]
+    return Drawn("Still in the context at the end, and what had to be fetched again", columns, rows)
+
+
+def _breaks(compared: Compared) -> Drawn:
+    columns = (Column("policy", "<"), Column("breaks"), Column("why", "<", grows=True))
+    rows = [
+        (row.scheme if first else "", f"{number:,}", why)
+        for row in compared.rows
+        for first, (why, number) in _numbered(row)
+    ]
+    return Drawn("Why the cache broke", columns, rows)
+
+
+def _numbered(row: Row) -> Iterator[tuple[bool, tuple[str, int]]]:
+    reasons = sorted(row.breaks.items(), key=lambda item: (-item[1], item[0]))
+    for at, reason in enumerate(reasons[:_MOST_REASONS]):
+        yield at == 0, reason
+    if rest := sum(number for _, number in reasons[_MOST_REASONS:]):
+        yield False, ("other reasons", rest)
+
+
+def _dollars(amount: Decimal) -> str:
+    return f"${amount:,.2f}" if amount >= Decimal("0.1") or not amount else f"${amount:.4f}"
+
+
+def _saving(saved: Saving | None) -> str:
+    """Positive where it is cheaper, negative where it costs more."""
+    return UNKNOWN if saved is None or not saved.of else f"{saved.share:+.1%}"
+
+
+def _left(left: Left | None) -> str:
+    return UNKNOWN if left is None or not left.total else percent(left.kept / left.total)
+
+
+def _has_shapes(file: TextIO) -> bool:
+    try:
+        "…".encode(file.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
