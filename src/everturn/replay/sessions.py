@@ -102,24 +102,29 @@ def _sessions_in(file: Path, taken: set[Path] | None = None) -> Iterator[Session
     if not data.strip():
         yield Unreadable(str(file), "it is empty")
         return
+    yield from _conversations_in(file, data, taken)
+
+
+def _conversations_in(file: Path, data: bytes, taken: set[Path] | None) -> Iterator[Session | Unreadable]:
+    format, count = "a session", 0
     source = Source(data)
-    reader = next((each for each in READERS if each.recognises(source)), None)
-    if reader is None:
-        yield Unreadable(str(file), "it is of no format that is known here")
-        return
-    count = 0
     try:
+        reader = next((each for each in READERS if each.recognises(source)), None)
+        if reader is None:
+            yield Unreadable(str(file), "it is of no format that is known here")
+            return
+        format = reader.format
         for conversation in reader.conversations(source):
             count += 1
             agents = _agents_of(file, data, taken) if reader is CLAUDE_CODE else ()
-            yield _session(file, reader.format, conversation, data, agents)
+            yield _session(file, format, conversation, data, agents)
     except Exception as problem:
         # Files come from anywhere: whatever is odd in one of them, the rest goes on (RP-1).
         what = f"{type(problem).__name__}: {problem}"
-        yield Unreadable(str(file), f"it looks like {reader.format}, but cannot be followed ({what})")
+        yield Unreadable(str(file), f"it looks like {format}, but cannot be followed ({what})")
         return
     if not count:
-        yield Unreadable(str(file), f"it looks like {reader.format}, but nobody says anything in it")
+        yield Unreadable(str(file), f"it looks like {format}, but nobody says anything in it")
 
 
 def _session(

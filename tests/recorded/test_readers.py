@@ -1,0 +1,111 @@
+"""Every recorded file is read, and what is in it is held in numbers."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from everturn.history.messages import faults
+from everturn.replay.broken import judged_session
+from everturn.replay.calls import calls
+from everturn.replay.sessions import Session, Unreadable, sessions
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+
+pytestmark = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the recorded sessions (../shared/data) are not here"
+)
+
+# Sessions, threads, calls, calls with usage, tool calls and results, by format.
+HELD = {
+    "aider": (36, 36, 164, 164, 0, 0),
+    "claude-code": (76, 95, 3_509, 3_509, 3_605, 3_599),
+    "codex-terminal": (1, 1, 3, 0, 0, 0),
+    "gemini-cli": (3, 3, 17, 16, 12, 12),
+    "mini-swe-agent": (23, 23, 1_726, 1_714, 1_643, 1_643),
+    "openhands": (4, 4, 125, 125, 125, 122),
+    "pi": (1, 1, 439, 439, 391, 373),
+    "swe-agent": (7, 7, 84, 0, 79, 79),
+    "tau-bench": (200, 200, 2_454, 0, 1_164, 1_164),
+}
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Session | Unreadable]:
+    return [*sessions([DATA])]
+
+
+@pytest.mark.spec("RP-1")
+def test_every_recorded_file_is_read_and_only_the_pages_about_them_are_not(found):
+    unread = {each.path: each.why for each in found if isinstance(each, Unreadable)}
+    assert unread == {
+        str(DATA / name): "it is of no format that is known here"
+        for name in ("FORMATS.md", "README.md", "manifest.json")
+    }
+
+
+@pytest.mark.spec("RP-1", "RP-2")
+def test_what_is_in_them_is_held_in_numbers(found):
+    count: dict[str, Counter[str]] = {}
+    for session in _read(found):
+        count.setdefault(session.format, Counter()).update(_figures(session))
+    names = ("sessions", "threads", "calls", "with usage", "made", "answered")
+    assert {format: tuple(each[name] for name in names) for format, each in count.items()} == HELD
+
+
+def _read(found: list[Session | Unreadable]) -> Iterator[Session]:
+    return (each for each in found if isinstance(each, Session))
+
+
+def _figures(session: Session) -> Counter[str]:
+    count = Counter({"sessions": 1, "threads": len(session.threads)})
+    for thread in session.threads:
+        every = [*calls(thread, "all")]
+        count["calls"] += len(every)
+        count["with usage"] += sum(call.usage.context > 0 for call in every)
+        blocks = [block for record in thread.records for block in record.blocks]
+        count["made"] += sum(block.is_call for block in blocks)
+        count["answered"] += sum(block.is_result for block in blocks)
+    return count
+
+
+@pytest.mark.spec("RP-2")
+def test_every_call_has_a_time(found):
+    untimed = [
+        (session.path, call.number)
+        for session in _read(found)
+        for thread in session.threads
+        for call in calls(thread, "all")
+        if call.at is None
+    ]
+    assert untimed == []
+
+
+def test_the_view_at_calls_of_other_agents_is_one_that_the_api_takes(found):
+    """Claude Code's own are held call by call in `test_sessions.py`; here every tenth call and the last."""
+    wrong = []
+    for session in _read(found):
+        if session.format == "claude-code":
+            continue
+        for thread in session.threads:
+            every = [*calls(thread, "all")]
+            wrong += [
+                (session.path, call.number, faults(call.messages)[0])
+                for call in (*every[::10], *every[-1:])
+                if faults(call.messages)
+            ]
+    assert wrong == []
+
+
+@pytest.mark.spec("RP-3")
+def test_recorded_usage_agrees_with_the_model_of_the_cache_on_nine_of_ten_calls(found):
+    judged = [each for session in _read(found) for each in judged_session(session)]
+    near = sum(each.error <= 0.05 for each in judged)
+    assert len(judged) > 3_500
+    assert near / len(judged) >= 0.9
+    assert all(
+        each.predicted + each.predicted_written == each.reported + each.written
+        for each in judged
+        if each.predicted <= each.reported + each.written
+    )

@@ -1,0 +1,237 @@
+"""pi, Codex, Gemini CLI and Aider: small files by hand."""
+
+from replay.small_files import lines, one, said
+
+from everturn.history.edits import Compacted
+from everturn.history.log import view
+from everturn.history.records import Usage
+from everturn.replay.calls import calls
+
+
+def _pi(role, content, at, **fields):
+    message = {"role": role, "content": content, **fields}
+    return {"type": "message", "timestamp": f"2025-11-20T23:33:{at:02d}.000Z", "message": message}
+
+
+def _text(words):
+    return [{"type": "text", "text": words}]
+
+
+PI = [
+    {"type": "session", "id": "s", "cwd": "/x", "provider": "anthropic", "modelId": "m"},
+    _pi("user", _text("Read it."), 1),
+    _pi(
+        "assistant",
+        [{"type": "toolCall", "id": "t1", "name": "read", "arguments": {"path": "a"}}],
+        2,
+        model="claude-sonnet-4-5",
+        usage={"input": 3, "output": 9, "cacheRead": 100, "cacheWrite": 20},
+    ),
+    _pi("toolResult", _text("words"), 3, toolCallId="t1", toolName="read", isError=False),
+    _pi("assistant", [], 4, model="gpt", usage={"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}),
+    _pi("assistant", _text("Read."), 5, model="claude-sonnet-4-5"),
+]
+
+
+def test_a_pi_session_keeps_its_times_and_its_disjoint_counts(tmp_path):
+    session = one(tmp_path, lines(PI))
+    assert (session.format, session.model, session.notes) == ("pi", "claude-sonnet-4-5", ())
+    assert said(session.threads[0]) == [
+        ("user", ["Read it."]),
+        ("assistant", [("t1", "read", {"path": "a"})]),
+        ("user", [("t1", [{"type": "text", "text": "words"}])]),
+        ("assistant", ["Read."]),
+    ]
+    (call,) = calls(session.threads[0])
+    assert call.usage == Usage(3, 20, 100, 9)
+    assert session.threads[0].records[-1].timestamp == "2025-11-20T23:33:05.000Z"
+
+
+def test_a_compaction_of_pi_keeps_what_it_kept(tmp_path):
+    cut = {"type": "compaction", "summary": "We read it.", "firstKeptEntryIndex": 4, "tokensBefore": 175_004}
+    session = one(tmp_path, lines([*PI, cut, _pi("user", _text("Go on."), 6)]))
+    records = session.threads[0].records
+    assert [record.edit.tokens_before for record in records if isinstance(record.edit, Compacted)] == [
+        175_004
+    ]
+    shown = [record for record in view(records).records if record.kind != "system"]
+    assert [block.raw.decode() for record in shown for block in record.blocks] == [
+        '{"type":"text","text":"We read it."}',
+        '{"type":"text","text":"Read."}',
+        '{"type":"text","text":"Go on."}',
+    ]
+
+
+def test_of_a_tree_of_pi_the_newest_path_counts(tmp_path):
+    header, user, *_ = PI
+    tree = [
+        header,
+        {**user, "id": "1", "parentId": None},
+        {**_pi("assistant", _text("Left."), 2, model="m"), "id": "2", "parentId": "1"},
+        {**_pi("assistant", _text("Kept."), 3, model="m"), "id": "3", "parentId": "1"},
+    ]
+    session = one(tmp_path, lines(tree))
+    assert said(session.threads[0]) == [("user", ["Read it."]), ("assistant", ["Kept."])]
+    assert session.notes == ("1 entries on branches that were left",)
+
+
+ITEMS = [
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "List."}]},
+    {"type": "reasoning", "summary": [], "encrypted_content": "x"},
+    {"type": "function_call", "name": "shell", "arguments": '{"command":["ls"]}', "call_id": "c1"},
+    {"type": "function_call_output", "call_id": "c1", "output": "a.py"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "One."}]},
+]
+CODEX_SAID = [
+    ("user", ["List."]),
+    ("assistant", [("c1", "shell", {"command": ["ls"]})]),
+    ("user", [("c1", "a.py")]),
+    ("assistant", ["One."]),
+]
+
+
+def _rollout():
+    wrapped = [
+        {"timestamp": "2025-10-01T10:00:00Z", "type": "response_item", "payload": item} for item in ITEMS
+    ]
+    used = {"input_tokens": 100, "cached_input_tokens": 30, "output_tokens": 5}
+    counted = {
+        "timestamp": "2025-10-01T10:00:01Z",
+        "type": "event_msg",
+        "payload": {"type": "token_count", "info": {"last_token_usage": used}},
+    }
+    echo = {"timestamp": "x", "type": "event_msg", "payload": {"type": "agent_message", "message": "One."}}
+    empty = {"timestamp": "x", "type": "event_msg", "payload": {"type": "token_count", "info": None}}
+    meta = {"timestamp": "x", "type": "session_meta", "payload": {"id": "s", "instructions": "Be brief."}}
+    context = {"timestamp": "x", "type": "turn_context", "payload": {"model": "gpt-5"}}
+    return [meta, context, *wrapped[:3], counted, *wrapped[3:], echo, empty]
+
+
+def test_a_codex_rollout_says_everything_once_and_tells_usage(tmp_path):
+    session = one(tmp_path, lines(_rollout()))
+    assert (session.format, session.model, session.system) == ("codex", "gpt-5", "Be brief.")
+    assert said(session.threads[0]) == CODEX_SAID
+    assert [call.usage for call in calls(session.threads[0])] == [Usage(70, 0, 30, 5)]
+
+
+def test_the_bare_layout_of_codex_is_the_same_conversation(tmp_path):
+    bare = [{"id": "s", "timestamp": "2025-08-01", "instructions": None}, {"record_type": "state"}, *ITEMS]
+    session = one(tmp_path, lines(bare))
+    assert session.format == "codex"
+    assert said(session.threads[0]) == CODEX_SAID
+
+
+def test_a_compacted_codex_rollout_goes_on_from_its_summary(tmp_path):
+    cut = {"timestamp": "2025-10-01T11:00:00Z", "type": "compacted", "payload": {"message": "Listed."}}
+    session = one(tmp_path, lines([*_rollout(), cut, _rollout()[2]]))
+    shown = view(session.threads[0].records).records
+    assert [block.raw.decode() for record in shown for block in record.blocks] == [
+        '{"type":"text","text":"Listed."}',
+        '{"type":"text","text":"List."}',
+    ]
+
+
+def test_codexs_log_of_its_terminal_is_read_from_keys_and_messages(tmp_path):
+    def key(code):
+        event = f"KeyEvent {{ code: {code}, modifiers: KeyModifiers(0x0), kind: Press, state: 0 }}"
+        return {"ts": "2025-08-10T03:12:28Z", "dir": "to_tui", "kind": "key_event", "event": event}
+
+    def event(**message):
+        payload = {"id": "1", "msg": message}
+        return {"ts": "2025-08-10T03:12:30Z", "dir": "to_tui", "kind": "codex_event", "payload": payload}
+
+    log = [
+        {"ts": "2025-08-10T03:12:26Z", "dir": "meta", "kind": "session_start", "model": "gpt-oss:20b"},
+        *(key(code) for code in ("Char('h')", "Char('u')", "Backspace", "Char('i')", "Enter")),
+        event(type="task_started"),
+        event(type="agent_message_delta", delta="Hel"),
+        event(type="agent_message", message="Hello."),
+    ]
+    session = one(tmp_path, lines(log))
+    assert (session.format, session.model) == ("codex-terminal", "gpt-oss:20b")
+    assert said(session.threads[0]) == [("user", ["hi"]), ("assistant", ["Hello."])]
+
+
+def test_gemini_cli_puts_results_behind_the_reply_that_called(tmp_path):
+    call = {
+        "id": "w-1",
+        "name": "write_file",
+        "args": {"path": "a"},
+        "result": [{"functionResponse": {"response": {"output": "written"}}}],
+        "status": "success",
+    }
+    messages = [
+        {"id": "1", "timestamp": "2026-01-15T20:51:48Z", "type": "user", "content": "Write it."},
+        {
+            "id": "2",
+            "timestamp": "2026-01-15T20:51:52Z",
+            "type": "gemini",
+            "content": "",
+            "thoughts": [{"subject": "Hm"}],
+            "tokens": {"input": 100, "output": 10, "cached": 40, "thoughts": 5},
+            "model": "gemini-2.5-flash",
+            "toolCalls": [call],
+        },
+        {"id": "3", "timestamp": "2026-01-15T20:51:53Z", "type": "info", "content": "Cancelled."},
+    ]
+    session = one(tmp_path, {"sessionId": "s", "projectHash": "h", "messages": messages})
+    assert (session.format, session.model) == ("gemini-cli", "gemini-2.5-flash")
+    assert said(session.threads[0]) == [
+        ("user", ["Write it."]),
+        ("assistant", [("w-1", "write_file", {"path": "a"})]),
+        ("user", [("w-1", "written")]),
+    ]
+    (only,) = calls(session.threads[0])
+    assert only.usage == Usage(input_tokens=60, cache_read_input_tokens=40, output_tokens=15)
+
+
+AIDER_OLD = """
+# aider chat started at 2024-05-21 21:31:46
+
+> Models: gpt-4o with diff edit format, weak model gpt-3.5-turbo
+> Git repo: .git with 6 files
+
+#### Fix it.
+#### Now.
+> 34130 prompt tokens, 45 completion tokens, $0.171325 cost
+
+Please add a.py.
+
+> Add these files to the chat? yes
+> 12,102 prompt tokens, 449 completion tokens, $0.067245 cost
+
+Done.
+"""
+AIDER_NEW = """
+# aider chat started at 2025-01-01 08:00:00
+
+> Main model: claude-3-5-sonnet-20241022 with diff edit format
+
+#### Fix it.
+
+Done.
+
+> Tokens: 4.2k sent, 1.1k cache write, 3.0k cache hit, 300 received. Cost: $0.02 message.
+"""
+
+
+def test_an_aider_chat_has_typed_printed_and_spoken_parts(tmp_path):
+    session = one(tmp_path, AIDER_OLD, "chat.md")
+    assert (session.format, session.model) == ("aider", "gpt-4o")
+    assert said(session.threads[0]) == [
+        ("user", ["Fix it.\nNow.\n"]),
+        ("assistant", ["Please add a.py."]),
+        ("user", ["Add these files to the chat? yes\n"]),
+        ("assistant", ["Done."]),
+    ]
+    assert [call.usage for call in calls(session.threads[0])] == [
+        Usage(34_130, 0, 0, 45),
+        Usage(12_102, 0, 0, 449),
+    ]
+    assert session.threads[0].records[0].timestamp == "2024-05-21T21:31:46.000Z"
+
+
+def test_newer_aider_tells_usage_behind_the_reply_and_with_its_cache(tmp_path):
+    session = one(tmp_path, AIDER_NEW, "chat.md")
+    assert session.model == "claude-3-5-sonnet-20241022"
+    assert [call.usage for call in calls(session.threads[0])] == [Usage(100, 1_100, 3_000, 300)]
