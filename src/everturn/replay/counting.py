@@ -73,7 +73,7 @@ def head_tokens(acts: Sequence[Act], costs: Scaled) -> int:
     """What the first call was shown beyond its messages; 0 where it reported nothing."""
     if not acts or not acts[0].context:
         return 0
-    return max(0, acts[0].context - costs.all(said(acts[0].before)) - costs.turn)
+    return max(0, acts[0].context - costs.all(said(acts[0].before)) - costs.turn - costs.trailing)
 
 
 def head_of(thread: str, tokens: int) -> tuple[Head, Block]:

@@ -22,7 +22,7 @@ from everturn.measure.prefix_cache import PrefixCache, Prompt
 from everturn.replay.acts import Act, Acts
 from everturn.replay.counting import Scaled, head_of
 from everturn.replay.journal import Entry, Journal, Witness, cleared_in, own_doing, why_of
-from everturn.replay.offline_world import OfflineWorld, drive
+from everturn.replay.offline_world import OfflineWorld, Writer, drive
 from everturn.replay.schemes import Scheme
 from everturn.replay.sight import Sight
 from everturn.replay.simulated import CallSource, SimulatedCall
@@ -76,9 +76,10 @@ class Player:
         sight: Sight,
         prompter: Prompter,
         witness: Witness | None = None,
+        writer: Writer | None = None,
     ) -> None:
         self.acts, self._cast, self.scheme, self._cache = acts, cast, scheme, cache
-        self._witness, self._sight, self._prompter = witness, sight, prompter
+        self._witness, self._sight, self._prompter, self._writer = witness, sight, prompter, writer
         self._ids = (f"{acts.thread}-{number:06d}" for number in count(1))
         self._head, block = head_of(acts.thread, cast.head_tokens)
         for costs in cast.costs.values():
@@ -218,7 +219,9 @@ class Player:
 
     def _world(self, at: datetime) -> OfflineWorld:
         return OfflineWorld(
-            lambda: self.talk.log.view.records, lambda request, text: self._bill_summary(request, text, at)
+            lambda: self.talk.log.view.records,
+            lambda request, text: self._bill_summary(request, text, at),
+            self._writer,
         )
 
     def _bill_summary(self, request: Request, text: str, at: datetime) -> Usage | Failure:

@@ -68,7 +68,7 @@ SCHEMES: Final = {
 }
 
 
-def scheme(text: str, *, model: str = "") -> Scheme:
+def scheme(text: str, *, model: str = "", window: int = 0) -> Scheme:
     """The scheme that a name and its switches stand for."""
     name, *switches = text.strip().split("+")
     found = SCHEMES.get(name)
@@ -77,6 +77,7 @@ def scheme(text: str, *, model: str = "") -> Scheme:
     unknown = [each for each in switches if each not in ("5m", "1h", "refresh")]
     if unknown or {"5m", "1h"} <= set(switches):
         raise UsageError(f"{text!r} cannot be read: a policy takes +5m or +1h, and +refresh.")
+    found = msgspec.structs.replace(found, window=window)
     return with_switches(
         found, ttl="1h" if "1h" in switches else "5m", refresh="refresh" in switches, model=model
     )

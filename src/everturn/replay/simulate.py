@@ -12,6 +12,7 @@ from everturn.measure.prefix_cache import PrefixCache
 from everturn.replay.acts import Acts
 from everturn.replay.bounds import floor
 from everturn.replay.journal import Witness
+from everturn.replay.offline_world import Writer
 from everturn.replay.oracle import whisper
 from everturn.replay.player import Player, Prompter
 from everturn.replay.prepared import Prepared, prepare, uses_of
@@ -26,9 +27,17 @@ __all__ = ["Run", "SimulatedCall", "Totals", "simulate", "uses_of"]
 
 
 def simulate(
-    session: Session, scheme: Scheme, uses: SessionUses | None, *, witness: Witness | None = None
+    session: Session,
+    scheme: Scheme,
+    uses: SessionUses | None,
+    *,
+    witness: Witness | None = None,
+    writer: Writer | None = None,
 ) -> Run:
-    """The session under the scheme. `uses` are what faults are found with; without them there are none."""
+    """The session under the scheme. `uses` are what faults are found with; without them there are none.
+
+    `witness` is shown every request; `writer` writes the summaries, where a model is at hand (RP-5).
+    """
     prepared = prepare(session)
     cache = PrefixCache()
     players: list[Player] = []
@@ -43,6 +52,7 @@ def simulate(
             sight=sight(uses, at),
             prompter=whisper(uses.thread(at), whole, scheme.ttl) if uses and scheme.foresight else Prompter(),
             witness=witness,
+            writer=writer,
         )
         player.play()
         players.append(player)
