@@ -44,6 +44,6 @@ def cost_of_a_turn(folder: Path, tasks: int) -> int:
 
 
 @pytest.mark.spec("OV-3")
-def test_a_turn_behind_a_compaction_costs_the_same_after_five_and_after_sixty_tasks(tmp_path):
-    short, long = cost_of_a_turn(tmp_path / "short", 5), cost_of_a_turn(tmp_path / "long", 60)
+def test_a_turn_behind_a_compaction_costs_the_same_after_five_and_after_forty_tasks(tmp_path):
+    short, long = cost_of_a_turn(tmp_path / "short", 5), cost_of_a_turn(tmp_path / "long", 40)
     assert long < 1.2 * short

@@ -28,6 +28,14 @@ def undisturbed(working: Working) -> None:
     assert working.refused == []
 
 
+def left_by_the_call_before(working: Working, made: Compaction) -> int:
+    """What there is to be read: all that was sent before, and nothing that came since."""
+    at = next(at for at, each in enumerate(working.done) if each.turn.compacted is made)
+    usage = working.done[at - 1].response.reply.usage
+    assert usage is not None
+    return usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+
+
 def share_read(made: Compaction) -> float:
     usage = made.attempts[-1].usage
     return usage.cache_read_input_tokens / usage.context
@@ -36,21 +44,35 @@ def share_read(made: Compaction) -> float:
 @pytest.mark.spec("CP-6")
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-haiku-4-5"])
 def test_two_hundred_turns_in_a_window_of_200k(begin, model):
-    working = begin(model=model, result_lines=500)
+    working = begin(model=model)
     list(working.work(80))
-    assert len(working.done) >= 300
+    assert len(working.done) >= 200
     assert len(working.compactions) >= 3
     undisturbed(working)
     for made in working.compactions:
         assert [attempt.problem for attempt in made.attempts] == ["there are no notes that could be used", ""]
         assert made.attempts[-1].way == "fork"
         assert share_read(made) >= 0.95
+        assert made.attempts[-1].usage.cache_read_input_tokens == left_by_the_call_before(working, made)
         assert made.tokens_after < 0.2 * made.tokens_before
 
 
+@pytest.mark.spec("CP-27")
+def test_what_is_left_is_about_what_was_told(begin):
+    """System prompt and tools included, which no record holds."""
+    working = begin(percent=20)
+    list(working.work(30))
+    after = [each for each in working.done if isinstance(each.turn.compacted, Compaction)]
+    assert len(after) >= 2
+    for each in after:
+        made = each.turn.compacted
+        assert isinstance(made, Compaction)
+        assert made.tokens_after == pytest.approx(each.response.reply.usage.context, rel=0.25)
+
+
 def test_a_window_of_a_million_tokens(begin):
-    working = begin(model="claude-opus-4-6", result_lines=1_500, under="none")
-    list(working.work(60))
+    working = begin(model="claude-opus-4-6", result_lines=2_000, under="none")
+    list(working.work(42))
     assert working.compactions
     undisturbed(working)
     assert all(made.tokens_before > 900_000 for made in working.compactions)

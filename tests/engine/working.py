@@ -191,7 +191,7 @@ class Working:
         if block.tool == "Edit":
             self._change(Path(given["file_path"]))
             return "Done."
-        return "running test_parser.py ... ok\n" * self.rng.randint(1, 2 * self.result_lines)
+        return "running test_parser.py ... ok\n" * self.rng.randint(self.result_lines, 2 * self.result_lines)
 
     def _somebody_edits(self) -> None:
         self._change(self.rng.choice(self.files))

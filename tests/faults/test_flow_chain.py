@@ -279,6 +279,17 @@ def test_a_stuck_session_spends_three_summaries_however_often_it_is_asked(begin)
     assert len(working.world.asked) == 3
 
 
+def test_compactions_by_hand_are_no_loop(begin):
+    working = begin(ways=("fork",), under=low(20, "none"))
+    for _ in range(4):
+        working.live.say(words(20_000, "A story."))
+        working.done.append(working.live.call())
+        settle(working)
+        assert isinstance(working.live.compact(BY_HAND), Compaction)
+    flooded(working, times=1)
+    assert isinstance(working.done[-1].turn.compacted, Compaction)
+
+
 @pytest.mark.spec("CP-26")
 def test_a_way_without_calls_makes_room_even_then(begin):
     working = begin(ways=("fork", "extract"), under=low(20, "none"))
@@ -321,6 +332,21 @@ def test_a_second_refusal_reaches_the_caller_and_nothing_is_lost(begin):
     working.done.append(working.live.call())
     settle(working)
     goes_on(working)
+
+
+@pytest.mark.spec("CP-26")
+def test_what_did_not_fit_is_smaller_afterwards_even_far_below_the_mark(begin):
+    """A small view whose files have grown since: bringing them back would make it larger than it was."""
+    working = begin(ways=("fork",))
+    list(working.work(3))
+    for file in working.files:
+        file.write_text(LINE * 400)
+    before = working.live.conversation.size.tokens
+    working.box.faults("prompt_too_long")
+    working.live.say("And now?")
+    working.done.append(working.live.call())
+    assert working.live.conversation.log.view.boundary is not None
+    assert working.live.conversation.size.tokens < before
 
 
 # ── hooks ────────────────────────────────────────────────────────────────────────────────────────
