@@ -1,6 +1,7 @@
 """Many sessions on all cores: the results of one by one, kept between runs; a bad file stops nobody."""
 
 import io
+import itertools
 import shutil
 from pathlib import Path
 
@@ -80,6 +81,21 @@ def test_new_code_another_scheme_or_another_byte_is_computed_anew(folder, tmp_pa
     assert [each.computed for each in replay_all([file], SCHEMES[:1], keep).sessions] == [1]
 
 
+def test_sessions_of_one_file_are_told_apart(tmp_path):
+    def line(words: str) -> bytes:
+        said = [("user", f"Please look at {words}."), ("assistant", f"I have looked at {words}.")]
+        return msgspec.json.encode({"messages": [{"role": role, "content": text} for role, text in said]})
+
+    file = tmp_path / "many.jsonl"
+    file.write_bytes(b"\n".join([line("the harbour"), line("the tides, the moon and everything else " * 20)]))
+    keep = Keep(str(tmp_path / "kept"))
+    outcome = replay_all([file], SCHEMES[:1], keep)
+    assert len(outcome.sessions) == 2, outcome.unreadable
+    assert {each.name: replays.whole(each, SCHEMES[:1], keep).runs for each in outcome.sessions} == {
+        name: runs[:1] for name, runs in one_by_one(file).items()
+    }
+
+
 def test_a_kept_result_that_is_broken_is_computed_again(folder, tmp_path):
     keep, file = Keep(str(tmp_path)), folder / "session-0.jsonl"
     before = replay_all([file], SCHEMES[:1], keep)
@@ -153,6 +169,22 @@ def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(folder, tmp_path)
         replay_all([folder / "session-0.jsonl"], SCHEMES[:1], Keep(str(tmp_path / "file")))
 
 
+def test_results_that_vanished_meanwhile_are_said_in_a_sentence(folder, tmp_path):
+    keep = Keep(str(tmp_path / "kept"))
+    (done,) = replay_all([folder / "session-0.jsonl"], SCHEMES[:1], keep).sessions
+    shutil.rmtree(tmp_path / "kept")
+    with pytest.raises(StoreError, match="results of session-0 under recorded are no longer in"):
+        replays.whole(done, SCHEMES[:1], keep)
+
+
+def test_workers_file_results_under_the_code_that_started_them(monkeypatch):
+    monkeypatch.setattr(keeping, "code_digest", lambda: "mine")
+    kept = Keep("folder").for_workers()
+    monkeypatch.setattr(keeping, "code_digest", lambda: "changed")
+    assert kept._path("a") == Path("folder/mine/a.msgpack")
+    assert kept.for_workers() == kept
+
+
 def test_results_are_kept_where_the_desktop_wants_them():
     assert default_folder({"XDG_CACHE_HOME": "/var/tmp/x"}) == Path("/var/tmp/x/everturn/replay")
     assert default_folder({"XDG_CACHE_HOME": "relative"}) == Path.home() / ".cache/everturn/replay"
@@ -175,13 +207,17 @@ def test_without_ray_a_sentence_says_what_brings_it(monkeypatch):
 @pytest.mark.spec("RP-10")
 def test_progress_is_few_lines_in_a_pipe_and_a_bar_on_a_terminal():
     pipe = io.StringIO()
-    with progress("Replaying", to=pipe) as tell:
+    with progress("Replaying", to=pipe, clock=itertools.count(step=10).__next__) as tell:
         for done in range(1, 1001):
             tell(done, 1000, f"folder/{done}.jsonl")
     lines = pipe.getvalue().splitlines()
     assert (len(lines), lines[0], lines[-1]) == (
         20, "Replaying: 50 of 1,000 (50.jsonl)", "Replaying: 1,000 of 1,000 (1000.jsonl)",
     )  # fmt: skip
+    quick = io.StringIO()
+    with progress("Replaying", to=quick, clock=lambda: 1.0) as tell:
+        tell(1, 1, "a.jsonl")
+    assert quick.getvalue() == ""
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     with progress("Replaying", to=terminal) as tell:

@@ -5,9 +5,7 @@ command was called wrongly.
 """
 
 import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,11 +63,12 @@ def replay(
     """
     import msgspec
 
+    from everturn.dashboard.progress import progress
     from everturn.replay.parallel import Keep, default_folder, replay_all
 
     schemes = _schemes(policies, ttl, model, refresh=refresh)
     keep = Keep(str(cache or default_folder(os.environ)))
-    with _progress() as tell:
+    with progress("Replaying") as tell:
         done = replay_all(
             paths,
             schemes,
@@ -131,14 +130,11 @@ def _compared(done: "Outcome", schemes: Sequence["Scheme"], keep: "Keep") -> "Co
 
 
 def _page(done: "Outcome", schemes: Sequence["Scheme"], keep: "Keep") -> str:
-    from everturn.replay.page import Chapter, page
-    from everturn.replay.parallel.replays import whole
+    from everturn.replay.page import page
+    from everturn.replay.parallel import chapters
 
-    chapters = [
-        Chapter(each.name, whole(each, schemes, keep).runs, model=each.model, notes=each.notes)
-        for each in done.sessions
-    ]
-    return page(chapters, unreadable=[(each.path, each.why) for each in done.unreadable])
+    unreadable = [(each.path, each.why) for each in done.unreadable]
+    return page(chapters(done.sessions, schemes, keep), unreadable=unreadable)
 
 
 def _write_requests(file: Path, paths: Sequence[Path], schemes: Sequence["Scheme"]) -> None:
@@ -153,20 +149,3 @@ def _write_requests(file: Path, paths: Sequence[Path], schemes: Sequence["Scheme
                 uses = uses_of(session)
                 for scheme in schemes:
                     simulate(session, scheme, uses, witness=written_to(out, session.name, scheme.name))
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int, str], None] | None]:
-    """A line on stderr that says how far we are, for people only."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    erase = "\r\x1b[K"
-
-    def tell(done: int, of: int, file: str) -> None:
-        click.echo(f"{erase}Replaying {done} of {of}: {Path(file).name[:40]} ...", err=True, nl=False)
-
-    try:
-        yield tell
-    finally:
-        click.echo(erase, err=True, nl=False)

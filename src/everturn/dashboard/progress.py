@@ -1,36 +1,42 @@
 """How far long work is, on stderr: a bar where a person watches, plain lines where a file does.
 
-Plain lines are few however much there is to do: one for each twentieth of the work.
+Plain lines are few however much there is to do: one for each twentieth of the work, and none at all for work
+that is done before anybody would ask.
 """
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Final, TextIO
 
 Tell = Callable[[int, int, str], None]
 _LINES: Final = 20
+# Seconds of silence in a pipe.
+_QUIET: Final = 2.0
 
 
 @contextmanager
-def progress(what: str, *, to: TextIO | None = None) -> Iterator[Tell]:
+def progress(
+    what: str, *, to: TextIO | None = None, clock: Callable[[], float] = monotonic
+) -> Iterator[Tell]:
     """`with progress("Replaying") as tell: tell(done, of, about)`."""
     stream = to or sys.stderr
     if stream.isatty():
         with _bar(what, stream) as tell:
             yield tell
     else:
-        yield _lines(what, stream)
+        yield _lines(what, stream, clock)
 
 
-def _lines(what: str, stream: TextIO) -> Tell:
-    said = 0
+def _lines(what: str, stream: TextIO, clock: Callable[[], float]) -> Tell:
+    said, start = 0, clock()
 
     def tell(done: int, of: int, about: str) -> None:
         nonlocal said
         part = done * _LINES // max(1, of)
-        if part > said or done == of:
+        if (part > said or done == of) and clock() - start > _QUIET:
             said = part
             print(f"{what}: {done:,} of {of:,} ({Path(about).name})", file=stream, flush=True)
 

@@ -13,7 +13,7 @@ import msgspec
 from everturn.replay.simulated import Run, SimulatedCall, Spent
 
 # Recorded calls that are drawn, over all sessions and policies: about eight megabytes of page.
-MOST_DRAWN: Final = 60_000
+MOST_DRAWN: Final = 40_000
 # What a policy is compared with, in this order of preference; else the first one shown.
 _BASELINES: Final = ("recorded", "none")
 _ORACLE: Final = "oracle"

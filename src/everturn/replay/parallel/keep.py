@@ -1,8 +1,9 @@
 """Results that are kept on disk, so that no session is replayed twice under the same scheme by the same code.
 
-A result is found by everything that it depends on: the bytes of the session, the whole scheme, the version,
-and the code that computes it. So an old result is never shown for new code, and deleting the folder at any
-time costs only time. A result is whole or absent: it is renamed into place.
+A result is found by everything that it depends on: the bytes and the name of the session (a file can hold
+many), the whole scheme, the version, and the code that computes it. So an old result is never shown for new
+code, and deleting the folder at any time costs only time. A result is whole or absent: it is renamed into
+place.
 """
 
 import os
@@ -27,15 +28,20 @@ _SIZE: Final = 12
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """A folder of results."""
+    """A folder of results. `code` is whose they are; empty for the code of this process."""
 
     folder: str
+    code: str = ""
 
-    def run(self, digest: str, scheme: Scheme) -> Run | None:
-        return self.get(_name(digest, scheme), Run)
+    def for_workers(self) -> "Keep":
+        """Workers file under the code that started them: what they find on disk may just be changing."""
+        return Keep(self.folder, self.code or code_digest())
 
-    def keep_run(self, digest: str, scheme: Scheme, run: Run) -> None:
-        self.put(_name(digest, scheme), run)
+    def run(self, digest: str, name: str, scheme: Scheme) -> Run | None:
+        return self.get(_key(digest, name, scheme), Run)
+
+    def keep_run(self, digest: str, name: str, scheme: Scheme, run: Run) -> None:
+        self.put(_key(digest, name, scheme), run)
 
     def get(self, name: str, kind: type[Value]) -> Value | None:
         """A result that cannot be read counts as absent: it is computed again and written over."""
@@ -56,7 +62,7 @@ class Keep(msgspec.Struct, frozen=True):
             raise StoreError(f"{why} Name another folder with --cache.") from None
 
     def _path(self, name: str) -> Path:
-        return Path(self.folder, code_digest(), name + ".msgpack")
+        return Path(self.folder, self.code or code_digest(), name + ".msgpack")
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
@@ -78,6 +84,6 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def _name(digest: str, scheme: Scheme) -> str:
-    spelled = blake2b(msgspec.json.encode(scheme, order="deterministic"), digest_size=_SIZE)
+def _key(digest: str, name: str, scheme: Scheme) -> str:
+    spelled = blake2b(msgspec.json.encode((name, scheme), order="deterministic"), digest_size=_SIZE)
     return f"{digest}-{spelled.hexdigest()}"

@@ -12,14 +12,14 @@ from typing import Final
 
 import msgspec
 
+from everturn.errors import StoreError
 from everturn.replay.page.chapters import Chapter, by_cost, chapter_of, how_many_are_drawn
 from everturn.replay.parallel.engines import Engine, mapped
 from everturn.replay.parallel.keep import Keep
 from everturn.replay.schemes import Scheme
 from everturn.replay.sessions import Session, Unreadable, files_below, sessions
-from everturn.replay.simulate import simulate
+from everturn.replay.simulate import simulate, uses_of
 from everturn.replay.simulated import Run
-from everturn.replay.uses import index_session
 
 # Told after every task: how many are done, of how many, and which file it was about.
 Tell = Callable[[int, int, str], None]
@@ -79,8 +79,13 @@ def replay_all(
 
 def whole(replayed: Replayed, schemes: Iterable[Scheme], keep: Keep) -> Replayed:
     """The same with the calls of its runs, from where they are kept."""
-    runs = [keep.run(replayed.digest, scheme) for scheme in schemes]
-    return msgspec.structs.replace(replayed, runs=tuple(run for run in runs if run is not None))
+    runs = [(each.name, keep.run(replayed.digest, replayed.name, each)) for each in schemes]
+    if gone := [name for name, run in runs if run is None]:
+        raise StoreError(
+            f"The results of {replayed.name} under {', '.join(gone)} are no longer in {keep.folder}. "
+            "Was it emptied meanwhile? Run the command again."
+        )
+    return msgspec.structs.replace(replayed, runs=tuple(run for _, run in runs if run is not None))
 
 
 def chapters(found: Sequence[Replayed], schemes: Sequence[Scheme], keep: Keep) -> list[Chapter]:
@@ -150,7 +155,8 @@ def _tasks(files: Sequence[Path], schemes: Sequence[Scheme], keep: Keep, workers
     """A file for each worker, the largest first; where there are fewer files than workers, a scheme."""
     ordered = sorted(files, key=_size, reverse=True)
     shares = [tuple(schemes)] if len(files) >= workers else [(scheme,) for scheme in schemes]
-    return [Task(str(file), share, keep) for file in ordered for share in shares]
+    kept = keep.for_workers()
+    return [Task(str(file), share, kept) for file in ordered for share in shares]
 
 
 def _together(outcomes: Sequence[Outcome]) -> Outcome:
@@ -165,14 +171,14 @@ def _together(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def _replay(session: Session, task: Task) -> Replayed:
-    uses = cache(lambda: index_session(session))
+    uses = cache(lambda: uses_of(session))
     runs: list[Run] = []
     computed = 0
     for scheme in task.schemes:
-        run = task.keep.run(session.digest, scheme)
+        run = task.keep.run(session.digest, session.name, scheme)
         if run is None:
             run = simulate(session, scheme, uses())
-            task.keep.keep_run(session.digest, scheme, run)
+            task.keep.keep_run(session.digest, session.name, scheme, run)
             computed += 1
         runs.append(msgspec.structs.replace(run, calls=()))
     return Replayed(
