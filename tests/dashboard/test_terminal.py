@@ -2,6 +2,7 @@
 
 import io
 import os
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from small_session import SmallSession, call, compacted, reading, text
 
 from everturn.dashboard.layout import Screen
 from everturn.dashboard.report import ContextReport, context_report
+from everturn.dashboard.tables import dollars
 from everturn.dashboard.terminal import draw, drawn
 from everturn.session.recorded import measured, open_session
 from everturn.wire.claude_code import read
@@ -142,3 +144,11 @@ def test_a_terminal_without_shapes_gets_letters():
     written = drawn_on(AsciiPipe())
     assert written.isascii()
     assert "S System prompt, tools" in written
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [("0", "$0.00"), ("0.0001", "<$0.01"), ("0.005", "<$0.01"), ("0.0051", "$0.01"), ("1234.5", "$1,234.50")],
+)
+def test_a_price_that_is_not_nothing_is_never_shown_as_nothing(amount, shown):
+    assert dollars(Decimal(amount)) == shown

@@ -36,6 +36,14 @@ def test_thinking_that_can_be_read_is_kept_or_kept_for_the_last_turn(thinking, k
 
 
 @pytest.mark.spec("MC-13")
+@pytest.mark.parametrize(("asked", "value"), [(0, 1), (1, 1), (2, 2)])
+def test_the_thinking_of_at_least_one_turn_is_kept(asked, value):
+    made = composed(DeclarativeSettings(thinking_turns=asked), kept="last_turn")
+    keep = {"type": "thinking_turns", "value": value}
+    assert made == {"edits": [{"type": "clear_thinking_20251015", "keep": keep}]}
+
+
+@pytest.mark.spec("MC-13")
 @pytest.mark.parametrize("thinking", ["redacted", "none"])
 def test_redacted_or_absent_thinking_has_no_strategy(thinking):
     assert composed(thinking=thinking) is None

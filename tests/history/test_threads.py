@@ -37,7 +37,7 @@ def test_what_was_rewound_is_left_behind_and_counted():
     records = (say("1"), reply("2", "1"), say("3", "2"), reply("4", "3"), say("5", "2"))
     found = threads(records).main
     assert (names(found.records), names(found.abandoned)) == (["1", "2", "5"], ["3", "4"])
-    assert found.notes == (Note("abandoned", "2 messages on branches that were left (rewind, resume, fork)"),)
+    assert found.notes == (Note("abandoned", "messages on branches that were left (rewind, resume, fork): 2"),)
 
 
 def test_what_was_attached_or_decided_on_a_branch_that_was_left_stays_there():
@@ -125,7 +125,7 @@ def test_of_equal_uuids_the_newest_is_continued_and_all_are_noted():
     found = threads(records).main
     assert names(found.records) == ["1", "3"]
     assert found.records[0] == records[2]
-    assert Note("duplicate_uuid", "1 records repeat the uuid of an earlier one") in found.notes
+    assert Note("duplicate_uuid", "records with the uuid of an earlier one: 1") in found.notes
 
 
 @pytest.mark.spec("TR-9")

@@ -136,7 +136,7 @@ class NoLooking(dict[str, object]):
 @pytest.mark.spec("TOK-8")
 def test_neither_adding_nor_measuring_walks_through_what_is_known():
     meter = Meter()
-    for name in ("_first_piece", "_results"):
+    for name in ("_first_piece", "_results", "_ordinals", "_previews"):
         setattr(meter, name, NoLooking())
     for number in range(20):
         meter.add(result(f"c{number}", 9, f"r{number}"))

@@ -299,7 +299,7 @@ def test_nested_fields_need_their_headers_too(verdict):
 
 
 @pytest.mark.spec("TW-6")
-def test_a_thread_is_never_found_because_the_twin_keeps_none(refusal_of):
+def test_a_thread_that_nobody_began_is_not_found(refusal_of):
     sent = body(thread={"type": "continue", "previous_message_id": "msg_1"})
     refusal = refusal_of(sent, betas="message-threads-2026-08-12")
     assert (refusal.status, refusal.kind, refusal.error_code) == (404, "not_found_error", "thread_not_found")

@@ -17,12 +17,12 @@ from everturn.wire.mending import Flaw, Mended, is_json, mend
             b'{"a":NaN,"b":"NaN"}',
             Mended(
                 (b'{"a":"not a number","b":"NaN"}',),
-                (Flaw(7, "number", "1 values that JSON does not have (NaN, Infinity)"),),
+                (Flaw(7, "number", "values that JSON does not have (NaN, Infinity): 1"),),
             ),
         ),
         (
             b'{"a":"\\udc00"}',
-            Mended((b'{"a":"\\ufffd"}',), (Flaw(7, "surrogate", "1 half characters; shown as U+FFFD"),)),
+            Mended((b'{"a":"\\ufffd"}',), (Flaw(7, "surrogate", "half characters, shown as U+FFFD: 1"),)),
         ),
         (
             b'{"a":1} {"b":2}',

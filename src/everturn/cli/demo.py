@@ -40,7 +40,7 @@ def cache(turns: int, idle: int, seed: int, model_id: str, color: bool) -> None:
     records, head = stage(seed=seed, turns=turns)
     pause = {turns // 2 + 1: timedelta(minutes=idle)}
     click.echo(
-        f"An agent of {turns} turns on {model.display_name}; {idle} minutes idle after turn {turns // 2}.\n"
+        f"An agent of {turns} turns on {model.display_name}.\n{idle} minutes idle after turn {turns // 2}.\n"
     )
     bills: list[Bill] = []
     for name, kept, able in (

@@ -147,13 +147,13 @@ def _cache_and_cost(report: ContextReport, screen: Screen) -> Section:
     cache, cost = report.cache, report.cost
     columns = (Column("", "<", grows=True), Column("tokens"), Column("list price"))
     rows = [
-        (KINDS.get(line.kind, line.kind), tokens(line.tokens), _dollars(line.dollars)) for line in cost.lines
+        (KINDS.get(line.kind, line.kind), tokens(line.tokens), dollars(line.dollars)) for line in cost.lines
     ]
     hits = "" if cache.hit_rate is None else f", {cache.hit_rate:.1%} of the input read from cache"
     title = f"{counted(cache.calls, 'call')} in this file{hits}"
     if not cost.lines:
         return Section(title, _unpriced(report, screen), has_head=False)
-    total = ("all", "", _dollars(cost.dollars))
+    total = ("all", "", dollars(cost.dollars))
     return Section(title, [*screen.table(columns, [*rows, total]), *_unpriced(report, screen)])
 
 
@@ -196,5 +196,6 @@ def _moment(timestamp: str) -> str:
     return timestamp[:16].replace("T", " ") or NOT_KNOWN
 
 
-def _dollars(amount: Decimal) -> str:
-    return "<$0.01" if 0 < amount < Decimal("0.005") else f"${amount:,.2f}"
+def dollars(amount: Decimal) -> str:
+    """Rounded halves go to the even cent: what would be shown as nothing is shown as less than a cent."""
+    return "<$0.01" if 0 < amount <= Decimal("0.005") else f"${amount:,.2f}"

@@ -6,12 +6,13 @@ be told apart where it has not.
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from textwrap import wrap
 from typing import Final, NamedTuple, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
-from everturn.dashboard.layout import fit, tokens
+from everturn.dashboard.layout import tokens
 from everturn.replay.rehearsal import Step
 
 READ, WRITTEN, PLAIN = "read", "written", "plain"
@@ -44,7 +45,8 @@ def draw_steps(steps: Sequence[Step], file: TextIO, *, color: bool) -> None:
     console.print(legend)
     for step in steps:
         for note in _notes(step):
-            console.print(Text(fit(f"     {note}", console.width, ellipsis="..."), "cyan"))
+            for part in _wrapped(note, console.width, mark="·" if shapes is SHAPES else "-"):
+                console.print(Text(part, "cyan"))
         line = Text(f"{step.number:4} ")
         for kind, cells in bar(step, largest, width):
             line.append(shapes[kind] * cells, STYLES[kind])
@@ -68,13 +70,18 @@ def draw_bills(bills: Iterable[Bill], file: TextIO, *, color: bool) -> None:
 def _notes(step: Step) -> Iterable[str]:
     minutes = step.idle.total_seconds() / 60
     if minutes >= 5:
-        yield f"· idle for {minutes:.0f} minutes"
+        yield f"idle for {minutes:.0f} minutes"
     if step.why:
-        yield f"· {step.why}"
+        yield step.why
     if step.broke:
-        yield f"· the cache broke: {step.broke}"
+        yield f"the cache broke: {step.broke}"
     if not step.as_predicted:
-        yield "· not what was predicted"
+        yield "not what was predicted"
+
+
+def _wrapped(note: str, width: int, *, mark: str) -> list[str]:
+    """Why something changed is what people came to see: it is never cut off."""
+    return wrap(note, max(20, width), initial_indent=f"     {mark} ", subsequent_indent=" " * 7)
 
 
 def _console(file: TextIO, *, color: bool) -> Console:

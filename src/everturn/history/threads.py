@@ -71,7 +71,7 @@ def live_thread(records: Sequence[Record], *, agent: str) -> Thread:
     live = _with_what_hangs_on_it(records, path, links)
     abandoned = tuple(record for at, record in enumerate(records) if at not in live)
     if lost := sum(record.kind in ("user", "assistant") for record in abandoned):
-        notes.append(Note("abandoned", f"{lost} messages on branches that were left (rewind, resume, fork)"))
+        notes.append(Note("abandoned", f"messages on branches that were left (rewind, resume, fork): {lost}"))
     notes.extend(_half_compactions(records, abandoned))
     kept = tuple(record for at, record in enumerate(records) if at in live)
     return Thread(agent, kept, abandoned, tuple(notes))
@@ -113,7 +113,7 @@ class _Links:
             repeated += record.uuid in self.places
             self.places[record.uuid] = at
         if repeated:
-            notes.append(Note("duplicate_uuid", f"{repeated} records repeat the uuid of an earlier one"))
+            notes.append(Note("duplicate_uuid", f"records with the uuid of an earlier one: {repeated}"))
 
     def path_back_from(self, tip: int) -> set[int]:
         path: set[int] = set()

@@ -99,10 +99,6 @@ class Model:
     # `inference_geo: "us"` costs extra (4.6 and later, api-facts 1.7).
     us_surcharge: bool = True
 
-    @property
-    def thinking_always_on(self) -> bool:
-        return self.thinks_by_default and not self.thinking & {"disabled", "between_tools"}
-
     def rates(self, *, on: date, prompt_tokens: int, speed: Speed = "standard") -> Rates:
         if speed == "fast" and self.fast is not None:
             return self.fast

@@ -159,7 +159,7 @@ def bound(host: str, port: int) -> socket.socket:
         listener.close()
         reason = problem.strerror or problem
         raise UsageError(
-            f"Cannot listen on {host} port {port}: {reason}. Choose another with --port."
+            f"Cannot listen on {host} port {port}: {reason}. Choose another with --port or --host."
         ) from None
     return listener
 

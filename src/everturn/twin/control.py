@@ -60,7 +60,7 @@ def object_from(body: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError) as broken:
-        raise invalid(f"The body of a control request must be JSON: {broken}") from None
+        raise invalid(f"This is no JSON: {broken}") from None
     return _object(value, "body")
 
 

@@ -112,7 +112,7 @@ def _whole_characters(text: str, number: int, flaws: list[Flaw]) -> str:
         return text
     mended, count = _replace_named(_ESCAPES, "lone", "\\ufffd", text)
     if count:
-        flaws.append(Flaw(number, "surrogate", f"{count} half characters; shown as U+FFFD"))
+        flaws.append(Flaw(number, "surrogate", f"half characters, shown as U+FFFD: {count}"))
     return mended
 
 
@@ -121,7 +121,7 @@ def _plain_numbers(text: str, number: int, flaws: list[Flaw]) -> str:
         return text
     mended, count = _replace_named(_NOT_NUMBERS, "odd", '"not a number"', text)
     if count:
-        flaws.append(Flaw(number, "number", f"{count} values that JSON does not have (NaN, Infinity)"))
+        flaws.append(Flaw(number, "number", f"values that JSON does not have (NaN, Infinity): {count}"))
     return mended
 
 

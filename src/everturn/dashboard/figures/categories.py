@@ -32,7 +32,6 @@ LABELS: Final[Mapping[str, str]] = {
     "local_output": "Local command output",
     "other": "Other",
 }
-OUTSIDE: Final = ("system", "unrecorded")
 
 # Beyond this factor between estimate and rest, it is not the messages that are misjudged but what is
 # outside of the file: a resumed session, a changed set of tools. Nineteen of twenty calls lie within.
