@@ -47,8 +47,14 @@ format: $(STAMP)  ## let ruff fix and format what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-demo: $(STAMP)  ## what fills the context of the bundled example session
+# Five policies, and the oracle as a bound.
+DEMO_POLICIES := none,recorded,claude-code,frugal,clear-keep-3,oracle
+
+demo: $(STAMP)  ## the bundled session: what fills its context, and what other policies had made of it
 	@$(BIN)/everturn context examples/session.jsonl
+	@mkdir -p build
+	@$(BIN)/everturn replay examples/session.jsonl --policy $(DEMO_POLICIES) --cache build/replays --html build/replay.html
+	@echo; echo "The same as a page to look at: build/replay.html"
 
 # The page is tested in a real browser where there is one. Asked for once: who has none, and may not install one,
 # is told so, and those tests are skipped. BROWSER=no never asks.
