@@ -1,0 +1,111 @@
+"""The floor that nobody undercuts, and the oracle that knows what will be used again."""
+
+from collections import Counter
+from decimal import Decimal
+
+import pytest
+from builders import assistant, call, user
+from hypothesis import given
+from hypothesis import strategies as st
+from replay.scripts import HEAD, MODEL, START, session, stamp, steps, text
+
+from everturn.measure.models import find
+from everturn.replay.bounds import floor
+from everturn.replay.counting import Scaled, said
+from everturn.replay.prepared import uses_of
+from everturn.replay.schemes import SCHEMES, scheme
+from everturn.replay.simulate import simulate
+
+RATES = find(MODEL).rates(on=START.date(), prompt_tokens=0)
+
+
+@pytest.mark.spec("RP-9")
+def test_the_floor_is_every_token_once_at_the_plain_price_and_the_output():
+    made = session(steps("one", "two"))
+    records = made.threads[0].records
+    costs = Scaled(find(MODEL))
+    spoken = costs.all(said(r for r in records if r.kind == "assistant"))
+    shown = costs.all(said(records[1:-1]))
+    # The head is what the first call reported, without the frame of its message.
+    head = HEAD - costs.turn - costs.trailing
+    assert floor(made, scheme("none")) == ((head + shown) * RATES.input + spoken * RATES.output) / Decimal(
+        1_000_000
+    )
+    assert simulate(made, scheme("none"), None).floor == floor(made, scheme("none"))
+
+
+@pytest.mark.spec("RP-9")
+@given(
+    sizes=st.lists(st.integers(1, 30_000), min_size=1, max_size=25),
+    gap=st.sampled_from([5.0, 200.0, 400.0, 4_000.0]),
+    name=st.sampled_from([*SCHEMES, "claude-code+1h", "none+refresh"]),
+    window=st.sampled_from([50_000, 200_000]),
+)
+def test_no_scheme_undercuts_the_floor_of_the_calls_that_it_made(sizes, gap, name, window):
+    made = session(steps(*[text(size, f"word{at}") for at, size in enumerate(sizes)], gap=gap))
+    run = simulate(made, scheme(name, window=window), uses_of(made))
+    made_calls = Counter(each.thread for each in run.calls if each.source == "main")
+    assert run.floor == floor(made, scheme(name), made_calls)
+    assert run.floor <= run.totals.dollars
+
+
+def wordy(*, quoted_at: int | None, calls: int = 30):
+    """A large result at the beginning, many small ones after it; a later call may quote the large one."""
+    large = "def read_everything_at_once(path_of_the_file):\n    return 1\n"
+    records = steps(large + text(60_000), *["done"] * calls)
+    if quoted_at is None:
+        return session(records)
+    edit = assistant(
+        call("toolu_edit", "Edit", file_path="src/file_1.py", old_string=large, new_string="pass"),
+        id="msg_edit", uuid="says-edit", model=MODEL, timestamp=stamp(quoted_at),
+    )  # fmt: skip
+    again = user("Change it.", uuid="again", timestamp=stamp(quoted_at - 1))
+    return session([*records, again, edit])
+
+
+@pytest.mark.spec("RP-9")
+def test_the_oracle_clears_what_is_never_used_again_as_soon_as_that_pays():
+    made = wordy(quoted_at=None)
+    uses = uses_of(made)
+    oracle, none = simulate(made, scheme("oracle"), uses), simulate(made, scheme("none"), uses)
+    assert oracle.calls[1].context == none.calls[1].context
+    # Seen once, and gone: from then on only small things are read.
+    assert oracle.calls[2].context < none.calls[2].context - 50_000
+    assert oracle.totals.dollars < none.totals.dollars / 2
+
+
+@pytest.mark.spec("RP-9")
+def test_the_oracle_keeps_what_will_be_used():
+    made = wordy(quoted_at=1_000)
+    uses = uses_of(made)
+    oracle, none = simulate(made, scheme("oracle"), uses), simulate(made, scheme("none"), uses)
+    assert oracle.totals.faults == 0
+    cleared = [
+        a.number for a, b in zip(oracle.calls, none.calls, strict=True) if a.context < b.context - 50_000
+    ]
+    assert cleared == []
+
+
+def behind_a_paste(gaps):
+    """A small result that nobody uses, and much that cannot be cleared right behind it."""
+    records = steps(text(300), "short", "short", gaps=gaps)
+    paste = user(text(40_000), uuid="paste", timestamp=stamp(21))
+    return session([*records[:3], paste, *records[3:]])
+
+
+def saved_by_call(made):
+    uses = uses_of(made)
+    oracle, none = simulate(made, scheme("oracle"), uses), simulate(made, scheme("none"), uses)
+    return [b.context - a.context for a, b in zip(oracle.calls, none.calls, strict=True)]
+
+
+@pytest.mark.spec("RP-9")
+def test_the_oracle_leaves_alone_what_costs_more_to_clear_than_to_read():
+    assert saved_by_call(behind_a_paste({})) == [0, 0, 0, 0]
+
+
+@pytest.mark.spec("RP-9")
+def test_the_oracle_clears_for_free_when_the_prefix_has_lapsed():
+    *before, after = saved_by_call(behind_a_paste({4: 1_000}))
+    assert before == [0, 0, 0]
+    assert 250 < after < 400

@@ -1,0 +1,134 @@
+"""Schemes side by side: sums, savings and their signs."""
+
+import io
+from decimal import Decimal
+
+import msgspec
+import pytest
+from replay.scripts import MODEL, START, session, steps, text
+
+from everturn.dashboard.replay_table import draw, markdown
+from everturn.measure.models import find
+from everturn.replay.compare import Comparison, Saving, compared
+from everturn.replay.prepared import uses_of
+from everturn.replay.schemes import SCHEMES, scheme
+from everturn.replay.simulate import simulate
+
+RATES = find(MODEL).rates(on=START.date(), prompt_tokens=0)
+MILLION = Decimal(1_000_000)
+
+
+def runs_of(made, *names, window=0):
+    uses = uses_of(made)
+    return [simulate(made, scheme(name, window=window), uses) for name in names or SCHEMES]
+
+
+def long_session():
+    return session(steps(*[text(3_000, f"word{at}") for at in range(30)], gaps={11: 400, 21: 4_000}))
+
+
+@pytest.mark.spec("RP-7")
+@pytest.mark.parametrize("name", [*SCHEMES, "claude-code+1h", "none+refresh"])
+def test_dollars_by_kind_are_all_that_was_spent(name):
+    (run,) = runs_of(long_session(), name, window=60_000)
+    row = compared([[run]]).rows[0]
+    assert row.dollars == run.totals.dollars == sum(call.dollars for call in run.calls)
+    main = [call for call in run.calls if call.source == "main"]
+    assert row.spent.read == sum(call.read for call in main) * RATES.read / MILLION
+    assert row.spent.output == sum(call.output for call in main) * RATES.output / MILLION
+
+
+@pytest.mark.spec("BY-10", "RP-7")
+def test_savings_are_taken_over_the_calls_that_both_made():
+    runs = runs_of(long_session(), "none", "claude-code", window=60_000)
+    none, ours = runs
+    ended = len(none.calls)
+    assert none.ended_early
+    spent = sum((call.dollars for call in ours.calls if call.number <= ended), Decimal(0))
+    row = compared([runs]).rows[1]
+    assert row.against_none == Saving(none.totals.dollars - spent, none.totals.dollars)
+
+
+@pytest.mark.spec("BY-10")
+def test_what_edits_and_summaries_cost_is_subtracted_and_a_loss_is_shown_as_one():
+    runs = runs_of(long_session(), "none", "masking")
+    row = compared([runs]).rows[1]
+    # Rolling edits break the cache on every turn: fewer tokens, more dollars.
+    assert row.mean < compared([runs]).rows[0].mean
+    assert row.against_none.dollars == runs[0].totals.dollars - runs[1].totals.dollars < 0
+    out = io.StringIO()
+    draw(compared([runs]), out, color=False)
+    assert f"{row.against_none.share:+.1%}" in out.getvalue()
+    assert row.against_none.share < 0
+
+
+@pytest.mark.spec("BY-10")
+def test_what_the_providers_cache_saves_is_told_apart_from_what_we_save():
+    (run,) = runs_of(long_session(), "none")
+    row = compared([[run]]).rows[0]
+    plain = sum(call.context * RATES.input + call.output * RATES.output for call in run.calls) / MILLION
+    assert row.by_cache == Saving(plain - run.totals.dollars, plain)
+    assert row.against_none == Saving(Decimal(0), run.totals.dollars)
+
+
+@pytest.mark.spec("RP-7")
+def test_a_row_has_all_that_is_asked_of_it():
+    run = runs_of(long_session(), "recorded")[0]
+    other = runs_of(long_session(), "claude-code", window=60_000)[0]
+    row = compared([[run, other]]).rows[1]
+    main = [call for call in other.calls if call.source == "main"]
+    prompts = sum(call.context for call in other.calls)
+    assert row.peak == max(call.context for call in main)
+    assert row.mean == pytest.approx(sum(call.context for call in main) / len(main))
+    assert row.hit_rate == sum(call.read for call in other.calls) / prompts
+    assert row.compactions == sum(call.source == "compact" for call in other.calls) > 0
+    assert sum(row.breaks.values()) == sum(bool(call.broke) for call in other.calls) > 0
+    assert row.faults_per_100 == 100 * row.faults / len(main)
+    assert set(row.left) == {"user_instructions", "paths", "identifiers", "errors"}
+    assert row.left["user_instructions"].kept == row.left["user_instructions"].total == 1
+    assert row.against_recorded is not None
+
+
+@pytest.mark.spec("RP-7")
+def test_a_window_that_slides_forgets_what_the_user_asked_for():
+    (run,) = runs_of(session(steps(*[text(9_000, f"word{at}") for at in range(20)])), "sliding-window")
+    assert run.totals.left["user_instructions"].kept == 0
+
+
+def test_sessions_add_up():
+    one, two = runs_of(session(steps("one")), "none"), runs_of(session(steps("one", "two")), "none")
+    row = compared([one, two]).rows[0]
+    assert (row.sessions, row.calls) == (2, 5)
+    assert row.dollars == one[0].totals.dollars + two[0].totals.dollars
+    assert row.floor == one[0].floor + two[0].floor
+
+
+def test_the_comparison_is_json():
+    value = compared([runs_of(long_session(), "none", "masking")])
+    assert msgspec.json.decode(msgspec.json.encode(value), type=type(value)) == value
+
+
+def test_nothing_to_compare_is_a_table_without_rows():
+    assert Comparison().compared().rows == ()
+
+
+def test_the_tables_fit_into_any_terminal():
+    value = compared([runs_of(long_session(), "none", "claude-code", "masking", window=60_000)])
+    for width in (40, 80, 200):
+        out = io.StringIO()
+        out_console(value, out, width)
+        assert max(len(line) for line in out.getvalue().splitlines()) <= width
+
+
+def out_console(value, out, width):
+    import os
+    from unittest.mock import patch
+
+    with patch.dict(os.environ, {"COLUMNS": str(width)}):
+        draw(value, out, color=False)
+
+
+def test_the_page_of_results_has_a_row_for_every_policy():
+    value = compared([runs_of(long_session(), "none", "claude-code")])
+    lines = markdown(value)
+    assert sum(line.startswith("| claude-code |") for line in lines) >= 3
