@@ -16,7 +16,7 @@ WIDTH = 110
 LEAST = 15
 # From the top down, as imports go; what is missing here comes first and should be given a place.
 ORDER = (
-    "cli", "dashboard", "gateway", "adapters", "replay", "twin", "session", "engine.py", "decide", "view",
+    "cli", "dashboard", "gateway", "adapters", "replay", "twin", "session", "engine", "decide", "view",
     "measure", "wire", "history", "errors.py",
 )  # fmt: skip
 # What stands beside the house.
