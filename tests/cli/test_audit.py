@@ -77,6 +77,17 @@ def test_a_response_repeated_in_another_file_counts_once_with_its_last_usage(fol
     assert by_project == {"parser": 4, folder.name: 1}
 
 
+def test_a_break_in_a_repeated_history_counts_once(tmp_path):
+    broken = SmallSession().human("Go.").reply("a1", text("Went."), written=50_000).human("On.")
+    broken.reply("a2", text("Gone."), written=50_100)
+    (tmp_path / "one.jsonl").write_bytes(broken.to_bytes())
+    broken.human("And?").reply("a3", text("Done."), read=50_100, written=100)
+    (tmp_path / "two.jsonl").write_bytes(broken.to_bytes())
+    report = audited(tmp_path)
+    assert [(each["session"], each["number"]) for each in report["breaks"]] == [("one", 2)]
+    assert [row["breaks"] for row in report["sessions"]] == [1, 0]
+
+
 def test_files_read_twice_and_what_filled_the_context_are_told(folder):
     report = audited(folder)
     (again,) = report["reads_again"]
@@ -120,6 +131,8 @@ def test_every_break_has_its_reason(tmp_path):
     ]
     # 35,000 tokens written at 6.25 instead of read at 0.5 dollars a million.
     assert report["breaks"][2]["dollars"] == pytest.approx(35_000 * 5.75 / 1e6)
+    # No more than what was really written again: the compacted context is smaller than what was lost.
+    assert report["breaks"][1]["dollars"] == pytest.approx(30_000 * 5.75 / 1e6)
     assert report["break_reasons"]["idle"] == {
         "breaks": 1,
         "tokens": 35_000,

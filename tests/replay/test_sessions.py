@@ -28,6 +28,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "empty.jsonl").write_text(" \n")
     (tmp_path / "titles.jsonl").write_text('{"type":"summary","summary":"A title","leafUuid":"u"}\n')
     (tmp_path / ".hidden.jsonl").write_bytes(reading().to_bytes())
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / ".cache" / "old.jsonl").write_bytes(reading().to_bytes())
     return tmp_path
 
 
@@ -99,6 +101,19 @@ def test_what_is_not_there_is_named_with_the_reason(tmp_path):
     assert read_session(tmp_path / "tau.json#nothing") == Unreadable(
         str(tmp_path / "tau.json#nothing"), "it holds no session 'nothing'"
     )
+
+
+@pytest.mark.spec("RP-1")
+def test_a_file_that_cannot_be_followed_is_named_and_the_rest_goes_on(tmp_path):
+    odd = [{"role": "user", "content": "x"}, {"role": "tool", "tool_call_ids": [{"id": 1}], "content": "y"}]
+    (tmp_path / "a.json").write_text(json.dumps(odd))
+    (tmp_path / "b.jsonl").write_bytes(reading().to_bytes())
+    first, second = sessions([tmp_path])
+    assert isinstance(first, Unreadable)
+    assert first.why == (
+        "it looks like openai-messages, but cannot be followed (TypeError: unhashable type: 'dict')"
+    )
+    assert isinstance(second, Session)
 
 
 _NAMES = [

@@ -78,7 +78,8 @@ class Auditor:
         self._ledger = Ledger()
         self._rows: list[SessionRow] = []
         self._unreadable: list[Unreadable] = []
-        self._breaks: list[CacheBreak] = []
+        # By response: a resumed session repeats the breaks of its history.
+        self._breaks: dict[tuple[str, str], CacheBreak] = {}
         self._near = self._judged = 0
         self._filled: Counter[str] = Counter()
         self._tools: Counter[str] = Counter()
@@ -89,11 +90,14 @@ class Auditor:
             self._unreadable.append(found)
             return
         project = project_of(found)
-        sums = self._ledger.enter(paid_in(found, project))
-        # A session that is a copy of one seen before has its breaks counted there.
-        breaks = self._judge(found) if sums.calls else 0
-        for view in _views(found):
-            self._look_into(view)
+        paid = [*paid_in(found, project)]
+        sums = self._ledger.enter(paid)
+        breaks = 0
+        if sums.calls or not paid:
+            # What is all known is a copy of a session seen before, and was looked at there.
+            breaks = self._judge(found)
+            for view in _views(found):
+                self._look_into(view)
         self._rows.append(
             SessionRow(
                 name=found.name,
@@ -117,7 +121,7 @@ class Auditor:
             total=self._ledger.total,
             by={name: dict(sorted(rows.items())) for name, rows in self._ledger.by.items()},
             repeated_calls=self._ledger.repeated,
-            breaks=tuple(self._breaks),
+            breaks=tuple(self._breaks.values()),
             near=self._near,
             judged=self._judged,
             filled=dict(self._filled.most_common()),
@@ -128,10 +132,12 @@ class Auditor:
 
     def _judge(self, session: Session) -> int:
         found = judgement(session)
-        self._breaks.extend(found.breaks)
+        before = len(self._breaks)
+        for each in found.breaks:
+            self._breaks.setdefault((each.message, each.at), each)
         self._near += found.near
         self._judged += found.calls
-        return len(found.breaks)
+        return len(self._breaks) - before
 
     def _look_into(self, metrics: Metrics) -> None:
         self._tools.update(metrics.tool_results)

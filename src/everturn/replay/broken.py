@@ -43,6 +43,8 @@ class CacheBreak(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     idle: float
     dollars: Decimal | None
+    # The id of the response, which a copy of the session repeats.
+    message: str = ""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -109,6 +111,7 @@ def _explained(session: Session, agent: str, last: Call, call: Call, judged: Jud
         lost=lost,
         idle=idle,
         dollars=_extra(call, lost),
+        message=call.first.message_id,
     )
 
 

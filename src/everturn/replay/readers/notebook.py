@@ -43,6 +43,7 @@ class Notebook:
         self._replies = 0
         # Ids as recorded, and as they are here: an id that comes again is another call.
         self._calls: dict[str, str] = {}
+        self._issued: set[str] = set()
         self._open: set[str] = set()
 
     @property
@@ -90,24 +91,25 @@ class Notebook:
         self, summary: str, at: str | float | None = None, *, tokens: int = 0, kept: str = ""
     ) -> None:
         """Everything before is replaced by the summary, but for what follows the record `kept` on."""
-        boundary = f"{self._prefix}{len(self._records) + 1}"
-        segment = Segment(kept, f"{self._prefix}{len(self._records) + 2}", self.last) if kept else None
+        # The boundary is the next record, and what is kept is shown behind the summary after it.
+        segment = Segment(kept, self._uuid(ahead=2), self.last) if kept else None
         edit = Compacted(tokens_before=tokens, logical_parent=self.last, kept=segment)
         self._write("system", (), at, edit=edit, subtype="compact_boundary")
-        assert self.last == boundary
         self._write("user", (text_block(summary),), at, compact_summary=True, transcript_only=True)
 
-    @property
-    def _prefix(self) -> str:
-        return f"{self._session}{'/' if self._session else ''}{self._agent}{'/' if self._agent else ''}"
+    def _uuid(self, *, ahead: int = 1) -> str:
+        """Of the next record, or of one further ahead."""
+        named = (name for name in (self._session, self._agent) if name)
+        return "/".join((*named, str(len(self._records) + ahead)))
 
     def _called(self, block: Block) -> Block:
-        recorded = block.call or f"call-{len(self._calls) + 1}"
+        recorded = block.call or f"call-{len(self._issued) + 1}"
         id, again = recorded, 1
-        while id in self._open or id in self._calls.values():
+        while id in self._issued:
             again += 1
             id = f"{recorded}-{again}"
         self._calls[recorded] = id
+        self._issued.add(id)
         self._open.add(id)
         if id == block.call:
             return block
@@ -129,7 +131,7 @@ class Notebook:
             return
         record = Record(
             kind=kind,
-            uuid=f"{self._prefix}{len(self._records) + 1}",
+            uuid=self._uuid(),
             parent="" if edit is not None else self.last,
             timestamp=self._time(at),
             session=self._session,
