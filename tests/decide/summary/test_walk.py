@@ -32,9 +32,11 @@ def test_the_words_of_a_person_are_told_from_those_of_the_harness(text, words):
     assert human_words(b.user(text, uuid="u")) == words
 
 
-def test_meta_records_summaries_and_unsent_ones_are_nobodys_words():
-    flagged = [b.user("x", isMeta=True), b.summary("x"), b.user("x", isVirtual=True), b.assistant("x")]
-    assert [human_words(each) for each in flagged] == ["", "", "", ""]
+@pytest.mark.spec("FLAT-7")
+def test_meta_records_summaries_and_what_is_in_the_transcript_alone_are_nobodys_words():
+    hidden = ({"isMeta": True}, {"isVisibleInTranscriptOnly": True}, {"isVirtual": True})
+    flagged = [*(b.user("x", **flag) for flag in hidden), b.summary("x"), b.assistant("x")]
+    assert [human_words(each) for each in flagged] == [""] * len(flagged)
 
 
 def test_a_picture_of_the_user_leaves_its_mark():

@@ -20,6 +20,7 @@ from everturn.decide.summary.reading.tasks import MADE, TOOLS, TaskBook
 from everturn.history.blocks import Block, text_of
 from everturn.history.edits import Pinned
 from everturn.history.records import Record, is_sent
+from everturn.view.flatten import is_shown_to_user
 
 # What the harness puts in front of a person's words, or in their place; it cannot be told from a person who
 # types the same tags at the very beginning. A notification has a footer of its own.
@@ -45,8 +46,8 @@ def facts_of(records: Iterable[Record]) -> Facts:
 
 
 def human_words(record: Record) -> str:
-    """What a person said in a record: not results, not what the harness injected, not a summary."""
-    if record.kind != "user" or record.meta or record.compact_summary or not is_sent(record):
+    """What a person said in a record: not results, not what the harness injected, not a summary (FLAT-7)."""
+    if record.kind != "user" or record.compact_summary or not is_shown_to_user(record):
         return ""
     said = (_human(block) for block in record.blocks)
     return "\n".join(text for text in said if text)
