@@ -150,6 +150,26 @@ def test_a_call_is_made_at_its_recorded_time():
 
 
 @pytest.mark.spec("RP-2")
+@pytest.mark.parametrize("year", [2024, 2026, 2031])
+def test_the_year_of_a_recording_does_not_matter_to_its_pauses(year):
+    records = [
+        msgspec.structs.replace(record, timestamp=record.timestamp.replace("2026", str(year)))
+        for record in steps("one", "two", gaps={2: 400})
+    ]
+    run = run_of(session(records), "none")
+    assert [call.at.year for call in run.calls] == [year] * 3
+    assert [call.broke for call in run.calls] == ["", "the prefix had lapsed (5m)", ""]
+
+
+@pytest.mark.spec("RP-2")
+def test_time_never_runs_backwards():
+    records = steps("one", "two")
+    records[3] = msgspec.structs.replace(records[3], timestamp=stamp(-5_000))
+    times = [call.at for call in run_of(session(records), "claude-code").calls]
+    assert times == sorted(times)
+
+
+@pytest.mark.spec("RP-2")
 def test_where_no_times_are_recorded_a_stated_gap_is_taken():
     records = [msgspec.structs.replace(record, timestamp="") for record in steps("one", "two")]
     run = run_of(session(records), "none")

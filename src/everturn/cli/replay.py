@@ -38,6 +38,12 @@ DEFAULT = "none,recorded,claude-code,when-cold,clear-keep-3,masking,sliding-wind
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write every request with its bill to this file, a line each, for checking.",
 )
+@click.option(
+    "--into",
+    type=(click.Path(exists=True, dir_okay=False, path_type=Path), str),
+    metavar="PAGE NAME",
+    help="Put the tables into a Markdown page, between its markers of that name.",
+)
 @click.option("--engine", type=click.Choice(["local", "here", "ray"]), default="local", show_default=True)
 @click.option("--workers", type=click.IntRange(1), help="Processes; by default one for each core.")
 @click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Where results are kept.")
@@ -51,6 +57,7 @@ def replay(
     as_json: bool,
     html: Path | None,
     requests: Path | None,
+    into: tuple[Path, str] | None,
     engine: str,
     workers: int | None,
     cache: Path | None,
@@ -85,6 +92,11 @@ def replay(
         html.write_text(_page(done, schemes, keep), encoding="utf-8")
     if requests is not None:
         _write_requests(requests, paths, schemes)
+    if into is not None:
+        from everturn.dashboard.replay_table import with_tables
+
+        page, name = into
+        page.write_text(with_tables(page.read_text("utf-8"), name, compared), encoding="utf-8")
     if as_json:
         # As bytes: JSON is UTF-8, whatever the locale of the terminal is.
         told = {**msgspec.to_builtins(compared), "unreadable": msgspec.to_builtins(done.unreadable)}

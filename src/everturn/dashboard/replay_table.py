@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TextIO
 from rich.console import Console
 
 from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
+from everturn.errors import UsageError
 from everturn.replay.compare import Compared, Row, Saving
 from everturn.replay.simulated import Left, Spent
 
@@ -61,6 +62,17 @@ def markdown(compared: Compared) -> list[str]:
         lines += [f"### {drawn.title}", "", _cells([column.head for column in drawn.columns]), _cells(rules)]
         lines += [*map(_cells, drawn.rows), ""]
     return [*lines, *(f"- {note}" for note in footnotes(compared))]
+
+
+def with_tables(page: str, name: str, compared: Compared) -> str:
+    """The page with these tables between the markers of that name."""
+    start, end = f"<!-- replay: {name} -->", f"<!-- end of replay: {name} -->"
+    before, found, rest = page.partition(start)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise UsageError(f"The page has no place for {name!r}. Put {start} and {end} where it belongs.")
+    drawn = "\n".join(markdown(compared))
+    return f"{before}{start}\n{drawn}\n{end}{after}"
 
 
 def _cells(cells: Sequence[str]) -> str:

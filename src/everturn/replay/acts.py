@@ -50,17 +50,25 @@ def acts_of(thread: Thread, edits: Edits) -> Acts:
     before: list[Record] = []
     found: list[Act] = []
     seen: set[str] = set()
-    now, is_edited = START - DEFAULT_GAP, False
+    now: datetime | None = None
+    is_edited = False
     for record, key in zip(thread.records, keys, strict=True):
         is_edited = is_edited or record.is_boundary or not isinstance(record.edit, Pinned | None)
         if not key:
             before.extend([record] if edits == "as recorded" or _is_history(record) else [])
         elif key not in seen:
             seen.add(key)
-            now = max(now, when(record) or now + DEFAULT_GAP)
+            now = _time_of(record, now)
             found.append(_act(len(found) + 1, now, before, pieces[key], is_edited))
             before, is_edited = [], False
     return Acts(thread.agent or "main", tuple(found), tuple(before))
+
+
+def _time_of(record: Record, last: datetime | None) -> datetime:
+    """When a call was made; never before the one before it."""
+    if last is None:
+        return when(record) or START
+    return max(last, when(record) or last + DEFAULT_GAP)
 
 
 def _act(number: int, at: datetime, before: list[Record], reply: list[Record], is_edited: bool) -> Act:

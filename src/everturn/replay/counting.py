@@ -76,7 +76,8 @@ def head_tokens(acts: Sequence[Act], costs: Scaled) -> int:
     return max(0, acts[0].context - costs.all(said(acts[0].before)) - costs.turn - costs.trailing)
 
 
-def head_of(thread: str, tokens: int) -> tuple[Head, Block]:
-    """One block for all of it. It names its thread: no recording tells which threads share a prompt."""
-    block = text_block(f"[system prompt and tools of {thread}, not recorded: {tokens} tokens]")
+def head_of(thread: str, tokens: int, recorded: str = "") -> tuple[Head, Block]:
+    """One block for all of it: what was recorded of it, else a stand-in. That names its thread: no recording
+    tells which threads share a prompt."""
+    block = text_block(recorded or f"[system prompt and tools of {thread}, not recorded: {tokens} tokens]")
     return Head(system=(block,), marked=(0,)), block

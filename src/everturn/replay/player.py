@@ -57,6 +57,8 @@ class Cast(msgspec.Struct, frozen=True):
     models: Mapping[str, Model]
     costs: Mapping[str, Scaled]
     head_tokens: int
+    # System prompt and tools, where the recording has them.
+    head_text: str = ""
 
 
 class Prompter(msgspec.Struct, frozen=True):
@@ -81,7 +83,7 @@ class Player:
         self.acts, self._cast, self.scheme, self._cache = acts, cast, scheme, cache
         self._witness, self._sight, self._prompter, self._writer = witness, sight, prompter, writer
         self._ids = (f"{acts.thread}-{number:06d}" for number in count(1))
-        self._head, block = head_of(acts.thread, cast.head_tokens)
+        self._head, block = head_of(acts.thread, cast.head_tokens, cast.head_text)
         for costs in cast.costs.values():
             costs.fix(block, cast.head_tokens)
         self._forecast = LastSent(cache)
@@ -121,7 +123,7 @@ class Player:
             return False
         output = self.costs.all(block for record in act.reply for block in record.blocks)
         usage = usage_of(turn.prediction, output)
-        self._settle(turn, "main", [_with_usage(each, act.model, usage) for each in act.reply], usage)
+        self._settle(turn, "main", [_replied(each, act, usage) for each in act.reply], usage)
         return True
 
     def _turn_that_fits(self, act: Act) -> Turn | None:
@@ -179,8 +181,11 @@ class Player:
             return ""
         if self.journal.has_lapsed(self._act.at, self.scheme.ttl):
             return f"the prefix had lapsed ({self.scheme.ttl})"
-        known = self._recorded_edit or own_doing(turn)
-        return known or (verdict.why if isinstance(verdict, Break) else "the prefix is another one")
+        if known := self._recorded_edit or own_doing(turn):
+            return known
+        # Pictures are part of the key from the first block on (api-facts 1.6), and no change of ours.
+        changed = isinstance(verdict, Break) and verdict.changes
+        return verdict.why if isinstance(verdict, Break) and changed else "the key is another one"
 
     def _note(self, entry: Entry, request: Request | None, prompt: Prompt | None) -> None:
         call = self.journal.write(entry, self.model)
@@ -318,9 +323,10 @@ class Player:
         )
 
 
-def _with_usage(record: Record, model: str, usage: Usage) -> Record:
-    reply = record.reply or Reply(model=model)
-    return msgspec.structs.replace(record, reply=msgspec.structs.replace(reply, usage=usage))
+def _replied(record: Record, act: Act, usage: Usage) -> Record:
+    """A piece of the recorded reply as it would have come here: this usage, and the time of its call."""
+    reply = msgspec.structs.replace(record.reply or Reply(model=act.model), usage=usage)
+    return msgspec.structs.replace(record, reply=reply, timestamp=act.at.isoformat())
 
 
 def _for_nothing(request: Request) -> Request:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+from everturn.history.blocks import text_block
 from everturn.history.edits import Compacted
 from everturn.measure.model import Model
 from everturn.measure.models import model_or_default
@@ -45,10 +46,15 @@ class Prepared:
             by = self.session.model if scheme.model and self.session.model in self.ratios else name
             costs[name] = self.costs(models[name], self.ratios[by].ratio)
         first = acts.calls[0].model
+        if text := self._recorded_head() if at == 0 else "":
+            return Cast(models, costs, costs[first].block(text_block(text)), text)
         recorded = model_or_default(first).model
         tokens = head_tokens(acts.calls, self.costs(recorded, self.ratios[first].ratio))
         tokens = round(tokens * recorded.chars_per_token / models[first].chars_per_token)
         return Cast(models, costs, tokens)
+
+    def _recorded_head(self) -> str:
+        return "\n\n".join(part for part in (self.session.system, self.session.tools) if part)
 
     def _window(self, scheme: Scheme) -> int:
         return scheme.window or (USUAL_WINDOW if self._was_compacted_early() else 0)
