@@ -177,6 +177,21 @@ def test_results_that_vanished_meanwhile_are_said_in_a_sentence(folder, tmp_path
         replays.whole(done, SCHEMES[:1], keep)
 
 
+def test_the_code_that_computes_is_part_of_the_key_and_the_code_that_shows_is_not(monkeypatch):
+    read = Path.read_bytes
+    fresh = keeping.code_digest.__wrapped__
+
+    def with_a_change_in(name: str) -> str:
+        changed = lambda path: read(path) + b"#" * path.as_posix().endswith(name)  # noqa: E731
+        monkeypatch.setattr(Path, "read_bytes", changed)
+        return fresh()
+
+    same = with_a_change_in("nowhere.py")
+    assert with_a_change_in("replay/page/parts.py") == with_a_change_in("cli/replay.py") == same
+    for name in ("everturn/__init__.py", "replay/simulate.py", "engine/conversation.py", "decide/policy.py"):
+        assert with_a_change_in(name) != same
+
+
 def test_workers_file_results_under_the_code_that_started_them(monkeypatch):
     monkeypatch.setattr(keeping, "code_digest", lambda: "mine")
     kept = Keep("folder").for_workers()
@@ -218,6 +233,10 @@ def test_progress_is_few_lines_in_a_pipe_and_a_bar_on_a_terminal():
     with progress("Replaying", to=quick, clock=lambda: 1.0) as tell:
         tell(1, 1, "a.jsonl")
     assert quick.getvalue() == ""
+    odd = io.StringIO()
+    with progress("Replaying", to=odd, clock=itertools.count(step=10).__next__) as tell:
+        tell(1, 1, "red\x1b[31m.jsonl")
+    assert odd.getvalue() == "Replaying: 1 of 1 (red?[31m.jsonl)\n"
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     with progress("Replaying", to=terminal) as tell:

@@ -11,6 +11,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, TextIO
 
+from everturn.dashboard.layout import plain
+
 Tell = Callable[[int, int, str], None]
 _LINES: Final = 20
 # Seconds of silence in a pipe.
@@ -38,7 +40,7 @@ def _lines(what: str, stream: TextIO, clock: Callable[[], float]) -> Tell:
         part = done * _LINES // max(1, of)
         if (part > said or done == of) and clock() - start > _QUIET:
             said = part
-            print(f"{what}: {done:,} of {of:,} ({Path(about).name})", file=stream, flush=True)
+            print(f"{what}: {done:,} of {of:,} ({_name(about, stream)})", file=stream, flush=True)
 
     return tell
 
@@ -59,7 +61,13 @@ def _bar(what: str, stream: TextIO) -> Iterator[Tell]:
         task = bar.add_task(what, total=None, about="")
 
         def tell(done: int, of: int, about: str) -> None:
-            # Names come from a disk: brackets in them are no markup of ours.
-            bar.update(task, completed=done, total=of, about=Path(about).name.replace("[", r"\["))
+            # Brackets in a name are no markup of ours.
+            bar.update(task, completed=done, total=of, about=_name(about, stream).replace("[", r"\["))
 
         yield tell
+
+
+def _name(path: str, stream: TextIO) -> str:
+    """Names come from a disk: what is no text is not sent to a terminal."""
+    spells_all = "utf" in (stream.encoding or "").lower()
+    return plain(Path(path).name, ascii_only=not spells_all)

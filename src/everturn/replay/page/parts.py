@@ -49,7 +49,7 @@ def headline(chapters: Sequence[Chapter]) -> Html:
     lead += f"{spelling.count(len(found), 'policy')}. ".replace("policys", "policies")
     lead += "Computed on this machine from the recordings; no model was asked."
     tiles = [
-        _tile(f"Paid under {base.scheme}", spelling.dollars(base.dollars), _hit(base)),
+        _tile(f"Cost under {base.scheme}", spelling.dollars(base.dollars), _hit(base)),
         _tile(
             f"Cheapest: {best.scheme}",
             spelling.dollars(best.dollars),
