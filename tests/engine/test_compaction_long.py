@@ -41,7 +41,6 @@ def share_read(made: Compaction) -> float:
     return usage.cache_read_input_tokens / usage.context
 
 
-@pytest.mark.spec("CP-6")
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-haiku-4-5"])
 def test_two_hundred_turns_in_a_window_of_200k(begin, model):
     working = begin(model=model)
@@ -86,7 +85,6 @@ def test_the_same_through_the_sdk(begin):
     undisturbed(working)
 
 
-@pytest.mark.spec("CP-6")
 @pytest.mark.parametrize("way", ["fork", "direct", "extract", "provider"])
 def test_each_way_carries_a_session_alone(begin, way):
     working = begin(model="claude-opus-4-6", ways=(way,), percent=6)

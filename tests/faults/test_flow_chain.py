@@ -73,7 +73,7 @@ def summary_calls(working: Working) -> int:
 # ── the chain ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.spec("CP-6", "CP-28")
+@pytest.mark.spec("CP-28")
 @pytest.mark.parametrize(("fault", "says"), ERRORS)
 def test_an_error_on_one_way_leads_to_the_next(begin, fault, says):
     working = begin(ways=MODEL_WAYS)
@@ -85,7 +85,7 @@ def test_an_error_on_one_way_leads_to_the_next(begin, fault, says):
     goes_on(working)
 
 
-@pytest.mark.spec("CP-6", "CP-28")
+@pytest.mark.spec("CP-28")
 @pytest.mark.parametrize(("fault", "says"), ERRORS)
 def test_a_provider_that_only_fails_ends_at_the_way_without_a_model(begin, fault, says):
     working = begin(ways=MODEL_WAYS)
@@ -113,7 +113,7 @@ def test_a_spoiled_summary_is_repaired_once_on_the_same_way(begin, kind, says):
     goes_on(working)
 
 
-@pytest.mark.spec("CP-31", "CP-6")
+@pytest.mark.spec("CP-31")
 @pytest.mark.parametrize(("kind", "says"), SPOILED)
 def test_what_cannot_be_repaired_is_left_for_the_next_way(begin, kind, says):
     working = begin(ways=MODEL_WAYS)
@@ -136,6 +136,28 @@ def test_a_direct_call_that_is_too_long_loses_its_oldest_rounds(begin):
     lengths = [len(effect.request.messages) for effect in working.world.asked]
     assert lengths == sorted(set(lengths), reverse=True)
     assert len(lengths) == 4
+    goes_on(working)
+
+
+@pytest.mark.parametrize(
+    ("model", "named", "thinking"),
+    [
+        ("claude-sonnet-4-5", "", None),
+        ("claude-opus-5", "", {"type": "disabled"}),
+        ("claude-sonnet-4-5", "claude-opus-5", {"type": "disabled"}),
+        # Cannot be told not to think.
+        ("claude-opus-5-5", "", None),
+    ],
+)
+def test_a_direct_call_has_its_own_prompt_a_cap_and_no_thinking(begin, model, named, thinking):
+    style = msgspec.structs.replace(STYLE, summary_model=named)
+    working = begin(model=model, ways=("direct",), style=style)
+    list(working.work(2))
+    assert tried(working.live.compact(BY_HAND)) == [("direct", True)]
+    request = working.world.asked[-1].request
+    assert request.model == (named or model)
+    assert request.tools == ()
+    assert (request.settings["max_tokens"], request.settings.get("thinking")) == (20_000, thinking)
     goes_on(working)
 
 

@@ -22,6 +22,7 @@ from everturn.decide.summary.summarize import summarize
 from everturn.history.blocks import Block, text_block, text_of
 from everturn.history.messages import Message
 from everturn.history.records import Usage
+from everturn.measure.models import find
 from everturn.view.forks import fork
 from everturn.view.fragments.summarizer import SUMMARIZER
 from everturn.view.fragments.summary_prompt import UNSAID, repair_prompt, summary_prompt
@@ -162,11 +163,14 @@ def _divided_at(plan: CompactionPlan) -> str:
 
 
 def _direct_request(messages: tuple[Message, ...], ground: Ground) -> Request:
+    named = ground.how.summary_model
+    model = (find(named) if named else ground.model) or ground.model
+    settings: dict[str, Any] = {"max_tokens": min(ground.settings.max_output, model.max_output)}
+    # Some models think unless they are told not to, and some of those cannot be told.
+    if model.thinks_by_default and "disabled" in model.thinking:
+        settings["thinking"] = {"type": "disabled"}
     return Request(
-        model=ground.how.summary_model or ground.model.id,
-        messages=messages,
-        system=(text_block(SUMMARIZER),),
-        settings={"max_tokens": min(ground.settings.max_output, ground.model.max_output)},
+        model=named or model.id, messages=messages, system=(text_block(SUMMARIZER),), settings=settings
     )
 
 
