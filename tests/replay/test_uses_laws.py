@@ -72,7 +72,7 @@ class NaiveSight:
 
     def __init__(self, uses):
         self.uses = uses.threads[0]
-        self.view, self.hidden, self.fetched = set(), set(), {}
+        self.view, self.hidden, self.fetched, self.seen = set(), set(), {}, []
 
     def faults(self, number):
         if not number:
@@ -84,7 +84,7 @@ class NaiveSight:
             holders = [at for at, block in enumerate(self.uses.blocks) if string in block.holds]
             if not shown.intersection(holders):
                 found.setdefault(max(at for at in holders if at < asked.start), string)
-        self.fetched |= dict.fromkeys(found, asked.start)
+        self.fetched |= dict.fromkeys(found, len(self.seen))
         return tuple(self._fault(at, string) for at, string in sorted(found.items()))
 
     def _is_hidden(self, block):
@@ -95,6 +95,7 @@ class NaiveSight:
         return Fault(block.name, block.tokens, what, kind)
 
     def see(self, record):
+        self.seen.append(record.uuid)
         self.view |= set(self.uses.members[record.uuid])
 
     def hide(self, names):
@@ -107,7 +108,8 @@ class NaiveSight:
     def hide_before(self, uuid):
         first = self.uses.starts[uuid]
         self.view = {at for at in self.view if at >= first}
-        self.fetched = {at: place for at, place in self.fetched.items() if place >= first}
+        before = self.seen.index(uuid)
+        self.fetched = {at: place for at, place in self.fetched.items() if place > before}
 
 
 @pytest.mark.spec("RP-6")

@@ -41,6 +41,16 @@ def test_a_patch_needs_the_lines_that_it_removes_or_leaves():
     assert found == [("line", "before it stands this"), ("line", OLD)]
 
 
+def test_the_head_of_a_diff_is_no_line_of_the_file():
+    diff = (
+        f"diff\n--- a/some/long/src/shop.py\n+++ b/some/long/src/shop.py\n@@ -1 +1 @@\n-{OLD}\n+total = 0\n"
+    )
+    assert list(dict.fromkeys(needs(call("c", "Patch", diff=diff)))) == [
+        ("line", OLD),
+        ("path", "src/shop.py"),
+    ]
+
+
 def test_a_text_quotes_in_fences_and_behind_marks():
     text = f"I looked.\n```python\n{OLD}\n```\nnot quoted, though long enough\n> the user said exactly this\n"
     assert needs(say(text)) == [("line", OLD), ("line", "the user said exactly this")]

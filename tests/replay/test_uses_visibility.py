@@ -1,5 +1,7 @@
 """What is missing under a policy: conversations whose every fault is known."""
 
+import pickle
+
 import pytest
 from builders import assistant, boundary, call, edited, result, summary, user
 
@@ -134,22 +136,65 @@ def test_a_restored_file_is_seen_like_any_record_and_hidden_by_its_name():
     assert visible.missing(number) == (READ,)
 
 
-def test_a_trim_hides_what_came_before_and_what_was_fetched_before():
+def test_a_trim_hides_what_came_before_it():
+    visible, number = watch(*START, user("Go on with src/shop.py.", uuid="v"), edit("c3", "a3"))
+    visible.hide_before("v")
+    assert visible.missing(number) == (READ,)
+
+
+def test_a_trim_hides_what_was_fetched_before_it():
     later = user("Go on with src/shop.py.", uuid="v")
-    visible, number = watch(*START, later, edit("c3", "a3"))
+    records = (*START, edit("c3", "a3"), result("c3", "done", uuid="r3"), later, edit("c4", "a4"))
+    visible, last = watch(*records, seen=START)
+    visible.hide(["c1"])
+    assert visible.faults(3) == (READ,)
+    for record in records[len(START) : -1]:
+        visible.see(record)
+    visible.hide_before("a3")
+    assert visible.missing(last) == ()
+    visible.hide_before("v")
+    assert visible.missing(last) == (Fault("a3:0", 10, OLD, "line"),)
+
+
+def test_everything_is_before_a_record_that_is_still_to_come():
+    visible, number = watch(*START, edit("c3", "a3"))
     visible.hide(["c1"])
     assert visible.faults(number) == (READ,)
-    visible.hide_before("v")
-    assert visible.missing(number) == ()
-    visible.see(edit("c3", "a3"))
     visible.hide_before("a3")
-    # What was fetched for a call stands right before its reply.
+    assert [fault.block for fault in visible.missing(number)] == ["a1:0", "r1:0"]
+
+
+def test_a_summary_is_not_before_its_boundary_though_neither_has_blocks():
+    visible, number = watch(*START, edit("c3", "a3"))
+    visible.see(boundary("b"))
+    visible.see(summary(f"In src/shop.py it said {OLD}", uuid="s"))
+    visible.hide_before("b")
     assert visible.missing(number) == ()
+
+
+def test_a_trim_at_a_text_hides_the_blocks_before_it():
+    visible, number = watch(*START, edit("c3", "a3"))
+    visible.see_text("Nothing to see.", under="s")
+    visible.hide_before("s")
+    assert [fault.block for fault in visible.missing(number)] == ["a1:0", "r1:0"]
+
+
+def test_a_trim_hides_texts_that_came_before_it():
+    later = user("Go on with src/shop.py.", uuid="v")
+    visible, number = watch(*START, later, edit("c3", "a3"), seen=START)
+    visible.hide(["c1"])
+    visible.see_text(f"It said `{OLD}`.", under="s")
+    assert visible.missing(number) == ()
+    visible.see(later)
+    visible.hide_before("s")
+    assert visible.missing(number) == ()
+    visible.hide_before("v")
+    assert visible.missing(number) == (READ,)
 
 
 def test_nothing_can_be_before_an_unknown_record():
     visible, _ = watch(*START, edit("c3", "a3"))
-    with pytest.raises(LookupError, match="Record 'nowhere' was never seen"):
+    with pytest.raises(LookupError, match="Record 'nowhere' is not of this conversation"):
         visible.hide_before("nowhere")
 
 
@@ -175,6 +220,52 @@ def test_an_offloaded_result_is_seen_by_its_preview_alone():
     assert visible.missing(number) == (Fault("r1:0", 10, "return total_price", "line"),)
     visible.see(edited(Cleared(("c1",)), "e2"))
     assert visible.missing(number) == (READ,)
+
+
+BOTH = f"{OLD}\nreturn total_price"
+AWAY = Offloaded("c1", "out.txt", f"1\t{OLD} ...", 99)
+REST = Fault("r1:0", 10, "return total_price", "line")
+
+
+def test_a_view_shows_the_preview_of_what_was_offloaded():
+    visible, number = watch(*START, edit("c3", "a3", old=BOTH), seen=())
+    visible.show(Log((*START, edited(AWAY, "e1"))).view)
+    assert visible.missing(number) == (REST,)
+
+
+def test_a_preview_stays_as_long_as_the_record_of_its_result():
+    visible, number = watch(*START, edit("c3", "a3", old=BOTH))
+    visible.see(edited(AWAY, "e1"))
+    visible.replace(["u", "r1"])
+    assert visible.missing(number) == (REST,)
+    visible.replace(["u"])
+    assert visible.missing(number) == (READ,)
+
+
+def test_what_was_offloaded_and_then_cleared_has_no_preview_in_any_view():
+    visible, number = watch(*START, edit("c3", "a3", old=BOTH))
+    edits = (edited(AWAY, "e1"), edited(Cleared(("c1",)), "e2"))
+    for record in edits:
+        visible.see(record)
+    visible.show(Log((*START, *edits)).view)
+    assert visible.missing(number) == (READ,)
+
+
+def test_a_result_that_is_hidden_already_does_not_come_into_sight():
+    visible, number = watch(*START, edit("c3", "a3"))
+    visible.hide(["c1", "again"])
+    visible.see(result("again", f"7\t{OLD}", uuid="restored"))
+    assert visible.missing(number) == (READ,)
+
+
+def test_a_view_that_is_shown_again_and_again_grows_nothing():
+    visible, _ = watch(*START, edit("c3", "a3"))
+    view = Log((*START, user("Restored: src/shop.py", uuid="restored"))).view
+    visible.show(view)
+    once = len(pickle.dumps(visible))
+    for _ in range(5):
+        visible.show(view)
+    assert len(pickle.dumps(visible)) == once
 
 
 @pytest.mark.spec("RP-6")

@@ -34,11 +34,11 @@ class Fault(msgspec.Struct, frozen=True):
 class _Text:
     """Words that stand for blocks: a summary, a restored file, a preview. Looked into only when asked."""
 
-    def __init__(self, text: str, names: tuple[str, ...], place: int) -> None:
+    def __init__(self, text: str, names: tuple[str, ...], moment: int) -> None:
         self.text = text
         # The record and the call that it goes with: it is hidden with them.
         self.names = names
-        self.place = place
+        self.moment = moment
         self.holds: dict[int, bool] = {}
 
 
@@ -56,10 +56,13 @@ class Visibility:
         self._hidden: set[str] = set()
         self._deleted: set[str] = set()
         self._results = {block.answers: at for at, block in enumerate(self._uses.blocks) if block.answers}
-        # Blocks that were fetched again: the name that they can be hidden by, and where they stand.
+        # Blocks that were fetched again: the name that they can be hidden by, and the moment.
         self._fetched: dict[int, tuple[str, int]] = {}
         self._texts: list[_Text] = []
-        self._place = 0
+        # Sightings are counted: a record without blocks has a place among texts, too. For each name, when it
+        # came into sight and how many blocks were before it.
+        self._moment = self._blocks_seen = 0
+        self._sighted: dict[str, tuple[int, int]] = {}
         self._always = _Text(self._uses.always, (), 0)
 
     # ── what comes into sight ────────────────────────────────────────────────────────────────────
@@ -69,13 +72,12 @@ class Visibility:
 
         Edits of single results are followed; after a compaction, a trim or an undo, `show` the view.
         """
+        self._sight(record.uuid)
         self._follow(record.edit)
-        members = self._uses.members.get(record.uuid)
-        self._place = max(self._place, self._uses.starts.get(record.uuid, 0))
-        if members is not None:
+        if (members := self._uses.members.get(record.uuid)) is not None:
             self._in_view.update(members)
             self._settle(members)
-            self._place = max(self._place, members[-1] + 1)
+            self._blocks_seen = max(self._blocks_seen, members[-1] + 1)
             return
         for block in shown_blocks(record):
             if words := words_of(block):
@@ -83,20 +85,25 @@ class Visibility:
 
     def see_text(self, text: str, under: str = "") -> None:
         """Words that stand for blocks. `under` is the record or call that they are hidden with."""
+        self._sight(under)
         self._add_text(text, (under,) if under else ())
+
+    def _sight(self, name: str) -> None:
+        self._moment += 1
+        self._sighted[name] = self._moment, self._blocks_seen
 
     def _add_text(self, text: str, names: tuple[str, ...]) -> None:
         if not self._hidden.intersection(names):
-            self._texts.append(_Text(text, names, self._place))
+            self._texts.append(_Text(text, names, self._moment))
 
     def show(self, view: View) -> None:
         """Another view is in force: all of it is in sight, and nothing else."""
         known = {name for text in self._texts for name in text.names}
         self.replace(name for record in view.records for name in _names(record))
         for record in view.records:
-            # Edits hold by what the view says of them, also where it leaves out the record that made them.
-            if record.edit is None and record.uuid not in self._uses.members and record.uuid not in known:
+            if record.uuid not in self._uses.members and record.uuid not in known:
                 self.see(record)
+        # What the view says of edits holds also where it leaves out the records that made them.
         self.hide(view.cleared)
         for edit in view.offloaded.values():
             self._offload(edit)
@@ -121,19 +128,19 @@ class Visibility:
 
     def hide_before(self, uuid: str) -> None:
         """Everything before that record is out of sight."""
-        first = self._place_of(uuid)
+        moment, first = self._beginning_of(uuid)
         self._in_view = {at for at in self._in_view if at >= first}
-        self._texts = [text for text in self._texts if text.place >= first or uuid in text.names]
-        self._forget_fetched(at for at, (_, place) in self._fetched.items() if place < first)
+        self._texts = [text for text in self._texts if text.moment >= moment]
+        self._forget_fetched(at for at, (_, fetched) in self._fetched.items() if fetched < moment)
         self._settle(self._shown)
 
-    def _place_of(self, uuid: str) -> int:
-        if uuid in self._uses.starts:
-            return self._uses.starts[uuid]
-        for text in self._texts:
-            if uuid in text.names:
-                return text.place
-        raise LookupError(f"Record {uuid!r} was never seen in this conversation; nothing can be before it.")
+    def _beginning_of(self, uuid: str) -> tuple[int, int]:
+        """The moment and the block that a record begins with; one still to come begins after all of now."""
+        start = self._uses.starts.get(uuid)
+        if uuid not in self._sighted and start is None:
+            raise LookupError(f"Record {uuid!r} is not of this conversation; nothing can be before it.")
+        moment, before = self._sighted.get(uuid, (self._moment + 1, 0))
+        return moment, before if start is None else start
 
     def _follow(self, edit: Edit | None) -> None:
         match edit:
@@ -157,7 +164,7 @@ class Visibility:
         self.hide((edit.call,))
         at = self._results.get(edit.call)
         record = () if at is None else (self._uses.blocks[at].record,)
-        self._texts.append(_Text(edit.preview, (edit.call, *record), self._place))
+        self._texts.append(_Text(edit.preview, (edit.call, *record), self._moment))
 
     # ── what is missing ──────────────────────────────────────────────────────────────────────────
 
@@ -169,15 +176,15 @@ class Visibility:
         """What is missing, and from here on in sight again: it was fetched."""
         missing = self._missing(call)
         for at in missing:
-            self._fetched[at] = "", self._uses.calls[call - 1].start
+            self._fetched[at] = "", self._moment
             self._count(at, +1)
         return tuple(self._fault(at, string) for at, string in missing.items())
 
     def fetched_as(self, fault: Fault, name: str) -> None:
         """What was fetched stands in the conversation under that call or record, and is hidden with it."""
-        for at, (_, place) in self._fetched.items():
+        for at, (_, moment) in self._fetched.items():
             if self._uses.blocks[at].name == fault.block:
-                self._fetched[at] = name, place
+                self._fetched[at] = name, moment
                 return
 
     def _missing(self, call: int) -> dict[int, int]:
