@@ -16,8 +16,8 @@ import msgspec
 
 from everturn.decide.cache_breaks import Break
 from everturn.decide.policy import Policy
-from everturn.engine import Conversation, Setting
-from everturn.history.edits import Cleared, Offloaded
+from everturn.engine import Conversation, Setting, Turn
+from everturn.history.edits import Cleared, Offloaded, ThinkingDropped
 from everturn.history.records import Record, when
 from everturn.history.rounds import rounds
 from everturn.measure.capabilities import Capabilities
@@ -144,7 +144,16 @@ def _step(number: int, exchange: Exchange, twin: Twin, *, idle: timedelta) -> St
         dollars=Decimal(str(entry["dollars"])),
         cleared=cleared + sum(isinstance(edit, Offloaded) for edit in edits) + len(turn.plan.delete),
         tokens_saved=turn.plan.tokens_saved,
-        why=turn.plan.why if turn.plan.kind not in ("none", "waits") else "",
+        why="; ".join(_reasons(turn)),
         broke=settled.verdict.why if isinstance(settled.verdict, Break) else "",
         as_predicted=settled.check is not None and settled.check.verdict == "as predicted",
     )
+
+
+def _reasons(turn: Turn) -> Iterator[str]:
+    """Why the context is not what it was: what was cleared, and the thinking that left with it."""
+    if turn.plan.kind not in ("none", "waits"):
+        yield turn.plan.why
+    for record in turn.appended:
+        if isinstance(record.edit, ThinkingDropped) and record.edit not in turn.plan.edits:
+            yield f"earlier thinking left: {record.edit.why}"
