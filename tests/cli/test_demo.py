@@ -52,7 +52,8 @@ def test_a_terminal_without_shapes_gets_letters(monkeypatch):
     result = CliRunner(charset="ascii").invoke(main, ["demo", "cache", "--no-color", "--turns", "8"])
     assert result.exit_code == 0
     assert [line.strip() for line in result.stdout.splitlines() if line.startswith("     -")] == [
-        "- idle for 77 minutes"
+        "- idle for 77 minutes",
+        "- earlier thinking left: the cache is cold",
     ]
 
 
