@@ -12,7 +12,7 @@ from replay.scripts import HEAD, MODEL, START, session, stamp, steps, text, usag
 
 from everturn.history.blocks import text_block
 from everturn.history.edits import Cleared
-from everturn.history.records import SYNTHETIC
+from everturn.history.records import SYNTHETIC, Usage
 from everturn.measure.models import find
 from everturn.replay.counting import Scaled, said
 from everturn.replay.player import FETCHING_TOKENS
@@ -297,6 +297,17 @@ def test_the_recorded_scheme_clears_what_the_recording_cleared_and_nothing_else(
     assert under.calls[2].broke == "the recorded clearing"
 
 
+@pytest.mark.spec("RP-8")
+def test_the_recorded_scheme_writes_for_as_long_as_the_recording_did():
+    records = steps("one", "two")
+    hour = {**usage(HEAD), "cache_creation": {"ephemeral_1h_input_tokens": HEAD - 3}}
+    reply = msgspec.structs.replace(records[1].reply, usage=msgspec.convert(hour, Usage))
+    records[1] = msgspec.structs.replace(records[1], reply=reply)
+    totals = run_of(session(records), "recorded").totals
+    assert (totals.write_5m, totals.write_1h > HEAD) == (0, True)
+    assert run_of(session(records), "none").totals.write_1h == 0
+
+
 def test_words_that_no_model_said_are_no_call():
     records = steps("one")
     synthetic = assistant("No response requested.", id="x", uuid="x", model=SYNTHETIC, timestamp=stamp(500))
@@ -410,7 +421,7 @@ def test_counts_are_corrected_by_what_the_session_reported():
     costs = Scaled(find(MODEL))
     for record in steps(*[text(500, f"word{at}") for at in range(12)]):
         if record.kind == "assistant" and record.reply:
-            reported = msgspec.convert(usage(context), type(record.reply.usage or usage_type()))
+            reported = msgspec.convert(usage(context), Usage)
             record = msgspec.structs.replace(
                 record, reply=msgspec.structs.replace(record.reply, usage=reported)
             )
@@ -422,12 +433,6 @@ def test_counts_are_corrected_by_what_the_session_reported():
     assert [call.context for call in run.calls] == pytest.approx(
         [each.reply.usage.context for each in records if each.reply], rel=0.01
     )
-
-
-def usage_type():
-    from everturn.history.records import Usage
-
-    return Usage()
 
 
 @pytest.mark.skipif(not RECORDED.exists(), reason="no recorded sessions here")

@@ -56,7 +56,7 @@ class _Oracle:
         self._note_request(cached, player.journal.touched)
         dead = self._dead(places[:cached], act)
         first, why = dead[0] if dead else None, "the prefix has lapsed"
-        if not player.journal.has_lapsed(act.at, player.scheme.ttl):
+        if not player.journal.has_lapsed(act.at, player.ttl):
             first, why = self._best(places, cached, dead, player, act), "that pays"
         if first is None:
             return None
@@ -84,7 +84,7 @@ class _Oracle:
     ) -> int | None:
         """From which block on clearing saves most; None where it saves nothing."""
         rates = player.model.rates(on=act.at.date(), prompt_tokens=0)
-        again = (rates.write_1h if player.scheme.ttl == "1h" else rates.write_5m) - rates.read
+        again = (rates.write_1h if player.ttl == "1h" else rates.write_5m) - rates.read
         positions = group_positions([place.kind for place in places])
         ends = list(accumulate((place.tokens for place in places), initial=0))
         best, most, freed = None, Decimal(0), 0

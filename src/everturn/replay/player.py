@@ -18,7 +18,7 @@ from everturn.history.messages import Message
 from everturn.history.records import Record, Reply, Usage, record_of_edit
 from everturn.measure.capabilities import ANTHROPIC
 from everturn.measure.model import Model
-from everturn.measure.prefix_cache import PrefixCache, Prompt
+from everturn.measure.prefix_cache import PrefixCache, Prompt, Ttl
 from everturn.replay.acts import Act, Acts
 from everturn.replay.counting import Scaled, head_of
 from everturn.replay.journal import Entry, Journal, Witness, cleared_in, own_doing, why_of
@@ -59,6 +59,8 @@ class Cast(msgspec.Struct, frozen=True):
     head_tokens: int
     # System prompt and tools, where the recording has them.
     head_text: str = ""
+    # How long its prefixes live.
+    ttl: Ttl = "5m"
 
 
 class Prompter(msgspec.Struct, frozen=True):
@@ -81,6 +83,7 @@ class Player:
         writer: Writer | None = None,
     ) -> None:
         self.acts, self._cast, self.scheme, self._cache = acts, cast, scheme, cache
+        self.ttl = cast.ttl
         self._witness, self._sight, self._prompter, self._writer = witness, sight, prompter, writer
         self._ids = (f"{acts.thread}-{number:06d}" for number in count(1))
         self._head, block = head_of(acts.thread, cast.head_tokens, cast.head_text)
@@ -179,8 +182,8 @@ class Player:
         """Why much less was read than was left behind; "" where it was not. We know: it is our own cache."""
         if not self.journal.has_broken(turn.prediction):
             return ""
-        if self.journal.has_lapsed(self._act.at, self.scheme.ttl):
-            return f"the prefix had lapsed ({self.scheme.ttl})"
+        if self.journal.has_lapsed(self._act.at, self.ttl):
+            return f"the prefix had lapsed ({self.ttl})"
         if known := self._recorded_edit or own_doing(turn):
             return known
         # Pictures are part of the key from the first block on (api-facts 1.6), and no change of ours.
@@ -249,7 +252,7 @@ class Player:
 
     def _keep_alive(self, now: datetime) -> None:
         """Refresh the prefix through a pause, where all of that costs less than writing it again (RP-8)."""
-        prompt, last, ttl = self._forecast.prompt, self.journal.touched, self.scheme.ttl
+        prompt, last, ttl = self._forecast.prompt, self.journal.touched, self.ttl
         if not self.scheme.refresh or prompt is None or last is None:
             return
         times, held = refresh_times(last, now, ttl), self.journal.left_behind
@@ -316,7 +319,7 @@ class Player:
             policy=self.scheme.policy,
             costs=self.costs,
             head=self._head,
-            parameters=KeyParameters(Lifetime(self.scheme.ttl, "the scheme says so")),
+            parameters=KeyParameters(Lifetime(self.ttl, "the scheme says so")),
             source="main" if self.acts.thread == "main" else f"agent:{self.acts.thread}",
             fields={"max_tokens": self.model.max_output},
             compaction=CompactionStyle(ways=("fork", "direct", "extract")) if compacts else None,

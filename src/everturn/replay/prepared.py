@@ -5,8 +5,10 @@ from typing import Final
 
 from everturn.history.blocks import text_block
 from everturn.history.edits import Compacted
+from everturn.history.records import reported_usage
 from everturn.measure.model import Model
 from everturn.measure.models import model_or_default
+from everturn.measure.prefix_cache import Ttl
 from everturn.replay.acts import Acts, acts_of, models_of
 from everturn.replay.counting import Ratio, Scaled, head_tokens, ratio_of
 from everturn.replay.player import Cast
@@ -47,11 +49,20 @@ class Prepared:
             costs[name] = self.costs(models[name], self.ratios[by].ratio)
         first = acts.calls[0].model
         if text := self._recorded_head() if at == 0 else "":
-            return Cast(models, costs, costs[first].block(text_block(text)), text)
+            return Cast(models, costs, costs[first].block(text_block(text)), text, self._ttl(at, scheme))
         recorded = model_or_default(first).model
         tokens = head_tokens(acts.calls, self.costs(recorded, self.ratios[first].ratio))
         tokens = round(tokens * recorded.chars_per_token / models[first].chars_per_token)
-        return Cast(models, costs, tokens)
+        return Cast(models, costs, tokens, ttl=self._ttl(at, scheme))
+
+    def _ttl(self, at: int, scheme: Scheme) -> Ttl:
+        """The recorded scheme has the lifetime that the recording paid for, unless it is told otherwise."""
+        if scheme.compacts != "recorded" or scheme.ttl != "5m":
+            return scheme.ttl
+        usages = (reported_usage(record) for record in self.session.threads[at].records)
+        written = [usage.cache_creation for usage in usages if usage and usage.cache_creation]
+        hours = sum(each.ephemeral_1h_input_tokens for each in written)
+        return "1h" if hours > sum(each.ephemeral_5m_input_tokens for each in written) else "5m"
 
     def _recorded_head(self) -> str:
         return "\n\n".join(part for part in (self.session.system, self.session.tools) if part)
