@@ -87,6 +87,7 @@ def test_any_text_survives_an_element_and_a_script(said):
     assert [tag for tag, _ in parser.found] == ["p", "script"]
     spelled = json_script(msgspec.json.encode(said).decode()).split(">", 1)[1].removesuffix("</script>")
     assert msgspec.json.decode(spelled) == said
+    assert not {"<", ">", "&"} & set(spelled)
 
 
 def test_markup_is_not_escaped_twice():

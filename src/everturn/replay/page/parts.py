@@ -79,7 +79,10 @@ def policies(chapters: Sequence[Chapter]) -> Html:
     found = tallies(chapters)
     floor = bound(chapter.floor for chapter in chapters)
     oracle = bound(chapter.oracle for chapter in chapters)
-    said = "The same calls at the same times, from a cold cache on. Faults are charged in full."
+    said = (
+        "The same calls at the same times, from a cold cache on; faults are charged in full. "
+        "Floor: every token paid once. Oracle: clears what will never be used again."
+    )
     return element(
         "section",
         element("h2", "Cost by policy"),
