@@ -7,7 +7,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+from everturn.cli import main
 from everturn.dashboard.progress import progress
 from everturn.errors import StoreError, UsageError
 from everturn.replay import sessions as reading
@@ -243,3 +245,18 @@ def test_progress_is_few_lines_in_a_pipe_and_a_bar_on_a_terminal():
         tell(1, 2, "folder/[bold]odd.jsonl")
     assert "1/2" in terminal.getvalue()
     assert "[bold]odd.jsonl" in terminal.getvalue()
+
+
+@pytest.mark.spec("RP-10")
+def test_one_command_gives_a_table_for_people_json_for_programs_and_a_page(folder, tmp_path):
+    asked = ["replay", str(folder), "--policy", "recorded,masking,oracle", "--cache", str(tmp_path / "kept")]
+    table = CliRunner().invoke(main, asked)
+    assert table.exit_code == 0, table.output
+    assert [name for name in ("recorded", "masking", "oracle") if name not in table.stdout] == []
+    told = CliRunner().invoke(main, [*asked, "--json", "--html", str(tmp_path / "replay.html")])
+    rows = msgspec.json.decode(told.stdout)["rows"]
+    assert [row["scheme"] for row in rows] == ["recorded", "masking", "oracle"]
+    text = (tmp_path / "replay.html").read_text(encoding="utf-8")
+    assert text.count('class="chapter"') == 3
+    assert "notes.txt" in text
+    assert 'class="bound oracle"' in text
