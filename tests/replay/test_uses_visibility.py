@@ -6,7 +6,7 @@ import pytest
 from builders import assistant, boundary, call, edited, result, summary, user
 
 from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Offloaded
-from everturn.history.log import Log
+from everturn.history.log import Log, View
 from everturn.history.threads import Thread
 from everturn.replay.uses import Fault, Visibility, index_threads
 
@@ -229,7 +229,8 @@ REST = Fault("r1:0", 10, "return total_price", "line")
 
 def test_a_view_shows_the_preview_of_what_was_offloaded():
     visible, number = watch(*START, edit("c3", "a3", old=BOTH), seen=())
-    visible.show(Log((*START, edited(AWAY, "e1"))).view)
+    # The view has the result, and no longer the record of the edit.
+    visible.show(View(START, cleared={}, offloaded={"c1": AWAY}))
     assert visible.missing(number) == (REST,)
 
 
@@ -280,11 +281,10 @@ def test_a_view_after_a_compaction_is_what_is_in_sight():
     assert visible.faults(3) == (READ,)
 
 
-def test_a_view_with_cleared_results_stays_without_them_after_an_undo():
-    log = Log((*START, edited(Cleared(("c1",)), "e1")))
+def test_a_view_with_cleared_results_is_without_them_though_it_lacks_the_edit():
     visible, number = watch(*START, edit("c3", "a3"))
     visible.replace([])
-    visible.show(log.view)
+    visible.show(View(START, cleared={"c1": Cleared(("c1",))}))
     assert visible.missing(number) == (READ,)
 
 
