@@ -14,7 +14,7 @@ PYTEST  := $(BIN)/pytest -q -rfEs -n $(WORKERS)
 # pyright asks the network whether a newer version exists, unless told not to.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help test lint format demo browser ray soak bench clean
+.PHONY: help test lint format demo browser ray soak results bench clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -77,6 +77,18 @@ ray: $(STAMP)  ## install Ray, to test and use `--engine ray`
 
 soak: $(STAMP)  ## all tests, with a hundred times more random examples
 	@EVERTURN_PROFILE=soak $(PYTEST)
+
+DATA ?= ../shared/data
+OTHERS := aider codex gemini-cli pi swe tau-bench
+SWITCHED := $(foreach policy,none recorded claude-code summarize-85,$(policy) $(policy)+1h $(policy)+refresh $(policy)+1h+refresh)
+empty :=
+comma := ,
+
+results: $(STAMP)  ## make the tables of docs/results.md anew from the recorded sessions in DATA
+	@$(BIN)/everturn replay $(DATA)/claude-code --into docs/results.md claude-code > /dev/null
+	@$(BIN)/everturn replay $(DATA)/claude-code --into docs/results.md lifetimes > /dev/null \
+	  --policy $(subst $(empty) $(empty),$(comma),$(SWITCHED))
+	@$(BIN)/everturn replay $(addprefix $(DATA)/,$(OTHERS)) --model claude-sonnet-4-5 --into docs/results.md others > /dev/null
 
 bench: $(STAMP)  ## every benchmark in bench/, one after the other
 	@set -e; for file in bench/[a-z]*.py; do \

@@ -83,7 +83,7 @@ class Player:
         writer: Writer | None = None,
     ) -> None:
         self.acts, self._cast, self.scheme, self._cache = acts, cast, scheme, cache
-        self.ttl = cast.ttl
+        self.ttl: Ttl = cast.ttl
         self._witness, self._sight, self._prompter, self._writer = witness, sight, prompter, writer
         self._ids = (f"{acts.thread}-{number:06d}" for number in count(1))
         self._head, block = head_of(acts.thread, cast.head_tokens, cast.head_text)

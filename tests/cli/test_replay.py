@@ -1,0 +1,82 @@
+"""`everturn replay` as people and programs call it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from everturn.cli import main
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "session.jsonl"
+
+
+def replay(tmp_path, *arguments):
+    given = ["replay", *map(str, arguments), "--cache", str(tmp_path / "kept"), "--engine", "here"]
+    return CliRunner().invoke(main, given)
+
+
+@pytest.mark.spec("RP-7", "BY-2")
+def test_a_session_under_several_policies_is_a_table(tmp_path):
+    done = replay(tmp_path, EXAMPLE, "--policy", "none,recorded,claude-code+1h")
+    assert done.exit_code == 0, done.output
+    for words in ("policy", "vs recorded", "claude-code+1h", "Why the cache broke", "faults"):
+        assert words in done.stdout
+
+
+def test_for_programs_it_is_json(tmp_path):
+    done = replay(tmp_path, EXAMPLE, "--policy", "none,masking", "--json")
+    told = json.loads(done.stdout)
+    assert [row["scheme"] for row in told["rows"]] == ["none", "masking"]
+    assert told["sessions"] == 1
+    assert float(told["rows"][1]["against_none"]["dollars"]) < 0
+
+
+def test_switches_hold_for_every_policy(tmp_path):
+    done = replay(tmp_path, EXAMPLE, "--policy", "none,recorded", "--ttl", "1h", "--refresh", "--json")
+    assert [row["scheme"] for row in json.loads(done.stdout)["rows"]] == [
+        "none+1h+refresh",
+        "recorded+1h+refresh",
+    ]
+
+
+def test_requests_and_page_are_written(tmp_path):
+    requests, page = tmp_path / "requests.jsonl", tmp_path / "page.html"
+    done = replay(tmp_path, EXAMPLE, "--policy", "recorded", "--requests", requests, "--html", page)
+    assert done.exit_code == 0, done.output
+    lines = [json.loads(line) for line in requests.read_text().splitlines()]
+    assert {line["policy"] for line in lines} == {"recorded"}
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_tables_go_into_a_page_between_its_markers(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A\n<!-- replay: here -->\nold\n<!-- end of replay: here -->\nrest\n")
+    assert replay(tmp_path, EXAMPLE, "--policy", "none", "--into", page, "here").exit_code == 0
+    text = page.read_text()
+    assert text.startswith("# A\n<!-- replay: here -->\n###")
+    assert text.endswith("<!-- end of replay: here -->\nrest\n")
+    assert "\nold\n" not in text
+
+
+def test_a_page_without_the_markers_is_left_as_it_is(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A\n")
+    done = replay(tmp_path, EXAMPLE, "--policy", "none", "--into", page, "here")
+    assert (done.exit_code, page.read_text()) == (1, "# A\n")
+    assert "The page has no place for 'here'." in done.output
+
+
+def test_an_unknown_policy_is_named_with_the_known_ones(tmp_path):
+    done = replay(tmp_path, EXAMPLE, "--policy", "magic")
+    assert done.exit_code == 1
+    assert "There is no policy 'magic'. Choose one of: none, recorded" in done.output
+
+
+def test_nothing_to_replay_is_an_error_with_the_reasons(tmp_path):
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    done = replay(tmp_path, empty)
+    assert done.exit_code == 1
+    assert "There is no session to replay." in done.output
+    assert "it is empty" in done.output
