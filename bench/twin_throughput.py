@@ -11,6 +11,9 @@ import multiprocessing
 import socket
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
+
+from _timing import best
 
 BODY_BYTES = 200_000
 REQUESTS = 600
@@ -19,25 +22,58 @@ WARM_UP = 20
 CONNECTIONS = 2
 RESULT_BYTES = 3_000
 LAST_TURNS = 8
+GROWING = (100_000, 400_000, 1_600_000)
 
 
-def main() -> None:
-    bodies = list(_bodies())
+def main() -> int:
+    bodies = list(_bodies(BODY_BYTES))
     stub = _measured(_serve_stub, bodies)
     twin = _measured(_serve_twin, bodies)
     print(f"stub   {stub:8.0f} requests/s")
     size = sum(map(len, bodies)) / len(bodies) / 1000
     print(f"twin   {twin:8.0f} requests/s  ({twin / stub:.2f} of the stub; bodies of {size:.0f} KB)")
     print(f"wanted {TARGET:8d} requests/s  {'reached' if twin >= TARGET else 'NOT REACHED'}")
+    _print_growth()
+    return 0 if twin >= TARGET else 1
+
+
+def _print_growth() -> None:
+    """A known conversation with one new turn, in process: what its length costs beside reading the body."""
+    import msgspec
+
+    known, new = {}, {}
+    for size in GROWING:
+        turns = [whole.partition(b"\r\n\r\n")[2] for whole in _bodies(size)]
+        twin = _twin()
+        _answered(twin, turns[0])
+        reading = best(lambda body=turns[-1]: msgspec.json.decode(body))
+        known[size] = best(lambda body=turns[0], twin=twin: _answered(twin, body)) / reading
+        seconds = [best(lambda body=body, twin=twin: _answered(twin, body), 1) for body in turns[1:]]
+        new[size] = min(seconds) / reading
+    for name, found in (("repeated", known), ("with a new turn", new)):
+        shown = ", ".join(f"{size // 1000} KB {ratio:.1f}" for size, ratio in found.items())
+        print(f"a request {name}, in plain decodes of its body: {shown}")
+
+
+def _twin() -> Any:
+    from everturn.twin.build import build
+
+    return build()
+
+
+def _answered(twin: Any, body: bytes) -> None:
+    answer = twin.messages({"x-api-key": "bench", "anthropic-version": "2026-10-21"}, body)
+    if answer.status != 200:
+        raise SystemExit(f"the twin refused: {answer.body.decode()}")
 
 
 # ── what is asked ────────────────────────────────────────────────────────────────────────────────
 
 
-def _bodies() -> Iterator[bytes]:
-    """The last requests of one long conversation, each a whole HTTP request."""
+def _bodies(size: int) -> Iterator[bytes]:
+    """The last requests of one long conversation of about that size, each a whole HTTP request."""
     messages: list[dict] = [{"role": "user", "content": "Look at all the files."}]
-    turns = BODY_BYTES // (RESULT_BYTES + 300)
+    turns = size // (RESULT_BYTES - 30)
     for turn in range(turns):
         messages += _step(turn)
         if turn >= turns - LAST_TURNS:
@@ -148,4 +184,4 @@ def _serve_stub(ready: multiprocessing.Queue) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
