@@ -80,7 +80,7 @@ soak: $(STAMP)  ## all tests, with a hundred times more random examples
 
 DATA ?= ../shared/data
 OTHERS := aider codex gemini-cli pi swe tau-bench
-SWITCHED := $(foreach policy,none recorded claude-code summarize-85,$(policy) $(policy)+1h $(policy)+refresh $(policy)+1h+refresh)
+SWITCHED := $(foreach policy,none recorded claude-code summarize-85,$(policy) $(policy)+1h $(policy)+refresh $(policy)+refresh-blind)
 empty :=
 comma := ,
 

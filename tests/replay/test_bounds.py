@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from replay.scripts import HEAD, MODEL, START, session, stamp, steps, text
 
 from everturn.measure.models import find
-from everturn.replay.bounds import floor
-from everturn.replay.counting import Scaled, said
-from everturn.replay.prepared import uses_of
+from everturn.replay.bounds.floor import floor
+from everturn.replay.playing.counting import Scaled, said
+from everturn.replay.playing.prepared import uses_of
 from everturn.replay.schemes import SCHEMES, scheme
 from everturn.replay.simulate import simulate
 

@@ -10,7 +10,7 @@ from replay.scripts import MODEL, START, session, steps, text
 from everturn.dashboard.replay_table import draw, markdown
 from everturn.measure.models import find
 from everturn.replay.compare import Comparison, Saving, compared
-from everturn.replay.prepared import uses_of
+from everturn.replay.playing.prepared import uses_of
 from everturn.replay.schemes import SCHEMES, scheme
 from everturn.replay.simulate import simulate
 

@@ -9,7 +9,7 @@ import pytest
 from measure.naive_cache import NaiveBlock, NaiveCache
 from replay.scripts import session, steps, text
 
-from everturn.replay.prepared import uses_of
+from everturn.replay.playing.prepared import uses_of
 from everturn.replay.requests_file import written_to
 from everturn.replay.schemes import SCHEMES, scheme
 from everturn.replay.simulate import simulate

@@ -44,6 +44,7 @@ def test_summarizing_begins_at_85_percent_of_the_whole_window():
     [
         ("nothing", "There is no policy 'nothing'. Choose one of: none, recorded"),
         ("none+2h", "'none+2h' cannot be read"),
+        ("none+refresh+refresh-blind", "and +refresh or +refresh-blind"),
         ("none+5m+1h", "'none+5m+1h' cannot be read"),
         ("", "There is no policy ''."),
     ],

@@ -14,9 +14,9 @@ from everturn.history.blocks import text_block
 from everturn.history.edits import Cleared
 from everturn.history.records import SYNTHETIC, Usage
 from everturn.measure.models import find
-from everturn.replay.counting import Scaled, said
-from everturn.replay.player import FETCHING_TOKENS
-from everturn.replay.prepared import prepare, uses_of
+from everturn.replay.playing.counting import Scaled, said
+from everturn.replay.playing.player import FETCHING_TOKENS
+from everturn.replay.playing.prepared import prepare, uses_of
 from everturn.replay.schemes import SCHEMES, scheme
 from everturn.replay.sessions import read_session
 from everturn.replay.simulate import simulate
@@ -349,6 +349,21 @@ def test_a_prefix_is_kept_alive_through_a_short_pause_and_that_is_billed():
 def test_a_prefix_is_left_to_lapse_where_keeping_it_costs_more_than_writing_it():
     made = session(steps(text(20_000), "short", gaps={3: 3 * 3_600}))
     assert run_of(made, "none+refresh").calls == run_of(made, "none").calls
+
+
+@pytest.mark.spec("RP-8")
+def test_who_does_not_know_how_long_a_pause_is_stops_when_it_has_spent_what_writing_costs():
+    made = session(steps(text(20_000), "short", gaps={3: 3 * 3_600}))
+    run, without = run_of(made, "none+refresh-blind"), run_of(made, "none")
+    refreshes = [call for call in run.calls if call.source == "refresh"]
+    held = run.calls[1].read + run.calls[1].write_5m
+    again = held * (RATES.write_5m - RATES.read) / Decimal(1_000_000)
+    spent = sum(call.dollars for call in refreshes)
+    assert len(refreshes) == 11
+    assert spent < again <= spent + refreshes[0].dollars
+    assert run.totals.dollars == without.totals.dollars + spent
+    short = session(steps(text(20_000), "short", gaps={3: 720}))
+    assert run_of(short, "none+refresh-blind").calls == run_of(short, "none+refresh").calls
 
 
 # ── faults ───────────────────────────────────────────────────────────────────────────────────────

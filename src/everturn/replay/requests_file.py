@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from everturn.replay.journal import Witness
+from everturn.replay.playing.journal import Witness
 from everturn.replay.simulated import SimulatedCall
 from everturn.wire.anthropic import Request
 

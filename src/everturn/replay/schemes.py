@@ -1,8 +1,10 @@
 """What a session is replayed under: a policy, how long its prefix lives, and whether it is kept alive (RP-8).
 
-A scheme is written as the name of a policy and switches: `claude-code+1h+refresh`. Two names exist here only:
-`summarize-85`, which does nothing but compact at 85 % of the window, and `recorded`, which edits as the
-recording did and never by itself. What a policy does is decided in `decide/`.
+A scheme is written as the name of a policy and switches: `claude-code+1h+refresh`. `refresh` knows how long a
+pause will be and acts only where that pays; `refresh-blind` does not, and gives up when it has spent as much.
+
+Names that exist here only: `summarize-85` does nothing but compact at 85 % of the window, `recorded` edits as
+the recording did and never by itself, `oracle` is a bound. What a policy does is decided in `decide/`.
 """
 
 from typing import Final, Literal
@@ -30,6 +32,8 @@ class Scheme(msgspec.Struct, frozen=True):
     window: int = 0
     # Whether it knows which results will be used again: a bound, and nothing to run live (RP-9).
     foresight: bool = False
+    # Refreshes without knowing how long a pause will be: until it has spent what writing again costs.
+    blind: bool = False
 
 
 # The automatic mark lies at a share of the whole window: no reserves are taken off before it.
@@ -74,16 +78,19 @@ def scheme(text: str, *, model: str = "", window: int = 0) -> Scheme:
     found = SCHEMES.get(name)
     if found is None:
         raise UsageError(f"There is no policy {name!r}. Choose one of: {', '.join(SCHEMES)}.")
-    unknown = [each for each in switches if each not in ("5m", "1h", "refresh")]
-    if unknown or {"5m", "1h"} <= set(switches):
-        raise UsageError(f"{text!r} cannot be read: a policy takes +5m or +1h, and +refresh.")
+    unknown = [each for each in switches if each not in ("5m", "1h", "refresh", "refresh-blind")]
+    if unknown or {"5m", "1h"} <= set(switches) or {"refresh", "refresh-blind"} <= set(switches):
+        raise UsageError(
+            f"{text!r} cannot be read: a policy takes +5m or +1h, and +refresh or +refresh-blind."
+        )
     found = msgspec.structs.replace(found, window=window)
-    return with_switches(
-        found, ttl="1h" if "1h" in switches else "5m", refresh="refresh" in switches, model=model
-    )
+    found = msgspec.structs.replace(found, blind="refresh-blind" in switches)
+    refresh = found.blind or "refresh" in switches
+    return with_switches(found, ttl="1h" if "1h" in switches else "5m", refresh=refresh, model=model)
 
 
 def with_switches(found: Scheme, *, ttl: Ttl, refresh: bool, model: str = "") -> Scheme:
     """The scheme with these switches; its name says which are set."""
-    name = found.name.partition("+")[0] + ("+1h" if ttl == "1h" else "") + ("+refresh" if refresh else "")
+    kept = "+refresh-blind" if found.blind else "+refresh" if refresh else ""
+    name = found.name.partition("+")[0] + ("+1h" if ttl == "1h" else "") + kept
     return msgspec.structs.replace(found, name=name, ttl=ttl, refresh=refresh, model=model)

@@ -9,16 +9,16 @@ from collections import Counter
 from collections.abc import Sequence
 
 from everturn.measure.prefix_cache import PrefixCache
-from everturn.replay.acts import Acts
-from everturn.replay.bounds import floor
-from everturn.replay.journal import Witness
-from everturn.replay.offline_world import Writer
-from everturn.replay.oracle import whisper
-from everturn.replay.player import Player, Prompter
-from everturn.replay.prepared import Prepared, prepare, uses_of
+from everturn.replay.bounds.floor import floor
+from everturn.replay.bounds.oracle import whisper
+from everturn.replay.playing.acts import Acts
+from everturn.replay.playing.journal import Witness
+from everturn.replay.playing.offline_world import Writer
+from everturn.replay.playing.player import Player, Prompter
+from everturn.replay.playing.prepared import Prepared, prepare, uses_of
+from everturn.replay.playing.sight import left_in, sight
 from everturn.replay.schemes import Scheme
 from everturn.replay.sessions import Session
-from everturn.replay.sight import left_in, sight
 from everturn.replay.simulated import Run, SimulatedCall, Totals
 from everturn.replay.totals import totals_of
 from everturn.replay.uses import SessionUses

@@ -11,7 +11,7 @@ from everturn.history.blocks import Block, text_of
 from everturn.history.edits import Trimmed, Undone
 from everturn.history.log import View
 from everturn.history.records import Record
-from everturn.replay.acts import Act, Acts, all_records
+from everturn.replay.playing.acts import Act, Acts, all_records
 from everturn.replay.simulated import Left
 from everturn.replay.uses import Fault, SessionUses, Visibility
 from everturn.view.flatten import flatten

@@ -19,16 +19,14 @@ from everturn.history.records import Record, Reply, Usage, record_of_edit
 from everturn.measure.capabilities import ANTHROPIC
 from everturn.measure.model import Model
 from everturn.measure.prefix_cache import PrefixCache, Prompt, Ttl
-from everturn.replay.acts import Act, Acts
-from everturn.replay.counting import Scaled, head_of
-from everturn.replay.journal import Entry, Journal, Witness, cleared_in, own_doing, why_of
-from everturn.replay.offline_world import OfflineWorld, Writer, drive
-from everturn.replay.schemes import Scheme
-from everturn.replay.sight import Sight
-from everturn.replay.simulated import CallSource, SimulatedCall
-from everturn.replay.till import (
+from everturn.replay.playing.acts import Act, Acts
+from everturn.replay.playing.counting import Scaled, head_of
+from everturn.replay.playing.journal import Entry, Journal, Witness, cleared_in, own_doing, why_of
+from everturn.replay.playing.offline_world import OfflineWorld, Writer, drive
+from everturn.replay.playing.sight import Sight
+from everturn.replay.playing.till import (
     LastSent,
-    is_worth_it,
+    most_refreshes,
     prompt_of,
     rates_at,
     refresh_times,
@@ -36,6 +34,8 @@ from everturn.replay.till import (
     sizes,
     usage_of,
 )
+from everturn.replay.schemes import Scheme
+from everturn.replay.simulated import CallSource, SimulatedCall
 from everturn.replay.uses import Fault
 from everturn.view.cache_key import salts
 from everturn.view.flatten import flatten
@@ -64,7 +64,7 @@ class Cast(msgspec.Struct, frozen=True):
 
 
 class Prompter(msgspec.Struct, frozen=True):
-    """Whispers an edit before a call: how an oracle takes part (`bounds.py`)."""
+    """Whispers an edit before a call: how an oracle takes part (`replay/bounds/oracle.py`)."""
 
     edit: Callable[["Player", Act], Edit | None] = lambda player, act: None
 
@@ -257,9 +257,10 @@ class Player:
             return
         times, held = refresh_times(last, now, ttl), self.journal.left_behind
         rates = rates_at(self.model, now, prompt.total)
-        if not is_worth_it(len(times), held, prompt.total - held, rates, ttl):
+        most = most_refreshes(held, prompt.total - held, rates, ttl)
+        if len(times) > most and not self.scheme.blind:
             return
-        for at in times:
+        for at in times[:most]:
             parts = sent(self._cache, prompt, at)
             entry = Entry(
                 source="refresh",

@@ -8,6 +8,7 @@ as predicted: prediction and bill come from the same `measure/prefix_cache.py`. 
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
+from math import ceil
 from typing import Final
 
 import msgspec
@@ -20,7 +21,7 @@ from everturn.measure.model import Model, Rates
 from everturn.measure.outline import Head, Outline, Salts, Spot
 from everturn.measure.prediction import Forecast, Prediction
 from everturn.measure.prefix_cache import SECONDS, Marker, PrefixCache, Prompt, Ttl
-from everturn.replay.counting import Scaled
+from everturn.replay.playing.counting import Scaled
 from everturn.wire.anthropic import Request
 
 # A refresh goes out so long before the entry would lapse: a request needs a moment to begin.
@@ -108,7 +109,8 @@ def refresh_times(last: datetime, now: datetime, ttl: Ttl) -> tuple[datetime, ..
     return tuple(times)
 
 
-def is_worth_it(times: int, held: int, rest: int, rates: Rates, ttl: Ttl) -> bool:
-    """Whether so many refreshes of `held` tokens cost less than writing them once more instead of reading."""
+def most_refreshes(held: int, rest: int, rates: Rates, ttl: Ttl) -> int:
+    """How many refreshes of `held` tokens cost less than writing them once more instead of reading them."""
     write = rates.write_1h if ttl == "1h" else rates.write_5m
-    return times * (held * rates.read + rest * rates.input) < held * (write - rates.read)
+    once, saved = held * rates.read + rest * rates.input, held * (write - rates.read)
+    return max(0, ceil(saved / once) - 1) if once else 0

@@ -16,8 +16,8 @@ from everturn.history.edits import Cleared, Edit
 from everturn.history.records import is_sent
 from everturn.measure.meter import PLACEHOLDER_TOKENS
 from everturn.measure.prefix_cache import LOOKBACK, SECONDS, Ttl, group_positions
-from everturn.replay.acts import Act, Acts
-from everturn.replay.player import Player, Prompter
+from everturn.replay.playing.acts import Act, Acts
+from everturn.replay.playing.player import Player, Prompter
 from everturn.replay.uses import ThreadUses
 
 

@@ -9,9 +9,9 @@ from everturn.history.records import reported_usage
 from everturn.measure.model import Model
 from everturn.measure.models import model_or_default
 from everturn.measure.prefix_cache import Ttl
-from everturn.replay.acts import Acts, acts_of, models_of
-from everturn.replay.counting import Ratio, Scaled, head_tokens, ratio_of
-from everturn.replay.player import Cast
+from everturn.replay.playing.acts import Acts, acts_of, models_of
+from everturn.replay.playing.counting import Ratio, Scaled, head_tokens, ratio_of
+from everturn.replay.playing.player import Cast
 from everturn.replay.schemes import Scheme
 from everturn.replay.sessions import Session
 from everturn.replay.uses import SessionUses, index_session

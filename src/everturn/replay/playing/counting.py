@@ -16,7 +16,7 @@ from everturn.history.records import Record, is_sent
 from everturn.measure.calibration import MAX_FACTOR, MIN_SAMPLES
 from everturn.measure.model import Model
 from everturn.measure.outline import Head
-from everturn.replay.acts import Act
+from everturn.replay.playing.acts import Act
 from everturn.twin.costs import TwinCosts
 
 

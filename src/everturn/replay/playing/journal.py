@@ -13,8 +13,8 @@ from everturn.history.records import Record
 from everturn.measure.model import Model
 from everturn.measure.prediction import Prediction
 from everturn.measure.prefix_cache import SECONDS, Ttl
+from everturn.replay.playing.till import dollars
 from everturn.replay.simulated import CallSource, SimulatedCall
-from everturn.replay.till import dollars
 from everturn.replay.uses import Fault
 from everturn.wire.anthropic import Request
 

@@ -13,10 +13,10 @@ from everturn.history.blocks import Block, text_of
 from everturn.history.records import Record, is_sent
 from everturn.measure.bill import PER_MILLION
 from everturn.measure.model import Model, Rates
-from everturn.replay.acts import Act
-from everturn.replay.counting import Scaled
-from everturn.replay.player import Cast
-from everturn.replay.prepared import prepare
+from everturn.replay.playing.acts import Act
+from everturn.replay.playing.counting import Scaled
+from everturn.replay.playing.player import Cast
+from everturn.replay.playing.prepared import prepare
 from everturn.replay.schemes import Scheme
 from everturn.replay.sessions import Session
 

@@ -1,0 +1,1 @@
+"""What no policy can undercut, and what could be had by knowing the future (RP-9)."""
