@@ -245,6 +245,14 @@ def test_a_real_model_can_write_the_summaries():
     assert written.output == Scaled(find(MODEL)).block(text_block(words))
 
 
+@pytest.mark.spec("RP-5")
+def test_one_summary_is_billed_also_where_its_words_are_refused():
+    made = session(steps(*[text(5_000, f"word{at}") for at in range(5)]))
+    run = simulate(made, scheme("claude-code", window=60_000), None, writer=lambda request: "No.")
+    assert [call.source for call in run.calls].count("compact") == 1
+    assert run.ended_early == ""
+
+
 def test_a_first_request_beyond_the_window_ends_the_session_also_with_compaction():
     made = session(steps("short"))
     run = run_of(made, "claude-code", window=9_000)
