@@ -37,7 +37,8 @@ def test_what_was_rewound_is_left_behind_and_counted():
     records = (say("1"), reply("2", "1"), say("3", "2"), reply("4", "3"), say("5", "2"))
     found = threads(records).main
     assert (names(found.records), names(found.abandoned)) == (["1", "2", "5"], ["3", "4"])
-    assert found.notes == (Note("abandoned", "messages on branches that were left (rewind, resume, fork): 2"),)
+    left = "messages on branches that were left (rewind, resume, fork): 2"
+    assert found.notes == (Note("abandoned", left),)
 
 
 def test_what_was_attached_or_decided_on_a_branch_that_was_left_stays_there():
