@@ -39,7 +39,7 @@ def test_not_asked_is_null(api: Api):
 
 
 def test_the_first_turn_is_null(api: Api):
-    first(api)
+    assert first(api)
 
 
 def test_the_same_and_the_appended_are_null(api: Api):
