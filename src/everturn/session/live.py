@@ -30,6 +30,14 @@ T = TypeVar("T")
 Step = Literal["turn", "compaction"]
 
 
+class Prepared(msgspec.Struct, frozen=True):
+    """A request that is ready to be sent: its turn, its bytes, and the betas its header must name."""
+
+    turn: Turn
+    body: bytes
+    betas: tuple[str, ...]
+
+
 class Exchange(msgspec.Struct, frozen=True):
     """One call: what was decided, what came back, and what that says about the cache."""
 
@@ -123,38 +131,35 @@ class Live:
         return self._talk(self._stream or at_once(self._send))
 
     def _talk(self, stream: Stream) -> Generator[str, None, Exchange]:
-        turn = self._turn()
+        prepared = self.prepare()
         try:
-            answered = yield from stream(self._body(turn), turn.betas)
+            answered = yield from stream(prepared.body, prepared.betas)
         except UpstreamError as problem:
-            if overflow(problem.message) is None or not self._made_room():
+            if overflow(problem.message) is None or not self.made_room():
                 raise
-            turn = self._turn()
-            answered = yield from stream(self._body(turn), turn.betas)
-        return self._received(turn, answered)
+            prepared = self.prepare()
+            answered = yield from stream(prepared.body, prepared.betas)
+        return self.received(prepared, answered)
 
-    def _turn(self) -> Turn:
+    # ── the steps of a call, for whoever sends by other means ────────────────────────────────────
+
+    def prepare(self) -> Prepared:
+        """Decide about a turn and spell its request. What was decided is kept; nothing is sent."""
         self._before("turn")
         size = self.conversation.size.tokens
         turn = self.run(self.conversation.turn(self._clock(), self._new_id))
         self._told(micro_compacted(turn.plan, size, self._moment()))
-        return turn
+        return Prepared(turn, self._body(turn), tuple(turn.betas))
 
-    def _told(self, *events: Event | None) -> None:
-        for event in events:
-            if event is not None:
-                self._tell(event)
-
-    def _moment(self) -> Moment:
-        setting = self.conversation.setting
-        return Moment(at=self._clock(), session=self._session, source=setting.source, model=setting.model.id)
-
-    def _made_room(self) -> bool:
+    def made_room(self) -> bool:
+        """After "too long": whether a compaction made the conversation smaller, so that `prepare` gives
+        another request (CP-26). To be asked once for each refusal."""
         self._before("compaction")
         flow = self.conversation.overflowed(self._clock(), self._new_id)
         return isinstance(self.run(flow), Compaction)
 
-    def _received(self, turn: Turn, answered: Answered) -> Exchange:
+    def received(self, prepared: Prepared, answered: Answered) -> Exchange:
+        """Keep and remember the answer to what was prepared."""
         response = read_response(answered.body, request_id=answered.request_id)
         more = _more(answered.body)
         applied = applied_edits(more.context_management)
@@ -172,7 +177,16 @@ class Live:
         missed = prediction_missed(settled.check, self._moment()) if settled.check else None
         broken = isinstance(settled.verdict, Break) and cache_broken(settled.verdict, self._moment())
         self._told(missed, broken or None)
-        return Exchange(turn, response, settled)
+        return Exchange(prepared.turn, response, settled)
+
+    def _told(self, *events: Event | None) -> None:
+        for event in events:
+            if event is not None:
+                self._tell(event)
+
+    def _moment(self) -> Moment:
+        setting = self.conversation.setting
+        return Moment(at=self._clock(), session=self._session, source=setting.source, model=setting.model.id)
 
     def _facts(self, applied: Sequence[Applied], after: Record) -> list[Record]:
         """What the API says it cleared by itself, as part of the log (MC-15)."""
