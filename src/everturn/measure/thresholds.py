@@ -7,17 +7,18 @@ most half: no reserve takes more than half of what it is taken from, so that a 1
 work in and the marks keep their order.
 """
 
-from math import floor
 from typing import Final
 
 import msgspec
+
+from everturn.measure.reserves import AUTO_MARGIN, OUTPUT_RESERVE, below, lowered
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """Every number of this page; the defaults are made for a 200K window."""
 
-    output_reserve: int = 20_000
-    auto_margin: int = 13_000
+    output_reserve: int = OUTPUT_RESERVE
+    auto_margin: int = AUTO_MARGIN
     warning_margin: int = 20_000
     error_margin: int = 20_000
     blocking_margin: int = 3_000
@@ -51,16 +52,16 @@ class Levels(msgspec.Struct, frozen=True):
 
 
 def limits(window: int, max_output: int, settings: Thresholds = DEFAULTS) -> Limits:
-    effective = _below(window, min(max_output, settings.output_reserve))
-    auto = _lowered(_below(effective, settings.auto_margin), effective, settings.auto_percent)
+    effective = below(window, min(max_output, settings.output_reserve))
+    auto = lowered(below(effective, settings.auto_margin), effective, settings.auto_percent)
     shown = auto if settings.auto_compaction else effective
     return Limits(
         effective=effective,
         auto=auto,
         shown=shown,
-        warning=_below(shown, settings.warning_margin),
-        error=_below(shown, settings.error_margin),
-        blocking=_below(effective, settings.blocking_margin),
+        warning=below(shown, settings.warning_margin),
+        error=below(shown, settings.error_margin),
+        blocking=below(effective, settings.blocking_margin),
     )
 
 
@@ -73,16 +74,6 @@ def levels(used: int, limits: Limits, settings: Thresholds = DEFAULTS) -> Levels
         above_auto=settings.auto_compaction and used >= limits.auto,
         at_blocking=used >= limits.blocking,
     )
-
-
-def _below(mark: int, reserve: int) -> int:
-    return max(mark - max(reserve, 0), mark // 2, 0)
-
-
-def _lowered(auto: int, effective: int, percent: float | None) -> int:
-    if percent is None or not 0 < percent <= 100:
-        return auto
-    return min(floor(effective * percent / 100), auto)
 
 
 def _percent_left(used: int, limit: int) -> int:
