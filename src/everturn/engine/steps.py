@@ -171,14 +171,23 @@ class Steps:
     ) -> None:
         """The conversation as it is was sent for a summary: by a fork, or with the demand to compact it."""
         able, setting = self.setting.capabilities, self.setting
-        outline = Outline(setting.costs, lookback=able.lookback, runs_are_one=able.runs_are_one)
-        outline.set_head(safe.head)
-        outline.replace_from(0, safe.messages)
+        outline = self._outline_of(safe)
         marks = fork_marks(fork(safe, ()), able) if way == "fork" else safe.marks
         salt = salts(setting.model, safe.parameters)
         prompt = outline.prompt(salt, marks.places, minimum=setting.model.min_cache)
         self._forecast.predict(prompt, now.timestamp())
         self._forecast.settle(usage, now.timestamp())
+
+    def _outline_of(self, safe: CacheSafe) -> Outline:
+        """The outline at hand, as long as it is of those messages: a new one measures all of them again."""
+        able, costs = self.setting.capabilities, self.setting.costs
+        outline = self._follows.laid_out(safe.head, costs)
+        if outline.messages == list(safe.messages):
+            return outline
+        made = Outline(costs, lookback=able.lookback, runs_are_one=able.runs_are_one)
+        made.set_head(safe.head)
+        made.replace_from(0, safe.messages)
+        return made
 
     def _latched_for(self, setting: Setting) -> KeyParameters | None:
         """Another model has another cache, so nothing is lost by giving it the parameters that it takes; the
