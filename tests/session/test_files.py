@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from everturn.decide.effects import FileRead, ReadFiles
-from everturn.session.files import LARGEST, _opened, read_files, roots
+from everturn.session.files import LARGEST, opened_below, read_files, roots
 
 BEYOND = "it {} a place outside the allowed directories"
 LINK, PLAIN = BEYOND.format("leads through a link to"), BEYOND.format("is")
@@ -126,7 +126,7 @@ def test_a_link_put_in_the_path_after_it_was_resolved_is_not_followed(home, swap
     (home / swapped).rename(home / "kept")
     (home / swapped).symlink_to(target)
     with pytest.raises(OSError) as refused:  # noqa: PT011 - which of the two the system says, is its choice
-        _opened(folder, way)
+        opened_below(folder, way)
     assert refused.value.errno in (errno.ELOOP, errno.ENOTDIR)
 
 

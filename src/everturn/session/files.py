@@ -32,14 +32,14 @@ _FOLDER: Final = _PART | os.O_DIRECTORY
 # Without waiting: a pipe that nobody writes to would hold us for ever.
 _FILE: Final = _PART | os.O_NONBLOCK | os.O_NOCTTY
 
-_KINDS: Final = (
+KINDS: Final = (
     (stat.S_ISDIR, "it is a directory"),
     (stat.S_ISFIFO, "it is a pipe, not a file"),
     (stat.S_ISSOCK, "it is a socket, not a file"),
     (stat.S_ISCHR, "it is a device, not a file"),
     (stat.S_ISBLK, "it is a device, not a file"),
 )
-_PROBLEMS: Final = {
+PROBLEMS: Final = {
     errno.ENOENT: "it is gone",
     errno.ENOTDIR: "it is gone: a part of its path is no directory",
     errno.EACCES: "it may not be read (permission denied)",
@@ -91,7 +91,7 @@ def _read(path: str, most: int, allowed: Roots) -> FileRead:
         folder, way = allowed.place(path)
         if any(fnmatchcase(os.path.basename(way), pattern) for pattern in allowed.secret):
             raise Refused("its name says that it holds secrets")
-        fd = _opened(folder, way)
+        fd = opened_below(folder, way)
         try:
             text, is_cut = _text(fd, most)
         finally:
@@ -99,14 +99,14 @@ def _read(path: str, most: int, allowed: Roots) -> FileRead:
     except Refused as why:
         return FileRead(path, problem=str(why))
     except OSError as problem:
-        said = _PROBLEMS.get(problem.errno or 0) or f"it cannot be read ({problem.strerror})"
+        said = PROBLEMS.get(problem.errno or 0) or f"it cannot be read ({problem.strerror})"
         return FileRead(path, problem=said)
     except ValueError:
         return FileRead(path, problem="its name holds a character that no file name can have")
     return FileRead(path, text, is_cut)
 
 
-def _opened(folder: str, way: str) -> int:
+def opened_below(folder: str, way: str) -> int:
     """Down from the folder, part by part, following nothing."""
     *between, last = way.split("/")
     at = os.open(folder, _FOLDER)
@@ -125,7 +125,7 @@ def _below(at: int, part: str, flags: int) -> int:
 def _text(fd: int, most: int) -> tuple[str, bool]:
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
-        raise Refused(next((what for is_it, what in _KINDS if is_it(found.st_mode)), "it is no file"))
+        raise Refused(next((what for is_it, what in KINDS if is_it(found.st_mode)), "it is no file"))
     if found.st_size > LARGEST:
         raise Refused(f"it is too large ({found.st_size >> 20:,} MB, the most is {LARGEST >> 20})")
     data = _bytes(fd, min(LARGEST, max(0, most) * LONGEST_CHARACTER + 1))

@@ -1,0 +1,1 @@
+"""`everturn chat`: a coding agent in the terminal, built on the library."""

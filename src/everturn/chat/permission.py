@@ -1,0 +1,111 @@
+"""What the agent may do without being asked about it: a wish is granted, asked about, or refused.
+
+Which modes grant what is one table. "Always" is remembered for the session and covers exactly the `key` that
+the wish names: a folder, or the first words of a plain command. What a wish is about is decided by the tools
+(`tools/`); how a person is asked is the terminal's.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, get_args
+
+import msgspec
+
+from everturn.errors import UsageError
+
+Kind = Literal["edit", "command", "elsewhere", "secret"]
+Mode = Literal["ask", "accept edits", "read only", "all"]
+Answer = Literal["once", "always", "no"]
+Meets = Literal["grant", "ask", "refuse"]
+
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+
+# What a kind of wish meets in each mode. Reading is no wish unless it is elsewhere or of a secret.
+TABLE: Final[Mapping[Mode, Mapping[Kind, Meets]]] = {
+    "ask": {"edit": "ask", "command": "ask", "elsewhere": "ask", "secret": "ask"},
+    "accept edits": {"edit": "grant", "command": "ask", "elsewhere": "ask", "secret": "ask"},
+    "read only": {"edit": "refuse", "command": "refuse", "elsewhere": "ask", "secret": "ask"},
+    "all": {"edit": "grant", "command": "grant", "elsewhere": "grant", "secret": "grant"},
+}
+
+# Characters that could make a terminal show something other than what will happen: controls but newline
+# and tab, and the marks that turn the direction of writing.
+_HIDING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What a tool wants to do. `what` is one line; `detail` a diff or the whole command; `key` what "always"
+    covers, in words that can be shown."""
+
+    tool: str
+    what: str
+    detail: str
+    key: str
+    kind: Kind = "command"
+
+
+Ask = Callable[[Wish], Answer]
+
+
+class Refused(Exception):
+    """The wish was not granted. The words are for the model."""
+
+
+def say_no(_: Wish) -> Answer:
+    """For programs that have nobody to ask."""
+    return "no"
+
+
+def shown(text: str) -> str:
+    """Text as a person should see it before saying yes: what hides is spelled out."""
+    return _HIDING.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def one_line(text: str, most: int = 200) -> str:
+    line = shown(" ".join(text.split()))
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+class Permissions:
+    """The mode, whom to ask, and what was allowed for good."""
+
+    def __init__(self, ask: Ask = say_no, mode: Mode = "ask") -> None:
+        self._ask = ask
+        self.mode = mode
+        self._always: dict[tuple[Kind, str], None] = {}
+
+    @property
+    def mode(self) -> Mode:
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        if mode not in TABLE:
+            raise UsageError(f"There is no permission mode {mode!r}; the modes are {', '.join(MODES)}.")
+        self._mode: Mode = mode
+
+    @property
+    def remembered(self) -> tuple[str, ...]:
+        return tuple(key for _, key in self._always)
+
+    def forget(self) -> None:
+        self._always.clear()
+
+    def require(self, wish: Wish) -> None:
+        """Returns when the wish is granted."""
+        if why := self.refusal(wish):
+            raise Refused(why)
+
+    def refusal(self, wish: Wish) -> str:
+        """Why not; "" where it may be done."""
+        meets = TABLE[self.mode][wish.kind]
+        if meets == "refuse":
+            return f"the session is {self.mode}: it may not {wish.what}. Say what you would do instead."
+        if meets == "grant" or (wish.kind, wish.key) in self._always:
+            return ""
+        answer = self._ask(wish)
+        if answer == "always":
+            self._always[wish.kind, wish.key] = None
+        if answer in ("once", "always"):
+            return ""
+        return f"the user said no to: {wish.what}. Do not try it in another way; ask what they want instead."

@@ -1,0 +1,1 @@
+"""Reading and changing files of the workspace."""

@@ -1,0 +1,151 @@
+"""The folder that an agent works in: where a path really leads, and which version of a file it has seen.
+
+A path is resolved first, so that links inside the workspace work, and then opened part by part without
+following any link (`session/files.py`): one that is put there in between is refused. What lies elsewhere is
+not refused here; whether it may be touched is asked in `permission.py`.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from everturn.chat.permission import Permissions, Wish, one_line
+from everturn.chat.tools.inputs import NotDone
+from everturn.session.files import KINDS, LARGEST, PROBLEMS, opened_below
+from everturn.session.memory_files.confined import SECRETS
+
+_TOP: Final = "/"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A path with its links resolved: the way down from `base`, and the name to call it by."""
+
+    base: str
+    way: str
+    name: str
+    is_inside: bool
+
+    @property
+    def real(self) -> str:
+        return os.path.join(self.base, self.way)
+
+    @property
+    def folder(self) -> str:
+        """The folder it lies in, as `name` spells it."""
+        return os.path.dirname(self.name) or "."
+
+    @property
+    def is_secret(self) -> bool:
+        return any(fnmatch(os.path.basename(self.way).lower(), pattern) for pattern in SECRETS)
+
+
+class Version(msgspec.Struct, frozen=True):
+    """What a file was when it was seen. Times alone can be equal after two quick writes."""
+
+    changed: int
+    size: int
+    digest: bytes
+
+
+class Workspace:
+    """One folder, and what was seen of it in this session. `environment` is what commands inherit."""
+
+    def __init__(self, root: str | Path, *, environment: Mapping[str, str] | None = None) -> None:
+        self.root = Path(os.path.realpath(root))
+        self.environment = dict(os.environ if environment is None else environment)
+        self._seen: dict[str, Version] = {}
+
+    def place(self, path: str) -> Place:
+        """Where a path leads. One that no disk could have is refused in words."""
+        try:
+            real = os.path.realpath(os.path.join(self.root, os.path.expanduser(path)))
+        except (OSError, ValueError):
+            raise NotDone(
+                f"{one_line(path)!r} is no path: it holds a character that no name can have."
+            ) from None
+        root = str(self.root)
+        if real == root or real.startswith(root.rstrip("/") + "/"):
+            way = os.path.relpath(real, root)
+            return Place(root, way, way, is_inside=True)
+        return Place(_TOP, os.path.relpath(real, _TOP), real, is_inside=False)
+
+    # ── which version the model knows ────────────────────────────────────────────────────────────
+
+    def saw(self, place: Place, version: Version) -> None:
+        self._seen[place.real] = version
+
+    def seen(self, place: Place) -> Version | None:
+        return self._seen.get(place.real)
+
+    def forget(self) -> None:
+        """After the conversation was cleared, nothing has been seen."""
+        self._seen.clear()
+
+
+def version_of(found: os.stat_result, data: bytes) -> Version:
+    return Version(found.st_mtime_ns, found.st_size, hashlib.sha256(data).digest())
+
+
+def may_read(place: Place, permissions: Permissions) -> None:
+    """Asks where a file lies elsewhere, or has the name of one that holds secrets."""
+    if not place.is_inside:
+        folder = place.folder
+        permissions.require(
+            Wish(
+                "Read",
+                f"read {one_line(place.name)} (outside the workspace)",
+                place.name,
+                f"reading {folder}",
+                "elsewhere",
+            )
+        )
+    elif place.is_secret:
+        permissions.require(
+            Wish("Read", f"read {one_line(place.name)} (its name says that it holds secrets)", place.name,
+                 f"reading {place.name}", "secret")
+        )  # fmt: skip
+
+
+@contextmanager
+def opened(place: Place) -> Iterator[tuple[int, os.stat_result]]:
+    """A descriptor of a regular file and what is known of it; anything else is refused in words."""
+    with said_in_words(place):
+        fd = opened_below(place.base, place.way)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            what = next((what for is_it, what in KINDS if is_it(found.st_mode)), "it is no file")
+            raise NotDone(f"{place.name} cannot be read: {what}.{_how_to_list(what, place)}")
+        yield fd, found
+    finally:
+        os.close(fd)
+
+
+def _how_to_list(what: str, place: Place) -> str:
+    return f" List it with Glob and path {place.name!r}." if "directory" in what else ""
+
+
+@contextmanager
+def said_in_words(place: Place) -> Iterator[None]:
+    """Problems of the system become sentences."""
+    try:
+        yield
+    except OSError as problem:
+        why = PROBLEMS.get(problem.errno or 0) or f"the system says {problem.strerror!r}"
+        raise NotDone(f"{place.name}: {why}.") from None
+
+
+def whole(fd: int, found: os.stat_result, place: Place) -> bytes:
+    """All bytes of a file that is not too large to be changed."""
+    if found.st_size > LARGEST:
+        size, most = found.st_size >> 20, LARGEST >> 20
+        raise NotDone(f"{place.name} is too large to be changed here ({size:,} MB, the most is {most}).")
+    with said_in_words(place), open(fd, "rb", closefd=False) as file:
+        return file.read(LARGEST + 1)
