@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "context": ("everturn.cli.context:context", "What fills the context of a recorded session."),
     "demo": ("everturn.cli.demo:demo", "Watch everturn work, with no key and no network."),
     "make-session": ("everturn.cli.make_session:make_session", "A made-up session, to try things on."),
+    "mcp": ("everturn.cli.mcp:mcp", "Let an agent ask about its own context, over MCP."),
     "recall": ("everturn.cli.recall:recall", "Find words in everything a session ever said."),
     "replay": ("everturn.cli.replay:replay", "What recorded sessions would have cost under other policies."),
     "twin": ("everturn.cli.twin:twin", "A Messages API on this machine, to develop and test against."),
@@ -26,7 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "unfold": ("everturn.cli.unfold:unfold", "What a compaction replaced."),
 }
 # Packages that only some commands need, and the extra that brings them.
-EXTRAS = {"uvicorn": "twin", "httpx2": "twin", "starlette": "twin"}
+EXTRAS = {"mcp": "mcp", "uvicorn": "twin", "httpx2": "twin", "starlette": "twin"}
 
 
 class Commands(click.Group):

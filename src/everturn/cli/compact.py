@@ -4,15 +4,9 @@ Exit codes: 0 when it was compacted, or with --dry-run; 1 when it was not, with 
 the command was called wrongly.
 """
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from everturn.session.session import Session
-
-KEY = "ANTHROPIC_API_KEY"
 
 
 @click.command(short_help="Summarize a recorded session, in its file.")
@@ -45,11 +39,12 @@ def compact(
     from everturn.dashboard.compactions import made, planned
     from everturn.dashboard.past import draw
     from everturn.decide.compact.values import Compaction, CompactionPlan
+    from everturn.session.reopened import reopened
 
     if from_ is not None and up_to is not None:
         raise click.UsageError("Give --from or --up-to, not both.")
     where = {"from_": from_, "up_to": up_to}
-    with opened(file, model, dry_run=dry_run) as session:
+    with reopened(file, model, dry_run=dry_run) as session:
         outcome: Any = (
             session.dry_run(instructions, **where) if dry_run else session.compact(instructions, **where)
         )
@@ -61,23 +56,3 @@ def compact(
             draw(lambda screen: planned(outcome, file, screen))
         else:
             draw(lambda screen: made(outcome, session.bill, file, screen))
-
-
-def opened(file: str, model: str, *, dry_run: bool = False) -> "Session":
-    """The session in a file that exists, with the provider that there is a key for."""
-    from everturn.session.recorded import open_session
-    from everturn.session.session import Session
-
-    # First only to read: it names the model, and says in words what is wrong with the file.
-    recorded = open_session(file)
-    how: dict[str, Any] = {"send": no_provider, "ways": ("extract",)}
-    if os.environ.get(KEY):
-        # No fork: the system prompt and tools of a recorded session are not in its file.
-        how = {"ways": ("direct", "extract")}
-    return Session.open(file, model=model or recorded.model.id, access="read" if dry_run else "write", **how)
-
-
-def no_provider(body: bytes, betas: Any) -> Any:
-    from everturn.errors import UsageError
-
-    raise UsageError(f"There is no model to ask: {KEY} is not set.")

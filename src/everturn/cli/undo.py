@@ -18,12 +18,12 @@ def undo(file: str, as_json: bool) -> None:
     """
     import msgspec
 
-    from everturn.cli.compact import opened
     from everturn.dashboard.compactions import taken_back
     from everturn.dashboard.past import draw
     from everturn.decide.compact.values import NotCompacting
+    from everturn.session.reopened import reopened
 
-    with opened(file, "") as session:
+    with reopened(file) as session:
         before = session.context().size.tokens
         undone = session.undo()
         if isinstance(undone, NotCompacting):

@@ -1,0 +1,1 @@
+"""What may the agent itself ask? A server for the Model Context Protocol."""

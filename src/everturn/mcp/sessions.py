@@ -1,0 +1,99 @@
+"""Which session is meant: by its file, by its id, or the one that the asking agent is in.
+
+The path comes from a model, so it is data: only sessions below the roots are opened, whatever it says.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from everturn.errors import InputError
+
+SUFFIX: Final = ".jsonl"
+# Claude Code names the folder of a project after its path: whatever is no letter or digit becomes a dash.
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]")
+
+
+class Where(msgspec.Struct, frozen=True):
+    """Where sessions may be, and which one is asked about when none is named. `roots` are real paths."""
+
+    roots: tuple[Path, ...]
+    project: Path
+    current: str = ""
+
+
+def where_of(environment: Mapping[str, str], *, home: Path, here: Path, more: tuple[Path, ...] = ()) -> Where:
+    claude = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+    data = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")
+    roots = (claude / "projects", data / "everturn", here, *more)
+    return Where(
+        tuple(dict.fromkeys(root.resolve() for root in roots)),
+        claude / "projects" / _NOT_IN_A_NAME.sub("-", os.fspath(here)),
+        environment.get("CLAUDE_CODE_SESSION_ID", ""),
+    )
+
+
+def find(where: Where, named: str) -> Path:
+    """The file of a session; the error says where it was looked for."""
+    if named.endswith(SUFFIX) or "/" in named:
+        return _inside(where, Path(named).expanduser())
+    if wanted := named or where.current:
+        return _by_id(where, wanted)
+    return _newest(where)
+
+
+def _inside(where: Where, path: Path) -> Path:
+    real = path.resolve()
+    if real.suffix != SUFFIX:
+        raise InputError(f"{path} is no session: sessions are {SUFFIX} files.")
+    if not any(real.is_relative_to(root) for root in where.roots):
+        raise InputError(
+            f"{path} is outside of the folders that may be read: {_listed(where)}. "
+            "Start the server with --root FOLDER to allow another one."
+        )
+    if not real.is_file():
+        raise InputError(f"There is no session {path}.")
+    return real
+
+
+def _by_id(where: Where, wanted: str) -> Path:
+    found = sorted({path for path in _all(where) if path.name.startswith(wanted)}, key=_changed)
+    if not found:
+        raise InputError(f"There is no session whose id begins with {wanted!r} in {_listed(where)}.")
+    if len({path.name for path in found}) > 1:
+        names = ", ".join(path.stem for path in found[-5:])
+        raise InputError(f"{len(found)} sessions begin with {wanted!r}: {names}. Give more of the id.")
+    return found[-1]
+
+
+def _newest(where: Where) -> Path:
+    found = [path for path in where.project.glob(f"*{SUFFIX}") if path.is_file()]
+    if not found:
+        raise InputError(
+            f"No session was named, and there is none in {where.project}. "
+            "Give `session`: a .jsonl file, or an id."
+        )
+    return max(found, key=_changed).resolve()
+
+
+def _all(where: Where) -> Iterator[Path]:
+    """Not below the current directory, which may be anything: sessions there are named by their path."""
+    for root in where.roots[:2]:
+        for path in root.glob(f"**/*{SUFFIX}"):
+            if path.resolve().is_relative_to(root):
+                yield path.resolve()
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _listed(where: Where) -> str:
+    return ", ".join(map(str, where.roots))
