@@ -80,9 +80,9 @@ class Steps:
         sent, wanted = self._sent, self.setting
         if sent is None or not self._follows.flattener.in_tool_loop:
             return wanted, ()
-        if sent.model != wanted.model:
+        if sent.model != wanted.model and wanted.decides == "engine":
             waits = "the model"
-        elif sent.head != wanted.head and wanted.model.binds_thinking:
+        elif sent.model == wanted.model and sent.head != wanted.head and wanted.model.binds_thinking:
             waits = "system prompt and tools"
         else:
             return wanted, ()
@@ -192,7 +192,9 @@ class Steps:
     def _latched_for(self, setting: Setting) -> KeyParameters | None:
         """Another model has another cache, so nothing is lost by giving it the parameters that it takes; the
         lifetime stays (PC-10)."""
-        if self._latched is None or self._sent is None or self._sent.model == setting.model:
+        if self._latched is None or self._sent is None:
+            return self._latched
+        if self._sent.model == setting.model and setting.decides == "engine":
             return self._latched
         return msgspec.structs.replace(setting.parameters, lifetime=self._latched.lifetime)
 

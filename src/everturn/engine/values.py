@@ -1,7 +1,7 @@
 """What a conversation is held with, what a turn comes to, and what its answer says."""
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -52,6 +52,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     fields: Mapping[str, Any] = {}
     # None: the conversation is never compacted, and ends at the window.
     compaction: CompactionStyle | None = None
+    # Whose word holds when model or key parameters change: ours are latched, and wait for the end of a tool
+    # loop (PC-10, PC-16); those of a caller that knows nothing of us are sent as they were asked for.
+    decides: Literal["engine", "caller"] = "engine"
 
 
 class Turn(msgspec.Struct, frozen=True):

@@ -96,6 +96,10 @@ class Live:
         """A message of the user's side, whatever is in it."""
         self.add(self._record("user", blocks))
 
+    def hear(self, blocks: tuple[Block, ...]) -> None:
+        """A message of the assistant's that came by another way: an example, a history, half a reply."""
+        self.add(self._record("assistant", blocks))
+
     def run(self, flow: Flow[T]) -> T:
         """Drive a flow to its end."""
         return drive(self._kept(flow), self.world)
@@ -145,18 +149,26 @@ class Live:
 
     def prepare(self) -> Prepared:
         """Decide about a turn and spell its request. What was decided is kept; nothing is sent."""
+        return drive(self.preparing(), self.world)
+
+    def preparing(self) -> Flow[Prepared]:
+        """`prepare` as a flow, for whoever performs its effects by other means: with awaits, for instance."""
         self._before("turn")
         size = self.conversation.size.tokens
-        turn = self.run(self.conversation.turn(self._clock(), self._new_id))
+        turn = yield from self._kept(self.conversation.turn(self._clock(), self._new_id))
         self._told(micro_compacted(turn.plan, size, self._moment()))
         return Prepared(turn, self._body(turn), tuple(turn.betas))
 
     def made_room(self) -> bool:
         """After "too long": whether a compaction made the conversation smaller, so that `prepare` gives
         another request (CP-26). To be asked once for each refusal."""
+        return drive(self.making_room(), self.world)
+
+    def making_room(self) -> Flow[bool]:
+        """`made_room` as a flow."""
         self._before("compaction")
         flow = self.conversation.overflowed(self._clock(), self._new_id)
-        return isinstance(self.run(flow), Compaction)
+        return isinstance((yield from self._kept(flow)), Compaction)
 
     def received(self, prepared: Prepared, answered: Answered) -> Exchange:
         """Keep and remember the answer to what was prepared."""
