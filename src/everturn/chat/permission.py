@@ -13,19 +13,20 @@ import msgspec
 
 from everturn.errors import UsageError
 
-Kind = Literal["edit", "command", "elsewhere", "secret"]
+Kind = Literal["edit", "command", "elsewhere", "guarded"]
 Mode = Literal["ask", "accept edits", "read only", "all"]
 Answer = Literal["once", "always", "no"]
 Meets = Literal["grant", "ask", "refuse"]
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 
-# What a kind of wish meets in each mode. Reading is no wish unless it is elsewhere or of a secret.
+# What a kind of wish meets in each mode. Reading is no wish, unless it is of something outside the workspace
+# or guarded: files that hold secrets by their names and, for writing, what git runs or trusts.
 TABLE: Final[Mapping[Mode, Mapping[Kind, Meets]]] = {
-    "ask": {"edit": "ask", "command": "ask", "elsewhere": "ask", "secret": "ask"},
-    "accept edits": {"edit": "grant", "command": "ask", "elsewhere": "ask", "secret": "ask"},
-    "read only": {"edit": "refuse", "command": "refuse", "elsewhere": "ask", "secret": "ask"},
-    "all": {"edit": "grant", "command": "grant", "elsewhere": "grant", "secret": "grant"},
+    "ask": {"edit": "ask", "command": "ask", "elsewhere": "ask", "guarded": "ask"},
+    "accept edits": {"edit": "grant", "command": "ask", "elsewhere": "ask", "guarded": "ask"},
+    "read only": {"edit": "refuse", "command": "refuse", "elsewhere": "ask", "guarded": "ask"},
+    "all": {"edit": "grant", "command": "grant", "elsewhere": "grant", "guarded": "grant"},
 }
 
 # Characters that could make a terminal show something other than what will happen: controls but newline

@@ -14,7 +14,7 @@ import msgspec
 
 from everturn.chat.permission import Permissions
 from everturn.chat.tools import schema
-from everturn.chat.tools.files.workspace import Place, Workspace, may_read, opened, version_of
+from everturn.chat.tools.files.workspace import Place, Workspace, may_look, opened, version_of
 from everturn.chat.tools.inputs import Given, NotDone
 from everturn.measure.tokens import rough
 from everturn.session.files import LARGEST, LOOK
@@ -62,7 +62,7 @@ def read_tool(workspace: Workspace, permissions: Permissions) -> Tool:
         place = workspace.place(given.words("file_path"))
         first = given.number("offset", 1) or 1
         count = given.number("limit", MOST_LINES, least=1, most=MOST_LINES)
-        may_read(place, permissions)
+        may_look(place, permissions)
         return _read(workspace, place, first, count)
 
     return Tool(DEFINITION, run)

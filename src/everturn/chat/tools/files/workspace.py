@@ -45,6 +45,11 @@ class Place(msgspec.Struct, frozen=True):
     def is_secret(self) -> bool:
         return any(fnmatch(os.path.basename(self.way).lower(), pattern) for pattern in SECRETS)
 
+    @property
+    def is_of_git(self) -> bool:
+        """Git runs hooks and trusts its configuration: writing there is running commands."""
+        return ".git" in self.way.split("/")
+
 
 class Version(msgspec.Struct, frozen=True):
     """What a file was when it was seen. Times alone can be equal after two quick writes."""
@@ -93,24 +98,14 @@ def version_of(found: os.stat_result, data: bytes) -> Version:
     return Version(found.st_mtime_ns, found.st_size, hashlib.sha256(data).digest())
 
 
-def may_read(place: Place, permissions: Permissions) -> None:
-    """Asks where a file lies elsewhere, or has the name of one that holds secrets."""
+def may_look(place: Place, permissions: Permissions, tool: str = "Read") -> None:
+    """Asks where something lies elsewhere, or has the name of a file that holds secrets."""
     if not place.is_inside:
-        folder = place.folder
-        permissions.require(
-            Wish(
-                "Read",
-                f"read {one_line(place.name)} (outside the workspace)",
-                place.name,
-                f"reading {folder}",
-                "elsewhere",
-            )
-        )
+        what = f"look at {one_line(place.name)} (outside the workspace)"
+        permissions.require(Wish(tool, what, place.name, f"looking into {place.folder}", "elsewhere"))
     elif place.is_secret:
-        permissions.require(
-            Wish("Read", f"read {one_line(place.name)} (its name says that it holds secrets)", place.name,
-                 f"reading {place.name}", "secret")
-        )  # fmt: skip
+        what = f"read {one_line(place.name)} (its name says that it holds secrets)"
+        permissions.require(Wish(tool, what, place.name, f"reading {place.name}", "guarded"))
 
 
 @contextmanager

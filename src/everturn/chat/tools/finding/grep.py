@@ -1,0 +1,135 @@
+"""Grep: files by what is in them, with Python's regular expressions.
+
+The search itself runs in a process of its own that is ended when it takes too long (`matching.py`).
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from everturn.chat.permission import Permissions
+from everturn.chat.tools import schema
+from everturn.chat.tools.files.workspace import Place, Workspace, may_look
+from everturn.chat.tools.finding import matching
+from everturn.chat.tools.finding.glob import matching as named
+from everturn.chat.tools.finding.listing import Listing, files_below
+from everturn.chat.tools.inputs import Given, NotDone
+from everturn.session.files import LARGEST
+from everturn.session.talk.tools import Tool
+
+SECONDS: Final = 20.0
+MODES: Final = ("files_with_matches", "content", "count")
+# Entries that are given where nobody says how many, and at most.
+USUAL_ENTRIES: Final = 100
+MOST_ENTRIES: Final = 2_000
+# As for commands (`shell.py`): what comes back must fit beside everything else.
+MOST_CHARACTERS: Final = 30_000
+MOST_AROUND: Final = 50
+
+DEFINITION: Final = schema.definition(
+    "Grep",
+    """Search the contents of files with a regular expression (Python's). Gives the paths of files that
+    match; with output_mode `content` the matching lines, with `count` their number. What git ignores is left
+    out.""",
+    {
+        "pattern": schema.words("The regular expression"),
+        "path": schema.words("The folder or file to search; the workspace if not given"),
+        "glob": schema.words("Search only files whose names match, such as `*.py`"),
+        "output_mode": schema.choice("What to give", *MODES),
+        "-i": schema.flag("Ignore case"),
+        "-n": schema.flag("Number the lines (content); on unless set to false"),
+        "-A": schema.number("Lines to give after each match (content)"),
+        "-B": schema.number("Lines to give before each match (content)"),
+        "-C": schema.number("Lines to give around each match (content)"),
+        "multiline": schema.flag("Let `.` match line ends, and matches span lines"),
+        "head_limit": schema.number("How many files or lines to give at most", least=1),
+    },
+    "pattern",
+)
+
+
+def grep_tool(workspace: Workspace, permissions: Permissions, *, seconds: float = SECONDS) -> Tool:
+    def run(fields: Mapping[str, Any]) -> str:
+        given = Given("Grep", fields)
+        place = workspace.place(given.words("path", "") or ".")
+        asked = _asked(given)
+        may_look(place, permissions, "Grep")
+        listing = _files(workspace, place, given.words("glob", ""))
+        files = [(way, listing.name(way)) for way in listing.ways]
+        asked |= {"root": listing.folder.real, "files": files}
+        return _said(_searched(asked, seconds), asked)
+
+    return Tool(DEFINITION, run)
+
+
+def _asked(given: Given) -> dict[str, Any]:
+    around = given.number("-C", 0, most=MOST_AROUND)
+    is_multiline = given.flag("multiline", False)
+    flags = (re.IGNORECASE if given.flag("-i", False) else 0) | (
+        re.DOTALL | re.MULTILINE if is_multiline else 0
+    )
+    return {
+        "pattern": given.words("pattern"),
+        "flags": int(flags),
+        "is_multiline": is_multiline,
+        "mode": given.choice("output_mode", MODES),
+        "numbers": given.flag("-n", True),
+        "before": given.number("-B", around, most=MOST_AROUND),
+        "after": given.number("-A", around, most=MOST_AROUND),
+        "most": given.number("head_limit", USUAL_ENTRIES, least=1, most=MOST_ENTRIES),
+        "largest": LARGEST,
+    }
+
+
+def _files(workspace: Workspace, place: Place, pattern: str) -> Listing:
+    if os.path.isdir(place.real):
+        listing = files_below(workspace, place)
+        secret = {way for way in listing.ways if workspace.place(os.path.join(place.real, way)).is_secret}
+        listing = Listing(place, tuple(way for way in listing.ways if way not in secret), listing.is_cut)
+        return named(listing, pattern) if pattern else listing
+    if not os.path.isfile(place.real):
+        raise NotDone(f"There is no file or folder {place.name}. Find it with Glob.")
+    folder = workspace.place(os.path.dirname(place.real))
+    return Listing(folder, (os.path.basename(place.real),))
+
+
+def _searched(asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+    # Isolated: neither the folder that is searched nor the environment decides what is imported.
+    command = [sys.executable, "-I", "-S", matching.__file__]
+    try:
+        # A session of its own: an interrupt at the terminal is ours to handle, and ends it.
+        ran = subprocess.run(
+            command,
+            input=json.dumps(asked).encode(),
+            capture_output=True,
+            timeout=seconds,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise NotDone(
+            f"The search was stopped after {seconds:g} s. Search fewer files (`path`, `glob`), or use a "
+            "pattern without repetitions inside repetitions."
+        ) from None
+    if ran.returncode != 0:
+        last = ran.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise NotDone(f"The search failed: {last or f'exit code {ran.returncode}'}.")
+    return json.loads(ran.stdout)
+
+
+def _said(answer: dict[str, Any], asked: dict[str, Any]) -> str:
+    if problem := answer.get("problem"):
+        raise NotDone(f"{asked['pattern']!r} is no regular expression: {problem}. Escape plain characters.")
+    found, notes = answer["found"], []
+    if not found:
+        return f"Nothing matches {asked['pattern']!r} in {len(asked['files']):,} files."
+    text = "\n".join(found)
+    if len(text) > MOST_CHARACTERS:
+        text = text[:MOST_CHARACTERS].rpartition("\n")[0] or text[:MOST_CHARACTERS]
+        notes.append(f"[Cut after {MOST_CHARACTERS:,} characters; narrow the search.]")
+    elif answer["is_more"]:
+        notes.append(f"[The first {len(found):,}; there is more. Narrow the search or raise `head_limit`.]")
+    return "\n".join([text, *notes])
