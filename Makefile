@@ -14,7 +14,7 @@ PYTEST  := $(BIN)/pytest -q -rfEs -n $(WORKERS)
 # pyright asks the network whether a newer version exists, unless told not to.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help test lint format demo browser ray soak results bench clean
+.PHONY: help test lint format demo pictures browser ray soak results bench clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -55,6 +55,13 @@ demo: $(STAMP)  ## the bundled session: what fills its context, and what other p
 	@mkdir -p build
 	@$(BIN)/everturn replay examples/session.jsonl --policy $(DEMO_POLICIES) --cache build/replays --html build/replay.html
 	@echo; echo "The same as a page to look at: build/replay.html"
+
+pictures: demo browser  ## make the pictures of the README anew
+	@$(BIN)/everturn context examples/session.jsonl --svg docs/pictures/context.svg
+	@chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --disable-background-networking \
+	  --user-data-dir=build/chromium --window-size=1280,905 --screenshot=docs/pictures/replay.png \
+	  "file://$(CURDIR)/build/replay.html" 2>/dev/null
+	@ls -l docs/pictures
 
 # The page is tested in a real browser where there is one. Asked for once: who has none, and may not install one,
 # is told so, and those tests are skipped. BROWSER=no never asks.

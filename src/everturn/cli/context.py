@@ -8,13 +8,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from everturn.session.transcripts import Progress
 
+if TYPE_CHECKING:
+    from everturn.dashboard.report import ContextReport
+
 # Below this, a session is read before a progress bar could be seen.
 SHOWS_PROGRESS_ABOVE = 50 * 1024 * 1024
+# Pictures are looked at in pages, where this is a comfortable width.
+PICTURE_COLUMNS = 80
 
 
 @click.command(short_help="What fills the context of a recorded session.")
@@ -29,8 +35,13 @@ SHOWS_PROGRESS_ABOVE = 50 * 1024 * 1024
     help="The window in tokens, where it is guessed wrong.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
+@click.option(
+    "--svg", metavar="OUT", type=click.Path(dir_okay=False, path_type=Path), help="Write a picture."
+)
 @click.option("--no-color", is_flag=True, help="Print without colours, as in a pipe or with NO_COLOR.")
-def context(file: str, agent: str, window: int | None, as_json: bool, no_color: bool) -> None:
+def context(
+    file: str, agent: str, window: int | None, as_json: bool, svg: Path | None, no_color: bool
+) -> None:
     """Show what fills the context of the Claude Code session in FILE ("-" for standard input).
 
     Totals are what the API reported; how they split up is estimated, and calibrated on the session itself.
@@ -46,9 +57,27 @@ def context(file: str, agent: str, window: int | None, as_json: bool, no_color: 
         # As bytes: JSON is UTF-8, whatever the locale of the terminal is.
         click.echo(spelled(report))
         return
+    if svg is not None:
+        _write_picture(report, svg)
+        return
     from everturn.dashboard.terminal import draw
 
     draw(report, color=not no_color)
+
+
+def _write_picture(report: "ContextReport", out: Path) -> None:
+    from everturn.dashboard.layout import Screen
+    from everturn.dashboard.picture import svg
+    from everturn.dashboard.terminal import drawn
+
+    screen = Screen(PICTURE_COLUMNS)
+    picture = svg(
+        drawn(report, screen), columns=screen.width, title=f"What fills the context of {report.source}"
+    )
+    try:
+        out.write_text(picture, encoding="utf-8")
+    except OSError as problem:
+        raise click.ClickException(f"{out} cannot be written: {problem.strerror}.") from None
 
 
 @contextmanager
