@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from everturn.history.blocks import Block
+from everturn.history.blocks import CALL, RESULT, THINKING, Block
 from everturn.history.edits import Cleared, Edit, Offloaded, ThinkingDropped
 from everturn.history.log import View
 from everturn.history.records import Record, is_sent
@@ -99,6 +99,9 @@ class _Call(NamedTuple):
     path: str
 
 
+_UNKNOWN_CALL: Final = _Call(UNKNOWN_TOOL, "")
+
+
 class Accounts:
     """Fed one record at a time; `metrics` is the state of the view so far."""
 
@@ -109,8 +112,9 @@ class Accounts:
         self._requests: Counter[str] = Counter()
         self._tool_results: Counter[str] = Counter()
         self._attachments: Counter[str] = Counter()
-        # Tokens of each read that is still shown, by path and call.
+        # Tokens of each read that is still shown, by path and call; and their sum, by path.
         self._reads: dict[str, dict[str, int]] = {}
+        self._read_tokens: Counter[str] = Counter()
         # Those read twice or more, kept up to date: metrics are asked for every turn.
         self._repeated: dict[str, RepeatedRead] = {}
         self._calls: dict[str, _Call] = {}
@@ -125,8 +129,9 @@ class Accounts:
         self._ordinals[record.uuid] = len(self._ordinals)
         if record.kind == "attachment" and is_sent(record):
             self._attachments[record.subtype or "unknown"] += 1
-        for block, tokens in zip(record.blocks, self._counts.of(record).blocks, strict=False):
-            self._enter(record, block, tokens)
+        if record.blocks:
+            for block, tokens in zip(record.blocks, self._counts.of(record).blocks, strict=False):
+                self._enter(record, block, tokens)
         if record.edit is not None:
             self.apply(record.edit)
 
@@ -166,10 +171,11 @@ class Accounts:
         )
 
     def _enter(self, record: Record, block: Block, tokens: int) -> None:
-        if block.is_call:
+        kind = block.kind
+        if kind == CALL:
             self._calls[block.call] = _Call(block.tool or UNKNOWN_TOOL, path_read(block))
             self._requests[block.tool or UNKNOWN_TOOL] += tokens
-        elif block.is_result:
+        elif kind == RESULT:
             self._hold(block.call, tokens)
             self._show(block.call)
         else:
@@ -200,16 +206,15 @@ class Accounts:
         if not path:
             return
         reads = self._reads.setdefault(path, {})
-        if tokens is None:
-            reads.pop(call, None)
-        else:
+        self._read_tokens[path] += (tokens or 0) - reads.pop(call, 0)
+        if tokens is not None:
             reads[call] = tokens
         self._repeated.pop(path, None)
         if len(reads) > 1:
-            self._repeated[path] = RepeatedRead(len(reads), sum(reads.values()))
+            self._repeated[path] = RepeatedRead(len(reads), self._read_tokens[path])
 
     def _call_of(self, call: str) -> _Call:
-        return self._calls.get(call, _Call(UNKNOWN_TOOL, ""))
+        return self._calls.get(call, _UNKNOWN_CALL)
 
     def _drop_thinking(self, since: str) -> None:
         first = self._ordinals.get(since, len(self._ordinals))
@@ -228,11 +233,12 @@ def accounts_of(view: View, counts: Counts | None = None) -> Accounts:
 
 
 def _figure(record: Record, block: Block) -> str:
-    if block.is_thinking:
+    kind = block.kind
+    if kind in THINKING:
         return "thinking"
-    if block.kind in ("image", "document"):
+    if kind in ("image", "document"):
         return "images"
-    if block.kind != "text":
+    if kind != "text":
         return "rest"
     if record.kind == "assistant":
         return "assistant"

@@ -15,10 +15,11 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from everturn.history.blocks import RESULT, THINKING
 from everturn.history.edits import Cleared, Edit, Offloaded, ThinkingDropped
 from everturn.history.log import View
 from everturn.history.records import Record, reported_usage
-from everturn.measure.tokens import Count, Counts
+from everturn.measure.tokens import NOTHING, Count, Counts
 
 Basis = Literal["usage", "estimate"]
 
@@ -90,9 +91,9 @@ class Meter:
         self._savings: list[_Held] = []
 
     def add(self, record: Record) -> None:
-        place = self._count(record)
+        self._count(record)
         if record.kind == "assistant":
-            self._anchor_at(record, place)
+            self._anchor_at(record)
         if record.edit is not None:
             self.apply(record.edit)
 
@@ -137,7 +138,7 @@ class Meter:
 
     def size(self) -> Size:
         if self._anchor is None:
-            return self._estimated()
+            return self.estimate()
         tail = self._tail(self._anchor.place)
         return Size(
             tokens=self._anchor.reported + tail.padded,
@@ -149,8 +150,8 @@ class Meter:
             freed=self._freed,
         )
 
-    def _estimated(self) -> Size:
-        """No usage anywhere: everything is tail, system prompt and tools included (TOK-6)."""
+    def estimate(self) -> Size:
+        """As if no usage were known: everything is tail, system prompt and tools included (TOK-6)."""
         tail = self._tail(_Place(0, "", Count())) + Count(guessed=self._fixed)
         return Size(
             tokens=tail.padded,
@@ -161,17 +162,19 @@ class Meter:
             basis="estimate",
         )
 
-    def _count(self, record: Record) -> _Place:
-        count = self._counts.of(record)
+    def _count(self, record: Record) -> None:
         self._ordinal += 1
         self._ordinals[record.uuid] = self._ordinal
+        count = self._counts.of(record)
+        if count is NOTHING:
+            return
         self._sum += count.whole
         for block, tokens in zip(record.blocks, count.blocks, strict=False):
-            if block.is_result:
+            kind = block.kind
+            if kind == RESULT:
                 self._note_result(block.call, tokens)
-            elif block.is_thinking:
+            elif kind in THINKING:
                 self._thinking.append(_Held(self._ordinal, tokens))
-        return _Place(self._ordinal, record.uuid, self._sum)
 
     def _note_result(self, call: str, tokens: int) -> None:
         self._results[call] = _Held(self._ordinal, tokens)
@@ -193,7 +196,8 @@ class Meter:
             self._freed += saving.tokens
         return saving.tokens
 
-    def _anchor_at(self, record: Record, place: _Place) -> None:
+    def _anchor_at(self, record: Record) -> None:
+        place = _Place(self._ordinal, record.uuid, self._sum)
         message_id = record.message_id
         if message_id:
             place = self._first_piece.setdefault(message_id, place)

@@ -3,8 +3,10 @@
 import builders as b
 import pytest
 from decide.compact.bench import Bench, manual, turn, turns
+from hypothesis import given
+from hypothesis import strategies as st
 
-from everturn.decide.compact.pins import Pins, pins_of, standing_instructions
+from everturn.decide.compact.pins import RULES, Pins, may_state_rule, pins_of, standing_instructions
 from everturn.decide.compact.settings import DEFAULTS, CompactSettings
 from everturn.history.blocks import text_of
 from everturn.history.edits import Pinned
@@ -107,3 +109,12 @@ def test_a_rule_said_again_is_one_rule_at_its_newest_place():
 def test_rules_in_kept_messages_stay_where_they_are():
     records = [*turns(1), b.user("Never push.", uuid="rule"), *turn(2)]
     assert Bench(records).planned(manual(form="up_to", at="rule")).pins == ()
+
+
+@given(st.from_regex(RULES))
+def test_no_rule_is_passed_over_for_want_of_its_words(sentence: str):
+    assert RULES.search(sentence) and may_state_rule(sentence)
+
+
+def test_words_without_a_rule_are_not_searched_for_one():
+    assert not may_state_rule("The parser fails on the second line, please have a look at it.")

@@ -1,51 +1,103 @@
 """Tool calls with what came of them, and attachments with what they hold: how restoration reads a log.
 
-Only the tools that are asked for are parsed. What a call means is decided where it is looked for.
+Restoration asks many questions of the same records. They are walked through once (`traces`), and every
+question is a look at what that found. What a call means is decided where it is looked for.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from everturn.history.blocks import Block, fields_of, text_of
+from everturn.history.blocks import CALL, RESULT, Block, fields_of, parts_of, text_of
 from everturn.history.records import Record
 
 
 class Called(msgspec.Struct, frozen=True):
-    """One call: where it stands in the view, what it was given, and its result where there is one."""
+    """One call: where it stands in the view, and its result where there is one.
+
+    What it was given and what came of it is read where somebody asks: most calls are only counted.
+    """
 
     at: int
-    tool: str
-    call: str
-    given: Mapping[str, Any]
+    block: Block
     result: Block | None = None
-    failed: bool = False
+
+    @property
+    def tool(self) -> str:
+        return self.block.tool
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        return mapping(_fields(self.block).get("input"))
+
+    @property
+    def failed(self) -> bool:
+        result = self.result
+        return result is not None and b"is_error" in result.raw and _fields(result).get("is_error") is True
 
     @property
     def answer(self) -> str:
-        """What came of it, in words; read only where somebody asks, for results are large."""
+        """What came of it, in words."""
         return text_of(self.result) if self.result is not None else ""
 
 
-def called(records: Sequence[Record], wanted: Callable[[Block], bool]) -> tuple[Called, ...]:
-    """The calls that are wanted, oldest first."""
-    found: dict[str, Called] = {}
+class _Spot(NamedTuple):
+    """A block, its number among those of calls and results, and the place of its record."""
+
+    number: int
+    at: int
+    block: Block
+
+
+def _every(block: Block) -> bool:
+    return True
+
+
+class Traces(msgspec.Struct, frozen=True):
+    """What one walk through records found: calls by tool, the newest result of each, attachments."""
+
+    records: Sequence[Record]
+    calls: Mapping[str, Sequence[_Spot]]
+    results: Mapping[str, _Spot]
+    attachments: Sequence[tuple[int, Record]]
+
+    def called(self, *tools: str, wanted: Callable[[Block], object] = _every) -> tuple[Called, ...]:
+        """The calls of these tools that are wanted, oldest first."""
+        made: dict[str, _Spot] = {}
+        for spot in sorted(spot for tool in set(tools) for spot in self.calls.get(tool, ())):
+            if wanted(spot.block):
+                made[spot.block.call] = spot
+        return tuple(self._with_result(spot) for spot in made.values())
+
+    def _with_result(self, call: _Spot) -> Called:
+        result = self.results.get(call.block.call)
+        # One that came before belongs to an earlier call of the same id.
+        return Called(call.at, call.block, result.block if result and result > call else None)
+
+    def attached(self, *types: str) -> tuple["Attached", ...]:
+        return _attached(self.attachments, types)
+
+
+def traces(records: Sequence[Record]) -> Traces:
+    calls: dict[str, list[_Spot]] = {}
+    results: dict[str, _Spot] = {}
+    attachments: list[tuple[int, Record]] = []
+    number = 0
     for at, record in enumerate(records):
-        for block in record.blocks:
-            if not block.call:
-                continue
-            if block.is_call and wanted(block):
-                found[block.call] = Called(at, block.tool, block.call, mapping(_fields(block).get("input")))
-            elif block.call in found and block.is_result:
-                failed = b"is_error" in block.raw and _fields(block).get("is_error") is True
-                found[block.call] = msgspec.structs.replace(found[block.call], result=block, failed=failed)
-    return tuple(found.values())
-
-
-def by_name(*names: str) -> Callable[[Block], bool]:
-    return lambda block: block.tool in names
+        blocks = record.blocks
+        if record.kind == "attachment":
+            attachments.append((at, record))
+        for block in blocks:
+            if call := block.call:
+                number += 1
+                if block.kind == CALL:
+                    calls.setdefault(block.tool, []).append(_Spot(number, at, block))
+                elif block.kind == RESULT:
+                    results[call] = _Spot(number, at, block)
+    return Traces(records, calls, results, attachments)
 
 
 class Attached(msgspec.Struct, frozen=True):
@@ -62,12 +114,32 @@ class Attached(msgspec.Struct, frozen=True):
 
 
 def attached(records: Sequence[Record], *types: str) -> tuple[Attached, ...]:
-    found = ((at, record) for at, record in enumerate(records) if record.kind == "attachment")
+    """The attachments of these types, for whoever asks nothing else of the records."""
+    return _attached(
+        ((at, record) for at, record in enumerate(records) if record.kind == "attachment"), types
+    )
+
+
+def _attached(found: Iterable[tuple[int, Record]], types: Sequence[str]) -> tuple[Attached, ...]:
     return tuple(
         Attached(at, record.subtype, _fields(record.blocks[0]))
         for at, record in found
-        if record.blocks and is_one_of(record.subtype, types)
+        if record.subtype in types and record.blocks
     )
+
+
+# A result as everybody spells it whose content is a string: no block can be inside. Its beginning tells, and
+# the rest need not be looked at, which is most of what a conversation is made of.
+_PLAIN: Final = re.compile(
+    rb'\{\s*(?:"(?:type|tool_use_id)"\s*:\s*"[^"\\]*"\s*,\s*|"is_error"\s*:\s*\w+\s*,\s*)*"content"\s*:\s*"'
+)
+
+
+def parts_inside(result: Block, *kinds: str) -> list[Block]:
+    """The blocks of these kinds in the content of a result."""
+    if _PLAIN.match(result.raw) or not any(kind.encode() in result.raw for kind in kinds):
+        return []
+    return [part for part in parts_of(result) if part.kind in kinds]
 
 
 def is_one_of(name: str, patterns: Iterable[str]) -> bool:

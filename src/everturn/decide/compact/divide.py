@@ -54,8 +54,7 @@ def _moved(records: Sequence[Record], wanted: int, cut: int) -> str:
 
 def _checked(found: Division) -> Division | NotCompacting:
     # A summary alone is nothing to summarize: it would only be told again.
-    said = [each for each in found.summarized if is_said(each)]
-    if all(each.compact_summary for each in said):
+    if not any(is_said(each) and not each.compact_summary for each in found.summarized):
         part = "part that would be summarized" if found.kept else "conversation"
         return NotCompacting(f"There is nothing to compact: the {part} has no messages yet.")
     return found
@@ -77,5 +76,4 @@ def first_words(records: Sequence[Record], characters: int = 200) -> str:
 
 def messages_in(records: Sequence[Record]) -> int:
     """How many messages records are: pieces of one response count once."""
-    said = [record for record in records if is_said(record)]
-    return len({record.message_id or record.uuid for record in said})
+    return len({record.message_id or record.uuid for record in records if is_said(record)})

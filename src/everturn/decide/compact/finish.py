@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 import msgspec
 
 from everturn.decide.compact.chain import RECEIPT, chain_fields
-from everturn.decide.compact.divide import messages_in
 from everturn.decide.compact.receipt import receipt_of
 from everturn.decide.compact.restored import SAID_BY_HOOKS, Restored, restored_payloads
 from everturn.decide.compact.settings import DEFAULTS, CompactSettings
@@ -144,7 +143,7 @@ def _edit(plan: CompactionPlan, last: Record, kept: Segment | None) -> Compacted
     return Compacted(
         trigger=plan.asked.trigger,
         tokens_before=plan.tokens_before,
-        messages_summarized=messages_in(plan.summarized),
+        messages_summarized=plan.messages_summarized,
         user_context=plan.asked.instructions,
         logical_parent=last.uuid,
         discovered_tools=plan.restoring.discovered,

@@ -22,7 +22,7 @@ CARRIED: Final = "compaction_pins"
 
 # How people state a rule. Each is a beginning of a clause: "never push", "please always use bun",
 # "from now on", "do not touch X". A question ("why don't you ...?") states none.
-_RULES: Final = re.compile(
+RULES: Final = re.compile(
     r"""(?:^|[.!;:,\n(]\s*|\b(?:and|but|please|also|so)\s+)[-*\d.\s"'`]*
         (?: never\b(?!\s+mind\b) | always\b | do\s+\**not\b | don['’]?t\b | must\s+not\b | mustn't\b
           | from\s+now\s+on\b | under\s+no\s+circumstances\b | no\s+matter\s+what\b
@@ -36,6 +36,11 @@ _RULES: Final = re.compile(
         )""",
     re.IGNORECASE | re.VERBOSE,
 )
+# No rule without one of these. Only for ASCII: beyond it, letters have more than two cases.
+_WORDS_OF_RULES: Final = (
+    "never", "always", "not", "don", "must", "from now", "circumstances", "matter", "only", "mind",
+    "remember", "sure", "use", "avoid", "stop", "leave",
+)  # fmt: skip
 _SENTENCES: Final = re.compile(r"(?<=[.!?])\s+|\n+")
 # Words that the program puts into a user's message; the user did not say them.
 _INJECTED: Final = re.compile(
@@ -83,7 +88,8 @@ def pins_of(
 def _found(records: Sequence[Record], settings: CompactSettings) -> tuple[str, ...]:
     """Carried before, then said since; a rule that is said again counts as said then."""
     before = (pin for each in attached(records, CARRIED) for pin in each.parts[1:])
-    said = (rule for record in records for rule in standing_instructions(record, settings.longest_pin))
+    spoken = (record for record in records if record.kind == "user")
+    said = (rule for record in spoken for rule in standing_instructions(record, settings.longest_pin))
     latest: dict[str, None] = {}
     for text in (*before, *said):
         latest.pop(text, None)
@@ -95,10 +101,20 @@ def standing_instructions(record: Record, longest: int) -> tuple[str, ...]:
     """The sentences of a person's message that state a rule, as they were written."""
     if record.kind != "user" or record.meta or record.compact_summary or record.display_only:
         return ()
-    words = "\n".join(text_of(block) for block in record.blocks if block.kind == "text")
+    words = "\n".join([text_of(block) for block in record.blocks if block.kind == "text"])
+    if not may_state_rule(words):
+        return ()
     sentences = (part.strip() for part in _SENTENCES.split(_CODE.sub("\n", _INJECTED.sub("\n", words))))
     return tuple(each for each in sentences if len(each) <= longest and _is_rule(each))
 
 
 def _is_rule(sentence: str) -> bool:
-    return not sentence.endswith("?") and _RULES.search(sentence) is not None
+    if sentence.endswith("?") or not may_state_rule(sentence):
+        return False
+    return RULES.search(sentence) is not None
+
+
+def may_state_rule(words: str) -> bool:
+    """Whether the expression is worth a try: it tries every letter, and most words are none of its own."""
+    lowered = words.lower()
+    return not words.isascii() or any(each in lowered for each in _WORDS_OF_RULES)

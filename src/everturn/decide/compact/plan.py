@@ -6,6 +6,7 @@ A plan reads the view and nothing else; carrying it out is the flow's, turning i
 
 from collections.abc import Sequence
 from datetime import date
+from typing import NamedTuple
 
 from everturn.decide.compact.divide import Division, divided, messages_in
 from everturn.decide.compact.pins import Pins, pins_of
@@ -34,8 +35,10 @@ def plan(
     chain: Chain,
     ways: tuple[Way, ...],
     on: date = date.max,
+    estimate: int | None = None,
 ) -> CompactionPlan | NotCompacting:
-    """`on` is the day whose prices hold; without one, the newest known."""
+    """`on` is the day whose prices hold; without one, the newest known. `estimate` is that of the whole view,
+    where somebody has it at hand."""
     division = divided(view, asked)
     if isinstance(division, NotCompacting):
         return division
@@ -48,6 +51,9 @@ def plan(
     back = restoring(division.summarized, division.kept, settings, hidden=view.cleared)
     pins = pins_of(view.pins, division.summarized, settings, counts.estimator.text)
     kept = _tokens(view, division.kept, counts)
+    is_known = asked.form == "full" and estimate is not None
+    summarized = estimate if is_known else _tokens(view, division.summarized, counts)
+    messages = _Messages(messages_in(division.summarized), messages_in(division.kept))
     return CompactionPlan(
         asked=asked,
         summarized=division.summarized,
@@ -59,11 +65,13 @@ def plan(
         expected_after=fixed + kept + _expected_new(division, back, pins, settings, counts),
         expected_dollars=_dollars(size, ways, model, settings, on),
         chain=chain,
-        why=_why(asked, division, size, limits),
+        why=_why(asked, division, messages, size, limits),
         metrics=accounts_of(view, counts).metrics(),
         fixed=fixed,
-        tokens_summarized=_tokens(view, division.summarized, counts),
+        tokens_summarized=summarized,
         tokens_kept=kept,
+        messages_summarized=messages.summarized,
+        messages_kept=messages.kept,
         demanded=pins.demanded,
         unpinned=pins.unpinned,
     )
@@ -71,8 +79,7 @@ def plan(
 
 def _tokens(view: View, records: Sequence[Record], counts: Counts) -> int:
     """Padded tokens of a part of the view. All estimated: reported usage speaks of whole requests."""
-    part = View(records, view.cleared, view.offloaded, frozenset(record.uuid for record in records))
-    return meter_of(part, counts).size().tokens
+    return meter_of(View(records, view.cleared, view.offloaded), counts).estimate().tokens
 
 
 def _fixed(view: View, size: int, counts: Counts) -> int:
@@ -109,14 +116,21 @@ def _dollars(size: int, ways: tuple[Way, ...], model: Model, settings: CompactSe
     return float(Bill(price(used, model.rates(on=on, prompt_tokens=size))).dollars)
 
 
-def _why(asked: Asked, division: Division, size: int, limits: Limits) -> str:
+class _Messages(NamedTuple):
+    """How many there are on the two sides of the cut."""
+
+    summarized: int
+    kept: int
+
+
+def _why(asked: Asked, division: Division, messages: _Messages, size: int, limits: Limits) -> str:
     if asked.is_reactive:
         cause = f"a request of about {size:,} tokens did not fit"
     elif asked.trigger == "auto":
         cause = f"{size:,} tokens are at or over the automatic mark of {limits.auto:,}"
     else:
         cause = f"asked for by the user at {size:,} tokens"
-    parts = [f"{cause}; {messages_in(division.summarized)} messages are summarized"]
-    parts += [f"{messages_in(division.kept)} are kept"] if division.kept else []
+    parts = [f"{cause}; {messages.summarized} messages are summarized"]
+    parts += [f"{messages.kept} are kept"] if division.kept else []
     parts += [division.moved] if division.moved else []
     return "; ".join(parts)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
-from everturn.decide.compact.divide import messages_in
+from everturn.decide.compact.calls import parts_inside
 from everturn.decide.compact.restored import RestoredThings
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import CompactionPlan, Receipt
-from everturn.history.blocks import Block, parts_of
+from everturn.history.blocks import RESULT, THINKING
 from everturn.history.edits import Offloaded
 from everturn.history.records import Record
 
@@ -27,7 +27,7 @@ def receipt_of(
 def _retained(plan: CompactionPlan, back: RestoredThings, settings: CompactSettings) -> tuple[str, ...]:
     restoring = plan.restoring
     every = (
-        _count(messages_in(plan.kept), "message", "verbatim"),
+        _count(plan.messages_kept, "message", "verbatim"),
         _count(len(plan.pins), "instruction of the user", "verbatim", plural="instructions of the user"),
         "the todo list" if restoring.todos else "",
         "the plan" if restoring.plan else "",
@@ -46,7 +46,7 @@ def _recoverable(
     earlier = [path for path in plan.restoring.read if path not in gone and path not in back.files]
     moved = [each.edit.path for each in plan.summarized if isinstance(each.edit, Offloaded)]
     every = (
-        _count(messages_in(plan.summarized), "summarized message", where),
+        _count(plan.messages_summarized, "summarized message", where),
         _named("files read earlier, by reading them again", earlier, settings),
         _named("large results, in their files", moved, settings),
     )
@@ -80,19 +80,11 @@ def _named(what: str, names: Sequence[str], settings: CompactSettings) -> str:
 
 
 def _thoughts(records: Sequence[Record]) -> int:
-    return sum(block.is_thinking for record in records for block in record.blocks)
+    return sum(block.kind in THINKING for record in records for block in record.blocks)
 
 
 def _pictures(records: Sequence[Record]) -> int:
+    """Those that stand alone, and those inside results."""
     every = [block for record in records for block in record.blocks]
-    inside = [part for block in every if block.is_result and _may_show(block) for part in parts_of(block)]
-    return sum(_is_picture(block) for block in (*every, *inside))
-
-
-def _may_show(block: Block) -> bool:
-    """Whether a result is worth parsing for pictures: most are text alone."""
-    return any(kind.encode() in block.raw for kind in _PICTURES)
-
-
-def _is_picture(block: Block) -> bool:
-    return block.kind in _PICTURES
+    alone = sum(block.kind in _PICTURES for block in every)
+    return alone + sum(len(parts_inside(block, *_PICTURES)) for block in every if block.kind == RESULT)

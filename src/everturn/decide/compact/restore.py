@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
-from everturn.decide.compact.calls import Called, attached, by_name, called, is_one_of, strings, text
+from everturn.decide.compact.calls import Called, Traces, is_one_of, parts_inside, strings, text, traces
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Restoring
 from everturn.decide.compact.work import agents_at_work, is_planning, plan_made, todo_list
-from everturn.history.blocks import fields_of, parts_of, text_of
+from everturn.history.blocks import RESULT, fields_of, text_of
 from everturn.history.edits import Compacted
 from everturn.history.records import Record
-from everturn.measure.accounting import path_read
+from everturn.measure.accounting import EDITORS_THAT_VIEW, READERS, path_read
 
 FILE, SKILL, TOOLS, LISTING = "restored_file", "restored_skill", "restored_tools", "restored_listing"
 
@@ -38,33 +38,36 @@ def restoring(
     hidden: Mapping[str, object] | None = None,
 ) -> Restoring:
     """`hidden` are the calls whose results the model no longer sees: their files are not visible."""
-    read = _newest_first(summarized)
-    files, skipped = _files(read, summarized, kept, settings, hidden or {})
+    gone, stays = traces(summarized), traces(kept)
+    every = traces((*summarized, *kept)) if kept else gone
+    read = _newest_first(gone)
+    files, skipped = _files(read, gone, stays, settings, hidden or {})
     return Restoring(
         files=files,
         skipped=skipped,
-        todos="" if todo_list(kept, settings) else todo_list((*summarized, *kept), settings),
-        plan="" if plan_made(kept) else plan_made(summarized),
-        skills=_skills(summarized, kept, settings),
-        agents=agents_at_work((*summarized, *kept), settings),
-        tools=_tools(summarized, kept),
-        plan_mode=is_planning((*summarized, *kept)),
-        listings=_listings(summarized, kept),
-        discovered=_discovered((*summarized, *kept)),
+        todos="" if todo_list(stays, settings) else todo_list(every, settings),
+        plan="" if plan_made(stays) else plan_made(gone),
+        skills=_skills(gone, stays, settings),
+        agents=agents_at_work(every, settings),
+        tools=_tools(gone, stays),
+        plan_mode=is_planning(every),
+        listings=_listings(gone, stays),
+        discovered=_discovered(every.records),
         read=read,
     )
 
 
 def _files(
     read: Sequence[str],
-    summarized: Sequence[Record],
-    kept: Sequence[Record],
+    gone: Traces,
+    stays: Traces,
     settings: CompactSettings,
     hidden: Mapping[str, object],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """The files to read again, most recently read first; and those that are not, with the reason."""
-    visible = {_path(each) for each in _reads(kept) if each.call not in hidden}
-    plan_file = {text(each.given.get("planFilePath")) for each in called(summarized, by_name("ExitPlanMode"))}
+    shown = (each for each in _reads(stays) if each.block.call not in hidden and _gave_something(each))
+    visible = {path_read(each.block) for each in shown}
+    plan_file = {text(each.given.get("planFilePath")) for each in gone.called("ExitPlanMode")}
     chosen: list[str] = []
     skipped: list[tuple[str, str]] = []
     for path in read:
@@ -75,25 +78,25 @@ def _files(
     return tuple(chosen), tuple(skipped)
 
 
-def _newest_first(records: Sequence[Record]) -> tuple[str, ...]:
-    before = [(each.at, text(each.payload.get("path"))) for each in attached(records, FILE)]
-    reads = [(each.at, _path(each)) for each in _reads(records)]
-    # An earlier compaction restored the most recent file first; calls of one message come in order.
-    newest = [path for _, path in reversed(reads)] + [path for _, path in before]
-    return tuple(dict.fromkeys(path for path in newest if path))
+def _newest_first(gone: Traces) -> tuple[str, ...]:
+    newest: dict[str, None] = {}
+    # Calls of one message come in order.
+    for each in reversed(_reads(gone)):
+        # Looking for an error costs the length of the result: only where the path is not known yet.
+        if (path := path_read(each.block)) not in newest and _gave_something(each):
+            newest[path] = None
+    # An earlier compaction restored the most recent file first.
+    before = (text(each.payload.get("path")) for each in gone.attached(FILE))
+    return tuple(newest | dict.fromkeys(path for path in before if path))
 
 
-def _reads(records: Sequence[Record]) -> tuple[Called, ...]:
-    """Reads that gave something: a file that could not be read then is not worth a try now."""
-    reads = called(records, lambda block: bool(path_read(block)))
-    return tuple(read for read in reads if read.result is not None and not read.failed)
+def _reads(seen: Traces) -> tuple[Called, ...]:
+    return seen.called(*READERS, *EDITORS_THAT_VIEW, wanted=path_read)
 
 
-def _path(read: Called) -> str:
-    return next(
-        (found for name in ("file_path", "path", "notebook_path") if (found := text(read.given.get(name)))),
-        "",
-    )
+def _gave_something(read: Called) -> bool:
+    """A file that could not be read then is not worth a try now."""
+    return read.result is not None and not read.failed
 
 
 def _not_restored(path: str, visible: set[str], plan_file: set[str], settings: CompactSettings) -> str:
@@ -111,25 +114,23 @@ class _Skill(msgspec.Struct, frozen=True):
     body: str
 
 
-def _skills(
-    summarized: Sequence[Record], kept: Sequence[Record], settings: CompactSettings
-) -> tuple[tuple[str, str], ...]:
+def _skills(gone: Traces, stays: Traces, settings: CompactSettings) -> tuple[tuple[str, str], ...]:
     """Invoked skills with their instructions, most recent first (CP-15)."""
-    visible = {each.name for each in _invoked(kept, settings)}
+    visible = {each.name for each in _invoked(stays, settings)}
     newest: dict[str, str] = {}
-    for each in sorted(_invoked(summarized, settings), key=lambda skill: -skill.at):
+    for each in sorted(_invoked(gone, settings), key=lambda skill: -skill.at):
         newest.setdefault(each.name, each.body)
     return tuple((name, body) for name, body in newest.items() if name not in visible)
 
 
-def _invoked(records: Sequence[Record], settings: CompactSettings) -> list[_Skill]:
+def _invoked(seen: Traces, settings: CompactSettings) -> list[_Skill]:
     found: list[_Skill] = []
-    for number, each in enumerate(attached(records, SKILL)):
+    for number, each in enumerate(seen.attached(SKILL)):
         # Restored most recent first: the order among them is the reverse of their places.
         found.append(_Skill(each.at - 2 * number, text(each.payload.get("name")), each.parts[-1]))
-    for each in called(records, by_name(*settings.skill_tools)):
+    for each in seen.called(*settings.skill_tools):
         name = text(each.given.get("skill")) or text(each.given.get("command"))
-        if name and (body := _body_after(records, each)):
+        if name and (body := _body_after(seen.records, each)):
             found.append(_Skill(each.at, name, body))
     return found
 
@@ -148,21 +149,21 @@ def _words(record: Record) -> str:
     return "\n".join(text_of(block) for block in record.blocks if block.kind == "text").strip()
 
 
-def _tools(summarized: Sequence[Record], kept: Sequence[Record]) -> tuple[str, ...]:
+def _tools(gone: Traces, stays: Traces) -> tuple[str, ...]:
     """Deferred tools that were announced and are no longer: a difference to the kept messages (CP-17)."""
-    announced = _announced_tools(summarized)
-    said_again = _announced_tools(kept)
-    gone = {
+    announced = _announced_tools(gone)
+    said_again = _announced_tools(stays)
+    removed = {
         name
-        for each in attached(kept, "deferred_tools_delta")
+        for each in stays.attached("deferred_tools_delta")
         for name in strings(each.payload.get("removedNames"))
     }
-    return tuple(name for name in announced if name not in said_again and name not in gone)
+    return tuple(name for name in announced if name not in said_again and name not in removed)
 
 
-def _announced_tools(records: Sequence[Record]) -> dict[str, None]:
+def _announced_tools(seen: Traces) -> dict[str, None]:
     names: dict[str, None] = {}
-    for each in attached(records, "deferred_tools_delta", TOOLS):
+    for each in seen.attached("deferred_tools_delta", TOOLS):
         for name in strings(each.payload.get("addedNames")):
             names[name] = None
         for name in strings(each.payload.get("removedNames")):
@@ -170,22 +171,20 @@ def _announced_tools(records: Sequence[Record]) -> dict[str, None]:
     return names
 
 
-def _listings(
-    summarized: Sequence[Record], kept: Sequence[Record]
-) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _listings(gone: Traces, stays: Traces) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found: list[tuple[str, tuple[str, ...]]] = []
     for type_, added, removed, words, title in _DELTAS:
         lines: dict[str, str] = {}
-        for each in attached(summarized, LISTING):
+        for each in gone.attached(LISTING):
             if text(each.payload.get("title")) == title:
                 lines |= {line: line for line in each.parts[1:]}
-        for each in attached(summarized, type_):
+        for each in gone.attached(type_):
             lines |= dict(
                 zip(strings(each.payload.get(added)), strings(each.payload.get(words)), strict=False)
             )
             for name in strings(each.payload.get(removed)):
                 lines.pop(name, None)
-        said_again = {line for each in attached(kept, type_) for line in strings(each.payload.get(words))}
+        said_again = {line for each in stays.attached(type_) for line in strings(each.payload.get(words))}
         if left := tuple(line for line in lines.values() if line not in said_again):
             found.append((title, left))
     return tuple(found)
@@ -198,7 +197,6 @@ def _discovered(records: Sequence[Record]) -> tuple[str, ...]:
         if isinstance(record.edit, Compacted):
             names |= dict.fromkeys(record.edit.discovered_tools)
         for block in record.blocks:
-            if block.is_result and b"tool_reference" in block.raw:
-                named = (fields_of(part) for part in parts_of(block) if part.kind == "tool_reference")
-                names |= dict.fromkeys(text(each.get("tool_name")) for each in named)
+            if block.kind == RESULT and (found := parts_inside(block, "tool_reference")):
+                names |= dict.fromkeys(text(fields_of(each).get("tool_name")) for each in found)
     return tuple(name for name in names if name)

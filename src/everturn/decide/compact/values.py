@@ -77,10 +77,13 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     # What filled the view before (CP-1).
     metrics: Metrics | None = None
-    # System prompt and tools, which no compaction makes smaller; and the two sides of the cut, padded.
+    # System prompt and tools, which no compaction makes smaller; and the two sides of the cut: padded
+    # tokens, and messages.
     fixed: int = 0
     tokens_summarized: int = 0
     tokens_kept: int = 0
+    messages_summarized: int = 0
+    messages_kept: int = 0
     # Pins beyond their budget: the caller's, which the summary itself must quote, and found ones, which go.
     demanded: tuple[str, ...] = ()
     unpinned: tuple[str, ...] = ()

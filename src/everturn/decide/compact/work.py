@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from everturn.decide.compact.calls import Called, attached, by_name, called, mappings, text
+from everturn.decide.compact.calls import Called, Traces, mappings, text
 from everturn.decide.compact.settings import CompactSettings
 from everturn.history.blocks import text_of
 from everturn.history.records import Record
@@ -28,11 +28,11 @@ _AGENT_LINE: Final = re.compile(r"^- ([\w-]+) \((\w+)\): (.*)$")
 _OVER: Final = frozenset({"completed", "failed", "killed", "cancelled", "stopped"})
 
 
-def todo_list(records: Sequence[Record], settings: CompactSettings) -> str:
+def todo_list(seen: Traces, settings: CompactSettings) -> str:
     """The list as it stands, a line each; "" where there is none, or nothing on it is left to do."""
-    lists = called(records, by_name(*settings.todo_tools))
-    tasks = called(records, by_name(*_TASK_TOOLS))
-    restored = attached(records, TODOS)
+    lists = seen.called(*settings.todo_tools)
+    tasks = seen.called(*_TASK_TOOLS)
+    restored = seen.attached(TODOS)
     newest_list = max((each.at for each in lists if not each.failed), default=-1)
     newest_task = max((each.at for each in tasks), default=-1)
     from_before = restored[-1] if restored else None
@@ -87,43 +87,39 @@ def _open(todos: Sequence[tuple[str, str, str]]) -> str:
     return "\n".join(lines)
 
 
-def plan_made(records: Sequence[Record]) -> str:
+def plan_made(seen: Traces) -> str:
     """The newest plan, whole: as it was presented, or as an earlier compaction restored it."""
-    presented = called(records, by_name("ExitPlanMode"))
+    presented = seen.called("ExitPlanMode")
     plans = [(each.at, text(each.given.get("plan"))) for each in presented]
-    plans += [(each.at, each.parts[-1]) for each in attached(records, PLAN) if each.parts]
+    plans += [(each.at, each.parts[-1]) for each in seen.attached(PLAN) if each.parts]
     return max(((at, plan) for at, plan in plans if plan), default=(-1, ""))[1]
 
 
-def is_planning(records: Sequence[Record]) -> bool:
+def is_planning(seen: Traces) -> bool:
     """Whether plan mode is on: entered, and no plan approved since."""
-    entered = [each.at for each in called(records, by_name("EnterPlanMode")) if not each.failed]
-    entered += [each.at for each in attached(records, "plan_mode", "plan_mode_reentry")]
-    left = [
-        each.at
-        for each in called(records, by_name("ExitPlanMode"))
-        if each.result is not None and not each.failed
-    ]
-    left += [each.at for each in attached(records, "plan_mode_exit")]
+    entered = [each.at for each in seen.called("EnterPlanMode") if not each.failed]
+    entered += [each.at for each in seen.attached("plan_mode", "plan_mode_reentry")]
+    left = [each.at for each in seen.called("ExitPlanMode") if each.result is not None and not each.failed]
+    left += [each.at for each in seen.attached("plan_mode_exit")]
     return max(entered, default=-1) > max(left, default=-1)
 
 
-def agents_at_work(records: Sequence[Record], settings: CompactSettings) -> tuple[str, ...]:
+def agents_at_work(seen: Traces, settings: CompactSettings) -> tuple[str, ...]:
     """Agents that run in the background and whose result nobody has fetched."""
     found: dict[str, tuple[str, str]] = {}
-    for each in attached(records, AGENTS):
+    for each in seen.attached(AGENTS):
         for line in each.parts[1:]:
             if match := _AGENT_LINE.match(line):
                 found[match[1]] = match[2], match[3]
-    for each in called(records, by_name(*settings.agent_tools)):
+    for each in seen.called(*settings.agent_tools):
         name = _launched(each)
         if name:
             words = text(each.given.get("description")) or text(each.given.get("prompt"))[:80]
             found[name] = "running", " ".join(words.split())
-    for name, status in _finished(records):
+    for name, status in _finished(seen.records):
         if name in found:
             found[name] = status, found[name][1]
-    for name in _collected(records, settings):
+    for name in _collected(seen, settings):
         found.pop(name, None)
     return tuple(f"- {name} ({status}): {words}" for name, (status, words) in found.items())
 
@@ -146,9 +142,9 @@ def _finished(records: Sequence[Record]) -> list[tuple[str, str]]:
     return [found for words in texts if "<task-notification>" in words for found in _NOTICE.findall(words)]
 
 
-def _collected(records: Sequence[Record], settings: CompactSettings) -> list[str]:
+def _collected(seen: Traces, settings: CompactSettings) -> list[str]:
     names: list[str] = []
-    for each in called(records, by_name(*settings.collecting_tools)):
+    for each in seen.called(*settings.collecting_tools):
         name = next(
             (found for key in ("task_id", "agentId", "shell_id") if (found := text(each.given.get(key)))), ""
         )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from everturn.decide.compact.calls import by_name, called
+from everturn.decide.compact.calls import traces
 from everturn.decide.effects import (
     Answer,
     AskModel,
@@ -77,7 +77,7 @@ class OfflineWorld:
 
 def last_seen(records: Iterable[Record]) -> Mapping[str, str]:
     """Files by path, as the newest successful read showed them."""
-    reads = called(tuple(records), by_name(*_READERS))
+    reads = traces(tuple(records)).called(*_READERS)
     return {
         str(each.given.get("file_path") or each.given.get("path") or ""): _NUMBERED.sub("", each.answer)
         for each in reads
