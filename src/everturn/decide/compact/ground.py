@@ -32,6 +32,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
     view: View
     size: int
+    # The whole view by estimate alone, as whoever follows it has it at hand.
+    estimate: int | None = None
     limits: Limits
     model: Model
     capabilities: Capabilities
