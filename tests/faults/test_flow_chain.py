@@ -93,7 +93,7 @@ def test_a_provider_that_only_fails_ends_at_the_way_without_a_model(begin, fault
     working.box.faults(fault | {"times": 99})
     made = working.live.compact(BY_HAND)
     assert tried(made) == [("fork", False), ("direct", False), ("extract", True)]
-    calls = 5 if fault["kind"] == "prompt_too_long" else 2
+    calls = 3 if fault["kind"] == "prompt_too_long" else 2
     assert summary_calls(working) == calls
     working.box.twin.faults.clear()
     goes_on(working)
@@ -128,7 +128,8 @@ def test_what_cannot_be_repaired_is_left_for_the_next_way(begin, kind, says):
 
 @pytest.mark.spec("CP-9")
 def test_a_direct_call_that_is_too_long_loses_its_oldest_rounds(begin):
-    working = begin(ways=("direct",))
+    style = msgspec.structs.replace(STYLE, settings=CompactSettings(calls=4))
+    working = begin(ways=("direct",), style=style)
     list(working.work(8))
     working.box.faults({"kind": "prompt_too_long", "times": 3, "vendor": "vertex"})
     made = working.live.compact(BY_HAND)

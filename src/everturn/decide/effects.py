@@ -22,7 +22,8 @@ from everturn.wire.overflow import Overflow
 
 Purpose = Literal["compact", "session_memory"]
 # Why a call of a model gave nothing: the window, the provider, the line, or whoever cancelled it.
-FailureKind = Literal["too_long", "api_error", "refused", "timeout", "cancelled"]
+# calls_spent is our own word: nobody was asked, because enough calls were made.
+FailureKind = Literal["too_long", "api_error", "refused", "timeout", "cancelled", "calls_spent"]
 HookEvent = Literal[
     "PreCompact", "PostCompact", "SessionStart", "SessionEnd",
     "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop",

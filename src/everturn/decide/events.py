@@ -31,10 +31,11 @@ from everturn.measure.prediction import Check, Verdict
 # Words that may hold what a person, a file or a provider said.
 Private = Annotated[str, msgspec.Meta(extra={"private": True})]
 Reason = Literal[
-    "no_summary", "api_error", "too_long", "cancelled", "refused", "timeout", "over_threshold", "blocked"
-]
+    "no_summary", "api_error", "too_long", "cancelled", "refused", "timeout", "over_threshold", "blocked",
+    "calls_spent",
+]  # fmt: skip
 Cause = Literal["key_changed", "expiry", "server_side"]
-BreakerKind = Literal["failures", "rapid_refill"]
+BreakerKind = Literal["failures", "rapid_refill", "summary_calls"]
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,6 +228,7 @@ _REASONS: Final[Mapping[FailureKind, Reason]] = {
     "refused": "refused",
     "timeout": "timeout",
     "cancelled": "cancelled",
+    "calls_spent": "calls_spent",
 }
 
 

@@ -93,8 +93,7 @@ class Conversation(Steps):
         ground = self._ground(self.setting, now)
         if ground is None:
             return NEVER
-        if asked.is_reactive:
-            ground = self.keeper.spared(ground)
+        ground = self.keeper.granted(asked, ground)
         if isinstance(ground, NotCompacting):
             return ground
         flow = compaction(asked, ground, now=now, new_id=new_id)
@@ -122,6 +121,8 @@ class Conversation(Steps):
                 effect = flow.send(answer)
             except StopIteration as done:
                 return done.value
+            if isinstance(effect, AskModel):
+                self.keeper.asked()
             answer = yield effect
             if isinstance(effect, AskModel) and effect.way != "direct" and isinstance(answer, Answer):
                 self._was_asked(ground.safe, effect.way, answer.usage, now)

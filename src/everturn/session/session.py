@@ -162,8 +162,11 @@ class Session(Wiring):
         given = (*parts.tools, *([Tool(RECALL)] if recalls else []))
         head = opening.head_for(parts.system, given, setting.capabilities)
         setting = msgspec.structs.replace(setting, head=head)
-        detector = Detector(parts.config.breaks, read_state(store.path).baselines)
-        session = cls(Conversation(setting, found.records, detector=detector), store, parts)
+        state = read_state(store.path)
+        detector = Detector(parts.config.breaks, state.baselines)
+        conversation = Conversation(setting, found.records, detector=detector)
+        conversation.keeper.remember(state.breaker, state.refill)
+        session = cls(conversation, store, parts)
         if recalls:
             session._tools = by_name((*parts.tools, session.recall_tool))
         for note in found.notes:

@@ -56,8 +56,8 @@ def test_three_failures_in_a_row_open_the_breaker_and_a_success_closes_it():
     assert decide(breaker=OPEN) == NotCompacting(told)
     assert OPEN.says == told
     assert decide(breaker=Breaker().failed("a").failed("b")) == AUTO
-    assert decide(breaker=Breaker().failed("a").failed("b").succeeded().failed("c")) == AUTO
-    assert decide(breaker=OPEN.succeeded()) == AUTO
+    assert decide(breaker=Breaker().failed("a").failed("b").succeeded("notes").failed("c")) == AUTO
+    assert decide(breaker=OPEN.succeeded("extract")) == AUTO
     assert Breaker().says == ""
 
 

@@ -1,7 +1,7 @@
-"""When automatic compaction stops trying: it fails, or it does not help (CP-22, CP-23).
+"""When automatic compaction stops trying: it fails, it is in vain, or it does not help (CP-22, CP-23).
 
-Both are values that whoever drives the session keeps; their words are for the user. When a compaction is
-due: `when.py`.
+These are values that whoever drives the session keeps, also across a restart; their words are for the user.
+When a compaction is due: `when.py`.
 """
 
 from typing import Final
@@ -9,33 +9,57 @@ from typing import Final
 import msgspec
 
 from everturn.decide.compact.settings import DEFAULTS, CompactSettings
-from everturn.decide.compact.values import Chain
+from everturn.decide.compact.values import Chain, Way
 from everturn.measure.accounting import Metrics
 
+# These spend nothing: they are tried even where nobody may be asked any more.
+WITHOUT_CALLS: Final[tuple[Way, ...]] = ("notes", "extract")
 
-class Breaker(msgspec.Struct, frozen=True):
-    """Failures in a row. A compaction that had nothing to do is no failure, and is not reported here."""
+
+class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Failures in a row, and calls in a row that came to no summary. A compaction that had nothing to do is
+    no failure, and is not reported here."""
 
     failures: int = 0
     last: str = ""
     limit: int = DEFAULTS.failures
+    spent: int = 0
+    calls: int = DEFAULTS.calls
+
+    def asked(self) -> "Breaker":
+        """A model is about to be asked: counted before it is, so that no crash forgets it."""
+        return msgspec.structs.replace(self, spent=self.spent + 1)
 
     def failed(self, why: str) -> "Breaker":
         return msgspec.structs.replace(self, failures=self.failures + 1, last=why)
 
-    def succeeded(self) -> "Breaker":
-        """By whatever way and whoever asked for it."""
-        return Breaker(limit=self.limit)
+    def succeeded(self, way: Way) -> "Breaker":
+        """Whoever asked for it. A way without a model says nothing about models: their calls in vain stay
+        counted, or a session with such a way would pay for them at every compaction."""
+        spent = self.spent if way in WITHOUT_CALLS else 0
+        return msgspec.structs.replace(self, failures=0, last="", spent=spent)
 
     @property
     def is_open(self) -> bool:
         return self.failures >= self.limit
 
     @property
+    def calls_left(self) -> int:
+        return max(0, self.calls - self.spent)
+
+    @property
     def says(self) -> str:
         """The state in words; "" where there is nothing to tell."""
-        if not self.failures:
-            return ""
+        said = [self._failures] if self.failures else []
+        if self.spent and not self.calls_left:
+            said.append(
+                f"{self.spent} calls for a summary in a row came to nothing: no model is asked for one until "
+                "a compaction by hand has got one."
+            )
+        return " ".join(said)
+
+    @property
+    def _failures(self) -> str:
         state = f"{self.failures} compactions in a row have failed, the last one because: {self.last}."
         if not self.is_open:
             return state

@@ -5,6 +5,7 @@
                               ask ─ too long? drop the oldest rounds, ask again (at most 3 times)
                                   ─ check, format, gate; refused? ask once more on the same way
                                   ─ result over the mark? next way
+                                  ─ no call left? on to the ways that need none
 
 Nothing is appended here and nothing is performed: the flow yields effects and ends in a value. Until its
 records are in the log, the old view is in force.
@@ -30,7 +31,7 @@ from everturn.decide.compact.values import (
     Way,
 )
 from everturn.decide.compact.ways import WAYS
-from everturn.decide.effects import Effect, FileRead, HookOutcome, ReadFiles, RunHooks
+from everturn.decide.effects import AskModel, Effect, Failure, FileRead, HookOutcome, ReadFiles, RunHooks
 
 
 class _World(msgspec.Struct, frozen=True):
@@ -50,12 +51,12 @@ def compaction(
     plan = plan_of(msgspec.structs.replace(asked, instructions=words), ground, now)
     if isinstance(plan, NotCompacting):
         return plan
-    most = _most(plan, ground)
+    most, left = _most(plan, ground), _calls(ground)
     attempts: list[Attempt] = []
     world: _World | None = None
     for way in plan.ways:
         its_plan = _plan_for(way, plan, ground, now)
-        attempt: Attempt = yield from WAYS[way](its_plan, ground)
+        attempt, left = yield from _counted(WAYS[way](its_plan, ground), left, ground)
         if attempt.problem:
             attempts.append(attempt)
             if attempt.failure is not None and attempt.failure.kind == "cancelled":
@@ -72,6 +73,36 @@ def compaction(
         over = f"the result has {made.tokens_after:,} tokens, at or over the mark of {most:,}"
         attempts.append(msgspec.structs.replace(attempt, problem=over))
     return CompactionFailed(attempts=tuple(attempts), why=_summed_up(attempts), plan=plan)
+
+
+def _calls(ground: Ground) -> int:
+    return ground.settings.calls if ground.calls is None else ground.calls
+
+
+def _counted(
+    way: Generator[Effect, Any, Attempt], left: int, ground: Ground
+) -> Generator[Effect, Any, tuple[Attempt, int]]:
+    """A way that may make so many calls; one more gets our own refusal as its answer, with the reason why
+    another one was needed. What is left is for the next way."""
+    answer: Any = None
+    while True:
+        try:
+            effect = way.send(answer)
+        except StopIteration as done:
+            return done.value, left
+        if isinstance(effect, AskModel) and not left:
+            before = f"{answer.message}; " if isinstance(answer, Failure) else ""
+            answer = Failure("calls_spent", before + _spent(ground))
+            continue
+        left -= isinstance(effect, AskModel)
+        answer = yield effect
+
+
+def _spent(ground: Ground) -> str:
+    calls = _calls(ground)
+    if not calls:
+        return "no model is asked: too many compactions of this session have not helped"
+    return f"no model is asked again: the calls for this summary ({calls}) are spent"
 
 
 def plan_of(asked: Asked, ground: Ground, now: datetime) -> CompactionPlan | NotCompacting:

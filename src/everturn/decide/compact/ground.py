@@ -47,6 +47,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     # are none that can be used.
     notes: str = ""
     notes_end_before: str = ""
+    # How many calls of a model this compaction may make; None for as many as the settings allow.
+    calls: int | None = None
 
     @property
     def settings(self) -> CompactSettings:

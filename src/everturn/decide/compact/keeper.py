@@ -1,18 +1,18 @@
-"""What is remembered from one compaction to the next: failures, refills, and whether to try again.
+"""What is remembered from one compaction to the next: failures, calls in vain, refills.
 
 The breakers are values (`breakers.py`); this holds the current ones, tells the world when one opens, and runs
 the PostCompact hooks once a new view is in force.
 """
 
 from collections.abc import Callable, Generator
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from everturn.decide.compact.breakers import Breaker, Refill, filled_by
+from everturn.decide.compact.breakers import WITHOUT_CALLS, Breaker, Refill, filled_by
 from everturn.decide.compact.ground import Ground
 from everturn.decide.compact.settings import DEFAULTS, CompactSettings
-from everturn.decide.compact.values import Asked, Chain, Compaction, CompactionFailed, NotCompacting, Way
+from everturn.decide.compact.values import Asked, Chain, Compaction, CompactionFailed, NotCompacting
 from everturn.decide.compact.when import should_compact
 from everturn.decide.effects import Effect, Emit, HookOutcome, RunHooks
 from everturn.decide.events import (
@@ -32,17 +32,21 @@ from everturn.measure.accounting import Metrics
 from everturn.measure.thresholds import Limits, Thresholds, levels
 from everturn.measure.tokens import Counts
 
-# These spend nothing: they are tried even where a breaker is open.
-WITHOUT_CALLS: Final[tuple[Way, ...]] = ("notes", "extract")
-
 
 class Keeper:
     def __init__(self, settings: CompactSettings = DEFAULTS) -> None:
         self.settings = settings
-        self.breaker = Breaker(limit=settings.failures)
+        self.breaker = Breaker(limit=settings.failures, calls=settings.calls)
         self.refill = Refill()
+        self._before = self.breaker
         # The boundary behind which the context was last found to refill too fast: that is told once.
         self._told = ""
+
+    def remember(self, breaker: Breaker, refill: Refill) -> None:
+        """What an earlier process knew; the limits are those of now."""
+        settings = self.settings
+        self.breaker = msgspec.structs.replace(breaker, limit=settings.failures, calls=settings.calls)
+        self.refill = refill
 
     def due(
         self,
@@ -76,22 +80,34 @@ class Keeper:
             yield Emit(BreakerOpened(moment=moment, breaker="rapid_refill", count=count, detail=found.why))
         return found
 
-    def spared(self, ground: Ground) -> Ground | NotCompacting:
-        """The same ground with the ways that are left: an open breaker lets nobody call a model, however
-        urgent it is."""
-        if not (self.breaker.is_open or self.refill.stops(ground.chain, self.settings)):
+    def granted(self, asked: Asked, ground: Ground) -> Ground | NotCompacting:
+        """The same ground with the calls that are left. An open breaker lets nobody call a model, however
+        urgent it is; whoever compacts by hand has all calls that one compaction may make."""
+        self._before = self.breaker
+        if asked.trigger == "manual":
             return ground
-        ways = tuple(way for way in ground.how.ways if way in WITHOUT_CALLS)
-        if not ways:
+        stops = self.breaker.is_open or self.refill.stops(ground.chain, self.settings)
+        calls = 0 if stops else self.breaker.calls_left
+        if not calls and not set(ground.how.ways) & set(WITHOUT_CALLS):
             return NotCompacting(self.breaker.says or "the context fills again as fast as it is compacted")
-        return msgspec.structs.replace(ground, how=msgspec.structs.replace(ground.how, ways=ways))
+        return msgspec.structs.replace(ground, calls=calls)
+
+    def asked(self) -> None:
+        self.breaker = self.breaker.asked()
+
+    def cancelled(self) -> None:
+        """Whoever cancels has looked: no model has failed."""
+        self.breaker = self._before
 
     def succeeded(self, made: Compaction, moment: Moment) -> Generator[Effect, Any, tuple[str, ...]]:
         """What the PostCompact hooks have to say: it joins the view (CP-18)."""
-        was_open = self.breaker.is_open
-        self.breaker = self.breaker.succeeded()
-        if was_open:
+        was, way = self._before, made.attempts[-1].way if made.attempts else "extract"
+        self.breaker = self.breaker.succeeded(way)
+        if was.is_open:
             yield Emit(BreakerClosed(moment=moment, breaker="failures"))
+        if not was.calls_left and self.breaker.calls_left:
+            yield Emit(BreakerClosed(moment=moment, breaker="summary_calls"))
+        yield from self._told_of_calls(moment)
         if made.plan is not None:
             is_own = made.plan.asked.trigger == "auto"
             # Whoever compacts by hand has looked: that is no loop.
@@ -104,14 +120,25 @@ class Keeper:
         return ()
 
     def failed(self, failed: CompactionFailed, moment: Moment) -> Generator[Effect, Any, None]:
-        was_open = self.breaker.is_open
-        if reason_of(failed.attempts) != "cancelled":
+        if reason_of(failed.attempts) == "cancelled":
+            self.cancelled()
+        else:
             self.breaker = self.breaker.failed(failed.why)
         if failed.plan is not None:
             yield Emit(compaction_not_done(failed.plan, failed, moment))
-        if self.breaker.is_open and not was_open:
+        if self.breaker.is_open and not self._before.is_open:
             opened = BreakerOpened(
                 moment=moment, breaker="failures", count=self.breaker.failures, detail=self.breaker.says
+            )
+            yield Emit(opened)
+        else:
+            yield from self._told_of_calls(moment)
+
+    def _told_of_calls(self, moment: Moment) -> Generator[Effect, Any, None]:
+        breaker = self.breaker
+        if self._before.calls_left and not breaker.calls_left:
+            opened = BreakerOpened(
+                moment=moment, breaker="summary_calls", count=breaker.spent, detail=breaker.says
             )
             yield Emit(opened)
 

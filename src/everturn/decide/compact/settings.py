@@ -22,6 +22,11 @@ class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 3
     drop_share: float = 0.2
 
+    # Calls of a model that one compaction may make for its summary, over all ways, repairs and rungs of the
+    # ladder included; and as many in vain, one after the other, before models are no longer asked. Our
+    # choice: docs/decisions.md.
+    calls: int = 3
+
     # Restoration (CP-13, CP-15).
     files: int = 5
     file_tokens: int = 5_000

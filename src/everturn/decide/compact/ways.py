@@ -132,7 +132,8 @@ def _asked(
             request(said), betas, "compact", "fork" if way == "fork" else "direct"
         )
         if isinstance(answer, Failure):
-            return Attempt(way=way, problem=answer.message or answer.kind, usage=spent, failure=answer)
+            problem = "; ".join(filter(None, (attempt.problem, answer.message or answer.kind)))
+            return Attempt(way=way, problem=problem, usage=spent, failure=answer)
         spent = _both(spent, answer.usage)
         found = checked(answer, ground.settings)
         attempt = Attempt(way=way, problem=found.problem, usage=spent)

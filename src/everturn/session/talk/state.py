@@ -1,8 +1,9 @@
-"""What a restart would lose and the transcript does not hold: baselines of the break detector, and the price
-of calls that are no part of the conversation.
+"""What a restart would lose and the transcript does not hold: baselines of the break detector, breakers of
+the compaction, and the price of calls that are no part of the conversation.
 
 It stands in a small file beside the transcript, replaced as a whole. Nothing depends on it being there: one
-that is missing or damaged means that the first call is compared with nothing (CB-7).
+that is missing or damaged means that the first call is compared with nothing (CB-7), and that breakers are
+closed.
 """
 
 import os
@@ -11,6 +12,7 @@ from typing import Final
 import msgspec
 
 from everturn.decide.cache_breaks import Baseline
+from everturn.decide.compact.breakers import Breaker, Refill
 from everturn.session.store.disk import FILE_MODE
 from everturn.session.talk.spending import For, Spent
 
@@ -20,6 +22,8 @@ SUFFIX: Final = ".state.json"
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
     baselines: dict[str, Baseline] = {}
     asides: dict[For, Spent] = {}
+    breaker: Breaker = Breaker()
+    refill: Refill = Refill()
 
 
 def read_state(transcript: str) -> State:

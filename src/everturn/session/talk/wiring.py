@@ -97,7 +97,13 @@ class Wiring:
         return SessionWorld(
             send,
             self._folder,
-            Listening(self._heard, self._paid_for, self._moment),
+            Listening(
+                self._heard,
+                self._paid_for,
+                self._moment,
+                asks=self._write_state,
+                cancels=self.conversation.keeper.cancelled,
+            ),
             stream=stream,
             readable=allowed((*self._parts.roots, self._folder)),
             hooks=hooks,
@@ -135,7 +141,8 @@ class Wiring:
     def _write_state(self) -> None:
         if self._store.refuses:
             return
-        state = State(dict(self.conversation.detector.baselines), self._ledger.asides)
+        keeper, baselines = self.conversation.keeper, dict(self.conversation.detector.baselines)
+        state = State(baselines, self._ledger.asides, keeper.breaker, keeper.refill)
         if state != State():
             self._remark(write_state(self.path, state))
 

@@ -19,15 +19,19 @@ from everturn.session.world import STATUS_SECONDS, RealWorld
 
 
 class Listening:
-    """Whom a session's world tells what: events, and what calls for summaries have used."""
+    """Whom a session's world tells what: events, what calls for summaries have used, and of each that it is
+    about to be made, or that an interrupt ended it."""
 
     def __init__(
         self,
         tell: Callable[[msgspec.Struct], None],
         paid: Callable[[AskModel, Usage], None],
         moment: Callable[[], Moment],
+        asks: Callable[[], None] = lambda: None,
+        cancels: Callable[[], None] = lambda: None,
     ) -> None:
         self.tell, self.paid, self.moment = tell, paid, moment
+        self.asks, self.cancels = asks, cancels
 
 
 class SessionWorld(RealWorld):
@@ -60,10 +64,12 @@ class SessionWorld(RealWorld):
 
     def ask_model(self, effect: AskModel) -> Answer | Failure:
         self._characters, self._began = 0, time.monotonic()
+        self._to.asks()
         answer = super().ask_model(effect)
         if isinstance(answer, Answer):
             self._to.paid(effect, answer.usage)
         elif answer.kind == "cancelled" and self.interrupts_everything:
+            self._to.cancels()
             raise KeyboardInterrupt
         return answer
 
