@@ -14,6 +14,7 @@ from everturn.errors import EverturnError
 # name: (where the command is, what it is for in one line)
 COMMANDS: dict[str, tuple[str, str]] = {
     "audit": ("everturn.cli.audit:audit", "What recorded sessions cost, and why their cache broke."),
+    "chat": ("everturn.cli.chat:chat", "A coding agent in the terminal, in a conversation without end."),
     "compact": ("everturn.cli.compact:compact", "Summarize a recorded session, in its file."),
     "config": ("everturn.cli.config:config", "Every value in force, and where it came from."),
     "context": ("everturn.cli.context:context", "What fills the context of a recorded session."),

@@ -1,0 +1,310 @@
+"""One conversation in a terminal: the session is opened, answers are streamed, tools are watched.
+
+Whatever goes wrong in the middle of a turn, the file knows what was acknowledged; so after an interrupt the
+session is opened from it again (`reopen`) and nothing depends on what was half done. When to do which of
+this is decided in `loop.py`.
+"""
+
+import signal
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from rich.text import Text
+
+from everturn.chat.instructions import found_in, prompt_for, unfinished
+from everturn.chat.permission import Permissions
+from everturn.chat.provider import Way
+from everturn.chat.screen.calls import Went, call_line, running, todo_lines
+from everturn.chat.screen.opening import Continued, continued
+from everturn.chat.screen.status import Figures, waiting
+from everturn.chat.screen.telling import compacted, progress, told
+from everturn.chat.screen.terminal import Terminal
+from everturn.chat.sessions import remove_if_empty
+from everturn.chat.subagent import Searcher
+from everturn.chat.tools.files.workspace import Workspace
+from everturn.chat.tools.todo import TodoList
+from everturn.chat.tools.toolbox import toolbox
+from everturn.dashboard.report import level_of
+from everturn.dashboard.terminal import QUIET
+from everturn.decide.compact.chain import RECEIPT
+from everturn.decide.events import Compacting, CompactionDone, Event, Repaired
+from everturn.history.blocks import text_of
+from everturn.history.records import Kind, Record, when
+from everturn.measure.prefix_cache import SECONDS
+from everturn.session.config.shape import Config
+from everturn.session.memory_files.nested import NestedMemory
+from everturn.session.session import Reply, Said, Session
+from everturn.session.talk.tools import Given, Tool
+from everturn.session.talk.wiring import FILES
+from everturn.view.fragments.recalled import TOOL as RECALL
+from everturn.view.fragments.reminder import attachment_words
+from everturn.view.sections import Sections
+
+DEFAULT_MODEL: Final = "claude-opus-5"
+
+
+class Wanted(NamedTuple):
+    """What a conversation is held with, as the person chose it."""
+
+    folder: Path
+    home: Path
+    config: Config
+    takes_notes: bool = False
+
+
+class Agent:
+    """Made closed; `open` begins or continues a conversation."""
+
+    def __init__(self, wanted: Wanted, way: Way, terminal: Terminal, permissions: Permissions) -> None:
+        self.wanted, self.way = wanted, way
+        self.terminal, self.permissions = terminal, permissions
+        self.todo = TodoList()
+        self.model = wanted.config.model or DEFAULT_MODEL
+        self._session: Session | None = None
+        self._nested = self._nested_memory()
+        workspace = Workspace(wanted.folder)
+        self.searcher = Searcher(
+            workspace, permissions, opens=self._search_session, new_path=self._search_path
+        )
+        self._tools = self._toolbox(workspace)
+        self._done: list[CompactionDone] = []
+        self.answered = ""
+        # What the answer that is being given has said so far, and where it was when it was stopped.
+        self._spoken = ""
+        self._was_in_tool = False
+        self._unfinished = ""
+        self._is_quiet = False
+
+    @property
+    def session(self) -> Session:
+        assert self._session is not None, "a conversation is opened first"
+        return self._session
+
+    # ── opening and closing ──────────────────────────────────────────────────────────────────────
+
+    def open(self, path: str | Path) -> None:
+        """Begin or continue the conversation in this file; the one before is closed once this one is open."""
+        opened = self._main(path)
+        self.close()
+        self._session = opened
+        self.todo.replace(())
+        self._unfinished = ""
+
+    def reopen(self) -> None:
+        """The same conversation, as its file has it. A second Ctrl-C meanwhile is not listened to."""
+        with _undisturbed():
+            path = self.session.path
+            self.session.close()
+            self._is_quiet = True
+            try:
+                self._session = self._main(path)
+            finally:
+                self._is_quiet = False
+            self._done.clear()
+
+    def close(self) -> None:
+        if self._session is not None:
+            path, self._session = Path(self._session.path), self._take()
+            remove_if_empty(path)
+
+    def _take(self) -> None:
+        self.session.close()
+
+    def _main(self, path: str | Path) -> Session:
+        prompt = prompt_for(self.wanted.folder, self.wanted.home, lambda: datetime.now().date())
+        return self._opened(path, self._tools, prompt, listen=self._heard, notes=self.wanted.takes_notes)
+
+    def _opened(
+        self, path: str | Path, tools: tuple[Tool, ...], system: str | Sections, **how: Any
+    ) -> Session:
+        config = msgspec.structs.replace(self.wanted.config, model=self.model)
+        client, send = self.way.client, self.way.send
+        roots = (self.wanted.folder,)
+        return Session.open(
+            path, policy=config, tools=tools, system=system, client=client, send=send, roots=roots, **how
+        )
+
+    def greeting(self) -> list[Text]:
+        """What a person sees of a conversation that had begun before; nothing of a new one."""
+        log, screen = self.session.conversation.log, self.terminal.screen
+        remarks = [Text(line, QUIET) for each in self.session.remarks for line in screen.wrapped(each)]
+        sent = [record for record in log.records if record.kind in ("user", "assistant")]
+        if not sent:
+            return remarks
+        found = Continued(
+            id=self.session.id,
+            messages=len(sent),
+            tokens=self.session.context().size.tokens,
+            asked=_last_words(sent, "user"),
+            answered=_last_words(sent, "assistant"),
+        )
+        return [*continued(found, screen), *remarks]
+
+    # ── one turn ─────────────────────────────────────────────────────────────────────────────────
+
+    def answer(self, words: str = "") -> Reply:
+        """Say something and show what comes back; nothing said means: go on."""
+        self._spoken, self._was_in_tool = "", False
+        pieces = self.session.stream(self._said(words))
+        self._unfinished = ""
+        self._wait()
+        try:
+            while True:
+                self._show_piece(next(pieces))
+        except StopIteration as done:
+            self.answered = done.value.text
+            return done.value
+        finally:
+            pieces.close()
+            self.terminal.end_text()
+            self.tell_compactions()
+
+    def _said(self, words: str) -> Said:
+        parts = (self._unfinished if words else "", words)
+        return [{"type": "text", "text": part} for part in parts if part]
+
+    def _show_piece(self, piece: str) -> None:
+        self.tell_compactions()
+        self._spoken += piece
+        self.terminal.stream(piece)
+
+    def interrupted(self) -> None:
+        """After a Ctrl-C: what the model had said is told to it with the next words."""
+        if not self._was_in_tool:
+            self._unfinished = unfinished(self._spoken)
+        self.reopen()
+
+    # ── tools ────────────────────────────────────────────────────────────────────────────────────
+
+    def _toolbox(self, workspace: Workspace) -> tuple[Tool, ...]:
+        own = toolbox(workspace, self.permissions, search=self.searcher, todo=self.todo, memory=self._nested)
+        return tuple(self._watched(tool) for tool in (*own, Tool(RECALL, self._recall)))
+
+    def _nested_memory(self) -> NestedMemory:
+        folder, home = self.wanted.folder, self.wanted.home
+        return NestedMemory(folder, home, known=(file.path for file in found_in(folder, home).files))
+
+    def _recall(self, given: Mapping[str, Any]) -> Given:
+        """The tool outlives the session that it looks into."""
+        run = self.session.recall_tool.run
+        return run(given) if run else ""
+
+    def _search_path(self) -> Path:
+        return Path(f"{self.session.path}{FILES}") / f"search-{uuid.uuid4().hex[:8]}.jsonl"
+
+    def _search_session(self, path: Path, *, tools: tuple[Tool, ...], system: str) -> Session:
+        watched = tuple(self._watched(tool, deep=1) for tool in tools)
+        return self._opened(path, watched, system)
+
+    def _watched(self, tool: Tool, *, deep: int = 0) -> Tool:
+        """The same tool, and a line on the screen for each of its calls."""
+        run = tool.run
+        assert run is not None, "every tool of the chat runs here"
+
+        def watched(given: Mapping[str, Any]) -> Given:
+            def ended(result: str, went: Went) -> None:
+                screen = self.terminal.screen
+                self.terminal.show([call_line(tool.name, given, result, went, screen, deep=deep)])
+
+            before = self.todo.todos
+            self._begin_call(tool.name, given)
+            try:
+                result = run(given)
+            except Exception as problem:
+                ended(str(problem), "wrong")
+                raise
+            except BaseException:
+                self._was_in_tool = True
+                ended("stopped", "wrong")
+                raise
+            ended(_text_of(result), "well")
+            if self.todo.todos != before:
+                self.terminal.show(todo_lines(self.todo.todos, self.terminal.screen))
+            self._wait()
+            return result
+
+        return Tool(tool.definition, watched)
+
+    def _begin_call(self, name: str, given: Mapping[str, Any]) -> None:
+        self._spoken = ""
+        self.tell_compactions()
+        self.terminal.end_text()
+        self._wait(running(name, given))
+
+    def _wait(self, what: str = "working") -> None:
+        self.terminal.wait_for(lambda seconds: waiting(what, seconds, self.terminal.screen))
+
+    # ── what happened ────────────────────────────────────────────────────────────────────────────
+
+    def _heard(self, event: Event) -> None:
+        match event:
+            case Compacting():
+                self._wait(progress(event))
+            case CompactionDone():
+                self._done.append(event)
+                self._nested.forget()
+            case Repaired() if self._is_quiet:
+                return
+            case _:
+                self.terminal.show(told(event, self.terminal.screen))
+
+    def tell_compactions(self) -> None:
+        """Compactions since the last time, each with its receipt, which comes a moment after the event."""
+        done, self._done = self._done, []
+        if not done:
+            return
+        records = self.session.conversation.log.records
+        receipts = [attachment_words(each.blocks[0]) for each in records if each.subtype == RECEIPT]
+        for event, receipt in zip(done, receipts[-len(done) :], strict=False):
+            self.terminal.show(compacted(event, receipt, self.session.path, self.terminal.screen))
+
+    def figures(self, now: datetime) -> Figures:
+        context, spent = self.session.context(), self.session.bill.parts["conversation"]
+        seen = spent.read + spent.written + spent.input
+        return Figures(
+            full=context.size.tokens / context.window,
+            level=level_of(context.levels),
+            hit_rate=spent.read / seen if seen else None,
+            warm=self._warm(now),
+            dollars=self.session.bill.dollars + self.searcher.spent.dollars,
+            model=context.model,
+            is_twin=self.way.is_twin,
+        )
+
+    def _warm(self, now: datetime) -> float | None:
+        """Until when the provider remembers, counted from the last answer."""
+        records = self.session.conversation.log.records
+        last = next((when(each) for each in reversed(records) if each.reply is not None), None)
+        if last is None:
+            return None
+        lives = SECONDS[self.session.conversation.setting.parameters.lifetime.ttl]
+        left = lives - (now.astimezone(UTC) - last).total_seconds()
+        return left if left > 0 else None
+
+
+def _last_words(records: Sequence[Record], kind: Kind) -> str:
+    for record in reversed(records):
+        words = " ".join(text_of(block) for block in record.blocks if block.kind == "text")
+        if record.kind == kind and words.strip() and not (record.meta or record.compact_summary):
+            return words
+    return ""
+
+
+def _text_of(result: Given) -> str:
+    if isinstance(result, str):
+        return result
+    return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in result)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    before: Callable[..., Any] | int | None = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

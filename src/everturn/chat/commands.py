@@ -1,0 +1,213 @@
+"""The slash commands: one table, one small function each.
+
+A command gives lines for the screen. Nothing of what it says enters the context: the model never hears of
+it, whatever it costs to look (wish 9).
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final, NamedTuple, cast
+
+from rich.text import Text
+
+from everturn.chat.agent import Agent
+from everturn.chat.permission import MODES, Mode
+from everturn.chat.screen.lines import Command
+from everturn.chat.screen.opening import listing
+from everturn.chat.screen.telling import labelled
+from everturn.chat.sessions import chosen, kept_in, new_path
+from everturn.dashboard import compactions, past, terminal
+from everturn.dashboard.layout import Column, Screen, counted, tokens
+from everturn.dashboard.report import context_report
+from everturn.dashboard.terminal import HEAD, QUIET
+from everturn.decide.compact.values import Compaction, NotCompacting
+from everturn.errors import UsageError
+from everturn.measure.models import find
+from everturn.session.recall.search import Recalled
+from everturn.session.recorded import open_session
+
+Lines = Iterable[Text]
+_DRY: Final = "--dry-run"
+_PURPOSES: Final = {"conversation": "conversation", "compact": "summaries", "session_memory": "notes"}
+
+
+class Row(NamedTuple):
+    takes: str
+    about: str
+    run: Callable[[Agent, str], Lines]
+
+
+def carry_out(agent: Agent, command: Command) -> Lines:
+    row = TABLE.get(command.name)
+    if row is None:
+        near = get_close_matches(command.name, TABLE, n=1)
+        hint = f"Did you mean /{near[0]}?" if near else "/help lists all of them."
+        raise UsageError(f"There is no command /{command.name}. {hint}")
+    return row.run(agent, command.rest)
+
+
+def help_(agent: Agent, _: str) -> Lines:
+    screen = agent.terminal.screen
+    rows = [(f"/{name} {row.takes}".rstrip(), row.about) for name, row in TABLE.items()]
+    room = max(len(name) for name, _ in rows) + 2
+    if screen.width < room + 30:
+        return [line for row in rows for line in _stacked(row, screen)]
+    beside = screen._replace(width=screen.width - room)
+    return [Text.assemble((f"{name:<{room}}", HEAD), beside.fitted(about)) for name, about in rows]
+
+
+def _stacked(row: tuple[str, str], screen: Screen) -> Lines:
+    yield Text(screen.fitted(row[0]), HEAD)
+    yield from (Text(f"  {line}") for line in screen._replace(width=screen.width - 2).wrapped(row[1]))
+
+
+def context(agent: Agent, _: str) -> Lines:
+    """The same picture as `everturn context` draws of the file."""
+    session = agent.session
+    report = context_report(open_session(session.path, window=session.context().window))
+    return terminal.drawn(report, agent.terminal.screen)
+
+
+def cost(agent: Agent, _: str) -> Lines:
+    bill, searches = agent.session.bill, agent.searcher.spent
+    parts = [(_PURPOSES[purpose], spent) for purpose, spent in bill.parts.items()]
+    rows = [(name, spent) for name, spent in (*parts, ("searches", searches)) if spent.calls]
+    if not rows:
+        return [Text("Nothing yet: no call was made.")]
+    total = bill.total + searches
+    columns = (
+        Column("for", "<"),
+        Column("calls"),
+        Column("read", optional=2),
+        Column("written", optional=3),
+        Column("plain", optional=4),
+        Column("output", optional=1),
+        Column("dollars"),
+    )
+    cells = [
+        [
+            name,
+            str(each.calls),
+            *map(tokens, (each.read, each.written, each.input, each.output)),
+            f"${each.dollars:.4f}",
+        ]
+        for name, each in (*rows, ("all", total))
+    ]
+    head, *body = agent.terminal.screen.table(columns, cells)
+    lines = [Text(head, QUIET), *map(Text, body)]
+    if total.unpriced:
+        lines.append(
+            Text(f"{counted(total.unpriced, 'call')} of models without a known price cost 0 here.", QUIET)
+        )
+    return lines
+
+
+def compact(agent: Agent, rest: str) -> Lines:
+    words = rest.split()
+    if _DRY in words:
+        return _dry_run(agent, " ".join(word for word in words if word != _DRY))
+    outcome = agent.session.compact(rest)
+    agent.tell_compactions()
+    if isinstance(outcome, Compaction):
+        return [Text("Take it back with /undo.", QUIET)]
+    return _sentence(agent, f"Not compacted: {outcome.why}.")
+
+
+def _dry_run(agent: Agent, focus: str) -> Lines:
+    plan = agent.session.dry_run(focus)
+    if isinstance(plan, NotCompacting):
+        return _sentence(agent, f"It would not be compacted: {plan.why}.")
+    return compactions.planned(plan, "/compact", agent.terminal.screen)
+
+
+def undo(agent: Agent, _: str) -> Lines:
+    before = agent.session.context().size.tokens
+    undone = agent.session.undo()
+    if isinstance(undone, NotCompacting):
+        return _sentence(agent, f"Nothing to take back: {undone.why}.")
+    after = agent.session.context()
+    lines = compactions.taken_back(undone.boundary[:8], before, after.size.tokens, agent.terminal.screen)
+    if after.levels.above_auto:
+        lines += _sentence(agent, "The context is over the mark again: the next turn compacts it.", QUIET)
+    return lines
+
+
+def pin(agent: Agent, rest: str) -> Lines:
+    agent.session.pin(rest)
+    return _sentence(agent, "Pinned: every later summary carries these words as they are.")
+
+
+def recall(agent: Agent, rest: str) -> Lines:
+    return past.hits(Recalled(agent.session.recall(rest)), (), agent.terminal.screen)
+
+
+def retry(agent: Agent, _: str) -> Lines:
+    agent.answer()
+    return ()
+
+
+def resume(agent: Agent, rest: str) -> Lines:
+    folder = Path(agent.session.path).parent
+    kept = kept_in(folder)
+    if not rest:
+        return listing(kept, agent.session.path, time.time(), agent.terminal.screen)
+    agent.open(chosen(kept, rest).path)
+    return agent.greeting()
+
+
+def clear(agent: Agent, _: str) -> Lines:
+    """A new conversation; the old one stays in its file."""
+    before = Path(agent.session.path)
+    agent.open(new_path(before.parent, datetime.now(UTC), uuid.uuid4().hex))
+    kept = " The old one can be had again with /resume." if before.exists() else ""
+    return _sentence(agent, f"This is a new conversation.{kept}")
+
+
+def model(agent: Agent, rest: str) -> Lines:
+    if not rest:
+        return _sentence(agent, f"The model is {agent.model}. Choose another with /model NAME.")
+    agent.model = rest
+    agent.reopen()
+    guess = "" if find(rest) else " It is not in the table of models: window and prices are guessed."
+    return _sentence(agent, f"From now on: {rest}. Its cache begins empty.{guess}")
+
+
+def permissions(agent: Agent, rest: str) -> Lines:
+    if rest:
+        agent.permissions.mode = cast(Mode, rest.replace("-", " "))
+    always = agent.permissions.remembered
+    rows = [
+        ("mode", agent.permissions.mode),
+        ("modes", ", ".join(MODES)),
+        ("always", ", ".join(always) or "nothing was allowed for good"),
+    ]
+    return labelled(rows, agent.terminal.screen)
+
+
+def quit_(agent: Agent, _: str) -> Lines:
+    raise EOFError
+
+
+def _sentence(agent: Agent, words: str, style: str = "") -> list[Text]:
+    return [Text(line, style) for line in agent.terminal.screen.wrapped(words)]
+
+
+TABLE: Final[dict[str, Row]] = {
+    "help": Row("", "this list", help_),
+    "context": Row("", "what fills the context", context),
+    "cost": Row("", "what it cost so far", cost),
+    "compact": Row("[FOCUS]", "summarize now, with FOCUS on what matters; --dry-run only tells", compact),
+    "undo": Row("", "take the last compaction back", undo),
+    "pin": Row("TEXT", "words that every summary carries", pin),
+    "recall": Row("WORDS", "find what was said, also what was summarized", recall),
+    "retry": Row("", "ask again after an error", retry),
+    "resume": Row("[NUMBER]", "earlier conversations; continue one", resume),
+    "clear": Row("", "begin a new conversation", clear),
+    "model": Row("[NAME]", "which model; choose another", model),
+    "permissions": Row("[MODE]", "what may be done unasked", permissions),
+    "quit": Row("", "leave; so does Ctrl-D", quit_),
+}

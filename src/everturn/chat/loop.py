@@ -1,0 +1,120 @@
+"""The conversation from the outside: read a line, do what it means, and let nothing end it by accident.
+
+    Ctrl-C   during an answer   it stops, and what was said stays
+             during a tool      the tool is ended, and its call answered
+             at the prompt      once clears the line, twice leaves
+    Ctrl-D   leaves
+
+An error of the provider is told in words, and the prompt comes back: what was said is kept, and /retry asks
+again.
+"""
+
+from datetime import UTC, datetime
+
+from everturn.chat.agent import Agent
+from everturn.chat.commands import carry_out
+from everturn.chat.permission import Answer, Wish
+from everturn.chat.provider import in_words
+from everturn.chat.screen.calls import question, wish_lines
+from everturn.chat.screen.lines import Command, Nothing, Say, meaning
+from everturn.chat.screen.status import status
+from everturn.chat.screen.terminal import Terminal
+from everturn.dashboard.terminal import QUIET
+from everturn.errors import EverturnError, StoreError
+from everturn.session.upstream import UpstreamError
+
+WRONG = "red"
+
+
+def converse(agent: Agent) -> None:
+    """Until the person leaves or the input ends."""
+    terminal, stops = agent.terminal, 0
+    while stops < 2:
+        try:
+            text = terminal.read()
+        except EOFError:
+            break
+        except KeyboardInterrupt:
+            stops += 1
+            terminal.blank()
+            if stops == 1:
+                terminal.say("Ctrl-C again, Ctrl-D or /quit leaves.", QUIET)
+            continue
+        stops = 0
+        try:
+            do(agent, text)
+        except EOFError:
+            break
+    terminal.settle()
+
+
+def do(agent: Agent, text: str) -> None:
+    """What one input means, done; raises EOFError where it means to leave."""
+    terminal = agent.terminal
+    meant = meaning(text)
+    if isinstance(meant, Nothing):
+        show_status(agent)
+        return
+    terminal.blank()
+    attempt(agent, meant)
+    if isinstance(meant, Say) or meant.name in ("retry", "compact"):
+        terminal.blank()
+        show_status(agent)
+    else:
+        terminal.blank()
+
+
+def attempt(agent: Agent, meant: Say | Command) -> bool:
+    """Whether it went well. Whatever does not is told, and the conversation goes on."""
+    terminal = agent.terminal
+    try:
+        match meant:
+            case Say(text=words):
+                agent.answer(words)
+            case Command():
+                terminal.show(carry_out(agent, meant))
+        return True
+    except KeyboardInterrupt:
+        terminal.say("Stopped.", QUIET)
+        agent.interrupted()
+    except UpstreamError as problem:
+        terminal.say(in_words(problem), WRONG)
+    except StoreError as problem:
+        terminal.say(str(problem), WRONG)
+        agent.reopen()
+    except EverturnError as problem:
+        terminal.say(str(problem), WRONG)
+    except EOFError:
+        raise
+    except Exception as problem:
+        # Our own fault, whatever it is; a traceback would take the conversation off the screen.
+        terminal.say(f"Something went wrong here ({type(problem).__name__}: {problem}).", WRONG)
+        terminal.say(f"What was said is kept in {agent.session.path}.", QUIET)
+        agent.reopen()
+    return False
+
+
+def show_status(agent: Agent) -> None:
+    """Below an answer, and again for an empty line. A pipe has nobody to look at it."""
+    terminal = agent.terminal
+    if terminal.kind != "pipe":
+        terminal.show([status(agent.figures(datetime.now(UTC)), terminal.screen)])
+
+
+def asked(terminal: Terminal, wish: Wish) -> Answer:
+    """A person's answer to a wish. Nobody there means no; so does what nobody understands, twice."""
+    if terminal.kind == "pipe":
+        return "no"
+    terminal.show(wish_lines(wish, terminal.screen))
+    for _ in range(2):
+        try:
+            said = terminal.ask(question(wish, terminal.screen)).strip().lower()
+        except EOFError:
+            return "no"
+        if said in ("y", "yes"):
+            return "once"
+        if said in ("a", "always"):
+            return "always"
+        if said in ("n", "no"):
+            return "no"
+    return "no"

@@ -1,0 +1,123 @@
+"""How a tool call looks: one line with what was asked and what came out, a wish before it, a list behind it.
+
+Everything here takes values and gives lines that fit the screen. What a call does: `tools/`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from everturn.chat.permission import Wish, shown
+from everturn.chat.tools.todo import Todo
+from everturn.dashboard.layout import GAP, Screen, counted
+from everturn.dashboard.terminal import HEAD, QUIET
+
+Went = Literal["well", "wrong"]
+
+# What of an input says most, best first: the field that tells one call from another.
+_TELLING: Final = (
+    "command",
+    "pattern",
+    "file_path",
+    "path",
+    "query",
+    "record",
+    "description",
+    "prompt",
+    "url",
+)
+# A diff is read, not scrolled through; the rest can be looked at in an editor.
+MOST_DETAIL: Final = 24
+_DETAIL_STYLES: Final = (("+", "green"), ("-", "red"), ("@", "cyan"))
+_TODO_MARKS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "completed": ("✔", "x", QUIET),
+    "in_progress": ("▸", ">", HEAD),
+    "pending": ("○", "-", ""),
+}
+# How the shell tells that a command did not end well (`tools/shell.py`).
+_ENDINGS: Final = ("Exit code", "Ended by signal")
+
+
+def call_line(
+    tool: str, given: Mapping[str, Any], result: str, went: Went, screen: Screen, *, deep: int = 0
+) -> Text:
+    """`● Read src/app.py  42 lines`. Calls of an agent that was asked by another are `deep`er."""
+    mark = "*" if screen.ascii_only else "●"
+    name = screen.plain(tool)
+    before = " " * (GAP * deep)
+    room = screen.width - cell_len(f"{before}{mark} {name} ") - GAP
+    asked, came_out = _side_by_side(telling(given), outcome(result, went), max(0, room), screen)
+    line = Text.assemble(before, (mark, "green" if went == "well" else "red"), " ", (name, HEAD))
+    line.append(f" {asked}" if asked else "")
+    line.append(" " * GAP + came_out if came_out else "", QUIET if went == "well" else "red")
+    line.truncate(screen.width)
+    return line
+
+
+def _side_by_side(asked: str, came_out: str, room: int, screen: Screen) -> tuple[str, str]:
+    """Both whole where they fit; otherwise each gets half, and what the other leaves."""
+    half = room // 2
+    wanted = min(cell_len(screen.plain(asked)), max(half, room - cell_len(screen.plain(came_out))))
+    first = screen._replace(width=wanted).fitted(asked)
+    return first, screen._replace(width=room - cell_len(first)).fitted(came_out)
+
+
+def running(tool: str, given: Mapping[str, Any]) -> str:
+    """The same while it runs."""
+    return " ".join(filter(None, (tool, telling(given))))
+
+
+def telling(given: Mapping[str, Any]) -> str:
+    """The input in a few words."""
+    said = [" ".join(str(given[name]).split()) for name in _TELLING if given.get(name)]
+    if "pattern" in given and len(said) > 1:
+        return f"{said[0]} in {said[1]}"
+    return said[0] if said else ""
+
+
+def outcome(result: str, went: Went) -> str:
+    """A result in a few words: itself where it is one line, otherwise how long it is."""
+    lines = [line for line in result.splitlines() if line.strip()]
+    if not lines:
+        return "nothing"
+    if went == "wrong" or len(lines) == 1 or lines[0].startswith(_ENDINGS):
+        return " ".join(lines[0].split())
+    return counted(len(lines), "line")
+
+
+def wish_lines(wish: Wish, screen: Screen) -> list[Text]:
+    """What a person must see before saying yes: what hides in it is spelled out."""
+    lines = [Text(screen.fitted(f"{wish.tool}: {shown(wish.what)}"), HEAD)]
+    detail = shown(wish.detail).splitlines()
+    if len(detail) == 1 and detail[0] in wish.what:
+        return lines
+    for line in detail[:MOST_DETAIL]:
+        style = next((style for sign, style in _DETAIL_STYLES if line.startswith(sign)), "")
+        lines.append(Text(_indented(line.expandtabs(4), screen), style))
+    if len(detail) > MOST_DETAIL:
+        lines.append(Text(screen.fitted(f"  ({counted(len(detail) - MOST_DETAIL, 'line')} more)"), QUIET))
+    return lines
+
+
+def question(wish: Wish, screen: Screen) -> str:
+    """The last line of a wish, where the answer is typed."""
+    always = f"a always for {screen.plain(shown(wish.key))}"
+    for asked in (f"Allow? y once, {always}, n no: ", "Allow? y once, a always, n no: "):
+        if cell_len(asked) < screen.width - 1:
+            return asked
+    return "Allow? y/a/n: "
+
+
+def todo_lines(todos: Sequence[Todo], screen: Screen) -> list[Text]:
+    lines: list[Text] = []
+    for todo in todos:
+        shape, letter, style = _TODO_MARKS.get(todo.status, _TODO_MARKS["pending"])
+        mark = letter if screen.ascii_only else shape
+        lines.append(Text(_indented(f"{mark} {todo.content}", screen), style))
+    return lines
+
+
+def _indented(line: str, screen: Screen) -> str:
+    return "  " + screen._replace(width=max(1, screen.width - 2)).fitted(line)

@@ -1,0 +1,135 @@
+"""Where conversations are kept: a folder for each project, a file for each conversation.
+
+    $XDG_DATA_HOME/everturn/chat/<project>/<id>.jsonl     (or ~/.local/share/...)
+
+Ids begin with the time, so their order is that of the conversations. Folders are 0700 and files 0600: the
+store sees to that (`session/store/disk.py`).
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from everturn.errors import UsageError
+
+ENDING: Final = ".jsonl"
+NEWEST: Final = "newest"
+# Where the first words of a conversation are looked for: behind hooks and settings, never far in.
+_LOOKED_AT: Final = 256 * 1024
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A conversation on disk. `changed` is a time of the clock, `size` is bytes."""
+
+    path: Path
+    words: str
+    changed: float
+    size: int
+
+    @property
+    def id(self) -> str:
+        return self.path.stem
+
+
+def folder_of(project: Path, environment: Mapping[str, str], home: Path) -> Path:
+    """The project's folder. Two projects of one name are told apart by where they are."""
+    data = environment.get("XDG_DATA_HOME", "")
+    # An address that is not absolute is to be ignored, says the XDG base directory specification.
+    base = Path(data) if os.path.isabs(data) else home / ".local" / "share"
+    where = str(project.resolve())
+    name = _UNFIT.sub("-", project.resolve().name).strip("-.")[:40] or "root"
+    digest = hashlib.sha256(where.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return base / "everturn" / "chat" / f"{name}-{digest}"
+
+
+def new_path(folder: Path, now: datetime, chance: str) -> Path:
+    """A file for a new conversation; `chance` tells those of one second apart."""
+    return folder / f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{chance[:4]}{ENDING}"
+
+
+def kept_in(folder: Path) -> tuple[Kept, ...]:
+    """All conversations in which something was said, the one that was touched last first."""
+    found = [_kept(path) for path in _files(folder)]
+    return tuple(sorted(filter(None, found), key=lambda each: (-each.changed, each.id)))
+
+
+def chosen(kept: Iterable[Kept], which: str) -> Kept:
+    """The newest, one by its place in the list (1 is the first), or by the beginning of its id."""
+    every = tuple(kept)
+    if not every:
+        raise UsageError("There is no earlier conversation in this folder.")
+    if which in ("", NEWEST):
+        return every[0]
+    if which.isdecimal() and 0 < int(which) <= len(every):
+        return every[int(which) - 1]
+    near = [each for each in every if each.id.startswith(which)]
+    if len(near) == 1:
+        return near[0]
+    problem = f"{len(near)} conversations begin" if near else "No conversation begins"
+    raise UsageError(f"{problem} with {which!r}; /resume lists all of them.")
+
+
+def remove_if_empty(path: Path) -> None:
+    """A conversation in which nothing was said leaves nothing behind."""
+    try:
+        if path.stat().st_size == 0:
+            path.unlink()
+    except OSError:
+        pass
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.suffix == ENDING]
+    except OSError:
+        return []
+
+
+def _kept(path: Path) -> Kept | None:
+    try:
+        state = path.stat()
+        with path.open("rb") as file:
+            beginning = file.read(_LOOKED_AT)
+    except OSError:
+        return None
+    if not state.st_size:
+        return None
+    return Kept(path, first_words(beginning), state.st_mtime, state.st_size)
+
+
+class _Message(msgspec.Struct):
+    content: str | list[dict[str, Any]] = ""
+
+
+class _Line(msgspec.Struct):
+    type: str = ""
+    message: _Message | None = None
+
+
+_read_line = msgspec.json.Decoder(_Line).decode
+
+
+def first_words(beginning: bytes) -> str:
+    """What a person said first, on one line; "" where that is not found."""
+    for line in beginning.splitlines():
+        try:
+            found = _read_line(line)
+        except msgspec.DecodeError:
+            continue
+        if found.type == "user" and found.message and (words := _words(found.message)):
+            return " ".join(words.split())
+    return ""
+
+
+def _words(message: _Message) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    texts = (part.get("text") for part in message.content if part.get("type") == "text")
+    return " ".join(text for text in texts if isinstance(text, str))
