@@ -19,13 +19,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "config": ("everturn.cli.config:config", "Every value in force, and where it came from."),
     "context": ("everturn.cli.context:context", "What fills the context of a recorded session."),
     "demo": ("everturn.cli.demo:demo", "Watch everturn work, with no key and no network."),
+    "doctor": ("everturn.cli.doctor:doctor", "Look whether all is well, and say what to do."),
+    "hook": ("everturn.cli.hook:hook", "What Claude Code calls before and after it acts."),
+    "install": ("everturn.cli.install:install", "Put everturn into Claude Code: status line and hooks."),
     "make-session": ("everturn.cli.make_session:make_session", "A made-up session, to try things on."),
     "mcp": ("everturn.cli.mcp:mcp", "Let an agent ask about its own context, over MCP."),
     "recall": ("everturn.cli.recall:recall", "Find words in everything a session ever said."),
     "replay": ("everturn.cli.replay:replay", "What recorded sessions would have cost under other policies."),
+    "statusline": ("everturn.cli.statusline:statusline", "The line at the bottom of Claude Code."),
     "twin": ("everturn.cli.twin:twin", "A Messages API on this machine, to develop and test against."),
     "undo": ("everturn.cli.undo:undo", "Take the last compaction of a session back."),
     "unfold": ("everturn.cli.unfold:unfold", "What a compaction replaced."),
+    "uninstall": ("everturn.cli.uninstall:uninstall", "Take everturn out of Claude Code again."),
 }
 # Packages that only some commands need, and the extra that brings them.
 EXTRAS = {"mcp": "mcp", "uvicorn": "twin", "httpx2": "twin", "starlette": "twin"}

@@ -5,8 +5,11 @@ from everturn.history.edits import Offloaded
 
 
 def offloaded(block: Block, edit: Offloaded) -> Block:
-    words = (
-        f"[This result has {edit.characters:,} characters, too many to show. "
-        f"All of it is in {edit.path}; read it there. It begins:]\n{edit.preview}"
+    return with_field(block, "content", offloaded_words(edit.characters, edit.path, edit.preview))
+
+
+def offloaded_words(characters: int, path: str, preview: str) -> str:
+    return (
+        f"[This result has {characters:,} characters, too many to show. "
+        f"All of it is in {path}; read it there. It begins:]\n{preview}"
     )
-    return with_field(block, "content", words)

@@ -1,0 +1,1 @@
+"""everturn inside other people's tools: one folder or file for each."""

@@ -1,0 +1,230 @@
+"""Whether everything is as it should be, in words: what was looked at, what is wrong, what to do about it.
+
+Looks and changes nothing. It runs the status line once, as Claude Code would.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import Any, Final, Literal
+
+import msgspec
+
+from everturn import __version__
+from everturn.adapters.claude_code.markers import state_folder
+from everturn.adapters.claude_code.settings import files
+from everturn.adapters.claude_code.settings.entries import (
+    STATUS_LINE,
+    check,
+    handlers_of,
+    is_our_handler,
+    is_our_status_line,
+)
+from everturn.errors import EverturnError
+
+OLDEST_PYTHON: Final = (3, 11)
+# The package that tells whether an extra is installed.
+EXTRAS: Final[Mapping[str, str]] = {
+    "twin": "uvicorn", "anthropic": "anthropic", "langchain": "langchain", "pydantic-ai": "pydantic_ai",
+    "mcp": "mcp", "watch": "watchfiles", "otel": "opentelemetry", "metrics": "prometheus_client",
+}  # fmt: skip
+SAMPLE: Final = {
+    "model": {"id": "claude-sonnet-5-5", "display_name": "Sonnet 5.5"},
+    "context_window": {"context_window_size": 200_000, "used_percentage": 42},
+    "cost": {"total_cost_usd": 1.25},
+}
+SECONDS_FOR_SAMPLE: Final = 10
+# Claude Code gives up on a line that takes longer (ecosystem 0.7).
+SECONDS_ALLOWED: Final = 0.3
+OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at. A note is worth knowing; only "wrong" is wrong."""
+
+    name: str
+    state: Literal["ok", "note", "wrong"]
+    what: str
+    to_do: str = ""
+
+
+def examine(environment: Mapping[str, str], project: str) -> tuple[Check, ...]:
+    """Every check, in the order a person would make them."""
+    found = [_python(), Check("everturn", "ok", __version__), _sqlite(), _extras()]
+    places = (
+        ("user settings", files.user_settings(environment)),
+        ("project settings", files.project_settings(project)),
+    )
+    for name, path in places:
+        found.extend(_settings(name, path, environment))
+    if not any(check.name in ("status line", "hooks") for check in found):
+        to_do = "`everturn install claude-code` sets it up"
+        found.append(Check("Claude Code", "note", "everturn is not in its settings", to_do))
+    found.append(_transcripts(files.transcripts_folder(environment)))
+    data = environment.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    for name, path in (
+        ("hook files", state_folder(environment)),
+        ("sessions", os.path.join(data, "everturn")),
+    ):
+        found.append(_private(name, path))
+    return tuple(found)
+
+
+def _python() -> Check:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info >= OLDEST_PYTHON:
+        return Check("python", "ok", f"{version} at {sys.executable}")
+    needed = ".".join(str(part) for part in OLDEST_PYTHON)
+    return Check(
+        "python", "wrong", f"{version} is too old", f"install everturn with python {needed} or newer"
+    )
+
+
+def _sqlite() -> Check:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute("create virtual table words using fts5(word)")
+    except sqlite3.OperationalError as problem:
+        to_do = "`everturn recall` needs a python whose sqlite has FTS5; that of python.org does"
+        return Check(
+            "sqlite", "wrong", f"{sqlite3.sqlite_version} without full-text search ({problem})", to_do
+        )
+    finally:
+        connection.close()
+    return Check("sqlite", "ok", f"{sqlite3.sqlite_version} with full-text search")
+
+
+def _extras() -> Check:
+    there = [extra for extra, package in EXTRAS.items() if find_spec(package)]
+    missing = [extra for extra in EXTRAS if extra not in there]
+    what = f"installed: {', '.join(there) or 'none'}"
+    if not missing:
+        return Check("extras", "ok", what)
+    to_do = f"`pip install 'everturn[NAME]'` brings one: {', '.join(missing)}"
+    return Check("extras", "note", what, to_do)
+
+
+def _settings(name: str, path: str, environment: Mapping[str, str]) -> Iterator[Check]:
+    try:
+        file = files.opened(path)
+        if file.data is None:
+            return
+        check(file.text, file.said)
+    except EverturnError as problem:
+        yield Check(
+            name, "wrong", str(problem), "Claude Code does not read such settings either: correct them"
+        )
+        return
+    yield Check(name, "ok", file.said)
+    settings = json.loads(file.text)
+    line = settings.get(STATUS_LINE)
+    if is_our_status_line(line):
+        yield _status_line(shlex.split(line["command"]), environment)
+    if called := _called_by_hooks(settings):
+        yield _hooks(called, environment)
+
+
+def _called_by_hooks(settings: dict[str, Any]) -> dict[str, str]:
+    """The program of each event that we are called for."""
+    groups = settings.get("hooks", {})
+    return {
+        event: handler["command"]
+        for event, entries in groups.items()
+        for group in entries
+        for handler in handlers_of(group)
+        if is_our_handler(handler)
+    }
+
+
+def _hooks(called: Mapping[str, str], environment: Mapping[str, str]) -> Check:
+    for program in set(called.values()):
+        if not _found(program, environment):
+            return _not_found("hooks", program)
+    return Check("hooks", "ok", ", ".join(called))
+
+
+def _found(program: str, environment: Mapping[str, str]) -> str | None:
+    return shutil.which(os.path.expanduser(program), path=environment.get("PATH"))
+
+
+def _not_found(name: str, program: str) -> Check:
+    where = "there is no such program" if os.path.dirname(program) else "it is not on the PATH"
+    to_do = (
+        "`everturn uninstall claude-code`, then `everturn install claude-code`, writes where everturn is now"
+    )
+    return Check(name, "wrong", f"the settings call {program}, but {where}", to_do)
+
+
+def _status_line(command: list[str], environment: Mapping[str, str]) -> Check:
+    program = _found(command[0], environment)
+    if program is None:
+        return _not_found("status line", command[0])
+    start = time.perf_counter()
+    try:
+        done = subprocess.run(
+            [program, *command[1:]],
+            input=json.dumps(SAMPLE).encode(),
+            capture_output=True,
+            timeout=SECONDS_FOR_SAMPLE,
+            env={**environment, "NO_COLOR": "1"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return Check(
+            "status line", "wrong", f"{shlex.join(command)} does not run: {problem}", "install it anew"
+        )
+    took = time.perf_counter() - start
+    line = done.stdout.decode(errors="replace").strip()
+    if done.returncode or not line:
+        said = done.stderr.decode(errors="replace").strip()[-300:] or "it prints nothing"
+        return Check("status line", "wrong", f"{shlex.join(command)} fails: {said}", "install everturn anew")
+    if took > SECONDS_ALLOWED:
+        to_do = "Claude Code may drop it; a slow disk or a busy machine explains it, run doctor again"
+        return Check("status line", "note", f"prints {line!r}, but took {took * 1_000:.0f} ms", to_do)
+    return Check("status line", "ok", f"prints {line!r} in {took * 1_000:.0f} ms")
+
+
+def _transcripts(folder: str) -> Check:
+    if not os.path.isdir(folder):
+        return Check(
+            "transcripts", "note", f"there is no folder {folder}", "it appears with the first session"
+        )
+    paths = [
+        os.path.join(at, name)
+        for at, _, names in os.walk(folder)
+        for name in names
+        if name.endswith(".jsonl")
+    ]
+    closed = [path for path in paths if not os.access(path, os.R_OK)]
+    if closed:
+        to_do = "check who owns them (ls -l); `everturn audit` and the status line cannot read them"
+        return Check(
+            "transcripts",
+            "wrong",
+            f"{len(closed)} of {len(paths)} cannot be read, such as {closed[0]}",
+            to_do,
+        )
+    return Check("transcripts", "ok", f"{len(paths)} in {folder}")
+
+
+def _private(name: str, path: str) -> Check:
+    """What was said in a session is its owner's alone."""
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return Check(name, "ok", f"none yet ({path})")
+    if mode & OF_OTHERS:
+        what = f"others may look into {path} (mode {mode:o})"
+        return Check(name, "wrong", what, f"chmod 700 {shlex.quote(path)}")
+    if not os.access(path, os.W_OK | os.X_OK):
+        return Check(
+            name, "wrong", f"{path} may not be written to (mode {mode:o})", "check who owns it (ls -ld)"
+        )
+    return Check(name, "ok", f"{path}, its owner's alone")

@@ -1,0 +1,91 @@
+"""Installing: the entries go into a settings file, after a backup and a receipt; nothing is done twice.
+
+The order of writing is backup, receipt, settings: after a crash in between, the settings are as they were.
+"""
+
+import os
+from datetime import datetime
+from difflib import unified_diff
+
+import msgspec
+
+from everturn.adapters.claude_code.settings import receipts
+from everturn.adapters.claude_code.settings.adding import added
+from everturn.adapters.claude_code.settings.entries import Wanted, check
+from everturn.adapters.claude_code.settings.files import (
+    PRIVATE_FOLDER,
+    Opened,
+    check_writable,
+    opened,
+    replace,
+)
+from everturn.adapters.claude_code.settings.removing import empty_containers
+from everturn.errors import StoreError
+
+
+class Installation(msgspec.Struct, frozen=True):
+    """What is to be done to one file, not done yet. Without a difference there is nothing to do."""
+
+    file: Opened
+    text: str
+    said: tuple[str, ...]
+    replaced: str = ""
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self.said)
+
+    def diff(self) -> str:
+        before = "" if self.file.data is None else self.file.text
+        lines = unified_diff(
+            before.splitlines(keepends=True),
+            self.text.splitlines(keepends=True),
+            self.file.path,
+            self.file.path,
+        )
+        return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+
+def plan(path: str, wanted: Wanted, *, replacing: bool = False) -> Installation:
+    """Raises InputError or UsageError, in words, where the file cannot be changed."""
+    file = opened(path)
+    check(file.text, file.said)
+    change = added(file.text, wanted, replace=replacing)
+    return Installation(file, change.text, change.said, change.replaced)
+
+
+def carry_out(planned: Installation, now: datetime, *, may_make_folder: bool = False) -> str:
+    """Do it; where the backup is, "" where there was no file."""
+    file = planned.file
+    folder = os.path.dirname(file.target)
+    makes_folder = may_make_folder and not os.path.lexists(folder)
+    try:
+        if makes_folder:
+            os.makedirs(folder, PRIVATE_FOLDER)
+        check_writable(file)
+        receipt = _receipt(planned, now, made_folder=makes_folder)
+        receipts.keep(file.path, receipt)
+    except OSError as problem:
+        raise StoreError(
+            f"No backup of {file.said} could be made: {problem.strerror}. Nothing was changed."
+        ) from None
+    replace(file, file.spelled(planned.text))
+    return receipt.backup
+
+
+def _receipt(planned: Installation, now: datetime, *, made_folder: bool) -> receipts.Receipt:
+    file = planned.file
+    after = receipts.digest(file.spelled(planned.text))
+    before = receipts.receipt_of(file.path)
+    if before and before.after == receipts.digest(file.data):
+        # Only we wrote here since: what was there before us is still what to go back to.
+        replaced = before.replaced or planned.replaced
+        return msgspec.structs.replace(before, after=after, replaced=replaced)
+    return receipts.Receipt(
+        before=receipts.digest(file.data),
+        after=after,
+        backup=receipts.back_up(file, now),
+        replaced=planned.replaced or (before.replaced if before else ""),
+        empty_before=empty_containers(file.text),
+        made_folder=made_folder,
+    )

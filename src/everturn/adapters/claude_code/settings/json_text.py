@@ -1,0 +1,195 @@
+"""JSON changed in its text: a member or an item put in or taken out, every other letter as it was.
+
+A settings file is written by people. Parsing and writing it anew would change their indentation, their
+numbers and their escapes; here the text is cut at one place and joined again. New text follows the layout
+around it.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_DECODER: Final = json.JSONDecoder()
+_COMMENT: Final = re.compile(r"\s*(?://|/\*|#)")
+
+
+class NotJson(ValueError):
+    """The text is no JSON; the message says where and what to do."""
+
+
+class Span(NamedTuple):
+    """A member of an object, or an item of an array (its key is ""): where it is, and its value."""
+
+    key: str
+    start: int
+    value_start: int
+    end: int
+    value: Any
+
+
+class Layout(NamedTuple):
+    """How a text is laid out. Without a unit of indentation it is on one line."""
+
+    newline: str = "\n"
+    unit: str = "  "
+
+    def spelled(self, value: Any, base: str) -> str:
+        """A value that begins on a line indented by `base`."""
+        if not self.unit:
+            return json.dumps(value, ensure_ascii=False)
+        lines = json.dumps(value, ensure_ascii=False, indent=self.unit).split("\n")
+        return (self.newline + base).join(lines)
+
+
+def parsed(text: str) -> Any:
+    """The value of a text; NotJson where Claude Code could not read it either."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as problem:
+        raise NotJson(_told(text, problem)) from None
+    except RecursionError:
+        raise NotJson("it is nested too deeply to be read") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise NotJson(f"it holds {name}, which is no JSON; write a number or null instead")
+
+
+def _told(text: str, problem: json.JSONDecodeError) -> str:
+    where = f"line {problem.lineno}, column {problem.colno}"
+    line_start = text.rfind("\n", 0, problem.pos) + 1
+    if _COMMENT.match(text, problem.pos) or _COMMENT.match(text, line_start):
+        return f"there is a comment at {where}, and JSON has none; take it out"
+    if text[problem.pos : problem.pos + 1] in ("}", "]") or "trailing comma" in problem.msg:
+        return f"a value is missing at {where}: there is a comma too many before it; take it out"
+    return f"{problem.msg[0].lower()}{problem.msg[1:]} at {where}"
+
+
+def layout_of(text: str) -> Layout:
+    """As the first member of the object is indented."""
+    spans = members(text, _start(text))
+    if not spans:
+        return Layout("\r\n" if "\r\n" in text else "\n")
+    before = text[_start(text) + 1 : spans[0].start]
+    if "\n" not in before:
+        return Layout(unit="")
+    return Layout("\r\n" if "\r\n" in before else "\n", before.rpartition("\n")[2] or "  ")
+
+
+def members(text: str, at: int) -> list[Span]:
+    """The members of the object that begins at a place. The text must be valid."""
+    found: list[Span] = []
+    at = _skip(text, at + 1)
+    while text[at] != "}":
+        at = _skip(text, at + 1) if text[at] == "," else at
+        key, end = _DECODER.raw_decode(text, at)
+        value_start = _skip(text, _skip(text, end) + 1)
+        value, value_end = _DECODER.raw_decode(text, value_start)
+        found.append(Span(key, at, value_start, value_end, value))
+        at = _skip(text, value_end)
+    return found
+
+
+def items(text: str, at: int) -> list[Span]:
+    """The items of the array that begins at a place."""
+    found: list[Span] = []
+    at = _skip(text, at + 1)
+    while text[at] != "]":
+        at = _skip(text, at + 1) if text[at] == "," else at
+        value, end = _DECODER.raw_decode(text, at)
+        found.append(Span("", at, at, end, value))
+        at = _skip(text, end)
+    return found
+
+
+def member(text: str, *names: str) -> Span | None:
+    """The member at the end of these names, from the outermost object on; of two alike, the last."""
+    at, found = _start(text), None
+    for name in names:
+        if text[at] != "{":
+            return None
+        found = next((span for span in reversed(members(text, at)) if span.key == name), None)
+        if found is None:
+            return None
+        at = found.value_start
+    return found
+
+
+def members_at(text: str, names: Sequence[str]) -> list[Span]:
+    """The members of the object that the names lead to."""
+    return members(text, _place(text, names))
+
+
+def with_member(text: str, names: Sequence[str], value: Any) -> str:
+    """The text with one member more, in the object that all names but the last lead to."""
+    layout = layout_of(text)
+    at = _place(text, names[:-1])
+    return _with(text, at, members(text, at), f"{json.dumps(names[-1])}: ", value, layout)
+
+
+def with_item(text: str, names: Sequence[str], value: Any) -> str:
+    """The text with one item more, at the end of the array that the names lead to."""
+    at = _place(text, names)
+    return _with(text, at, items(text, at), "", value, layout_of(text))
+
+
+def with_value(text: str, span: Span, spelled: str) -> str:
+    return text[: span.value_start] + spelled + text[span.end :]
+
+
+def without(text: str, spans: Sequence[Span], number: int) -> str:
+    """The text without one of the spans of a container. What was put in last leaves no trace."""
+    if len(spans) == 1:
+        start, end = _skip_back(text, spans[0].start), _skip(text, spans[0].end)
+    elif number == len(spans) - 1:
+        start, end = spans[number - 1].end, spans[number].end
+    else:
+        start, end = spans[number].start, spans[number + 1].start
+    return text[:start] + text[end:]
+
+
+def _with(text: str, at: int, spans: Sequence[Span], key: str, value: Any, layout: Layout) -> str:
+    if spans:
+        before = spans[-2].end if len(spans) > 1 else at
+        gap = text[text.index(text[at] if before == at else ",", before) + 1 : spans[-1].start]
+        base = gap.rpartition("\n")[2] if "\n" in gap else _indentation(text, at)
+        return f"{text[: spans[-1].end]},{gap}{key}{layout.spelled(value, base)}{text[spans[-1].end :]}"
+    outer = _indentation(text, at)
+    end = _skip(text, at + 1)
+    if not layout.unit:
+        return f"{text[: at + 1]}{key}{layout.spelled(value, outer)}{text[end:]}"
+    inner = outer + layout.unit
+    body = f"{layout.newline}{inner}{key}{layout.spelled(value, inner)}{layout.newline}{outer}"
+    return text[: at + 1] + body + text[end:]
+
+
+def _place(text: str, names: Sequence[str]) -> int:
+    if not names:
+        return _start(text)
+    found = member(text, *names)
+    if found is None:
+        raise KeyError(".".join(names))
+    return found.value_start
+
+
+def _start(text: str) -> int:
+    return _skip(text, 0)
+
+
+def _skip(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _skip_back(text: str, at: int) -> int:
+    while text[at - 1] in " \t\r\n":
+        at -= 1
+    return at
+
+
+def _indentation(text: str, at: int) -> str:
+    """The white space that begins the line of a place."""
+    start = text.rfind("\n", 0, at) + 1
+    return text[start : min(at, _skip(text, start))].strip("\r\n")

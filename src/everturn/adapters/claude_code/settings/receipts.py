@@ -1,0 +1,63 @@
+"""What an installation remembers beside the file that it changed, so that it can be undone to the byte.
+
+settings.json.everturn.json             the receipt
+settings.json.everturn-20261115-1041.bak  the file as it was
+"""
+
+import json
+import os
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+
+from everturn.adapters.claude_code.settings.files import PRIVATE, Opened, write
+
+NAME: Final = ".everturn.json"
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """Digests of the file before and after; `backup` is "" where there was no file before."""
+
+    before: str
+    after: str
+    backup: str = ""
+    # The status line that ours replaced, as it was spelled.
+    replaced: str = ""
+    # Containers that were empty before us, and stay when we leave.
+    empty_before: tuple[str, ...] = ()
+    made_folder: bool = False
+
+
+def digest(data: bytes | None) -> str:
+    return "" if data is None else sha256(data).hexdigest()
+
+
+def receipt_path(path: str) -> str:
+    return path + NAME
+
+
+def receipt_of(path: str) -> Receipt | None:
+    """None where there is none, or it cannot be used: then our entries are known by what they call."""
+    try:
+        with open(receipt_path(path), "rb") as file:
+            return msgspec.json.decode(file.read(), type=Receipt)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def keep(path: str, receipt: Receipt) -> None:
+    fields: dict[str, Any] = msgspec.to_builtins(receipt)
+    write(receipt_path(path), json.dumps(fields, indent=2).encode() + b"\n", PRIVATE)
+
+
+def back_up(file: Opened, now: datetime) -> str:
+    """The file as it is, beside its name and not beside what a link leads to; "" where there is none."""
+    if file.data is None:
+        return ""
+    stem = f"{file.path}.everturn-{now:%Y%m%d-%H%M%S}"
+    names = [f"{stem}.bak", *(f"{stem}-{number}.bak" for number in range(2, 1_000))]
+    path = next(name for name in names if not os.path.lexists(name))
+    write(path, file.data, PRIVATE)
+    return path
