@@ -1,0 +1,113 @@
+"""Messages as they are recognised: a chain of digests, one for each message of a caller's list.
+
+A link is the digest of its message and of the link before it, so equal links mean equal beginnings. Two
+spellings of one message have one link: markers, nulls and the order of keys count for nothing, a string is
+one text block. Of a reply only what people say and do counts: whoever echoes it may have lost its thinking,
+its citations, or fields that the SDK does not know. Which conversation a chain belongs to: `shadows.py`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from everturn.history.blocks import THINKING, fields_of
+from everturn.history.records import Record
+
+START: Final = b""
+_SIZE: Final = 16
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def chain_of(messages: Iterable[Mapping[str, Any]], start: bytes = START) -> tuple[bytes, ...]:
+    """The links of messages as the API spells them."""
+    links: list[bytes] = []
+    for message in messages:
+        start = link(start, str(message.get("role")), message.get("content"))
+        links.append(start)
+    return tuple(links)
+
+
+def link(before: bytes, role: str, content: Any) -> bytes:
+    blocks = content if isinstance(content, list | tuple) else [content]
+    essence = _said_and_done if role == "assistant" else _without_markers
+    found = [part for block in blocks if (part := essence(_spelled_out(block))) is not None]
+    return digest(before, role, found)
+
+
+def link_of(before: bytes, record: Record) -> bytes:
+    """The link of a recorded message: what was recorded is what the caller said, or will echo."""
+    return link(before, record.kind, [fields_of(block) for block in record.blocks])
+
+
+def chain_of_records(records: Iterable[Record]) -> tuple[list[bytes], int]:
+    """The chain that a transcript tells, and how many of its links come before the first reply of ours."""
+    links: list[bytes] = []
+    before = -1
+    for record in filter(is_callers, records):
+        before = len(links) if before < 0 and record.message_id else before
+        links.append(link_of(links[-1] if links else START, record))
+    return links, before if before >= 0 else len(links)
+
+
+def in_common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+    """How many links two chains share. They share a beginning, so the last shared link tells."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[middle - 1] == other[middle - 1] else (low, middle - 1)
+    return low
+
+
+def is_callers(record: Record) -> bool:
+    """Whether a record is a message of the caller's list. Summaries and attachments are ours."""
+    return record.kind in ("user", "assistant") and not (record.compact_summary or record.meta)
+
+
+def digest(*parts: Any) -> bytes:
+    """Equal values, equal digests."""
+    made = blake2b(digest_size=_SIZE)
+    for part in parts:
+        data = part if isinstance(part, bytes) else _encode(part)
+        made.update(len(data).to_bytes(8, "big"))
+        made.update(data)
+    return made.digest()
+
+
+def unmarked(value: Any) -> Any:
+    """A block without markers, those of blocks inside it included. What a tool is called with is no block."""
+    if isinstance(value, Mapping):
+        kept = {name: part for name, part in value.items() if name != "cache_control"}
+        return {name: part if name == "input" else unmarked(part) for name, part in kept.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [unmarked(part) for part in value]
+    return value
+
+
+def _spelled_out(block: Any) -> Any:
+    return {"type": "text", "text": block} if isinstance(block, str) else block
+
+
+def _said_and_done(block: Any) -> Any:
+    kind = block.get("type") if isinstance(block, Mapping) else None
+    if kind in THINKING:
+        return None
+    if kind == "text":
+        text = block.get("text")
+        return [kind, text] if str(text).strip() else None
+    if kind == "tool_use":
+        return [kind, block.get("id"), block.get("name"), block.get("input")]
+    return _without_markers(block)
+
+
+def _without_markers(value: Any) -> Any:
+    return _without_nulls(unmarked(value))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_nulls(part) for name, part in value.items() if part is not None}
+    if isinstance(value, list):
+        return [_without_nulls(part) for part in value]
+    return value

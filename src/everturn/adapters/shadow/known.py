@@ -1,0 +1,82 @@
+"""Which conversation a request belongs to.
+
+The longest beginning that is known decides. Where nothing but the user's words is known, as between two
+sub-agents that were given the same task, the system prompt and tools must be the same too, and nothing may
+have followed: that much could be said in many conversations. A reply that we saw makes it this one, under
+whatever prompt.
+
+    all of the shadow is known         it goes on: what is new is appended; nothing new is a retry
+    the shadow has more behind it      a fork: a rewind, an edit, a branch, or the same asked again
+    nothing is known                   a new conversation
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from everturn.adapters.shadow.shadow import Shadow
+
+
+class Found(NamedTuple):
+    """A shadow, and how many links of the request it knows."""
+
+    shadow: Shadow
+    links: int
+
+    @property
+    def goes_on(self) -> bool:
+        return self.links == len(self.shadow.chain)
+
+
+class Known:
+    """Shadows in memory, by every link of theirs; the one unused for longest first."""
+
+    def __init__(self) -> None:
+        self._shadows: OrderedDict[str, Shadow] = OrderedDict()
+        self._by_link: dict[bytes, set[str]] = {}
+        self._noted: dict[str, int] = {}
+
+    def __iter__(self) -> Iterator[Shadow]:
+        return iter(tuple(self._shadows.values()))
+
+    def __len__(self) -> int:
+        return len(self._shadows)
+
+    def find(self, chain: Sequence[bytes], head: bytes) -> Found | None:
+        for links in range(len(chain), 0, -1):
+            known = (self._shadows[name] for name in self._by_link.get(chain[links - 1], ()))
+            found = [Found(shadow, links) for shadow in known if _may_be(shadow, links, head)]
+            if found:
+                return max(found, key=lambda each: self._rank(each, head))
+        return None
+
+    def note(self, shadow: Shadow) -> None:
+        """A shadow that was just used, with whatever links it has now."""
+        for made in shadow.chain[self._noted.get(shadow.id, 0) :]:
+            self._by_link.setdefault(made, set()).add(shadow.id)
+        self._noted[shadow.id] = len(shadow.chain)
+        self._shadows[shadow.id] = shadow
+        self._shadows.move_to_end(shadow.id)
+
+    def forget(self, shadow: Shadow) -> None:
+        if self._shadows.pop(shadow.id, None) is None:
+            return
+        for made in shadow.chain[: self._noted.pop(shadow.id, 0)]:
+            holders = self._by_link[made]
+            holders.discard(shadow.id)
+            if not holders:
+                del self._by_link[made]
+
+    def oldest(self) -> Shadow:
+        return next(iter(self._shadows.values()))
+
+    def _rank(self, found: Found, head: bytes) -> tuple[bool, bool, int]:
+        """Of two that know as much: the same prompt, then no fork needed, then the one used last."""
+        age = list(self._shadows).index(found.shadow.id)
+        return found.shadow.head_digest == head, found.goes_on, age
+
+
+def _may_be(shadow: Shadow, links: int, head: bytes) -> bool:
+    if shadow.has_reply_within(links):
+        return True
+    return shadow.head_digest == head and links == len(shadow.chain)

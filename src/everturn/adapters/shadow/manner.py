@@ -1,0 +1,108 @@
+"""How an adapter treats conversations: what a person chose, made into one value.
+
+Two things that a policy may do are left out unless they are configured on purpose: large results do not go
+to files, because nobody knows whether the caller's agent could read them there; and nothing is declared to
+the API, because a request that we change should not need a beta that its caller never asked for.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from everturn.adapters.shadow.caller import CallerRequest, Markers
+from everturn.decide.compact.ground import CompactionStyle
+from everturn.decide.compact.values import Way
+from everturn.decide.events import Event
+from everturn.decide.policy import Policy
+from everturn.engine import Setting
+from everturn.errors import UsageError
+from everturn.measure.capabilities import ANTHROPIC, Capabilities
+from everturn.measure.outline import Costs
+from everturn.session.config.shape import Config
+from everturn.session.files import Roots, roots
+from everturn.session.talk.costs import EstimatedCosts
+from everturn.session.talk.opening import DEFAULT_WAYS, HANDS_OFF, config_of, model_of
+
+# Conversations held in memory at once; the one unused for longest gives way, its file brings it back.
+MOST_SHADOWS: Final = 256
+# A caller's request asks for no diagnosis of its cache, so neither does ours.
+ABLE: Final = msgspec.structs.replace(ANTHROPIC, diagnostics=False)
+
+
+class Manner(msgspec.Struct, frozen=True, kw_only=True):
+    config: Config
+    policy: Policy
+    # Where transcripts are kept; None keeps everything in memory.
+    folder: Path | None
+    markers: Markers = "ours"
+    readable: Roots | None = None
+    ways: tuple[Way, ...] = DEFAULT_WAYS
+    most: int = MOST_SHADOWS
+    capabilities: Capabilities = ABLE
+    costs: Costs | None = None
+    listen: Callable[[Event], None] = lambda _: None
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+
+    def setting_for(self, request: CallerRequest) -> Setting:
+        """What this request is to be held with."""
+        model = model_of(request.model, self.config)
+        style = CompactionStyle(ways=self.ways, settings=self.config.compact)
+        compacts = self.config.compacts and self.policy.name != HANDS_OFF
+        able = self.capabilities
+        if request.markers == "the caller's":
+            able = msgspec.structs.replace(able, max_markers=0)
+        return Setting(
+            model=model,
+            capabilities=able,
+            policy=self.policy,
+            costs=self.costs or EstimatedCosts(model),
+            head=request.head,
+            parameters=request.parameters,
+            fields=request.fields,
+            compaction=style if compacts else None,
+            decides="caller",
+        )
+
+
+def manner_of(
+    policy: str | Policy | Config,
+    *,
+    folder: str | os.PathLike[str] | None,
+    readable: Sequence[str | os.PathLike[str]] = (),
+    **more: object,
+) -> Manner:
+    """`readable` are folders that files may be read from again after a compaction; none by default."""
+    config = config_of(policy)
+    if not isinstance(policy, Config):
+        switches = msgspec.structs.replace(config.switches, oversize=False, declarative=False)
+        config = msgspec.structs.replace(config, switches=switches)
+    elif folder is None:
+        config = msgspec.structs.replace(
+            config, switches=msgspec.structs.replace(config.switches, oversize=False)
+        )
+    in_force = _hushed(policy) if isinstance(policy, Policy) else config.in_force()
+    made = Manner(config=config, policy=in_force, folder=Path(folder).absolute() if folder else None)
+    allowed = roots([os.fspath(each) for each in readable]) if readable else None
+    try:
+        return msgspec.structs.replace(made, readable=allowed, **more)
+    except TypeError:
+        known = ", ".join(sorted(set(Manner.__struct_fields__) - {"config", "policy", "folder"}))
+        raise UsageError(f"Of {', '.join(more)} something is no option. Those are: {known}.") from None
+
+
+def default_folder() -> Path:
+    """Where data of programs belongs (XDG)."""
+    data = os.environ.get("XDG_DATA_HOME") or ""
+    base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
+    return base / "everturn" / "sessions"
+
+
+def _hushed(policy: Policy) -> Policy:
+    steps = tuple(step for step in policy.steps if step != "oversize")
+    return msgspec.structs.replace(policy, steps=steps, declares=False)

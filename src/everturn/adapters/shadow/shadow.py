@@ -1,0 +1,153 @@
+"""A shadow: one conversation as we know it, beside the caller's own list of messages.
+
+It has the log and the engine, and the chain of the caller's messages with the place of each in the log. The
+log only grows, so what it was when a message came is a beginning of its records: that is all a fork needs.
+Which shadow a request belongs to is decided in `shadows.py`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from everturn.adapters.shadow.caller import CallerRequest, blocks_of
+from everturn.adapters.shadow.chain import START, is_callers, link_of
+from everturn.adapters.shadow.taking_turns import TakingTurns
+from everturn.adapters.shadow.transcripts import Kept
+from everturn.engine import Flow, Setting
+from everturn.history.records import Record
+from everturn.session.live import Live, Prepared
+from everturn.session.talk.spending import Ledger
+from everturn.session.upstream import Answered
+
+
+class Ticket(msgspec.Struct, frozen=True):
+    """A request that is ready to be sent for a caller, and where its answer belongs."""
+
+    shadow: "Shadow"
+    request: CallerRequest
+    prepared: Prepared
+    # How long chain and log were: an answer that comes after they have grown belongs to a fork.
+    links: int
+    records: int
+
+    @property
+    def body(self) -> bytes:
+        return self.prepared.body
+
+    @property
+    def betas(self) -> tuple[str, ...]:
+        """What the header must name, the caller's own included."""
+        return self.prepared.betas
+
+    def fields(self) -> dict[str, Any]:
+        """The body as plain values."""
+        fields: dict[str, Any] = msgspec.json.decode(self.body)
+        if self.request.marks_messages:
+            # Its own marker moved with every request; the end of the messages is where it would stand.
+            _mark_last(fields["messages"])
+        return fields
+
+
+class Shadow:
+    def __init__(self, id: str, live: Live, kept: Kept, ledger: Ledger) -> None:
+        self.id = id
+        self.live = live
+        self.kept = kept
+        self.ledger = ledger
+        self.turns = TakingTurns()
+        # Taken out of memory: whoever waited for it looks for the conversation again.
+        self.is_gone = False
+        self.chain: list[bytes] = []
+        self._places: list[int] = []
+        self._heads: list[bytes] = []
+        self._replies: list[int] = []
+        self._head = b""
+        self._ready: Ticket | None = None
+        for at, record in enumerate(self.records):
+            self._note(record, at)
+
+    @property
+    def records(self) -> Sequence[Record]:
+        return self.live.conversation.log.records
+
+    @property
+    def head_digest(self) -> bytes:
+        """Of the system prompt and tools that it was last asked with."""
+        return self._head
+
+    def has_reply_within(self, links: int) -> bool:
+        """Whether a reply that we saw ourselves is among the first links."""
+        return bool(self._replies) and self._replies[0] < links
+
+    def records_before(self, links: int) -> int:
+        """How long the log was when what follows these links came: decisions made before it included."""
+        return self._places[links] if links < len(self._places) else len(self.records)
+
+    def had_one_head(self, links: int, head: bytes) -> bool:
+        """Whether everything up to there was said under this system prompt and these tools."""
+        return all(each == head for each in self._heads[:links])
+
+    def preparing(self, request: CallerRequest, setting: Setting) -> Flow[Ticket]:
+        """The request as it is to be sent. The same request again, unanswered, gives the same bytes."""
+        ready = self._ready
+        if ready is not None and ready.request.fingerprint == request.fingerprint:
+            return ready
+        self.live.conversation.setting = setting
+        self._head = request.head_digest
+        for message in request.messages[len(self.chain) :]:
+            self._hear(message["role"], message)
+        return (yield from self._readying(request))
+
+    def making_room(self, ticket: Ticket) -> Flow[Ticket | None]:
+        """After "too long": the same request after a compaction; None where there was none."""
+        ready, self._ready = self._ready, None
+        if ready is not ticket:
+            # Somebody else was faster: made room already, or went on without this answer.
+            self._ready = ready
+            is_same = ready is not None and ready.request.fingerprint == ticket.request.fingerprint
+            return ready if is_same else None
+        if not (yield from self.live.making_room()):
+            return None
+        return (yield from self._readying(ticket.request))
+
+    def fits(self, request: CallerRequest) -> bool:
+        """Whether the request goes on where this ends. Not, where somebody went on meanwhile."""
+        known = len(self.chain)
+        return not self.is_gone and (not known or list(request.chain[known - 1 : known]) == self.chain[-1:])
+
+    def waits_for(self, ticket: Ticket) -> bool:
+        return (ticket.links, ticket.records) == (len(self.chain), len(self.records))
+
+    def received(self, ticket: Ticket, answered: Answered) -> None:
+        at = len(self.records)
+        self.live.received(ticket.prepared, answered)
+        self._ready = None
+        self._note(self.records[at], at)
+
+    def _readying(self, request: CallerRequest) -> Flow[Ticket]:
+        prepared = yield from self.live.preparing()
+        self._ready = Ticket(self, request, prepared, len(self.chain), len(self.records))
+        return self._ready
+
+    def _hear(self, role: str, message: Any) -> None:
+        at = len(self.records)
+        say = self.live.hear if role == "assistant" else self.live.put
+        self._ready = None
+        say(blocks_of(message))
+        self._note(self.records[at], at)
+
+    def _note(self, record: Record, at: int) -> None:
+        if not is_callers(record):
+            return
+        if record.message_id:
+            self._replies.append(len(self.chain))
+        self.chain.append(link_of(self.chain[-1] if self.chain else START, record))
+        self._places.append(at)
+        self._heads.append(self._head)
+
+
+def _mark_last(messages: list[dict[str, Any]]) -> None:
+    content = messages[-1]["content"]
+    if isinstance(content, list) and content:
+        content[-1]["cache_control"] = {"type": "ephemeral"}

@@ -1,0 +1,285 @@
+"""All conversations of one adapter: recognised, prepared, answered, billed.
+
+    ticket = shadows.prepare(request, send)      the request as it is to be sent, for whoever sends it
+    other = shadows.make_room(ticket, send)      after "too long", once; None: the refusal is the caller's
+    shadows.received(ticket, answered)           what came back; without an answer, nothing was said
+
+and the same with awaits. `send` is the way to the model for summaries; the request itself is sent by the
+adapter, by its own means. Each conversation is worked on by one at a time, and not while its answer is
+being waited for: a second request for it may come, and whichever answer comes second belongs to a fork.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any, Final, TypeVar
+
+from everturn.adapters.shadow.caller import CallerRequest
+from everturn.adapters.shadow.chain import chain_of_records, in_common
+from everturn.adapters.shadow.known import Found, Known
+from everturn.adapters.shadow.manner import Manner
+from everturn.adapters.shadow.shadow import Shadow, Ticket
+from everturn.adapters.shadow.transcripts import Kept, Transcripts
+from everturn.adapters.shadow.worlds import AsyncSend, AsyncShadowWorld, ShadowWorld, unable
+from everturn.decide.cache_breaks import Baseline, Detector
+from everturn.decide.effects import AskModel
+from everturn.decide.events import Event, Moment, Private
+from everturn.engine import Conversation, Flow
+from everturn.history.records import Record, Usage
+from everturn.session.drivers import adrive, drive
+from everturn.session.live import Live
+from everturn.session.talk.spending import Bill, For, Ledger, Spent
+from everturn.session.talk.state import State, read_state, write_state
+from everturn.session.upstream import Answered, Send
+from everturn.wire.anthropic import read_response
+
+T = TypeVar("T")
+Asides = Mapping[For, Spent]
+FILES: Final = ".files"
+log: Final = logging.getLogger("everturn")
+
+
+class PassedThrough(Event, frozen=True, kw_only=True, tag="passed_through"):
+    """Something of ours failed, and the caller's request went on without it."""
+
+    why: str
+    detail: Private = ""
+
+
+class Shadows:
+    def __init__(self, manner: Manner) -> None:
+        self.manner = manner
+        self._known = Known()
+        self._transcripts = Transcripts(manner.folder, self.trouble)
+        self._ledger = Ledger()
+        self._guard = RLock()
+        self._warned: set[str] = set()
+
+    def __iter__(self) -> Iterator[Shadow]:
+        """Those in memory, the one used last at the end."""
+        return iter(self._known)
+
+    @property
+    def bill(self) -> Bill:
+        """What all calls through here have cost, those for summaries included."""
+        return self._ledger.bill
+
+    # ── one request ──────────────────────────────────────────────────────────────────────────────
+
+    def prepare(self, request: CallerRequest, send: Send) -> Ticket:
+        while True:
+            shadow = self.recognise(request)
+            with shadow.turns.held():
+                if shadow.fits(request):
+                    flow = shadow.preparing(request, self.manner.setting_for(request))
+                    return self._driven(shadow, flow, send)
+
+    async def prepare_async(self, request: CallerRequest, send: AsyncSend) -> Ticket:
+        while True:
+            shadow = self.recognise(request)
+            async with shadow.turns.held_async():
+                if shadow.fits(request):
+                    flow = shadow.preparing(request, self.manner.setting_for(request))
+                    return await self._driven_async(shadow, flow, send)
+
+    def make_room(self, ticket: Ticket, send: Send) -> Ticket | None:
+        shadow = ticket.shadow
+        with shadow.turns.held():
+            return self._driven(shadow, shadow.making_room(ticket), send)
+
+    async def make_room_async(self, ticket: Ticket, send: AsyncSend) -> Ticket | None:
+        shadow = ticket.shadow
+        async with shadow.turns.held_async():
+            return await self._driven_async(shadow, shadow.making_room(ticket), send)
+
+    def received(self, ticket: Ticket, answered: Answered) -> None:
+        with ticket.shadow.turns.held():
+            self._record(ticket, answered)
+
+    async def received_async(self, ticket: Ticket, answered: Answered) -> None:
+        async with ticket.shadow.turns.held_async():
+            self._record(ticket, answered)
+
+    # ── whose request it is ──────────────────────────────────────────────────────────────────────
+
+    def recognise(self, request: CallerRequest) -> Shadow:
+        """The conversation that this request goes on with: known, read again from its file, forked, new."""
+        with self._guard:
+            found = self._known.find(request.chain, request.head_digest)
+            if found is None or found.links < _last_reply(request):
+                found = self._found_on_disk(request, found)
+            if found is None:
+                shadow = self._new(request)
+            elif found.goes_on:
+                shadow = found.shadow
+            else:
+                shadow = self._fork(request, found.shadow, found.links)
+            self._noted(shadow)
+            return shadow
+
+    def _new(self, request: CallerRequest) -> Shadow:
+        name = self.manner.new_id()
+        kept = self._transcripts.new(request.chain[0], name, self.manner.clock())
+        return self._made(name, Conversation(self.manner.setting_for(request)), kept)
+
+    def _fork(self, request: CallerRequest, parent: Shadow, links: int, records: int | None = None) -> Shadow:
+        """A conversation that begins like its parent. The parent's picture of the cache holds for it where
+        nothing that shapes the key has changed since it began."""
+        length = parent.records_before(links) if records is None else records
+        name, begun = self.manner.new_id(), list(parent.records[:length])
+        is_same = parent.had_one_head(links, request.head_digest)
+        baselines = parent.live.conversation.detector.baselines if is_same else {}
+        kept = self._transcripts.new(parent.chain[0], name, self.manner.clock())
+        kept.append(begun)
+        conversation = self._resumed(request, begun, baselines)
+        # It reads less than its parent did, and that is no break.
+        conversation.detector.deleted(conversation.setting.source)
+        return self._made(name, conversation, kept)
+
+    def _resumed(
+        self, request: CallerRequest, records: list[Record], baselines: Mapping[str, Baseline]
+    ) -> Conversation:
+        detector = Detector(self.manner.config.breaks, baselines)
+        return Conversation(self.manner.setting_for(request), records, detector=detector)
+
+    def _made(
+        self, name: str, conversation: Conversation, kept: Kept, asides: Asides | None = None
+    ) -> Shadow:
+        live = Live(
+            conversation,
+            unable,
+            clock=self.manner.clock,
+            new_id=self.manner.new_id,
+            keep=kept.append,
+            tell=self._tell,
+            session=name,
+        )
+        return Shadow(name, live, kept, Ledger(conversation.log.records, asides))
+
+    # ── after a restart ──────────────────────────────────────────────────────────────────────────
+
+    def _found_on_disk(self, request: CallerRequest, found: Found | None) -> Found | None:
+        """The conversation whose file knows most of the request, where that is more than memory does."""
+        best, most = None, found.links if found else 0
+        held = {shadow.kept.path for shadow in self._known}
+        for kept in self._transcripts.candidates(request.chain[0], held):
+            chain, before = chain_of_records(kept.records)
+            links = in_common(chain, request.chain)
+            better = links > most and before < links
+            loser, best, most = (best, kept, links) if better else (kept, best, most)
+            if loser is not None:
+                loser.close()
+        return Found(self._read_again(request, best), most) if best else found
+
+    def _read_again(self, request: CallerRequest, kept: Kept) -> Shadow:
+        state = read_state(kept.path)
+        conversation = self._resumed(request, kept.records, state.baselines)
+        return self._made(kept.name, conversation, kept, state.asides)
+
+    # ── what came of it ──────────────────────────────────────────────────────────────────────────
+
+    def _record(self, ticket: Ticket, answered: Answered) -> None:
+        response = read_response(answered.body, request_id=answered.request_id)
+        shadow, usage = ticket.shadow, response.reply.usage or Usage()
+        self._ledger.paid("conversation", usage, response.reply.model, self.manner.clock().date())
+        if not response.blocks:
+            # Nothing was said; what the caller asks next tells what it made of that.
+            return
+        if not shadow.waits_for(ticket) or shadow.is_gone:
+            with self._guard:
+                shadow = self._fork(ticket.request, shadow, ticket.links, ticket.records)
+        shadow.received(ticket, answered)
+        shadow.ledger.heard(shadow.records[-1])
+        with self._guard:
+            self._noted(shadow)
+        self._write_state(shadow)
+
+    def _write_state(self, shadow: Shadow) -> None:
+        if shadow.kept.store is not None:
+            state = State(dict(shadow.live.conversation.detector.baselines), shadow.ledger.asides)
+            write_state(shadow.kept.path, state)
+
+    def _noted(self, shadow: Shadow) -> None:
+        self._known.note(shadow)
+        while len(self._known) > self.manner.most:
+            self.forget(self._known.oldest())
+
+    def forget(self, shadow: Shadow) -> None:
+        """Take it out of memory; its file brings it back."""
+        with self._guard:
+            shadow.is_gone = True
+            self._known.forget(shadow)
+            shadow.kept.close()
+
+    def close(self) -> None:
+        for shadow in self._known:
+            self.forget(shadow)
+
+    # ── trouble ──────────────────────────────────────────────────────────────────────────────────
+
+    def failed(self, problem: Exception, ticket: Ticket | None = None) -> None:
+        """Our own code failed, and the caller's request goes on without it. What we know of that conversation
+        may be half of it, so it is read again when it comes again."""
+        self.trouble("the engine failed, the request went on as the caller made it", repr(problem))
+        if ticket is not None:
+            self.forget(ticket.shadow)
+
+    def trouble(self, why: str, detail: str = "") -> None:
+        """Told once to the log, every time to whoever listens."""
+        if why not in self._warned:
+            self._warned.add(why)
+            log.warning("everturn: %s%s", why, f" ({detail})" if detail else "")
+        self._tell(PassedThrough(moment=Moment(at=self.manner.clock()), why=why, detail=detail))
+
+    def _tell(self, event: Event) -> None:
+        """A listener's own error must not cost a request."""
+        try:
+            self.manner.listen(event)
+        except Exception as problem:
+            if "listen" not in self._warned:
+                self._warned.add("listen")
+                log.warning("everturn: a listener failed: %r", problem)
+
+    # ── driving ──────────────────────────────────────────────────────────────────────────────────
+
+    def _driven(self, shadow: Shadow, flow: Flow[T], send: Send) -> T:
+        world = ShadowWorld(send, **self._surroundings(shadow))
+        with self._whole(shadow):
+            return drive(flow, world)
+
+    async def _driven_async(self, shadow: Shadow, flow: Flow[T], send: AsyncSend) -> T:
+        world = AsyncShadowWorld(send, **self._surroundings(shadow))
+        with self._whole(shadow):
+            return await adrive(flow, world)
+
+    @contextmanager
+    def _whole(self, shadow: Shadow) -> Iterator[None]:
+        """What fails in the middle may leave us with half of what was said: it is read again next time."""
+        try:
+            yield
+        except Exception:
+            self.forget(shadow)
+            raise
+        with self._guard:
+            if not shadow.is_gone:
+                self._noted(shadow)
+
+    def _surroundings(self, shadow: Shadow) -> dict[str, Any]:
+        def paid(effect: AskModel, usage: Usage) -> None:
+            for ledger in (self._ledger, shadow.ledger):
+                ledger.paid(effect.purpose, usage, effect.request.model, self.manner.clock().date())
+
+        return {
+            "folder": Path(shadow.kept.path + FILES),
+            "readable": self.manner.readable,
+            "listen": self._tell,
+            "paid": paid,
+        }
+
+
+def _last_reply(request: CallerRequest) -> int:
+    """How many links there are up to the last message of the assistant's; 0 where it said nothing yet."""
+    said = (at for at, message in enumerate(request.messages, 1) if message["role"] == "assistant")
+    return max(said, default=0)
