@@ -195,6 +195,19 @@ def cut_off_behind_its_summary(path: Path) -> Talk:
     return made
 
 
+def test_without_the_bytes_of_its_lines_a_store_still_knows_every_record(path):
+    line = b'{"type":"user","uuid":"u1","message":{"role":"user","content":"hi"},"from":{"the":"future"}}'
+    (record,) = read(line).records
+    kept(path, [[record]])
+    with Store.open(path) as store:
+        store.drop_lines()
+        assert store.records == (msgspec.structs.replace(record, raw=b""),)
+        store.append([record])
+        with pytest.raises(UsageError, match="another record with the uuid u1"):
+            store.append([msgspec.structs.replace(b.user("other"), uuid="u1")])
+    assert path.read_bytes() == line + b"\n"
+
+
 @pytest.mark.spec("TR-10")
 def test_a_compaction_cut_off_behind_its_summary_is_undone(path):
     made = cut_off_behind_its_summary(path)

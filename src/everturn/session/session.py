@@ -158,6 +158,7 @@ class Session(Wiring):
 
     @classmethod
     def _resumed(cls, setting: Setting, store: Store, parts: Parts, *, recalls: bool) -> "Session":
+        store.drop_lines()
         found = threads(store.records).main
         given = (*parts.tools, *([Tool(RECALL)] if recalls else []))
         head = opening.head_for(parts.system, given, setting.capabilities)

@@ -29,7 +29,7 @@ from everturn.session.store.disk import APPEND, READ, Disk, Io, make_folders, re
 from everturn.session.store.lock import Lock
 from everturn.session.store.marks import FORMAT, is_compaction, marked_lines, newest_format, undoing
 from everturn.session.transcripts import transcript_of
-from everturn.wire.claude_code import Transcript, read
+from everturn.wire.claude_code import read
 from everturn.wire.claude_code_lines import Place, spell
 from everturn.wire.mending import Flaw
 
@@ -58,7 +58,7 @@ class Store:
 
     def __init__(self, path: str, io: Io, *, fsync: Fsync, place: Place) -> None:
         self.path = path
-        self.transcript = Transcript(())
+        self.flaws: tuple[Flaw, ...] = ()
         # What a person should know of how the file was found.
         self.notes: tuple[str, ...] = ()
         # Why nothing can be appended; empty while it can.
@@ -70,6 +70,7 @@ class Store:
         self._size = 0
         self._starts_new_line = False
         self._is_unsynced = False
+        self._found: tuple[Record, ...] = ()
         self._known: dict[str, Record] = {}
         self._owed: tuple[Record, ...] = ()
         self._held = ExitStack()
@@ -102,11 +103,13 @@ class Store:
     @property
     def records(self) -> tuple[Record, ...]:
         """What the file held when it was opened; and, where a compaction was cut off, its undoing."""
-        return (*self.transcript.records, *self._owed)
+        return (*self._found, *self._owed)
 
-    @property
-    def flaws(self) -> tuple[Flaw, ...]:
-        return self.transcript.flaws
+    def drop_lines(self) -> None:
+        """Hold the records without the bytes of their lines. Those are in the file, and in memory they are
+        more than everything else that an open session needs."""
+        self._found = tuple(msgspec.structs.replace(record, raw=b"") for record in self._found)
+        self._known.update((record.uuid, record) for record in self._found)
 
     def append(self, records: Sequence[Record]) -> None:
         """Keep these records, all in one write. When it returns they are durable; when it raises, the store
@@ -162,12 +165,12 @@ class Store:
         data = read_whole(self._io, self._fd)
         self._size = len(data)
         self._starts_new_line = bool(data) and not data.endswith(b"\n")
-        self.transcript = read(data) if _is_our_wreck(data) else transcript_of(data, self.path)
-        found = self.transcript.records
-        self._known = {record.uuid: record for record in found}
-        undone = undoing(found)
+        transcript = read(data) if _is_our_wreck(data) else transcript_of(data, self.path)
+        self._found, self.flaws = transcript.records, transcript.flaws
+        self._known = {record.uuid: record for record in self._found}
+        undone = undoing(self._found)
         self._owed = (undone,) if undone else ()
-        self.notes = tuple(_notes(self.transcript, undone))
+        self.notes = tuple(_notes(self.flaws, undone))
         if access == "read":
             self.refuses = "it was opened for reading only"
         if (newer := newest_format(data)) > FORMAT:
@@ -257,8 +260,8 @@ def _said(problem: OSError) -> str:
     return f"{problem.strerror or problem}. {advice}".rstrip()
 
 
-def _notes(transcript: Transcript, undone: Record | None) -> Iterator[str]:
-    for flaw in transcript.flaws:
+def _notes(flaws: Sequence[Flaw], undone: Record | None) -> Iterator[str]:
+    for flaw in flaws:
         yield f"line {flaw.line}: {flaw.what}"
     if undone is not None and isinstance(undone.edit, Undone):
         cut = f"the compaction {undone.edit.boundary} was cut off while it was written"
