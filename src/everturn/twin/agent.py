@@ -2,7 +2,8 @@
 
 What it does next depends on the request alone: the tools on offer, and how many steps it has taken since a
 person last spoke. So the same conversation goes the same way each time, and every turn ends. It understands
-nothing; it behaves enough like an agent to fill a context the way agents do.
+nothing; it behaves enough like an agent to fill a context the way agents do. Where it is offered the tools of
+a coding agent, which answer about a real folder, `coder.py` decides instead.
 """
 
 import random
@@ -13,6 +14,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from everturn.twin import coder
 from everturn.twin.reading import current_turn, new_id, recent_paths, user_words
 from everturn.twin.tool_input import Seen, built_in_input, made_input
 from everturn.twin.values import Block, Message, Request, Said
@@ -94,6 +96,8 @@ class Agent:
         """The next step. `rng` makes ids; what is said is drawn from the request and the seed."""
         scene = _scene(request, self.seed)
         content = [*_thinking(request, scene)]
+        if coder.fits(request):
+            return _coded(coder.next_move(request), content, rng)
         calls = _calls(request, scene)
         if calls:
             if scene.rng.random() < PREFACE_CHANCE:
@@ -102,6 +106,19 @@ class Agent:
             return Said(tuple(content), "tool_use")
         content.append({"type": "text", "text": _answer(request, scene)})
         return Said(tuple(content), "")
+
+
+def _coded(move: coder.Move | str, content: list[dict[str, Any]], rng: random.Random) -> Said:
+    """What the coder does, as the API spells it."""
+    said = move if isinstance(move, str) else move.saying
+    content += [{"type": "text", "text": said}] if said else []
+    if isinstance(move, str):
+        return Said(tuple(content), "")
+    for act in move.acts:
+        content.append(
+            {"type": "tool_use", "id": new_id("toolu_", rng), "name": act.tool, "input": act.input}
+        )
+    return Said(tuple(content), "tool_use")
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,4 +73,4 @@ def _said(todos: tuple[Todo, ...]) -> str:
     if not todos:
         return "The list is empty now."
     left = sum(todo.status != "completed" for todo in todos)
-    return f"The list has {len(todos)} steps, {left} of them open." if left else "Every step is completed."
+    return f"The list is kept: {left} of {len(todos)} to do." if left else "The list is kept: all is done."

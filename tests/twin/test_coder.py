@@ -1,0 +1,191 @@
+import json
+import random
+
+import pytest
+
+from everturn.twin.agent import Agent
+from everturn.twin.coder import MOST_STEPS, Act, Move, fits, next_move
+from everturn.twin.parse import parse
+
+FIELDS = {
+    "Read": ("file_path", "offset"),
+    "Write": ("file_path", "content"),
+    "Edit": ("file_path", "old_string", "new_string"),
+    "Glob": ("pattern",),
+    "Grep": ("pattern", "output_mode"),
+    "Bash": ("command",),
+    "TodoWrite": ("todos",),
+    "Task": ("prompt",),
+    "recall": ("query",),
+}
+PRICES = "     1\tRATE = 0.2\n     2\t\n     3\tdef tax(x):\n     4\t    return x * RATE"
+
+
+def definition(name):
+    schema = {"type": "object", "properties": {field: {"type": "string"} for field in FIELDS[name]}}
+    return {"name": name, "description": "d", "input_schema": schema}
+
+
+def request(messages, tools=tuple(FIELDS), **more):
+    body = {"model": "claude-haiku-4-5", "max_tokens": 4000, "messages": messages}
+    body |= {"tools": [definition(name) for name in tools]} | more
+    return parse("messages", {}, json.dumps(body).encode(), workspace="k")
+
+
+def played(asked, answers, tools=tuple(FIELDS)):
+    """A whole turn: the calls that were made, and the answer. `answers` tells what comes of a call."""
+    messages, made = [{"role": "user", "content": asked}], []
+    while isinstance(move := next_move(request(messages, tools)), Move):
+        made += [(act.tool, act.input) for act in move.acts]
+        calls = [
+            {"type": "tool_use", "id": f"toolu_{len(made)}_{at}", "name": act.tool, "input": act.input}
+            for at, act in enumerate(move.acts)
+        ]
+        results = [
+            {"type": "tool_result", "tool_use_id": call["id"], **_answered(answers, act)}
+            for call, act in zip(calls, move.acts, strict=True)
+        ]
+        messages += [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]
+    return made, move
+
+
+def _answered(answers, act):
+    said = answers(act)
+    return {"content": said} if isinstance(said, str) else {"content": str(said), "is_error": True}
+
+
+def project(act):
+    """A folder with one file."""
+    match act:
+        case Act("Glob", {"pattern": pattern}):
+            return "src/prices.py" if "prices" in pattern or pattern == "**/*" else "No file matches."
+        case Act("Grep", {"pattern": pattern}):
+            return "src/prices.py" if pattern.lower() in ("rate", "tax") else "Nothing matches it."
+        case Act("Read"):
+            return PRICES
+        case Act("Bash"):
+            return "1 passed"
+        case _:
+            return "done"
+
+
+@pytest.mark.spec("TW-8")
+def test_it_searches_for_words_of_the_person_and_reads_what_was_found():
+    made, said = played("Where does the tax come from?", project)
+    assert made == [
+        ("Grep", {"pattern": "tax", "-i": True, "head_limit": 20}),
+        ("Read", {"file_path": "src/prices.py"}),
+    ]
+    assert said == (
+        "I searched for tax and found it in 1 file. Of src/prices.py I read 4 lines: "
+        "line 3 is `def tax(x):`, and the file defines tax."
+    )
+
+
+def test_it_replaces_what_it_has_read_and_runs_the_tests_with_a_list():
+    made, said = played("rename RATE to VAT and run the tests", project)
+    assert [tool for tool, _ in made] == [
+        "TodoWrite", "Grep", "Read", "Edit", "TodoWrite", "Glob", "Bash", "TodoWrite",
+    ]  # fmt: skip
+    assert made[3][1] == {
+        "file_path": "src/prices.py",
+        "old_string": "RATE",
+        "new_string": "VAT",
+        "replace_all": True,
+    }
+    assert [todo["status"] for todo in made[-1][1]["todos"]] == ["completed", "completed"]
+    assert said == (
+        "I replaced RATE by VAT in src/prices.py. `python3 -m pytest -q` ran; its last line was: 1 passed"
+    )
+
+
+def test_it_adds_a_line_after_the_last_one_that_is_there_once():
+    made, _ = played("add the line 'X = 1' to prices.py", project)
+    assert made[-1] == (
+        "Edit",
+        {
+            "file_path": "src/prices.py",
+            "old_string": "    return x * RATE",
+            "new_string": "    return x * RATE\nX = 1",
+        },
+    )
+
+
+def test_a_refusal_is_told_and_not_tried_again():
+    made, said = played("create notes.md with 'hi'", lambda act: ValueError("the user said no"))
+    assert [tool for tool, _ in made] == ["Write"]
+    assert said == "That was not done: the user said no"
+
+
+def test_it_never_reads_a_path_that_nobody_showed_it():
+    made, said = played("What does missing.py do?", project)
+    assert [given["file_path"] for tool, given in made if tool == "Read"] == ["src/prices.py"]
+    assert said.startswith("I could not find missing.py here.")
+
+
+def test_a_plan_leaves_open_what_is_not_done():
+    made, _ = played("make a plan for the tax", project)
+    states = [(todo["content"], todo["status"]) for todo in made[-1][1]["todos"]]
+    assert states == [
+        ("Find the places that matter", "completed"),
+        ("Make the change", "pending"),
+        ("Run the tests", "pending"),
+    ]
+
+
+def test_what_recall_gives_is_told_without_the_question_itself():
+    hits = (
+        "1. user, 2026-11-15, visible, record a-1\nthe «tax» is 20 percent\n\n"
+        "2. call of Grep, 2026-11-15, visible, record a-2\npattern: «tax»\n\n"
+        "3. user, 2026-11-15, visible, record a-3\nwhat did we say earlier about «tax»?"
+    )
+    made, said = played("what did we say earlier about tax?", lambda act: hits)
+    assert made == [("recall", {"query": "tax"})]
+    assert said == "This was said before: the tax is 20 percent."
+
+
+def test_tools_that_are_not_offered_are_not_called():
+    made, said = played("run the tests", project, tools=("Read", "Glob", "Grep"))
+    assert (made, said) == ([], "I have no tool here for what you ask.")
+
+
+def test_reminders_beside_results_do_not_begin_a_turn():
+    messages = [
+        {"role": "user", "content": "Where is the tax?"},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "toolu_1", "name": "Grep", "input": {}}],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "src/prices.py"},
+                {"type": "text", "text": "<system-reminder>\nUse tabs.\n</system-reminder>"},
+            ],
+        },
+    ]
+    assert next_move(request(messages)) == Move(
+        (Act("Read", {"file_path": "src/prices.py"}),), "Let me read src/prices.py."
+    )
+
+
+def test_a_turn_ends_whatever_the_tools_answer():
+    made, said = played("read all files", lambda act: "\n".join(f"f{n}.py" for n in range(500)))
+    assert len(made) < MOST_STEPS
+    assert said.startswith("I read 24 files")
+
+
+def test_other_tools_a_forced_choice_and_a_format_are_left_to_the_agent_that_knows_schemas():
+    hello = [{"role": "user", "content": "hi"}]
+    assert fits(request(hello))
+    assert fits(request(hello, tool_choice={"type": "auto"}))
+    assert not fits(request(hello, tools=("Bash", "Edit")))
+    assert not fits(request(hello, tool_choice={"type": "any"}))
+    assert not fits(request(hello, output_config={"format": {"type": "json_schema", "schema": {}}}))
+
+
+def test_the_agent_speaks_for_the_coder():
+    said = Agent().say(request([{"role": "user", "content": "run `ls`"}]), rng=random.Random(1))
+    assert [block["type"] for block in said.content] == ["text", "tool_use"]
+    assert (said.content[1]["name"], said.content[1]["input"]) == ("Bash", {"command": "ls"})
+    assert said.stop_reason == "tool_use"

@@ -1,0 +1,102 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.twin.wishes import Wishes, wishes_in
+
+
+@pytest.mark.parametrize(
+    ("asked", "swap"),
+    [
+        ("change TAX_RATE to VAT_RATE", ("TAX_RATE", "VAT_RATE")),
+        ("Please rename the function add_item to put_item.", ("add_item", "put_item")),
+        ("replace `0.2` with `0.25` in prices.py", ("0.2", "0.25")),
+        ('replace "two words" by "three little words"', ("two words", "three little words")),
+        ("change x to x", None),
+        ("explain the tax", None),
+    ],
+)
+def test_a_swap_is_what_stands_around_to_or_with(asked, swap):
+    assert wishes_in(asked).swap == swap
+
+
+@pytest.mark.parametrize(
+    ("asked", "command", "runs_tests"),
+    [
+        ("run `git status`", "git status", False),
+        ("Run ls -la and tell me what you see", "ls -la", False),
+        ("now run the tests", "", True),
+        ("run all of the unit tests please", "", True),
+        ("what is in the run module?", "", False),
+    ],
+)
+def test_a_command_is_quoted_or_begins_with_a_program_that_is_known(asked, command, runs_tests):
+    found = wishes_in(asked)
+    assert (found.command, found.runs_tests, found.runs) == (command, runs_tests, bool(command) or runs_tests)
+
+
+def test_a_new_file_gets_what_is_quoted_or_fenced():
+    assert wishes_in("create a file notes.md with 'remember the milk'") == Wishes(
+        paths=("notes.md",),
+        words=("remember the milk",),
+        new_file="notes.md",
+        content="remember the milk",
+    )
+    fenced = wishes_in("Create hello.py:\n```python\nprint('hi')\n```\nand run `python3 hello.py`")
+    assert (fenced.new_file, fenced.content, fenced.command) == (
+        "hello.py",
+        "print('hi')\n",
+        "python3 hello.py",
+    )
+
+
+def test_a_line_is_added_to_a_file_that_is_named():
+    found = wishes_in('add a comment "# TODO: round" to prices.py')
+    assert (found.line, found.paths, found.plans, found.changes) == (
+        "# TODO: round",
+        ("prices.py",),
+        False,
+        True,
+    )
+
+
+def test_names_as_code_has_them_are_searched_for_first():
+    assert wishes_in("where does the receipt of computeTotal use tax_rate?").words == (
+        "computeTotal",
+        "tax_rate",
+        "receipt",
+    )
+
+
+def test_small_talk_is_no_work():
+    said = {
+        asked: wishes_in(asked).small_talk for asked in ("hello", "ok great", "thanks!", "hello world.py", "")
+    }
+    assert said == {
+        "hello": "greeting",
+        "ok great": "thanks",
+        "thanks!": "thanks",
+        "hello world.py": "",
+        "": "",
+    }
+
+
+def test_a_change_that_no_rule_covers_is_known_as_such():
+    assert wishes_in("fix the bug in cart.py").is_beyond_us
+    assert not wishes_in("change a_b to c_d").is_beyond_us
+
+
+@given(st.text(max_size=300))
+def test_any_words_can_be_read(asked):
+    assert isinstance(wishes_in(asked), Wishes)
+
+
+@pytest.mark.parametrize(
+    "piece", ["add a ", "`", "'a", "run ls ", "a/", "change the ", "with ", "```a\n", "create a "]
+)
+def test_no_message_takes_long_to_read(piece):
+    began = time.perf_counter()
+    wishes_in(piece * 5_000)
+    assert time.perf_counter() - began < 1
