@@ -1,0 +1,103 @@
+"""A streamed reply put together again: the body that a plain request would have got (api-facts 6).
+
+Only a reply that came to its end is one. What a stream brings that we do not know how to add up makes the
+whole unreadable, and says so: half a reply must never be taken for a reply.
+"""
+
+from typing import Any
+
+import msgspec
+
+from everturn.wire.sse import ServerEvent, SseReader
+
+Fields = dict[str, Any]
+_encode = msgspec.json.Encoder().encode
+_read = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class StreamedReply:
+    """Takes the bytes of a stream. `body` is there once `is_whole`; `problem` says why it never will be."""
+
+    def __init__(self) -> None:
+        self.is_whole = False
+        self.problem = ""
+        self._sse = SseReader()
+        self._message: Fields = {}
+        self._blocks: dict[int, Fields] = {}
+        self._inputs: dict[int, list[str]] = {}
+
+    def feed(self, piece: bytes) -> None:
+        for event in self._sse.feed(piece):
+            if not self.problem and not self.is_whole:
+                self._take(event)
+
+    @property
+    def body(self) -> bytes:
+        content = [self._finished(at) for at in sorted(self._blocks)]
+        return _encode({**self._message, "content": content})
+
+    def _take(self, event: ServerEvent) -> None:
+        try:
+            fields = _read(event.data)
+            self._add(str(fields.get("type") or event.name), fields)
+        except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, RecursionError) as problem:
+            self.problem = f"the event {event.name!r} is not of a shape that we know: {problem!r}"
+
+    def _add(self, kind: str, fields: Fields) -> None:
+        match kind:
+            case "message_start":
+                self._message = dict(fields["message"])
+            case "content_block_start":
+                self._blocks[int(fields["index"])] = dict(fields["content_block"])
+            case "content_block_delta":
+                self._fill(int(fields["index"]), fields["delta"])
+            case "message_delta":
+                self._close(fields)
+            case "message_stop":
+                # Read once, so that nobody else finds out that a call's input was cut.
+                _read(self.body)
+                self.is_whole = True
+            case "error":
+                self.problem = f"the stream ended with an error: {fields.get('error')}"
+            case _:
+                # Pings, and whatever else may come: the API adds events that mean nothing to most.
+                pass
+
+    def _fill(self, at: int, delta: Fields) -> None:
+        block = self._blocks[at]
+        match delta["type"]:
+            case "text_delta":
+                block["text"] = block.get("text", "") + delta["text"]
+            case "thinking_delta":
+                block["thinking"] = block.get("thinking", "") + delta["thinking"]
+            case "signature_delta":
+                block["signature"] = delta["signature"]
+            case "input_json_delta":
+                self._inputs.setdefault(at, []).append(delta["partial_json"])
+            case "citations_delta":
+                cited: list[Any] = block.get("citations") or []
+                block["citations"] = [*cited, delta["citation"]]
+            case "compaction_delta":
+                block |= {name: value for name, value in delta.items() if name != "type"}
+            case other:
+                self.problem = f"a delta of a kind that we cannot add up: {other!r}"
+
+    def _close(self, fields: Fields) -> None:
+        self._message |= fields.get("delta") or {}
+        usage: Fields = fields.get("usage") or {}
+        reported = {name: value for name, value in usage.items() if value is not None}
+        self._message["usage"] = {**(self._message.get("usage") or {}), **reported}
+        if fields.get("context_management") is not None:
+            self._message["context_management"] = fields["context_management"]
+
+    def _finished(self, at: int) -> Fields:
+        block, said = self._blocks[at], "".join(self._inputs.get(at, ()))
+        # As it came, not read and spelled anew: numbers may be longer than ours.
+        return {**block, "input": msgspec.Raw(said.encode())} if said.strip() else block
+
+
+def read_stream(data: bytes) -> StreamedReply:
+    """All of a stream at once."""
+    reply = StreamedReply()
+    reply.feed(data)
+    return reply

@@ -1,0 +1,100 @@
+"""A stream says what the plain body says, and half a stream says nothing."""
+
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.twin.stream import error_event, events, sse
+from everturn.wire.streamed import StreamedReply, read_stream
+
+USAGE = {"input_tokens": 3, "output_tokens": 9, "cache_read_input_tokens": 5, "cache_creation": {"x": 1}}
+BLOCKS = [
+    {"type": "thinking", "thinking": "Let me see. One, two.", "signature": "c2ln"},
+    {"type": "redacted_thinking", "data": "eA=="},
+    {
+        "type": "text",
+        "text": "It rains, often.",
+        "citations": [{"type": "char_location", "cited_text": "rain"}],
+    },
+    {
+        "type": "tool_use",
+        "id": "toolu_1",
+        "name": "read",
+        "input": {"path": "é.py", "n": 1.0},
+        "caller": {"type": "direct"},
+    },
+    {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
+    {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"url": "u"}]},
+    {"type": "something_new", "of": [1, None]},
+]
+BODY = {
+    "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": BLOCKS,
+    "stop_reason": "tool_use", "stop_sequence": None, "usage": USAGE,
+}  # fmt: skip
+
+
+def streamed(body):
+    return b"".join(sse(events(body)))
+
+
+def test_a_stream_is_put_together_to_the_plain_body():
+    reply = read_stream(streamed(BODY))
+    assert (reply.is_whole, reply.problem) == (True, "")
+    assert msgspec.json.decode(reply.body) == BODY
+
+
+@given(st.lists(st.sampled_from(BLOCKS), max_size=4), st.data())
+def test_it_is_the_same_in_any_pieces(blocks, data):
+    written = streamed({**BODY, "content": blocks})
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(written)), max_size=8)))
+    reply = StreamedReply()
+    edges = [0, *cuts, len(written)]
+    for start, stop in itertools.pairwise(edges):
+        reply.feed(written[start:stop])
+    assert msgspec.json.decode(reply.body)["content"] == blocks
+    assert reply.is_whole
+
+
+def test_a_stream_that_is_cut_anywhere_is_not_whole():
+    written = streamed({**BODY, "content": BLOCKS[2:4]})
+    for at in range(len(written)):
+        assert not read_stream(written[:at]).is_whole
+
+
+def frame(**fields):
+    return b"data: " + msgspec.json.encode(fields) + b"\n\n"
+
+
+START = frame(type="message_start", message={"id": "msg_1", "content": [], "usage": {}})
+HALF = {"type": "input_json_delta", "partial_json": '{"a'}
+CALL = {"type": "tool_use", "id": "t", "name": "n", "input": {}}
+STOP = frame(type="message_stop")
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [
+        error_event("overloaded_error", "Overloaded"),
+        frame(type="content_block_delta", index=7, delta={"type": "text_delta", "text": "x"}),
+        b"data: <html>\n\n",
+        b"data: 7\n\n",
+        frame(type="content_block_start", index=0, content_block={"type": "text", "text": ""})
+        + frame(type="content_block_delta", index=0, delta={"type": "odour_delta", "odour": "rose"}),
+        frame(type="content_block_start", index=0, content_block=CALL)
+        + frame(
+            type="content_block_delta", index=0, delta={"type": "input_json_delta", "partial_json": '{"a'}
+        ),
+    ],
+    ids=["an error", "no block", "no JSON", "no object", "an unknown delta", "an input that was cut"],
+)
+def test_what_cannot_be_added_up_is_no_reply(middle):
+    reply = read_stream(START + middle + STOP)
+    assert not reply.is_whole
+    assert reply.problem
+
+
+def test_events_that_mean_nothing_to_us_are_passed_over():
+    assert read_stream(START + frame(type="weather", sky="blue") + STOP).is_whole
