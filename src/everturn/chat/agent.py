@@ -48,7 +48,7 @@ from everturn.view.sections import Sections
 DEFAULT_MODEL: Final = "claude-opus-5"
 
 
-class Wanted(NamedTuple):
+class Terms(NamedTuple):
     """What a conversation is held with, as the person chose it."""
 
     folder: Path
@@ -60,14 +60,14 @@ class Wanted(NamedTuple):
 class Agent:
     """Made closed; `open` begins or continues a conversation."""
 
-    def __init__(self, wanted: Wanted, way: Way, terminal: Terminal, permissions: Permissions) -> None:
-        self.wanted, self.way = wanted, way
+    def __init__(self, terms: Terms, way: Way, terminal: Terminal, permissions: Permissions) -> None:
+        self.terms, self.way = terms, way
         self.terminal, self.permissions = terminal, permissions
         self.todo = TodoList()
-        self.model = wanted.config.model or DEFAULT_MODEL
+        self.model = terms.config.model or DEFAULT_MODEL
         self._session: Session | None = None
         self._nested = self._nested_memory()
-        workspace = Workspace(wanted.folder)
+        workspace = Workspace(terms.folder)
         self.searcher = Searcher(
             workspace, permissions, opens=self._search_session, new_path=self._search_path
         )
@@ -116,15 +116,15 @@ class Agent:
         self.session.close()
 
     def _main(self, path: str | Path) -> Session:
-        prompt = prompt_for(self.wanted.folder, self.wanted.home, lambda: datetime.now().date())
-        return self._opened(path, self._tools, prompt, listen=self._heard, notes=self.wanted.takes_notes)
+        prompt = prompt_for(self.terms.folder, self.terms.home, lambda: datetime.now().date())
+        return self._opened(path, self._tools, prompt, listen=self._heard, notes=self.terms.takes_notes)
 
     def _opened(
         self, path: str | Path, tools: tuple[Tool, ...], system: str | Sections, **how: Any
     ) -> Session:
-        config = msgspec.structs.replace(self.wanted.config, model=self.model)
+        config = msgspec.structs.replace(self.terms.config, model=self.model)
         client, send = self.way.client, self.way.send
-        roots = (self.wanted.folder,)
+        roots = (self.terms.folder,)
         return Session.open(
             path, policy=config, tools=tools, system=system, client=client, send=send, roots=roots, **how
         )
@@ -186,7 +186,7 @@ class Agent:
         return tuple(self._watched(tool) for tool in (*own, Tool(RECALL, self._recall)))
 
     def _nested_memory(self) -> NestedMemory:
-        folder, home = self.wanted.folder, self.wanted.home
+        folder, home = self.terms.folder, self.terms.home
         return NestedMemory(folder, home, known=(file.path for file in found_in(folder, home).files))
 
     def _recall(self, given: Mapping[str, Any]) -> Given:
@@ -273,7 +273,6 @@ class Agent:
             warm=self._warm(now),
             dollars=self.session.bill.dollars + self.searcher.spent.dollars,
             model=context.model,
-            is_twin=self.way.is_twin,
         )
 
     def _warm(self, now: datetime) -> float | None:

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple, cast
 
 import click
 
-from everturn.chat.agent import Agent
-from everturn.chat.agent import Wanted as Held
+from everturn.chat.agent import Agent, Terms
 from everturn.chat.loop import asked, attempt, converse
 from everturn.chat.permission import Mode, Permissions
-from everturn.chat.provider import Wanted, way_to_model
+from everturn.chat.provider import Wanted, Way, way_to_model
 from everturn.chat.screen.lines import Nothing, Say, meaning
 from everturn.chat.screen.opening import banner
 from everturn.chat.screen.terminal import Terminal
@@ -36,15 +35,15 @@ class Options(NamedTuple):
     takes_notes: bool
 
 
-def begin(options: Options) -> int:
-    """Hold a conversation in the current folder; the exit code."""
+def begin(options: Options, way: Way | None = None) -> int:
+    """Hold a conversation in the current folder; the exit code. `way` is another one than there would be."""
     folder, home = Path.cwd(), Path.home()
     loaded = load(config_files(os.environ, home=home, cwd=folder), os.environ, options.settings)
     terminal = Terminal() if options.words is None else Unattended()
     permissions = Permissions(lambda wish: asked(terminal, wish), cast(Mode, options.mode))
-    way = way_to_model(loaded.config.provider, options.wanted)
-    held = Held(folder, home, loaded.config, options.takes_notes)
-    agent = Agent(held, way, terminal, permissions)
+    way = way or way_to_model(loaded.config.provider, options.wanted)
+    terms = Terms(folder, home, loaded.config, options.takes_notes)
+    agent = Agent(terms, way, terminal, permissions)
     own = folder_of(folder, os.environ, home)
     agent.open(options.session or _path(own, options.resume))
     try:
@@ -92,7 +91,7 @@ def _greet(agent: Agent, notes: tuple[str, ...]) -> None:
         for said in filter(None, (agent.way.says, *notes)):
             click.echo(said, err=True)
         return
-    where = str(agent.wanted.folder).replace(str(agent.wanted.home), "~", 1)
+    where = str(agent.terms.folder).replace(str(agent.terms.home), "~", 1)
     terminal.show(banner(agent.model, where, agent.way.says, terminal.screen))
     for note in notes:
         terminal.say(note, QUIET)

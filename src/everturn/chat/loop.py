@@ -70,7 +70,9 @@ def attempt(agent: Agent, meant: Say | Command) -> bool:
     try:
         match meant:
             case Say(text=words):
-                agent.answer(words)
+                stopped = agent.answer(words).stopped
+                if stopped:
+                    terminal.say(f"It was stopped: {stopped}. /retry lets it go on.", QUIET)
             case Command():
                 terminal.show(carry_out(agent, meant))
         return True

@@ -16,13 +16,9 @@ if TYPE_CHECKING:
 
 Wanted = Literal["whatever there is", "twin"]
 
-TWIN: Final = (
-    "No key is set: you talk to the twin, a small agent in this process that follows rules and understands "
-    "nothing. Set ANTHROPIC_API_KEY to talk to a model."
-)
-CHOSEN: Final = (
-    "You talk to the twin, a small agent in this process that follows rules and understands nothing."
-)
+_TWIN: Final = "the twin, an agent that follows rules. Let it change only what you can lose"
+TWIN: Final = f"No key is set: this is {_TWIN}; set ANTHROPIC_API_KEY to talk to a model."
+CHOSEN: Final = f"This is {_TWIN}."
 NO_PACKAGE: Final = (
     "A key is set, but the package 'anthropic' is not installed: pip install 'everturn[chat]' brings it. "
     "Without a model: everturn chat --twin."

@@ -30,7 +30,14 @@ _TELLING: Final = (
 )
 # A diff is read, not scrolled through; the rest can be looked at in an editor.
 MOST_DETAIL: Final = 24
-_DETAIL_STYLES: Final = (("+", "green"), ("-", "red"), ("@", "cyan"))
+# The first that fits; the head of a diff names the file, which was said already.
+_DETAIL_STYLES: Final = (
+    ("--- ", QUIET),
+    ("+++ ", QUIET),
+    ("@@", QUIET),
+    ("+", "green"),
+    ("-", "red"),
+)
 _TODO_MARKS: Final[Mapping[str, tuple[str, str, str]]] = {
     "completed": ("✔", "x", QUIET),
     "in_progress": ("▸", ">", HEAD),
@@ -48,7 +55,10 @@ def call_line(
     name = screen.plain(tool)
     before = " " * (GAP * deep)
     room = screen.width - cell_len(f"{before}{mark} {name} ") - GAP
-    asked, came_out = _side_by_side(telling(given), outcome(result, went), max(0, room), screen)
+    about = telling(given)
+    # A result often begins with what was asked for; once is enough.
+    said = outcome(result, went).removeprefix(f"{about} ")
+    asked, came_out = _side_by_side(about, said, max(0, room), screen)
     line = Text.assemble(before, (mark, "green" if went == "well" else "red"), " ", (name, HEAD))
     line.append(f" {asked}" if asked else "")
     line.append(" " * GAP + came_out if came_out else "", QUIET if went == "well" else "red")

@@ -27,7 +27,6 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     warm: float | None
     dollars: Decimal
     model: str
-    is_twin: bool = False
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -56,7 +55,7 @@ def _parts(figures: Figures, screen: Screen) -> list[_Part]:
         parts.append(_Part(rate, rate, optional=2))
         left = "cold" if figures.warm is None else f"warm {clock(figures.warm)}"
         parts.append(_Part(left, left, optional=3))
-    parts.append(_Part(f"{spent} (as the API would charge)" if figures.is_twin else spent, spent, optional=1))
+    parts.append(_Part(spent, spent, optional=1))
     parts.append(_Part(screen.plain(figures.model), screen.plain(figures.model), optional=4))
     return parts
 

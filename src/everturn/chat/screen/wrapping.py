@@ -7,7 +7,7 @@ a model says may hold sequences that steer a terminal: nothing but printable cha
 import re
 from typing import Final
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
 TAB: Final = 4
 _PARTS: Final = re.compile(r"\n| +|[^ \n]+")
@@ -58,23 +58,24 @@ class Wrapping:
             return blanks + word
         if self.column and self.column + len(blanks) + cell_len(word) > self._width:
             self.column = 0
-            return "\n" + self._cut("", word)
-        return self._cut(blanks, word)
+            return "\n" + self._filled(word)
+        if len(blanks) >= self._width:
+            # An indentation that leaves no room for anything.
+            blanks = ""
+        self.column += len(blanks)
+        return blanks + self._filled(word)
 
-    def _cut(self, blanks: str, word: str) -> str:
-        """A word that is longer than a line goes on below; so does an indentation that leaves no room."""
-        text, lines = blanks + word, []
-        while self.column + cell_len(text) > self._width:
-            head = set_cell_size(text, self._width - self.column).rstrip() if text else ""
-            if not head or not text.startswith(head):
-                # A wide character that half fits: one column stays empty.
-                head = set_cell_size(text, max(1, self._width - self.column - 1)).rstrip()
-            if not head or not text.startswith(head):
-                break
-            lines.append(head)
-            text, self.column = text[len(head) :].lstrip(), 0
-        self.column += cell_len(text)
-        return "\n".join([*lines, text])
+    def _filled(self, word: str) -> str:
+        """A word that is longer than a line goes on below."""
+        if self.column + cell_len(word) <= self._width:
+            self.column += cell_len(word)
+            return word
+        said = ""
+        for each in word:
+            if self.column + cell_len(each) > self._width:
+                said, self.column = said + "\n", 0
+            said, self.column = said + each, self.column + cell_len(each)
+        return said
 
 
 def harmless(text: str) -> str:

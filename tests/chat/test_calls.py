@@ -1,0 +1,112 @@
+"""How tool calls, wishes and lists look."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.chat.permission import Wish
+from everturn.chat.screen.calls import MOST_DETAIL, call_line, question, telling, todo_lines, wish_lines
+from everturn.chat.tools.todo import Todo
+from everturn.dashboard.layout import Screen
+
+WIDE = Screen(80)
+
+
+@pytest.mark.parametrize(
+    ("tool", "given_", "result", "line"),
+    [
+        ("Read", {"file_path": "src/app.py"}, "1\tone\n2\ttwo\n", "● Read src/app.py  2 lines"),
+        ("Read", {"file_path": "a.py"}, "1\tonly", "● Read a.py  1 only"),
+        ("Grep", {"pattern": "login", "path": "src"}, "a\nb\nc", "● Grep login in src  3 lines"),
+        ("Bash", {"command": "make  test\n"}, "Exit code 2\nfailed", "● Bash make test  Exit code 2"),
+        ("Edit", {"file_path": "a.py"}, "a.py was changed (+1 -1).", "● Edit a.py  was changed (+1 -1)."),
+        ("Glob", {"pattern": "*"}, "", "● Glob *  nothing"),
+        ("Odd", {"depth": 3}, "fine", "● Odd  fine"),
+    ],
+)
+def test_a_call_is_one_line_with_what_was_asked_and_what_came_out(
+    tool: str, given_: dict[str, Any], result: str, line: str
+):
+    assert call_line(tool, given_, result, "well", WIDE).plain == line
+
+
+def test_a_call_that_went_wrong_says_why_in_its_first_line():
+    line = call_line("Read", {"file_path": "a.py"}, "There is no a.py.\nLook around.", "wrong", WIDE)
+    assert line.plain == "● Read a.py  There is no a.py."
+    assert {str(span.style) for span in line.spans} >= {"red"}
+
+
+def test_on_a_narrow_screen_both_sides_get_half():
+    line = call_line("Bash", {"command": "python -m pytest tests"}, "x" * 60, "well", Screen(40))
+    assert line.plain == "● Bash python -m pyte…  xxxxxxxxxxxxxxx…"
+
+
+def test_without_shapes_letters_stand_in():
+    line = call_line("Read", {"file_path": "é.py"}, "ok…", "well", Screen(40, ascii_only=True))
+    assert line.plain == "* Read ?.py  ok?"
+
+
+def test_calls_of_a_search_agent_are_deeper():
+    assert call_line("Glob", {"pattern": "*"}, "a", "well", WIDE, deep=1).plain == "  ● Glob *  a"
+
+
+@given(
+    st.text(max_size=30),
+    st.dictionaries(st.sampled_from(["command", "path", "pattern", "x"]), st.text() | st.integers()),
+    st.text(),
+    st.sampled_from(["well", "wrong"]),
+    st.integers(20, 100),
+)
+def test_a_line_is_one_line_that_fits_whatever_a_model_asked_for(tool, asked, result, went, width):
+    line = call_line(tool, asked, result, went, Screen(width))
+    assert line.cell_len <= width
+    assert line.plain.isprintable()
+
+
+def test_the_field_that_tells_calls_apart_comes_first():
+    assert telling({"description": "Run tests", "command": "make test"}) == "make test"
+    assert telling({}) == ""
+
+
+def test_a_wish_shows_its_diff_and_what_hides_in_it():
+    wish = Wish("Write", "write a.py (+1 -1)", "--- a.py\n+++ a.py\n-old\n+new\x1b[2J", "edits in .", "edit")
+    assert [line.plain for line in wish_lines(wish, WIDE)] == [
+        "Write: write a.py (+1 -1)",
+        "  --- a.py",
+        "  +++ a.py",
+        "  -old",
+        "  +new\\x1b[2J",
+    ]
+
+
+def test_a_long_diff_is_cut_and_says_so():
+    wish = Wish("Write", "write a.py", "\n".join(f"+{n}" for n in range(100)), "edits in .", "edit")
+    lines = [line.plain for line in wish_lines(wish, WIDE)]
+    assert lines[-1] == f"  ({100 - MOST_DETAIL} lines more)"
+    assert len(lines) == 1 + MOST_DETAIL + 1
+
+
+def test_a_command_that_is_its_own_detail_is_shown_once():
+    wish = Wish("Bash", "run make test", "make test", "make test …")
+    assert [line.plain for line in wish_lines(wish, WIDE)] == ["Bash: run make test"]
+
+
+@pytest.mark.parametrize(
+    ("width", "asked"),
+    [
+        (80, "Allow? y once, a always for make test …, n no: "),
+        (40, "Allow? y once, a always, n no: "),
+        (20, "Allow? y/a/n: "),
+    ],
+)
+def test_the_question_fits_the_screen(width, asked):
+    assert question(Wish("Bash", "run make test", "make test", "make test …"), Screen(width)) == asked
+
+
+def test_a_list_shows_what_is_done_what_is_going_on_and_what_is_left():
+    todos = (Todo("Read", "completed"), Todo("Fix", "in_progress"), Todo("Test"))
+    assert [line.plain for line in todo_lines(todos, WIDE)] == ["  ✔ Read", "  ▸ Fix", "  ○ Test"]
+    plain = [line.plain for line in todo_lines(todos, Screen(80, ascii_only=True))]
+    assert plain == ["  x Read", "  > Fix", "  - Test"]

@@ -1,0 +1,173 @@
+"""The slash commands: each does its thing, and none of them reaches the model."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from everturn.chat.agent import Agent
+from everturn.chat.commands import TABLE, carry_out
+from everturn.chat.screen.lines import Command, meaning
+from everturn.errors import NotASession, UsageError
+from everturn.session.recorded import open_session
+from everturn.session.upstream import UpstreamError
+
+from .conftest import SUMMARY, Desk
+
+
+def run(agent: Agent, typed: str) -> list[str]:
+    command = meaning(typed)
+    assert isinstance(command, Command)
+    return [line.plain for line in carry_out(agent, command)]
+
+
+def begun(desk: Desk, *script: str) -> Agent:
+    desk.twin.script("It returns None. " * 30, *script)
+    agent = desk.agent()
+    agent.answer("Why does the login fail? " * 30)
+    return agent
+
+
+def test_help_names_every_command(desk: Desk):
+    lines = run(desk.agent(), "/help")
+    assert [line.split()[0] for line in lines] == [f"/{name}" for name in TABLE]
+
+
+def test_every_command_is_in_the_manual():
+    page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
+    assert [name for name in TABLE if f"`/{name}" not in page] == []
+
+
+def test_a_command_that_does_not_exist_suggests_one_that_does(desk: Desk):
+    agent = desk.agent()
+    with pytest.raises(UsageError, match=r"There is no command /contxt\. Did you mean /context\?"):
+        run(agent, "/contxt")
+    with pytest.raises(UsageError, match=r"/help lists all of them"):
+        run(agent, "/zzz")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "/help",
+        "/context",
+        "/cost",
+        "/compact --dry-run",
+        "/recall login",
+        "/resume",
+        "/permissions",
+        "/model",
+    ],
+)
+def test_looking_changes_nothing_and_reaches_nobody(desk: Desk, typed: str):
+    agent = begun(desk)
+    before, calls = desk.path.read_bytes(), len(desk.twin.ledger)
+    assert run(agent, typed)
+    assert (desk.path.read_bytes(), len(desk.twin.ledger)) == (before, calls)
+
+
+def test_context_is_the_picture_that_the_command_line_draws(desk: Desk):
+    lines = run(begun(desk), "/context")
+    assert any(re.search(r"\d+ of 200,000 tokens", line) for line in lines)
+    assert any("Free" in line for line in lines)
+
+
+def test_cost_is_told_by_purpose(desk: Desk):
+    assert run(desk.agent(), "/cost") == ["Nothing yet: no call was made."]
+    desk.agents.pop().close()
+    head, conversation, total = run(begun(desk), "/cost")
+    assert head.split() == ["for", "calls", "read", "written", "plain", "output", "dollars"]
+    assert (conversation.split()[:2], total.split()[:2]) == (["conversation", "1"], ["all", "1"])
+
+
+@pytest.mark.moves_cache_prefix(reason="a compaction is made and taken back by hand")
+def test_a_compaction_is_made_and_taken_back(desk: Desk):
+    agent = begun(desk, SUMMARY)
+    assert run(agent, "/compact keep the paths") == ["Take it back with /undo."]
+    assert "Compacted: " in desk.paper.text
+    assert open_session(desk.path).view.boundary is not None
+    (line, *_) = run(agent, "/undo")
+    assert re.match(r"Compaction \w{8} no longer holds: ", line)
+    assert open_session(desk.path).view.boundary is None
+    assert run(agent, "/undo")[0].startswith("Nothing to take back: ")
+
+
+def test_a_dry_run_tells_the_plan(desk: Desk):
+    lines = run(begun(desk), "/compact --dry-run the paths")
+    assert lines[0] == "/compact: a dry run, nothing was changed"
+    assert any(line.startswith("summarizes") for line in lines)
+
+
+def test_nothing_to_compact_is_a_sentence(desk: Desk):
+    (line, *_) = run(desk.agent(), "/compact")
+    assert line.startswith("Not compacted: ")
+
+
+def test_words_are_pinned(desk: Desk):
+    agent = begun(desk)
+    assert run(agent, "/pin Never push to main.")[0].startswith("Pinned: ")
+    assert b"Never push to main." in desk.path.read_bytes()
+    with pytest.raises(UsageError, match="nothing to pin"):
+        run(agent, "/pin")
+
+
+def test_recall_finds_what_was_said(desk: Desk):
+    lines = run(begun(desk), "/recall login")
+    assert any("login" in line for line in lines)
+
+
+def test_retry_asks_again_for_the_answer(desk: Desk):
+    desk.twin.faults("overloaded")
+    agent = desk.agent()
+    with pytest.raises(UpstreamError):
+        agent.answer("Why?")
+    desk.twin.script("Because.")
+    assert run(agent, "/retry") == []
+    assert desk.paper.lines[-1] == "Because."
+
+
+def test_resume_lists_conversations_and_continues_one(desk: Desk):
+    first = begun(desk)
+    run(first, "/clear")
+    assert first.session.path != str(desk.path)
+    desk.twin.script("Hello.")
+    first.answer("Good morning.")
+    lines = run(first, "/resume")
+    assert [" ".join(line.split()[:2]) for line in lines[1:3]] == ["1 now", "2 now"]
+    assert run(first, "/resume one")[0].startswith("Continuing one: 2 messages")
+    assert first.session.path == str(desk.path)
+    with pytest.raises(UsageError, match="No conversation begins with 'zzz'"):
+        run(first, "/resume zzz")
+
+
+def test_a_conversation_that_cannot_be_opened_leaves_the_present_one_open(desk: Desk):
+    agent = begun(desk)
+    (desk.data / "two.jsonl").write_text("<html>")
+    with pytest.raises(NotASession):
+        run(agent, "/resume two")
+    desk.twin.script("Still here.")
+    assert agent.answer("Are you there?").text == "Still here."
+
+
+def test_another_model_goes_on_with_the_same_conversation(desk: Desk):
+    agent = begun(desk)
+    assert run(agent, "/model") == ["The model is claude-haiku-4-5. Choose another with /model NAME."]
+    assert run(agent, "/model claude-sonnet-4-5") == [
+        "From now on: claude-sonnet-4-5. Its cache begins empty."
+    ]
+    assert agent.session.context().model == "claude-sonnet-4-5"
+    assert len(agent.session.conversation.log.records) == 2
+    assert "It is not in the table" in " ".join(run(agent, "/model claude-unheard-of"))
+
+
+def test_permissions_are_shown_and_changed(desk: Desk):
+    agent = desk.agent()
+    assert run(agent, "/permissions accept-edits")[0] == "  mode        accept edits"
+    assert agent.permissions.mode == "accept edits"
+    with pytest.raises(UsageError, match="There is no permission mode"):
+        run(agent, "/permissions everything")
+
+
+def test_quit_leaves(desk: Desk):
+    with pytest.raises(EOFError):
+        run(desk.agent(), "/quit")

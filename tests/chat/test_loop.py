@@ -1,0 +1,137 @@
+"""The conversation from the outside: what is typed, asked and interrupted."""
+
+import pytest
+
+from everturn.chat.loop import asked, converse
+from everturn.chat.permission import Wish
+from everturn.chat.provider import Way
+from everturn.errors import StoreError
+from everturn.session.upstream import Answered, UpstreamError
+
+from .conftest import Desk, Paper
+
+WISH = Wish("Bash", "run make test", "make test", "make test …")
+
+
+def hold(desk: Desk, *typed: str | type[BaseException], **how: object) -> list[str]:
+    """What is on the screen after all of this was typed."""
+    desk.paper.answers = list(typed)
+    converse(desk.agent(**how))  # type: ignore[arg-type]
+    return [line for line in desk.paper.lines if line]
+
+
+def test_a_conversation_ends_where_the_input_ends(desk: Desk):
+    desk.twin.script("Good morning.", "Bye.")
+    assert hold(desk, "Hello", "See you") == ["Good morning.", "Bye."]
+
+
+def test_quit_ends_it_before_the_input_does(desk: Desk):
+    assert hold(desk, "/quit", "never said") == []
+    assert desk.paper.answers == ["never said"]
+
+
+def test_several_lines_are_one_message(desk: Desk):
+    desk.twin.script("I see.")
+    hold(desk, "first\\", "second")
+    assert b'"first\\nsecond"' in desk.path.read_bytes()
+
+
+def test_one_interrupt_at_the_prompt_is_forgiven_and_two_leave(desk: Desk):
+    desk.twin.script("Good morning.")
+    shown = hold(desk, KeyboardInterrupt, "Hello", KeyboardInterrupt, KeyboardInterrupt, "never said")
+    hint = "Ctrl-C again, Ctrl-D or /quit leaves."
+    assert shown == [hint, "Good morning.", hint]
+    assert desk.paper.answers == ["never said"]
+
+
+def test_an_error_of_the_provider_is_told_and_the_prompt_comes_back(desk: Desk):
+    desk.twin.faults("overloaded")
+    desk.twin.script("Here I am.")
+    shown = " ".join(hold(desk, "Hello", "/retry"))
+    assert shown.startswith(
+        "The API has trouble of its own. Wait a little, then /retry. (529 overloaded_error"
+    )
+    assert shown.endswith("Here I am.")
+    assert desk.path.read_bytes().count(b'"Hello"') == 1
+
+
+def failing(problem: BaseException) -> Way:
+    def send(body: bytes, betas: object) -> Answered:
+        raise problem
+
+    return Way(send=send)
+
+
+@pytest.mark.parametrize(
+    ("problem", "says"),
+    [
+        (UpstreamError(401, "authentication_error", "invalid x-api-key"), "The API does not know this key."),
+        (UpstreamError(0, "APIConnectionError", "Connection error."), "There is no connection to the API."),
+        (ValueError("a bug"), "Something went wrong here (ValueError: a bug)."),
+        (StoreError("The disk is full."), "The disk is full."),
+        (KeyboardInterrupt(), "Stopped."),
+    ],
+)
+def test_nothing_that_goes_wrong_in_a_turn_ends_the_conversation(desk: Desk, problem, says):
+    shown = hold(desk, "Hello", "/permissions", way=failing(problem))
+    assert shown[0].startswith(says)
+    assert shown[-3].startswith("  mode")
+    assert b'"Hello"' in desk.path.read_bytes()
+
+
+def test_an_unknown_model_is_told_and_can_be_changed(desk: Desk):
+    desk.twin.script("Now I hear you.")
+    shown = " ".join(hold(desk, "Hello", "/model claude-haiku-4-5", "/retry", model="claude-unheard-of"))
+    assert "Choose another with /model NAME, then /retry." in shown
+    assert shown.endswith("Now I hear you.")
+
+
+def test_a_command_that_fails_is_a_sentence(desk: Desk):
+    assert hold(desk, "/recal login", "/pin") == [
+        "There is no command /recal. Did you mean /recall?",
+        "There is nothing to pin; give the words that must be kept.",
+    ]
+
+
+def test_a_status_line_stands_below_an_answer_for_people_and_not_for_programs(desk: Desk):
+    desk.twin.script("Yes.", "Yes.")
+    assert hold(desk, "Are you there?", "") == ["Yes."]
+    desk.agents.pop().close()
+    desk.paper = Paper("plain")
+    shown = hold(desk, "Are you there?", "")
+    assert shown[-2:] == [shown[-1]] * 2
+    assert shown[-1].startswith("context ")
+
+
+# ── permission ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        (["y"], "once"),
+        ([" YES "], "once"),
+        (["a"], "always"),
+        (["n"], "no"),
+        (["what?", "y"], "once"),
+        (["what?", "hm"], "no"),
+        ([EOFError], "no"),
+    ],
+)
+def test_a_wish_is_answered_by_a_letter(desk: Desk, typed, answer):
+    paper = Paper("plain")
+    paper.answers = list(typed)
+    assert asked(paper, WISH) == answer
+    assert paper.lines == ["Bash: run make test"]
+
+
+def test_where_nobody_can_be_asked_the_answer_is_no(desk: Desk):
+    assert asked(desk.paper, WISH) == "no"
+    assert desk.paper.questions == []
+
+
+def test_an_interrupt_at_a_question_stops_the_turn(desk: Desk):
+    paper = Paper("plain")
+    paper.answers = [KeyboardInterrupt]
+    with pytest.raises(KeyboardInterrupt):
+        asked(paper, WISH)

@@ -1,0 +1,98 @@
+from typing import get_args
+
+import pytest
+
+from everturn.chat.permission import TABLE, Kind, Mode, Permissions, Refused, Wish, one_line, shown
+from everturn.errors import UsageError
+
+WRITE = Wish("Write", "write src/a.py (+1 -0)", "diff", "writing in src", "edit")
+RUN = Wish("Bash", "run pytest", "pytest", "pytest …", "command")
+
+
+class Person:
+    def __init__(self, answer):
+        self.answer = answer
+        self.asked = []
+
+    def __call__(self, wish):
+        self.asked.append(wish)
+        return self.answer
+
+
+def test_every_mode_says_what_every_kind_of_wish_meets():
+    assert {mode: set(row) for mode, row in TABLE.items()} == {
+        mode: set(get_args(Kind)) for mode in get_args(Mode)
+    }
+
+
+def test_once_is_asked_again_and_always_is_not():
+    for answer, times in (("once", 2), ("always", 1)):
+        person = Person(answer)
+        permissions = Permissions(person)
+        permissions.require(WRITE)
+        permissions.require(WRITE)
+        assert person.asked == [WRITE] * times
+
+
+def test_always_covers_its_own_kind_and_key_alone():
+    person = Person("always")
+    permissions = Permissions(person)
+    same_words = Wish("Bash", "run it", "", WRITE.key, "command")
+    other_folder = Wish("Write", "write b.py", "", "writing in .", "edit")
+    for wish in (WRITE, same_words, other_folder):
+        permissions.require(wish)
+    assert person.asked == [WRITE, same_words, other_folder]
+    assert permissions.remembered == (WRITE.key, WRITE.key, "writing in .")
+
+
+def test_what_was_allowed_for_good_can_be_forgotten():
+    person = Person("always")
+    permissions = Permissions(person)
+    permissions.require(WRITE)
+    permissions.forget()
+    permissions.require(WRITE)
+    assert len(person.asked) == 2
+
+
+def test_no_is_told_with_what_it_was_said_to():
+    with pytest.raises(Refused, match=r"the user said no to: run pytest\. Do not try"):
+        Permissions(Person("no")).require(RUN)
+
+
+def test_without_anybody_to_ask_the_answer_is_no():
+    assert Permissions().refusal(RUN) != ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked", "refused"),
+    [
+        ("ask", [WRITE, RUN], []),
+        ("accept edits", [RUN], []),
+        ("read only", [], [WRITE, RUN]),
+        ("all", [], []),
+    ],
+)
+def test_a_mode_asks_about_some_wishes_and_refuses_others(mode, asked, refused):
+    person = Person("once")
+    permissions = Permissions(person, mode)
+    assert [wish for wish in (WRITE, RUN) if permissions.refusal(wish)] == refused
+    assert person.asked == asked
+
+
+def test_read_only_refuses_also_what_was_always_allowed():
+    permissions = Permissions(Person("always"))
+    permissions.require(WRITE)
+    permissions.mode = "read only"
+    assert permissions.refusal(WRITE) == (
+        "the session is read only: it may not write src/a.py (+1 -0). Say what you would do instead."
+    )
+
+
+def test_an_unknown_mode_is_refused_with_those_there_are():
+    with pytest.raises(UsageError, match="ask, accept edits, read only, all"):
+        Permissions(mode="yolo")  # type: ignore[arg-type]
+
+
+def test_what_could_hide_a_command_is_spelled_out():
+    assert shown("rm -rf x\r\x1b[2Kls\n\tok \u202etxt") == "rm -rf x\\x0d\\x1b[2Kls\n\tok \\x202etxt"
+    assert one_line("a\nb\x1b c" + "d" * 300, most=12) == "a b\\x1b cddd…"

@@ -1,0 +1,82 @@
+"""The way to a model, and errors in words."""
+
+import sys
+
+import pytest
+
+from everturn.chat.provider import CHOSEN, NO_PACKAGE, REFUSED, TROUBLES, TWIN, in_words, way_to_model
+from everturn.errors import UsageError
+from everturn.session.config.shape import Provider, Secret
+from everturn.session.upstream import UpstreamError
+
+KEYS = Provider(api_key=Secret("sk-wrong"), base_url="http://127.0.0.1:9")
+
+
+def test_without_a_key_it_is_the_twin_and_says_so():
+    way = way_to_model(Provider())
+    assert (way.is_twin, way.client, way.says) == (True, None, TWIN)
+    unused = way_to_model(Provider(base_url="http://127.0.0.1:9"))
+    assert unused.says.endswith("ANTHROPIC_BASE_URL is not used without a key.")
+
+
+def test_the_twin_can_be_asked_for_although_there_is_a_key():
+    way = way_to_model(KEYS, "twin")
+    assert (way.is_twin, way.says) == (True, CHOSEN)
+
+
+def test_with_a_key_it_is_the_sdk_at_the_address_that_was_given():
+    way = way_to_model(KEYS)
+    assert way.client is not None
+    assert (str(way.client.base_url), way.client.api_key, way.says) == ("http://127.0.0.1:9", "sk-wrong", "")
+    way.client.close()
+
+
+def test_without_the_package_every_turn_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "anthropic", None)
+    way = way_to_model(KEYS)
+    assert (way.says, way.client) == (NO_PACKAGE, None)
+    assert way.send is not None
+    with pytest.raises(UsageError, match=r"pip install 'everturn\[chat\]'"):
+        way.send(b"{}", ())
+
+
+@pytest.mark.parametrize(
+    ("problem", "says"),
+    [
+        (UpstreamError(401, "authentication_error", "invalid x-api-key"), "does not know this key"),
+        (UpstreamError(402, "billing_error", "no credit"), "no credit left"),
+        (UpstreamError(403, "permission_error", "no"), "may not do that"),
+        (UpstreamError(404, "not_found_error", "model: claude-9"), "/model NAME"),
+        (UpstreamError(404, "not_found_error", "Not found"), "ANTHROPIC_BASE_URL"),
+        (UpstreamError(413, "request_too_large", "too large"), "smaller parts"),
+        (UpstreamError(429, "rate_limit_error", "slow down"), "Too many requests"),
+        (UpstreamError(504, "timeout_error", "late"), "took too long"),
+        (UpstreamError(529, "overloaded_error", "Overloaded"), "trouble of its own"),
+        (UpstreamError(0, "APITimeoutError", "Request timed out."), "in time"),
+        (UpstreamError(0, "APIConnectionError", "Connection error."), "no connection"),
+        (UpstreamError(400, "invalid_request_error", "messages.0: no"), "refused the request"),
+    ],
+)
+def test_every_error_says_what_to_do_and_what_the_provider_said(problem, says):
+    words = in_words(problem)
+    assert says in words
+    assert words.endswith(f"({problem})")
+
+
+def test_no_row_of_the_table_is_hidden_by_an_earlier_one():
+    problems = [
+        (401, ""),
+        (402, ""),
+        (403, ""),
+        (404, "model: x"),
+        (404, ""),
+        (413, ""),
+        (429, ""),
+        (504, ""),
+        (500, ""),
+    ]
+    met = [UpstreamError(status, "", message) for status, message in problems]
+    met += [UpstreamError(0, kind, "") for kind in ("APITimeoutError", "APIConnectionError")]
+    told = {in_words(each).split(" (")[0] for each in met}
+    assert told == {row.advice for row in TROUBLES}
+    assert REFUSED not in told
