@@ -188,6 +188,9 @@ def pytest_configure(config: pytest.Config) -> None:
         return
 
     def watched(live: Live, conversation: Any, send: Any, **more: Any) -> None:
+        if not getattr(live, "is_watched", True):
+            begin(live, conversation, send, **more)
+            return
         watch = Watch(live, send)
         _watched.append(watch)
         begin(live, conversation, watch.send, **more)

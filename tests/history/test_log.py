@@ -144,3 +144,20 @@ def test_a_window_is_a_sequence_that_does_not_grow():
     for at in (2, -3):
         with pytest.raises(IndexError):
             window[at]
+
+
+def test_the_tip_is_the_newest_message_or_what_hangs_below_it():
+    log = Log()
+    assert log.tip is None
+    tips = []
+    for record in (
+        b.user("1", uuid="1"),
+        b.user("2", uuid="2", parent="1"),
+        b.system(uuid="below", parent="2"),
+        b.system(uuid="beside", parent="1"),
+        b.attachment("late", uuid="late", parent="1"),
+    ):
+        log.append(record)
+        assert log.tip is not None
+        tips.append(log.tip.uuid)
+    assert tips == ["1", "2", "below", "below", "below"]

@@ -232,3 +232,26 @@ def test_a_thread_of_a_hundred_thousand_records_takes_time_in_proportion():
         Record(**{**fields, "uuid": str(at), "parent": str(at - 1) if at else ""}) for at in range(100_000)
     ]
     assert len(threads(many).main.records) == 100_000
+
+
+def test_a_line_that_was_written_twice_is_nothing_new():
+    """As the last line of a file it would be the newest message, and all that came since be left."""
+    records = (say("1"), reply("2", "1"), say("3", "2"), reply("4", "3"), reply("2", "1"))
+    found = threads(records).main
+    assert (names(found.records), names(found.abandoned)) == (["1", "2", "3", "4"], ["2"])
+    assert found.notes == (Note("duplicate_uuid", "records with the uuid of an earlier one: 1"),)
+    assert live(*records, say("5", "4")) == ["1", "2", "3", "4", "5"]
+
+
+def test_another_record_under_the_name_of_a_kept_one_is_continued_itself():
+    kept = b.boundary("b", logical="2", kept=("2", "s", "2"))
+    old = (say("1"), reply("2", "1"), kept, b.summary(uuid="s", parent="b"), say("3", "s"))
+    assert live(*old, say("2", "3"), reply("4", "2")) == ["1", "2", "b", "s", "3", "2", "4"]
+
+
+@pytest.mark.spec("TR-9")
+def test_a_boundary_behind_a_kept_segment_follows_the_compaction_that_kept_it():
+    first = (b.boundary("b", logical="2", kept=("2", "s", "2")), b.summary(uuid="s", parent="b"))
+    again = (b.boundary("c", logical="2"), b.summary(uuid="t", parent="c"))
+    records = (say("1"), reply("2", "1"), *first, *again, say("3", "t"))
+    assert live(*records) == ["1", "2", "b", "s", "c", "t", "3"]

@@ -238,7 +238,7 @@ def test_repairs_are_as_rare_as_they_were_counted(transcripts: Transcripts):
     found: Counter[str] = Counter()
     for _, thread in all_threads(transcripts):
         found.update(repair.kind for repair in flatten(Log(thread.records).view).repairs)
-    assert found == {"blank_text": 34, "missing_start": 7, "missing_result": 3, "repeated_block": 1}
+    assert found == {"blank_text": 34, "missing_start": 7, "missing_result": 3}
 
 
 def test_notes_on_the_links_are_as_rare_as_they_were_counted(transcripts: Transcripts):

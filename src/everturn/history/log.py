@@ -85,6 +85,9 @@ class Log:
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.records: list[Record] = []
         self.notes: list[Note] = []
+        # The record that the next one continues: the newest message, or what hangs below it. The last line
+        # of a file may hang on an older record, and to continue that one is to leave what came since.
+        self.tip: Record | None = None
         self._shown: list[Record] = []
         self._stale: frozenset[str] = frozenset()
         self._cleared: dict[str, Cleared] = {}
@@ -108,6 +111,8 @@ class Log:
 
     def append(self, record: Record) -> Change:
         self.records.append(record)
+        if self.tip is None or record.kind in ("user", "assistant") or record.parent == self.tip.uuid:
+            self.tip = record
         if self._pending is not None and record.kind in ("user", "assistant"):
             return self._finish_compaction(self._pending, record)
         match record.edit:

@@ -67,10 +67,11 @@ def threads(records: Iterable[Record]) -> Threads:
 def live_thread(records: Sequence[Record], *, agent: str) -> Thread:
     notes: list[Note] = []
     links = _Links(records, notes)
-    path = links.path_back_from(_newest_message(records))
+    path = links.path_back_from(_newest_message(records, links.repeats))
     live = _with_what_hangs_on_it(records, path, links)
     abandoned = tuple(record for at, record in enumerate(records) if at not in live)
-    if lost := sum(record.kind in ("user", "assistant") for record in abandoned):
+    left = (record for at, record in enumerate(records) if at not in live and at not in links.repeats)
+    if lost := sum(record.kind in ("user", "assistant") for record in left):
         notes.append(Note("abandoned", f"messages on branches that were left (rewind, resume, fork): {lost}"))
     notes.extend(_half_compactions(records, abandoned))
     kept = tuple(record for at, record in enumerate(records) if at in live)
@@ -86,9 +87,9 @@ def _half_compactions(records: Sequence[Record], abandoned: Sequence[Record]) ->
             yield Note("half_compaction", what)
 
 
-def _newest_message(records: Sequence[Record]) -> int:
+def _newest_message(records: Sequence[Record], repeats: set[int]) -> int:
     for at in range(len(records) - 1, -1, -1):
-        if records[at].kind in ("user", "assistant"):
+        if records[at].kind in ("user", "assistant") and at not in repeats:
             return at
     return len(records) - 1
 
@@ -100,17 +101,31 @@ class _Links:
         self.records = records
         self.notes = notes
         self.places: dict[str, int] = {}
+        # Records that say once more what an earlier one of their uuid said: nothing new, wherever they stand.
+        self.repeats: set[int] = set()
         repeated = 0
         self.parents: list[int] = []
+        # Of boundaries that summarize a kept segment at the end of their view: the compaction that kept it.
+        self.logical: dict[int, int] = {}
         segments: dict[str, tuple[str, int]] = {}
         for at, record in enumerate(records):
-            # A parent is looked up among what came before; the newest of equal uuids wins. What continues
-            # a segment kept through a compaction continues the compaction (TR-9).
+            # A parent is looked up among what came before; the newest of equal uuids wins, unless it only
+            # repeats an older one. What continues a segment kept through a compaction continues the
+            # compaction (TR-9).
             anchor, boundary = segments.get(record.parent, (record.parent, -1))
             self.parents.append(self.places.get(anchor, boundary))
+            if (named := _logical_parent(record)) in segments:
+                anchor, boundary = segments[named]
+                self.logical[at] = self.places.get(anchor, boundary)
             if isinstance(record.edit, Compacted) and record.edit.kept:
                 segments[record.edit.kept.tail] = (record.edit.kept.anchor, at)
-            repeated += record.uuid in self.places
+            if (earlier := self.places.get(record.uuid)) is not None:
+                repeated += 1
+                if (records[earlier].parent, records[earlier].blocks) == (record.parent, record.blocks):
+                    self.repeats.add(at)
+                    continue
+                # Another record under the name of a kept one: what continues it continues this record.
+                segments.pop(record.uuid, None)
             self.places[record.uuid] = at
         if repeated:
             notes.append(Note("duplicate_uuid", f"records with the uuid of an earlier one: {repeated}"))
@@ -130,7 +145,7 @@ class _Links:
         if not named:
             # A boundary's own root is no end: what it summarized came right before it.
             return at - 1 if record.is_boundary else -1
-        parent = self.parents[at] if record.parent else self.places.get(named, -1)
+        parent = self.parents[at] if record.parent else self.logical.get(at, -1)
         if parent < 0:
             parent = self.places.get(named, -1)
         if parent < 0:
@@ -161,7 +176,7 @@ def _with_what_hangs_on_it(records: Sequence[Record], path: set[int], links: _Li
     calls = {block.call for at in path for block in records[at].blocks if block.is_call}
     answered = {block.call for at in path for block in records[at].blocks if block.is_result}
     for at, record in enumerate(records):
-        if at in live or links.parents[at] not in live:
+        if at in live or at in links.repeats or links.parents[at] not in live:
             continue
         if record.kind == "assistant" and record.message_id in messages:
             calls.update(block.call for block in record.blocks if block.is_call)

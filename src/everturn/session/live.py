@@ -214,9 +214,8 @@ class Live:
         return msgspec.structs.replace(request, settings={**request.settings, **asks}).to_bytes()
 
     def _record(self, kind: Kind, blocks: tuple[Block, ...], reply: Reply | None = None) -> Record:
-        records = self.conversation.log.records
         now = self._clock().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        last = records[-1] if records else None
+        last = self.conversation.log.tip
         return Record(
             kind=kind,
             uuid=self._new_id(),

@@ -133,8 +133,7 @@ class Wiring:
                 self._notes.heard(record)
 
     def _append(self, edit: Edit) -> None:
-        records = self.conversation.log.records
-        after = records[-1] if records else None
+        after = self.conversation.log.tip
         made = record_of_edit(edit, uuid=self._parts.new_id(), after=after, at=self._parts.clock())
         self._live.add(made if made.session else msgspec.structs.replace(made, session=self.id))
 
@@ -226,8 +225,7 @@ class Wiring:
 
     def _join(self, outcome: HookOutcome) -> None:
         """What hooks say joins the view, behind what is there."""
-        records = self.conversation.log.records
-        after = records[-1] if records else Record(kind="system", uuid="", session=self.id)
+        after = self.conversation.log.tip or Record(kind="system", uuid="", session=self.id)
         now = self._parts.clock()
         for record in said_by_hooks(outcome.context, after=after, now=now, new_id=self._parts.new_id):
             self._live.add(record)

@@ -1,0 +1,34 @@
+"""What conversations by chance have found, each as the smallest session that shows it."""
+
+from pathlib import Path
+
+import builders as b
+import pytest
+from engine.held import Held
+
+from everturn.history.log import Log
+from everturn.history.records import Record
+from everturn.history.threads import threads
+from everturn.wire.claude_code import read
+from everturn.wire.claude_code_lines import spell
+
+
+def resumed(records: list[Record]) -> list[str]:
+    """The names of what is in sight after these records were written to a file and read again."""
+    data = b"\n".join(spell(record) for record in records)
+    return [record.uuid for record in Log(threads(read(data).records).main.records).view.records]
+
+
+@pytest.mark.spec("TR-9")
+def test_a_note_at_the_end_that_hangs_on_an_older_record_hides_nothing_after_a_restart(tmp_path: Path):
+    held = Held(tmp_path)
+    older = [
+        b.user("first", uuid="1"),
+        b.assistant("Yes.", uuid="2", parent="1"),
+        b.user("more", uuid="3", parent="2"),
+    ]
+    for record in (*older, b.attachment("late", uuid="late", parent="1")):
+        held.live.add(record)
+    held.ask("And now?")
+    records = held.live.conversation.log.records
+    assert resumed(records) == [record.uuid for record in records]

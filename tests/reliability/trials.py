@@ -1,0 +1,243 @@
+"""One conversation by chance, from its file to its end: everything that can be done with it, done to it.
+
+A file (`transcripts.py`) is opened in a store on a disk in memory and gone on with: questions, results right
+and wrong, odd records, compactions of every form, undos, crashes that tear the last line, rewinds, pauses.
+Each request is judged as it leaves (`provider.py`); after each restart, and at the end, the view is what it
+was and nothing that was said is lost (`hidden.py`).
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any
+
+import msgspec
+from engine.held import head, model_of
+from engine.random_sessions import NAMES, small
+from faults.disks import Inode, MemoryDisk
+from reliability.hidden import Everything, Lost
+from reliability.provider import NO_SUMMARY, Provider
+from reliability.transcripts import Written, digest, written
+
+from everturn.decide.compact.chain import undoing
+from everturn.decide.compact.ground import CompactionStyle
+from everturn.decide.compact.values import Asked, Way
+from everturn.engine import Conversation, Setting
+from everturn.errors import EverturnError, StoreError
+from everturn.history.blocks import Block, block_from_fields, result_block, text_block
+from everturn.history.edits import Undone
+from everturn.history.log import Log
+from everturn.history.records import Record, record_of_edit
+from everturn.history.threads import threads
+from everturn.measure.capabilities import ANTHROPIC, EXTENDED_TWIN, PLAIN
+from everturn.measure.thresholds import Thresholds
+from everturn.session.live import Live
+from everturn.session.store import Store
+from everturn.session.talk.costs import EstimatedCosts
+from everturn.session.upstream import UpstreamError
+from everturn.view.lifetime import KeyParameters, Lifetime
+from everturn.wire.claude_code import read
+from everturn.wire.claude_code_lines import spell
+
+PATH = "/folder/session.jsonl"
+MODELS = ("claude-opus-4-6", "claude-haiku-4-5", "claude-opus-5", "claude-sonnet-5-5")
+WAYS: tuple[Way, ...] = ("notes", "fork", "direct", "provider", "extract")
+MOST_STEPS = 7
+HEAD = head(system="Read before you write.", tools=("Bash", "Edit", "Read"))
+COSTS = {name: EstimatedCosts(model_of(name)) for name in MODELS}
+START = datetime.fromisoformat("2026-11-15T00:00:00+00:00")
+
+
+class Unwatched(Live):
+    """Without the net of `cache_net.py`, which knows no repairs; judged by the provider instead."""
+
+    is_watched = False
+
+
+class OtherView(AssertionError):
+    """What would be sent is not what it should be: after a restart, or because of an error."""
+
+
+class Trial:
+    """One conversation. `counts` says what happened in it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.start: Written = written(seed)
+        self.disk = MemoryDisk({PATH: Inode(self.start.data)} if self.start.lines else {})
+        self.provider = Provider(self.rng)
+        self.setting = self._setting()
+        self.said = set(self.start.said)
+        self.now = START
+        self.counts: Counter[str] = Counter()
+        self._ids = count(1)
+        self._open()
+
+    def _setting(self) -> Setting:
+        name = self.rng.choice(MODELS)
+        able = self.rng.choice((ANTHROPIC, ANTHROPIC, EXTENDED_TWIN, PLAIN))
+        percent = self.rng.choice((None, 1.0, 2.0, 5.0))
+        policy = msgspec.structs.replace(
+            small(self.rng.choice(NAMES)), thresholds=Thresholds(auto_percent=percent)
+        )
+        ways = tuple(self.rng.sample(WAYS, self.rng.randrange(1, len(WAYS) + 1)))
+        return Setting(
+            model=model_of(name),
+            capabilities=able,
+            policy=policy,
+            costs=COSTS[name],
+            head=HEAD,
+            parameters=KeyParameters(Lifetime("5m", "the trial says so")),
+            fields={"max_tokens": 4_000},
+            compaction=CompactionStyle(ways=ways, transcript=PATH),
+        )
+
+    def _open(self) -> None:
+        self.store = Store.open(PATH, io=self.disk, fsync="never")
+        self.live = Unwatched(
+            Conversation(self.setting, threads(self.store.records).main.records),
+            self.provider.send,
+            clock=lambda: self.now,
+            new_id=lambda: f"n{next(self._ids):05d}",
+            world=self.provider,
+            keep=self._keep,
+        )
+
+    def _keep(self, records: Any) -> None:
+        self.store.append(records)
+        self.said.update(digest(block.raw) for record in records for block in record.blocks)
+
+    # ── the run ──────────────────────────────────────────────────────────────────────────────────
+
+    def run(self) -> Counter[str]:
+        acts: tuple[Callable[[], None], ...] = (
+            self.ask, self.ask, self.ask, self.answer, self.answer, self.odd, self.compact, self.compact,
+            self.undo, self.resume, self.crash, self.rewind, self.pause,
+        )  # fmt: skip
+        for _ in range(self.rng.randrange(1, MOST_STEPS)):
+            act = self.rng.choice(acts)
+            self.counts[act.__name__] += 1
+            act()
+        self.ask()
+        self.look()
+        self.counts["requests"] += self.provider.requests
+        self.counts["faults"] += self.provider.faults
+        return self.counts
+
+    def look(self) -> None:
+        """As a stranger finds it: the same view, nothing lost, and no error that became a summary."""
+        data = self.disk.files[PATH].data
+        if not data.startswith(self.start.data):
+            raise Lost("the file no longer begins with what it held at first")
+        found = Everything(read(data).records)
+        if shown(found.log) != shown(self.live.conversation.log):
+            raise OtherView("the file gives another view than the session has")
+        for place, number in found.places_of(self.said, self.provider.files).items():
+            self.counts[f"blocks {place}"] += number
+        self.counts.update(type(record.edit).__name__ for record in found.records if record.edit)
+        for record in found.records:
+            if record.compact_summary and any(NO_SUMMARY in block.raw for block in record.blocks):
+                raise OtherView(f"an error became the summary {record.uuid}")
+
+    # ── what can be done ─────────────────────────────────────────────────────────────────────────
+
+    def call(self) -> None:
+        with suppress(UpstreamError, StoreError):
+            self.live.call()
+        if self.store.refuses:
+            raise OtherView(f"the store takes nothing more: {self.store.refuses}")
+
+    def ask(self) -> None:
+        self.live.say(f"Question {next(self._ids)}. " + "Look closely. " * self.rng.randrange(20))
+        self.call()
+
+    def answer(self) -> None:
+        """Results of the last calls: all, some, twice, or of a call that nobody made."""
+        calls, self.provider.calls = list(self.provider.calls), []
+        if self.rng.random() < 0.3:
+            calls = [call for call in [*calls, *calls[:1], "toolu_nobody"] if self.rng.random() < 0.6]
+        if not calls:
+            # A model that has answered is not asked again: newer ones take no words put into their mouth.
+            return self.ask()
+        sizes = (3, 30, 400)
+        self.live.put(tuple(result_block(each, f"{each} " * self.rng.choice(sizes)) for each in calls))
+        return self.call()
+
+    def odd(self) -> None:
+        kinds: tuple[Block, ...] = (
+            text_block(" "),
+            text_block("\u2028 …"),
+            block_from_fields({"type": "from_the_future", "text": f"f{next(self._ids)}"}),
+            block_from_fields({"type": "thinking", "thinking": "stray", "signature": "s"}),
+            block_from_fields({"type": "tool_use", "id": "toolu_stray", "name": "Read", "input": {}}),
+            result_block("toolu_nobody", "nobody asked"),
+        )
+        self.live.put(tuple(self.rng.sample(kinds, self.rng.randrange(1, 4))))
+
+    def compact(self) -> None:
+        shown = [record.uuid for record in self.live.conversation.log.view.records]
+        form = self.rng.choice(("full", "full", "from", "up_to"))
+        at = self.rng.choice([*shown, "nowhere"]) if form != "full" else ""
+        with suppress(EverturnError):
+            found = self.live.compact(Asked(trigger="manual", form=form, at=at))
+            self.counts[f"asked: {type(found).__name__}"] += 1
+
+    def undo(self) -> None:
+        log = self.live.conversation.log
+        edit = undoing(log.view)
+        if isinstance(edit, Undone):
+            self.counts["undone"] += 1
+            self.live.add(
+                record_of_edit(edit, uuid=f"n{next(self._ids):05d}", after=log.records[-1], at=self.now)
+            )
+
+    def pause(self) -> None:
+        self.now += timedelta(seconds=self.rng.choice((30, 301, 3_700)))
+
+    # ── restarts ─────────────────────────────────────────────────────────────────────────────────
+
+    def resume(self) -> None:
+        """Closed and opened again: the same view."""
+        before = shown(self.live.conversation.log)
+        self.store.close()
+        self._open()
+        now = shown(self.live.conversation.log)
+        if now != before:
+            raise OtherView(f"resumed with another view: {len(before)} records before, {len(now)} after")
+
+    def crash(self) -> None:
+        """Dead in the middle of a write that nobody was told of: a piece of a line is left."""
+        before = shown(self.live.conversation.log)
+        inode = self.disk.files[PATH]
+        line = spell(self._user("This never got to its end."))
+        # The store begins a line of its own behind one that was cut off.
+        starts = b"\n" if inode.data and not inode.data.endswith(b"\n") else b""
+        inode.data += starts + line[: self.rng.randrange(len(line))]
+        self.disk = self.disk.after_death()
+        self._open()
+        if shown(self.live.conversation.log) != before:
+            raise OtherView("after a crash the view is another one")
+
+    def rewind(self) -> None:
+        """The person goes back to an earlier record and says something else."""
+        records = [each for each in self.live.conversation.log.view.records if each.kind == "user"]
+        if not records:
+            return
+        made = self._user("Let us do it another way.", parent=self.rng.choice(records).parent)
+        self._keep([made])
+        self.store.close()
+        self._open()
+
+    def _user(self, text: str, parent: str = "") -> Record:
+        stamp = self.now.isoformat()
+        name = f"n{next(self._ids):05d}"
+        return Record(kind="user", uuid=name, parent=parent, timestamp=stamp, blocks=(text_block(text),))
+
+
+def shown(log: Log) -> list[tuple[Any, ...]]:
+    """The view in a form that can be compared: a record that was read again has bytes of its own."""
+    records = log.view.records
+    return [(each.kind, each.uuid, each.compact_summary, each.blocks, each.edit) for each in records]
