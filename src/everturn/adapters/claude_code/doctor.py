@@ -22,7 +22,9 @@ from everturn import __version__
 from everturn.adapters.claude_code.markers import state_folder
 from everturn.adapters.claude_code.settings import files
 from everturn.adapters.claude_code.settings.entries import (
+    NAME,
     STATUS_LINE,
+    calls_us,
     check,
     handlers_of,
     is_our_handler,
@@ -41,6 +43,8 @@ SAMPLE: Final = {
     "context_window": {"context_window_size": 200_000, "used_percentage": 42},
     "cost": {"total_cost_usd": 1.25},
 }
+# Checks of what installing brought; without any of them, nothing is installed.
+OURS: Final = ("status line", "hooks", "MCP server")
 SECONDS_FOR_SAMPLE: Final = 10
 # Claude Code gives up on a line that takes longer (ecosystem 0.7).
 SECONDS_ALLOWED: Final = 0.3
@@ -59,23 +63,27 @@ class Check(msgspec.Struct, frozen=True):
 def examine(environment: Mapping[str, str], project: str) -> tuple[Check, ...]:
     """Every check, in the order a person would make them."""
     found = [_python(), Check("everturn", "ok", __version__), _sqlite(), _extras()]
-    places = (
-        ("user settings", files.user_settings(environment)),
-        ("project settings", files.project_settings(project)),
-    )
-    for name, path in places:
+    for name, path in _places(environment, project).items():
         found.extend(_settings(name, path, environment))
-    if not any(check.name in ("status line", "hooks") for check in found):
+    if not any(each.name in OURS for each in found):
         to_do = "`everturn install claude-code` sets it up"
         found.append(Check("Claude Code", "note", "everturn is not in its settings", to_do))
     found.append(_transcripts(files.transcripts_folder(environment)))
     data = environment.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    for name, path in (
-        ("hook files", state_folder(environment)),
-        ("sessions", os.path.join(data, "everturn")),
-    ):
-        found.append(_private(name, path))
+    found.append(_private("hook files", state_folder(environment)))
+    found.append(_private("sessions", os.path.join(data, "everturn")))
     return tuple(found)
+
+
+def _places(environment: Mapping[str, str], project: str) -> dict[str, str]:
+    """The files that Claude Code reads; in a home directory, the project's are the user's."""
+    places = {
+        "user settings": files.user_settings(environment),
+        "user servers": files.user_servers(environment),
+        "project settings": files.project_settings(project),
+        "project servers": files.project_servers(project),
+    }
+    return {name: path for path, name in {path: name for name, path in reversed(places.items())}.items()}
 
 
 def _python() -> Check:
@@ -129,7 +137,10 @@ def _settings(name: str, path: str, environment: Mapping[str, str]) -> Iterator[
     if is_our_status_line(line):
         yield _status_line(shlex.split(line["command"]), environment)
     if called := _called_by_hooks(settings):
-        yield _hooks(called, environment)
+        yield _programs("hooks", called, environment)
+    server = settings.get("mcpServers", {}).get(NAME)
+    if calls_us(server, "mcp"):
+        yield _programs("MCP server", {NAME: server["command"]}, environment)
 
 
 def _called_by_hooks(settings: dict[str, Any]) -> dict[str, str]:
@@ -144,11 +155,11 @@ def _called_by_hooks(settings: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _hooks(called: Mapping[str, str], environment: Mapping[str, str]) -> Check:
-    for program in set(called.values()):
+def _programs(name: str, called: Mapping[str, str], environment: Mapping[str, str]) -> Check:
+    for program in called.values():
         if not _found(program, environment):
-            return _not_found("hooks", program)
-    return Check("hooks", "ok", ", ".join(called))
+            return _not_found(name, program)
+    return Check(name, "ok", ", ".join(called))
 
 
 def _found(program: str, environment: Mapping[str, str]) -> str | None:

@@ -5,6 +5,7 @@ Without a receipt our entries are known by what they call, and the file is laid 
 
 import contextlib
 import os
+from typing import Final
 
 import msgspec
 
@@ -13,6 +14,8 @@ from everturn.adapters.claude_code.settings.entries import NAME, check
 from everturn.adapters.claude_code.settings.files import Opened, check_writable, opened, replace
 from everturn.adapters.claude_code.settings.removing import removed
 from everturn.errors import StoreError
+
+BACK: Final = "the file is as it was before, to the byte"
 
 
 class Removal(msgspec.Struct, frozen=True):
@@ -42,9 +45,8 @@ def plan(path: str) -> Removal:
         text = None if original is None else Opened(path, path, original).text
         # A backup may hold entries of ours, where one of an earlier installation had been taken out by hand.
         if text is None or not removed(text).said:
-            return Removal(
-                file, ("the file is as it was before, to the byte",), original, receipt, is_exact=True
-            )
+            said = "the file is gone: it was not there before" if text is None else BACK
+            return Removal(file, (said,), original, receipt, is_exact=True)
     replaced = receipt.replaced if receipt else ""
     change = removed(file.text, replaced=replaced, empty_before=receipt.empty_before if receipt else ())
     return Removal(file, change.said, file.spelled(change.text), receipt)

@@ -1,0 +1,51 @@
+"""JSON without `json` reads what `json` reads."""
+
+import json
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.adapters.claude_code.quick_json import at, decode, number, text
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(VALUES, st.sampled_from([None, 2]), st.booleans())
+def test_every_value_is_read_as_json_reads_it(value, indent, ascii_only):
+    spelled = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    assert decode(f"\n {spelled}\t\n") == json.loads(spelled)
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused_as_json_does(words):
+    try:
+        expected = json.loads(words.strip(" \t\r\n\ufeff"))
+    except ValueError:
+        with pytest.raises(ValueError):  # noqa: PT011, any kind will do
+            decode(words)
+    else:
+        assert repr(decode(words)) == repr(expected)
+
+
+@pytest.mark.parametrize("words", ["", "  ", "{}{}", "[1,]", "{" * 100_000, '{"a"'])
+def test_what_is_no_json_is_a_value_error(words):
+    with pytest.raises(ValueError):  # noqa: PT011, any kind will do
+        decode(words)
+
+
+def test_looking_into_a_value_never_fails():
+    value = {"a": {"b": 3, "c": "words", "yes": True, "endless": inf}}
+    assert [number(value, "a", name) for name in ("b", "c", "yes", "endless", "none")] == [
+        3,
+        None,
+        None,
+        None,
+        None,
+    ]
+    assert [text(value, "a", name) for name in ("b", "c", "none")] == ["", "words", ""]
+    assert [at(value, "a", "b", "deeper"), at([], "a"), at(None)] == [None, None, None]
