@@ -1,4 +1,4 @@
-"""What follows the records of one view, one at a time: sizes, results, messages, thinking.
+"""What follows the records of one view, one at a time: sizes, what fills it, results, messages, thinking.
 
 A view that is replaced (a compaction, an undo, a trim) gets a new `Following`; else adding a record costs
 that record. What a turn makes of all this is `engine.py`'s.
@@ -7,6 +7,7 @@ that record. What a turn makes of all this is `engine.py`'s.
 from datetime import datetime
 from typing import NamedTuple
 
+from everturn.decide.compact.values import Measured
 from everturn.decide.micro.cached_state import CachedState
 from everturn.decide.results import Results
 from everturn.decide.thinking import ThinkingLedger
@@ -15,6 +16,7 @@ from everturn.history.edits import CacheDeletionsEnded
 from everturn.history.log import View
 from everturn.history.messages import Message
 from everturn.history.records import Record, reported_usage, when
+from everturn.measure.accounting import Accounts, accounts_of
 from everturn.measure.capabilities import Capabilities
 from everturn.measure.meter import Meter, meter_of
 from everturn.measure.outline import Costs, Head, Outline
@@ -35,6 +37,7 @@ class Following:
     def __init__(self, view: View, kept: Kept, *, is_new: bool) -> None:
         able = kept.capabilities
         self.meter = Meter(kept.counts)
+        self.accounts = Accounts(kept.counts)
         self.results = Results(kept.tools, cleared=view.cleared, offloaded=view.offloaded)
         self.flattener = Flattener(
             hidden=view.cleared, offloaded=view.offloaded, references="all" if able.cache_edits else "none"
@@ -56,6 +59,7 @@ class Following:
         for record in view.records:
             made.add(record)
         made.meter = meter_of(view, kept.counts)
+        made.accounts = accounts_of(view, kept.counts)
         made.thinking.prefix_changed("the messages before it are others now")
         made.thinking.ask_replies()
         made.is_new = True
@@ -65,6 +69,7 @@ class Following:
         if isinstance(record.edit, CacheDeletionsEnded):
             self.thinking.prefix_changed("the deletions in it have ended")
         self.meter.add(record)
+        self.accounts.add(record)
         self.results.add(record, self._counts)
         self.flattener.add(record)
         self.thinking.add(record)
@@ -72,6 +77,9 @@ class Following:
             self.last_reply = when(record) or self.last_reply
         # What was answered was sent: a log that is read again knows no other sign of that.
         self.is_new = self.is_new and reported_usage(record) is None
+
+    def measured(self) -> Measured:
+        return Measured(self.meter.estimate().tokens, self.accounts.metrics())
 
     def laid_out(self, head: Head, costs: Costs) -> Outline:
         """The outline of what would be sent now; only what changed is measured again."""

@@ -210,7 +210,7 @@ class Steps:
         return Ground(
             view=view,
             size=self.size.tokens,
-            estimate=self._follows.meter.estimate().tokens,
+            measured=self._follows.measured(),
             limits=marks,
             model=setting.model,
             capabilities=setting.capabilities,

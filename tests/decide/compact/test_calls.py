@@ -66,6 +66,7 @@ PICTURE = '{"type":"image","source":{"type":"base64","media_type":"image/png","d
         f'{{ "content" : [{PICTURE}], "is_error": false, "type":"tool_result", "tool_use_id":"c1"}}',
         f'{{"is_error":true,"content":[{{"type":"text","text":"\\"content\\":\\""}},{PICTURE}],"type":"tool_result"}}',
         f'{{"other":"content\\":\\"","type":"tool_result","content":[{PICTURE}]}}',
+        '{"type":"tool_result","content":[{"type":"document","source":{"type":"text","content":"words"}}]}',
         '{"type":"tool_result","content":"an image and a document, in words"}',
         '{"type" : "tool_result", "is_error" : true , "content" : "[{\\"type\\":\\"image\\"}]"}',
         '{"type":"tool_result","content":null}',

@@ -118,7 +118,7 @@ def plan_of(asked: Asked, ground: Ground, now: datetime) -> CompactionPlan | Not
         chain=ground.chain,
         ways=ground.how.ways,
         on=now.date(),
-        estimate=ground.estimate,
+        measured=ground.measured,
     )
 
 

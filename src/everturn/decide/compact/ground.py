@@ -3,7 +3,7 @@
 import msgspec
 
 from everturn.decide.compact.settings import CompactSettings
-from everturn.decide.compact.values import Chain, Way
+from everturn.decide.compact.values import Chain, Measured, Way
 from everturn.decide.summary.settings import SummarySettings
 from everturn.history.log import View
 from everturn.measure.capabilities import Capabilities
@@ -32,8 +32,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
     view: View
     size: int
-    # The whole view by estimate alone, as whoever follows it has it at hand.
-    estimate: int | None = None
+    # The view as it was followed; None where nobody has followed it.
+    measured: Measured | None = None
     limits: Limits
     model: Model
     capabilities: Capabilities

@@ -102,7 +102,7 @@ def standing_instructions(record: Record, longest: int) -> tuple[str, ...]:
     if record.kind != "user" or record.meta or record.compact_summary or record.display_only:
         return ()
     words = "\n".join([text_of(block) for block in record.blocks if block.kind == "text"])
-    if not may_state_rule(words):
+    if not words or not may_state_rule(words):
         return ()
     sentences = (part.strip() for part in _SENTENCES.split(_CODE.sub("\n", _INJECTED.sub("\n", words))))
     return tuple(each for each in sentences if len(each) <= longest and _is_rule(each))

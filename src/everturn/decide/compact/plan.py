@@ -12,7 +12,15 @@ from everturn.decide.compact.divide import Division, divided, messages_in
 from everturn.decide.compact.pins import Pins, pins_of
 from everturn.decide.compact.restore import restoring
 from everturn.decide.compact.settings import CompactSettings
-from everturn.decide.compact.values import Asked, Chain, CompactionPlan, NotCompacting, Restoring, Way
+from everturn.decide.compact.values import (
+    Asked,
+    Chain,
+    CompactionPlan,
+    Measured,
+    NotCompacting,
+    Restoring,
+    Way,
+)
 from everturn.history.log import View
 from everturn.history.records import Record, reported_usage
 from everturn.measure.accounting import accounts_of
@@ -35,14 +43,15 @@ def plan(
     chain: Chain,
     ways: tuple[Way, ...],
     on: date = date.max,
-    estimate: int | None = None,
+    measured: Measured | None = None,
 ) -> CompactionPlan | NotCompacting:
-    """`on` is the day whose prices hold; without one, the newest known. `estimate` is that of the whole view,
-    where somebody has it at hand."""
+    """`on` is the day whose prices hold; without one, the newest known. `measured` is the view as somebody
+    has followed it; else it is measured here."""
     division = divided(view, asked)
     if isinstance(division, NotCompacting):
         return division
-    fixed = _fixed(view, size, counts)
+    whole = measured or measured_now(view, counts)
+    fixed = _fixed(view, size, whole, counts)
     if asked.trigger == "auto" and fixed >= limits.auto:
         return NotCompacting(
             f"System prompt and tools alone take about {fixed:,} of the {limits.auto:,} tokens at which "
@@ -51,8 +60,8 @@ def plan(
     back = restoring(division.summarized, division.kept, settings, hidden=view.cleared)
     pins = pins_of(view.pins, division.summarized, settings, counts.estimator.text)
     kept = _tokens(view, division.kept, counts)
-    is_known = asked.form == "full" and estimate is not None
-    summarized = estimate if is_known else _tokens(view, division.summarized, counts)
+    is_all = asked.form == "full"
+    summarized = whole.estimate if is_all else _tokens(view, division.summarized, counts)
     messages = _Messages(messages_in(division.summarized), messages_in(division.kept))
     return CompactionPlan(
         asked=asked,
@@ -66,7 +75,7 @@ def plan(
         expected_dollars=_dollars(size, ways, model, settings, on),
         chain=chain,
         why=_why(asked, division, messages, size, limits),
-        metrics=accounts_of(view, counts).metrics(),
+        metrics=whole.metrics,
         fixed=fixed,
         tokens_summarized=summarized,
         tokens_kept=kept,
@@ -77,12 +86,17 @@ def plan(
     )
 
 
+def measured_now(view: View, counts: Counts) -> Measured:
+    """Whoever follows a view record by record knows this without a walk through it (`following.py`)."""
+    return Measured(_tokens(view, view.records, counts), accounts_of(view, counts).metrics())
+
+
 def _tokens(view: View, records: Sequence[Record], counts: Counts) -> int:
     """Padded tokens of a part of the view. All estimated: reported usage speaks of whole requests."""
     return meter_of(View(records, view.cleared, view.offloaded), counts).estimate().tokens
 
 
-def _fixed(view: View, size: int, counts: Counts) -> int:
+def _fixed(view: View, size: int, whole: Measured, counts: Counts) -> int:
     """System prompt and tools, which no record holds: what usage reports and the records do not explain.
 
     The first response of the view tells it best: little had been said, so little is estimated.
@@ -91,7 +105,7 @@ def _fixed(view: View, size: int, counts: Counts) -> int:
         usage = reported_usage(record)
         if usage is not None and record.uuid not in view.stale:
             return max(0, usage.context - _tokens(view, view.records[:at], counts))
-    return max(0, size - _tokens(view, view.records, counts))
+    return max(0, size - whole.estimate)
 
 
 def _expected_new(

@@ -40,6 +40,13 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
     source: str = "main"
 
 
+class Measured(msgspec.Struct, frozen=True):
+    """The whole view: its padded tokens by estimate alone, and what fills it."""
+
+    estimate: int
+    metrics: Metrics
+
+
 class Restoring(msgspec.Struct, frozen=True, kw_only=True):
     """What is brought back beside the summary (CP-13 to CP-17)."""
 
