@@ -9,6 +9,7 @@ from importlib import import_module
 # Checkers know the name by itself. Importing `typing` for it would slow every status line (bench/start.py).
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from everturn.adapters.anthropic_sdk.middleware import middleware
     from everturn.dashboard.report import ContextReport, context_report
     from everturn.errors import EverturnError, InputError, NotASession, UsageError
     from everturn.session.async_session import AsyncSession
@@ -30,6 +31,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "context_report",
+    "middleware",
     "open_session",
 ]
 
@@ -44,6 +46,7 @@ _HOMES = {
     "Tool": "everturn.session.talk.tools",
     "UsageError": "everturn.errors",
     "context_report": "everturn.dashboard.report",
+    "middleware": "everturn.adapters.anthropic_sdk.middleware",
     "open_session": "everturn.session.recorded",
 }
 

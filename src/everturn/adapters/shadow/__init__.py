@@ -1,7 +1,8 @@
 """A conversation engine beside a caller that knows nothing of it: the part that all adapters share."""
 
-from everturn.adapters.shadow.caller import CallerRequest, Markers, NotOurs, read_request
+from everturn.adapters.shadow.caller import CallerRequest, Markers, NotOurs
 from everturn.adapters.shadow.manner import Manner, default_folder, manner_of
+from everturn.adapters.shadow.overview import Overview, overview, recalled
 from everturn.adapters.shadow.shadow import Shadow, Ticket
 from everturn.adapters.shadow.shadows import PassedThrough, Shadows
 from everturn.adapters.shadow.worlds import AsyncSend
@@ -12,11 +13,13 @@ __all__ = [
     "Manner",
     "Markers",
     "NotOurs",
+    "Overview",
     "PassedThrough",
     "Shadow",
     "Shadows",
     "Ticket",
     "default_folder",
     "manner_of",
-    "read_request",
+    "overview",
+    "recalled",
 ]

@@ -4,14 +4,17 @@ Ours are the messages and where the markers stand. Everything else leaves as it 
 by block, the parameters of the cache key so that the engine can tell when they change, all other fields as
 they are. A request that uses the API's own context features is none of our business, nor is one that we
 could not spell again; `NotOurs` says why.
+
+A thread that the server would hold for the caller is held here instead, since the conversation is: its
+requests bring new messages alone, and name the reply that they follow (api-facts 2.6).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from everturn.adapters.shadow.chain import chain_of, digest, unmarked
+from everturn.adapters.shadow.chain import START, chain_of, digest, unmarked
 from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.measure.capabilities import Scope
 from everturn.measure.outline import Head
@@ -22,11 +25,12 @@ from everturn.wire.anthropic import tool_block
 Markers = Literal["ours", "the caller's"]
 
 # Whoever sends one of these manages the context with the API's own means.
-ITS_OWN: Final = ("context_management", "compaction", "thread")
+ITS_OWN: Final = ("context_management", "compaction")
 # Read into places of their own; every other field passes as it is.
 _READ: Final = frozenset(
-    {"model", "messages", "system", "tools", "thinking", "tool_choice", "speed", "output_config", "stream"}
-)
+    {"model", "messages", "system", "tools", "thinking", "tool_choice", "speed", "output_config", "stream",
+     "thread"}
+)  # fmt: skip
 
 
 class NotOurs(msgspec.Struct, frozen=True):
@@ -35,8 +39,17 @@ class NotOurs(msgspec.Struct, frozen=True):
     why: str
 
 
+class Begun(NamedTuple):
+    """What is known of a conversation up to some reply."""
+
+    chain: Sequence[bytes] = ()
+    head: Head = Head()
+    head_digest: bytes = b""
+
+
 class CallerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request of a caller. `chain` has a link for each message; `fingerprint` stands for all of it."""
+    """One request of a caller. `chain` has a link for each message; `fingerprint` stands for all of it. Of a
+    thread only the new messages are given: those before them have links, and nothing in them."""
 
     model: str
     messages: Sequence[Mapping[str, Any]]
@@ -52,29 +65,53 @@ class CallerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_request(
-    body: Mapping[str, Any], *, betas: Sequence[str] = (), markers: Markers = "ours"
+    body: Mapping[str, Any],
+    *,
+    betas: Sequence[str] = (),
+    markers: Markers = "ours",
+    begun: Callable[[str], Begun | None] = lambda _: None,
 ) -> CallerRequest | NotOurs:
-    """`betas` are those of its header."""
-    if why := _why_not(body):
+    """`betas` are those of its header; `begun` knows conversations by a reply in them."""
+    before = Begun()
+    if (follows := _follows(body)) is not None:
+        found = begun(follows)
+        if found is None:
+            return NotOurs("it goes on with a thread that we do not hold")
+        before = found
+    if why := _why_not(body, before):
         return NotOurs(why)
-    messages = body["messages"]
-    chain, system, tools = chain_of(messages), _system(body), body.get("tools") or ()
+    return _read(body, tuple(betas), markers, before)
+
+
+def _follows(body: Mapping[str, Any]) -> str | None:
+    thread = body.get("thread")
+    if not isinstance(thread, Mapping) or thread.get("type") != "continue":
+        return None
+    return str(thread.get("previous_message_id"))
+
+
+def _read(body: Mapping[str, Any], betas: tuple[str, ...], markers: Markers, before: Begun) -> CallerRequest:
+    new = body["messages"]
+    chain = (*before.chain, *chain_of(new, before.chain[-1] if before.chain else START))
+    system, tools = _system(body), body.get("tools") or ()
+    has_head = not before.chain or bool(system or tools)
+    head = _head(system, tools, markers) if has_head else before.head
+    head_digest = digest(unmarked(system), unmarked(tools)) if has_head else before.head_digest
     fields = {name: value for name, value in body.items() if name not in _READ and value is not None}
     if markers == "ours":
         fields.pop("cache_control", None)
-    head_digest = digest(unmarked(system), unmarked(tools))
     parameters = _parameters(body, betas)
     return CallerRequest(
         model=body["model"],
-        messages=messages,
-        head=_head(system, tools, markers),
+        messages=[*({"role": "assistant", "content": []},) * len(before.chain), *new],
+        head=head,
         parameters=parameters,
         fields=fields,
         markers=markers,
         chain=chain,
         head_digest=head_digest,
         fingerprint=digest(chain[-1], body["model"], head_digest, parameters, fields, markers),
-        marks_messages=markers == "the caller's" and any(_markers_in(m.get("content")) for m in messages),
+        marks_messages=markers == "the caller's" and any(_markers_in(each.get("content")) for each in new),
     )
 
 
@@ -86,12 +123,14 @@ def blocks_of(message: Mapping[str, Any]) -> tuple[Block, ...]:
     return tuple(block_from_fields(unmarked(block)) for block in content or ())
 
 
-def _why_not(body: Mapping[str, Any]) -> str:
+def _why_not(body: Mapping[str, Any], before: Begun) -> str:
     used = [name for name in ITS_OWN if body.get(name) is not None]
     if used:
         return f"it uses {', '.join(used)} of the API itself"
     messages = body.get("messages")
-    if not isinstance(body.get("model"), str) or not isinstance(messages, list) or not messages:
+    if not isinstance(body.get("model"), str) or not isinstance(messages, list):
+        return "it has no model or no messages"
+    if not messages and not before.chain:
         return "it has no model or no messages"
     if body.get("max_tokens") == 0:
         return "it only warms the cache"

@@ -34,6 +34,7 @@ class Known:
     def __init__(self) -> None:
         self._shadows: OrderedDict[str, Shadow] = OrderedDict()
         self._by_link: dict[bytes, set[str]] = {}
+        self._by_reply: dict[str, str] = {}
         self._noted: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Shadow]:
@@ -50,11 +51,21 @@ class Known:
                 return max(found, key=lambda each: self._rank(each, head))
         return None
 
+    def find_reply(self, message_id: str) -> Found | None:
+        """The conversation with this reply of ours, up to it."""
+        shadow = self._shadows.get(self._by_reply.get(message_id, ""))
+        return Found(shadow, shadow.replies[message_id]) if shadow else None
+
     def note(self, shadow: Shadow) -> None:
         """A shadow that was just used, with whatever links it has now."""
         for made in shadow.chain[self._noted.get(shadow.id, 0) :]:
             self._by_link.setdefault(made, set()).add(shadow.id)
         self._noted[shadow.id] = len(shadow.chain)
+        for made in reversed(shadow.replies):
+            # Most are known; a fork takes over those that it shares.
+            if self._by_reply.get(made) == shadow.id:
+                break
+            self._by_reply[made] = shadow.id
         self._shadows[shadow.id] = shadow
         self._shadows.move_to_end(shadow.id)
 
@@ -66,6 +77,9 @@ class Known:
             holders.discard(shadow.id)
             if not holders:
                 del self._by_link[made]
+        for made in shadow.replies:
+            if self._by_reply.get(made) == shadow.id:
+                del self._by_reply[made]
 
     def oldest(self) -> Shadow:
         return next(iter(self._shadows.values()))

@@ -16,6 +16,7 @@ from everturn.adapters.shadow.taking_turns import TakingTurns
 from everturn.adapters.shadow.transcripts import Kept
 from everturn.engine import Flow, Setting
 from everturn.history.records import Record
+from everturn.measure.outline import Head
 from everturn.session.live import Live, Prepared
 from everturn.session.talk.spending import Ledger
 from everturn.session.upstream import Answered
@@ -61,8 +62,11 @@ class Shadow:
         self.chain: list[bytes] = []
         self._places: list[int] = []
         self._heads: list[bytes] = []
-        self._replies: list[int] = []
-        self._head = b""
+        # The replies that we saw: their ids, each with the number of links up to it.
+        self.replies: dict[str, int] = {}
+        self._first_reply = 0
+        self.head = Head()
+        self.head_digest = b""
         self._ready: Ticket | None = None
         for at, record in enumerate(self.records):
             self._note(record, at)
@@ -71,14 +75,9 @@ class Shadow:
     def records(self) -> Sequence[Record]:
         return self.live.conversation.log.records
 
-    @property
-    def head_digest(self) -> bytes:
-        """Of the system prompt and tools that it was last asked with."""
-        return self._head
-
     def has_reply_within(self, links: int) -> bool:
         """Whether a reply that we saw ourselves is among the first links."""
-        return bool(self._replies) and self._replies[0] < links
+        return 0 < self._first_reply <= links
 
     def records_before(self, links: int) -> int:
         """How long the log was when what follows these links came: decisions made before it included."""
@@ -94,7 +93,7 @@ class Shadow:
         if ready is not None and ready.request.fingerprint == request.fingerprint:
             return ready
         self.live.conversation.setting = setting
-        self._head = request.head_digest
+        self.head, self.head_digest = request.head, request.head_digest
         for message in request.messages[len(self.chain) :]:
             self._hear(message["role"], message)
         return (yield from self._readying(request))
@@ -140,11 +139,12 @@ class Shadow:
     def _note(self, record: Record, at: int) -> None:
         if not is_callers(record):
             return
-        if record.message_id:
-            self._replies.append(len(self.chain))
         self.chain.append(link_of(self.chain[-1] if self.chain else START, record))
         self._places.append(at)
-        self._heads.append(self._head)
+        self._heads.append(self.head_digest)
+        if record.message_id:
+            self.replies[record.message_id] = len(self.chain)
+            self._first_reply = self._first_reply or len(self.chain)
 
 
 def _mark_last(messages: list[dict[str, Any]]) -> None:

@@ -1,5 +1,6 @@
 """All conversations of one adapter: recognised, prepared, answered, billed.
 
+    request = shadows.read(body, betas)          what a caller asks for; `NotOurs` passes untouched
     ticket = shadows.prepare(request, send)      the request as it is to be sent, for whoever sends it
     other = shadows.make_room(ticket, send)      after "too long", once; None: the refusal is the caller's
     shadows.received(ticket, answered)           what came back; without an answer, nothing was said
@@ -10,13 +11,13 @@ being waited for: a second request for it may come, and whichever answer comes s
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, TypeVar
 
-from everturn.adapters.shadow.caller import CallerRequest
+from everturn.adapters.shadow.caller import Begun, CallerRequest, NotOurs, read_request
 from everturn.adapters.shadow.chain import chain_of_records, in_common
 from everturn.adapters.shadow.known import Found, Known
 from everturn.adapters.shadow.manner import Manner
@@ -65,6 +66,18 @@ class Shadows:
     def bill(self) -> Bill:
         """What all calls through here have cost, those for summaries included."""
         return self._ledger.bill
+
+    def read(self, body: Mapping[str, Any], betas: Sequence[str] = ()) -> CallerRequest | NotOurs:
+        """A caller's request; `betas` are those of its header."""
+        return read_request(body, betas=betas, markers=self.manner.markers, begun=self._begun)
+
+    def _begun(self, reply: str) -> Begun | None:
+        with self._guard:
+            found = self._known.find_reply(reply)
+        if found is None:
+            return None
+        shadow = found.shadow
+        return Begun(tuple(shadow.chain[: found.links]), shadow.head, shadow.head_digest)
 
     # ── one request ──────────────────────────────────────────────────────────────────────────────
 
