@@ -17,6 +17,7 @@ import msgspec
 
 from everturn.history.blocks import Block
 from everturn.history.records import Usage
+from everturn.view.forks import CacheSafe
 from everturn.wire.anthropic import Request
 from everturn.wire.overflow import Overflow
 
@@ -60,6 +61,8 @@ class AskModel(msgspec.Struct, frozen=True):
     betas: tuple[str, ...]
     purpose: Purpose
     way: Literal["fork", "direct", "provider"]
+    # The conversation, or the part of it, that the request begins with; None where it shares nothing.
+    parent: CacheSafe | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):

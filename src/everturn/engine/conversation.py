@@ -8,7 +8,6 @@ from everturn.decide.cache_breaks import Detector, Diagnosis
 from everturn.decide.compact.chain import chain_of
 from everturn.decide.compact.finish import said_by_hooks
 from everturn.decide.compact.flow import compaction, plan_of
-from everturn.decide.compact.ground import Ground
 from everturn.decide.compact.values import (
     Asked,
     Compaction,
@@ -97,7 +96,7 @@ class Conversation(Steps):
         if isinstance(ground, NotCompacting):
             return ground
         flow = compaction(asked, ground, now=now, new_id=new_id)
-        outcome = yield from self._watched(flow, ground, now)
+        outcome = yield from self._watched(flow, now)
         moment = _moment(self.setting, now)
         match outcome:
             case Compaction():
@@ -112,7 +111,7 @@ class Conversation(Steps):
                 pass
         return outcome
 
-    def _watched(self, flow: Flow[Outcome], ground: Ground, now: datetime) -> Flow[Outcome]:
+    def _watched(self, flow: Flow[Outcome], now: datetime) -> Flow[Outcome]:
         """A summary call that shares our prefix renews what it reads and may write what was gone: our picture
         of the cache must know."""
         answer: Any = None
@@ -124,8 +123,11 @@ class Conversation(Steps):
             if isinstance(effect, AskModel):
                 self.keeper.asked()
             answer = yield effect
-            if isinstance(effect, AskModel) and effect.way != "direct" and isinstance(answer, Answer):
-                self._was_asked(ground.safe, effect.way, answer.usage, now)
+            match effect, answer:
+                case AskModel(way="fork" | "provider" as way, parent=CacheSafe() as parent), Answer():
+                    self._was_asked(parent, way, answer.usage, now)
+                case _:
+                    pass
 
     def overflowed(self, now: datetime, new_id: NewId) -> Flow[Outcome]:
         """The request was too long, whatever we thought of its size: compact, once, to try again (CP-26)."""
@@ -151,7 +153,7 @@ class Conversation(Steps):
             self.detector.deleted(source)
         if self._under_way is not None:
             (self._called_at, self._follows.reached), self._under_way = self._under_way, None
-        self._doubts = ()
+        self._doubts, self._answered_marks = (), self._marks
         check = self._forecast.settle(usage, now.timestamp())
         verdict = self.detector.after_call(source, usage, diagnosis)
         self._follows.results.settle()

@@ -51,6 +51,7 @@ class Steps:
         self._doubts: tuple[str, ...] = ()
         self._counts = Counts()
         self._marks = Marks()
+        self._answered_marks = Marks()
         # The session's notes, where it keeps any: they can stand for a summary (SM-6).
         self.notes: Notes | None = None
         self.keeper = Keeper(setting.compaction.settings if setting.compaction else DEFAULTS)
@@ -59,7 +60,7 @@ class Steps:
     def add(self, record: Record) -> None:
         if self.log.append(record) == "replaced":
             self._follows = Following.of_replaced(self.log.view, self._kept())
-            self._marks = Marks()
+            self._marks = self._answered_marks = Marks()
         elif not record.is_boundary:
             self._follows.add(record)
 
@@ -218,6 +219,7 @@ class Steps:
             chain=chain_of(view, threshold=marks.auto, source=setting.source),
             safe=safe,
             betas=betas_of(safe),
+            answered=self._answered_marks,
             how=setting.compaction,
             notes=notes.text,
             notes_end_before=notes.end_before,

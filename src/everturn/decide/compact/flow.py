@@ -21,6 +21,7 @@ from everturn.decide.compact.finish import finish
 from everturn.decide.compact.ground import Ground
 from everturn.decide.compact.plan import plan as planned
 from everturn.decide.compact.provider import with_block
+from everturn.decide.compact.unsent import first_unsent
 from everturn.decide.compact.values import (
     Asked,
     Attempt,
@@ -55,7 +56,7 @@ def compaction(
     attempts: list[Attempt] = []
     world: _World | None = None
     for way in plan.ways:
-        its_plan = _plan_for(way, plan, ground, now)
+        its_plan = _plan_for(way, plan, ground, now, most)
         attempt, left = yield from _counted(WAYS[way](its_plan, ground), left, ground)
         if attempt.problem:
             attempts.append(attempt)
@@ -122,13 +123,17 @@ def plan_of(asked: Asked, ground: Ground, now: datetime) -> CompactionPlan | Not
     )
 
 
-def _plan_for(way: Way, plan: CompactionPlan, ground: Ground, now: datetime) -> CompactionPlan:
-    """Notes stand for what they cover; what came after it is kept as it is (SM-6)."""
-    if way != "notes" or not ground.notes_end_before or plan.asked.form != "full":
+def _plan_for(way: Way, plan: CompactionPlan, ground: Ground, now: datetime, most: int) -> CompactionPlan:
+    """Notes stand for what they cover, and what came after it is kept as it is (SM-6). A fork leaves out what
+    was not sent yet, where the result would still be small enough."""
+    if way not in ("notes", "fork") or plan.asked.form != "full":
         return plan
-    asked = msgspec.structs.replace(plan.asked, form="up_to", at=ground.notes_end_before)
-    found = plan_of(asked, ground, now)
-    return plan if isinstance(found, NotCompacting) else found
+    at = ground.notes_end_before if way == "notes" else first_unsent(plan, ground)
+    found = plan_of(msgspec.structs.replace(plan.asked, form="up_to", at=at), ground, now) if at else plan
+    if isinstance(found, NotCompacting):
+        return plan
+    too_much = found.tokens_kept > ground.settings.most_unsent * most or found.expected_after >= most
+    return plan if way == "fork" and too_much else found
 
 
 def _hook_payload(asked: Asked) -> dict[str, Any]:

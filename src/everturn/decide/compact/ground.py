@@ -11,6 +11,7 @@ from everturn.measure.models import Model
 from everturn.measure.thresholds import Limits
 from everturn.measure.tokens import Counts
 from everturn.view.forks import CacheSafe
+from everturn.view.markers import Marks
 
 
 class CompactionStyle(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     chain: Chain
     # The conversation as its next request would send it, with the markers of the last one.
     safe: CacheSafe
+    # The markers of the last request that was answered: what it wrote is in the cache.
+    answered: Marks = Marks()
     betas: tuple[str, ...] = ()
     how: CompactionStyle
     # The session's own notes, cut to size, and the first record that they do not cover; empty where there

@@ -27,6 +27,12 @@ class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
     # choice: docs/decisions.md.
     calls: int = 3
 
+    # From this share of the context on, what was not sent yet is kept instead of summarized by a fork: less
+    # than that, and its own prompt, leave 95% of its input to be read from the cache. Above the second share
+    # of the mark it is summarized all the same, or the context would be full again at once. Our choices.
+    unsent_share: float = 0.03
+    most_unsent: float = 0.5
+
     # Restoration (CP-13, CP-15).
     files: int = 5
     file_tokens: int = 5_000

@@ -16,6 +16,7 @@ from everturn.decide.compact.ground import Ground
 from everturn.decide.compact.ladder import next_rung
 from everturn.decide.compact.prepare import prepared, with_prompt
 from everturn.decide.compact.provider import BETA, compaction_block, compaction_request
+from everturn.decide.compact.unsent import as_sent
 from everturn.decide.compact.values import Attempt, CompactionPlan, NotCompacting, Way
 from everturn.decide.effects import Answer, AskModel, Effect, Failure
 from everturn.decide.summary.summarize import summarize
@@ -23,7 +24,7 @@ from everturn.history.blocks import Block, text_block, text_of
 from everturn.history.messages import Message
 from everturn.history.records import Usage
 from everturn.measure.models import find
-from everturn.view.forks import fork
+from everturn.view.forks import CacheSafe, fork
 from everturn.view.fragments.summarizer import SUMMARIZER
 from everturn.view.fragments.summary_prompt import UNSAID, repair_prompt, summary_prompt
 from everturn.view.requests import fork_marks, marked_request
@@ -42,10 +43,13 @@ def _by_notes(plan: CompactionPlan, ground: Ground) -> Flow:
 
 def _by_fork(plan: CompactionPlan, ground: Ground) -> Flow:
     """A call that shares the conversation's cached prefix: only its prompt is new (PC-12)."""
-    safe = ground.safe
-    quoted = plan.demanded
+    sent = as_sent(plan, ground)
+    safe = sent or ground.safe
     prompt = summary_prompt(
-        plan.asked.form, plan.asked.instructions, divided_at=_divided_at(plan), quoted=quoted
+        plan.asked.form,
+        plan.asked.instructions,
+        divided_at="" if sent else _divided_at(plan),
+        quoted=plan.demanded,
     )
     messages = with_prompt(safe.messages, prompt)
     marks = fork_marks(fork(safe, ()), ground.capabilities)
@@ -53,7 +57,7 @@ def _by_fork(plan: CompactionPlan, ground: Ground) -> Flow:
     def request(said: Sequence[Message]) -> Request:
         return marked_request(msgspec.structs.replace(safe, messages=(*messages, *said)), marks)
 
-    return (yield from _asked("fork", request, ground.betas, plan, ground))
+    return (yield from _asked("fork", request, ground.betas, plan, ground, parent=safe))
 
 
 def _by_direct_call(plan: CompactionPlan, ground: Ground) -> Flow:
@@ -81,7 +85,8 @@ def _by_provider(plan: CompactionPlan, ground: Ground) -> Flow:
     if not (ground.capabilities.native_compaction and ground.model.compacts and plan.asked.form == "full"):
         return Attempt(way="provider", problem="the provider cannot compact this")
     request = compaction_request(ground.safe, plan.asked.instructions)
-    answer: Answer | Failure = yield AskModel(request, (*ground.betas, BETA), "compact", "provider")
+    betas = (*ground.betas, BETA)
+    answer: Answer | Failure = yield AskModel(request, betas, "compact", "provider", ground.safe)
     if isinstance(answer, Failure):
         return Attempt(way="provider", problem=answer.message, failure=answer)
     block = compaction_block(answer)
@@ -122,6 +127,8 @@ def _asked(
     betas: tuple[str, ...],
     plan: CompactionPlan,
     ground: Ground,
+    *,
+    parent: CacheSafe | None = None,
 ) -> Flow:
     """One question, and one more where the answer is refused by the gate."""
     said: tuple[Message, ...] = ()
@@ -129,7 +136,7 @@ def _asked(
     attempt = Attempt(way=way)
     for _ in range(2):
         answer: Answer | Failure = yield AskModel(
-            request(said), betas, "compact", "fork" if way == "fork" else "direct"
+            request(said), betas, "compact", "fork" if way == "fork" else "direct", parent
         )
         if isinstance(answer, Failure):
             problem = "; ".join(filter(None, (attempt.problem, answer.message or answer.kind)))

@@ -1,0 +1,55 @@
+"""What came since the last request, when the context is full: a fork need not send it (CP-10, PC-12).
+
+The provider's cache holds what was sent. The model's last answer and the results that came of it were not, so
+a fork that summarizes them too pays for them in full. Where they are large they are kept word for word behind
+the summary, and the fork is the last request with one question more. Division itself: `divide.py`.
+"""
+
+import msgspec
+
+from everturn.decide.compact.ground import Ground
+from everturn.decide.compact.values import CompactionPlan
+from everturn.history.records import Record
+from everturn.measure.tokens import Count
+from everturn.view.flatten import flatten
+from everturn.view.forks import CacheSafe
+
+
+def first_unsent(plan: CompactionPlan, ground: Ground) -> str:
+    """The record at which to divide; "" where everything is to be summarized: because somebody asked for
+    that, because little is new, or because the last request cannot be told from the rest."""
+    if plan.asked.trigger != "auto" or plan.asked.form != "full":
+        return ""
+    records = tuple(ground.view.records)
+    at = _last_answer(records)
+    if at <= 0 or _tokens(records[at:], ground) < ground.settings.unsent_share * ground.size:
+        return ""
+    return records[at].uuid if _sent(records[:at], ground) is not None else ""
+
+
+def as_sent(plan: CompactionPlan, ground: Ground) -> CacheSafe | None:
+    """The conversation as the last request had it, where that is exactly what is summarized."""
+    return _sent(plan.summarized, ground) if plan.asked.form == "up_to" else None
+
+
+def _last_answer(records: tuple[Record, ...]) -> int:
+    """Where the newest response begins; -1 where there is none. Streaming may have cut it into pieces."""
+    newest = next((each for each in reversed(records) if each.kind == "assistant"), None)
+    if newest is None:
+        return -1
+    name = newest.message_id
+    return next(at for at, each in enumerate(records) if each is newest or (name and each.message_id == name))
+
+
+def _tokens(records: tuple[Record, ...], ground: Ground) -> int:
+    return sum((ground.counts.of(record).whole for record in records), Count()).padded
+
+
+def _sent(records: tuple[Record, ...], ground: Ground) -> CacheSafe | None:
+    """Nothing where the messages differ or a marker stands behind them: it would be another prefix."""
+    safe, shown = ground.safe, flatten(msgspec.structs.replace(ground.view, records=records))
+    messages = safe.messages[: len(shown.messages)]
+    reach = max((spot.message for spot, _ in ground.answered.places), default=-1)
+    if tuple(shown.messages) != messages or not -1 < reach < len(messages):
+        return None
+    return msgspec.structs.replace(safe, messages=messages, marks=ground.answered)
