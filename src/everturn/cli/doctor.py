@@ -15,9 +15,10 @@ def doctor(as_json: bool) -> None:
 
     Changes nothing. The exit code is 1 where something is wrong.
     """
+    from everturn import __version__
     from everturn.adapters.claude_code.doctor import examine
 
-    checks = examine(os.environ, os.getcwd())
+    checks = examine(os.environ, os.getcwd(), __version__)
     is_well = all(each.state != "wrong" for each in checks)
     if as_json:
         import msgspec

@@ -18,7 +18,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from everturn import __version__
 from everturn.adapters.claude_code.markers import state_folder
 from everturn.adapters.claude_code.settings import files
 from everturn.adapters.claude_code.settings.entries import (
@@ -60,9 +59,9 @@ class Check(msgspec.Struct, frozen=True):
     to_do: str = ""
 
 
-def examine(environment: Mapping[str, str], project: str) -> tuple[Check, ...]:
+def examine(environment: Mapping[str, str], project: str, version: str) -> tuple[Check, ...]:
     """Every check, in the order a person would make them."""
-    found = [_python(), Check("everturn", "ok", __version__), _sqlite(), _extras()]
+    found = [_python(), Check("everturn", "ok", version), _sqlite(), _extras()]
     for name, path in _places(environment, project).items():
         found.extend(_settings(name, path, environment))
     if not any(each.name in OURS for each in found):
