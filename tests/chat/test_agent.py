@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from everturn.chat.instructions import MOST_UNFINISHED, memory_words, unfinished
+from everturn.chat.provider import Way
 from everturn.history.blocks import text_of
 from everturn.history.records import Record
 from everturn.session.memory_files.found import find_memory
@@ -241,3 +242,12 @@ def test_memory_of_a_project_is_a_section_of_the_prompt(desk: Desk):
     assert memory_words(find_memory(desk.project, desk.home)) == ""
     (desk.project / "AGENTS.md").write_text("Be brief.")
     assert "Be brief." in memory_words(find_memory(desk.project, desk.home))
+
+
+def test_text_is_shown_as_it_comes_through_the_sdk(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    desk.twin.script("The cause is the token, which nobody waits for. " * 20)
+    pieces: list[str] = []
+    monkeypatch.setattr(desk.paper, "stream", pieces.append)
+    reply = desk.agent(way=Way(client=desk.twin.client())).answer("Why?")
+    assert len(pieces) > 5
+    assert "".join(pieces) == reply.text

@@ -35,6 +35,11 @@ def test_before_the_first_call_there_is_no_cache_to_speak_of():
     assert status(new, Screen(80)).plain == "context 0%  $0.0000  claude-opus-5"
 
 
+def test_a_context_that_holds_little_is_not_called_empty():
+    little = msgspec.structs.replace(FIGURES, full=0.001)
+    assert status(little, Screen(80)).plain.startswith("context <1%  ")
+
+
 def test_a_cache_whose_time_is_over_is_cold():
     cold = msgspec.structs.replace(FIGURES, warm=None)
     assert status(cold, Screen(80)).plain == "context 34%  cache 92%  cold  $0.0123  claude-opus-5"

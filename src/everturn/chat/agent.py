@@ -39,6 +39,7 @@ from everturn.measure.prefix_cache import SECONDS
 from everturn.session.config.shape import Config
 from everturn.session.memory_files.nested import NestedMemory
 from everturn.session.session import Reply, Said, Session
+from everturn.session.talk.opening import DEFAULT_WAYS
 from everturn.session.talk.tools import Given, Tool
 from everturn.session.talk.wiring import FILES
 from everturn.view.fragments.recalled import TOOL as RECALL
@@ -64,6 +65,7 @@ class Agent:
         self.terms, self.way = terms, way
         self.terminal, self.permissions = terminal, permissions
         self.todo = TodoList()
+        self._prompt = prompt_for(terms.folder, terms.home, lambda: datetime.now().date())
         self.model = terms.config.model or DEFAULT_MODEL
         self._session: Session | None = None
         self._nested = self._nested_memory()
@@ -89,6 +91,7 @@ class Agent:
 
     def open(self, path: str | Path) -> None:
         """Begin or continue the conversation in this file; the one before is closed once this one is open."""
+        self._prompt.forget()
         opened = self._main(path)
         self.close()
         self._session = opened
@@ -116,8 +119,9 @@ class Agent:
         self.session.close()
 
     def _main(self, path: str | Path) -> Session:
-        prompt = prompt_for(self.terms.folder, self.terms.home, lambda: datetime.now().date())
-        return self._opened(path, self._tools, prompt, listen=self._heard, notes=self.terms.takes_notes)
+        notes = self.terms.takes_notes
+        ways = DEFAULT_WAYS if notes else tuple(way for way in DEFAULT_WAYS if way != "notes")
+        return self._opened(path, self._tools, self._prompt, listen=self._heard, notes=notes, ways=ways)
 
     def _opened(
         self, path: str | Path, tools: tuple[Tool, ...], system: str | Sections, **how: Any

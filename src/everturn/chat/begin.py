@@ -71,6 +71,7 @@ def _once(agent: Agent, words: str) -> int:
     meant = meaning(words)
     if isinstance(meant, Nothing):
         raise UsageError("There is nothing to say: -p needs words.")
+    _tell_aside(agent.way.says)
     if not attempt(agent, meant):
         return 1
     if isinstance(meant, Say):
@@ -84,12 +85,16 @@ def _path(folder: Path, resume: str | None) -> Path:
     return new_path(folder, datetime.now(UTC), uuid.uuid4().hex)
 
 
+def _tell_aside(*said: str) -> None:
+    """Standard output is for answers alone."""
+    for each in filter(None, said):
+        click.echo(each, err=True)
+
+
 def _greet(agent: Agent, notes: tuple[str, ...]) -> None:
     terminal = agent.terminal
     if terminal.kind == "pipe":
-        # Standard output is for answers alone.
-        for said in filter(None, (agent.way.says, *notes)):
-            click.echo(said, err=True)
+        _tell_aside(agent.way.says, *notes)
         return
     where = str(agent.terms.folder).replace(str(agent.terms.home), "~", 1)
     terminal.show(banner(agent.model, where, agent.way.says, terminal.screen))

@@ -23,6 +23,10 @@ NO_PACKAGE: Final = (
     "A key is set, but the package 'anthropic' is not installed: pip install 'everturn[chat]' brings it. "
     "Without a model: everturn chat --twin."
 )
+NO_KEY: Final = (
+    "What ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN holds is no key: it has a blank in it, or a letter that no "
+    "key has. Set it again, and start again."
+)
 
 
 class Way(NamedTuple):
@@ -39,10 +43,12 @@ def way_to_model(keys: Keys, wanted: Wanted = "whatever there is") -> Way:
     if wanted == "twin" or not has_key:
         unused = " ANTHROPIC_BASE_URL is not used without a key." if keys.base_url else ""
         return Way(send=_twin(), says=CHOSEN if wanted == "twin" else TWIN + unused, is_twin=True)
+    if not _could_be_keys(keys):
+        return Way(send=_nowhere(NO_KEY), says=NO_KEY)
     try:
         import anthropic
     except ModuleNotFoundError:
-        return Way(send=_nowhere, says=NO_PACKAGE)
+        return Way(send=_nowhere(NO_PACKAGE), says=NO_PACKAGE)
     client = anthropic.Anthropic(
         api_key=keys.api_key.reveal() or None,
         auth_token=keys.auth_token.reveal() or None,
@@ -60,8 +66,17 @@ def _twin() -> Send:
     return through_twin(build(clock="real", options=TwinOptions(foreign_signatures="accept")))
 
 
-def _nowhere(body: bytes, betas: Sequence[str]) -> Answered:
-    raise UsageError(NO_PACKAGE)
+def _could_be_keys(keys: Keys) -> bool:
+    """A header takes neither blanks nor letters beyond ASCII; the SDK would call that a lost connection."""
+    given = (keys.api_key.reveal(), keys.auth_token.reveal())
+    return all(key.isascii() and key.isprintable() and " " not in key for key in given)
+
+
+def _nowhere(why: str) -> Send:
+    def send(body: bytes, betas: Sequence[str]) -> Answered:
+        raise UsageError(why)
+
+    return send
 
 
 # ── errors ───────────────────────────────────────────────────────────────────────────────────────

@@ -47,7 +47,7 @@ def status(figures: Figures, screen: Screen) -> Text:
 
 
 def _parts(figures: Figures, screen: Screen) -> list[_Part]:
-    full, spent = f"{figures.full:.0%}", dollars(figures.dollars)
+    full, spent = _share(figures.full), dollars(figures.dollars)
     style = QUIET if figures.level == "ok" else LEVEL_STYLES[figures.level]
     parts = [_Part(f"context {full}", f"ctx {full}", style=style)]
     if figures.hit_rate is not None:
@@ -58,6 +58,11 @@ def _parts(figures: Figures, screen: Screen) -> list[_Part]:
     parts.append(_Part(spent, spent, optional=1))
     parts.append(_Part(screen.plain(figures.model), screen.plain(figures.model), optional=4))
     return parts
+
+
+def _share(fraction: float) -> str:
+    """What is there but rounds to nothing is not called nothing."""
+    return "<1%" if 0 < fraction < 0.005 else f"{fraction:.0%}"
 
 
 def _width(texts: list[str]) -> int:

@@ -9,6 +9,7 @@ Three kinds of terminal are told apart once, at the start:
 A waiting line is painted over by a thread; whatever is printed wipes it away first.
 """
 
+import io
 import locale
 import os
 import shutil
@@ -40,7 +41,8 @@ class Terminal:
     """Where a conversation is held. `say_to` is standard output unless a program wants that for itself."""
 
     def __init__(self, *, say_to: TextIO | None = None, kind: Kind | None = None) -> None:
-        self._in, self._out = sys.stdin, say_to or sys.stdout
+        # A program that was started without them has none of its own.
+        self._in, self._out = sys.stdin or io.StringIO(), say_to or sys.stdout or io.StringIO()
         self.kind: Kind = kind or kind_of(self._in, self._out, os.environ.get("TERM", ""))
         self.is_ascii = not _has_shapes(self._out)
         _be_forgiving(self._in, self._out, ascii_only=self.is_ascii)
@@ -74,7 +76,12 @@ class Terminal:
             self._out.flush()
 
     def say(self, words: str, style: str = "") -> None:
-        self.show(Text(line, style) for line in self.screen.wrapped(words))
+        """A sentence or two; a program gets them on one line."""
+        screen = self.screen
+        self.show(
+            Text(line, style)
+            for line in ([screen.plain(words)] if self.kind == "pipe" else screen.wrapped(words))
+        )
 
     def blank(self) -> None:
         """Air between two things; a pipe needs none."""

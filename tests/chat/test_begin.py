@@ -1,0 +1,130 @@
+"""`everturn chat` as programs call it, with what they get wrong."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from everturn.chat.provider import CHOSEN, TWIN
+
+SRC = Path(__file__).parents[2] / "src"
+
+
+class Shell:
+    """A folder, a home, and nothing else of this machine but the way to Python."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project, self.data = folder / "project", folder / "data"
+        for each in (self.project, folder / "home"):
+            each.mkdir()
+        (self.project / "app.py").write_text("def login():\n    return None\n")
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder / "home"),
+            "XDG_DATA_HOME": str(self.data),
+            "LANG": "C.UTF-8",
+            "COLUMNS": "80",
+        }
+
+    def run(self, *options: str, typed: bytes = b"", **more: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "everturn", "chat", *options],
+            input=typed,
+            capture_output=True,
+            cwd=self.project,
+            env=self.environment | more,
+            timeout=30,
+        )
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_a_pipe_is_read_and_answered_without_prompt_status_or_colours(shell: Shell):
+    done = shell.run(typed=b"Read app.py\n\n/permissions\n")
+    out = done.stdout.decode()
+    assert done.returncode == 0
+    assert "● Read app.py  2 lines\n" in out
+    assert "  mode        ask\n" in out
+    assert not any(sign in out for sign in ("\x1b", "›", "context ", "claude-opus"))
+    assert done.stderr.decode() == TWIN + "\n"
+
+
+def test_what_needs_permission_is_refused_where_nobody_can_be_asked(shell: Shell):
+    done = shell.run("--twin", typed=b"Replace None with True in app.py\n")
+    assert "return None" in (shell.project / "app.py").read_text()
+    assert "the user said no" in done.stdout.decode()
+    assert done.stderr.decode() == CHOSEN + "\n"
+
+
+def test_only_the_last_answer_is_printed(shell: Shell):
+    done = shell.run("-p", "Read app.py")
+    assert done.returncode == 0
+    assert "app.py" in done.stdout.decode()
+    assert "●" not in done.stdout.decode()
+    assert "● Read app.py  2 lines" in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["-p", "Hello", "--model", "claude-unheard-of"], 1, "There is no such model, or not for this key."),
+        (["-p", " "], 1, "There is nothing to say: -p needs words."),
+        (["--resume"], 1, "There is no earlier conversation in this folder."),
+        (["--policy", "nope"], 1, "policy = 'nope', allowed is one of"),
+        (["--session", "app.py"], 1, "app.py is no session that everturn knows"),
+        (["nowhere"], 2, "Directory 'nowhere' does not exist."),
+        (["--session", "a.jsonl", "--resume", "b"], 2, "Give --session or --resume, not both."),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(shell: Shell, options: list[str], code: int, says: str):
+    done = shell.run(*options)
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert says in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+
+
+def test_a_key_that_cannot_be_one_is_told_and_the_words_are_kept(shell: Shell):
+    done = shell.run(typed=b"Hello\n", ANTHROPIC_API_KEY="sk two words")
+    assert done.returncode == 0
+    assert done.stdout.decode().startswith("What ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN holds is no key")
+    (kept,) = shell.data.rglob("*.jsonl")
+    assert b'"Hello"' in kept.read_bytes()
+
+
+def test_without_a_network_the_words_are_kept_and_the_next_line_is_read(shell: Shell):
+    away = {"ANTHROPIC_API_KEY": "sk-x", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    done = shell.run(typed=b"Hello\n/permissions\n", **away)
+    first, *rest = done.stdout.decode().splitlines()
+    assert first.startswith("There is no connection to the API. Look at the network")
+    assert rest[0] == "  mode        ask"
+    (kept,) = shell.data.rglob("*.jsonl")
+    assert b'"Hello"' in kept.read_bytes()
+
+
+def test_a_locale_without_shapes_gets_letters_and_wrong_bytes_end_nothing(shell: Shell):
+    done = shell.run(typed="Read app.py, Müller “now”\n".encode() + b"\xff\xfe\n", LC_ALL="C")
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert done.stdout.isascii()
+    assert b"* Read app.py  2 lines\n" in done.stdout
+
+
+def test_a_program_that_has_no_standard_input_is_at_its_end(shell: Shell):
+    command = f"exec {sys.executable} -m everturn chat <&-"
+    done = subprocess.run(
+        ["sh", "-c", command], env=shell.environment, cwd=shell.project, capture_output=True
+    )
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (0, b"", TWIN + "\n")
+
+
+def test_a_conversation_is_continued_by_resume_and_belongs_to_its_folder(shell: Shell):
+    shell.run(typed=b"The word is pineapple\n")
+    done = shell.run("--resume", typed=b"/recall pineapple\n")
+    assert "pineapple" in done.stdout.decode()
+    (shell.project / "inner").mkdir()
+    elsewhere = shell.run("inner", "--resume")
+    assert "There is no earlier conversation" in elsewhere.stderr.decode()

@@ -1,0 +1,189 @@
+"""The chat in a real terminal, typed into as people do (tmux)."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .tmux import TMUX, Tmux
+
+pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not installed: apt-get install tmux brings it")
+
+STAGE = Path(__file__).parent / "stage.py"
+Open = Callable[..., Tmux]
+
+
+class Place:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.project = folder / "project"
+        (self.project / "src").mkdir(parents=True)
+        (folder / "home").mkdir()
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder / "home"),
+            "XDG_DATA_HOME": str(folder / "data"),
+            "LANG": "C.UTF-8",
+        }
+
+    def write(self, *names: str, functions: int = 60) -> None:
+        for name in names:
+            body = (f"def {name}_{n}(value):\n    return take(value, {n})\n" for n in range(functions))
+            (self.project / "src" / f"{name}.py").write_text("\n".join(body))
+
+    @property
+    def transcript(self) -> Path:
+        (found,) = (self.folder / "data").rglob("*.jsonl")
+        return found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def chat(place: Place) -> Iterator[Open]:
+    opened: list[Tmux] = []
+
+    def open_(*options: str, script: list[Any] | None = None, columns: int = 80, **more: str) -> Tmux:
+        command = [sys.executable, "-m", "everturn", "chat", *options]
+        if script is not None:
+            file = place.folder / "script.json"
+            file.write_text(json.dumps({"replies": script}))
+            command = [sys.executable, str(STAGE), str(file), *options]
+        opened.append(Tmux(command, place.environment | more, place.project, columns=columns))
+        opened[-1].wait_for("/help lists the commands.")
+        return opened[-1]
+
+    yield open_
+    for each in opened:
+        each.close()
+
+
+def call(tool: str, **given: Any) -> dict[str, Any]:
+    return {"content": [{"type": "tool_use", "name": tool, "input": given}]}
+
+
+def test_a_long_task_goes_through_two_compactions_and_an_undo(chat: Open, place: Place):
+    place.write("app", "auth", "cache", "form", "page", "store", "token", "view")
+    terminal = chat("--window", "60000", "--permission-mode", "all")
+    assert "No key is set: this is the twin" in terminal.text
+    answers = 0
+    while terminal.text.count("Compacted: ") < 2:
+        answers += 1
+        assert answers < 12, terminal.text
+        terminal.type("Read all files")
+        terminal.wait_for("claude-opus-5", times=answers + 1)
+    assert "recallable" in terminal.text
+    terminal.type("/undo")
+    terminal.wait_for("no longer holds")
+    terminal.type("/context")
+    terminal.wait_for("Compaction buffer")
+    terminal.type("/quit")
+    terminal.wait_for("Pane is dead (status 0")
+    said = [json.loads(line) for line in place.transcript.read_bytes().splitlines()]
+    assert sum(each.get("subtype") == "compact_boundary" for each in said) == 2
+    assert sum(each.get("subtype") == "everturn_undone" for each in said) == 1
+
+
+def test_a_wish_is_shown_with_its_diff_and_answered_by_a_letter(chat: Open, place: Place):
+    edit = call("Write", file_path="new.py", content="x = 1\n")
+    terminal = chat(script=[edit, "Then not.", edit, "It is there."])
+    terminal.type("Write it")
+    shown = terminal.wait_for("Allow?")
+    assert "  +x = 1" in shown
+    terminal.type("n")
+    terminal.wait_for("Then not.")
+    assert not (place.project / "new.py").exists()
+    terminal.type("Do write it")
+    terminal.wait_for("Allow?", times=2)
+    terminal.type("y")
+    terminal.wait_for("It is there.")
+    assert (place.project / "new.py").read_text() == "x = 1\n"
+
+
+def test_everything_fits_into_forty_columns(chat: Open, place: Place):
+    place.write("app")
+    words = "The handling of the value is in one place now, so callers need not know about it."
+    terminal = chat(columns=40, script=[call("Read", file_path="src/app.py"), words, words])
+    terminal.type("Look at it")
+    terminal.wait_for("about it.")
+    terminal.wait_for("ctx <1%")
+    for number, command in enumerate(
+        ("/help", "/context", "/cost", "/compact --dry-run", "/resume"), start=1
+    ):
+        terminal.type(command)
+        terminal.wait_for(f"› {command}")
+        terminal.wait_for("\n›", times=number + 1)
+    lines = terminal.whole_lines
+    assert "● Read src/app.py  179 lines" in lines
+    # A word is never broken: what the model said stands on lines of whole words.
+    at = lines.index("The handling of the value is in one")
+    assert lines[at + 1] == "place now, so callers need not know"
+    assert max(map(len, lines)) <= 40
+
+
+def test_after_a_kill_in_the_middle_of_a_tool_the_conversation_goes_on(chat: Open, place: Place):
+    terminal = chat("--permission-mode", "all", script=["Noted.", call("Bash", command="sleep 60")])
+    terminal.type("The word is pineapple.")
+    terminal.wait_for("Noted.")
+    terminal.type("Wait a minute")
+    terminal.wait_for("Bash sleep 60 1s")
+    terminal.kill()
+    again = chat("--resume", script=["It was pineapple."])
+    shown = again.text
+    assert "Continuing " in shown
+    assert "  you Wait a minute" in shown
+    assert "1 open call got an answer" in shown
+    again.type("Which word was it?")
+    again.wait_for("It was pineapple.")
+    said = [json.loads(line) for line in place.transcript.read_bytes().splitlines()]
+    people = [each["message"]["content"] for each in said if each["type"] == "user"]
+    texts = [part["text"] for content in people for part in content if part["type"] == "text"]
+    assert texts == ["The word is pineapple.", "Wait a minute", "Which word was it?"]
+
+
+def test_an_interrupt_ends_a_tool_and_two_at_the_prompt_leave(chat: Open):
+    terminal = chat("--permission-mode", "all", script=[call("Bash", command="sleep 60"), "All right."])
+    terminal.type("Wait a minute")
+    terminal.wait_for("Bash sleep 60 1s")
+    terminal.press("C-c")
+    terminal.wait_for("Stopped.")
+    terminal.type("Never mind")
+    terminal.wait_for("All right.")
+    terminal.press("C-c")
+    terminal.wait_for("Ctrl-C again")
+    terminal.press("C-c")
+    assert "Traceback" not in terminal.wait_for("Pane is dead (status 0")
+    assert "● Bash sleep 60  stopped" in terminal.lines
+
+
+def test_many_lines_are_one_message_pasted_or_typed(chat: Open, place: Place):
+    terminal = chat(script=["I see both.", "And again."])
+    terminal.paste("first line\nsecond line")
+    terminal.press("Enter")
+    terminal.wait_for("I see both.")
+    terminal.type("third line\\")
+    terminal.type("fourth line")
+    terminal.wait_for("And again.")
+    assert b'"first line\\nsecond line"' in place.transcript.read_bytes()
+    assert b'"third line\\nfourth line"' in place.transcript.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"LANG": "C", "LC_ALL": "C"}],
+    ids=lambda each: next(iter(each)),
+)
+def test_a_terminal_that_can_do_less_gets_less(chat: Open, chosen: dict[str, str]):
+    terminal = chat(script=["Thät “is” all…"], **chosen)
+    terminal.type("Hello")
+    terminal.wait_for(" all")
+    shown = terminal.wait_for("claude-opus-5", times=2)
+    assert ("> Hello" if "LC_ALL" in chosen else "› Hello") in shown
+    assert ("Th?t ?is? all?" if "LC_ALL" in chosen else "Thät “is” all…") in shown

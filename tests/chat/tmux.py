@@ -1,0 +1,85 @@
+"""A real terminal: a program in tmux, keys that are typed into it, and what stands on its screen."""
+
+import itertools
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+TMUX: Final = shutil.which("tmux")
+# A program that has not said it by then will not.
+DEADLINE: Final = 20.0
+_NUMBERS = itertools.count()
+
+
+class Tmux:
+    """One pane. `command` gets exactly this environment, and is the process of the pane itself."""
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], cwd: Path, *, columns: int = 80
+    ) -> None:
+        self._socket = f"everturn-{os.getpid()}-{next(_NUMBERS)}"
+        settings = cwd.parent / f"{self._socket}.conf"
+        settings.write_text("set -g remain-on-exit on\nset -g history-limit 5000\nset -s escape-time 0\n")
+        given = [f"{name}={value}" for name, value in {"TERM": "screen", **environment}.items()]
+        line = f"exec {shlex.join(['env', '-i', *given, *command])}"
+        size = ("-x", str(columns), "-y", "40")
+        self._tmux("-f", str(settings), "new-session", "-d", *size, "-c", str(cwd), line)
+
+    def _tmux(self, *words: str) -> str:
+        assert TMUX is not None
+        # tmux replaces what the locale cannot show, unless it is told that all can be shown.
+        done = subprocess.run([TMUX, "-u", "-L", self._socket, *words], capture_output=True, timeout=DEADLINE)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    @property
+    def text(self) -> str:
+        """All that was shown so far, the oldest line first."""
+        return self._tmux("capture-pane", "-p", "-S", "-5000").rstrip()
+
+    @property
+    def whole_lines(self) -> list[str]:
+        """As the program wrote them: a line that did not fit is one line here."""
+        shown = self._tmux("capture-pane", "-p", "-J", "-S", "-5000").splitlines()
+        return [line.rstrip() for line in shown]
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    def type(self, words: str) -> None:
+        self._tmux("send-keys", "-l", words)
+        self.press("Enter")
+
+    def press(self, key: str) -> None:
+        self._tmux("send-keys", key)
+
+    def paste(self, words: str) -> None:
+        """As a mouse would: between the marks of a paste, where the program asked for them."""
+        self._tmux("set-buffer", words)
+        self._tmux("paste-buffer", "-p")
+
+    def wait_for(self, words: str, times: int = 1) -> str:
+        """Until this stands on the screen so many times; the whole text."""
+        until = time.monotonic() + DEADLINE
+        while (text := self.text).count(words) < times:
+            if time.monotonic() > until:
+                pytest.fail(f"{words!r} did not appear {times} times. On the screen:\n{text}")
+            time.sleep(0.05)
+        return text
+
+    def kill(self) -> None:
+        """As kill -9 does."""
+        os.kill(int(self._tmux("display-message", "-p", "#{pane_pid}")), signal.SIGKILL)
+        self.wait_for("Pane is dead")
+
+    def close(self) -> None:
+        self._tmux("kill-server")
