@@ -95,4 +95,4 @@ def test_an_unknown_mode_is_refused_with_those_there_are():
 
 def test_what_could_hide_a_command_is_spelled_out():
     assert shown("rm -rf x\r\x1b[2Kls\n\tok \u202etxt") == "rm -rf x\\x0d\\x1b[2Kls\n\tok \\x202etxt"
-    assert one_line("a\nb\x1b c" + "d" * 300, most=12) == "a b\\x1b cddd…"
+    assert one_line("a\nb\x1b c" + "d" * 300, most=12) == "a b\\x1b cdd…"

@@ -116,7 +116,7 @@ def ran(command: str, workspace: Workspace, *, seconds: float) -> Ran:
         is_late = _listen(process, heard, time.monotonic() + seconds)
         ended = f"it was ended after {seconds:g} s" if is_late else ""
         _end_group(process)
-        return Ran(heard.text, process.wait(), ended)
+        return Ran(heard.text(), process.wait(), ended)
     except BaseException:
         _end_group(process)
         process.wait()
@@ -183,11 +183,12 @@ class _Heard:
             self._left_out += over
             self._last = self._last[over:]
 
-    @property
     def text(self) -> str:
+        """All of it; what was cut off in the middle of a character is shown as such."""
+        end = self._last + self._decoder.decode(b"", final=True)
         if not self._left_out:
-            return self._first + self._last
-        return f"{self._first}\n[… {self._left_out:,} characters left out …]\n{self._last}"
+            return self._first + end
+        return f"{self._first}\n[… {self._left_out:,} characters left out …]\n{end}"
 
 
 def _said(done: Ran) -> str:

@@ -49,7 +49,7 @@ DEFINITION: Final = schema.definition(
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Numbered lines, the number of the last one, and why it is the last: "" where the file ends."""
+    """Numbered lines, the number of the last one, and what was reached: "" where the file ends."""
 
     lines: tuple[str, ...]
     last: int
@@ -107,7 +107,9 @@ def _text(file: BinaryIO, beginning: bytes, place: Place, first: int, count: int
         return _nothing(place, part, first)
     said = "\n".join(part.lines)
     if part.stopped:
-        said += f"\n\n[{part.stopped}; the file goes on. Read with offset {part.last + 1} for more.]"
+        said += (
+            f"\n\n[Cut after line {part.last}, {part.stopped}. Read with offset {part.last + 1} for more.]"
+        )
     return said
 
 
@@ -134,11 +136,11 @@ def numbered(file: BinaryIO, first: int, count: int) -> Part:
         if number < first:
             continue
         if len(lines) == count:
-            return Part(tuple(lines), number - 1, f"{count:,} lines were given")
+            return Part(tuple(lines), number - 1, "the limit of lines")
         lines.append(f"{number:>6}\t{_shown(raw)}")
         tokens += rough(lines[-1])
         if tokens > MOST_TOKENS and len(lines) > 1:
-            return Part(tuple(lines[:-1]), number - 1, f"more would be over {MOST_TOKENS:,} tokens")
+            return Part(tuple(lines[:-1]), number - 1, f"the limit of {MOST_TOKENS:,} tokens")
     return Part(tuple(lines), number)
 
 

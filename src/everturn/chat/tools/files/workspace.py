@@ -7,10 +7,12 @@ not refused here; whether it may be touched is asked in `permission.py`.
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from fnmatch import fnmatch
+from difflib import get_close_matches
+from fnmatch import translate
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,9 @@ from everturn.session.files import KINDS, LARGEST, PROBLEMS, opened_below
 from everturn.session.memory_files.confined import SECRETS
 
 _TOP: Final = "/"
+_SECRET: Final = re.compile("|".join(translate(pattern) for pattern in SECRETS))
+# Where nothing has the name that was given, names like it are told; of a larger folder, none.
+_MOST_NAMES: Final = 1_000
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -34,7 +39,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def real(self) -> str:
-        return os.path.join(self.base, self.way)
+        return os.path.normpath(os.path.join(self.base, self.way))
 
     @property
     def folder(self) -> str:
@@ -43,12 +48,17 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def is_secret(self) -> bool:
-        return any(fnmatch(os.path.basename(self.way).lower(), pattern) for pattern in SECRETS)
+        return is_secret(self.way)
 
     @property
     def is_of_git(self) -> bool:
         """Git runs hooks and trusts its configuration: writing there is running commands."""
         return ".git" in self.way.split("/")
+
+
+def is_secret(path: str) -> bool:
+    """Whether a file holds secrets by its name."""
+    return _SECRET.fullmatch(os.path.basename(path).lower()) is not None
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -111,13 +121,16 @@ def may_look(place: Place, permissions: Permissions, tool: str = "Read") -> None
 @contextmanager
 def opened(place: Place) -> Iterator[tuple[int, os.stat_result]]:
     """A descriptor of a regular file and what is known of it; anything else is refused in words."""
-    with said_in_words(place):
-        fd = opened_below(place.base, place.way)
+    try:
+        with said_in_words(place):
+            fd = opened_below(place.base, place.way)
+    except NotDone as problem:
+        raise NotDone(f"{problem}{_like_it(place)}") from None
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             what = next((what for is_it, what in KINDS if is_it(found.st_mode)), "it is no file")
-            raise NotDone(f"{place.name} cannot be read: {what}.{_how_to_list(what, place)}")
+            raise NotDone(f"{place.name}: {what}.{_how_to_list(what, place)}")
         yield fd, found
     finally:
         os.close(fd)
@@ -125,6 +138,19 @@ def opened(place: Place) -> Iterator[tuple[int, os.stat_result]]:
 
 def _how_to_list(what: str, place: Place) -> str:
     return f" List it with Glob and path {place.name!r}." if "directory" in what else ""
+
+
+def _like_it(place: Place) -> str:
+    """Names in the same folder that may have been meant."""
+    try:
+        names = os.listdir(os.path.dirname(place.real))
+    except OSError:
+        return " Find it with Glob."
+    wanted = os.path.basename(place.way)
+    if wanted in names or len(names) > _MOST_NAMES:
+        return ""
+    near = get_close_matches(wanted, names, n=3)
+    return f" There is {' and '.join(near)}." if near else " Find it with Glob."
 
 
 @contextmanager

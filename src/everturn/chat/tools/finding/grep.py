@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from everturn.chat.permission import Permissions
 from everturn.chat.tools import schema
-from everturn.chat.tools.files.workspace import Place, Workspace, may_look
+from everturn.chat.tools.files.workspace import Place, Workspace, is_secret, may_look
 from everturn.chat.tools.finding import matching
 from everturn.chat.tools.finding.glob import matching as named
 from everturn.chat.tools.finding.listing import Listing, files_below
@@ -88,8 +88,9 @@ def _asked(given: Given) -> dict[str, Any]:
 def _files(workspace: Workspace, place: Place, pattern: str) -> Listing:
     if os.path.isdir(place.real):
         listing = files_below(workspace, place)
-        secret = {way for way in listing.ways if workspace.place(os.path.join(place.real, way)).is_secret}
-        listing = Listing(place, tuple(way for way in listing.ways if way not in secret), listing.is_cut)
+        # Whoever wants to search a secret names it, and is asked about it.
+        open_to_all = tuple(way for way in listing.ways if not is_secret(way))
+        listing = Listing(place, open_to_all, listing.is_cut)
         return named(listing, pattern) if pattern else listing
     if not os.path.isfile(place.real):
         raise NotDone(f"There is no file or folder {place.name}. Find it with Glob.")
@@ -98,26 +99,27 @@ def _files(workspace: Workspace, place: Place, pattern: str) -> Listing:
 
 
 def _searched(asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    # Isolated: neither the folder that is searched nor the environment decides what is imported.
+    # Isolated: neither the folder that is searched nor the environment decides what is imported. In a session
+    # of its own: an interrupt at the terminal is ours to handle, and ends it.
     command = [sys.executable, "-I", "-S", matching.__file__]
-    try:
-        # A session of its own: an interrupt at the terminal is ours to handle, and ends it.
-        ran = subprocess.run(
-            command,
-            input=json.dumps(asked).encode(),
-            capture_output=True,
-            timeout=seconds,
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired:
-        raise NotDone(
-            f"The search was stopped after {seconds:g} s. Search fewer files (`path`, `glob`), or use a "
-            "pattern without repetitions inside repetitions."
-        ) from None
-    if ran.returncode != 0:
-        last = ran.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise NotDone(f"The search failed: {last or f'exit code {ran.returncode}'}.")
-    return json.loads(ran.stdout)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True) as process:
+        try:
+            printed, trouble = process.communicate(json.dumps(asked).encode(), seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise NotDone(
+                f"The search was stopped after {seconds:g} s. Search fewer files (`path`, `glob`), or use a "
+                "pattern without repetitions inside repetitions."
+            ) from None
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    if process.returncode != 0:
+        last = trouble.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise NotDone(f"The search failed: {last or f'exit code {process.returncode}'}.")
+    return json.loads(printed)
 
 
 def _said(answer: dict[str, Any], asked: dict[str, Any]) -> str:

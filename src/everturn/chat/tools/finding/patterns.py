@@ -10,6 +10,8 @@ from typing import Final
 
 # Choices multiply; a pattern that means more than this many is a mistake.
 MOST_CHOICES: Final = 200
+_TOO_MANY: Final = f"the braces stand for more than {MOST_CHOICES} patterns"
+_BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _ANY_FOLDERS: Final = "**"
 
 
@@ -24,16 +26,18 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def spelled_out(pattern: str) -> list[str]:
-    """A pattern for each way of choosing from its braces; one that never closes is a character."""
-    found = re.search(r"\{([^{}]*)\}", pattern)
-    if not found or "," not in found[1]:
+    """A pattern for each way of choosing from its braces; braces without a choice are characters."""
+    if pattern.count("{") > MOST_CHOICES:
+        raise TooManyChoices(_TOO_MANY)
+    found = next((each for each in _BRACES.finditer(pattern) if "," in each[1]), None)
+    if found is None:
         return [pattern]
-    made: list[str] = []
+    made: dict[str, None] = {}
     for option in found[1].split(","):
-        made += spelled_out(pattern[: found.start()] + option + pattern[found.end() :])
+        made |= dict.fromkeys(spelled_out(pattern[: found.start()] + option + pattern[found.end() :]))
         if len(made) > MOST_CHOICES:
-            raise TooManyChoices(f"the braces stand for more than {MOST_CHOICES} patterns")
-    return made
+            raise TooManyChoices(_TOO_MANY)
+    return list(made)
 
 
 def _parts(pattern: str) -> list[re.Pattern[str] | None]:
