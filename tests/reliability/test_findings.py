@@ -9,6 +9,7 @@ from engine.held import Held
 from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.history.threads import threads
+from everturn.session.store import Store
 from everturn.wire.claude_code import read
 from everturn.wire.claude_code_lines import spell
 
@@ -32,3 +33,14 @@ def test_a_note_at_the_end_that_hangs_on_an_older_record_hides_nothing_after_a_r
     held.ask("And now?")
     records = held.live.conversation.log.records
     assert resumed(records) == [record.uuid for record in records]
+
+
+@pytest.mark.spec("TR-10")
+@pytest.mark.parametrize("size", range(1, 20))
+def test_a_first_line_of_which_a_few_bytes_were_written_is_a_session_all_the_same(tmp_path: Path, size: int):
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(spell(b.user("first", uuid="1"))[:size])
+    with Store.open(path, fsync="never") as store:
+        store.append([Record(kind="user", uuid="2")])
+    with Store.open(path, fsync="never") as store:
+        assert [record.uuid for record in store.records] == ["2"]

@@ -53,7 +53,7 @@ class Written:
 
 
 class Scribe:
-    """Writes one session file. `rng` decides everything; one that `is_broken` repeats itself and breaks off."""
+    """Writes one session file. `rng` decides everything; broken ones repeat themselves and break off."""
 
     def __init__(self, rng: random.Random, *, is_broken: bool) -> None:
         self.rng = rng
