@@ -108,6 +108,21 @@ def test_compactions_are_undone_one_after_the_other_the_last_one_first():
     assert shown(log) == ["one", "two", "three"]
 
 
+def test_what_was_answered_behind_an_undone_compaction_tells_of_a_smaller_context():
+    told, told_later = b.assistant("yes", uuid="small"), b.assistant("no", uuid="smaller")
+    log = Log([ONE, b.boundary("b1"), b.summary(uuid="s1"), told, b.boundary("b2"), b.summary(uuid="s2")])
+    log.append(told_later)
+    log.append(b.edited(Undone("b2"), "undo 2"))
+    assert log.view.shrunk == {"smaller"}
+    log.append(b.edited(Undone("b1"), "undo 1"))
+    assert log.view.shrunk == {"small", "smaller"}
+    for record in (b.boundary("b3"), b.summary(uuid="s3")):
+        log.append(record)
+    assert log.view.shrunk == frozenset()
+    log.append(b.edited(Undone("b3"), "undo 3"))
+    assert log.view.shrunk == {"small", "smaller"}
+
+
 def test_pins_and_hidden_results_outlive_a_compaction():
     cleared, pinned = Cleared(("c1",), "old"), Pinned("the port is 8080", "one")
     offloaded = Offloaded("c2", "a/file", "begins", 90_000)

@@ -325,6 +325,28 @@ def test_a_provider_that_is_dead_costs_a_model_and_not_the_session(desk):
 
 
 @pytest.mark.spec("CP-30")
+@pytest.mark.spec("CP-30", "TOK-5")
+def test_the_size_after_an_undo_is_that_of_the_restored_view(desk):
+    with desk.open() as session:
+        desk.talk(session, 12)
+        full = session.context().size.tokens
+        desk.twin.script(SUMMARY)
+        assert isinstance(session.compact(), Compaction)
+        desk.twin.script("Still here.")
+        session.send("And now?")
+        small = session.context().size.tokens
+        assert small < 0.6 * full
+        assert isinstance(session.undo(), Undone)
+        restored = session.context().size.tokens
+        assert full < restored < 1.1 * full
+    with desk.open() as session:
+        assert session.context().size.tokens == restored
+        desk.twin.script("Yes.")
+        usage = session.send("Really?").usage
+        assert session.context().size.reported == usage.total
+        assert usage.context == pytest.approx(restored, rel=0.1)
+
+
 def test_an_undo_brings_back_what_was_there_and_survives_a_restart(desk):
     with desk.open() as session:
         desk.talk(session)

@@ -55,7 +55,8 @@ class View(msgspec.Struct, frozen=True):
     """What the model can still see: the records from the last boundary on, and what is hidden in them.
 
     `stale` names records kept from before the boundary: the usage on them speaks of an older, larger
-    context. `cleared` and `offloaded` map a call id to the edit that hid its result.
+    context. `shrunk` names replies from the time of a compaction that was undone: theirs speaks of a smaller
+    one. `cleared` and `offloaded` map a call id to the edit that hid its result.
     """
 
     records: Sequence[Record]
@@ -63,6 +64,7 @@ class View(msgspec.Struct, frozen=True):
     offloaded: Mapping[str, Offloaded] = {}
     stale: frozenset[str] = frozenset()
     pins: tuple[Pinned, ...] = ()
+    shrunk: frozenset[str] = frozenset()
 
     @property
     def boundary(self) -> Record | None:
@@ -76,6 +78,7 @@ class _Past(msgspec.Struct):
     boundary: str
     shown: list[Record]
     stale: frozenset[str]
+    shrunk: frozenset[str]
     hidden: set[str]
 
 
@@ -90,6 +93,7 @@ class Log:
         self.tip: Record | None = None
         self._shown: list[Record] = []
         self._stale: frozenset[str] = frozenset()
+        self._shrunk: frozenset[str] = frozenset()
         self._cleared: dict[str, Cleared] = {}
         self._offloaded: dict[str, Offloaded] = {}
         self._pins: tuple[Pinned, ...] = ()
@@ -102,7 +106,7 @@ class Log:
     @property
     def view(self) -> View:
         shown = Window(self._shown, len(self._shown))
-        return View(shown, self._cleared, self._offloaded, self._stale, self._pins)
+        return View(shown, self._cleared, self._offloaded, self._stale, self._pins, self._shrunk)
 
     @property
     def views_before(self) -> tuple[View, ...]:
@@ -141,7 +145,7 @@ class Log:
         at = next((at for at, shown in enumerate(self._shown) if shown.uuid == before), 0)
         kept = self._shown[at:]
         names = frozenset(each.uuid for each in kept)
-        self._past.append(_Past(record.uuid, self._shown, self._stale, {record.uuid, *names}))
+        self._leave(record.uuid, {record.uuid, *names})
         self._stale = names
         self._shown = [record, *kept]
         return "replaced"
@@ -156,11 +160,15 @@ class Log:
         # Records may stand between a boundary and its summary; the view is all that follows the boundary.
         summary = [*self._shown[self._pending_at :], record]
         hidden = {boundary.uuid} | {each.uuid for each in (*summary, *kept)}
-        self._past.append(_Past(boundary.uuid, self._shown, self._stale, hidden))
+        self._leave(boundary.uuid, hidden)
         self._stale = frozenset(each.uuid for each in kept)
         anchored_on_boundary = _anchor(boundary) == boundary.uuid
         self._shown = [boundary, *kept, *summary] if anchored_on_boundary else [boundary, *summary, *kept]
         return "replaced"
+
+    def _leave(self, boundary: str, hidden: set[str]) -> None:
+        self._past.append(_Past(boundary, self._shown, self._stale, self._shrunk, hidden))
+        self._shrunk = frozenset()
 
     def _give_up_pending(self) -> None:
         if self._pending is not None:
@@ -193,6 +201,7 @@ class Log:
         said = next((at for at, record in enumerate(since) if record.kind != "attachment"), len(since))
         self._shown = [*past.shown, *since[said:]]
         self._stale = past.stale
+        self._shrunk = past.shrunk | {record.uuid for record in since if record.kind == "assistant"}
         return "replaced"
 
 

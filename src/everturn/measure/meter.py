@@ -110,7 +110,8 @@ class Meter:
                 pass
 
     def add_kept(self, record: Record) -> None:
-        """A record kept from before a boundary: its usage speaks of an older, larger context."""
+        """A record whose usage speaks of another context than the one in view: kept from before a boundary,
+        or said behind one that was undone."""
         self._count(record)
         if record.edit is not None:
             self.apply(record.edit)
@@ -231,7 +232,7 @@ def meter_of(view: View, counts: Counts | None = None, *, fixed: int = 0) -> Met
     for edit in edits_before(view):
         meter.apply(edit)
     for record in view.records:
-        if record.uuid in view.stale:
+        if record.uuid in view.stale or record.uuid in view.shrunk:
             meter.add_kept(record)
         else:
             meter.add(record)
