@@ -9,7 +9,7 @@ from faults.talks import Talk
 
 from everturn.errors import InputError
 from everturn.session.recall.database import SCHEMA
-from everturn.session.recall.index import Index
+from everturn.session.recall.index import MATCH, Index
 from everturn.session.recall.passages import PASSAGE
 from everturn.session.recall.query import parse
 from everturn.session.store import Store
@@ -210,4 +210,18 @@ def test_what_recall_answered_is_not_found_again(tmp_path):
     write(path, b.user("needle", uuid="u1"), asked, b.result("c1", "1. user: needle", uuid="r1"))
     index = Index(path)
     assert found(index, "needle") == ["u1"]
+    index.close()
+
+
+def test_fits_are_ranked_as_the_search_engine_ranks_them_and_equal_ones_by_age(tmp_path):
+    path = tmp_path / "many.jsonl"
+    said = [f"parser {'fails ' * (at % 5)}{'and more ' * (at % 3)}" for at in range(60)]
+    write(path, *(b.user(words, uuid=f"u{at}") for at, words in enumerate(said)))
+    index = opened(path)
+    ranked = "SELECT rowid, rank FROM words WHERE words MATCH ? ORDER BY rank, rowid LIMIT ?"
+    for asked in ("parser", "fails", "parser OR more"):
+        assert (
+            index._db.execute(MATCH, (asked, 40)).fetchall()
+            == index._db.execute(ranked, (asked, 40)).fetchall()
+        )
     index.close()

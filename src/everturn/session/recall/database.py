@@ -13,6 +13,9 @@ MEMORY: Final = ":memory:"
 # Of the tables below; a file of any other number is built anew.
 SCHEMA: Final = 1
 FILE_MODE: Final = 0o600
+# Two long passages fill one of SQLite's usual pages, so many would lie in pieces; reading all of them, which
+# finding letters takes, is a quarter faster from larger ones (docs/log.md).
+PAGE: Final = 16_384
 
 TABLES: Final = """
 CREATE TABLE passages (
@@ -37,6 +40,8 @@ def on_disk(place: str) -> sqlite3.Connection:
     _touch(place)
     db = sqlite3.connect(place, timeout=0, check_same_thread=False)
     try:
+        # Of a new file only: one that has pages keeps their size.
+        db.execute(f"PRAGMA page_size = {PAGE}")
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("PRAGMA journal_mode = WAL").fetchone()
         db.execute("PRAGMA synchronous = NORMAL")

@@ -38,7 +38,8 @@ CANDIDATES: Final = 8
 
 INSERT: Final = "INSERT INTO passages VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_WORDS: Final = "INSERT INTO words (rowid, text) SELECT id, text FROM passages WHERE id > ?"
-MATCH: Final = "SELECT rowid, rank FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?"
+# Not by the column `rank`: sorted by that, FTS5 keeps every row with its places until all are ranked.
+MATCH: Final = "SELECT rowid, bm25(words) AS fit FROM words WHERE words MATCH ? ORDER BY fit, rowid LIMIT ?"
 SCAN: Final = "SELECT id, -1.0 FROM passages WHERE {} ORDER BY id DESC LIMIT ?"
 HOLDS: Final = r"text LIKE ? ESCAPE '\'"
 FETCH: Final = "SELECT uuid, block, start, source, tool, call, agent, at, text FROM passages WHERE id = ?"

@@ -5,6 +5,7 @@ time of asking, since every clearing and compaction changes it.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final, Literal
 
@@ -101,7 +102,8 @@ def snippet(text: str, marks: re.Pattern[str]) -> str:
 def _window(text: str, places: list[int]) -> tuple[int, int]:
     if len(text) <= SNIPPET:
         return 0, len(text)
-    richest = max(places, key=lambda at: sum(at <= other < at + SNIPPET for other in places), default=0)
+    matches = [bisect_left(places, at + SNIPPET) - number for number, at in enumerate(places)]
+    richest = places[matches.index(max(matches))] if places else 0
     # A little of what comes before, from the beginning of a word.
     start = max(0, min(richest - SNIPPET // 4, len(text) - SNIPPET))
     blank = text.find(" ", start, richest) if start else -1
