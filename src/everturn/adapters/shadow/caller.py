@@ -18,7 +18,6 @@ from everturn.adapters.shadow.chain import START, chain_of, digest, unmarked
 from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.measure.capabilities import Scope
 from everturn.measure.outline import Head
-from everturn.measure.prefix_cache import Ttl
 from everturn.view.lifetime import KeyParameters, Lifetime
 from everturn.wire.anthropic import tool_block
 
@@ -190,8 +189,9 @@ def _lifetime(body: Mapping[str, Any]) -> Lifetime:
     held = [body, *_system(body), *(body.get("tools") or ())]
     found = [each["cache_control"] for each in held if isinstance(each.get("cache_control"), Mapping)]
     found += [marker for message in body["messages"] for marker in _markers_in(message.get("content"))]
-    ttl: Ttl = "1h" if any(marker.get("ttl") == "1h" for marker in found) else "5m"
-    return Lifetime(ttl, "the caller's own markers ask for it" if found else "the usual one")
+    if any(marker.get("ttl") == "1h" for marker in found):
+        return Lifetime("1h", "the caller's own markers ask for an hour")
+    return Lifetime("5m", "the caller asks for nothing else")
 
 
 def _markers_in(content: Any) -> list[Mapping[str, Any]]:
