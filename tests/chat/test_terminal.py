@@ -50,12 +50,18 @@ def place(tmp_path: Path) -> Place:
 def chat(place: Place) -> Iterator[Open]:
     opened: list[Tmux] = []
 
-    def open_(*options: str, script: list[Any] | None = None, columns: int = 80, **more: str) -> Tmux:
+    def open_(
+        *options: str,
+        script: list[Any] | None = None,
+        speed: str = "at once",
+        columns: int = 80,
+        **more: str,
+    ) -> Tmux:
         command = [sys.executable, "-m", "everturn", "chat", *options]
         if script is not None:
             file = place.folder / "script.json"
             file.write_text(json.dumps({"replies": script}))
-            command = [sys.executable, str(STAGE), str(file), *options]
+            command = [sys.executable, str(STAGE), speed, str(file), *options]
         opened.append(Tmux(command, place.environment | more, place.project, columns=columns))
         opened[-1].wait_for("/help lists the commands.")
         return opened[-1]
@@ -119,13 +125,13 @@ def test_everything_fits_into_forty_columns(chat: Open, place: Place):
     ):
         terminal.type(command)
         terminal.wait_for(f"› {command}")
-        terminal.wait_for("\n›", times=number + 1)
+        terminal.wait_for("\n›", times=number + 2)
     lines = terminal.whole_lines
     assert "● Read src/app.py  179 lines" in lines
     # A word is never broken: what the model said stands on lines of whole words.
     at = lines.index("The handling of the value is in one")
     assert lines[at + 1] == "place now, so callers need not know"
-    assert max(map(len, lines)) <= 40
+    assert [line for line in lines if len(line) > 40] == []
 
 
 def test_after_a_kill_in_the_middle_of_a_tool_the_conversation_goes_on(chat: Open, place: Place):
@@ -161,6 +167,23 @@ def test_an_interrupt_ends_a_tool_and_two_at_the_prompt_leave(chat: Open):
     terminal.press("C-c")
     assert "Traceback" not in terminal.wait_for("Pane is dead (status 0")
     assert "● Bash sleep 60  stopped" in terminal.lines
+
+
+def test_an_interrupt_stops_an_answer_and_what_was_said_stays(chat: Open, place: Place):
+    words = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    terminal = chat(script=[words, "As I said."], speed="slowly")
+    terminal.type("Count")
+    terminal.wait_for("working 1s  Ctrl-C stops")
+    terminal.wait_for("one")
+    terminal.press("C-c")
+    shown = terminal.wait_for("Stopped.")
+    assert "fifteen" not in shown
+    terminal.type("Go on")
+    terminal.wait_for("As I said.")
+    assert (
+        b"[The user stopped your last answer. What it had said so far:]\\none"
+        in place.transcript.read_bytes()
+    )
 
 
 def test_many_lines_are_one_message_pasted_or_typed(chat: Open, place: Place):

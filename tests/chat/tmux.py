@@ -73,7 +73,7 @@ class Tmux:
         while (text := self.text).count(words) < times:
             if time.monotonic() > until:
                 pytest.fail(f"{words!r} did not appear {times} times. On the screen:\n{text}")
-            time.sleep(0.05)
+            time.sleep(0.1)
         return text
 
     def kill(self) -> None:

@@ -24,7 +24,7 @@ NO_PACKAGE: Final = (
     "Without a model: everturn chat --twin."
 )
 NO_KEY: Final = (
-    "What ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN holds is no key: it has a blank in it, or a letter that no "
+    "What ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN holds is no key: it has a blank, or a letter that no "
     "key has. Set it again, and start again."
 )
 
