@@ -3,7 +3,10 @@ from typing import get_args
 import pytest
 
 from everturn.chat.permission import TABLE, Kind, Mode, Permissions, Refused, Wish, one_line, shown
+from everturn.decide.summary.reading.failures import was_refused
 from everturn.errors import UsageError
+from everturn.history.blocks import text_of
+from everturn.session.talk.tools import Call, Tool, run_all
 
 WRITE = Wish("Write", "write src/a.py (+1 -0)", "diff", "writing in src", "edit")
 RUN = Wish("Bash", "run pytest", "pytest", "pytest …", "command")
@@ -57,6 +60,15 @@ def test_what_was_allowed_for_good_can_be_forgotten():
 def test_no_is_told_with_what_it_was_said_to():
     with pytest.raises(Refused, match=r"the user said no to: run pytest\. Do not try"):
         Permissions(Person("no")).require(RUN)
+
+
+def test_a_summary_knows_a_no_for_what_it_is():
+    def run(_):
+        Permissions(Person("no")).require(RUN)
+        return ""
+
+    (result,), _ = run_all([Call("c1", "Bash", {})], {"Bash": Tool({"name": "Bash"}, run)})
+    assert was_refused(text_of(result))
 
 
 def test_without_anybody_to_ask_the_answer_is_no():

@@ -13,20 +13,20 @@ import msgspec
 
 from everturn.errors import UsageError
 
-Kind = Literal["edit", "command", "elsewhere", "guarded"]
+Kind = Literal["look", "edit", "guarded edit", "command"]
 Mode = Literal["ask", "accept edits", "read only", "all"]
 Answer = Literal["once", "always", "no"]
 Meets = Literal["grant", "ask", "refuse"]
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 
-# What a kind of wish meets in each mode. Reading is no wish, unless it is of something outside the workspace
-# or guarded: files that hold secrets by their names and, for writing, what git runs or trusts.
+# What a kind of wish meets in each mode. Reading in the workspace is no wish; a look is one at what lies outside
+# it or holds secrets by its name. An edit there, or of what git runs and trusts, is guarded.
 TABLE: Final[Mapping[Mode, Mapping[Kind, Meets]]] = {
-    "ask": {"edit": "ask", "command": "ask", "elsewhere": "ask", "guarded": "ask"},
-    "accept edits": {"edit": "grant", "command": "ask", "elsewhere": "ask", "guarded": "ask"},
-    "read only": {"edit": "refuse", "command": "refuse", "elsewhere": "ask", "guarded": "ask"},
-    "all": {"edit": "grant", "command": "grant", "elsewhere": "grant", "guarded": "grant"},
+    "ask": {"look": "ask", "edit": "ask", "guarded edit": "ask", "command": "ask"},
+    "accept edits": {"look": "ask", "edit": "grant", "guarded edit": "ask", "command": "ask"},
+    "read only": {"look": "ask", "edit": "refuse", "guarded edit": "refuse", "command": "refuse"},
+    "all": {"look": "grant", "edit": "grant", "guarded edit": "grant", "command": "grant"},
 }
 
 # Characters that could make a terminal show something other than what will happen: controls but newline

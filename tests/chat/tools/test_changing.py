@@ -85,6 +85,13 @@ def test_no_leaves_everything_as_it_was(hands):
     assert list(hands.root.iterdir()) == []
 
 
+def test_read_only_refuses_every_write_wherever_it_goes(hands, elsewhere):
+    hands.permissions.mode = "read only"
+    for path in ("a.py", ".env", ".git/config", str(elsewhere / "a.py")):
+        assert hands.fails("Write", file_path=path, content="x").startswith("the session is read only")
+    assert (hands.wishes, list(hands.root.iterdir()), list(elsewhere.iterdir())) == ([], [], [])
+
+
 def test_always_covers_the_folder_and_no_other(hands):
     hands.says = "always"
     for path in ("a/1.py", "a/2.py", "b/1.py", "a/c/1.py"):

@@ -89,7 +89,7 @@ def test_looking_elsewhere_is_asked_about(hands, elsewhere):
     assert hands.do("Glob", pattern="*.py", path=str(elsewhere)) == os.path.realpath(elsewhere / "b.py")
     hands.says = "no"
     assert "said no" in hands.fails("Glob", pattern="*.py", path="..")
-    assert [wish.kind for wish in hands.wishes] == ["elsewhere", "elsewhere"]
+    assert [wish.kind for wish in hands.wishes] == ["look", "look"]
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_binaries_secrets_links_and_large_files_are_passed_by(project, elsewhere
 def test_a_secret_that_is_named_is_asked_about(project):
     project.write(".env", "needle")
     assert project.do("Grep", pattern="needle", path=".env") == ".env"
-    assert [wish.kind for wish in project.wishes] == ["guarded"]
+    assert [wish.kind for wish in project.wishes] == ["look"]
 
 
 def test_a_pattern_that_would_take_for_ever_is_stopped(project):

@@ -24,7 +24,7 @@ def test_reading_elsewhere_is_asked_about_with_the_real_path(hands, elsewhere):
         "Read",
         f"look at {real}/a.txt (outside the workspace)",
         f"looking into {real}",
-        "elsewhere",
+        "look",
     )
 
 
@@ -75,9 +75,9 @@ def test_secrets_are_asked_about_by_name_also_in_the_workspace(hands):
     hands.do("Write", file_path=".git/hooks/pre-commit", content="x")
     hands.do("Write", file_path="plain.py", content="x")
     assert [(wish.what, wish.kind) for wish in hands.wishes] == [
-        ("read .env (its name says that it holds secrets)", "guarded"),
-        ("write deep/id_rsa (+1 -0)", "guarded"),
-        ("write .git/hooks/pre-commit (+1 -0)", "guarded"),
+        ("read .env (its name says that it holds secrets)", "look"),
+        ("write deep/id_rsa (+1 -0)", "guarded edit"),
+        ("write .git/hooks/pre-commit (+1 -0)", "guarded edit"),
     ]
 
 

@@ -185,8 +185,7 @@ def _readable(data: bytes) -> str:
 
 
 def _wish(tool: str, place: Place, change: Difference) -> Wish:
-    kind: Kind = "edit" if place.is_inside else "elsewhere"
-    if place.is_inside and (place.is_secret or place.is_of_git):
-        kind = "guarded"
+    is_plain = place.is_inside and not (place.is_secret or place.is_of_git)
+    kind: Kind = "edit" if is_plain else "guarded edit"
     what = f"write {one_line(place.name)} ({change.counts})"
     return Wish(tool, what, shown(change.text), f"writing in {shown(place.folder)}", kind)

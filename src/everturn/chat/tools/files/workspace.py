@@ -112,10 +112,10 @@ def may_look(place: Place, permissions: Permissions, tool: str = "Read") -> None
     """Asks where something lies elsewhere, or has the name of a file that holds secrets."""
     if not place.is_inside:
         what = f"look at {one_line(place.name)} (outside the workspace)"
-        permissions.require(Wish(tool, what, place.name, f"looking into {place.folder}", "elsewhere"))
+        permissions.require(Wish(tool, what, place.name, f"looking into {place.folder}", "look"))
     elif place.is_secret:
         what = f"read {one_line(place.name)} (its name says that it holds secrets)"
-        permissions.require(Wish(tool, what, place.name, f"reading {place.name}", "guarded"))
+        permissions.require(Wish(tool, what, place.name, f"reading {place.name}", "look"))
 
 
 @contextmanager

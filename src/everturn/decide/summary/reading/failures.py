@@ -21,10 +21,12 @@ _LOOKED_AT: Final = 200
 _WRAPPING: Final = re.compile(r"</?(?:tool_use_error|error)>")
 _EXIT: Final = re.compile(r"^Exit code \d+\s*$")
 _RULER: Final = re.compile(r"^[\W_]*(?:test session starts)?[\W_]*$")
-# How Claude Code tells that a person said no, and what they said (as in the recorded sessions).
+# How Claude Code tells that a person said no, and what they said (as in the recorded sessions); and how our
+# own chat does (`chat/permission.py`).
 _REFUSED: Final = (
     "The user doesn't want to proceed with this tool use",
     "The user doesn't want to take this",
+    "Refused: the user said no to: ",
 )
 _SAID: Final = re.compile(r"(?:the user said|reason for the rejection):\s*")
 # A long output is searched for telling lines from its end: that is where runners repeat what failed.
