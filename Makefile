@@ -102,27 +102,16 @@ bench: $(STAMP)  ## every benchmark in bench/, one after the other
 	  [ -e "$$file" ] || { echo "no benchmarks in bench/ yet"; break; }; \
 	  echo "== $$file"; $(BIN)/python "$$file"; done
 
-# Peers are heavy (430 MB), so they live in an environment of their own. A peer that cannot be installed is listed
-# by the benchmark with the reason; the stamp is then not set, and the next run tries again.
-PEERS       := langchain headroom-ai
-PEERS_VENV  := build/peers-venv
-PEERS_STAMP := $(PEERS_VENV)/.installed
-PEERS_PIP   := $(PEERS_VENV)/bin/pip --disable-pip-version-check -qq
-
-$(PEERS_STAMP): requirements.txt requirements-peers.txt pyproject.toml
-	@echo "Setting up $(PEERS_VENV) (once; a minute or two) ..."
-	@$(PYTHON) -m venv $(PEERS_VENV)
-	@$(PEERS_PIP) install -c requirements.txt msgspec click rich hatchling editables
-	@$(PEERS_PIP) install --no-deps --no-build-isolation --editable .
-	@missing=; for peer in $(PEERS); do \
-	  echo "  $$peer"; \
-	  $(PEERS_PIP) install -c requirements.txt -c requirements-peers.txt $$peer || missing="$$missing $$peer"; done; \
-	[ -z "$$missing" ] && touch $@ || echo "Could not install:$$missing. They will be listed as not measured."
+# Peers are heavy, and do not agree on versions: each has an environment of its own below build/peers. One that
+# cannot be installed or driven is listed in the tables with the reason. PART: turn, dollars, compaction, or all.
+# PEERS_ARGS passes on more: `--peer langchain` for one of them, `--count 0` for all recorded sessions.
+PART       ?= all
+PEERS_ARGS ?= --into docs/peers.md
 
 .PHONY: bench-peers
-bench-peers: $(PEERS_STAMP)  ## one more turn, beside LangChain and headroom on the same conversation
-	@$(PEERS_VENV)/bin/python bench/peers/turn.py
-	@$(PEERS_VENV)/bin/python bench/peers/compaction.py
+bench-peers: $(STAMP)  ## turns, dollars and compactions beside the peers, on the same conversations; writes docs/peers.md
+	@PYTHONPATH=bench $(BIN)/python -m peers.install
+	@PYTHONPATH=bench $(BIN)/python -m peers --part $(PART) --data $(DATA) $(PEERS_ARGS)
 
 clean:  ## remove .venv, build output and caches
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis

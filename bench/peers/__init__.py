@@ -1,0 +1,1 @@
+"""everturn beside its peers, on the same conversations (`make bench-peers`). The page: docs/peers.md."""

@@ -1,0 +1,76 @@
+"""The sessions that everyone is played on: recorded ones of different length, and made-up ones.
+
+Recorded sessions are taken by a rule, not by name: those with enough calls, ordered by their number, evenly
+spread. Without the folder there are only made-up ones, and the tables say so.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from everturn.history.records import Record
+from everturn.replay.made_up import Shape, made_up_session
+from everturn.replay.playing.acts import Acts
+from everturn.replay.playing.prepared import prepare
+from everturn.replay.schemes import SCHEMES
+from everturn.replay.sessions import Session, read_session, sessions
+
+FEWEST_CALLS = 40
+DEFAULT_COUNT = 10
+# Tokens and seeds of the made-up ones: one that fits into the window, one that does not by far.
+_MADE_UP = ((150_000, 11), (450_000, 12))
+_FOLDERS = ("claude-code", "pi")
+# Where a history ends that is compacted: below the usual window of 200,000, as agents do.
+_HISTORY_TOKENS = 160_000
+_SHORTEST_HISTORY = 50_000
+
+
+def recorded(data: Path, count: int) -> list[Session]:
+    """So many of the recorded sessions, 0 for all of them; shortest first."""
+    folders = [data / name for name in _FOLDERS if (data / name).is_dir()]
+    found = [each for each in sessions(folders) if isinstance(each, Session) and _calls(each) >= FEWEST_CALLS]
+    found.sort(key=lambda each: (_calls(each), each.path))
+    if not count or len(found) <= count:
+        return found
+    return [found[round(at * (len(found) - 1) / (count - 1))] for at in range(count)]
+
+
+def _calls(session: Session) -> int:
+    return len(prepare(session).whole[0].calls) if session.threads else 0
+
+
+def made_up() -> Iterator[Session]:
+    shape = Shape(boundaries=0, sidechains=0, images=0)
+    with TemporaryDirectory() as folder:
+        for tokens, seed in _MADE_UP:
+            path = Path(folder, f"made-up-{tokens // 1000}K.jsonl")
+            path.write_bytes(b"\n".join(made_up_session(seed=seed, tokens=tokens, shape=shape)))
+            session = read_session(path)
+            if not isinstance(session, Session):
+                raise SystemExit(f"a made-up session cannot be read: {session.why}")
+            yield session
+
+
+def histories(chosen: Sequence[Session]) -> Iterator[tuple[str, Sequence[Record]]]:
+    """The main conversation of each session up to where it would be compacted; none that is too short."""
+    for session in chosen:
+        records, tokens = _up_to(session, prepare(session).whole[0])
+        if tokens >= _SHORTEST_HISTORY:
+            yield session.name, records
+
+
+def _up_to(session: Session, acts: Acts) -> tuple[list[Record], int]:
+    """The records before such a call, and their tokens without the head."""
+    cast = prepare(session).cast(0, SCHEMES["none"])
+    records: list[Record] = []
+    tokens = 0
+    for act in acts.calls:
+        costs = cast.costs[act.model]
+        more = [*act.before, *act.reply]
+        grown = sum(costs.block(block) for record in more for block in record.blocks)
+        if cast.head_tokens + tokens + grown > _HISTORY_TOKENS:
+            # It ends with what answers the last reply, as it does before a call.
+            return [*records, *act.before], tokens
+        records, tokens = records + more, tokens + grown
+    # The last reply is answered by nobody: a compaction comes before a call.
+    return records[: len(records) - len(acts.calls[-1].reply)], tokens

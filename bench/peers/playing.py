@@ -1,0 +1,246 @@
+"""A recorded session in a peer's hands: its code decides what is sent, our till bills it (RP-4, RP-6).
+
+The counterpart of `replay/playing/player.py`, which does the same with everturn's engine: same counting, same
+cache, same prices, same faults. A request that the API would refuse is counted, and billed as if it had been
+taken, so that the rest of the session can be compared.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from everturn.history.blocks import Block, block_from_fields, result_block, text_block
+from everturn.history.messages import Message
+from everturn.history.records import Record, Usage
+from everturn.measure.capabilities import ANTHROPIC
+from everturn.measure.prediction import Prediction
+from everturn.measure.prefix_cache import PrefixCache, Prompt
+from everturn.replay.playing.acts import Act, Acts
+from everturn.replay.playing.journal import Entry, Journal
+from everturn.replay.playing.player import FETCHING_TOKENS, Cast
+from everturn.replay.playing.prepared import prepare, uses_of
+from everturn.replay.playing.till import prompt_of, sent, usage_of
+from everturn.replay.schemes import SCHEMES
+from everturn.replay.sessions import Session
+from everturn.replay.simulated import CallSource, Run, SimulatedCall
+from everturn.replay.totals import totals_of
+from everturn.replay.uses import Fault, SessionUses
+from everturn.replay.uses.outputs import shown_blocks, words_of
+from everturn.twin.options import TwinOptions
+from everturn.twin.parse import parse
+from everturn.twin.validate import validate
+from everturn.twin.values import Refusal
+from everturn.view.cache_key import salts
+from everturn.view.flatten import Flattener
+from everturn.view.lifetime import KeyParameters, Lifetime
+from everturn.wire.anthropic import Request
+from peers.keeping import Json, Kind, Stage
+from peers.listening import Listener
+from peers.sight import Sight
+from peers.spelling import message_value, plain_request, request_of
+
+# After so many tries to make a prompt fit, a peer does not get it to fit.
+_MOST_RECOVERIES = 20
+# Recorded thinking was signed by somebody else; that is nobody's mistake here.
+_JUDGE = TwinOptions(foreign_signatures="accept")
+# Peers count the head by its characters, as everyone's estimate does.
+_HEAD_CHARACTERS_A_TOKEN = 4
+
+
+class Played(msgspec.Struct, frozen=True):
+    """A run, and what the API would have said to it: requests refused, and why, each reason once."""
+
+    run: Run
+    refused: int = 0
+    reasons: tuple[str, ...] = ()
+
+
+def play(session: Session, kind: Kind, uses: SessionUses | None = None) -> Played:
+    prepared, cache = prepare(session), PrefixCache()
+    known = uses or uses_of(session)
+    scheme = SCHEMES["none"]
+    threads = [
+        _Thread(acts, prepared.cast(at, scheme), kind, cache, Sight(known.thread(at)))
+        for at, acts in enumerate(prepared.whole)
+        if acts.calls
+    ]
+    for thread in threads:
+        thread.play()
+    calls = tuple(call for thread in threads for call in thread.journal.calls)
+    ended = "; ".join(thread.ended_early for thread in threads if thread.ended_early)
+    reasons = tuple(dict.fromkeys(reason for thread in threads for reason in thread.reasons))
+    run = Run(session.name, kind.name, calls, totals_of(calls, {}), ended, prepared.notes(scheme))
+    return Played(run, sum(len(thread.reasons) for thread in threads), reasons)
+
+
+class _Thread:
+    def __init__(self, acts: Acts, cast: Cast, kind: Kind, cache: PrefixCache, sight: Sight) -> None:
+        self._acts, self._cast, self._kind, self._cache, self._sight = acts, cast, kind, cache, sight
+        self._act = acts.calls[0]
+        self._listener = Listener()
+        self._billed = 0
+        head = _head_text(acts.thread, cast)
+        for costs in cast.costs.values():
+            costs.fix(text_block(head), cast.head_tokens)
+        model = cast.models[self._act.model]
+        self._keeper = kind.open(Stage(model.window, head, self._listener.write, count=self._count))
+        self._flattener = Flattener()
+        # What the keeper was told of what the flattener made.
+        self._told: list[Message] = []
+        self._blocks = {name: block for record in _records(acts) for name, block in _named(record)}
+        self.journal = Journal(acts.thread)
+        self.ended_early = ""
+        self.reasons: list[str] = []
+
+    def play(self) -> Sequence[SimulatedCall]:
+        for act in self._acts.calls:
+            self._act = act
+            self._add(act.before)
+            if not self._call(act):
+                break
+        return self.journal.calls
+
+    def _call(self, act: Act) -> bool:
+        found = self._ask_until_it_fits()
+        if found and (missing := self._sight.missing([each.uuid for each in act.reply], found[0])):
+            self._fetch(found[1], missing)
+            found = self._ask_until_it_fits()
+        if not found:
+            return False
+        output = self._costs.all(block for record in act.reply for block in record.blocks)
+        usage = self._bill("main", found[1], output)
+        self._add(act.reply, usage)
+        return True
+
+    # ── what the keeper is told ──────────────────────────────────────────────────────────────────
+
+    def _add(self, records: Sequence[Record], usage: Usage | None = None) -> None:
+        for record in records:
+            self._flattener.add(record)
+        self._listener.tell(records)
+        flat = self._flattener.since(0)
+        if usage is not None:
+            # Calls without results are completed with made-up ones; the real ones are still to come.
+            flat = flat[: max(len(self._told), _last_reply(flat) + 1)]
+        for message in _news(self._told, flat):
+            self._keeper.hear(message_value(message), usage if message.role == "assistant" else None)
+        self._told = flat
+
+    def _fetch(self, parts: Prediction, missing: tuple[Fault, ...]) -> None:
+        """The model asks for what it cannot see, and is shown it, word for word."""
+        call = f"fetch-{self._acts.thread}-{self._act.number}"
+        wanted = {"again": [fault.block for fault in missing]}
+        asks = block_from_fields({"type": "tool_use", "id": call, "name": "Read", "input": wanted})
+        words = "\n\n".join(words_of(self._blocks[fault.block]) for fault in missing)
+        self._costs.fix(asks, FETCHING_TOKENS)
+        usage = self._bill("fault", parts, FETCHING_TOKENS, missing)
+        for number, (role, block) in enumerate((("assistant", asks), ("user", result_block(call, words)))):
+            self._listener.tell([Record(kind=role, uuid=f"{call}-{number}", blocks=(block,))])
+            message = Message(role, (block,))
+            self._keeper.hear(message_value(message), usage if role == "assistant" else None)
+
+    def _count(self, fields: Json) -> int:
+        return self._costs.block(block_from_fields(fields))
+
+    # ── what it sends ────────────────────────────────────────────────────────────────────────────
+
+    def _ask_until_it_fits(self) -> tuple[Request, Prediction] | None:
+        for _ in range(_MOST_RECOVERIES):
+            self._keeper.decide()
+            self._bill_summaries()
+            request = request_of(self._keeper.body(), self._model.id)
+            prompt = self._prompt(request)
+            if prompt.total <= self._model.window:
+                self._judge(request)
+                return request, sent(self._cache, prompt, self._act.at)
+            if not self._keeper.overflowed():
+                break
+            self._bill_summaries()
+        self.ended_early = (
+            f"{self._acts.thread}: call {self._act.number} of {len(self._acts.calls)} has "
+            f"{prompt.total:,} tokens, and the window {self._model.window:,}"
+        )
+        return None
+
+    def _judge(self, request: Request) -> None:
+        try:
+            validate(parse("messages", {}, plain_request(request), workspace="peers"), _JUDGE)
+        except Refusal as refusal:
+            self.reasons.append(str(refusal))
+
+    # ── what it costs ────────────────────────────────────────────────────────────────────────────
+
+    def _bill(
+        self, source: CallSource, parts: Prediction, output: int, faults: tuple[Fault, ...] = ()
+    ) -> Usage:
+        broke = ""
+        if self.journal.has_broken(parts):
+            lapsed = self.journal.has_lapsed(self._act.at, "5m")
+            broke = "the prefix had lapsed" if lapsed else "the peer changed what it had sent"
+        self._write(Entry(
+            source=source, number=self._act.number, at=self._act.at, parts=parts, output=output,
+            broke=broke, faults=faults,
+        ))  # fmt: skip
+        return usage_of(parts, output)
+
+    def _bill_summaries(self) -> None:
+        for asked, answer in self._listener.asked[self._billed :]:
+            output = self._costs.block(text_block(answer))
+            self._write(Entry(
+                source="compact", number=self._act.number, at=self._act.at,
+                parts=self._parts_of_summary(asked), output=output, why="writes a summary",
+            ))  # fmt: skip
+        self._billed = len(self._listener.asked)
+
+    def _parts_of_summary(self, asked: str) -> Prediction:
+        if self._kind.asks_warm:
+            return sent(
+                self._cache, self._prompt(request_of(self._keeper.asked, self._model.id)), self._act.at
+            )  # type: ignore[attr-defined]
+        return Prediction(0, 0, 0, self._costs.block(text_block(asked)))
+
+    def _prompt(self, request: Request) -> Prompt:
+        return prompt_of(request, self._costs, self._salts, ANTHROPIC, self._model.min_cache)
+
+    def _write(self, entry: Entry) -> None:
+        self.journal.write(entry, self._model)
+
+    @property
+    def _model(self):
+        return self._cast.models[self._act.model]
+
+    @property
+    def _costs(self):
+        return self._cast.costs[self._act.model]
+
+    @property
+    def _salts(self):
+        return salts(self._model, KeyParameters(Lifetime("5m", "as peers have it by default")))
+
+
+def _news(told: Sequence[Message], flat: Sequence[Message]) -> Iterator[Message]:
+    """What was said since: whole messages, and what was added to the last one."""
+    if told and len(flat) >= len(told) and flat[len(told) - 1] != told[-1]:
+        grown, last = flat[len(told) - 1], told[-1]
+        yield Message(grown.role, grown.blocks[len(last.blocks) :])
+    yield from flat[len(told) :]
+
+
+def _last_reply(flat: Sequence[Message]) -> int:
+    return max((at for at, message in enumerate(flat) if message.role == "assistant"), default=-1)
+
+
+def _head_text(thread: str, cast: Cast) -> str:
+    """System prompt and tools: as recorded, or as many characters of nothing."""
+    name = f"[system prompt and tools of {thread}] "
+    return cast.head_text or name.ljust(cast.head_tokens * _HEAD_CHARACTERS_A_TOKEN, ".")
+
+
+def _records(acts: Acts) -> Iterator[Record]:
+    for act in acts.calls:
+        yield from (*act.before, *act.reply)
+
+
+def _named(record: Record) -> Iterator[tuple[str, Block]]:
+    for at, block in enumerate(shown_blocks(record)):
+        yield f"{record.uuid}:{at}", block

@@ -1,0 +1,53 @@
+"""What a recorded reply used and the request of a peer did not show (RP-6).
+
+`replay/uses` says what each reply needs. Here only requests are known, so what is in sight is looked up in
+the words that are sent, whoever wrote them: a kept result, a preview, a summary. That is a little kinder than
+the count for everturn, which trusts the blocks that it kept and searches only what stands in their place.
+"""
+
+from collections.abc import Sequence
+
+from everturn.history.blocks import Block
+from everturn.replay.uses import Fault, ThreadUses
+from everturn.replay.uses.outputs import words_of
+from everturn.replay.uses.strings import Needed, Sieve, stands_in
+from everturn.wire.anthropic import Request
+
+_LONGEST_SHOWN = 80
+
+
+class Sight:
+    def __init__(self, uses: ThreadUses) -> None:
+        self._uses = uses
+        self._sieve = Sieve(uses.strings)
+        self._held: dict[bytes, set[Needed]] = {}
+
+    def missing(self, replies: Sequence[str], request: Request) -> tuple[Fault, ...]:
+        """What the reply with these records needs; for each string the most recent block that held it."""
+        number = next((self._uses.numbers[uuid] for uuid in replies if uuid in self._uses.numbers), 0)
+        if not number:
+            return ()
+        asked = self._uses.calls[number - 1]
+        blocks = [block for message in request.messages for block in message.blocks]
+        seen: set[Needed] = set().union(*map(self._held_by, blocks))
+        found: dict[int, Fault] = {}
+        texts: list[str] = []
+        for string in asked.uses:
+            need = self._uses.strings[string]
+            if need in seen:
+                continue
+            texts = texts or [self._uses.always, *map(words_of, blocks)]
+            if not any(stands_in(need, text) for text in texts):
+                at = self._uses.last_holder(string, asked.start)
+                found.setdefault(at, self._fault(at, need))
+        return tuple(found[at] for at in sorted(found))
+
+    def _held_by(self, block: Block) -> set[Needed]:
+        held = self._held.get(block.raw)
+        if held is None:
+            held = self._held[block.raw] = self._sieve.held(words_of(block))
+        return held
+
+    def _fault(self, at: int, need: Needed) -> Fault:
+        block = self._uses.blocks[at]
+        return Fault(block.name, block.tokens, need[1][:_LONGEST_SHOWN], need[0])

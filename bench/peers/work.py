@@ -1,0 +1,112 @@
+"""The work of one peer, in a process of its own: `python -m peers.work PEER OUT PARTS DATA COUNT`.
+
+Whatever a peer prints, logs or breaks stays in this process; what was measured is written to OUT as JSON.
+"""
+
+import importlib
+import logging
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from everturn.replay.schemes import scheme
+from everturn.replay.sessions import Session
+from everturn.replay.simulate import simulate, uses_of
+from peers import material
+from peers.compacting import Survived, survived
+from peers.keeping import Kind
+from peers.ours import POLICIES
+from peers.playing import Played, play
+from peers.turn import Speed, speeds
+from peers.who import BY_NAME, Peer
+
+PARTS = ("turn", "dollars", "compaction")
+
+
+class Report(msgspec.Struct):
+    """What one peer's process found. `problems` are by the name of the way of keeping, or of the peer."""
+
+    peer: str
+    versions: dict[str, str] = {}
+    caches: dict[str, str] = {}
+    speeds: list[Speed] = []
+    played: list[Played] = []
+    survived: list[Survived] = []
+    problems: dict[str, str] = {}
+
+    def add(self, other: "Report") -> None:
+        self.versions |= other.versions
+        self.caches |= other.caches
+        self.problems |= other.problems
+        self.speeds += other.speeds
+        self.played += other.played
+        self.survived += other.survived
+
+
+def work(peer: Peer, parts: Sequence[str], data: Path, count: int) -> Report:
+    driver: Any = importlib.import_module(f"peers.{peer.module}") if peer.module else None
+    kinds: tuple[Kind, ...] = driver.KINDS if driver else ()
+    report = Report(peer.name, versions=dict(_versions(driver.PACKAGES if driver else ("everturn",))))
+    report.caches = {kind.name: kind.caches for kind in kinds}
+    if "turn" in parts:
+        timed = tuple(kind for kind in kinds if kind.is_timed)
+        report.speeds += speeds(timed, _tell) if timed or not driver else ()
+    chosen = [*material.recorded(data, count), *material.made_up()] if set(parts) - {"turn"} else []
+    if "dollars" in parts:
+        for session in chosen:
+            _tell(f"{session.name}")
+            report.played += _theirs(kinds, session, report) if driver else _ours(session)
+    if "compaction" in parts:
+        report.survived += survived(kinds, list(material.histories(chosen)), _tell, is_ours=not driver)
+    return report
+
+
+def _ours(session: Session) -> Iterator[Played]:
+    uses = uses_of(session)
+    for name in POLICIES:
+        run = simulate(session, scheme(name), uses)
+        yield Played(msgspec.structs.replace(run, scheme=f"everturn {name}"))
+
+
+def _theirs(kinds: Sequence[Kind], session: Session, report: Report) -> Iterator[Played]:
+    uses = uses_of(session)
+    for kind in kinds:
+        if kind.name in report.problems:
+            continue
+        try:
+            yield play(session, kind, uses)
+        # Whatever stops a peer is its result, and is shown; its other ways of keeping go on.
+        except Exception as reason:
+            what = f"{type(reason).__name__}: {reason}".splitlines()[0]
+            report.problems[kind.name] = f"stopped at {session.name}: {what[:160]}"
+            report.played = [each for each in report.played if each.run.scheme != kind.name]
+
+
+def _versions(packages: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for package in packages:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            yield package, "not installed"
+
+
+def _tell(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    name, out, parts, data, count = arguments
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    report = work(BY_NAME[name], parts.split(","), Path(data), int(count))
+    Path(out).write_bytes(msgspec.json.encode(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
