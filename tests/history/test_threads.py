@@ -255,3 +255,13 @@ def test_a_boundary_behind_a_kept_segment_follows_the_compaction_that_kept_it():
     again = (b.boundary("c", logical="2"), b.summary(uuid="t", parent="c"))
     records = (say("1"), reply("2", "1"), *first, *again, say("3", "t"))
     assert live(*records) == ["1", "2", "b", "s", "c", "t", "3"]
+
+
+@pytest.mark.spec("TR-10")
+def test_a_summary_whose_boundary_was_lost_stays_out_of_sight():
+    stray = (b.summary(uuid="s", parent="lost"), b.attachment("restored", uuid="r", parent="s"))
+    records = (say("1"), reply("2", "1"), *stray)
+    assert names(threads(records).main.records) == ["1", "2"]
+    assert live(*records, say("3", "2")) == ["1", "2", "3"]
+    # Alone at the beginning it stands for a session in another file.
+    assert live(stray[0], say("3", "s")) == ["s", "3"]

@@ -214,7 +214,9 @@ class Theatre:
             except msgspec.MsgspecError:
                 raise Broken(f"{name}{STATE} is there by halves") from None
         text = left.get(name + NOTES, b"")
-        if not (text == self.stage.kept[name + NOTES] or (text.startswith(b"# Notes\nwhat") and len(text) > 900)):
+        if not (
+            text == self.stage.kept[name + NOTES] or (text.startswith(b"# Notes\nwhat") and len(text) > 900)
+        ):
             raise Broken(f"{name}{NOTES} is there by halves")
 
     def check_that_it_goes_on(self, left: dict[str, bytes]) -> None:

@@ -17,8 +17,9 @@ from reliability.crashes import Broken
 from everturn.session.store import Store
 
 PATH = "/folder/session.jsonl"
-# What a disk writes as one: a sector, and a page of the system's cache.
-PAGES = (512, 4_096)
+# What a disk writes as one: a sector, a page of the system's cache; and less than both, for the talks are
+# small, and a summary has many sectors.
+PAGES = (64, 512, 4_096)
 BATCHES = 9
 # So many different talks; the cuts are what varies.
 TALKS = 200

@@ -23,7 +23,9 @@ from everturn.session.talk.wiring import FILES, NOTES
 from everturn.twin.testing import TwinForTests
 from everturn.twin.upstream import through_twin
 
-SUMMARY = "<summary>1. The login test was fixed in auth.py by waiting for the token; all of it is done.</summary>"
+SUMMARY = (
+    "<summary>1. The login test was fixed in auth.py by waiting for the token; all of it is done.</summary>"
+)
 LARGE = "a line of code that is long enough\n" * 120
 READ = Tool(
     {"name": "Read", "description": "Reads.", "input_schema": {"type": "object", "properties": {}}},

@@ -56,3 +56,10 @@ def test_an_unfinished_object_is_torn_at_the_end_of_the_file_and_no_json_elsewhe
 
 def test_text_is_judged_as_json_or_not():
     assert [is_json(raw) for raw in (b'{"a":1}', b'{"a":1', b"\xff", b"[1]")] == [True, False, False, True]
+
+
+def test_what_stands_on_the_two_sides_of_a_hole_is_never_put_together():
+    """Two lines of one write, of which the pages in between were lost: a record that nobody wrote."""
+    found = mend(b'{"parent":null,"a":1,' + b"\0" * 64 + b'"uuid":"2","b":1}', 7, is_last=False)
+    assert found.objects == ()
+    assert [flaw.kind for flaw in found.flaws] == ["hole", "not_json", "not_json"]

@@ -67,7 +67,7 @@ def threads(records: Iterable[Record]) -> Threads:
 def live_thread(records: Sequence[Record], *, agent: str) -> Thread:
     notes: list[Note] = []
     links = _Links(records, notes)
-    path = links.path_back_from(_newest_message(records, links.repeats))
+    path = links.path_back_from(_newest_message(records, links.repeats | links.strays))
     live = _with_what_hangs_on_it(records, path, links)
     abandoned = tuple(record for at, record in enumerate(records) if at not in live)
     left = (record for at, record in enumerate(records) if at not in live and at not in links.repeats)
@@ -87,9 +87,9 @@ def _half_compactions(records: Sequence[Record], abandoned: Sequence[Record]) ->
             yield Note("half_compaction", what)
 
 
-def _newest_message(records: Sequence[Record], repeats: set[int]) -> int:
+def _newest_message(records: Sequence[Record], passed_over: set[int]) -> int:
     for at in range(len(records) - 1, -1, -1):
-        if records[at].kind in ("user", "assistant") and at not in repeats:
+        if records[at].kind in ("user", "assistant") and at not in passed_over:
             return at
     return len(records) - 1
 
@@ -103,6 +103,8 @@ class _Links:
         self.places: dict[str, int] = {}
         # Records that say once more what an earlier one of their uuid said: nothing new, wherever they stand.
         self.repeats: set[int] = set()
+        # Summaries whose boundary was lost to a power cut: all that they stand for is still in sight.
+        self.strays: set[int] = set()
         repeated = 0
         self.parents: list[int] = []
         # Of boundaries that summarize a kept segment at the end of their view: the compaction that kept it.
@@ -114,6 +116,8 @@ class _Links:
             # compaction (TR-9).
             anchor, boundary = segments.get(record.parent, (record.parent, -1))
             self.parents.append(self.places.get(anchor, boundary))
+            if record.compact_summary and record.parent and at and self.parents[at] < 0:
+                self.strays.add(at)
             if (named := _logical_parent(record)) in segments:
                 anchor, boundary = segments[named]
                 self.logical[at] = self.places.get(anchor, boundary)

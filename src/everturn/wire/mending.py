@@ -52,15 +52,12 @@ def mend(raw: bytes, number: int, *, is_last: bool) -> Mended:
     if b"\0" not in raw:
         return _mend(raw, number, is_last=is_last)
     hole = Flaw(number, "hole", f"{raw.count(0)} NUL bytes, as a crashed file system leaves them")
-    closed = _mend(raw.replace(b"\0", b""), number, is_last=is_last)
-    # A hole may have swallowed a newline: what stands behind it is then a line of its own.
+    # A hole may have swallowed a newline: what stands behind it is then a line of its own. What stands on its
+    # two sides is never put together: where a hole hides the end of one line and the beginning of another,
+    # that would make up a record that nobody wrote.
     pieces = [_mend(piece, number, is_last=is_last) for piece in _HOLE.split(raw)]
-    apart = Mended(
-        tuple(found for piece in pieces for found in piece.objects),
-        tuple(flaw for piece in pieces for flaw in piece.flaws),
-    )
-    best = apart if len(apart.objects) > len(closed.objects) else closed
-    return Mended(best.objects, (hole, *best.flaws))
+    objects = tuple(found for piece in pieces for found in piece.objects)
+    return Mended(objects, (hole, *(flaw for piece in pieces for flaw in piece.flaws)))
 
 
 def is_json(raw: bytes) -> bool:
