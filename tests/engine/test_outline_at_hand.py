@@ -3,16 +3,20 @@
 from typing import Any
 
 import msgspec
+import pytest
 from engine.held import Held, talk
 
 from everturn.decide.compact.ground import CompactionStyle
 from everturn.engine.steps import Steps
+from everturn.history.blocks import text_block
+from everturn.history.messages import Message
 from everturn.measure.outline import Outline, Salts
 from everturn.view.forks import CacheSafe
 
 
 def measured(outline: Outline, safe: CacheSafe) -> tuple[Any, ...]:
-    prompt = outline.prompt(Salts(), safe.marks.places, minimum=0)
+    places = [each for each in safe.marks.places if each[0].message < len(safe.messages)]
+    prompt = outline.prompt(Salts(), places, minimum=0)
     return list(prompt.keys), list(prompt.ends), list(prompt.positions), prompt.markers, prompt.total
 
 
@@ -34,16 +38,30 @@ def held_and_captured(hold: Any) -> tuple[Steps, CacheSafe]:
     return steps, ground.safe
 
 
-def test_the_outline_at_hand_is_what_measuring_everything_anew_would_give(hold: Any):
+@pytest.mark.parametrize("left_out", [0, 1, 3])
+def test_the_outline_at_hand_is_what_measuring_everything_anew_would_give(hold: Any, left_out: int):
     steps, safe = held_and_captured(hold)
-    found = steps._outline_of(safe)
-    assert found is steps._follows.outline
-    assert measured(found, safe) == measured(anew(steps, safe), safe)
+    sent = msgspec.structs.replace(safe, messages=safe.messages[: len(safe.messages) - left_out])
+    assert measured(steps._outline_of(sent), sent) == measured(anew(steps, sent), sent)
+
+
+def test_nothing_is_measured_twice_to_know_what_was_sent(hold: Any, monkeypatch: pytest.MonkeyPatch):
+    steps, safe = held_and_captured(hold)
+    steps._follows.laid_out(safe.head, steps.setting.costs)
+    measure, asked = Outline._measure, []
+
+    def counted(outline: Outline, message: Message, *rest: Any, **more: Any) -> Any:
+        asked.append(message)
+        return measure(outline, message, *rest, **more)
+
+    monkeypatch.setattr(Outline, "_measure", counted)
+    steps._outline_of(safe)
+    # The open turn alone: it is put together anew whenever somebody asks for it.
+    assert asked == list(safe.messages[-2:])
 
 
 def test_where_other_messages_were_sent_those_are_measured(hold: Any):
     steps, safe = held_and_captured(hold)
-    shorter = msgspec.structs.replace(safe, messages=safe.messages[:-1])
-    found = steps._outline_of(shorter)
-    assert found is not steps._follows.outline
-    assert measured(found, shorter) == measured(anew(steps, shorter), shorter)
+    other = Message("user", (text_block("Something else."),))
+    sent = msgspec.structs.replace(safe, messages=(other, *safe.messages[1:]))
+    assert measured(steps._outline_of(sent), sent) == measured(anew(steps, sent), sent)

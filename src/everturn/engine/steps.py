@@ -180,11 +180,11 @@ class Steps:
         self._forecast.settle(usage, now.timestamp())
 
     def _outline_of(self, safe: CacheSafe) -> Outline:
-        """The outline at hand, as long as it is of those messages: a new one measures all of them again."""
+        """The outline at hand, as far as it is of those messages: a new one measures all of them again."""
         able, costs = self.setting.capabilities, self.setting.costs
-        outline = self._follows.laid_out(safe.head, costs)
-        if outline.messages == list(safe.messages):
-            return outline
+        outline, sent = self._follows.laid_out(safe.head, costs), list(safe.messages)
+        if outline.messages[: len(sent)] == sent:
+            return outline.up_to(len(sent))
         made = Outline(costs, lookback=able.lookback, runs_are_one=able.runs_are_one)
         made.set_head(safe.head)
         made.replace_from(0, safe.messages)

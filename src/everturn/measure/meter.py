@@ -239,6 +239,20 @@ def meter_of(view: View, counts: Counts | None = None, *, fixed: int = 0) -> Met
     return meter
 
 
+def estimate_of(view: View, counts: Counts) -> int:
+    """Padded tokens of a view, or of a part of one, as if no usage were known. Where nothing is hidden in it
+    they are a sum, for which nobody needs to know what stands where."""
+    edits = (record.edit for record in view.records if record.edit is not None)
+    if view.cleared or view.offloaded or any(isinstance(edit, ThinkingDropped) for edit in edits):
+        return meter_of(view, counts).estimate().tokens
+    guessed = counted = 0
+    for record in view.records:
+        whole = counts.of(record).whole
+        guessed += whole.guessed
+        counted += whole.counted
+    return Count(guessed, counted).padded
+
+
 def edits_before(view: View) -> tuple[Edit, ...]:
     """Edits before the view that still hide something in it. Those inside it take effect in their turn."""
     inside = {id(record.edit) for record in view.records}

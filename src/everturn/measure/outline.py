@@ -153,6 +153,15 @@ class Outline:
             self._messages.append(message)
             self._parts.append(self._measure(message, before, opens_turn=message.role != speaker))
 
+    def up_to(self, count: int) -> "Outline":
+        """The same request with its first messages alone. Nothing is measured again."""
+        made = Outline(self._costs, lookback=self._lookback, runs_are_one=self._runs_are_one)
+        made.deleted = set(self.deleted)
+        made._head, made._head_part = self._head, self._head_part
+        made._messages, made._parts = self._messages[:count], self._parts[:count]
+        made._starts = self._starts[:count]
+        return made
+
     @property
     def messages(self) -> Sequence[Message]:
         return self._messages

@@ -25,7 +25,7 @@ from everturn.history.log import View
 from everturn.history.records import Record, reported_usage
 from everturn.measure.accounting import accounts_of
 from everturn.measure.bill import Bill, Tokens, price
-from everturn.measure.meter import meter_of
+from everturn.measure.meter import estimate_of
 from everturn.measure.model import Model
 from everturn.measure.thresholds import Limits
 from everturn.measure.tokens import Counts, padded
@@ -93,7 +93,7 @@ def measured_now(view: View, counts: Counts) -> Measured:
 
 def _tokens(view: View, records: Sequence[Record], counts: Counts) -> int:
     """Padded tokens of a part of the view. All estimated: reported usage speaks of whole requests."""
-    return meter_of(View(records, view.cleared, view.offloaded), counts).estimate().tokens
+    return estimate_of(View(records, view.cleared, view.offloaded), counts)
 
 
 def _fixed(view: View, size: int, whole: Measured, counts: Counts) -> int:
