@@ -169,6 +169,19 @@ def test_reminders_beside_results_do_not_begin_a_turn():
     )
 
 
+def test_after_a_summary_in_the_middle_of_a_turn_it_goes_on_with_what_was_asked_last():
+    summary = (
+        "This session continues an earlier conversation.\n\n<session-summary>\n6. All user messages:\n"
+        "   - read all files\n   - where is the tax?\n   - This session continues an earlier one\n\n"
+        "7. Pending Tasks:\n   - none\n</session-summary>\n\nDo not acknowledge this summary."
+    )
+    made, _ = played(summary, project)
+    assert [tool for tool, _ in made] == ["Grep", "Read"]
+    assert made[0][1]["pattern"] == "tax"
+    again, _ = played(summary.replace("where is the tax?", "read every file"), project)
+    assert [tool for tool, _ in again] == ["Glob", "Read"]
+
+
 def test_a_turn_ends_whatever_the_tools_answer():
     made, said = played("read all files", lambda act: "\n".join(f"f{n}.py" for n in range(500)))
     assert len(made) < MOST_STEPS

@@ -20,8 +20,8 @@ Meets = Literal["grant", "ask", "refuse"]
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 
-# What a kind of wish meets in each mode. Reading in the workspace is no wish; a look is one at what lies outside
-# it or holds secrets by its name. An edit there, or of what git runs and trusts, is guarded.
+# What a kind of wish meets in each mode. Reading in the workspace is no wish; a look is at what lies outside,
+# or holds secrets by its name. An edit there, or of what git runs and trusts, is guarded.
 TABLE: Final[Mapping[Mode, Mapping[Kind, Meets]]] = {
     "ask": {"look": "ask", "edit": "ask", "guarded edit": "ask", "command": "ask"},
     "accept edits": {"look": "ask", "edit": "grant", "guarded edit": "ask", "command": "ask"},

@@ -8,10 +8,10 @@ time. It understands a few wishes (`wishes.py`), and says so where it does not.
 
 import re
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from everturn.twin.reading import paths_in, text_of
+from everturn.twin.reading import text_of
 from everturn.twin.remarks import (
     LINE,
     Seen,
@@ -37,7 +37,10 @@ _READS_AT_ONCE: Final = 3
 _FILES_OF_ALL: Final = 24
 _FILES_TO_CHANGE: Final = 5
 _REMINDER: Final = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
-_SUMMARY: Final = re.compile(r"<session-summary>.*</session-summary>", re.DOTALL)
+# A summary that stands where the turn began, and the list in it of what the person said.
+_SUMMARY: Final = re.compile(r"<session-summary>(.*)</session-summary>", re.DOTALL)
+_ASKED: Final = re.compile(r"^6\. .*\n((?:(?!7\. ).*\n)*)", re.MULTILINE)
+_OF_PROGRAMS: Final = "This session continues"
 _TESTERS: Final = (
     ("package.json", "npm test"),
     ("Cargo.toml", "cargo test"),
@@ -124,12 +127,16 @@ def _said_by_person(message: Message) -> str:
     if message.role != "user":
         return ""
     texts = (str(block.body.get("text", "")) for block in message.blocks if block.kind == "text")
-    return _SUMMARY.sub(_last_wish, _REMINDER.sub("", "\n".join(texts))).strip()
+    return _REMINDER.sub("", "\n".join(texts)).strip()
 
 
-def _last_wish(summary: re.Match[str]) -> str:
-    """After a compaction in the middle of a turn the files of the summary are all there is to go by."""
-    return "read " + " ".join(paths_in(summary[0])[:3])
+def _last_asked(summary: str) -> str:
+    """After a compaction in the middle of a turn, what the summary says was asked last."""
+    listed = _ASKED.search(summary)
+    lines = (
+        [line.strip()[2:] for line in listed[1].splitlines() if line.startswith("   - ")] if listed else []
+    )
+    return next((line for line in reversed(lines) if not line.startswith(_OF_PROGRAMS)), "")
 
 
 def _results(message: Message) -> list[Seen]:
@@ -140,8 +147,13 @@ def _results(message: Message) -> list[Seen]:
 # ── a turn ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _turn(asked: str, tools: frozenset[str]) -> Turn:
+def _turn(said: str, tools: frozenset[str]) -> Turn:
+    summary = _SUMMARY.search(said)
+    asked = _last_asked(summary[1]) if summary else said
     wishes = wishes_in(asked)
+    if summary:
+        # What filled the context once would fill it again.
+        wishes = replace(wishes, reads_all=False)
     if wishes.small_talk:
         return _SMALL_TALK[wishes.small_talk]
     steps = list(_steps(wishes, tools, asked))

@@ -100,7 +100,7 @@ _FILLER: Final = """
     over under also just only like more most not but out here now get give take put say says said word words
     name names named help thing things way todo todos plan step steps list task tasks agent subagent
     thoroughly investigate survey recall remember earlier mean means whole entire everything replace rename
-    called command function variable class method come comes go goes happen happens
+    called command function variable class method come comes go goes happen happens again
 """
 _FILLERS: Final = frozenset(_FILLER.split())
 
