@@ -1,13 +1,16 @@
 """The steps of a call, for whoever sends by other means than ours."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from engine.held import Held, words
-from engine.working import Working
+from engine.working import Working, low
 
 from everturn.decide.compact.values import Compaction
-from everturn.session.upstream import Answered, UpstreamError
+from everturn.decide.events import Repaired
+from everturn.session.upstream import Answered, NoMessage, UpstreamError
 from everturn.twin.script import line
 from everturn.twin.upstream import through_twin
 
@@ -57,3 +60,84 @@ def test_where_nothing_makes_room_that_is_said(tmp_path: Path):
     held.live._send = refuses
     with pytest.raises(UpstreamError, match="too long"):
         held.live.call()
+
+
+# ── what goes wrong ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("CP-7")
+def test_who_cancels_a_compaction_on_the_way_to_a_call_cancels_the_call(tmp_path: Path):
+    working = Working(tmp_path, ways=("fork", "extract"), under=low(20, "none"))
+    list(working.work(2))
+    working.live.say(words(40_000, "A long story."))
+    before, calls = list(working.live.conversation.log.records), len(working.box.ledger)
+
+    def interrupted(body: bytes, betas: object) -> Answered:
+        raise KeyboardInterrupt
+
+    world = working.world._world
+    send, world._send = world._send, interrupted
+    with pytest.raises(KeyboardInterrupt, match="nothing was sent"):
+        working.live.call()
+    assert working.live.conversation.log.records == before
+    assert len(working.box.ledger) == calls
+    world._send = send
+    working.done.append(working.live.call())
+    assert isinstance(working.done[-1].turn.compacted, Compaction)
+    assert working.misses == []
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>502 Bad Gateway</html>", b"[]", b"{}", b'{"type":"error"}', b"[" * 100_000])
+def test_an_answer_that_is_no_message_says_what_came_and_nothing_is_lost(tmp_path: Path, body: bytes):
+    held = Held(tmp_path)
+    held.ask("A question.")
+    held.live.say("Another one.")
+    before, real = list(held.live.conversation.log.records), held.live._send
+    held.live._send = lambda *_: Answered(body)
+    with pytest.raises(NoMessage) as told:
+        held.live.call()
+    assert isinstance(told.value, UpstreamError)
+    assert repr(body[:200].decode() or "nothing") in str(told.value)
+    assert "What was said is kept; call again." in str(told.value)
+    assert held.live.conversation.log.records == before
+    held.live._send = real
+    assert held.call("Yes.").settled.check is not None
+    assert held.verdicts[-1] == "as predicted"
+
+
+def test_a_count_below_zero_is_taken_as_none_and_told(tmp_path: Path):
+    held, heard = Held(tmp_path), []
+    held.live._tell = heard.append
+    real = held.live._send
+
+    def lies(body: bytes, betas: Sequence[str]) -> Answered:
+        answer = msgspec.json.decode(real(body, betas).body)
+        answer["usage"] |= {"input_tokens": -7, "output_tokens": -1}
+        return Answered(msgspec.json.encode(answer))
+
+    held.live._send = lies
+    usage = held.ask("A question.").response.reply.usage
+    assert usage is not None
+    assert (usage.input_tokens, usage.output_tokens) == (0, 0)
+    assert usage.cache_creation_input_tokens > 0
+    assert held.live.conversation.log.records[-1].reply.usage == usage
+    assert [event.kinds for event in heard if isinstance(event, Repaired)] == [{"negative_usage": 1}]
+
+
+@pytest.mark.spec("TL-1", "TR-11")
+def test_a_repair_is_told_when_it_happens_and_once(tmp_path: Path):
+    held, heard = Held(tmp_path), []
+    held.live._tell = heard.append
+
+    def told() -> list[object]:
+        return [event.kinds for event in heard if isinstance(event, Repaired)]
+
+    held.work(2)
+    assert told() == []
+    held.ask("Never mind the files.")
+    assert told() == [{"missing_result": 2}]
+    held.ask("And now?")
+    assert told() == [{"missing_result": 2}]
+    held.work(1)
+    held.ask("Nor that one.")
+    assert told() == [{"missing_result": 2}, {"missing_result": 1}]

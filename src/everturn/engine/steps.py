@@ -21,6 +21,7 @@ from everturn.engine.values import NewId, Setting
 from everturn.history.edits import CacheDeletionsEnded, Edit
 from everturn.history.log import Log
 from everturn.history.records import Record, Usage, record_of_edit
+from everturn.history.repair import Repair
 from everturn.measure.meter import Size
 from everturn.measure.outline import Outline
 from everturn.measure.prediction import Forecast, Prediction
@@ -74,6 +75,11 @@ class Steps:
     @property
     def size(self) -> Size:
         return self._follows.meter.size()
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What had to be changed so that the API accepts what is in view (TR-11)."""
+        return self._follows.flattener.repairs
 
     def _setting_in_force(self) -> tuple[Setting, tuple[str, ...]]:
         """What is asked for; but inside a tool loop the API wants the thinking of that loop as it was, so a
@@ -229,8 +235,7 @@ class Steps:
         def append(*edits: Edit | None) -> None:
             for edit in edits:
                 if edit is not None:
-                    last = self.log.records[-1] if self.log.records else None
-                    self.add(record_of_edit(edit, uuid=new_id(), after=last, at=now))
+                    self.add(record_of_edit(edit, uuid=new_id(), after=self.log.tip, at=now))
 
         return append
 

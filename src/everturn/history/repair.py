@@ -23,7 +23,7 @@ from everturn.history.blocks import text_of as words_of
 
 RepairKind = Literal[
     "missing_result", "orphan_result", "repeated_result", "repeated_call", "repeated_block", "blank_text",
-    "misplaced_block", "missing_start", "trailing_thinking", "tool_input",
+    "misplaced_block", "missing_start", "trailing_thinking", "tool_input", "negative_usage",
 ]  # fmt: skip
 
 # What a result may hold that a user's message may hold as well.

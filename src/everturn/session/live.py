@@ -4,6 +4,7 @@ Time and ids come from whoever starts it. Nothing is decided here; a turn's effe
 answer is appended, byte for byte as it came.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,17 +13,35 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from everturn.decide.cache_breaks import Break, Diagnosis
-from everturn.decide.compact.values import Asked, Compaction
-from everturn.decide.events import Event, Moment, cache_broken, micro_compacted, prediction_missed
+from everturn.decide.compact.values import Asked, Compaction, CompactionFailed
+from everturn.decide.events import (
+    Event,
+    Moment,
+    cache_broken,
+    micro_compacted,
+    prediction_missed,
+    reason_of,
+    repaired,
+)
 from everturn.decide.micro.declarative import Applied, applied_edits
 from everturn.engine import Conversation, Flow, Outcome, Settled, Turn
 from everturn.history.blocks import Block, result_block, text_block
 from everturn.history.edits import ServerCleared
 from everturn.history.records import Kind, Record, Reply, Usage, record_of_edit
+from everturn.history.repair import Repair
 from everturn.session.drivers import World, drive
-from everturn.session.upstream import Answered, Send, Stream, UpstreamError, at_once, drained
+from everturn.session.upstream import (
+    Answered,
+    Send,
+    Stream,
+    UpstreamError,
+    at_once,
+    drained,
+    message_of,
+    not_negative,
+)
 from everturn.session.world import RealWorld
-from everturn.wire.anthropic import Response, read_response
+from everturn.wire.anthropic import Response
 from everturn.wire.overflow import overflow
 
 T = TypeVar("T")
@@ -77,6 +96,7 @@ class Live:
         self._session = session
         self._clock = clock
         self._new_id = new_id
+        self._repairs: Counter[Repair] = Counter()
         said = (record.message_id for record in reversed(conversation.log.records))
         self._last_message: str | None = next(filter(None, said), None)
 
@@ -148,7 +168,8 @@ class Live:
     # ── the steps of a call, for whoever sends by other means ────────────────────────────────────
 
     def prepare(self) -> Prepared:
-        """Decide about a turn and spell its request. What was decided is kept; nothing is sent."""
+        """Decide about a turn and spell its request. What was decided is kept; nothing is sent. Raises
+        `KeyboardInterrupt` where somebody cancelled a compaction on the way: the view is what it was."""
         return drive(self.preparing(), self.world)
 
     def preparing(self) -> Flow[Prepared]:
@@ -157,6 +178,10 @@ class Live:
         size = self.conversation.size.tokens
         turn = yield from self._kept(self.conversation.turn(self._clock(), self._new_id))
         self._told(micro_compacted(turn.plan, size, self._moment()))
+        self.tell_repairs()
+        if isinstance(turn.compacted, CompactionFailed) and reason_of(turn.compacted.attempts) == "cancelled":
+            # Whoever cancels does not want the call that was to follow, at twice the price (CP-7).
+            raise KeyboardInterrupt("the compaction before this call was cancelled; nothing was sent")
         return Prepared(turn, self._body(turn), tuple(turn.betas))
 
     def made_room(self) -> bool:
@@ -171,8 +196,9 @@ class Live:
         return isinstance((yield from self._kept(flow)), Compaction)
 
     def received(self, prepared: Prepared, answered: Answered) -> Exchange:
-        """Keep and remember the answer to what was prepared."""
-        response = read_response(answered.body, request_id=answered.request_id)
+        """Keep and remember the answer to what was prepared. Raises `NoMessage` where it is none: nothing of
+        it is kept, and what was prepared can be sent again."""
+        response = self._counted(message_of(answered))
         more = _more(answered.body)
         applied = applied_edits(more.context_management)
         reply = self._record("assistant", response.blocks, response.reply)
@@ -199,6 +225,22 @@ class Live:
     def _moment(self) -> Moment:
         setting = self.conversation.setting
         return Moment(at=self._clock(), session=self._session, source=setting.source, model=setting.model.id)
+
+    def _counted(self, response: Response) -> Response:
+        usage = response.reply.usage
+        counted = not_negative(usage) if usage else usage
+        if counted == usage:
+            return response
+        repair = Repair("negative_usage", "", f"the provider reported {usage}; what is below 0 is taken as 0")
+        self._told(repaired([repair], self._moment()))
+        reply = msgspec.structs.replace(response.reply, usage=counted)
+        return msgspec.structs.replace(response, reply=reply)
+
+    def tell_repairs(self) -> None:
+        """Of everything in view that had to be mended, what nobody has been told of."""
+        found = Counter(self.conversation.repairs)
+        new, self._repairs = found - self._repairs, found | self._repairs
+        self._told(repaired(tuple(new.elements()), self._moment()))
 
     def _facts(self, applied: Sequence[Applied], after: Record) -> list[Record]:
         """What the API says it cleared by itself, as part of the log (MC-15)."""

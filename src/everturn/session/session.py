@@ -27,7 +27,7 @@ import msgspec
 from everturn.decide.cache_breaks import Detector
 from everturn.decide.compact.chain import undoing
 from everturn.decide.compact.values import Asked, CompactionPlan, NotCompacting, Way
-from everturn.decide.events import Event, repaired
+from everturn.decide.events import Event
 from everturn.decide.policy import Policy
 from everturn.engine import Conversation, Outcome, Setting
 from everturn.errors import UsageError
@@ -50,7 +50,6 @@ from everturn.session.talk.state import read_state
 from everturn.session.talk.tools import Call, Result, Tool, blocks_of, by_name, calls_in, can_run, run_all
 from everturn.session.talk.wiring import Parts, Wiring
 from everturn.session.upstream import Send, drained
-from everturn.view.flatten import flatten
 from everturn.view.fragments.recalled import NAME
 from everturn.view.fragments.recalled import TOOL as RECALL
 from everturn.view.sections import Sections
@@ -172,8 +171,7 @@ class Session(Wiring):
             session._tools = by_name((*parts.tools, session.recall_tool))
         for note in found.notes:
             session._remark(note.what)
-        if (event := repaired(flatten(session.conversation.log.view).repairs, session._moment())) is not None:
-            session._heard(event)
+        session._live.tell_repairs()
         session._join(session._hooked("SessionStart", source="resume" if found.records else "startup"))
         return session
 

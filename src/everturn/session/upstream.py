@@ -5,16 +5,22 @@ is another (`twin/upstream.py`).
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from everturn.errors import EverturnError
 from everturn.history.blocks import text_of
-from everturn.wire.anthropic import read_response
+from everturn.history.records import Usage
+from everturn.wire.anthropic import Response, read_response
 
 if TYPE_CHECKING:
     import anthropic
+
+
+# How much of what came instead of a message is shown to whoever must find out why.
+_SHOWN: Final = 200
+_COUNTS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -34,6 +40,36 @@ class UpstreamError(EverturnError):
         self.message = message
 
 
+class NoMessage(UpstreamError):
+    """The provider answered, and what it sent is no message of the API."""
+
+    def __init__(self, body: bytes, problem: str) -> None:
+        came = body[:_SHOWN].decode("utf-8", "replace") or "nothing"
+        super().__init__(
+            0,
+            "no_message",
+            f"the provider's answer is no message ({problem}). It began with: {came!r}. "
+            "What was said is kept; call again.",
+        )
+
+
+def message_of(answered: Answered) -> Response:
+    """The message in an answer; raises `NoMessage` where there is none."""
+    try:
+        response = read_response(answered.body, request_id=answered.request_id)
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise NoMessage(answered.body, str(problem)) from problem
+    if not (response.reply.message_id or response.blocks):
+        raise NoMessage(answered.body, "it has neither an id nor content")
+    return response
+
+
+def not_negative(usage: Usage) -> Usage:
+    """A count below zero means nothing, and would make the context and the bill smaller than they are."""
+    counts = {name: max(0, count) for name in _COUNTS if (count := getattr(usage, name)) < 0}
+    return msgspec.structs.replace(usage, **counts) if counts else usage
+
+
 # The body of the request, and the betas that its header must name. Raises `UpstreamError`.
 Send = Callable[[bytes, Sequence[str]], Answered]
 # The same, which gives the text of the answer piece by piece on the way.
@@ -48,8 +84,8 @@ def at_once(send: Send) -> Stream:
     def stream(body: bytes, betas: Sequence[str]) -> Generator[str, None, Answered]:
         answered = send(body, betas)
         try:
-            blocks = read_response(answered.body).blocks
-        except msgspec.DecodeError:
+            blocks = message_of(answered).blocks
+        except NoMessage:
             # Not ours to judge: whoever reads the answer says what is wrong with it.
             return answered
         if text := "".join(text_of(block) for block in blocks if block.kind == "text"):

@@ -29,8 +29,8 @@ from everturn.errors import StoreError
 from everturn.history.records import Usage
 from everturn.session.files import Roots, read_files, roots
 from everturn.session.hooks.run import Hooks
-from everturn.session.upstream import Send, UpstreamError
-from everturn.wire.anthropic import compaction_usage, read_response
+from everturn.session.upstream import Send, UpstreamError, message_of, not_negative
+from everturn.wire.anthropic import compaction_usage
 from everturn.wire.overflow import overflow
 
 # How often somebody who waits for a summary is told that it is still being written (CP-7).
@@ -103,17 +103,15 @@ class RealWorld:
     def _asked(self, effect: AskModel) -> Answer | Failure:
         try:
             answered = self._send(effect.request.to_bytes(), effect.betas)
-            response = read_response(answered.body, request_id=answered.request_id)
+            response = message_of(answered)
         except UpstreamError as problem:
             return failure_of(problem)
-        except msgspec.DecodeError as problem:
-            return Failure("api_error", f"the provider's answer is no message: {problem}")
         except KeyboardInterrupt:
             return Failure("cancelled", "cancelled while the summary was being written")
         usage = response.reply.usage or Usage()
         if effect.way == "provider":
             usage = compaction_usage(answered.body)
-        return Answer(response.blocks, response.reply.stop_reason, usage)
+        return Answer(response.blocks, response.reply.stop_reason, not_negative(usage))
 
 
 def failure_of(problem: UpstreamError) -> Failure:

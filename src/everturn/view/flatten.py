@@ -121,6 +121,13 @@ class Flattener:
         return messages
 
     @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What was changed so far, the open turn included: what came before it is not looked at again."""
+        noted: list[Repair] = []
+        self.since(len(self._closed), noted)
+        return (*self._repairs, *noted)
+
+    @property
     def in_tool_loop(self) -> bool:
         """Whether the next request answers tool calls: the API wants their turn's thinking untouched."""
         return self._turn.waits

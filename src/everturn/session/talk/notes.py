@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
-import msgspec
-
 from everturn.decide.events import Event, Moment, NotesRejected, NotesTaken
 from everturn.decide.notes.document import Notes, NotesState, new_notes, read_notes, spell_notes
 from everturn.decide.notes.extraction import NotUpdated, edit_tool_among, extraction_message, updated
@@ -30,10 +28,9 @@ from everturn.history.records import Record, Usage
 from everturn.measure.capabilities import Capabilities
 from everturn.measure.tokens import rough
 from everturn.session.talk.state import replace_file
-from everturn.session.upstream import Send, UpstreamError
+from everturn.session.upstream import Send, UpstreamError, message_of, not_negative
 from everturn.view.forks import fork
 from everturn.view.requests import fork_request
-from everturn.wire.anthropic import read_response
 
 Patience = Literal["none", "a while"]
 
@@ -141,7 +138,7 @@ class NoteTaker:
     def _take(self, job: _Job, turn: Turn) -> None:
         try:
             self._ask(job, turn)
-        except (UpstreamError, msgspec.DecodeError) as problem:
+        except UpstreamError as problem:
             job.why_not = f"the call for notes failed: {problem}"
         except Exception as problem:
             # The type only: its words may hold anything.
@@ -153,8 +150,8 @@ class NoteTaker:
         asked = extraction_message(self.notes, self.path, self._settings)
         request: Any = fork_request(fork(turn.safe, (asked,), tools_allowed=True), self._capabilities)
         answered = self._send(request.to_bytes(), turn.betas)
-        response = read_response(answered.body)
-        job.usage = response.reply.usage
+        response = message_of(answered)
+        job.usage = not_negative(response.reply.usage or Usage())
         found = updated(self.notes.body, response.blocks, self.path)
         if isinstance(found, NotUpdated):
             job.why_not = found.why
