@@ -1,8 +1,8 @@
-"""The tree in README.md shows every file that git tracks in the house, with the first words of its docstring.
+"""The tree in docs/house.md shows every file that git tracks in the house, with the first words of its docstring.
 
 The words are written once, in the module. To draw it anew:
 
-    EVERTURN_WRITE_GOLDEN=1 pytest tests/house/test_readme_tree.py
+    EVERTURN_WRITE_GOLDEN=1 pytest tests/house/test_tree.py
 """
 
 import ast
@@ -16,17 +16,18 @@ WIDTH = 110
 LEAST = 15
 # From the top down, as imports go; what is missing here comes first and should be given a place.
 ORDER = (
-    "cli", "dashboard", "gateway", "adapters", "replay", "twin", "session", "engine", "decide", "view",
+    "cli", "chat", "mcp", "dashboard", "gateway", "adapters", "replay", "twin", "session", "engine", "decide", "view",
     "measure", "wire", "history", "errors.py",
 )  # fmt: skip
 # What stands beside the house.
 GROUNDS = {
+    "CHANGELOG.md": "what is new, by version",
     "CONTRIBUTING.md": "the map, the laws, the house numbers",
     "Makefile": "everything a newcomer runs",
-    "README.md": "this page",
+    "README.md": "what it does, shown",
     "bench/": "the measurements",
     "docs/": "the manual: one page for each room",
-    "examples/": "a session to try things on",
+    "examples/": "a session to try things on, and agents of a few lines",
     "pyproject.toml": "the package and its tools",
     "requirements-peers.txt": "pinned versions of what bench/peers/ measures against",
     "requirements.txt": "pinned versions",
@@ -77,8 +78,8 @@ def _place(name: str) -> int:
     return ORDER.index(name) if name in ORDER else -1
 
 
-def test_the_tree_in_the_readme_is_the_tree_of_the_house(root, tracked):
-    page = root / "README.md"
+def test_the_tree_in_the_manual_is_the_tree_of_the_house(root, tracked):
+    page = root / "docs" / "house.md"
     text = page.read_text(encoding="utf-8")
     found = TREE.search(text)
     assert found is not None
@@ -89,7 +90,7 @@ def test_the_tree_in_the_readme_is_the_tree_of_the_house(root, tracked):
         page.write_text(text[: found.start("tree")] + drawn + text[found.end("tree") :], encoding="utf-8")
         return
     assert found["tree"] == drawn, (
-        "draw it anew: EVERTURN_WRITE_GOLDEN=1 pytest tests/house/test_readme_tree.py"
+        "draw it anew: EVERTURN_WRITE_GOLDEN=1 pytest tests/house/test_tree.py"
     )
 
 
