@@ -103,6 +103,15 @@ Everything that was said is in THE TRANSCRIPT"""
     )
 
 
+def test_a_second_compaction_that_was_not_written_yet_is_not_taken_for_the_first(tmp_path):
+    session = (
+        worked().boundary(100).summary("We fixed the parser. Rules: never push to main; always use bun.")
+    )
+    session.human("Do the manual.").reply("m6", call("c6", "Read", file_path="/p/manual.md"), plain=9)
+    files = told(session, tmp_path, last_before=session.lines[-1]["uuid"]).partition("Files used last")[2]
+    assert "/p/manual.md (read)" in files
+
+
 LINES = st.lists(
     st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=4_000), max_size=30
 )

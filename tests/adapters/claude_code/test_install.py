@@ -188,6 +188,13 @@ def test_a_file_that_was_changed_since_keeps_its_backup(settings, tmp_path):
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".bak", ".json"]
 
 
+def test_a_backup_never_overwrites_another(settings, tmp_path):
+    for content in ('{"a": 1}', '{"a": 2}'):
+        settings.write_text(content)
+        installed(settings)
+    assert {path.read_text() for path in tmp_path.glob("*.bak")} == {'{"a": 1}', '{"a": 2}'}
+
+
 def test_two_installations_are_undone_to_what_was_before_the_first(settings, tmp_path):
     settings.write_text('{"a":  1}')
     installed(settings, Wanted(hooks=False))

@@ -1,6 +1,7 @@
 """What Claude Code starts again and again loads nothing that is slow to load, and never breaks."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -31,7 +32,10 @@ sys.exit(code)
 
 def started(*arguments: str, given: str, env: dict[str, str] | None = None) -> tuple[int, str, set[str]]:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], input=given.encode(), capture_output=True, env=env
+        [sys.executable, "-c", PROGRAM, *arguments],
+        input=given.encode(),
+        capture_output=True,
+        env=os.environ | (env or {}),
     )
     return done.returncode, done.stdout.decode(), set(done.stderr.decode().split())
 
