@@ -18,7 +18,7 @@ from everturn.history.records import Record
 class Called(msgspec.Struct, frozen=True):
     """One call: where it stands in the view, and its result where there is one.
 
-    What it was given and what came of it is read where somebody asks: most calls are only counted.
+    What it was given and what came of it is read where somebody asks: most calls are only looked up.
     """
 
     at: int
@@ -75,7 +75,9 @@ class Traces(msgspec.Struct, frozen=True):
     def _with_result(self, call: _Spot) -> Called:
         result = self.results.get(call.block.call)
         # One that came before belongs to an earlier call of the same id.
-        return Called(call.at, call.block, result.block if result and result > call else None)
+        if result is None or result.number < call.number:
+            return Called(call.at, call.block)
+        return Called(call.at, call.block, result.block)
 
     def attached(self, *types: str) -> tuple["Attached", ...]:
         return _attached(self.attachments, types)
@@ -87,10 +89,9 @@ def traces(records: Sequence[Record]) -> Traces:
     attachments: list[tuple[int, Record]] = []
     number = 0
     for at, record in enumerate(records):
-        blocks = record.blocks
         if record.kind == "attachment":
             attachments.append((at, record))
-        for block in blocks:
+        for block in record.blocks:
             if call := block.call:
                 number += 1
                 if block.kind == CALL:
