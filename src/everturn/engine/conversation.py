@@ -161,6 +161,11 @@ class Conversation(Steps):
             self.add(record)
         return Settled(check, verdict)
 
+    def distrust_thinking(self, why: str) -> None:
+        """What the log holds of it may be bound to another prefix than the one that is sent (PC-16): on a
+        model that checks, it is not sent again."""
+        self._follows.thinking.prefix_changed(why)
+
     def _compact_if_due(self, setting: Setting, now: datetime, new_id: NewId) -> Flow[Outcome]:
         """Over the mark, and nothing speaks against it: the breakers, a recursion, a switch (CP-20)."""
         if setting.compaction is None:

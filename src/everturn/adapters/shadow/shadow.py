@@ -135,6 +135,9 @@ class Shadow:
         self._ready = None
         say(blocks_of(message))
         self._note(self.records[at], at)
+        if role == "assistant":
+            # It may have been thought over a form of the list that we sent once and do not know any more.
+            self.live.conversation.distrust_thinking("it came with a list that was not known")
 
     def _note(self, record: Record, at: int) -> None:
         if not is_callers(record):

@@ -1,0 +1,173 @@
+"""Whatever a caller does with its list, every request is valid and no conversation hears another's words.
+
+A random caller has several agents that begin with the same words under prompts of their own. They go on, ask
+again, rewind, branch, edit, abandon streams, lose connections, and their process ends and starts again. Each
+message of the user's carries a number that is used once, so a request tells whose words are in it.
+"""
+
+import contextlib
+import json
+import re
+import tempfile
+from typing import Any, Final
+
+import anthropic
+import httpx2
+from hypothesis import given
+from hypothesis import strategies as st
+
+import everturn
+from everturn.adapters.shadow import PassedThrough
+from everturn.session.config.shape import Config, Switches
+from everturn.twin.build import build
+from everturn.twin.faults import Fault
+from everturn.twin.transport import TwinTransport
+
+# A window that a few messages fill: compactions happen all the time.
+SMALL: Final = Config(window=24_000, switches=Switches(oversize=False, declarative=False))
+PAD: Final = "and this is why it matters so much. " * 60
+TOOL: Final = {"name": "read", "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}}}
+NUMBER: Final = re.compile(r"<<\d+>>")
+
+ACTS = (
+    "go on",
+    "go on",
+    "go on",
+    "again",
+    "rewind",
+    "branch",
+    "edit",
+    "abandon",
+    "fault",
+    "too long",
+    "restart",
+)
+plans = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 2), st.integers(0, 6)), max_size=16)
+
+
+class Caller:
+    def __init__(self, folder: str | None, model: str) -> None:
+        self.twin, self.folder, self.model = build(), folder, model
+        self.lists: list[list[Any]] = [[], [], []]
+        self.events: list[Any] = []
+        self.allowed: set[str] = set()
+        self.foreign: list[Any] = []
+        self.number = 0
+        self.start()
+
+    def start(self) -> None:
+        more = {"listen": self.events.append, "clock": self.twin.clock.now, "most": 2}
+        self.middleware = everturn.middleware(SMALL, folder=self.folder, **more)
+        self.client = anthropic.Anthropic(
+            api_key="k",
+            base_url="http://twin",
+            http_client=httpx2.Client(transport=TwinTransport(self.twin)),
+            max_retries=0,
+            middleware=[self.middleware, self.look],
+        )
+
+    def look(self, request: Any, call_next: Any) -> Any:
+        foreign = set(NUMBER.findall(json.dumps(request.json))) - self.allowed
+        if foreign:
+            self.foreign.append((foreign, request.json))
+        return call_next(request)
+
+    def words(self) -> str:
+        self.number += 1
+        return f"<<{self.number}>> {PAD}"
+
+    def ask(self, agent: int, messages: list[Any], **more: Any) -> Any:
+        self.allowed = set(NUMBER.findall(json.dumps(messages)))
+        how = {"model": self.model, "max_tokens": 2000, "tools": [TOOL], "system": f"You are agent {agent}."}
+        with self.client.messages.stream(messages=messages, **how, **more) as stream:
+            return stream.get_final_message().to_dict(mode="json")
+
+    def finish(self, agent: int, messages: list[Any]) -> list[Any]:
+        """Ask until the model has no more calls."""
+        for left in range(3, -1, -1):
+            more = {} if left else {"tool_choice": {"type": "none"}}
+            said = self.ask(agent, messages, **more)["content"]
+            messages = [*messages, {"role": "assistant", "content": said}]
+            calls = [block["id"] for block in said if block["type"] == "tool_use"]
+            if not calls:
+                return messages
+            answers = [
+                {"type": "tool_result", "tool_use_id": call, "content": self.words()} for call in calls
+            ]
+            messages = [*messages, {"role": "user", "content": answers}]
+        return messages
+
+    def act(self, act: str, agent: int, at: int) -> None:
+        held = self.lists[agent]
+        first = "Look at the parser. " if not held else ""
+        asked = [*held, {"role": "user", "content": first + self.words()}]
+        # Where a turn of the user's begins: the places that a list can be cut at.
+        places = [
+            n for n, each in enumerate(held) if each["role"] == "user" and isinstance(each["content"], str)
+        ]
+        place = places[at % len(places)] if places else 0
+        match act:
+            case "again" if held:
+                self.finish(agent, held[: place + 1])
+            case "rewind":
+                self.lists[agent] = self.finish(agent, [*held[:place], asked[-1]])
+            case "branch":
+                self.finish(agent, [*held[:place], asked[-1]])
+            case "edit" if held:
+                edited = {"role": "user", "content": self.words()}
+                self.lists[agent] = self.finish(agent, [*held[:place], edited, *held[place + 1 :], asked[-1]])
+            case "abandon":
+                self.abandon(agent, asked)
+            case "fault":
+                self.twin.faults.add((Fault("overloaded"),))
+                try:
+                    self.lists[agent] = self.finish(agent, asked)
+                except anthropic.APIStatusError:
+                    self.lists[agent] = self.finish(agent, asked)
+            case "too long":
+                self.twin.faults.add((Fault("prompt_too_long"),))
+                self.try_to(agent, asked)
+            case "restart":
+                self.middleware.close()
+                self.start()
+            case _:
+                self.lists[agent] = self.finish(agent, asked)
+
+    def abandon(self, agent: int, asked: list[Any]) -> None:
+        self.allowed = set(NUMBER.findall(json.dumps(asked)))
+        how = {"model": self.model, "max_tokens": 2000, "tools": [TOOL], "system": f"You are agent {agent}."}
+        with self.client.messages.stream(messages=asked, **how) as stream:
+            next(iter(stream))
+        self.lists[agent] = self.finish(agent, asked)
+
+    def try_to(self, agent: int, asked: list[Any]) -> None:
+        """A list that is too short to be summarized stays as it is: then the refusal comes through."""
+        with contextlib.suppress(anthropic.BadRequestError):
+            self.lists[agent] = self.finish(agent, asked)
+
+
+def check(caller: Caller) -> None:
+    refused = [entry["error"]["message"] for entry in caller.twin.ledger() if entry["status"] == 400]
+    assert [message for message in refused if "too long" not in message] == []
+    assert [event for event in caller.events if isinstance(event, PassedThrough)] == []
+    assert caller.foreign == []
+
+
+@given(plans, st.sampled_from(["claude-haiku-4-5", "claude-opus-5-5", "claude-opus-4-6"]), st.booleans())
+def test_every_request_is_valid_and_nobody_hears_anothers_words(plan, model, on_disk):
+    with tempfile.TemporaryDirectory() as folder:
+        caller = Caller(folder if on_disk else None, model)
+        try:
+            for act, agent, at in plan:
+                caller.act(act, agent, at)
+            check(caller)
+        finally:
+            caller.middleware.close()
+
+
+def test_the_plans_above_do_compact():
+    caller = Caller(None, "claude-haiku-4-5")
+    for _ in range(6):
+        caller.act("go on", 0, 0)
+    check(caller)
+    assert caller.middleware.conversations[0].compactions > 1
