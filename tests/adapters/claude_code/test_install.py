@@ -155,6 +155,45 @@ def test_another_program_of_a_similar_name_is_not_ours():
     assert removed(text) == (text, (), "")
 
 
+def test_installing_from_another_place_changes_only_what_is_called(settings):
+    settings.write_text('{"a":  1.50}')
+    installed(settings, Wanted(("/old/everturn",), shrink=5_000, server=True))
+    settings.write_text(settings.read_text().replace('"refreshInterval": 10', '"refreshInterval":   99'))
+    moved = installed(settings, ALL, replacing=False)
+    assert [line.split(":")[0] for line in moved.said] == [
+        "status line",
+        "hook PreCompact",
+        "hook SessionStart",
+        "hook SessionEnd",
+        "hook PostToolUse",
+        "MCP server",
+    ]
+    after = settings.read_text()
+    assert ("/old/everturn" in after, "5000" in after, '"refreshInterval":   99' in after) == (
+        False,
+        False,
+        True,
+    )
+    assert not installed(settings, ALL, replacing=False).is_needed
+    uninstalled(settings)
+    assert settings.read_text() == '{"a":  1.50}'
+
+
+def test_our_handler_among_others_is_made_to_call_this_program():
+    old = {"type": "command", "command": "/old/everturn", "args": ["hook", "PreCompact"]}
+    text = json.dumps(
+        {"hooks": {"PreCompact": [{"hooks": [{"command": "x"}]}, {"hooks": [{"command": "y"}, old]}]}}
+    )
+    changed = json.loads(added(text, Wanted(status_line=False), replace=False).text)["hooks"]["PreCompact"]
+    ours = hook_entries(Wanted())["PreCompact"]["hooks"]
+    assert changed == [{"hooks": [{"command": "x"}]}, {"hooks": [{"command": "y"}, *ours]}]
+
+
+def test_a_server_of_our_name_that_is_not_ours_is_left_alone():
+    text = '{"mcpServers": {"everturn": {"url": "x"}}}'
+    assert added(text, Wanted(status_line=False, hooks=False, server=True), replace=True) == (text, (), "")
+
+
 def test_a_status_line_of_somebody_else_is_kept_unless_replaced(settings):
     text = '{"statusLine": {"command": "mine.sh",   "padding": 1}}'
     settings.write_text(text)

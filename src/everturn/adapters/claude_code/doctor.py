@@ -167,9 +167,7 @@ def _found(program: str, environment: Mapping[str, str]) -> str | None:
 
 def _not_found(name: str, program: str) -> Check:
     where = "there is no such program" if os.path.dirname(program) else "it is not on the PATH"
-    to_do = (
-        "`everturn uninstall claude-code`, then `everturn install claude-code`, writes where everturn is now"
-    )
+    to_do = "`everturn install claude-code`, with the options it was installed with, writes where it is now"
     return Check(name, "wrong", f"the settings call {program}, but {where}", to_do)
 
 

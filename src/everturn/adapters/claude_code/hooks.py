@@ -77,7 +77,7 @@ def _payload(data: bytes) -> object:
     return payload
 
 
-def _answer(event: str, payload: object, limit: int) -> dict | None:
+def _answer(event: str, payload: object, limit: int) -> dict[str, object] | None:
     event = event or _plain(text(payload, "hook_event_name"))
     if event == "precompact":
         from everturn.adapters.claude_code.markers import leave_marker, state_folder
@@ -91,11 +91,8 @@ def _answer(event: str, payload: object, limit: int) -> dict | None:
         from everturn.adapters.claude_code.after_compaction import restored
         from everturn.adapters.claude_code.markers import marker_of, state_folder
 
-        return _told(
-            "SessionStart",
-            "additionalContext",
-            restored(payload, marker_of(payload, state_folder(os.environ))),
-        )
+        marker = marker_of(payload, state_folder(os.environ))
+        return _told("SessionStart", "additionalContext", restored(payload, marker))
     elif event == "posttooluse" and limit:
         from everturn.adapters.claude_code.markers import state_folder
         from everturn.adapters.claude_code.shrink import shrunk
@@ -104,5 +101,5 @@ def _answer(event: str, payload: object, limit: int) -> dict | None:
     return None
 
 
-def _told(event: str, field: str, value: object) -> dict | None:
+def _told(event: str, field: str, value: object) -> dict[str, object] | None:
     return {"hookSpecificOutput": {"hookEventName": event, field: value}} if value else None

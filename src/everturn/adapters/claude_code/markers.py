@@ -6,6 +6,7 @@ it after the compaction is decided in `after_compaction.py`.
 
 import contextlib
 import os
+from collections.abc import Mapping
 
 from everturn.adapters.claude_code.quick_json import decode, text
 from everturn.adapters.claude_code.tail import last_uuid
@@ -16,7 +17,7 @@ FOLDER_MODE = 0o700
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
-def state_folder(environment) -> str:
+def state_folder(environment: Mapping[str, str]) -> str:
     state = environment.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(state, "everturn", "claude-code")
 

@@ -13,6 +13,11 @@ from everturn.adapters.claude_code.quick_json import at, decode, number, text
 from everturn.adapters.claude_code.tail import Reply, last_reply, seconds_of
 from everturn.measure.reserves import automatic_mark
 
+# Checkers know the name by itself; `typing` and `collections` are slow to import.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 # From which share of the automatic mark on the context is shown in yellow, and in red.
 FILLING, NEARLY_FULL = 70, 90
 # Below so many seconds the cache is about to go cold.
@@ -64,7 +69,7 @@ def _print(line: str) -> None:
     sys.stdout.flush()
 
 
-def line_of(data: bytes, environment, now: float) -> str:
+def line_of(data: bytes, environment: "Mapping[str, str]", now: float) -> str:
     """The line for a payload; `now` is in seconds since 1970."""
     try:
         payload = decode(data.decode())
@@ -79,7 +84,7 @@ def line_of(data: bytes, environment, now: float) -> str:
     return _paint(BETWEEN, "dim").join(_paint(words, color) for words, color in drawn)
 
 
-def parts_of(payload: dict, environment, now: float) -> list[Part]:
+def parts_of(payload: dict[str, object], environment: "Mapping[str, str]", now: float) -> list[Part]:
     needs_tail = at(payload, "prompt_cache") is None or at(payload, "context_window") is None
     path = text(payload, "transcript_path")
     reply = last_reply(path) if needs_tail and path else None
@@ -94,13 +99,15 @@ def parts_of(payload: dict, environment, now: float) -> list[Part]:
     return [part for part in found if part]
 
 
-def _model(payload: dict, reply: Reply | None) -> Part | None:
+def _model(payload: dict[str, object], reply: Reply | None) -> Part | None:
     given = text(payload, "model", "display_name") or text(payload, "model", "id")
     name = "".join(letter for letter in given or (reply.model if reply else "") if letter.isprintable())
     return Part("model", name[:LONGEST_NAME], color="strong") if name else None
 
 
-def _context(payload: dict, reply: Reply | None, environment) -> Part | None:
+def _context(
+    payload: dict[str, object], reply: Reply | None, environment: "Mapping[str, str]"
+) -> Part | None:
     window = int(number(payload, "context_window", "context_window_size") or 0)
     used = _used(payload, window, reply)
     share = number(payload, "context_window", "used_percentage")
@@ -116,7 +123,7 @@ def _context(payload: dict, reply: Reply | None, environment) -> Part | None:
     return Part("context", words, f"{share:.0f}%/{of_mark:.0f}%", _fullness(of_mark))
 
 
-def _used(payload: dict, window: int, reply: Reply | None) -> float | None:
+def _used(payload: dict[str, object], window: int, reply: Reply | None) -> float | None:
     """Tokens in the context: as the last call reported them, else as the share says."""
     usage = at(payload, "context_window", "current_usage")
     kinds = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -130,7 +137,7 @@ def _used(payload: dict, window: int, reply: Reply | None) -> float | None:
     return reply.context if reply and at(payload, "context_window") is None else None
 
 
-def _mark(window: int, environment) -> int:
+def _mark(window: int, environment: "Mapping[str, str]") -> int:
     """Where Claude Code compacts by itself; 0 where it does not, or the window is not known."""
     is_off = any(
         environment.get(name) in ("1", "true") for name in ("DISABLE_AUTO_COMPACT", "DISABLE_COMPACT")
@@ -143,9 +150,8 @@ def _mark(window: int, environment) -> int:
     return automatic_mark(window, _whole(environment.get("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE")) or None)
 
 
-def _hit(payload: dict, reply: Reply | None) -> Part | None:
-    """The share of the input that was read from the cache: of the session where that is given, else of the
-    last call."""
+def _hit(payload: dict[str, object], reply: Reply | None) -> Part | None:
+    """How much of the input was read from the cache: in the session where that is given, else in one call."""
     share = number(payload, "prompt_cache", "hit_ratio")
     usage = at(payload, "context_window", "current_usage")
     if share is None and isinstance(usage, dict):
@@ -164,7 +170,7 @@ def _share(read: float | None, written: float | None, fresh: float | None) -> fl
     return (read or 0) / whole if whole > 0 else None
 
 
-def _cache(payload: dict, reply: Reply | None, now: float) -> Part | None:
+def _cache(payload: dict[str, object], reply: Reply | None, now: float) -> Part | None:
     """How long the cache is still warm."""
     ends = _moment(at(payload, "prompt_cache", "expires_at"))
     if ends is None and at(payload, "prompt_cache", "warm") is False:
@@ -180,12 +186,12 @@ def _cache(payload: dict, reply: Reply | None, now: float) -> Part | None:
     return Part("cache", f"warm {clock}", clock, "warn" if left < SOON_COLD else "good")
 
 
-def _cost(payload: dict) -> Part | None:
+def _cost(payload: dict[str, object]) -> Part | None:
     dollars = number(payload, "cost", "total_cost_usd")
     return None if dollars is None else Part("cost", f"${dollars:,.2f}")
 
 
-def _miss(payload: dict) -> Part | None:
+def _miss(payload: dict[str, object]) -> Part | None:
     """Why the cache was missed last, in the words of Claude Code."""
     causes = at(payload, "prompt_cache", "last_miss_cause", "causes")
     named = [cause for cause in causes if isinstance(cause, str)] if isinstance(causes, list) else []
@@ -215,7 +221,7 @@ def _columns(words: dict[str, str]) -> int:
     return sum(2 if letter >= WIDE else 1 for letter in BETWEEN.join(words.values()))
 
 
-def _width(environment) -> int:
+def _width(environment: "Mapping[str, str]") -> int:
     columns = _whole(environment.get("COLUMNS"))
     return columns if columns > 0 else sys.maxsize
 

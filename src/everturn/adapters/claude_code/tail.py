@@ -8,6 +8,11 @@ import os
 
 from everturn.adapters.claude_code.quick_json import at, decode, number, text
 
+# Checkers know the name by itself; `typing` and `collections` are slow to import.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 LONGEST = 256 * 1024
 # Lifetimes of the provider's cache in seconds, by the field that counts what was written for them
 # (api-facts 1.1 and 1.8).
@@ -64,7 +69,7 @@ def _end_of(path: str) -> bytes:
         return b""
 
 
-def _replies(end: bytes):
+def _replies(end: bytes) -> "Iterator[object]":
     """Newest first: replies that the API gave in the main conversation, not in that of a sub-agent."""
     for line in _lines(end, b'"usage"'):
         is_reply = at(line, "type") == "assistant" and isinstance(at(line, "message", "usage"), dict)
@@ -73,7 +78,7 @@ def _replies(end: bytes):
             yield line
 
 
-def _lines(end: bytes, holding: bytes):
+def _lines(end: bytes, holding: bytes) -> "Iterator[object]":
     """Lines that can be read, newest first. The first one may be cut, the last one still be written."""
     for raw in reversed(end.split(b"\n")):
         if holding in raw:

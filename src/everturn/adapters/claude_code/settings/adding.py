@@ -1,4 +1,7 @@
-"""Entries put into the text of a settings file. What is there already stays as it is, letter by letter."""
+"""Entries put into the text of a settings file. What is there already stays as it is, letter by letter.
+
+Entries of ours that call another program than now are made to call this one; nothing else in them changes.
+"""
 
 import shlex
 from typing import Any
@@ -10,6 +13,7 @@ from everturn.adapters.claude_code.settings.entries import (
     STATUS_LINE,
     Change,
     Wanted,
+    calls_us,
     handlers_of,
     hook_entries,
     is_our_handler,
@@ -42,7 +46,7 @@ def _with_status_line(change: Change, wanted: Wanted, *, replace: bool) -> Chang
         text = json_text.with_member(change.text, [STATUS_LINE], entry)
         return Change(text, (*change.said, f"status line: {command}"))
     if is_our_status_line(there.value):
-        return change
+        return _with_another_value(change, [STATUS_LINE, "command"], command, "status line")
     old = change.text[there.value_start : there.end]
     if not replace:
         raise StatusLineTaken(
@@ -66,25 +70,52 @@ def _with_hook(change: Change, event: str, entry: dict[str, Any]) -> Change:
     text = change.text
     groups = json_text.member(text, "hooks", event)
     if groups and any(is_our_handler(handler) for group in groups.value for handler in handlers_of(group)):
-        return change
+        return _with_our_handlers(change, event, entry["hooks"][0])
     if json_text.member(text, "hooks") is None:
         text = json_text.with_member(text, ["hooks"], {event: [entry]})
     elif groups is None:
         text = json_text.with_member(text, ["hooks", event], [entry])
     else:
         text = json_text.with_item(text, ["hooks", event], entry)
-    handler = entry["hooks"][0]
-    return change._replace(
-        text=text, said=(*change.said, f"hook {event}: {shlex.join([handler['command'], *handler['args']])}")
-    )
+    said = f"hook {event}: {shlex.join(_call(entry['hooks'][0]))}"
+    return change._replace(text=text, said=(*change.said, said))
+
+
+def _with_our_handlers(change: Change, event: str, wanted: dict[str, Any]) -> Change:
+    """Ours as they are to be called now: the program may have moved, or the limit be another one."""
+    text = change.text
+    for number, group in enumerate(json_text.items_at(text, ["hooks", event])):
+        for at, handler in enumerate(handlers_of(group.value)):
+            if is_our_handler(handler) and _call(handler) != _call(wanted):
+                group = json_text.items_at(text, ["hooks", event])[number]
+                span = json_text.items_within(text, group, "hooks")[at]
+                spelled = json_text.layout_of(text).spelled(wanted, _base(text, span.start))
+                text = json_text.with_value(text, span, spelled)
+    if text == change.text:
+        return change
+    return change._replace(text=text, said=(*change.said, f"hook {event}: {shlex.join(_call(wanted))}"))
+
+
+def _call(handler: dict[str, Any]) -> list[str]:
+    return [handler["command"], *handler["args"]]
+
+
+def _with_another_value(change: Change, names: list[str], value: Any, what: str) -> Change:
+    there = json_text.member(change.text, *names)
+    if there is None or there.value == value:
+        return change
+    spelled = json_text.layout_of(change.text).spelled(value, _base(change.text, there.start))
+    text = json_text.with_value(change.text, there, spelled)
+    return change._replace(text=text, said=(*change.said, f"{what}: calls this everturn now"))
 
 
 def _with_server(change: Change, wanted: Wanted) -> Change:
     text = change.text
-    if json_text.member(text, "mcpServers", NAME):
-        return change
     program, *rest = wanted.program
     entry = {"command": program, "args": [*rest, "mcp"]}
+    if there := json_text.member(text, "mcpServers", NAME):
+        is_ours = calls_us(there.value, "mcp")
+        return _with_another_value(change, ["mcpServers", NAME], entry, "MCP server") if is_ours else change
     if json_text.member(text, "mcpServers") is None:
         text = json_text.with_member(text, ["mcpServers"], {NAME: entry})
     else:

@@ -122,6 +122,17 @@ def members_at(text: str, names: Sequence[str]) -> list[Span]:
     return members(text, _place(text, names))
 
 
+def items_at(text: str, names: Sequence[str]) -> list[Span]:
+    """The items of the array that the names lead to."""
+    return items(text, _place(text, names))
+
+
+def items_within(text: str, item: Span, name: str) -> list[Span]:
+    """The items of an array that is a member of an item; of two alike, the last."""
+    found = [span for span in members(text, item.value_start) if span.key == name]
+    return items(text, found[-1].value_start)
+
+
 def with_member(text: str, names: Sequence[str], value: Any) -> str:
     """The text with one member more, in the object that all names but the last lead to."""
     layout = layout_of(text)

@@ -62,9 +62,7 @@ def _without_hooks(change: Change, event: str, *, keep_empty: bool) -> Change:
             continue
         for at in reversed(ours):
             group = _groups(text, event)[number]
-            handlers = json_text.members(text, group.value_start)
-            last = max(n for n, each in enumerate(handlers) if each.key == "hooks")
-            text = json_text.without(text, json_text.items(text, handlers[last].value_start), at)
+            text = json_text.without(text, json_text.items_within(text, group, "hooks"), at)
     if text == change.text:
         return change
     if not _groups(text, event) and not keep_empty:
