@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from everturn.history.blocks import CALL, RESULT, Block, fields_of, parts_of, text_of
+from everturn.history.edits import Compacted
 from everturn.history.records import Record
 
 
@@ -45,7 +46,7 @@ class Called(msgspec.Struct, frozen=True):
 
 
 class _Spot(NamedTuple):
-    """A block, its number among those of calls and results, and the place of its record."""
+    """A block, its number among all blocks, and the place of its record."""
 
     number: int
     at: int
@@ -57,12 +58,14 @@ def _every(block: Block) -> bool:
 
 
 class Traces(msgspec.Struct, frozen=True):
-    """What one walk through records found: calls by tool, the newest result of each, attachments."""
+    """What one walk through records found: calls by tool, the newest result of each, attachments; and what
+    may have loaded tools, which are earlier compactions and results with blocks inside."""
 
     records: Sequence[Record]
     calls: Mapping[str, Sequence[_Spot]]
     results: Mapping[str, _Spot]
     attachments: Sequence[tuple[int, Record]]
+    loaders: Sequence[Compacted | Block]
 
     def called(self, *tools: str, wanted: Callable[[Block], object] = _every) -> tuple[Called, ...]:
         """The calls of these tools that are wanted, oldest first."""
@@ -87,18 +90,22 @@ def traces(records: Sequence[Record]) -> Traces:
     calls: dict[str, list[_Spot]] = {}
     results: dict[str, _Spot] = {}
     attachments: list[tuple[int, Record]] = []
+    loaders: list[Compacted | Block] = []
     number = 0
     for at, record in enumerate(records):
         if record.kind == "attachment":
             attachments.append((at, record))
+        elif isinstance(record.edit, Compacted):
+            loaders.append(record.edit)
         for block in record.blocks:
-            if call := block.call:
-                number += 1
-                if block.kind == CALL:
-                    calls.setdefault(block.tool, []).append(_Spot(number, at, block))
-                elif block.kind == RESULT:
-                    results[call] = _Spot(number, at, block)
-    return Traces(records, calls, results, attachments)
+            number += 1
+            if block.kind == CALL and block.call:
+                calls.setdefault(block.tool, []).append(_Spot(number, at, block))
+            elif block.kind == RESULT:
+                results[block.call] = _Spot(number, at, block)
+                if not _PLAIN.match(block.raw):
+                    loaders.append(block)
+    return Traces(records, calls, results, attachments, loaders)
 
 
 class Attached(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """The receipt: what was retained, what can be had again and how, what is gone (CP-34). Counts and names."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from everturn.decide.compact.calls import parts_inside
 from everturn.decide.compact.restored import RestoredThings
@@ -14,13 +14,22 @@ from everturn.history.records import Record
 _PICTURES: Final = ("image", "document")
 
 
+class _Gone(NamedTuple):
+    """What no summary carries, and where large results went."""
+
+    pictures: int
+    thoughts: int
+    moved: tuple[str, ...]
+
+
 def receipt_of(
     plan: CompactionPlan, back: RestoredThings, *, transcript: str, settings: CompactSettings
 ) -> Receipt:
+    gone = _gone(plan.summarized)
     return Receipt(
         retained=_retained(plan, back, settings),
-        recoverable=_recoverable(plan, back, transcript, settings),
-        dropped=_dropped(plan, back, settings),
+        recoverable=_recoverable(plan, back, gone, transcript, settings),
+        dropped=_dropped(plan, back, gone, settings),
     )
 
 
@@ -39,25 +48,26 @@ def _retained(plan: CompactionPlan, back: RestoredThings, settings: CompactSetti
 
 
 def _recoverable(
-    plan: CompactionPlan, back: RestoredThings, transcript: str, settings: CompactSettings
+    plan: CompactionPlan, back: RestoredThings, gone: _Gone, transcript: str, settings: CompactSettings
 ) -> tuple[str, ...]:
     where = f"in {transcript}" if transcript else "in the transcript"
-    gone = {path for path, _ in back.left_out}
-    earlier = [path for path in plan.restoring.read if path not in gone and path not in back.files]
-    moved = [each.edit.path for each in plan.summarized if isinstance(each.edit, Offloaded)]
+    lost = {path for path, _ in back.left_out}
+    earlier = [path for path in plan.restoring.read if path not in lost and path not in back.files]
     every = (
         _count(plan.messages_summarized, "summarized message", where),
         _named("files read earlier, by reading them again", earlier, settings),
-        _named("large results, in their files", moved, settings),
+        _named("large results, in their files", gone.moved, settings),
     )
     return tuple(filter(None, every))
 
 
-def _dropped(plan: CompactionPlan, back: RestoredThings, settings: CompactSettings) -> tuple[str, ...]:
+def _dropped(
+    plan: CompactionPlan, back: RestoredThings, gone: _Gone, settings: CompactSettings
+) -> tuple[str, ...]:
     left_out = [f"{path} ({why})" for path, why in back.left_out]
     every = (
-        _count(_pictures(plan.summarized), "image or document", plural="images and documents"),
-        _count(_thoughts(plan.summarized), "thinking block"),
+        _count(gone.pictures, "image or document", plural="images and documents"),
+        _count(gone.thoughts, "thinking block"),
         _named("files that could not be shown", left_out, settings),
         _count(len(plan.unpinned), "older instruction", "over the pin budget"),
     )
@@ -79,12 +89,19 @@ def _named(what: str, names: Sequence[str], settings: CompactSettings) -> str:
     return f"{what}: {shown} and {more} more" if more > 0 else f"{what}: {shown}"
 
 
-def _thoughts(records: Sequence[Record]) -> int:
-    return sum(block.kind in THINKING for record in records for block in record.blocks)
-
-
-def _pictures(records: Sequence[Record]) -> int:
-    """Those that stand alone, and those inside results."""
-    every = [block for record in records for block in record.blocks]
-    alone = sum(block.kind in _PICTURES for block in every)
-    return alone + sum(len(parts_inside(block, *_PICTURES)) for block in every if block.kind == RESULT)
+def _gone(records: Sequence[Record]) -> _Gone:
+    """Pictures stand alone or inside results."""
+    pictures = thoughts = 0
+    moved: list[str] = []
+    for record in records:
+        if isinstance(record.edit, Offloaded):
+            moved.append(record.edit.path)
+        for block in record.blocks:
+            kind = block.kind
+            if kind == RESULT:
+                pictures += len(parts_inside(block, *_PICTURES))
+            elif kind in _PICTURES:
+                pictures += 1
+            elif kind in THINKING:
+                thoughts += 1
+    return _Gone(pictures, thoughts, tuple(moved))

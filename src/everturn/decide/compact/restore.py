@@ -15,7 +15,7 @@ from everturn.decide.compact.calls import Called, Traces, is_one_of, parts_insid
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Restoring
 from everturn.decide.compact.work import agents_at_work, is_planning, plan_made, todo_list
-from everturn.history.blocks import RESULT, fields_of, text_of
+from everturn.history.blocks import fields_of, text_of
 from everturn.history.edits import Compacted
 from everturn.history.records import Record
 from everturn.measure.accounting import EDITORS_THAT_VIEW, READERS, path_read
@@ -52,7 +52,7 @@ def restoring(
         tools=_tools(gone, stays),
         plan_mode=is_planning(every),
         listings=_listings(gone, stays),
-        discovered=_discovered(every.records),
+        discovered=_discovered(every),
         read=read,
     )
 
@@ -190,13 +190,13 @@ def _listings(gone: Traces, stays: Traces) -> tuple[tuple[str, tuple[str, ...]],
     return tuple(found)
 
 
-def _discovered(records: Sequence[Record]) -> tuple[str, ...]:
+def _discovered(seen: Traces) -> tuple[str, ...]:
     """Tools that a search has loaded: the request must go on defining them (TR-4)."""
     names: dict[str, None] = {}
-    for record in records:
-        if isinstance(record.edit, Compacted):
-            names |= dict.fromkeys(record.edit.discovered_tools)
-        for block in record.blocks:
-            if block.kind == RESULT and (found := parts_inside(block, "tool_reference")):
-                names |= dict.fromkeys(text(fields_of(each).get("tool_name")) for each in found)
+    for each in seen.loaders:
+        if isinstance(each, Compacted):
+            names |= dict.fromkeys(each.discovered_tools)
+        else:
+            found = parts_inside(each, "tool_reference")
+            names |= dict.fromkeys(text(fields_of(part).get("tool_name")) for part in found)
     return tuple(name for name in names if name)
