@@ -59,7 +59,7 @@ def install(
     wanted = Wanted(program, status_line=not no_statusline, hooks=not no_hooks, shrink=shrink or 0)
     here = os.getcwd()
     own = files.project_settings(here) if project else files.user_settings(os.environ)
-    ask = sys.stdin.isatty() and not dry_run
+    ask = sys.stdin is not None and sys.stdin.isatty() and not dry_run
     # All is planned before anything is written: what is wrong with the second must not be told too late.
     plans = [_planned(os.path.abspath(path) if path else own, wanted, replacing=replace, may_ask=ask)]
     if mcp:
