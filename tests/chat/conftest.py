@@ -67,7 +67,10 @@ class Desk:
         self, mode: Mode = "ask", *, model: str = MODEL, way: Way | None = None, **config: Any
     ) -> Agent:
         terms = Terms(
-            self.project, self.home, msgspec.structs.replace(of_policy("claude-code"), model=model, **config)
+            self.project,
+            self.home,
+            self.data,
+            msgspec.structs.replace(of_policy("claude-code"), model=model, **config),
         )
         made = Agent(terms, way or self.way(), self.paper, Permissions(self._asked, mode))
         made.open(self.path)

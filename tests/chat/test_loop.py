@@ -135,3 +135,38 @@ def test_an_interrupt_at_a_question_stops_the_turn(desk: Desk):
     paper.answers = [KeyboardInterrupt]
     with pytest.raises(KeyboardInterrupt):
         asked(paper, WISH)
+
+
+@pytest.mark.moves_cache_prefix(reason="a compaction is tried by hand")
+def test_an_interrupt_while_a_summary_is_written_changes_nothing_and_is_told_once(desk: Desk, monkeypatch):
+    desk.twin.script("It returns None. " * 30)
+    agent = desk.agent()
+    agent.answer("Why does the login fail? " * 30)
+    before = desk.path.read_bytes()
+
+    def stops(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(desk.twin.twin, "messages", stops)
+    desk.paper.answers = ["/compact"]
+    converse(agent)
+    assert desk.paper.lines[-1] == "The compaction was stopped; nothing has changed."
+    assert desk.path.read_bytes() == before
+
+
+def test_an_interrupt_in_a_command_is_no_unfinished_answer(desk: Desk, monkeypatch):
+    def stops(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    desk.twin.script("Good morning.")
+    monkeypatch.setattr("everturn.chat.commands.context_report", stops)
+    assert hold(desk, "/context", "Hello") == ["Stopped.", "Good morning."]
+    assert b"stopped your last answer" not in desk.path.read_bytes()
+
+
+def test_a_turn_that_calls_tools_without_end_is_stopped_and_says_so(desk: Desk, monkeypatch):
+    monkeypatch.setattr("everturn.session.session.Session.stream.__defaults__", ((),))
+    monkeypatch.setattr("everturn.session.session.Session.stream.__kwdefaults__", {"rounds": 1})
+    desk.twin.script(desk.call("Glob", pattern="*"), desk.call("Glob", pattern="*"))
+    shown = hold(desk, "Look")
+    assert shown[-1] == "It was stopped: tools were called 1 times in a row. /retry lets it go on."

@@ -1,17 +1,22 @@
-"""The chat in a real terminal, typed into as people do (tmux)."""
+"""The chat in a real terminal, typed into as people do (tmux); and the terminal by itself."""
 
+import io
 import json
 import os
+import pty
 import sys
+import termios
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .tmux import TMUX, Tmux
+from everturn.chat.screen.terminal import Terminal, kind_of
 
-pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not installed: apt-get install tmux brings it")
+from .tmux import TMUX, Tmux
 
 STAGE = Path(__file__).parent / "stage.py"
 Open = Callable[..., Tmux]
@@ -48,6 +53,8 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture
 def chat(place: Place) -> Iterator[Open]:
+    if TMUX is None:
+        pytest.skip("tmux is not installed: apt-get install tmux brings it")
     opened: list[Tmux] = []
 
     def open_(
@@ -91,7 +98,7 @@ def test_a_long_task_goes_through_two_compactions_and_an_undo(chat: Open, place:
     terminal.type("/context")
     terminal.wait_for("Compaction buffer")
     terminal.type("/quit")
-    terminal.wait_for("Pane is dead (status 0")
+    terminal.wait_for("ended: 0")
     said = [json.loads(line) for line in place.transcript.read_bytes().splitlines()]
     assert sum(each.get("subtype") == "compact_boundary" for each in said) == 2
     assert sum(each.get("subtype") == "everturn_undone" for each in said) == 1
@@ -165,7 +172,7 @@ def test_an_interrupt_ends_a_tool_and_two_at_the_prompt_leave(chat: Open):
     terminal.press("C-c")
     terminal.wait_for("Ctrl-C again")
     terminal.press("C-c")
-    assert "Traceback" not in terminal.wait_for("Pane is dead (status 0")
+    assert "Traceback" not in terminal.wait_for("ended: 0")
     assert "● Bash sleep 60  stopped" in terminal.lines
 
 
@@ -210,3 +217,72 @@ def test_a_terminal_that_can_do_less_gets_less(chat: Open, chosen: dict[str, str
     shown = terminal.wait_for("claude-opus-5", times=2)
     assert ("> Hello" if "LC_ALL" in chosen else "› Hello") in shown
     assert ("Th?t ?is? all?" if "LC_ALL" in chosen else "Thät “is” all…") in shown
+
+
+def test_keys_that_are_pressed_meanwhile_show_at_the_next_prompt(chat: Open):
+    terminal = chat("--permission-mode", "all", script=[call("Bash", command="sleep 1"), "Done.", "Hello."])
+    terminal.type("Wait a second")
+    terminal.wait_for("Bash sleep 1 0s")
+    terminal.type("Good morning")
+    shown = terminal.wait_for("Hello.")
+    assert shown.count("Good morning") == 1
+    assert shown.index("Done.") < shown.index("› Good morning") < shown.index("Hello.")
+
+
+# ── by itself ────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def in_front() -> Iterator[tuple[int, int]]:
+    """Both ends of a terminal; this process sits in front of it. No fixture: pytest has streams of its own
+    for each phase of a test."""
+    ours, theirs = pty.openpty()
+    with (
+        open(theirs, closefd=False) as stdin,
+        open(theirs, "w", closefd=False) as stdout,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr("sys.stdin", stdin)
+        patch.setattr("sys.stdout", stdout)
+        patch.setenv("TERM", "xterm")
+        yield ours, theirs
+    os.close(ours)
+    os.close(theirs)
+
+
+def echoes(terminal: int) -> bool:
+    return bool(termios.tcgetattr(terminal)[3] & termios.ECHO)
+
+
+def test_keys_are_echoed_again_however_the_work_ended():
+    with in_front() as (_, screen):
+        terminal = Terminal()
+        heard: list[bool] = [echoes(screen)]
+        with suppress(KeyboardInterrupt), terminal.working():
+            heard.append(echoes(screen))
+            raise KeyboardInterrupt
+        heard.append(echoes(screen))
+    assert (terminal.kind, heard) == ("live", [True, False, True])
+
+
+def test_what_was_painted_while_waiting_is_gone_before_anything_is_said():
+    painted = threading.Event()
+
+    def told(seconds: float) -> str:
+        painted.set()
+        return "working"
+
+    with in_front() as (person, _):
+        terminal = Terminal()
+        terminal.wait_for(told)
+        assert painted.wait(5)
+        terminal.say("Done.")
+        assert os.read(person, 1000).decode().endswith("working\r\x1b[KDone.\r\n")
+
+
+def test_what_a_terminal_can_do_is_told_by_its_name_and_its_ends():
+    with in_front():
+        known = {term: kind_of(sys.stdin, sys.stdout, term) for term in ("xterm", "dumb", "")}
+        piped = kind_of(io.StringIO(), sys.stdout, "xterm"), kind_of(sys.stdin, io.StringIO(), "xterm")
+    assert known == {"xterm": "live", "dumb": "plain", "": "plain"}
+    assert piped == ("pipe", "pipe")

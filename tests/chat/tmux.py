@@ -16,20 +16,23 @@ import pytest
 TMUX: Final = shutil.which("tmux")
 # A program that has not said it by then will not.
 DEADLINE: Final = 20.0
+# A pane that a test forgot goes away by itself.
+LONGEST: Final = 300
 _NUMBERS = itertools.count()
 
 
 class Tmux:
-    """One pane. `command` gets exactly this environment, and is the process of the pane itself."""
+    """One pane. `command` gets exactly this environment; when it is over, the pane says `ended: CODE`."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], cwd: Path, *, columns: int = 80
     ) -> None:
         self._socket = f"everturn-{os.getpid()}-{next(_NUMBERS)}"
         settings = cwd.parent / f"{self._socket}.conf"
-        settings.write_text("set -g remain-on-exit on\nset -g history-limit 5000\nset -s escape-time 0\n")
+        settings.write_text("set -g history-limit 5000\nset -s escape-time 0\n")
         given = [f"{name}={value}" for name, value in {"TERM": "screen", **environment}.items()]
-        line = f"exec {shlex.join(['env', '-i', *given, *command])}"
+        # A shell waits for it: tmux itself may overlook the end of a process while the machine is busy.
+        line = f"{shlex.join(['env', '-i', *given, *command])}; echo ended: $?; exec sleep {LONGEST}"
         size = ("-x", str(columns), "-y", "40")
         self._tmux("-f", str(settings), "new-session", "-d", *size, "-c", str(cwd), line)
 
@@ -71,15 +74,17 @@ class Tmux:
         """Until this stands on the screen so many times; the whole text."""
         until = time.monotonic() + DEADLINE
         while (text := self.text).count(words) < times:
-            if time.monotonic() > until:
+            if time.monotonic() > until or ("\nended: " in text and not words.startswith("ended: ")):
                 pytest.fail(f"{words!r} did not appear {times} times. On the screen:\n{text}")
             time.sleep(0.1)
         return text
 
     def kill(self) -> None:
         """As kill -9 does."""
-        os.kill(int(self._tmux("display-message", "-p", "#{pane_pid}")), signal.SIGKILL)
-        self.wait_for("Pane is dead")
+        shell = self._tmux("display-message", "-p", "#{pane_pid}").strip()
+        (child,) = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+        os.kill(int(child), signal.SIGKILL)
+        self.wait_for("ended: 137")
 
     def close(self) -> None:
         self._tmux("kill-server")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from rich.text import Text
@@ -48,12 +48,15 @@ from everturn.view.sections import Sections
 
 DEFAULT_MODEL: Final = "claude-opus-5"
 
+Doing = Literal["nothing", "answer", "tool"]
+
 
 class Terms(NamedTuple):
-    """What a conversation is held with, as the person chose it."""
+    """What a conversation is held with; `kept` is where those of the folder are kept."""
 
     folder: Path
     home: Path
+    kept: Path
     config: Config
     takes_notes: bool = False
 
@@ -76,9 +79,9 @@ class Agent:
         self._tools = self._toolbox(workspace)
         self._done: list[CompactionDone] = []
         self.answered = ""
-        # What the answer that is being given has said so far, and where it was when it was stopped.
+        # What is going on, for whoever stops it; what the answer that is being given has said so far.
+        self._doing: Doing = "nothing"
         self._spoken = ""
-        self._was_in_tool = False
         self._unfinished = ""
         self._is_quiet = False
 
@@ -153,7 +156,7 @@ class Agent:
 
     def answer(self, words: str = "") -> Reply:
         """Say something and show what comes back; nothing said means: go on."""
-        self._spoken, self._was_in_tool = "", False
+        self._spoken, self._doing = "", "answer"
         pieces = self.session.stream(self._said(words))
         self._unfinished = ""
         self._wait()
@@ -161,7 +164,7 @@ class Agent:
             while True:
                 self._show_piece(next(pieces))
         except StopIteration as done:
-            self.answered = done.value.text
+            self.answered, self._doing = done.value.text, "nothing"
             return done.value
         finally:
             pieces.close()
@@ -179,8 +182,9 @@ class Agent:
 
     def interrupted(self) -> None:
         """After a Ctrl-C: what the model had said is told to it with the next words."""
-        if not self._was_in_tool:
+        if self._doing == "answer":
             self._unfinished = unfinished(self._spoken)
+        self._doing = "nothing"
         self.reopen()
 
     # ── tools ────────────────────────────────────────────────────────────────────────────────────
@@ -223,7 +227,7 @@ class Agent:
                 ended(str(problem), "wrong")
                 raise
             except BaseException:
-                self._was_in_tool = True
+                self._doing = "tool"
                 ended("stopped", "wrong")
                 raise
             ended(_text_of(result), "well")
@@ -240,15 +244,15 @@ class Agent:
         self.terminal.end_text()
         self._wait(running(name, given))
 
-    def _wait(self, what: str = "working") -> None:
-        self.terminal.wait_for(lambda seconds: waiting(what, seconds, self.terminal.screen))
+    def _wait(self, what: str = "working", *, already: float = 0.0) -> None:
+        self.terminal.wait_for(lambda seconds: waiting(what, already + seconds, self.terminal.screen))
 
     # ── what happened ────────────────────────────────────────────────────────────────────────────
 
     def _heard(self, event: Event) -> None:
         match event:
             case Compacting():
-                self._wait(progress(event))
+                self._wait(progress(event), already=event.seconds)
             case CompactionDone():
                 self._done.append(event)
                 self._nested.forget()

@@ -42,15 +42,15 @@ def begin(options: Options, way: Way | None = None) -> int:
     terminal = Terminal() if options.words is None else Unattended()
     permissions = Permissions(lambda wish: asked(terminal, wish), cast(Mode, options.mode))
     way = way or way_to_model(loaded.config.provider, options.wanted)
-    terms = Terms(folder, home, loaded.config, options.takes_notes)
+    kept = folder_of(folder, os.environ, home)
+    terms = Terms(folder, home, kept, loaded.config, options.takes_notes)
     agent = Agent(terms, way, terminal, permissions)
-    own = folder_of(folder, os.environ, home)
-    agent.open(options.session or _path(own, options.resume))
+    agent.open(options.session or _path(kept, options.resume))
     try:
         if options.words is not None:
             return _once(agent, options.words)
         _greet(agent, loaded.notes)
-        terminal.remember_lines_in(str(own / "history"))
+        terminal.remember_lines_in(str(kept / "history"))
         converse(agent)
         return 0
     finally:

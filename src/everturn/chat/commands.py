@@ -114,7 +114,8 @@ def compact(agent: Agent, rest: str) -> Lines:
     agent.tell_compactions()
     if isinstance(outcome, Compaction):
         return [Text("Take it back with /undo.", QUIET)]
-    return _sentence(agent, f"Not compacted: {outcome.why}.")
+    # What was tried and failed was told when it happened.
+    return _sentence(agent, f"Not compacted: {outcome.why}.") if isinstance(outcome, NotCompacting) else ()
 
 
 def _dry_run(agent: Agent, focus: str) -> Lines:
@@ -151,8 +152,7 @@ def retry(agent: Agent, _: str) -> Lines:
 
 
 def resume(agent: Agent, rest: str) -> Lines:
-    folder = Path(agent.session.path).parent
-    kept = kept_in(folder)
+    kept = kept_in(agent.terms.kept)
     if not rest:
         return listing(kept, agent.session.path, time.time(), agent.terminal.screen)
     agent.open(chosen(kept, rest).path)
@@ -162,7 +162,7 @@ def resume(agent: Agent, rest: str) -> Lines:
 def clear(agent: Agent, _: str) -> Lines:
     """A new conversation; the old one stays in its file."""
     before = Path(agent.session.path)
-    agent.open(new_path(before.parent, datetime.now(UTC), uuid.uuid4().hex))
+    agent.open(new_path(agent.terms.kept, datetime.now(UTC), uuid.uuid4().hex))
     kept = " The old one can be had again with /resume." if before.exists() else ""
     return _sentence(agent, f"This is a new conversation.{kept}")
 

@@ -10,6 +10,7 @@ again.
 """
 
 from datetime import UTC, datetime
+from typing import Final
 
 from everturn.chat.agent import Agent
 from everturn.chat.commands import carry_out
@@ -23,7 +24,9 @@ from everturn.dashboard.terminal import QUIET
 from everturn.errors import EverturnError, StoreError
 from everturn.session.upstream import UpstreamError
 
-WRONG = "red"
+WRONG: Final = "red"
+# Commands after which the status is news.
+CHANGES_CONTEXT: Final = ("retry", "compact", "undo")
 
 
 def converse(agent: Agent) -> None:
@@ -57,7 +60,7 @@ def do(agent: Agent, text: str) -> None:
         return
     terminal.blank()
     attempt(agent, meant)
-    if isinstance(meant, Say) or meant.name in ("retry", "compact"):
+    if isinstance(meant, Say) or meant.name in CHANGES_CONTEXT:
         terminal.blank()
         show_status(agent)
     else:
@@ -68,14 +71,8 @@ def attempt(agent: Agent, meant: Say | Command) -> bool:
     """Whether it went well. Whatever does not is told, and the conversation goes on."""
     terminal = agent.terminal
     try:
-        match meant:
-            case Say(text=words):
-                stopped = agent.answer(words).stopped
-                if stopped:
-                    terminal.say(f"It was stopped: {stopped}. /retry lets it go on.", QUIET)
-            case Command():
-                terminal.show(carry_out(agent, meant))
-        return True
+        with terminal.working():
+            return _done(agent, meant)
     except KeyboardInterrupt:
         terminal.say("Stopped.", QUIET)
         agent.interrupted()
@@ -94,6 +91,16 @@ def attempt(agent: Agent, meant: Say | Command) -> bool:
         terminal.say(f"What was said is kept in {agent.session.path}.", QUIET)
         agent.reopen()
     return False
+
+
+def _done(agent: Agent, meant: Say | Command) -> bool:
+    match meant:
+        case Say(text=words):
+            if stopped := agent.answer(words).stopped:
+                agent.terminal.say(f"It was stopped: {stopped}. /retry lets it go on.", QUIET)
+        case Command():
+            agent.terminal.show(carry_out(agent, meant))
+    return True
 
 
 def show_status(agent: Agent) -> None:

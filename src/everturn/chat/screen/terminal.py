@@ -14,9 +14,11 @@ import locale
 import os
 import shutil
 import sys
+import termios
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, Literal, TextIO
 
 from rich.console import Console
@@ -54,6 +56,7 @@ class Terminal:
         self._is_painted = False
         self._painter: threading.Thread | None = None
         self._history = ""
+        self._is_working = False
 
     @property
     def screen(self) -> Screen:
@@ -135,6 +138,28 @@ class Terminal:
                     self._out.flush()
                     self._is_painted = True
 
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Keys that are pressed meanwhile show at the next prompt, and not in the middle of an answer."""
+        self._is_working = True
+        self._echo("off")
+        try:
+            yield
+        finally:
+            self._is_working = False
+            self._echo("on")
+
+    def _echo(self, keys: Literal["on", "off"]) -> None:
+        if self.kind != "live":
+            return
+        try:
+            mode = termios.tcgetattr(self._in)
+            mode[3] = mode[3] | termios.ECHO if keys == "on" else mode[3] & ~termios.ECHO
+            termios.tcsetattr(self._in, termios.TCSADRAIN, mode)
+        except (termios.error, OSError, ValueError):
+            # A terminal that is gone has nobody to disturb.
+            pass
+
     # ── asking ───────────────────────────────────────────────────────────────────────────────────
 
     def remember_lines_in(self, file: str) -> None:
@@ -167,7 +192,12 @@ class Terminal:
     def _line(self, prompt: str) -> str:
         if self.kind != "pipe":
             self.settle()
-            return input(prompt)
+            self._echo("on")
+            try:
+                return input(prompt)
+            finally:
+                if self._is_working:
+                    self._echo("off")
         line = self._in.readline()
         if not line:
             raise EOFError
