@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from everturn.chat.provider import CHOSEN, TWIN
-
-SRC = Path(__file__).parents[2] / "src"
+from everturn.cli import main
+from everturn.session.store import Store
 
 
 class Shell:
@@ -81,11 +82,15 @@ def test_only_the_last_answer_is_printed(shell: Shell):
         (["--session", "a.jsonl", "--resume", "b"], 2, "Give --session or --resume, not both."),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(shell: Shell, options: list[str], code: int, says: str):
-    done = shell.run(*options)
-    assert (done.returncode, done.stdout) == (code, b"")
-    assert says in done.stderr.decode()
-    assert "Traceback" not in done.stderr.decode()
+def test_what_cannot_be_done_is_one_sentence(
+    shell: Shell, options: list[str], code: int, says: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(shell.project)
+    without = {"ANTHROPIC_API_KEY": None, "ANTHROPIC_AUTH_TOKEN": None, "ANTHROPIC_MODEL": None}
+    done = CliRunner(env={**shell.environment, **without}).invoke(main, ["chat", *options])
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert says in done.stderr
+    assert isinstance(done.exception, SystemExit)
 
 
 def test_a_key_that_cannot_be_one_is_told_and_the_words_are_kept(shell: Shell):
@@ -128,3 +133,12 @@ def test_a_conversation_is_continued_by_resume_and_belongs_to_its_folder(shell: 
     (shell.project / "inner").mkdir()
     elsewhere = shell.run("inner", "--resume")
     assert "There is no earlier conversation" in elsewhere.stderr.decode()
+
+
+def test_a_conversation_that_somebody_else_holds_is_not_opened_twice(shell: Shell):
+    shell.run(typed=b"The word is pineapple\n")
+    (kept,) = shell.data.rglob("*.jsonl")
+    with Store.open(kept):
+        done = shell.run("--resume")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert f"is being written by process {os.getpid()}" in done.stderr.decode()

@@ -165,7 +165,6 @@ def test_an_interrupt_in_a_command_is_no_unfinished_answer(desk: Desk, monkeypat
 
 
 def test_a_turn_that_calls_tools_without_end_is_stopped_and_says_so(desk: Desk, monkeypatch):
-    monkeypatch.setattr("everturn.session.session.Session.stream.__defaults__", ((),))
     monkeypatch.setattr("everturn.session.session.Session.stream.__kwdefaults__", {"rounds": 1})
     desk.twin.script(desk.call("Glob", pattern="*"), desk.call("Glob", pattern="*"))
     shown = hold(desk, "Look")
