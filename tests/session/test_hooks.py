@@ -98,8 +98,10 @@ def test_only_events_that_can_be_blocked_are(event):
 
 def test_a_denied_permission_and_a_stop_block_too():
     denied = {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "no rm"}}
-    assert outcome("PreToolUse", "h", Said(denied)).blocked == "no rm"
-    assert outcome("Stop", "h", Said({"continue": False, "stopReason": "enough"})).blocked == "enough"
+    assert outcome("PreToolUse", "h", Said(denied)) == HookOutcome(blocked="no rm", permission="deny")
+    stopped = {"continue": False, "stopReason": "enough"}
+    assert outcome("UserPromptSubmit", "h", Said(stopped)).blocked == "enough"
+    assert outcome("Stop", "h", Said(stopped)) == HookOutcome(ended="enough")
     assert outcome("PreCompact", "h", Said({"decision": "block"})).blocked == (
         "blocked by hook h, which gave no reason"
     )

@@ -87,7 +87,9 @@ def test_who_cancels_a_compaction_on_the_way_to_a_call_cancels_the_call(tmp_path
     assert working.misses == []
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>502 Bad Gateway</html>", b"[]", b"{}", b'{"type":"error"}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>502 Bad Gateway</html>", b"[]", b"{}", b'{"type":"error"}', b"[" * 100_000]
+)
 def test_an_answer_that_is_no_message_says_what_came_and_nothing_is_lost(tmp_path: Path, body: bytes):
     held = Held(tmp_path)
     held.ask("A question.")

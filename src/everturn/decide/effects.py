@@ -86,14 +86,27 @@ class RunHooks(msgspec.Struct, frozen=True):
     payload: Mapping[str, Any]
 
 
+# What hooks say about a tool call; empty where none of them says anything.
+Permission = Literal["", "allow", "ask", "deny"]
+
+
 class HookOutcome(msgspec.Struct, frozen=True):
-    """All hooks of an event together. `blocked` is the reason one of them gave; empty where none did."""
+    """All hooks of an event together. `blocked` is the reason one of them gave; empty where none did.
+
+    The rest is for events of the loop: `asks` is why a person must decide, `ended` why nothing more is to be
+    done, and what is `updated` takes the place of what a tool was given, or of what came out of it.
+    """
 
     instructions: tuple[str, ...] = ()
     context: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     blocked: str = ""
+    permission: Permission = ""
+    asks: str = ""
+    updated_input: Mapping[str, Any] | None = None
+    updated_output: Any = None
+    ended: str = ""
 
 
 class Emit(msgspec.Struct, frozen=True):

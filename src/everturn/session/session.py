@@ -27,6 +27,7 @@ import msgspec
 from everturn.decide.cache_breaks import Detector
 from everturn.decide.compact.chain import undoing
 from everturn.decide.compact.values import Asked, CompactionPlan, NotCompacting, Way
+from everturn.decide.effects import HookEvent
 from everturn.decide.events import Event
 from everturn.decide.policy import Policy
 from everturn.engine import Conversation, Outcome, Setting
@@ -45,6 +46,7 @@ from everturn.session.hooks.run import Hooks
 from everturn.session.live import Exchange
 from everturn.session.store import Access, Fsync, Store
 from everturn.session.talk import opening
+from everturn.session.talk.hooked import LoopHooks, Permit, nobody
 from everturn.session.talk.spending import Bill
 from everturn.session.talk.state import read_state
 from everturn.session.talk.tools import Call, Result, Tool, blocks_of, by_name, calls_in, can_run, run_all
@@ -113,6 +115,7 @@ class Session(Wiring):
         notes: bool = False,
         recalls: bool = False,
         hooks: Hooks | None = None,
+        permit: Permit = nobody,
         listen: Callable[[Event], None] = lambda _: None,
         roots: Sequence[str | os.PathLike[str]] = (),
         capabilities: Capabilities = ANTHROPIC,
@@ -129,7 +132,8 @@ class Session(Wiring):
         `listen` hears every event, some of them from a thread that waits for the model. `recalls` gives the
         model a tool that finds what it no longer sees. `notes` has a fork keep notes in the background,
         which costs a reading of the context each time and makes a compaction free; it needs a tool that edits
-        files. With `access="read"` nothing is written, and nothing can be said.
+        files. `permit` decides about tool calls for which a hook wants a person to be asked; without one they
+        are not made. With `access="read"` nothing is written, and nothing can be said.
         """
         config = opening.config_of(policy)
         wanted = opening.Wanted(
@@ -143,6 +147,7 @@ class Session(Wiring):
             tools=tuple(tools),
             takes_notes=notes and config.takes_notes and setting.compaction is not None,
             hooks=hooks or Hooks(),
+            permit=permit,
             listen=listen,
             roots=tuple(os.fspath(root) for root in roots) or (os.getcwd(),),
             clock=clock,
@@ -172,7 +177,8 @@ class Session(Wiring):
         for note in found.notes:
             session._remark(note.what)
         session._live.tell_repairs()
-        session._join(session._hooked("SessionStart", source="resume" if found.records else "startup"))
+        started = session._hooked("SessionStart", source="resume" if found.records else "startup")
+        session._join(started.context)
         return session
 
     # ── talking ──────────────────────────────────────────────────────────────────────────────────
@@ -190,28 +196,41 @@ class Session(Wiring):
     def _talk(
         self, said: Said, call: Callable[[], Generator[str, None, Exchange]], rounds: int
     ) -> Generator[str, None, Reply]:
-        self._say(blocks_of(said))
+        events: set[HookEvent] = {hook.event for hook in self._parts.hooks.hooks}
+        hooks = LoopHooks(self._world.run_hooks, self._parts.permit, events=events)
+        self._say(blocks_of(said), hooks)
         for left in range(rounds, -1, -1):
             exchange = yield from call()
             self._after(exchange)
             calls = calls_in(exchange.response.blocks)
-            if not calls or not can_run(calls, self._tools):
+            if calls and not can_run(calls, self._tools):
                 return _reply(exchange, calls)
-            if left == 0:
+            if calls and left == 0:
                 return _reply(exchange, calls, stopped=f"tools were called {rounds} times in a row")
-            results, interrupt = run_all(calls, self._tools)
-            self._live.put(results)
-            if interrupt is not None:
-                raise interrupt
+            if calls:
+                self._run_tools(calls, hooks)
+            elif left == 0 or not hooks.goes_on():
+                return _reply(exchange, (), stopped=hooks.ended)
+            self._join(hooks.taken_context())
+            if hooks.ended:
+                return _reply(exchange, (), stopped=hooks.ended)
         raise UsageError(f"At least one round is needed; {rounds} were allowed.")
 
     def _call(self) -> Generator[str, None, Exchange]:
         return self._live.call()
         yield  # a generator like the other one, though it has no pieces
 
-    def _say(self, blocks: tuple[Block, ...]) -> None:
+    def _run_tools(self, calls: tuple[Call, ...], hooks: LoopHooks) -> None:
+        results, interrupt = run_all(calls, self._tools, hooks.tool)
+        self._live.put(results)
+        if interrupt is not None:
+            raise interrupt
+
+    def _say(self, blocks: tuple[Block, ...], hooks: LoopHooks) -> None:
         if blocks:
+            hooks.submit(blocks)
             self._live.put(blocks)
+            self._join(hooks.taken_context())
         elif not self.conversation.log.view.records:
             raise UsageError("Nothing has been said in this session yet; say something first.")
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from everturn.decide.effects import HookEvent, HookOutcome
+from everturn.decide.effects import HookEvent, HookOutcome, Permission
 
 # Where words that a hook prints without a name for them go.
 Goes = Literal["instructions", "context", "nowhere"]
@@ -19,6 +19,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     # The field of the payload that a matcher is compared with; empty where every hook of the event runs.
     matches: str = ""
     can_block: bool = False
+    # Fields of `hookSpecificOutput` that only some events have a use for.
+    takes: tuple[str, ...] = ()
+    # Whether "continue": false ends the loop, instead of what is about to happen.
+    ends: bool = False
     words: Goes = "nowhere"
     # Seconds, where the hook sets no limit of its own (ecosystem 2.3).
     seconds: float = 600
@@ -30,15 +34,23 @@ RULES: Final[Mapping[HookEvent, Rule]] = {
     "SessionStart": Rule(matches="source", words="context"),
     "SessionEnd": Rule(matches="reason", seconds=1.5),
     "UserPromptSubmit": Rule(can_block=True, words="context", seconds=30),
-    "PreToolUse": Rule(matches="tool_name", can_block=True),
-    "PostToolUse": Rule(matches="tool_name", can_block=True, words="context"),
-    "Stop": Rule(can_block=True),
+    "PreToolUse": Rule(
+        matches="tool_name", can_block=True, takes=("permissionDecision", "updatedInput"), ends=True
+    ),
+    "PostToolUse": Rule(
+        matches="tool_name", can_block=True, words="context", takes=("updatedToolOutput",), ends=True
+    ),
+    "Stop": Rule(can_block=True, ends=True),
 }
 
 # Longer texts are cut; what a hook says is read by a model that pays for every word (ecosystem 2.3).
 MOST_CHARACTERS: Final = 10_000
 # How a hook names what it wants to be done with its words.
 _NAMED: Final[Mapping[str, Goes]] = {"customInstructions": "instructions", "additionalContext": "context"}
+
+
+_STRICTEST_FIRST: Final[tuple[Permission, ...]] = ("deny", "ask", "allow")
+_ONLY_SOME: Final = ("permissionDecision", "updatedInput", "updatedToolOutput")
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -66,17 +78,31 @@ def outcome(event: HookEvent, name: str, said: Said) -> HookOutcome:
         messages=tuple(found.messages),
         problems=tuple(f"hook {name}: {problem}" for problem in found.problems),
         blocked=found.blocked,
+        permission=found.permission,
+        asks=found.asks,
+        updated_input=found.updated_input,
+        updated_output=found.updated_output,
+        ended=found.ended,
     )
 
 
 def together(outcomes: list[HookOutcome]) -> HookOutcome:
-    """All hooks of an event, in the order in which they stand; the first reason to block is the reason."""
+    """All hooks of an event, in the order in which they stand. The first reason is the reason, and the first
+    new input or output is the one: they ran side by side, so none has seen another's. Of permissions the
+    strictest counts."""
+    said = {each.permission for each in outcomes}
+    permissions = [each for each in _STRICTEST_FIRST if each in said]
     return HookOutcome(
         instructions=tuple(text for each in outcomes for text in each.instructions),
         context=tuple(text for each in outcomes for text in each.context),
         messages=tuple(text for each in outcomes for text in each.messages),
         problems=tuple(text for each in outcomes for text in each.problems),
         blocked=next((each.blocked for each in outcomes if each.blocked), ""),
+        permission=permissions[0] if permissions else "",
+        asks=next((each.asks for each in outcomes if each.asks), ""),
+        updated_input=next((each.updated_input for each in outcomes if each.updated_input is not None), None),
+        updated_output=next((o.updated_output for o in outcomes if o.updated_output is not None), None),
+        ended=next((each.ended for each in outcomes if each.ended), ""),
     )
 
 
@@ -87,6 +113,11 @@ class _Found:
         self.messages: list[str] = []
         self.problems: list[str] = []
         self.blocked = ""
+        self.permission: Permission = ""
+        self.asks = ""
+        self.updated_input: Mapping[str, Any] | None = None
+        self.updated_output: Any = None
+        self.ended = ""
 
     def add(self, goes: Goes, text: str, rule: Rule) -> None:
         if not text.strip():
@@ -129,10 +160,34 @@ def _read(event: HookEvent, rule: Rule, output: Mapping[str, Any], found: _Found
 def _read_decision(rule: Rule, output: Mapping[str, Any], specific: Mapping[str, Any], found: _Found) -> None:
     if output.get("decision") in ("block", "deny"):
         found.block(rule, _text(output, "reason", found))
-    elif specific.get("permissionDecision") == "deny":
-        found.block(rule, _text(specific, "permissionDecisionReason", found))
+    elif output.get("continue") is False and rule.ends:
+        found.ended = found.short(_text(output, "stopReason", found)) or f"ended by hook {found.name}"
     elif output.get("continue") is False:
         found.block(rule, _text(output, "stopReason", found))
+    for field in _ONLY_SOME:
+        if field in specific and field not in rule.takes:
+            found.problems.append(f"{field} is not used here; it was left out")
+    if "permissionDecision" in rule.takes:
+        _read_permission(rule, specific, found)
+    if "updatedToolOutput" in rule.takes:
+        found.updated_output = specific.get("updatedToolOutput")
+
+
+def _read_permission(rule: Rule, specific: Mapping[str, Any], found: _Found) -> None:
+    said, why = specific.get("permissionDecision"), _text(specific, "permissionDecisionReason", found)
+    if said is not None and said not in _STRICTEST_FIRST:
+        found.problems.append(f"permissionDecision is {said!r}; allowed are {', '.join(_STRICTEST_FIRST)}")
+        said = None
+    if said == "deny":
+        found.block(rule, why)
+    if said == "ask":
+        found.asks = found.short(why) or f"hook {found.name} wants a person to decide"
+    found.permission = said or ""
+    given = specific.get("updatedInput")
+    if given is not None and not isinstance(given, Mapping):
+        found.problems.append(f"updatedInput is {_kind(given)}, not an object; it was left out")
+        given = None
+    found.updated_input = given
 
 
 def _text(fields: Mapping[str, Any], name: str, found: _Found) -> str:

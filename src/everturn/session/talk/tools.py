@@ -73,13 +73,15 @@ def can_run(calls: Sequence[Call], tools: Mapping[str, Tool]) -> bool:
 
 
 def run_all(
-    calls: Sequence[Call], tools: Mapping[str, Tool]
+    calls: Sequence[Call], tools: Mapping[str, Tool], run: Callable[[Call, Tool | None], Block] | None = None
 ) -> tuple[tuple[Block, ...], BaseException | None]:
-    """A result for every call, in their order; and the interrupt that ended them early, where one did."""
+    """A result for every call, in their order; and the interrupt that ended them early, where one did. `run`
+    makes one call, where more is to be done than that (`hooked.py`)."""
     results: list[Block] = []
+    run = run or ran
     for at, call in enumerate(calls):
         try:
-            results.append(_ran(call, tools.get(call.tool)))
+            results.append(run(call, tools.get(call.tool)))
         except Exception as problem:
             said = f"{type(problem).__name__}: {problem}"[:LONGEST_PROBLEM]
             results.append(result_block(call.id, said, is_error=True))
@@ -90,7 +92,7 @@ def run_all(
     return tuple(results), None
 
 
-def _ran(call: Call, tool: Tool | None) -> Block:
+def ran(call: Call, tool: Tool | None) -> Block:
     if tool is None or tool.run is None:
         return result_block(call.id, f"There is no tool named {call.tool!r} here.", is_error=True)
     return spelled(Result(call.id, tool.run(call.input)))

@@ -25,6 +25,7 @@ from everturn.session.files import roots as allowed
 from everturn.session.hooks.run import Hooks
 from everturn.session.live import Exchange, Live, Step
 from everturn.session.store import Store
+from everturn.session.talk.hooked import Permit
 from everturn.session.talk.notes import NoteTaker
 from everturn.session.talk.opening import Provider, head_for
 from everturn.session.talk.spending import Ledger
@@ -49,6 +50,7 @@ class Parts(NamedTuple):
     tools: tuple[Tool, ...]
     takes_notes: bool
     hooks: Hooks
+    permit: Permit
     listen: Callable[[Event], None]
     roots: tuple[str, ...]
     clock: Callable[[], datetime]
@@ -102,6 +104,7 @@ class Wiring:
                 self._paid_for,
                 self._moment,
                 asks=self._write_state,
+                remark=self._remark,
                 cancels=self.conversation.keeper.cancelled,
             ),
             stream=stream,
@@ -223,11 +226,11 @@ class Wiring:
     def _hooked(self, event: HookEvent, **payload: Any) -> HookOutcome:
         return self._world.run_hooks(RunHooks(event, payload))
 
-    def _join(self, outcome: HookOutcome) -> None:
+    def _join(self, words: Sequence[str]) -> None:
         """What hooks say joins the view, behind what is there."""
         after = self.conversation.log.tip or Record(kind="system", uuid="", session=self.id)
         now = self._parts.clock()
-        for record in said_by_hooks(outcome.context, after=after, now=now, new_id=self._parts.new_id):
+        for record in said_by_hooks(words, after=after, now=now, new_id=self._parts.new_id):
             self._live.add(record)
 
     def _opened_index(self) -> "Index":

@@ -20,7 +20,7 @@ from everturn.session.world import STATUS_SECONDS, RealWorld
 
 class Listening:
     """Whom a session's world tells what: events, what calls for summaries have used, and of each that it is
-    about to be made, or that an interrupt ended it."""
+    about to be made, or that an interrupt ended it; and what hooks want a person to read."""
 
     def __init__(
         self,
@@ -29,9 +29,10 @@ class Listening:
         moment: Callable[[], Moment],
         asks: Callable[[], None] = lambda: None,
         cancels: Callable[[], None] = lambda: None,
+        remark: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.tell, self.paid, self.moment = tell, paid, moment
-        self.asks, self.cancels = asks, cancels
+        self.asks, self.cancels, self.remark = asks, cancels, remark
 
 
 class SessionWorld(RealWorld):
@@ -78,6 +79,8 @@ class SessionWorld(RealWorld):
         trouble = hook_trouble(effect.event, outcome, self._to.moment())
         if trouble is not None:
             self.emit(Emit(trouble))
+        for message in outcome.messages:
+            self._to.remark(message)
         return outcome
 
     def _counted(self, body: bytes, betas: Sequence[str]) -> Answered:
