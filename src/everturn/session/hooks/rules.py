@@ -91,7 +91,7 @@ def together(outcomes: list[HookOutcome]) -> HookOutcome:
     new input or output is the one: they ran side by side, so none has seen another's. Of permissions the
     strictest counts."""
     said = {each.permission for each in outcomes}
-    permissions = [each for each in _STRICTEST_FIRST if each in said]
+    permissions: list[Permission] = [each for each in _STRICTEST_FIRST if each in said]
     return HookOutcome(
         instructions=tuple(text for each in outcomes for text in each.instructions),
         context=tuple(text for each in outcomes for text in each.context),
