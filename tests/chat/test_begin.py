@@ -101,16 +101,6 @@ def test_a_key_that_cannot_be_one_is_told_and_the_words_are_kept(shell: Shell):
     assert b'"Hello"' in kept.read_bytes()
 
 
-def test_without_a_network_the_words_are_kept_and_the_next_line_is_read(shell: Shell):
-    away = {"ANTHROPIC_API_KEY": "sk-x", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
-    done = shell.run(typed=b"Hello\n/permissions\n", **away)
-    first, *rest = done.stdout.decode().splitlines()
-    assert first.startswith("There is no connection to the API. Look at the network")
-    assert rest[0] == "  mode        ask"
-    (kept,) = shell.data.rglob("*.jsonl")
-    assert b'"Hello"' in kept.read_bytes()
-
-
 def test_a_locale_without_shapes_gets_letters_and_wrong_bytes_end_nothing(shell: Shell):
     done = shell.run(typed="Read app.py, Müller “now”\n".encode() + b"\xff\xfe\n", LC_ALL="C")
     assert (done.returncode, b"Traceback" in done.stderr) == (0, False)

@@ -136,6 +136,8 @@ def test_resume_lists_conversations_and_continues_one(desk: Desk):
     assert [" ".join(line.split()[:2]) for line in lines[1:3]] == ["1 now", "2 now"]
     assert run(first, "/resume one")[0].startswith("Continuing one: 2 messages")
     assert first.session.path == str(desk.path)
+    # Its own conversation is no other one.
+    assert run(first, "/resume one")[0].startswith("Continuing one: 2 messages")
     with pytest.raises(UsageError, match="No conversation begins with 'zzz'"):
         run(first, "/resume zzz")
 

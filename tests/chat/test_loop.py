@@ -4,8 +4,9 @@ import pytest
 
 from everturn.chat.loop import asked, converse
 from everturn.chat.permission import Wish
-from everturn.chat.provider import Way
+from everturn.chat.provider import Way, way_to_model
 from everturn.errors import StoreError
+from everturn.session.config.shape import Provider, Secret
 from everturn.session.upstream import Answered, UpstreamError
 
 from .conftest import Desk, Paper
@@ -76,6 +77,14 @@ def test_nothing_that_goes_wrong_in_a_turn_ends_the_conversation(desk: Desk, pro
     shown = hold(desk, "Hello", "/permissions", way=failing(problem))
     assert shown[0].startswith(says)
     assert shown[-3].startswith("  mode")
+    assert b'"Hello"' in desk.path.read_bytes()
+
+
+def test_without_a_network_the_words_are_kept_and_the_next_line_is_read(desk: Desk):
+    way = way_to_model(Provider(api_key=Secret("sk-x"), base_url="http://127.0.0.1:9"))
+    shown = hold(desk, "Hello", "/permissions", way=way)
+    assert shown[0].startswith("There is no connection to the API. Look at the network")
+    assert shown[1] == "  mode        ask"
     assert b'"Hello"' in desk.path.read_bytes()
 
 

@@ -5,6 +5,7 @@ session is opened from it again (`reopen`) and nothing depends on what was half 
 this is decided in `loop.py`.
 """
 
+import os
 import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,10 +95,13 @@ class Agent:
 
     def open(self, path: str | Path) -> None:
         """Begin or continue the conversation in this file; the one before is closed once this one is open."""
+        if self._session is not None and os.path.realpath(path) == self._session.path:
+            return
         self._prompt.forget()
         opened = self._main(path)
         self.close()
         self._session = opened
+        self._nested.forget()
         self.todo.replace(())
         self._unfinished = ""
 
@@ -114,12 +118,11 @@ class Agent:
             self._done.clear()
 
     def close(self) -> None:
-        if self._session is not None:
-            path, self._session = Path(self._session.path), self._take()
-            remove_if_empty(path)
-
-    def _take(self) -> None:
-        self.session.close()
+        """Let others write; a conversation in which nothing was said leaves nothing behind."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+            remove_if_empty(Path(session.path))
 
     def _main(self, path: str | Path) -> Session:
         notes = self.terms.takes_notes

@@ -60,11 +60,9 @@ def do(agent: Agent, text: str) -> None:
         return
     terminal.blank()
     attempt(agent, meant)
+    terminal.blank()
     if isinstance(meant, Say) or meant.name in CHANGES_CONTEXT:
-        terminal.blank()
         show_status(agent)
-    else:
-        terminal.blank()
 
 
 def attempt(agent: Agent, meant: Say | Command) -> bool:

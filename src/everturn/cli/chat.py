@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-MODES = ("ask", "accept-edits", "read-only", "all")
+from everturn.chat.permission import MODES
 
 
 @click.command(short_help="A coding agent in the terminal, in a conversation without end.")
@@ -29,8 +29,8 @@ MODES = ("ask", "accept-edits", "read-only", "all")
 )
 @click.option("--twin", is_flag=True, help="Talk to the twin in this process, even where there is a key.")
 @click.option(
-    "--permission-mode", "mode", type=click.Choice(MODES), default="ask", show_default=True,
-    help="What may be done unasked.",
+    "--permission-mode", "mode", type=click.Choice([each.replace(" ", "-") for each in MODES]),
+    default="ask", show_default=True, help="What may be done unasked.",
 )  # fmt: skip
 @click.option("--notes", is_flag=True, help="Keep notes in the background, for compactions without a wait.")
 def chat(
