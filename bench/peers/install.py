@@ -11,9 +11,9 @@ from pathlib import Path
 
 from peers.who import HOME, PEERS, Peer
 
-# What everturn itself needs of its own pins.
-_EVERTURN = ("msgspec", "click", "rich", "hatchling", "editables")
-_PINS = ("-c", "requirements.txt", "-c", "requirements-peers.txt")
+# What everturn itself needs. Peers come after it, with pins of their own: they do not agree with all of ours.
+_EVERTURN = ("-c", "requirements.txt", "msgspec", "click", "rich", "hatchling", "editables")
+_PINS = ("-c", "requirements-peers.txt")
 _NEWEST_PYTHON = 20
 
 
@@ -31,7 +31,7 @@ def main() -> int:
 
 
 def _stamp(peer: Peer) -> str:
-    pins = "".join(Path(name).read_text("utf-8") for name in _PINS if name.endswith(".txt"))
+    pins = Path(_PINS[-1]).read_text("utf-8")
     return f"{peer.packages} {peer.alone} {peer.python}\n{pins}"
 
 
@@ -45,7 +45,7 @@ def _set_up(peer: Peer) -> None:
     peer.problem.unlink(missing_ok=True)
     try:
         _run(_python(peer), "-m", "venv", str(peer.folder))
-        _pip(peer, *_PINS, *_EVERTURN)
+        _pip(peer, *_EVERTURN)
         _pip(peer, "--no-deps", "--no-build-isolation", "--editable", ".")
         _pip(peer, *_PINS, *peer.packages)
         if peer.alone:

@@ -24,6 +24,8 @@ class Stage(msgspec.Struct, frozen=True):
     writer: Writer
     model: str = "claude-opus-4-5"
     compact_at: int = 0
+    # Whether a turn is timed that must not need a summary: the mark for one is then out of reach.
+    only_watches: bool = False
     # Tokens of a block as the provider bills it: for what is decided on the provider's side.
     count: Callable[[Json], int] | None = None
 
@@ -61,6 +63,8 @@ class Kind(msgspec.Struct, frozen=True):
     # cached; its keeper then has that body as `asked`. All others ask in a call of its own, with another
     # system prompt, of which nothing is cached.
     asks_warm: bool = False
+    # How many sessions it plays, shortest first; 0 for all. For those that take minutes for one.
+    most_sessions: int = 0
     # Whether the time of its decisions is ours to measure: what a provider does on its side is not.
     is_timed: bool = True
 

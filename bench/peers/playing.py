@@ -43,8 +43,12 @@ from peers.spelling import message_value, plain_request, request_of
 _MOST_RECOVERIES = 20
 # Recorded thinking was signed by somebody else; that is nobody's mistake here.
 _JUDGE = TwinOptions(foreign_signatures="accept")
-# Peers count the head by its characters, as everyone's estimate does.
+# What stands for a system prompt and tools that were not recorded: words, so that estimates by characters and
+# real tokenizers come to about the same.
 _HEAD_CHARACTERS_A_TOKEN = 4
+_HEAD_WORDS = (
+    "Read a file before changing it, run the tests that cover it, and say plainly what they showed. "
+)
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -231,9 +235,10 @@ def _last_reply(flat: Sequence[Message]) -> int:
 
 
 def _head_text(thread: str, cast: Cast) -> str:
-    """System prompt and tools: as recorded, or as many characters of nothing."""
+    """System prompt and tools: as recorded, or as many words."""
+    length = cast.head_tokens * _HEAD_CHARACTERS_A_TOKEN
     name = f"[system prompt and tools of {thread}] "
-    return cast.head_text or name.ljust(cast.head_tokens * _HEAD_CHARACTERS_A_TOKEN, ".")
+    return cast.head_text or (name + _HEAD_WORDS * (length // len(_HEAD_WORDS) + 1))[: max(length, len(name))]
 
 
 def _records(acts: Acts) -> Iterator[Record]:

@@ -77,8 +77,8 @@ def dollars_table(reports: Sequence[Report]) -> Table:
     for runs in by_session.values():
         comparison.add(each.run for each in runs.values())
     head = (
-        "way of keeping", "dollars", "ratio", "summaries", "faults", "hit rate", "rewrites", "compactions",
-        "faults/100", "mean context", "unfinished", "refused",
+        "way of keeping", "sessions", "dollars", "ratio", "summaries", "faults", "hit rate", "rewrites",
+        "compactions", "faults/100", "mean context", "unfinished", "refused",
     )  # fmt: skip
     rows = (_dollars_row(row, by_session.values()) for row in comparison.compared().rows)
     sessions = f"{len(by_session)} sessions, {_most_calls(played):,} calls."
@@ -95,7 +95,8 @@ def _dollars_row(row: Sums, sessions: Iterable[dict[str, Played]]) -> tuple[str,
                 spent, base = spent + both.of - both.dollars, base + both.of
     rewrites = sum(count for why, count in row.breaks.items() if _NOT_THEIR_DOING not in why)
     return (
-        row.scheme + ("\\*" if row.unfinished else ""),
+        row.scheme,
+        f"{row.sessions}",
         f"${row.dollars:.2f}",
         f"{spent / base:.2f}" if base else "–",
         f"${row.spent.summaries:.2f}",
@@ -105,8 +106,8 @@ def _dollars_row(row: Sums, sessions: Iterable[dict[str, Played]]) -> tuple[str,
         f"{row.compactions:,}",
         f"{row.faults_per_100:.1f}",
         f"{row.mean / 1000:.0f}K",
-        f"{row.unfinished}",
-        f"{refused:,}",
+        f"{row.unfinished or '–'}",
+        f"{refused or '–'}",
     )
 
 

@@ -43,7 +43,7 @@ class _Kept:
 
     def __init__(self, told: Session, kind: Kind) -> None:
         self._requests = requests(told)
-        self._keeper = kind.open(Stage(ENDLESS, _HEAD, _nothing))
+        self._keeper = kind.open(Stage(ENDLESS, _HEAD, _nothing, only_watches=True))
         self._heard = 0
 
     def prepare(self, number: int) -> None:

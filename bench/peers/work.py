@@ -56,11 +56,14 @@ def work(peer: Peer, parts: Sequence[str], data: Path, count: int) -> Report:
     if "turn" in parts:
         timed = tuple(kind for kind in kinds if kind.is_timed)
         report.speeds += speeds(timed, _tell) if timed or not driver else ()
+    elif hasattr(driver, "hasten"):
+        driver.hasten()
     chosen = [*material.recorded(data, count), *material.made_up()] if set(parts) - {"turn"} else []
     if "dollars" in parts:
-        for session in chosen:
-            _tell(f"{session.name}")
-            report.played += _theirs(kinds, session, report) if driver else _ours(session)
+        for number, session in enumerate(chosen, start=1):
+            _tell(f"session {number} of {len(chosen)}: {session.name}")
+            playing = [kind for kind in kinds if number <= (kind.most_sessions or number)]
+            report.played += _theirs(playing, session, report) if driver else _ours(session)
     if "compaction" in parts:
         report.survived += survived(kinds, list(material.histories(chosen)), _tell, is_ours=not driver)
     return report
