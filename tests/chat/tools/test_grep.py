@@ -5,6 +5,7 @@ import time
 import pytest
 
 from everturn.chat.tools.finding.grep import MOST_CHARACTERS, grep_tool
+from everturn.session.files import LARGEST
 
 
 @pytest.fixture
@@ -67,9 +68,7 @@ def test_binaries_secrets_links_and_large_files_are_passed_by(project, elsewhere
     os.symlink(elsewhere / "theirs.py", project.root / "link.py")
     project.write("data.bin", b"needle\0")
     project.write(".env", "needle")
-    with open(project.root / "big.log", "wb") as file:
-        file.write(b"needle\n")
-        file.truncate(100 * 1024 * 1024)
+    project.write("big.log", (b"needle" + b" " * 1_018) * (LARGEST // 1_024 + 1))
     project.write("ours.txt", "needle caf\xe9".encode("latin-1"))
     assert project.do("Grep", pattern="needle") == "ours.txt"
     assert project.wishes == []

@@ -53,14 +53,11 @@ def test_a_very_long_line_is_cut_and_the_next_one_is_whole(hands):
 
 def test_a_file_of_a_hundred_megabytes_is_read_in_part_and_quickly(hands):
     with open(hands.root / "big.log", "wb") as file:
-        file.write(b"first\n")
-        file.truncate(100 * 1024 * 1024)
-        file.seek(0)
         for _ in range(100):
             file.write(b"0123456789abcde\n" * 65_536)
     began = time.perf_counter()
-    said = hands.do("Read", file_path="big.log", offset=1_000_000, limit=1)
-    assert said.startswith("1000000\t0123456789abcde\n\n[Cut after line 1000000,")
+    said = hands.do("Read", file_path="big.log", offset=5_000_000, limit=1)
+    assert said.startswith("5000000\t0123456789abcde\n\n[Cut after line 5000000,")
     assert time.perf_counter() - began < 5
     assert hands.fails("Write", file_path="big.log", content="") == (
         "big.log is too large to be changed here (100 MB, the most is 32)."
