@@ -77,7 +77,7 @@ def dollars_table(reports: Sequence[Report]) -> Table:
     for runs in by_session.values():
         comparison.add(each.run for each in runs.values())
     head = (
-        "way of keeping", "sessions", "dollars", "ratio", "summaries", "faults", "hit rate", "rewrites",
+        "way of keeping", "sessions", "dollars", "ratio", "summaries $", "faults $", "hit rate", "rewrites",
         "compactions", "faults/100", "mean context", "unfinished", "refused",
     )  # fmt: skip
     rows = (_dollars_row(row, by_session.values()) for row in comparison.compared().rows)
