@@ -1,4 +1,4 @@
-"""One conversation in a terminal: the session is opened, answers are streamed, tools are watched.
+"""One conversation in a terminal: the session is opened, answers are streamed, events are told.
 
 Whatever goes wrong in the middle of a turn, the file knows what was acknowledged; so after an interrupt the
 session is opened from it again (`reopen`) and nothing depends on what was half done. When to do which of
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from rich.text import Text
@@ -20,9 +20,8 @@ from rich.text import Text
 from everturn.chat.instructions import found_in, prompt_for, unfinished
 from everturn.chat.permission import Permissions
 from everturn.chat.provider import Way
-from everturn.chat.screen.calls import Went, call_line, running, todo_lines
 from everturn.chat.screen.opening import Continued, continued
-from everturn.chat.screen.status import Figures, waiting
+from everturn.chat.screen.status import Figures
 from everturn.chat.screen.telling import compacted, progress, told
 from everturn.chat.screen.terminal import Terminal
 from everturn.chat.sessions import remove_if_empty
@@ -30,6 +29,7 @@ from everturn.chat.subagent import Searcher
 from everturn.chat.tools.files.workspace import Workspace
 from everturn.chat.tools.todo import TodoList
 from everturn.chat.tools.toolbox import toolbox
+from everturn.chat.watching import Watching
 from everturn.dashboard.report import level_of
 from everturn.dashboard.terminal import QUIET
 from everturn.decide.compact.chain import RECEIPT
@@ -49,8 +49,6 @@ from everturn.view.sections import Sections
 
 DEFAULT_MODEL: Final = "claude-opus-5"
 
-Doing = Literal["nothing", "answer", "tool"]
-
 
 class Terms(NamedTuple):
     """What a conversation is held with; `kept` is where those of the folder are kept."""
@@ -69,6 +67,7 @@ class Agent:
         self.terms, self.way = terms, way
         self.terminal, self.permissions = terminal, permissions
         self.todo = TodoList()
+        self._watching = Watching(terminal, self.todo, begins=self._call_begins)
         self._prompt = prompt_for(terms.folder, terms.home, lambda: datetime.now().date())
         self.model = terms.config.model or DEFAULT_MODEL
         self._session: Session | None = None
@@ -81,7 +80,7 @@ class Agent:
         self._done: list[CompactionDone] = []
         self.answered = ""
         # What is going on, for whoever stops it; what the answer that is being given has said so far.
-        self._doing: Doing = "nothing"
+        self._is_answering = False
         self._spoken = ""
         self._unfinished = ""
         self._is_quiet = False
@@ -159,15 +158,15 @@ class Agent:
 
     def answer(self, words: str = "") -> Reply:
         """Say something and show what comes back; nothing said means: go on."""
-        self._spoken, self._doing = "", "answer"
+        self._spoken, self._is_answering, self._watching.was_stopped = "", True, False
         pieces = self.session.stream(self._said(words))
         self._unfinished = ""
-        self._wait()
+        self._watching.wait()
         try:
             while True:
                 self._show_piece(next(pieces))
         except StopIteration as done:
-            self.answered, self._doing = done.value.text, "nothing"
+            self.answered, self._is_answering = done.value.text, False
             return done.value
         finally:
             pieces.close()
@@ -185,16 +184,16 @@ class Agent:
 
     def interrupted(self) -> None:
         """After a Ctrl-C: what the model had said is told to it with the next words."""
-        if self._doing == "answer":
+        if self._is_answering and not self._watching.was_stopped:
             self._unfinished = unfinished(self._spoken)
-        self._doing = "nothing"
+        self._is_answering = False
         self.reopen()
 
     # ── tools ────────────────────────────────────────────────────────────────────────────────────
 
     def _toolbox(self, workspace: Workspace) -> tuple[Tool, ...]:
         own = toolbox(workspace, self.permissions, search=self.searcher, todo=self.todo, memory=self._nested)
-        return tuple(self._watched(tool) for tool in (*own, Tool(RECALL, self._recall)))
+        return self._watching.tools((*own, Tool(RECALL, self._recall)))
 
     def _nested_memory(self) -> NestedMemory:
         folder, home = self.terms.folder, self.terms.home
@@ -209,53 +208,19 @@ class Agent:
         return Path(f"{self.session.path}{FILES}") / f"search-{uuid.uuid4().hex[:8]}.jsonl"
 
     def _search_session(self, path: Path, *, tools: tuple[Tool, ...], system: str) -> Session:
-        watched = tuple(self._watched(tool, deep=1) for tool in tools)
-        return self._opened(path, watched, system)
+        return self._opened(path, self._watching.tools(tools, deep=1), system)
 
-    def _watched(self, tool: Tool, *, deep: int = 0) -> Tool:
-        """The same tool, and a line on the screen for each of its calls."""
-        run = tool.run
-        assert run is not None, "every tool of the chat runs here"
-
-        def watched(given: Mapping[str, Any]) -> Given:
-            def ended(result: str, went: Went) -> None:
-                screen = self.terminal.screen
-                self.terminal.show([call_line(tool.name, given, result, went, screen, deep=deep)])
-
-            before = self.todo.todos
-            self._begin_call(tool.name, given)
-            try:
-                result = run(given)
-            except Exception as problem:
-                ended(str(problem), "wrong")
-                raise
-            except BaseException:
-                self._doing = "tool"
-                ended("stopped", "wrong")
-                raise
-            ended(_text_of(result), "well")
-            if self.todo.todos != before:
-                self.terminal.show(todo_lines(self.todo.todos, self.terminal.screen))
-            self._wait()
-            return result
-
-        return Tool(tool.definition, watched)
-
-    def _begin_call(self, name: str, given: Mapping[str, Any]) -> None:
+    def _call_begins(self) -> None:
         self._spoken = ""
         self.tell_compactions()
         self.terminal.end_text()
-        self._wait(running(name, given))
-
-    def _wait(self, what: str = "working", *, already: float = 0.0) -> None:
-        self.terminal.wait_for(lambda seconds: waiting(what, already + seconds, self.terminal.screen))
 
     # ── what happened ────────────────────────────────────────────────────────────────────────────
 
     def _heard(self, event: Event) -> None:
         match event:
             case Compacting():
-                self._wait(progress(event), already=event.seconds)
+                self._watching.wait(progress(event), already=event.seconds)
             case CompactionDone():
                 self._done.append(event)
                 self._nested.forget()
@@ -303,12 +268,6 @@ def _last_words(records: Sequence[Record], kind: Kind) -> str:
         if record.kind == kind and words.strip() and not (record.meta or record.compact_summary):
             return words
     return ""
-
-
-def _text_of(result: Given) -> str:
-    if isinstance(result, str):
-        return result
-    return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in result)
 
 
 @contextmanager

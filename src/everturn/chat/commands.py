@@ -1,7 +1,6 @@
 """The slash commands: one table, one small function each.
 
-A command gives lines for the screen. Nothing of what it says enters the context: the model never hears of
-it, whatever it costs to look (wish 9).
+A command gives lines for the screen. Nothing of what it says enters the context: to look costs no token.
 """
 
 import time

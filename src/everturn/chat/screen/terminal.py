@@ -81,10 +81,8 @@ class Terminal:
     def say(self, words: str, style: str = "") -> None:
         """A sentence or two; a program gets them on one line."""
         screen = self.screen
-        self.show(
-            Text(line, style)
-            for line in ([screen.plain(words)] if self.kind == "pipe" else screen.wrapped(words))
-        )
+        lines = [screen.plain(words)] if self.kind == "pipe" else screen.wrapped(words)
+        self.show(Text(line, style) for line in lines)
 
     def blank(self) -> None:
         """Air between two things; a pipe needs none."""
