@@ -24,8 +24,10 @@ from everturn.chat.tools.files.workspace import Workspace
 from everturn.chat.tools.inputs import Given, NotDone
 from everturn.session.talk.tools import Tool
 
-# As Claude Code has them (ecosystem 1): milliseconds, as its users write them, and characters.
-USUAL_TIMEOUT, LONGEST_TIMEOUT = 120_000, 600_000
+# Milliseconds, because models that know Claude Code's tool of this name write them. The numbers are our choice,
+# and so is how much of an output is kept.
+USUAL_TIMEOUT: Final = 120_000
+LONGEST_TIMEOUT: Final = 600_000
 MOST_CHARACTERS: Final = 30_000
 # How long a group may take to end by itself, and a pipe that somebody else holds may stay silent.
 GRACE: Final = 0.5
@@ -160,9 +162,13 @@ def _end_group(process: "subprocess.Popen[bytes]") -> None:
     """Ask, then insist. The group is the process's own, also when the process itself is gone."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
+        try:
             process.wait(GRACE)
-        os.killpg(process.pid, signal.SIGKILL)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            # Also when a second interrupt comes while we wait.
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 class _Heard:

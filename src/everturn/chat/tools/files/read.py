@@ -21,7 +21,7 @@ from everturn.session.files import LARGEST, LOOK
 from everturn.session.talk.tools import Given as Answer
 from everturn.session.talk.tools import Tool
 
-# What Claude Code's tool of this name gives at once (ecosystem 1).
+# What fits into a context beside other files; people who come from Claude Code know these bounds.
 MOST_LINES: Final = 2_000
 MOST_TOKENS: Final = 25_000
 LONGEST_LINE: Final = 2_000
