@@ -24,8 +24,8 @@ from everturn.chat.tools.files.workspace import Workspace
 from everturn.chat.tools.inputs import Given, NotDone
 from everturn.session.talk.tools import Tool
 
-# Milliseconds, because models that know Claude Code's tool of this name write them. The numbers are our choice,
-# and so is how much of an output is kept.
+# Milliseconds, because models that know Claude Code's tool of this name write them; the numbers are our
+# choice, and so is how much of an output is kept.
 USUAL_TIMEOUT: Final = 120_000
 LONGEST_TIMEOUT: Final = 600_000
 MOST_CHARACTERS: Final = 30_000
