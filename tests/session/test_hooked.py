@@ -295,6 +295,16 @@ def test_what_hooks_want_a_person_to_read_is_among_the_remarks(room):
         assert "Do not forget to push." in session.remarks
 
 
+def test_whoever_only_looks_runs_no_hook(room):
+    room.twin.script("Yes.")
+    with room.open() as session:
+        session.send("Really?")
+    told: list[Any] = []
+    with room.open(CallHook("SessionStart", told.append), CallHook("SessionEnd", told.append), access="read"):
+        pass
+    assert told == []
+
+
 # ── with awaits ──────────────────────────────────────────────────────────────────────────────────
 
 

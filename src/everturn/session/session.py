@@ -177,8 +177,10 @@ class Session(Wiring):
         for note in found.notes:
             session._remark(note.what)
         session._live.tell_repairs()
-        started = session._hooked("SessionStart", source="resume" if found.records else "startup")
-        session._join(started.context)
+        if not store.refuses:
+            # Whoever only looks begins nothing.
+            started = session._hooked("SessionStart", source="resume" if found.records else "startup")
+            session._join(started.context)
         return session
 
     # ── talking ──────────────────────────────────────────────────────────────────────────────────
@@ -310,7 +312,8 @@ class Session(Wiring):
         if self._store.refuses == "it was closed":
             return
         try:
-            self._hooked("SessionEnd", reason="other")
+            if not self._store.refuses:
+                self._hooked("SessionEnd", reason="other")
             self._write_state()
             if self._index is not None:
                 self._index.close()
