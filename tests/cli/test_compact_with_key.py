@@ -1,0 +1,60 @@
+"""`everturn compact` where there is a key: a model is asked over the network, as people's machines do."""
+
+from pathlib import Path
+
+import pytest
+from cli.test_compact import long_session
+from click.testing import CliRunner, Result
+
+from everturn.cli import main
+from everturn.session.recorded import open_session
+from everturn.twin.app import serving
+from everturn.twin.script import line
+from everturn.twin.testing import TwinForTests
+
+KEY = "sk-ant-canary-of-the-test"
+SUMMARY = (
+    "<summary>\n1. Primary request and intent: the login test fails because it does not wait for the token.\n"
+    "</summary>"
+)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    (tmp_path / "session.jsonl").write_bytes(long_session().to_bytes())
+    return tmp_path / "session.jsonl"
+
+
+def run(box: TwinForTests, *args: object) -> Result:
+    with serving(box.twin) as address:
+        env = {
+            "COLUMNS": "100",
+            "NO_COLOR": None,
+            "FORCE_COLOR": None,
+            "ANTHROPIC_API_KEY": KEY,
+            "ANTHROPIC_BASE_URL": address,
+        }
+        return CliRunner(env=env).invoke(main, ["compact", *map(str, args)])
+
+
+@pytest.mark.spec("CP-27", "CF-2")
+def test_with_a_key_a_model_writes_the_summary_at_the_address_in_the_environment(session):
+    box = TwinForTests()
+    box.twin.speaker.add([line(SUMMARY, when="Write a summary")])
+    done = run(box, session, "--instructions", "Name the token.")
+    assert (done.exit_code, done.stderr) == (0, "")
+    (asked,) = box.ledger
+    assert asked["status"] == 200
+    view = open_session(session).view
+    assert "does not wait for the token" in "".join(block.raw.decode() for block in view.records[1].blocks)
+    assert KEY.encode() not in b"".join(path.read_bytes() for path in session.parent.iterdir())
+    assert KEY not in done.stdout
+
+
+def test_a_provider_that_is_down_costs_no_session(session):
+    box = TwinForTests()
+    box.faults({"kind": "request_too_large", "times": 9})
+    done = run(box, session)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "no model: put together from the session" in " ".join(done.stdout.split())
+    assert len(open_session(session).views_before) == 1

@@ -1,0 +1,180 @@
+"""Notes of a session that become its summary: no call of a model, and never a long wait for them."""
+
+import threading
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from everturn import Session, Tool
+from everturn.decide.compact.values import Compaction
+from everturn.decide.events import CompactionDone, NotesTaken
+from everturn.decide.notes.settings import NotesSettings
+from everturn.history.records import Usage
+from everturn.measure.thresholds import Thresholds
+from everturn.session.config.shape import Config
+from everturn.session.upstream import Answered
+from everturn.twin.testing import TwinForTests
+from everturn.twin.upstream import through_twin
+from everturn.view.fragments.notes import SECTIONS
+
+RULES = "Read a file before you change it, and say honestly what the tests have shown. " * 220
+WORDS = "The token is awaited in auth.py, and the login test passes."
+ASKS_FOR_NOTES = b"Bring the notes of this session up to date"
+FIELDS = {name: {"type": "string"} for name in ("file_path", "old_string", "new_string")}
+EDIT = {"name": "Edit", "description": "Edits.", "input_schema": {"type": "object", "properties": FIELDS}}
+
+
+class Taken:
+    """A session that keeps notes: its calls are told apart, and the fork for notes answers when it may."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "session.jsonl"
+        self.box = TwinForTests()
+        self.calls: list[str] = []
+        self.heard: list[Any] = []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self._ids = count(1)
+        self._send = through_twin(self.box.twin)
+
+    def send(self, body: bytes, betas: Sequence[str]) -> Answered:
+        if ASKS_FOR_NOTES in body:
+            self.calls.append("notes")
+            self.may_answer.wait(20)
+            return Answered(self._edit())
+        self.calls.append("summary" if b"Write a summary of" in body else "turn")
+        return self._send(body, betas)
+
+    def _edit(self) -> bytes:
+        old = f"{SECTIONS[1].heading}\n{SECTIONS[1].description}\n"
+        given = {"file_path": f"{self.path}.notes.md", "old_string": old, "new_string": f"{old}{WORDS}\n"}
+        call = {"type": "tool_use", "id": "toolu_n", "name": "Edit", "input": given}
+        usage = {"input_tokens": 9, "cache_read_input_tokens": 900, "output_tokens": 50}
+        return msgspec.json.encode({"id": "msg_n", "model": "m", "content": [call], "usage": usage})
+
+    def open(self, percent: float | None = None) -> Session:
+        return Session.open(
+            self.path,
+            model="claude-haiku-4-5",
+            policy=Config(
+                notes=NotesSettings(first=10_000, growth=30_000, tool_calls=1),
+                thresholds=Thresholds(auto_percent=percent),
+            ),
+            system=RULES,
+            tools=[Tool(EDIT, lambda given: "done")],
+            send=self.send,
+            notes=True,
+            clock=self.box.twin.clock.now,
+            new_id=lambda: f"{next(self._ids):08d}",
+            listen=self.heard.append,
+            fsync="never",
+        )
+
+    def talk(self, session: Session, turns: int) -> None:
+        for turn in range(turns):
+            self.box.script(f"Answer {turn}. " + "As far as the results show. " * 120)
+            session.send(f"Question {turn}. " + "Look closely at the login test. " * 120)
+
+
+@pytest.fixture
+def taken(tmp_path: Path) -> Taken:
+    return Taken(tmp_path)
+
+
+@pytest.mark.spec("SM-6", "CP-21")
+def test_notes_are_the_summary_and_no_model_is_asked_for_one(taken):
+    with taken.open() as session:
+        taken.talk(session, 16)
+        made = session.compact()
+        assert isinstance(made, Compaction)
+        assert [(attempt.way, attempt.problem) for attempt in made.attempts] == [("notes", "")]
+        assert taken.calls.count("summary") == 0
+        (done,) = [event for event in taken.heard if isinstance(event, CompactionDone)]
+        assert (done.way, done.usage) == ("notes", Usage())
+        assert session.bill.parts["compact"].calls == 0
+        # What the notes do not cover is kept word for word.
+        assert made.kept is not None
+        taken.box.script("Yes.")
+        request = session.send("Is it fixed?").exchange.turn.request().to_bytes()
+    assert WORDS.encode() in request
+    assert b"Question 15." in request
+    assert b"Question 2." not in request
+
+
+class Virtual(threading.Event):
+    """An event for which nobody waits: time passes at once, and something may happen meanwhile."""
+
+    def __init__(self, now: list[float], meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self.now, self.waited, self._meanwhile = now, list[float](), meanwhile
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.waited.append(timeout)
+        self.now[0] += timeout
+        self._meanwhile()
+        return self.is_set()
+
+
+def begun(taken: Taken, session: Session, meanwhile: Callable[[], None]) -> Virtual:
+    """Talk until notes are being taken, which then wait for their answer in virtual time."""
+    notes = session._notes
+    assert notes is not None
+    now = [100.0]
+    notes._clock = lambda: now[0]
+    taken.may_answer.clear()
+    while not notes.is_busy:
+        taken.talk(session, 1)
+    assert notes._job is not None
+    notes._job.done = done = Virtual(now, meanwhile)
+    return done
+
+
+@pytest.mark.spec("SM-3")
+def test_a_compaction_waits_fifteen_seconds_for_notes_and_not_longer(taken):
+    with taken.open() as session:
+        done = begun(taken, session, lambda: None)
+        taken.talk(session, 1)
+        assert done.waited == []
+        made = session.compact()
+        assert done.waited == [15.0]
+        assert isinstance(made, Compaction)
+        assert made.attempts[-1].way == "fork"
+        taken.may_answer.set()
+
+
+@pytest.mark.spec("SM-3")
+def test_a_compaction_by_itself_waits_too(taken):
+    with taken.open(percent=18) as session:
+        done = begun(taken, session, lambda: None)
+        while not any(isinstance(event, CompactionDone) for event in taken.heard):
+            taken.talk(session, 1)
+        assert done.waited == [15.0]
+        taken.may_answer.set()
+
+
+@pytest.mark.spec("SM-3", "SM-6")
+def test_notes_that_come_while_a_compaction_waits_are_its_summary(taken):
+    with taken.open() as session:
+
+        def answered() -> None:
+            taken.may_answer.set()
+            threading.Event.wait(done, 20)
+
+        taken.talk(session, 14)
+        notes = session._notes
+        assert notes is not None
+        notes.settle("a while")
+        first = len([event for event in taken.heard if isinstance(event, NotesTaken)])
+        done = begun(taken, session, answered)
+        taken.talk(session, 4)
+        made = session.compact()
+        assert done.waited == [15.0]
+        assert len([event for event in taken.heard if isinstance(event, NotesTaken)]) == first + 1
+        assert isinstance(made, Compaction)
+        assert made.attempts[-1].way == "notes"
+    assert taken.calls.count("summary") == 0
