@@ -5,7 +5,7 @@ from typing import Any
 import builders as b
 import pytest
 
-from everturn.history.edits import Cleared
+from everturn.history.edits import Cleared, Undone
 from everturn.history.log import view
 from everturn.history.records import Record
 from everturn.history.threads import Note, Thread, Threads, threads
@@ -265,3 +265,12 @@ def test_a_summary_whose_boundary_was_lost_stays_out_of_sight():
     assert live(*records, say("3", "2")) == ["1", "2", "3"]
     # Alone at the beginning it stands for a session in another file.
     assert live(stray[0], say("3", "s")) == ["s", "3"]
+
+
+@pytest.mark.spec("TR-9", "CP-30")
+def test_a_boundary_behind_a_segment_whose_compaction_was_undone_follows_the_record_itself():
+    first = (b.boundary("b", logical="2", kept=("2", "s", "2")), b.summary(uuid="s", parent="b"))
+    undone = b.edited(Undone("b"), "undone", parent="s")
+    again = (b.boundary("c", logical="2"), b.summary(uuid="t", parent="c"))
+    records = (say("1"), reply("2", "1"), *first, undone, *again, say("3", "t"))
+    assert live(*records) == ["1", "2", "c", "t", "3"]

@@ -1,8 +1,8 @@
-"""Processes that die or whose disk fails, in the middle of one write of a session; then what is left is read.
+"""Processes that die, or whose disk fails, in the middle of a write of a session; then what is left is read.
 
-A child is forked, does one scene (`scenes.py`) and is stopped at a chosen call (`saboteur.py`). It tells through
-a pipe what it was told is safe. Of what it left, the next process must see: every record that was acknowledged,
-in order; the old view or the new one, never a half compaction; a state file and notes that are whole.
+A child is forked, does one scene (`scenes.py`) and is stopped at a chosen call (`saboteur.py`). It tells
+through a pipe what it was told is safe. Of what it left, the next process must see: every record that was
+acknowledged, in order; the old view or the new one, never a half compaction; small files that are whole.
 """
 
 import json
@@ -24,8 +24,8 @@ from faults.talks import Batch, flat, seen
 from reliability.saboteur import ENDINGS, WRITE, Point, Saboteur
 from reliability.scenes import SCENES, Desk, Stage, read_records
 
-from everturn import Session
 from everturn.errors import EverturnError
+from everturn.history.edits import Offloaded
 from everturn.session.store import Store
 from everturn.session.talk.state import SUFFIX as STATE
 from everturn.session.talk.state import State
@@ -192,6 +192,7 @@ class Theatre:
         if [tuple(each.uuid for each in batch) for batch in known] == list(told.batches):
             self._check_view(found, (*self.base, *flat(known)), batches[len(known) :][:1])
         self._check_beside(left)
+        self._check_offloaded(found, left)
 
     def _reopened(self, data: bytes) -> Any:
         with Store.open(PATH, io=MemoryDisk({PATH: Inode(data)}), fsync="never") as store:
@@ -218,6 +219,13 @@ class Theatre:
             text == self.stage.kept[name + NOTES] or (text.startswith(b"# Notes\nwhat") and len(text) > 900)
         ):
             raise Broken(f"{name}{NOTES} is there by halves")
+
+    def _check_offloaded(self, found: Any, left: dict[str, bytes]) -> None:
+        """A result is in its file before the model is told that it is there."""
+        for edit in (record.edit for record in found if isinstance(record.edit, Offloaded)):
+            text = left.get(Path(edit.path).relative_to(self.stage.desk.folder).as_posix(), b"").decode()
+            if len(text) != edit.characters:
+                raise Broken(f"{edit.path} holds {len(text):,} of {edit.characters:,} characters")
 
     def check_that_it_goes_on(self, left: dict[str, bytes]) -> None:
         """The next process opens the session and is answered."""

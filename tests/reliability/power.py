@@ -1,19 +1,21 @@
 """The power goes out between a write and its sync: of what was not synced, any page may be there or not.
 
-Pages are lost in any order, as a disk's own cache loses them; a lost one is a hole of zeros where a later one was
-kept. Everything acknowledged was synced and must be there. Of the write under way any part may have come
-through; the next process must see the old view or the new one, or, where single records are lost that nobody
-was promised, a beginning without them.
+Pages are lost in any order, as a disk's own cache loses them; a lost one is a hole of zeros where a later one
+was kept. Everything acknowledged was synced and must be there. Of the write under way any part may have come
+through: of a compaction all or nothing may count, of other records each by itself.
 """
 
 import random
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from itertools import combinations
 
 from faults.disks import Inode, MemoryDisk, Trap
 from faults.talks import Batch, flat, seen, talk
 from reliability.crashes import Broken
 
+from everturn.history.records import Record
 from everturn.session.store import Store
 
 PATH = "/folder/session.jsonl"
@@ -52,11 +54,9 @@ def cut(batches: tuple[Batch, ...], at: int, page: int, rng: random.Random) -> I
     def out() -> None:
         raise PowerCut
 
-    try:
+    with suppress(PowerCut):
         # The folder is synced when the store is opened; the second sync is the append's.
         Store.open(PATH, io=Trap(disk, out, 2, only="fsync")).append(batches[at])
-    except PowerCut:
-        pass
     inode = disk.files[PATH]
     lost = inode.data[len(inode.synced) :]
     pages = [lost[start : start + page] for start in range(0, len(lost), page)]
@@ -64,8 +64,7 @@ def cut(batches: tuple[Batch, ...], at: int, page: int, rng: random.Random) -> I
     return Inode(inode.synced + there[: rng.randint(0, len(there))])
 
 
-def check(found: object, kept: tuple[Batch, ...], under_way: Batch) -> None:
-    records = tuple(found)  # type: ignore[arg-type]
+def check(records: Sequence[Record], kept: tuple[Batch, ...], under_way: Batch) -> None:
     safe = [record.uuid for record in flat(kept)]
     if [record.uuid for record in records[: len(safe)]] != safe:
         raise Broken("a record that was synced is gone")

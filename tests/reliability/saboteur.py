@@ -1,4 +1,4 @@
-"""What a process does to the disk, counted and stopped on order. Only for a forked child: nothing is put back.
+"""What a process does to the disk, counted and stopped on order. For a forked child: nothing is put back.
 
 Every call that changes a file passes here: `os.open` that creates, `os.write`, `os.fsync`, `os.replace`,
 `os.unlink`, `os.mkdir`, and the writes of Python's own files. At the chosen one the process is killed, or the
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-# before: the call never happens. inside: a write is cut off after `share` of its bytes. after: it happens whole.
+# before: the call never happens. inside: a write ends after `share` of its bytes. after: it happens whole.
 When = Literal["before", "inside", "after"]
 Ending = Literal["kill", "ENOSPC", "EIO", "EINTR", "EROFS", "short"]
 ENDINGS: tuple[Ending, ...] = ("ENOSPC", "EIO", "EINTR", "EROFS", "short")

@@ -1,7 +1,7 @@
-"""A session in the middle of its life, on a real disk, and what it can be killed at: one scene for each write.
+"""A session in the middle of its life, on a real disk, and what it can be killed at, scene by scene.
 
-The session is opened once, in the parent; each trial forks, and the child does one thing to it. So a trial costs
-a fork and that one thing. What the child left is looked at from outside, and the folder is put back as it was.
+The session is opened once, in the parent; each trial forks, and the child does one thing to it. So a trial
+costs a fork and that one thing. What the child left is read from outside, and the folder is put back.
 """
 
 import os
@@ -11,17 +11,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from engine.random_sessions import small
 
 from everturn import Session, Tool
 from everturn.decide.policy import Policy
 from everturn.history.records import Record
-from everturn.session.store import Store
 from everturn.session.talk.state import replace_file
 from everturn.session.talk.wiring import FILES, NOTES
 from everturn.twin.testing import TwinForTests
 from everturn.twin.upstream import through_twin
+from everturn.wire.claude_code import read
 
 SUMMARY = (
     "<summary>1. The login test was fixed in auth.py by waiting for the token; all of it is done.</summary>"
@@ -156,6 +155,4 @@ class Stage:
 
 
 def read_records(data: bytes) -> tuple[Record, ...]:
-    from everturn.wire.claude_code import read
-
     return read(data).records

@@ -134,13 +134,13 @@ def said(row: Row, seeds: str) -> str:
     return f"{row.kind}: {row.trials:,} trials{what}, {row.faults:,} faults injected, {found}, {seeds}"
 
 
+def again(kind: str, failure: Failure) -> str:
+    """The command that runs a failing trial once more."""
+    return f"make soak KIND={kind} SEED={failure.seed} TRIALS=1    # {failure.what}"
+
+
 def check(row: Row) -> None:
     """Raises with every failing seed and the command that runs it again."""
     if row.lost or row.unknown:
-        again = (
-            f"  make soak KIND={row.kind} SEED={failure.seed} TRIALS=1    # {failure.what}"
-            for failure in row.failures
-        )
-        raise AssertionError(
-            f"{row.lost} lost, {row.unknown} unknown of {row.trials:,}:\n" + "\n".join(again)
-        )
+        commands = "".join(f"\n  {again(row.kind, failure)}" for failure in row.failures)
+        raise AssertionError(f"{row.lost} lost, {row.unknown} unknown of {row.trials:,}:{commands}")

@@ -40,6 +40,9 @@ def test_a_note_at_the_end_that_hangs_on_an_older_record_hides_nothing_after_a_r
 def test_a_first_line_of_which_a_few_bytes_were_written_is_a_session_all_the_same(tmp_path: Path, size: int):
     path = tmp_path / "session.jsonl"
     path.write_bytes(spell(b.user("first", uuid="1"))[:size])
+    with path.open("ab") as file:
+        # Once more: the next process begins a new line, and dies within it as well.
+        file.write(b"\n" + spell(b.user("second", uuid="3"))[:size])
     with Store.open(path, fsync="never") as store:
         store.append([Record(kind="user", uuid="2")])
     with Store.open(path, fsync="never") as store:

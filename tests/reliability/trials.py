@@ -145,7 +145,8 @@ class Trial:
     # ── what can be done ─────────────────────────────────────────────────────────────────────────
 
     def call(self) -> None:
-        with suppress(UpstreamError, StoreError):
+        # Cancelled, a compaction ends the call that it stood before, as Ctrl-C does.
+        with suppress(UpstreamError, StoreError, KeyboardInterrupt):
             self.live.call()
         if self.store.refuses:
             raise OtherView(f"the store takes nothing more: {self.store.refuses}")

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from everturn.decide.cache_breaks import Detector, Diagnosis
 from everturn.decide.compact.chain import chain_of
 from everturn.decide.compact.finish import said_by_hooks
@@ -24,7 +26,7 @@ from everturn.decide.micro.situation import MicroPlan
 from everturn.decide.snapshot import changes, snapshot
 from everturn.engine.steps import Steps, declared
 from everturn.engine.values import NEVER, Flow, NewId, Outcome, Setting, Settled, Turn
-from everturn.history.edits import Edit
+from everturn.history.edits import Compacted, Edit
 from everturn.history.records import Record, Usage, reported_usage, when
 from everturn.measure.accounting import accounts_of
 from everturn.measure.prediction import Check, Forecast
@@ -100,6 +102,7 @@ class Conversation(Steps):
         moment = _moment(self.setting, now)
         match outcome:
             case Compaction():
+                outcome = _behind(self.log.tip, outcome)
                 for record in outcome.records:
                     self.add(record)
                 said = yield from self.keeper.succeeded(outcome, moment)
@@ -224,6 +227,16 @@ class Conversation(Steps):
         self._follows.thinking.prefix_changed("system prompt and tools may have been others")
         self._called_at = self._called_at or self._follows.last_reply
         self._doubts = ("resumed without a last call of the same key: nothing is predicted to be read",)
+
+
+def _behind(tip: Record | None, made: Compaction) -> Compaction:
+    """Its boundary goes on from the end of the log. The last record in sight will not do: an undo is in the
+    log only, and a path that leaves it out would bring back what was undone."""
+    edit = made.boundary.edit
+    if tip is None or not isinstance(edit, Compacted):
+        return made
+    edit = msgspec.structs.replace(edit, logical_parent=tip.uuid)
+    return msgspec.structs.replace(made, boundary=msgspec.structs.replace(made.boundary, edit=edit))
 
 
 def _moment(setting: Setting, now: datetime) -> Moment:

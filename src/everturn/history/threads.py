@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from everturn.history.edits import Compacted
+from everturn.history.edits import Compacted, Undone
 from everturn.history.records import Record
 
 NoteKind = Literal[
@@ -123,6 +123,10 @@ class _Links:
                 self.logical[at] = self.places.get(anchor, boundary)
             if isinstance(record.edit, Compacted) and record.edit.kept:
                 segments[record.edit.kept.tail] = (record.edit.kept.anchor, at)
+            elif isinstance(record.edit, Undone):
+                # What a compaction kept stands for itself again, once that is undone.
+                undone = self.places.get(record.edit.boundary)
+                segments = {tail: kept for tail, kept in segments.items() if kept[1] != undone}
             if (earlier := self.places.get(record.uuid)) is not None:
                 repeated += 1
                 if (records[earlier].parent, records[earlier].blocks) == (record.parent, record.blocks):

@@ -252,8 +252,8 @@ class Store:
 def _is_our_wreck(data: bytes) -> bool:
     """A first write of ours that a power cut took to pieces: it holds no record, and is a session all the
     same. Nobody was told that anything of it is safe."""
-    is_beginning = FIRST_BYTES.startswith(data[: len(FIRST_BYTES)])
-    return bool(data) and (is_beginning or not data[:HOLE].strip(b"\0"))
+    first = data.partition(b"\n")[0][: len(FIRST_BYTES)]
+    return bool(first) and (FIRST_BYTES.startswith(first) or not data[:HOLE].strip(b"\0"))
 
 
 def _said(problem: OSError) -> str:

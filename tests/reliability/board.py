@@ -1,0 +1,47 @@
+"""The scoreboard of the last soak, written into the manual between two markers.
+
+python -m reliability.board        with tests/ on the path, as `make board` calls it
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from reliability.soak import RESULT, Board
+
+PAGE: Final = Path("docs/reliability.md")
+BETWEEN: Final = re.compile(r"(<!-- soak -->\n).*?(<!-- /soak -->)", re.DOTALL)
+
+
+def table(board: Board) -> str:
+    lines = [
+        "| kind | trials | faults injected | survived | lost | unknown | at most |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in board.rows:
+        made_of = f" ({row.units:,} {row.unit})" if row.unit else ""
+        counts = f"{row.faults:,} | {row.survived:,} | {row.lost:,} | {row.unknown:,}"
+        lines.append(f"| {row.kind} | {row.trials:,}{made_of} | {counts} | {row.bound} |")
+    on = f"{board.machine}, Python {board.python}, {board.workers} processes, {board.seconds / 60:,.1f} minutes"
+    lines += ["", f"{board.date or 'no date'}, commit {board.commit or 'unknown'}, seed {board.seed}; {on}."]
+    return "\n".join([*lines, f"Durability: {board.durability}.", ""])
+
+
+def written(page: str, board: Board) -> str:
+    """The page with this table; raises where it has no place for one."""
+    if not BETWEEN.search(page):
+        raise SystemExit(f"{PAGE} has no <!-- soak --> and <!-- /soak --> to write between.")
+    return BETWEEN.sub(lambda found: found[1] + table(board) + found[2], page)
+
+
+def main() -> None:
+    if not RESULT.is_file():
+        raise SystemExit(f"There is no {RESULT}; run `make soak` first.")
+    board = msgspec.json.decode(RESULT.read_bytes(), type=Board)
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), board), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

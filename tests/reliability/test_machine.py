@@ -1,0 +1,89 @@
+"""Sessions on a real disk beside a plain list: hypothesis chooses the steps, and a seed chooses others."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from reliability.kinds import STEPS
+from reliability.machine import Walk
+from reliability.score import tally
+
+FIRST = 20_261_115
+SHARES = 4
+# Walks of a dozen steps in each share; together some ten thousand steps.
+EACH = 150
+SHARE = st.floats(0, 0.999)
+
+
+class Sessions(RuleBasedStateMachine):
+    """Every rule is one step of `Walk`, on the session and on the list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory(prefix="everturn-machine-")
+        self.walk = Walk(Path(self.folder.name))
+
+    @rule()
+    def append(self) -> None:
+        self.walk.append()
+
+    @rule()
+    def clear(self) -> None:
+        self.walk.clear()
+
+    @rule()
+    def compact(self) -> None:
+        self.walk.compact()
+
+    @rule(share=SHARE)
+    def compact_up_to(self, share: float) -> None:
+        self.walk.compact_up_to(share)
+
+    @precondition(lambda self: self.walk.model.views)
+    @rule()
+    def undo(self) -> None:
+        self.walk.undo()
+
+    @rule()
+    def resume(self) -> None:
+        self.walk.resume()
+
+    @rule(share=SHARE)
+    def crash(self, share: float) -> None:
+        self.walk.crash(share)
+
+    @rule()
+    def fork(self) -> None:
+        self.walk.fork()
+
+    @invariant()
+    def both_say_the_same(self) -> None:
+        self.walk.check()
+
+    def teardown(self) -> None:
+        self.walk.check_file()
+        self.walk.close()
+        self.folder.cleanup()
+
+
+@pytest.mark.spec("TR-3", "TR-5", "TR-10", "CP-30")
+def test_a_session_says_what_a_plain_list_says():
+    run_state_machine_as_test(Sessions, settings=settings(settings.default, stateful_step_count=30))
+
+
+@pytest.mark.spec("TR-3", "TR-5", "TR-10", "CP-30")
+@pytest.mark.parametrize("share", range(SHARES))
+def test_walks_by_chance_say_what_a_plain_list_says(share, settle):
+    first = FIRST + share * EACH
+    done = tally(STEPS, range(first, first + EACH))
+    settle(done.row, f"seeds from {first}")
+    assert min(done.counts[what] for what in ("Compacted", "Undone", "Cleared", "Offloaded", "faults")) > 0
