@@ -1,0 +1,82 @@
+"""What every adapter of a framework has: conversations, a bill, recall; and how it is told what to do.
+
+Markers are the framework's own business here: it knows how each of its models wants them. The engine is
+told that they are the caller's, and decides about the messages alone.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from everturn.adapters.shadow import Overview, Shadows, default_folder, manner_of, overview, recalled
+from everturn.decide.compact.values import Way
+from everturn.decide.events import Event
+from everturn.decide.policy import Policy
+from everturn.errors import UsageError
+from everturn.session.config.shape import Config
+from everturn.session.talk.opening import config_of
+from everturn.session.talk.spending import Bill
+
+if TYPE_CHECKING:
+    from everturn.session.recall.search import Hit
+
+# A call of its own, without the agent's tools. Only "fork" reads the warm cache; it needs them declared.
+WAYS: Final[tuple[Way, ...]] = ("notes", "direct", "extract")
+
+
+class Holder:
+    """The conversations of one adapter."""
+
+    def __init__(
+        self,
+        policy: str | Policy | Config = "claude-code",
+        *,
+        folder: str | os.PathLike[str] | None = "",
+        readable: Sequence[str | os.PathLike[str]] = (),
+        listen: Callable[[Event], None] = lambda _: None,
+        window: int | None = None,
+        ways: Sequence[Way] = WAYS,
+        **more: Any,
+    ) -> None:
+        """`folder` is where transcripts are kept: the usual place for data if not given, memory alone for
+        None. `readable` are folders that files may be read from again after a compaction; `listen` hears
+        every event; `window` is the model's, where the table does not know it."""
+        kept = default_folder() if folder == "" else folder
+        more |= {"listen": listen, "markers": "the caller's", "ways": tuple(ways)}
+        self.shadows = Shadows(manner_of(_chosen(policy, window), folder=kept, readable=readable, **more))
+
+    @property
+    def bill(self) -> Bill:
+        """What all calls through here have cost so far, those for summaries included."""
+        return self.shadows.bill
+
+    @property
+    def conversations(self) -> tuple[Overview, ...]:
+        """Those in memory, the one used last at the end."""
+        return tuple(map(overview, self.shadows))
+
+    def recall(self, query: str, limit: int = 8, *, conversation: str = "") -> "tuple[Hit, ...]":
+        """Where a conversation, the one used last if none is named, has these words."""
+        held = [each for each in self.shadows if conversation in ("", each.id)]
+        if not held:
+            raise UsageError(f"There is no conversation {conversation!r} in memory; see `conversations`.")
+        return recalled(held[-1], query, limit)
+
+    def close(self) -> None:
+        """Let other processes go on with the transcripts. The next request opens what it needs again."""
+        self.shadows.close()
+
+
+def _chosen(policy: str | Policy | Config, window: int | None) -> str | Policy | Config:
+    """Nothing is declared to the API: of what the engine decides only messages reach a framework's model."""
+    if isinstance(policy, Policy):
+        if window is not None:
+            raise UsageError("A `Policy` has no window; give a name or a `Config` together with `window`.")
+        return policy
+    config = config_of(policy)
+    switches = msgspec.structs.replace(config.switches, declarative=False)
+    if not isinstance(policy, Config):
+        switches = msgspec.structs.replace(switches, oversize=False)
+    return msgspec.structs.replace(config, switches=switches, window=window or config.window)

@@ -1,0 +1,68 @@
+"""What came back from a framework's model: a reply as the API would have spelled it, or an error."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from everturn.session.upstream import Answered, UpstreamError
+from everturn.wire.overflow import overflow
+
+REFUSED: Final = 400
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The tokens of a reply as frameworks count them: `input_tokens` are all of the input."""
+
+    input_tokens: int = 0
+    cache_read: int = 0
+    cache_written: int = 0
+    output_tokens: int = 0
+
+    def usage(self) -> dict[str, int]:
+        return {
+            "input_tokens": max(0, self.input_tokens - self.cache_read - self.cache_written),
+            "cache_read_input_tokens": self.cache_read,
+            "cache_creation_input_tokens": self.cache_written,
+            "output_tokens": self.output_tokens,
+        }
+
+
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """A reply: its blocks, and what it says about itself."""
+
+    id: str
+    model: str
+    blocks: Sequence[dict[str, Any]]
+    counted: Counted | None = None
+    stop_reason: str = ""
+
+
+def answered(heard: Heard) -> Answered:
+    """The body that the Messages API would have sent for this reply."""
+    calls = any(block.get("type") == "tool_use" for block in heard.blocks)
+    body: dict[str, Any] = {
+        "id": heard.id,
+        "type": "message",
+        "role": "assistant",
+        "model": heard.model,
+        "content": heard.blocks,
+        "stop_reason": heard.stop_reason or ("tool_use" if calls else "end_turn"),
+    }
+    if heard.counted is not None:
+        body["usage"] = heard.counted.usage()
+    return Answered(msgspec.json.encode(body))
+
+
+def is_too_long(problem: BaseException) -> bool:
+    """Whether this is a provider's "too long", whatever a framework has wrapped around it."""
+    return overflow(str(problem)) is not None or "context_window_exceeded" in str(problem)
+
+
+def is_refused(problem: BaseException) -> bool:
+    """Whether the provider found fault with the request itself."""
+    return getattr(problem, "status_code", 0) == REFUSED
+
+
+def unreached(problem: Exception) -> UpstreamError:
+    return UpstreamError(getattr(problem, "status_code", 0) or 0, type(problem).__name__, str(problem))

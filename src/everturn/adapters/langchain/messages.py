@@ -1,0 +1,180 @@
+"""LangChain's messages as blocks of the API, and what the engine shows of them as messages again.
+
+Only what the engine must understand is spelled out: words, thinking, calls, results, pictures. A message of
+a kind that is not known here is one block of text to the engine, and itself again to the model.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from everturn.adapters.framework import Counted, Heard, Piece, Shown, opaque
+from everturn.adapters.shadow.chain import digest
+
+Fields = dict[str, Any]
+# Pieces of a call that was streamed; the call itself is among the message's `tool_calls`.
+_DELTAS: Final = ("input_json_delta", "tool_call_chunk")
+
+
+# ── to the engine ────────────────────────────────────────────────────────────────────────────────
+
+
+def piece_of(message: BaseMessage) -> Piece:
+    if isinstance(message, AIMessage):
+        return Piece("assistant", said(message))
+    if isinstance(message, ToolMessage):
+        return Piece("user", _results(message))
+    if isinstance(message, HumanMessage):
+        return Piece("user", content_blocks(message.content))
+    return Piece("user", [opaque(message.model_dump(mode="json"))])
+
+
+def content_blocks(content: Any) -> list[Fields]:
+    parts = [content] if isinstance(content, str) else content
+    return [{"type": "text", "text": part} if isinstance(part, str) else _spelled(part) for part in parts]
+
+
+def said(message: AIMessage) -> list[Fields]:
+    """The blocks of a reply. LangChain keeps its calls twice, and those of `tool_calls` hold."""
+    calls: dict[Any, Fields] = {
+        call["id"]: _call(call["id"], call["name"], call["args"]) for call in message.tool_calls
+    }
+    # They are sent too, so the engine must see that nobody answered them.
+    for broken in message.invalid_tool_calls:
+        if broken["id"] and broken["name"]:
+            calls.setdefault(broken["id"], _call(broken["id"], broken["name"], {}))
+    blocks: list[Fields] = []
+    for block in content_blocks(message.content):
+        if block.get("type") in ("tool_use", "tool_call") and block.get("id") in calls:
+            blocks.append(calls.pop(block["id"]))
+        elif block.get("type") not in _DELTAS and block.get("text") != "":
+            blocks.append(block)
+    return [*blocks, *calls.values()]
+
+
+def tool_fields(tool: Any) -> Fields:
+    """A tool as the API takes it, to be counted and to tell one set of tools from another."""
+    if isinstance(tool, dict) and "function" not in tool:
+        return tool
+    function = convert_to_openai_tool(tool)["function"]
+    return {
+        "name": function["name"],
+        "description": function.get("description", ""),
+        "input_schema": function.get("parameters", {"type": "object"}),
+    }
+
+
+def heard(message: AIMessage, model: str, otherwise: str) -> Heard:
+    """A reply with its usage; `otherwise` is the id of one that has none."""
+    about = message.response_metadata
+    return Heard(
+        id=about.get("id") or message.id or otherwise,
+        model=model,
+        blocks=said(message),
+        counted=_counted(message),
+        stop_reason=about.get("stop_reason") or "",
+    )
+
+
+def _counted(message: AIMessage) -> Counted | None:
+    if (usage := message.usage_metadata) is None:
+        return None
+    details: Any = usage.get("input_token_details") or {}
+    # langchain-anthropic tells writes by their lifetime, and then says 0 for all of them.
+    by_lifetime = sum(details.get(f"ephemeral_{ttl}_input_tokens") or 0 for ttl in ("5m", "1h"))
+    return Counted(
+        input_tokens=usage["input_tokens"],
+        cache_read=details.get("cache_read") or 0,
+        cache_written=by_lifetime or details.get("cache_creation") or 0,
+        output_tokens=usage["output_tokens"],
+    )
+
+
+def _call(id: Any, name: str, args: Any) -> Fields:
+    return {"type": "tool_use", "id": id, "name": name, "input": args}
+
+
+def _results(message: ToolMessage) -> list[Fields]:
+    content = message.content
+    if isinstance(content, list) and content and all(_is_result(part) for part in content):
+        return content_blocks(content)
+    blocks = content if isinstance(content, str) else content_blocks(content)
+    result: Fields = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": blocks}
+    return [result | {"is_error": True} if message.status == "error" else result]
+
+
+def _is_result(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "tool_result"
+
+
+def _spelled(part: Fields) -> Fields:
+    """A picture counts as one, whatever LangChain calls it; its bytes stay where they are."""
+    kind = part.get("type")
+    if kind == "image_url" or (kind == "image" and "source" not in part):
+        return {"type": "image", "source": {"type": "url", "url": f"langchain:{digest(part).hex()}"}}
+    return part
+
+
+# ── and back ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def messages_of(shown: Sequence[Shown], sources: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Whatever was not touched is the very same object."""
+    messages: list[BaseMessage] = []
+    for each in shown:
+        if each.is_untouched:
+            messages.append(sources[each.source])
+        elif each.source >= 0:
+            messages.append(_changed(sources[each.source], each.blocks))
+        else:
+            messages += _new(each)
+    return messages
+
+
+def _changed(source: BaseMessage, blocks: Sequence[Fields]) -> BaseMessage:
+    if isinstance(source, AIMessage):
+        return source.model_copy(update=_reply_fields(blocks, as_text=isinstance(source.content, str)))
+    if isinstance(source, ToolMessage) and len(blocks) == 1:
+        return source.model_copy(update={"content": blocks[0]["content"]})
+    return source.model_copy(update={"content": list(blocks)})
+
+
+def _new(shown: Shown) -> Iterator[BaseMessage]:
+    if shown.role == "assistant":
+        yield AIMessage(**_reply_fields(shown.blocks, as_text=True))
+        return
+    for is_result, group in groupby(shown.blocks, key=_is_result):
+        blocks = list(group)
+        if is_result:
+            for block in blocks:
+                yield ToolMessage(
+                    block["content"],
+                    tool_call_id=block["tool_use_id"],
+                    status="error" if block.get("is_error") else "success",
+                )
+        else:
+            yield HumanMessage(_plainly(blocks))
+
+
+def _reply_fields(blocks: Sequence[Fields], *, as_text: bool) -> Fields:
+    calls = [block for block in blocks if block.get("type") == "tool_use"]
+    content = [block for block in blocks if block.get("type") != "tool_use"] if as_text else list(blocks)
+    return {
+        "content": _plainly(content),
+        "tool_calls": [
+            {"type": "tool_call", "id": each["id"], "name": each["name"], "args": each["input"]}
+            for each in calls
+        ],
+        "invalid_tool_calls": [],
+    }
+
+
+def _plainly(blocks: list[Fields]) -> Any:
+    """A text alone is a string: every model takes that."""
+    if not blocks:
+        return ""
+    is_text = len(blocks) == 1 and blocks[0].get("type") == "text"
+    return blocks[0]["text"] if is_text else blocks
