@@ -123,6 +123,7 @@ def stream_through_sdk(client: "anthropic.Anthropic") -> Stream:
     """Stream with the official SDK. The answer is put together and spelled by it: an equal value, and not
     always equal bytes. An error in the middle of a stream is raised behind what was already given."""
     import anthropic
+    import httpx2
 
     def stream(body: bytes, betas: Sequence[str]) -> Generator[str, None, Answered]:
         known, fields = _for_sdk(body)
@@ -135,6 +136,10 @@ def stream_through_sdk(client: "anthropic.Anthropic") -> Stream:
                 return Answered(message.to_json(indent=None).encode(), events.request_id or "")
         except anthropic.APIError as problem:
             raise _ours(problem) from problem
+        except (httpx2.HTTPError, ValueError, AssertionError) as problem:
+            # Once a stream has begun the SDK lets these through: a cut line, an event that is no JSON, an end
+            # before the beginning.
+            raise UpstreamError(0, type(problem).__name__, str(problem) or "the stream broke off") from problem
 
     return stream
 

@@ -142,9 +142,11 @@ def _hook_payload(asked: Asked) -> dict[str, Any]:
 
 def _most(plan: CompactionPlan, ground: Ground) -> int:
     """A result must be under the mark, or it would trigger again at once; by hand, smaller is enough. What
-    did not fit must become smaller even where it was under the mark."""
+    did not fit must become smaller even where it was under the mark; and where the usage that was reported
+    is far too low, as behind some gateways, smaller than it is by estimate."""
     if plan.asked.is_reactive:
-        return min(ground.limits.auto, plan.tokens_before)
+        estimate = plan.fixed + plan.tokens_summarized + plan.tokens_kept
+        return min(ground.limits.auto, max(plan.tokens_before, estimate))
     return ground.limits.auto if plan.asked.trigger == "auto" else max(ground.limits.auto, plan.tokens_before)
 
 
