@@ -86,6 +86,21 @@ def test_memory_files_are_in_the_prompt_and_read_again_after_a_compaction(desk: 
 
 
 @pytest.mark.moves_cache_prefix(reason="a compaction is made by hand")
+def test_instructions_of_a_folder_come_with_its_first_file_and_again_after_a_compaction(desk: Desk):
+    (desk.project / "inner").mkdir()
+    (desk.project / "inner" / "AGENTS.md").write_text("Tabs, not spaces.")
+    (desk.project / "inner" / "a.py").write_text("x = 1\n")
+    reads = desk.call("Read", file_path="inner/a.py")
+    desk.twin.script(reads, reads, "Read. " * 100, SUMMARY, reads, "Read again.")
+    agent = desk.agent()
+    agent.answer("Look at it. " * 100)
+    assert b"".join(desk.path.read_bytes().splitlines()).count(b"Tabs, not spaces.") == 1
+    agent.session.compact()
+    agent.answer("Look again.")
+    assert sum("Tabs, not spaces." in each for each in said_to_model(desk.path)) == 2
+
+
+@pytest.mark.moves_cache_prefix(reason="a compaction is made by hand")
 def test_a_compaction_is_told_with_its_receipt(desk: Desk):
     desk.twin.script("Yes. " * 100, SUMMARY, "Yes again.")
     agent = desk.agent()

@@ -7,6 +7,7 @@ from everturn.chat.permission import Wish
 from everturn.chat.provider import Way, way_to_model
 from everturn.errors import StoreError
 from everturn.session.config.shape import Provider, Secret
+from everturn.session.store.disk import Disk
 from everturn.session.upstream import Answered, UpstreamError
 
 from .conftest import Desk, Paper
@@ -178,3 +179,20 @@ def test_a_turn_that_calls_tools_without_end_is_stopped_and_says_so(desk: Desk, 
     desk.twin.script(desk.call("Glob", pattern="*"), desk.call("Glob", pattern="*"))
     shown = hold(desk, "Look")
     assert shown[-1] == "It was stopped: tools were called 1 times in a row. /retry lets it go on."
+
+
+def test_an_interrupt_in_the_middle_of_an_append_costs_no_word(desk: Desk, monkeypatch):
+    desk.twin.script("Good morning.", "Good night.")
+    agent, synced = desk.agent(), Disk.fsync
+    times = iter(range(100))
+
+    def stops_once(self: Disk, fd: int) -> None:
+        if next(times) == 0:
+            raise KeyboardInterrupt
+        synced(self, fd)
+
+    monkeypatch.setattr(Disk, "fsync", stops_once)
+    desk.paper.answers = ["Hello", "Good bye"]
+    converse(agent)
+    assert desk.paper.lines == ["Stopped.", "Good morning."]
+    assert [b'"Hello"' in desk.path.read_bytes(), b'"Good bye"' in desk.path.read_bytes()] == [True, True]

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from everturn.chat.provider import CHOSEN, NO_PACKAGE, REFUSED, TROUBLES, TWIN, in_words, way_to_model
+from everturn.chat.provider import CHOSEN, NO_KEY, NO_PACKAGE, REFUSED, TROUBLES, TWIN, in_words, way_to_model
 from everturn.errors import UsageError
 from everturn.session.config.shape import Provider, Secret
 from everturn.session.upstream import UpstreamError
@@ -29,6 +29,13 @@ def test_with_a_key_it_is_the_sdk_at_the_address_that_was_given():
     assert way.client is not None
     assert (str(way.client.base_url), way.client.api_key, way.says) == ("http://127.0.0.1:9", "sk-wrong", "")
     way.client.close()
+
+
+@pytest.mark.parametrize("key", ["two words", "sk-é", "sk\n"])
+def test_what_cannot_be_a_key_is_not_sent_anywhere(key: str):
+    for keys in (Provider(api_key=Secret(key)), Provider(auth_token=Secret(key))):
+        way = way_to_model(keys)
+        assert (way.client, way.says) == (None, NO_KEY)
 
 
 def test_without_the_package_every_turn_says_what_to_install(monkeypatch):
