@@ -14,7 +14,7 @@ PYTEST  := $(BIN)/pytest -q -rfEs -n $(WORKERS)
 # pyright asks the network whether a newer version exists, unless told not to.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help test lint format demo pictures browser ray soak results bench clean
+.PHONY: help test lint format demo pictures browser ray soak soak-board soak-tests results bench clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -82,7 +82,17 @@ browser: $(STAMP)  ## install chromium for the tests of the page, where that is 
 ray: $(STAMP)  ## install Ray, to test and use `--engine ray`
 	@$(PIP) install ray==2.60.0
 
-soak: $(STAMP)  ## all tests, with a hundred times more random examples
+# MINUTES=10 or TRIALS=100000 (conversations; the other kinds in proportion), KIND=kills, SEED=7, WORKERS=2.
+soak: $(STAMP)  ## trials by chance for as long as asked, and their scoreboard (docs/reliability.md)
+	@PYTHONPATH=tests $(BIN)/python -m reliability.soak --workers $(WORKERS) \
+	  --date "$$(date -u +%F)" --commit "$$(git rev-parse --short HEAD 2>/dev/null)" \
+	  $(if $(KIND),--kind $(KIND)) $(if $(MINUTES),--minutes $(MINUTES)) \
+	  $(if $(TRIALS),--trials $(TRIALS)) $(if $(SEED),--seed $(SEED))
+
+soak-board: $(STAMP)  ## write the scoreboard of the last soak into docs/reliability.md
+	@PYTHONPATH=tests $(BIN)/python -m reliability.board
+
+soak-tests: $(STAMP)  ## all tests, with a hundred times more random examples
 	@EVERTURN_PROFILE=soak $(PYTEST)
 
 DATA ?= ../shared/data

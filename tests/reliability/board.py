@@ -24,8 +24,9 @@ def table(board: Board) -> str:
         made_of = f" ({row.units:,} {row.unit})" if row.unit else ""
         counts = f"{row.faults:,} | {row.survived:,} | {row.lost:,} | {row.unknown:,}"
         lines.append(f"| {row.kind} | {row.trials:,}{made_of} | {counts} | {row.bound} |")
-    on = f"{board.machine}, Python {board.python}, {board.workers} processes, {board.seconds / 60:,.1f} minutes"
-    lines += ["", f"{board.date or 'no date'}, commit {board.commit or 'unknown'}, seed {board.seed}; {on}."]
+    minutes = f"{board.workers} processes, {board.seconds / 60:,.1f} minutes"
+    when = f"{board.date or 'no date'}, commit {board.commit or 'unknown'}, seed {board.seed}"
+    lines += ["", f"{when}; {board.machine}, Python {board.python}, {minutes}."]
     return "\n".join([*lines, f"Durability: {board.durability}.", ""])
 
 

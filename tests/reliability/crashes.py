@@ -33,7 +33,7 @@ from everturn.session.talk.wiring import NOTES
 
 SECONDS = 20
 # A whole session is opened and gone on with after every so many trials; the store of it after each one.
-GOES_ON_EVERY = 10
+GOES_ON_EVERY = 20
 PATH = "/folder/session.jsonl"
 
 

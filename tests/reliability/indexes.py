@@ -1,8 +1,8 @@
 """The index beside the transcript, killed by the kernel at any byte that SQLite writes.
 
-A limit on the size of files is the trap: the write that reaches it is cut off there, and the next one ends the
-process. The index is only derived, so nothing can be lost with it; but what is left must open, catch up, and
-find what an index that was never disturbed finds.
+A limit on the size of files is the trap: the write that reaches it is cut off there, and the next one ends
+the process. The index is only derived, so nothing can be lost with it; but what is left must open, catch up,
+and find what an index that was never disturbed finds.
 """
 
 import os
@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from faults.talks import flat, talk
 from reliability.crashes import Broken, Stumbled, forked
 
-from everturn.session.recall.index import SUFFIX, Index
+from everturn.session.recall.index import Index
 from everturn.session.recall.query import parse
 from everturn.session.store import Store
 

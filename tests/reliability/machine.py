@@ -1,8 +1,8 @@
 """A session on a real disk beside a plain list: whatever is done to both, they say the same.
 
-The model knows no records, boundaries or files. It has a list of everything that was ever said, and a list of
-what is in sight, each of them words; a compaction replaces the second list, an undo brings the one before back.
-`test_machine.py` lets hypothesis choose the steps, `walked` a seed.
+The model knows no records, boundaries or files. It has a list of everything that was ever said, and a list
+of what is in sight, each of them words; a compaction replaces the second list, an undo brings back the one
+before. `test_machine.py` lets hypothesis choose the steps, `walked` a seed.
 """
 
 import os

@@ -25,7 +25,7 @@ from reliability.score import Row, added, again, tally
 # Where the last run is kept; `board.py` writes it into the manual.
 RESULT: Final = Path("build/soak.json")
 CONVERSATIONS: Final = 1_000_000
-# One round is this much of every kind's share: short enough to stop in time, long enough to be worth a message.
+# So many trials at a time of a kind that is run alone: short enough to stop in time.
 PER_ROUND: Final = 100
 SECONDS_BETWEEN_LINES: Final = 10.0
 DURABILITY: Final = (

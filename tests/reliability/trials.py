@@ -45,7 +45,7 @@ from everturn.wire.claude_code_lines import spell
 PATH = "/folder/session.jsonl"
 MODELS = ("claude-opus-4-6", "claude-haiku-4-5", "claude-opus-5", "claude-sonnet-5-5")
 WAYS: tuple[Way, ...] = ("notes", "fork", "direct", "provider", "extract")
-MOST_STEPS = 7
+MOST_STEPS = 6
 HEAD = head(system="Read before you write.", tools=("Bash", "Edit", "Read"))
 COSTS = {name: EstimatedCosts(model_of(name)) for name in MODELS}
 START = datetime.fromisoformat("2026-11-15T00:00:00+00:00")
