@@ -16,7 +16,7 @@ from everturn.replay.schemes import SCHEMES
 from everturn.replay.sessions import Session, read_session, sessions
 
 FEWEST_CALLS = 40
-DEFAULT_COUNT = 10
+DEFAULT_COUNT = 8
 # Tokens and seeds of the made-up ones: one that fits into the window, one that does not by far.
 _MADE_UP = ((150_000, 11), (450_000, 12))
 _FOLDERS = ("claude-code", "pi")

@@ -1,15 +1,13 @@
 """pydantic-ai with its harness: its compactions, with the Caching capability.
 
 `ClearToolResults`, `SummarizingCompaction(max_fraction=0.9)`, and the tiers that its README recommends: clear
-all but three results, then summarize, down to 120,000 tokens. The README says that edits persist. With these
-versions they do not: a run's history stays whole, and each request is edited anew (an `Agent` in a loop of
-tool calls shows it). All take part with their edits kept, as the README has it, and summarizing once more as
-it was found to be.
+all but three results, then summarize, down to 120,000 tokens. What a compaction leaves is what the next
+request begins with, as in a run of its `Agent`. The harness asks for exactly one version of pydantic-ai, and
+that matters: with a newer one its edits are forgotten after every request.
 """
 
 import asyncio
 import base64
-import functools
 from typing import Any
 
 from pydantic_ai import BinaryContent, RunContext
@@ -45,12 +43,11 @@ _NAME = "anthropic"
 
 
 class Kept:
-    """One conversation; where `edits_persist`, what a compaction leaves is what the next one begins with."""
+    """One conversation under one strategy."""
 
-    def __init__(self, stage: Stage, strategy: Any, *, edits_persist: bool = True) -> None:
+    def __init__(self, stage: Stage, strategy: Any) -> None:
         self._head = stage.head
         self._strategy = strategy
-        self._edits_persist = edits_persist
         self._model = AnthropicModel(stage.model, provider=AnthropicProvider(api_key="unused"))
         self._settings = Caching().get_model_settings()
         self._loop = asyncio.new_event_loop()
@@ -103,12 +100,10 @@ class Kept:
         )
         context = RunContext(deps=None, model=self._model, usage=RunUsage(), messages=self.messages)
         done = self._loop.run_until_complete(self._strategy.before_model_request(context, request))
-        self._sent = list(done.messages)
-        if self._edits_persist:
-            self.messages = list(self._sent)
+        self.messages = list(done.messages)
 
     def body(self) -> Json:
-        messages = _clean_message_history(list(self._sent), repair_last_response=True)
+        messages = _clean_message_history(list(self.messages), repair_last_response=True)
         settings, parameters = self._model.prepare_request(self._settings, ModelRequestParameters())
         messages = self._model.prepare_messages(messages, parameters)
         made = self._loop.run_until_complete(
@@ -152,10 +147,10 @@ def _summarizing(stage: Stage, **options: Any) -> SummarizingCompaction:
     return SummarizingCompaction(model=_summarizer(stage), keep_messages=_KEPT_MESSAGES, **options)
 
 
-def summarizing(stage: Stage, *, edits_persist: bool = True) -> Kept:
+def summarizing(stage: Stage) -> Kept:
     at: Any = {"max_tokens": stage.compact_at} if stage.compact_at else {}
     trigger = at or {"max_fraction": _FRACTION, "context_window": stage.window}
-    return Kept(stage, _summarizing(stage, **trigger), edits_persist=edits_persist)
+    return Kept(stage, _summarizing(stage, **trigger))
 
 
 def tiered(stage: Stage) -> Kept:
@@ -173,12 +168,6 @@ _CACHES = "Caching capability"
 KINDS = (
     Kind("pydantic-ai ClearToolResults", clearing, _CACHES),
     Kind("pydantic-ai Summarizing", summarizing, _CACHES, compacts=True),
-    Kind(
-        "pydantic-ai Summarizing, edits not kept",
-        functools.partial(summarizing, edits_persist=False),
-        _CACHES,
-        is_timed=False,
-    ),
     # In the table of turns it would have to summarize, so it is not timed.
     Kind("pydantic-ai Tiered", tiered, _CACHES, compacts=True, is_timed=False),
 )
