@@ -1,0 +1,81 @@
+"""One request to an agent's model: as it came, in the API's words, and as it is to be sent.
+
+Markers are left to pydantic-ai: where nobody has said anything about caching, its `cache` setting is
+turned on, and it knows what that means for each provider.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+from pydantic_ai.messages import InstructionPart, ModelMessage
+from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
+
+from everturn.adapters.framework import Piece, body_of, traced
+from everturn.adapters.pydantic_ai.parts import Spelled, held_apart, messages_of, spelled
+from everturn.adapters.shadow import Ticket
+
+HOUR: Final = "1h"
+
+
+class Call:
+    def __init__(self, context: ModelRequestContext) -> None:
+        self.context = context
+        self.model = context.model.model_name
+        self._settings: dict[str, Any] = dict(context.model_settings or {})
+        if not any(name == "cache" or "_cache" in name for name in self._settings):
+            self._settings["cache"] = True
+        self._sources: list[Spelled] = list(map(spelled, context.messages))
+        self._pieces: list[Piece] = [each.piece for each in self._sources]
+
+    def body(self) -> dict[str, Any]:
+        """The request as the Messages API takes it. Tools and instructions are in it, to be counted."""
+        is_long = any(value == HOUR for name, value in self._settings.items() if "cache" in name)
+        return body_of(
+            self.model,
+            self._pieces,
+            max_tokens=self._settings.get("max_tokens"),
+            thinking=self._settings.get("anthropic_thinking"),
+            cache_control={"type": "ephemeral", "ttl": HOUR} if is_long else None,
+            system=[{"type": "text", "text": words} for words in self._system()],
+            tools=list(map(_tool, _tools(self.context.model_request_parameters))),
+        )
+
+    def attempt(self, ticket: Ticket) -> ModelRequestContext:
+        """The agent's request with what the engine shows of its messages."""
+        shown = self._shown(ticket.fields()["messages"])
+        settings: Any = self._settings
+        return replace(self.context, messages=shown, model_settings=settings)
+
+    def asking(self, body: bytes) -> tuple[list[ModelMessage], Any, ModelRequestParameters]:
+        """Messages, settings and parameters, for a request of the engine's own: for a summary."""
+        fields = msgspec.json.decode(body)
+        if fields.get("tools"):
+            # A fork shares the agent's prompt to the last byte, but it may always answer in words.
+            parameters = replace(self.context.model_request_parameters, allow_text_output=True)
+            settings = {**self._settings, "max_tokens": fields["max_tokens"]}
+            return self._shown(fields["messages"]), settings, parameters
+        shown = messages_of(traced(fields["messages"], self._pieces), self._sources)
+        words = [InstructionPart(content=block["text"]) for block in fields.get("system", ())]
+        return shown, {"max_tokens": fields["max_tokens"]}, ModelRequestParameters(instruction_parts=words)
+
+    def _system(self) -> list[str]:
+        instructions = self.context.model_request_parameters.instruction_parts or []
+        held = [
+            part.content for each in self._sources for part in each.held if part.part_kind == "system-prompt"
+        ]
+        return [words for words in (*held, *(part.content for part in instructions)) if words]
+
+    def _shown(self, messages: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
+        shown = traced(messages, self._pieces)
+        return [*held_apart(shown, self._sources), *messages_of(shown, self._sources)]
+
+
+def _tools(parameters: ModelRequestParameters) -> list[Any]:
+    return [*parameters.function_tools, *parameters.output_tools]
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    schema = tool.parameters_json_schema
+    return {"name": tool.name, "description": tool.description or "", "input_schema": schema}
