@@ -8,7 +8,7 @@ told and then passed over; the caller's own request takes its place (`docs/middl
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anthropic
@@ -28,6 +28,7 @@ from everturn.adapters.anthropic_sdk.tap import tap, tap_async
 from everturn.adapters.shadow import (
     AsyncSend,
     CallerRequest,
+    Markers,
     NotOurs,
     Overview,
     Shadows,
@@ -37,6 +38,7 @@ from everturn.adapters.shadow import (
     overview,
     recalled,
 )
+from everturn.decide.events import Event
 from everturn.decide.policy import Policy
 from everturn.errors import UsageError
 from everturn.session.config.shape import Config
@@ -215,13 +217,17 @@ def middleware(
     *,
     folder: str | os.PathLike[str] | None = "",
     readable: Sequence[str | os.PathLike[str]] = (),
+    listen: Callable[[Event], None] = lambda _: None,
+    markers: Markers = "ours",
     **more: Any,
 ) -> EverturnMiddleware:
     """A middleware for `anthropic.Anthropic` and `anthropic.AsyncAnthropic`: conversations without an end.
 
     `folder` is where transcripts are kept: the usual place for data if not given, memory alone for None.
-    `readable` are folders that files may be read from again after a compaction. More options: `listen`
-    (hears every event), `markers` ("ours", "the caller's"), `ways`, `most`, `clock`, `new_id`.
+    `readable` are folders that files may be read from again after a compaction; `listen` hears every event;
+    `markers` says whose `cache_control` is sent. More options, for tests and other providers: `ways`,
+    `most`, `clock`, `new_id`, `costs`, `capabilities` (`docs/middleware.md`).
     """
     kept = default_folder() if folder == "" else folder
+    more |= {"listen": listen, "markers": markers}
     return EverturnMiddleware(Shadows(manner_of(policy, folder=kept, readable=readable, **more)))

@@ -141,12 +141,15 @@ def _why_not(body: Mapping[str, Any], before: Begun) -> str:
 
 
 def _is_plain(message: Any) -> bool:
-    if not isinstance(message, Mapping) or message.get("role") not in ("user", "assistant"):
+    if not isinstance(message, dict) or message.get("role") not in ("user", "assistant"):
         return False
     content = message.get("content")
-    blocks = isinstance(content, list) and all(isinstance(block, Mapping) for block in content)
     # What else a message carries (an effort of its own, a time to be cleared at) we could not send again.
-    return (blocks or isinstance(content, str)) and set(message) <= {"role", "content"}
+    if message.keys() - {"role", "content"}:
+        return False
+    return isinstance(content, str) or (
+        isinstance(content, list) and all(isinstance(block, dict) for block in content)
+    )
 
 
 def _system(body: Mapping[str, Any]) -> list[Any]:
@@ -197,4 +200,4 @@ def _lifetime(body: Mapping[str, Any]) -> Lifetime:
 def _markers_in(content: Any) -> list[Mapping[str, Any]]:
     blocks = content if isinstance(content, list) else []
     found = [block.get("cache_control") for block in blocks]
-    return [marker for marker in found if isinstance(marker, Mapping)]
+    return [marker for marker in found if isinstance(marker, dict)]

@@ -31,7 +31,7 @@ def chain_of(messages: Iterable[Mapping[str, Any]], start: bytes = START) -> tup
 
 def link(before: bytes, role: str, content: Any) -> bytes:
     blocks = content if isinstance(content, list | tuple) else [content]
-    essence = _said_and_done if role == "assistant" else _without_markers
+    essence = _said_and_done if role == "assistant" else _essential
     found = [part for block in blocks if (part := essence(_spelled_out(block))) is not None]
     return digest(before, role, found)
 
@@ -77,10 +77,10 @@ def digest(*parts: Any) -> bytes:
 
 def unmarked(value: Any) -> Any:
     """A block without markers, those of blocks inside it included. What a tool is called with is no block."""
-    if isinstance(value, Mapping):
-        kept = {name: part for name, part in value.items() if name != "cache_control"}
-        return {name: part if name == "input" else unmarked(part) for name, part in kept.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+    if isinstance(value, dict):
+        kept = ((name, part) for name, part in value.items() if name != "cache_control")
+        return {name: part if name == "input" else unmarked(part) for name, part in kept}
+    if isinstance(value, list | tuple):
         return [unmarked(part) for part in value]
     return value
 
@@ -90,7 +90,7 @@ def _spelled_out(block: Any) -> Any:
 
 
 def _said_and_done(block: Any) -> Any:
-    kind = block.get("type") if isinstance(block, Mapping) else None
+    kind = block.get("type") if isinstance(block, dict) else None
     if kind in THINKING:
         return None
     if kind == "text":
@@ -98,16 +98,14 @@ def _said_and_done(block: Any) -> Any:
         return [kind, text] if str(text).strip() else None
     if kind == "tool_use":
         return [kind, block.get("id"), block.get("name"), block.get("input")]
-    return _without_markers(block)
+    return _essential(block)
 
 
-def _without_markers(value: Any) -> Any:
-    return _without_nulls(unmarked(value))
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_nulls(part) for name, part in value.items() if part is not None}
-    if isinstance(value, list):
-        return [_without_nulls(part) for part in value]
+def _essential(value: Any) -> Any:
+    """Without markers and nulls, at any depth."""
+    if isinstance(value, dict):
+        kept = ((name, part) for name, part in value.items() if part is not None and name != "cache_control")
+        return {name: part if isinstance(part, str) else _essential(part) for name, part in kept}
+    if isinstance(value, list | tuple):
+        return [_essential(part) for part in value]
     return value

@@ -12,9 +12,12 @@ whatever prompt.
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from everturn.adapters.shadow.shadow import Shadow
+
+# How many times the wanted number may be held while answers are waited for. Our choice.
+PATIENCE: Final = 4
 
 
 class Found(NamedTuple):
@@ -81,8 +84,14 @@ class Known:
             if self._by_reply.get(made) == shadow.id:
                 del self._by_reply[made]
 
-    def oldest(self) -> Shadow:
-        return next(iter(self._shadows.values()))
+    def oldest_beyond(self, most: int) -> Shadow | None:
+        """The one unused for longest, where there are more than so many. One whose answer is waited for stays
+        unless too many do: abandoned requests are never answered."""
+        if len(self._shadows) <= most:
+            return None
+        free = [shadow for shadow in self._shadows.values() if not shadow.wanted]
+        idle = [shadow for shadow in free if not shadow.is_under_way]
+        return next(iter(idle if len(self._shadows) <= most * PATIENCE else free), None)
 
     def _rank(self, found: Found, head: bytes) -> tuple[bool, bool, int]:
         """Of two that know as much: the same prompt, then no fork needed, then the one used last."""

@@ -9,6 +9,7 @@ import os
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from everturn.decide.policy import Policy
 from everturn.engine import Setting
 from everturn.errors import UsageError
 from everturn.measure.capabilities import ANTHROPIC, Capabilities
+from everturn.measure.model import Model
 from everturn.measure.outline import Costs
 from everturn.session.config.shape import Config
 from everturn.session.files import Roots, roots
@@ -61,7 +63,7 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
             model=model,
             capabilities=able,
             policy=self.policy,
-            costs=self.costs or EstimatedCosts(model),
+            costs=self.costs or _estimated(model),
             head=request.head,
             parameters=request.parameters,
             fields=request.fields,
@@ -101,6 +103,12 @@ def default_folder() -> Path:
     data = os.environ.get("XDG_DATA_HOME") or ""
     base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
     return base / "everturn" / "sessions"
+
+
+@lru_cache(maxsize=64)
+def _estimated(model: Model) -> EstimatedCosts:
+    """One for each model: another one would have every message measured again."""
+    return EstimatedCosts(model)
 
 
 def _hushed(policy: Policy) -> Policy:

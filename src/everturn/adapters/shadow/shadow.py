@@ -59,6 +59,8 @@ class Shadow:
         self.turns = TakingTurns()
         # Taken out of memory: whoever waited for it looks for the conversation again.
         self.is_gone = False
+        # How many are about to work on it.
+        self.wanted = 0
         self.chain: list[bytes] = []
         self._places: list[int] = []
         self._heads: list[bytes] = []
@@ -74,6 +76,11 @@ class Shadow:
     @property
     def records(self) -> Sequence[Record]:
         return self.live.conversation.log.records
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether something was sent that has no answer yet."""
+        return self._ready is not None
 
     def has_reply_within(self, links: int) -> bool:
         """Whether a reply that we saw ourselves is among the first links."""

@@ -10,11 +10,12 @@ adapter, by its own means. Each conversation is worked on by one at a time, and 
 being waited for: a second request for it may come, and whichever answer comes second belongs to a fork.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any, Final, TypeVar
 
 from everturn.adapters.shadow.caller import Begun, CallerRequest, NotOurs, read_request
@@ -55,7 +56,9 @@ class Shadows:
         self._known = Known()
         self._transcripts = Transcripts(manner.folder, self.trouble)
         self._ledger = Ledger()
+        # Held for moments; files are read and forks made under the other one.
         self._guard = RLock()
+        self._one_fetches = Lock()
         self._warned: set[str] = set()
 
     def __iter__(self) -> Iterator[Shadow]:
@@ -83,19 +86,18 @@ class Shadows:
 
     def prepare(self, request: CallerRequest, send: Send) -> Ticket:
         while True:
-            shadow = self.recognise(request)
-            with shadow.turns.held():
+            with self._wanted(self.recognise(request)) as shadow, shadow.turns.held():
                 if shadow.fits(request):
                     flow = shadow.preparing(request, self.manner.setting_for(request))
                     return self._driven(shadow, flow, send)
 
     async def prepare_async(self, request: CallerRequest, send: AsyncSend) -> Ticket:
         while True:
-            shadow = self.recognise(request)
-            async with shadow.turns.held_async():
-                if shadow.fits(request):
-                    flow = shadow.preparing(request, self.manner.setting_for(request))
-                    return await self._driven_async(shadow, flow, send)
+            with self._wanted(self.at_hand(request) or await self._recognised(request)) as shadow:
+                async with shadow.turns.held_async():
+                    if shadow.fits(request):
+                        flow = shadow.preparing(request, self.manner.setting_for(request))
+                        return await self._driven_async(shadow, flow, send)
 
     def make_room(self, ticket: Ticket, send: Send) -> Ticket | None:
         shadow = ticket.shadow
@@ -118,19 +120,61 @@ class Shadows:
     # ── whose request it is ──────────────────────────────────────────────────────────────────────
 
     def recognise(self, request: CallerRequest) -> Shadow:
-        """The conversation that this request goes on with: known, read again from its file, forked, new."""
+        """The conversation that this request goes on with: known, read again from its file, forked, new.
+        Only the first of these reads no file."""
+        if (shadow := self.at_hand(request)) is not None:
+            return shadow
+        with self._one_fetches:
+            # Somebody may have fetched it while we waited.
+            if (shadow := self.at_hand(request)) is None:
+                shadow = self._fetched(request)
+                with self._guard:
+                    shadow.wanted += 1
+                    self._noted(shadow)
+            return shadow
+
+    def at_hand(self, request: CallerRequest) -> Shadow | None:
+        """The conversation in memory that goes on with this request, if one does. From here on it is wanted:
+        whoever asked lets it go again (`_wanted`)."""
         with self._guard:
             found = self._known.find(request.chain, request.head_digest)
-            if found is None or found.links < _last_reply(request):
-                found = self._found_on_disk(request, found)
-            if found is None:
-                shadow = self._new(request)
-            elif found.goes_on:
-                shadow = found.shadow
-            else:
-                shadow = self._fork(request, found.shadow, found.links)
-            self._noted(shadow)
-            return shadow
+            if found is None or not found.goes_on or found.links < _last_reply(request):
+                return None
+            found.shadow.wanted += 1
+            self._noted(found.shadow)
+            return found.shadow
+
+    async def _recognised(self, request: CallerRequest) -> Shadow:
+        """In a thread, because files may be read. Cancelled meanwhile, nobody wants what it finds."""
+        fetching = asyncio.ensure_future(asyncio.to_thread(self.recognise, request))
+        try:
+            return await asyncio.shield(fetching)
+        except asyncio.CancelledError:
+            fetching.add_done_callback(self._let_go)
+            raise
+
+    def _let_go(self, fetching: "asyncio.Future[Shadow]") -> None:
+        if not fetching.cancelled() and fetching.exception() is None:
+            with self._wanted(fetching.result()):
+                pass
+
+    @contextmanager
+    def _wanted(self, shadow: Shadow) -> Iterator[Shadow]:
+        """While somebody waits for it or works on it, it stays in memory."""
+        try:
+            yield shadow
+        finally:
+            with self._guard:
+                shadow.wanted -= 1
+
+    def _fetched(self, request: CallerRequest) -> Shadow:
+        with self._guard:
+            found = self._known.find(request.chain, request.head_digest)
+        if found is None or found.links < _last_reply(request):
+            found = self._found_on_disk(request, found)
+        if found is None:
+            return self._new(request)
+        return found.shadow if found.goes_on else self._fork(request, found.shadow, found.links)
 
     def _new(self, request: CallerRequest) -> Shadow:
         name = self.manner.new_id()
@@ -176,7 +220,8 @@ class Shadows:
     def _found_on_disk(self, request: CallerRequest, found: Found | None) -> Found | None:
         """The conversation whose file knows most of the request, where that is more than memory does."""
         best, most = None, found.links if found else 0
-        held = {shadow.kept.path for shadow in self._known}
+        with self._guard:
+            held = {shadow.kept.path for shadow in self._known}
         for kept in self._transcripts.candidates(request.chain[0], held):
             chain, before = chain_of_records(kept.records)
             links = in_common(chain, request.chain)
@@ -201,8 +246,7 @@ class Shadows:
             # Nothing was said; what the caller asks next tells what it made of that.
             return
         if not shadow.waits_for(ticket) or shadow.is_gone:
-            with self._guard:
-                shadow = self._fork(ticket.request, shadow, ticket.links, ticket.records)
+            shadow = self._fork(ticket.request, shadow, ticket.links, ticket.records)
         shadow.received(ticket, answered)
         shadow.ledger.heard(shadow.records[-1])
         with self._guard:
@@ -216,8 +260,8 @@ class Shadows:
 
     def _noted(self, shadow: Shadow) -> None:
         self._known.note(shadow)
-        while len(self._known) > self.manner.most:
-            self.forget(self._known.oldest())
+        while (old := self._known.oldest_beyond(self.manner.most)) is not None:
+            self.forget(old)
 
     def forget(self, shadow: Shadow) -> None:
         """Take it out of memory; its file brings it back."""

@@ -20,6 +20,9 @@ from everturn.history.threads import threads
 from everturn.session.store import Store
 from everturn.wire.claude_code_lines import Place
 
+# What happened, and what the disk said.
+Trouble = Callable[[str, str], None]
+
 # Conversations with one first message that are looked into, newest first: opening one costs reading it.
 MOST_CANDIDATES: Final = 16
 _NAME: Final = re.compile(r"^\d{4}-\d\d-\d\d-\d{6}-([0-9a-f]{32})-([\w-]+)\.jsonl$")
@@ -28,7 +31,7 @@ _NAME: Final = re.compile(r"^\d{4}-\d\d-\d\d-\d{6}-([0-9a-f]{32})-([\w-]+)\.json
 class Kept:
     """The transcript of one conversation; without a store it only says that there is none."""
 
-    def __init__(self, store: Store | None, trouble: Callable[[str], None]) -> None:
+    def __init__(self, store: Store | None, trouble: Trouble) -> None:
         self.store = store
         self.path = store.path if store else ""
         self._trouble = trouble
@@ -50,7 +53,7 @@ class Kept:
         try:
             self.store.append(records)
         except EverturnError as problem:
-            self._trouble(f"the transcript ends here, the conversation goes on in memory: {problem}")
+            self._trouble("a transcript ends, its conversation goes on in memory", str(problem))
             self.close()
 
     def close(self) -> None:
@@ -62,7 +65,7 @@ class Kept:
 class Transcripts:
     """All conversations of one folder; of none, where there is no folder."""
 
-    def __init__(self, folder: Path | None, trouble: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path | None, trouble: Trouble) -> None:
         self.folder = folder
         self._trouble = trouble
 
@@ -97,6 +100,6 @@ class Transcripts:
             store = Store.open(path, fsync="never", place=Place(cwd=os.getcwd()))
         except (EverturnError, OSError) as problem:
             if not quietly:
-                self._trouble(f"no transcript is kept, the conversation is held in memory: {problem}")
+                self._trouble("no transcript is kept, a conversation is held in memory", str(problem))
             return Kept(None, self._trouble)
         return Kept(store, self._trouble)

@@ -1,0 +1,97 @@
+"""Bytes pass untouched and at once; the body is there when all of it has passed."""
+
+import gc
+import gzip
+import weakref
+
+import httpx2
+import pytest
+
+from everturn.adapters.anthropic_sdk.tap import tap, tap_async
+
+STREAM = b'event: message_start\ndata: {"type":"message_start","message":{"id":"m","content":[]}}\n\n'
+STOP = b'data: {"type":"message_stop"}\n\n'
+SSE = {"content-type": "text/event-stream; charset=utf-8"}
+PLAIN = {"content-type": "application/json"}
+
+
+class Pieces(httpx2.SyncByteStream, httpx2.AsyncByteStream):
+    def __init__(self, *pieces):
+        self.pieces = pieces
+
+    def __iter__(self):
+        yield from self.pieces
+
+    async def __aiter__(self):
+        for piece in self.pieces:
+            yield piece
+
+
+def response(headers, *pieces):
+    return httpx2.Response(200, headers=headers, stream=Pieces(*pieces))
+
+
+def test_a_stream_is_complete_at_its_stop_and_told_before_the_caller_sees_that():
+    heard, passed = [], []
+    made = response(SSE, STREAM, STOP, b": bye\n\n")
+    tap(made, heard.append)
+    for piece in made.iter_bytes():
+        passed.append((piece, len(heard)))
+    assert passed == [(STREAM, 0), (STOP, 1), (b": bye\n\n", 1)]
+    assert heard == [b'{"id":"m","content":[]}']
+
+
+@pytest.mark.parametrize("headers", [SSE, PLAIN])
+def test_what_is_abandoned_is_never_complete(headers):
+    heard = []
+    made = response(headers, STREAM, STOP)
+    tap(made, heard.append)
+    pieces = made.iter_bytes()
+    assert next(pieces) == STREAM
+    pieces.close()
+    assert heard == []
+
+
+@pytest.mark.parametrize("read", [lambda made: made.read(), lambda made: b"".join(made.iter_bytes(3)),
+                                  lambda made: "".join(made.iter_text()).encode()])  # fmt: skip
+def test_a_plain_body_is_complete_at_its_end_however_it_is_read(read):
+    heard = []
+    made = response(PLAIN, b'{"a"', b":1}")
+    tap(made, heard.append)
+    assert read(made) == b'{"a":1}'
+    assert heard == [b'{"a":1}']
+
+
+def test_a_body_that_was_packed_is_heard_unpacked():
+    heard = []
+    made = response({**SSE, "content-encoding": "gzip"}, gzip.compress(STREAM + STOP))
+    tap(made, heard.append)
+    assert made.read() == STREAM + STOP
+    assert heard == [b'{"id":"m","content":[]}']
+
+
+def test_a_response_that_is_dropped_is_gone_at_once():
+    made = response(SSE, STREAM)
+    tap(made, print)
+    itself = weakref.ref(made)
+    gc.disable()
+    try:
+        del made
+        assert itself() is None
+    finally:
+        gc.enable()
+
+
+async def test_with_awaits_it_is_the_same():
+    heard = []
+
+    async def complete(body):
+        heard.append(body)
+
+    made = response(SSE, STREAM, STOP)
+    tap_async(made, complete)
+    assert [(piece, len(heard)) async for piece in made.aiter_bytes()] == [(STREAM, 0), (STOP, 1)]
+    plain = response(PLAIN, b"{", b"}")
+    tap_async(plain, complete)
+    assert await plain.aread() == b"{}"
+    assert heard == [b'{"id":"m","content":[]}', b"{}"]
