@@ -3,6 +3,7 @@
 At once, each answer comes in one piece; slowly, it is streamed through the SDK with a wait before each event.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from everturn.twin.upstream import through_twin
 def way(script: Path, speed: str) -> Way:
     slow = [Fault("slow_stream", times=100, delay_s=0.2)] if speed == "slowly" else []
     options = TwinOptions(foreign_signatures="accept")
-    twin = build(clock="real", options=options, lines=lines_from(script), faults=Faults(slow))
+    twin = build(
+        clock="real", options=options, lines=lines_from(script), faults=Faults(slow), seed=os.getpid()
+    )
     if not slow:
         return Way(send=through_twin(twin))
     # Only here: the SDK takes longer to import than a test to run.

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from everturn.chat.provider import CHOSEN, TWIN
 from everturn.cli import main
+from everturn.session.recorded import open_session
 from everturn.session.store import Store
 
 
@@ -70,6 +71,12 @@ def test_only_the_last_answer_is_printed(shell: Shell):
     assert "● Read app.py  2 lines" in done.stderr.decode()
 
 
+def test_a_command_is_printed_where_answers_are(shell: Shell):
+    done = shell.run("--twin", "-p", "/permissions")
+    assert done.stdout.decode().splitlines()[0] == "  mode        ask"
+    assert (done.returncode, list(shell.data.rglob("*.jsonl"))) == (0, [])
+
+
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
@@ -120,6 +127,11 @@ def test_a_conversation_is_continued_by_resume_and_belongs_to_its_folder(shell: 
     shell.run(typed=b"The word is pineapple\n")
     done = shell.run("--resume", typed=b"/recall pineapple\n")
     assert "pineapple" in done.stdout.decode()
+    again = shell.run("--resume", typed=b"Read app.py\n")
+    assert "mended" not in again.stdout.decode()
+    (kept,) = shell.data.rglob("*.jsonl")
+    replies = [record.message_id for record in open_session(kept).thread.records if record.message_id]
+    assert len(set(replies)) == len(replies) > 2
     (shell.project / "inner").mkdir()
     elsewhere = shell.run("inner", "--resume")
     assert "There is no earlier conversation" in elsewhere.stderr.decode()

@@ -13,8 +13,8 @@ import click
 from everturn.chat.agent import Agent, Terms
 from everturn.chat.loop import asked, attempt, converse
 from everturn.chat.permission import Mode, Permissions
-from everturn.chat.provider import Wanted, Way, way_to_model
-from everturn.chat.screen.lines import Nothing, Say, meaning
+from everturn.chat.provider import Wanted, way_to_model
+from everturn.chat.screen.lines import Command, Nothing, Say, meaning
 from everturn.chat.screen.opening import banner
 from everturn.chat.screen.terminal import Terminal
 from everturn.chat.sessions import chosen, folder_of, kept_in, new_path
@@ -35,26 +35,34 @@ class Options(NamedTuple):
     takes_notes: bool
 
 
-def begin(options: Options, way: Way | None = None) -> int:
-    """Hold a conversation in the current folder; the exit code. `way` is another one than there would be."""
+def begin(options: Options) -> int:
+    """Hold a conversation in the current folder; the exit code."""
     folder, home = Path.cwd(), Path.home()
     loaded = load(config_files(os.environ, home=home, cwd=folder), os.environ, options.settings)
-    terminal = Terminal() if options.words is None else Unattended()
+    terminal = _terminal_for(options.words)
     permissions = Permissions(lambda wish: asked(terminal, wish), cast(Mode, options.mode))
-    way = way or way_to_model(loaded.config.provider, options.wanted)
+    way = way_to_model(loaded.config.provider, options.wanted)
     kept = folder_of(folder, os.environ, home)
-    terms = Terms(folder, home, kept, loaded.config, options.takes_notes)
-    agent = Agent(terms, way, terminal, permissions)
-    agent.open(options.session or _path(kept, options.resume))
+    path = options.session or _path(kept, options.resume)
+    agent = Agent(Terms(folder, home, kept, loaded.config, options.takes_notes), way, terminal, permissions)
+    _introduce(agent, loaded.notes)
+    agent.open(path)
     try:
         if options.words is not None:
             return _once(agent, options.words)
-        _greet(agent, loaded.notes)
+        _greet(agent)
         terminal.remember_lines_in(str(kept / "history"))
         converse(agent)
         return 0
     finally:
         agent.close()
+
+
+def _terminal_for(words: str | None) -> Terminal:
+    """Words that were given with -p are answered on standard output; so is a command."""
+    if words is None:
+        return Terminal()
+    return Terminal(kind="pipe") if isinstance(meaning(words), Command) else Unattended()
 
 
 class Unattended(Terminal):
@@ -71,7 +79,6 @@ def _once(agent: Agent, words: str) -> int:
     meant = meaning(words)
     if isinstance(meant, Nothing):
         raise UsageError("There is nothing to say: -p needs words.")
-    _tell_aside(agent.way.says)
     if not attempt(agent, meant):
         return 1
     if isinstance(meant, Say):
@@ -85,21 +92,27 @@ def _path(folder: Path, resume: str | None) -> Path:
     return new_path(folder, datetime.now(UTC), uuid.uuid4().hex)
 
 
-def _tell_aside(*said: str) -> None:
-    """Standard output is for answers alone."""
-    for each in filter(None, said):
-        click.echo(each, err=True)
-
-
-def _greet(agent: Agent, notes: tuple[str, ...]) -> None:
+def _introduce(agent: Agent, notes: tuple[str, ...]) -> None:
+    """Who one talks to, before anything is opened. In a pipe standard output is for answers alone."""
     terminal = agent.terminal
     if terminal.kind == "pipe":
-        _tell_aside(agent.way.says, *notes)
+        for said in filter(None, (agent.way.says, *notes)):
+            click.echo(said, err=True)
         return
-    where = str(agent.terms.folder).replace(str(agent.terms.home), "~", 1)
+    where = _shown(agent.terms.folder, agent.terms.home)
     terminal.show(banner(agent.model, where, agent.way.says, terminal.screen))
     for note in notes:
         terminal.say(note, QUIET)
-    terminal.show(agent.greeting())
-    terminal.say("/help lists the commands.", QUIET)
-    terminal.blank()
+
+
+def _shown(folder: Path, home: Path) -> str:
+    return str("~" / folder.relative_to(home)) if folder.is_relative_to(home) else str(folder)
+
+
+def _greet(agent: Agent) -> None:
+    """What is continued, and how to go on."""
+    terminal = agent.terminal
+    if terminal.kind != "pipe":
+        terminal.show(agent.greeting())
+        terminal.say("/help lists the commands.", QUIET)
+        terminal.blank()

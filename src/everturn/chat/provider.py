@@ -4,6 +4,7 @@ A way that cannot be taken (no package, no key) is found out when it is first ne
 can always be opened, looked at and kept.
 """
 
+import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -62,8 +63,10 @@ def _twin() -> Send:
     from everturn.twin.options import TwinOptions
     from everturn.twin.upstream import through_twin
 
-    # A conversation that is resumed was signed by the twin of another process.
-    return through_twin(build(clock="real", options=TwinOptions(foreign_signatures="accept")))
+    # A conversation that is resumed was held with the twin of another process: its signatures are not ours,
+    # and its ids must not come again.
+    options = TwinOptions(foreign_signatures="accept")
+    return through_twin(build(clock="real", options=options, seed=secrets.randbits(32)))
 
 
 def _could_be_keys(keys: Keys) -> bool:
