@@ -319,6 +319,7 @@ class Session(Wiring):
                 self._index.close()
         finally:
             self._store.close()
+            self._parts.provider.close()
 
     def __enter__(self) -> Self:
         return self

@@ -4,7 +4,7 @@ Nothing is opened here but the SDK's client where none was given; files are the 
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from everturn.decide.compact.ground import CompactionStyle
@@ -33,10 +33,11 @@ DEFAULT_WAYS: Final[tuple[Way, ...]] = ("notes", "fork", "direct", "extract")
 
 
 class Provider(NamedTuple):
-    """The way to the model."""
+    """The way to the model. `close` ends connections that were opened for this session alone."""
 
     send: Send
     stream: Stream | None = None
+    close: Callable[[], None] = lambda: None
 
 
 class Wanted(NamedTuple):
@@ -58,11 +59,12 @@ def provider_of(client: "anthropic.Anthropic | None", send: Send | None) -> Prov
         if client is not None:
             raise UsageError("Give a session either a client or a way to send, not both.")
         return Provider(send)
-    if client is None:
-        import anthropic
+    if client is not None:
+        return Provider(through_sdk(client), stream_through_sdk(client))
+    import anthropic
 
-        client = anthropic.Anthropic()
-    return Provider(through_sdk(client), stream_through_sdk(client))
+    own = anthropic.Anthropic()
+    return Provider(through_sdk(own), stream_through_sdk(own), own.close)
 
 
 def config_of(wanted: str | Policy | Config) -> Config:

@@ -93,7 +93,7 @@ class Wiring:
         return next(filter(None, named), "") or Path(self.path).stem
 
     def _made_world(self) -> SessionWorld:
-        send, stream = self._parts.provider
+        send, stream, _ = self._parts.provider
         told = {"session_id": self.id, "transcript_path": self.path, "cwd": os.getcwd()}
         hooks = msgspec.structs.replace(self._parts.hooks, told={**told, **self._parts.hooks.told})
         return SessionWorld(
