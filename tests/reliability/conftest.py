@@ -1,4 +1,4 @@
-"""Trials are counted at the end of a run, by the same section as those of `tests/faults`.
+"""Trials are counted, and told at the end of a run: a number says little without its denominator.
 
 They are not watched by the net of `cache_net.py`: it keeps every request of a test, and tests here have
 thousands. Their own judges are stricter where it matters (`provider.py`, `machine.py`).
@@ -6,9 +6,12 @@ thousands. Their own judges are stricter where it matters (`provider.py`, `machi
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
-from reliability.score import Row, check, said
+from reliability.score import Row, added, check, said
 from reliability.trials import Unwatched
+
+KEY = "reliability"
 
 
 @pytest.fixture(autouse=True)
@@ -17,11 +20,24 @@ def unwatched(monkeypatch) -> None:
 
 
 @pytest.fixture
-def settle(record_property) -> Callable[[Row, str], None]:
-    """No loss and nothing unknown, or every failing seed is named; the count is printed at the end."""
+def settle(record_property) -> Callable[[Row, int], None]:
+    """No loss and nothing unknown, or every failing seed is named. `first` is the seed of the first trial."""
 
-    def settled(row: Row, seeds: str) -> None:
+    def settled(row: Row, first: int) -> None:
         check(row)
-        record_property("trials", said(row, seeds))
+        record_property(KEY, msgspec.json.encode((first, row)).decode())
 
     return settled
+
+
+def pytest_terminal_summary(terminalreporter):
+    passed = terminalreporter.stats.get("passed", [])
+    told = [text for report in passed for name, text in report.user_properties if name == KEY]
+    rows: dict[str, list[tuple[int, Row]]] = {}
+    for first, row in (msgspec.json.decode(text, type=tuple[int, Row]) for text in told):
+        rows.setdefault(row.kind, []).append((first, row))
+    if rows:
+        terminalreporter.section("reliability trials")
+    for found in rows.values():
+        whole = added([row for _, row in found])
+        terminalreporter.write_line(said(whole, f"seeds from {min(first for first, _ in found)}"))

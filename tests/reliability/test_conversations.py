@@ -23,7 +23,7 @@ HAPPENED = (
 def test_no_conversation_gives_an_invalid_request_or_loses_a_block(share, settle):
     first = FIRST + share * EACH
     done = tally(CONVERSATIONS, range(first, first + EACH))
-    settle(done.row, f"seeds from {first}")
+    settle(done.row, first)
     assert [what for what in HAPPENED if not done.counts[what]] == []
 
 

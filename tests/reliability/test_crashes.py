@@ -9,7 +9,7 @@ from reliability.crashes import forked, points, theatre
 from reliability.kinds import DISK_FAILURES, INDEX_KILLS, KILLS, POWER_CUTS
 from reliability.saboteur import ENDINGS, Point
 from reliability.scenes import SCENES
-from reliability.score import Tally, tally
+from reliability.score import Row, Tally, tally
 
 from everturn.errors import StoreError
 from everturn.history.records import Record
@@ -26,11 +26,12 @@ NOBODY = 65_534
 
 @pytest.mark.spec("TR-10", "CP-28")
 @pytest.mark.parametrize("scene", SCENES)
-def test_a_kill_before_within_and_after_every_call_of_a_scene_loses_nothing(scene, record_property):
+def test_a_kill_before_within_and_after_every_call_of_a_scene_loses_nothing(scene, settle):
     found = points(scene)
     for point in found:
         theatre().trial(scene, point)
-    record_property("trials", f"kills at every call of {scene}: {len(found)} of {len(found)} points, 0 lost")
+    row = Row(kind="kills at every call", trials=len(found), faults=len(found), survived=len(found))
+    settle(row, 0)
 
 
 @pytest.mark.spec("TR-10", "CP-28")
@@ -38,13 +39,13 @@ def test_a_kill_before_within_and_after_every_call_of_a_scene_loses_nothing(scen
 def test_kills_by_chance_at_any_byte_lose_nothing(share, settle):
     first = FIRST + share * KILLS_EACH
     done = tally(KILLS, range(first, first + KILLS_EACH))
-    settle(done.row, f"seeds from {first}")
+    settle(done.row, first)
     assert min(done.counts[what] for what in (*SCENES, "before", "inside", "after")) > 0
 
 
 @pytest.mark.spec("TR-10")
 @pytest.mark.parametrize("scene", SCENES)
-def test_a_disk_that_fails_at_any_call_once_or_for_ever_loses_nothing(scene, record_property):
+def test_a_disk_that_fails_at_any_call_once_or_for_ever_loses_nothing(scene, settle):
     calls = [point for point in points(scene) if point.when == "before"]
     every = [
         Point(point.at, "before", 0.5, ending, for_ever)
@@ -56,13 +57,14 @@ def test_a_disk_that_fails_at_any_call_once_or_for_ever_loses_nothing(scene, rec
     chosen = [every[at * len(ENDINGS) * 2 + at % (len(ENDINGS) * 2)] for at in range(len(calls))]
     for point in chosen:
         theatre().trial(scene, point)
-    record_property("trials", f"disk failures of {scene}: {len(chosen)} of {len(every)} cases, 0 lost")
+    row = Row(kind="failures at every call", trials=len(chosen), faults=len(chosen), survived=len(chosen))
+    settle(row, 0)
 
 
 @pytest.mark.spec("TR-10")
 def test_disk_failures_by_chance_are_told_and_lose_nothing(settle):
     done = tally(DISK_FAILURES, range(FIRST, FIRST + 300))
-    settle(done.row, f"seeds from {FIRST}")
+    settle(done.row, FIRST)
     assert min(done.counts[what] for what in (*SCENES, *ENDINGS, "told")) > 0
 
 
@@ -70,12 +72,12 @@ def test_disk_failures_by_chance_are_told_and_lose_nothing(settle):
 @pytest.mark.parametrize("share", range(4))
 def test_power_cuts_with_pages_lost_in_any_order_leave_the_old_view_or_the_new(share, settle):
     first = FIRST + share * CUTS_EACH
-    settle(tally(POWER_CUTS, range(first, first + CUTS_EACH)).row, f"seeds from {first}")
+    settle(tally(POWER_CUTS, range(first, first + CUTS_EACH)).row, first)
 
 
 def test_an_index_that_the_kernel_cut_off_finds_what_a_new_one_finds(settle):
     done: Tally = tally(INDEX_KILLS, range(FIRST, FIRST + 60))
-    settle(done.row, f"seeds from {FIRST}")
+    settle(done.row, FIRST)
     assert done.counts["killed"] > 30
 
 

@@ -85,5 +85,5 @@ def test_a_session_says_what_a_plain_list_says():
 def test_walks_by_chance_say_what_a_plain_list_says(share, settle):
     first = FIRST + share * EACH
     done = tally(STEPS, range(first, first + EACH))
-    settle(done.row, f"seeds from {first}")
+    settle(done.row, first)
     assert min(done.counts[what] for what in ("Compacted", "Undone", "Cleared", "Offloaded", "faults")) > 0
