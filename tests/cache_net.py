@@ -137,10 +137,25 @@ class Watch:
             block = block_from_json(piece.raw)
             if block.is_result and block.call in log.view.cleared:
                 self._check_cleared(block.call, piece.fields)
-            elif not (piece.fields in self._recorded or _is_ours(block, log.view.offloaded)):
+            elif not (
+                piece.fields in self._recorded
+                or _is_ours(block, log.view.offloaded)
+                or self._is_repaired(block, piece.fields)
+            ):
                 self.wrong.append(
                     f"request {self._number}: block {at} is none that was recorded: {_cut(piece)}"
                 )
+
+    def _is_repaired(self, block: Block, fields: Fields) -> bool:
+        """What a repair that was reported may change: the id of a pair, an input that did not fit its schema,
+        and where a picture stands."""
+        repairs = self._live.conversation.repairs
+        kinds = {repair.kind for repair in repairs}
+        if any(repair.kind == "tool_input" and repair.where == block.call for repair in repairs):
+            return block.is_call
+        if "repeated_call" in kinds and (block.is_call or block.is_result):
+            return _without_ids(fields) in map(_without_ids, self._recorded)
+        return "orphan_result" in kinds and any(block.raw in raw for raw in self._raws)
 
     def _check_cleared(self, call: str, fields: Fields) -> None:
         if self._cleared.setdefault(call, fields) != fields:
@@ -165,6 +180,10 @@ def _is_ours(block: Block, offloaded: Any) -> bool:
     if block.kind == "text":
         return block in (BEGINNING, UNSPOKEN) or text_of(block).startswith(("<system-reminder>", "[A "))
     return block.kind == "cache_edits"
+
+
+def _without_ids(fields: Fields) -> Fields:
+    return tuple(field for field in fields if field[0] not in ("id", "tool_use_id"))
 
 
 def _shown(prompt: Sequence[Piece], at: int) -> str:

@@ -66,10 +66,13 @@ class Breaker(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{state} Automatic compaction is off until one succeeds: compact by hand, or start anew."
 
 
-class Refill(msgspec.Struct, frozen=True):
-    """How many compactions in a row came a few turns after the one before."""
+class Refill(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many compactions in a row came a few turns after the one before; and the boundary behind which that
+    was one too many. Turns go on being counted there, and their number must not end the stop by itself: the
+    loop would only pause (cc#85668)."""
 
     in_a_row: int = 0
+    stopped: str = ""
 
     def compacted(self, chain: Chain, settings: CompactSettings = DEFAULTS) -> "Refill":
         return Refill(self.in_a_row + 1) if is_rapid(chain, settings) else Refill()
@@ -77,6 +80,10 @@ class Refill(msgspec.Struct, frozen=True):
     def stops(self, chain: Chain, settings: CompactSettings = DEFAULTS) -> bool:
         """Whether the compaction that is due now would be one too many."""
         return is_rapid(chain, settings) and self.in_a_row + 1 >= settings.refills
+
+    def stays_off(self, chain: Chain) -> bool:
+        """Whether it was one too many before, and nothing has been compacted since."""
+        return bool(chain.follows) and chain.follows == self.stopped
 
 
 def is_rapid(chain: Chain, settings: CompactSettings = DEFAULTS) -> bool:

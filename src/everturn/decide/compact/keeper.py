@@ -39,8 +39,6 @@ class Keeper:
         self.breaker = Breaker(limit=settings.failures, calls=settings.calls)
         self.refill = Refill()
         self._before = self.breaker
-        # The boundary behind which the context was last found to refill too fast: that is told once.
-        self._told = ""
 
     def remember(self, breaker: Breaker, refill: Refill) -> None:
         """What an earlier process knew; the limits are those of now."""
@@ -62,7 +60,8 @@ class Keeper:
         where they matter: both take a walk through the whole view (OV-3)."""
         is_over = levels(size, limits, thresholds).above_auto
         follows = chain() if is_over else Chain(source=moment.source)
-        stops = self.refill.stops(follows, self.settings)
+        is_told = self.refill.stays_off(follows)
+        stops = is_told or self.refill.stops(follows, self.settings)
         found = should_compact(
             size,
             limits,
@@ -74,8 +73,8 @@ class Keeper:
             filled_by=filled_by(metrics(), self.settings) if stops else "",
             settings=self.settings,
         )
-        if stops and isinstance(found, NotCompacting) and self._told != follows.follows:
-            self._told = follows.follows
+        if stops and isinstance(found, NotCompacting) and not is_told:
+            self.refill = msgspec.structs.replace(self.refill, stopped=follows.follows)
             count = self.refill.in_a_row + 1
             yield Emit(BreakerOpened(moment=moment, breaker="rapid_refill", count=count, detail=found.why))
         return found

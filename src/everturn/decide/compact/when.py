@@ -38,7 +38,7 @@ def should_compact(
         return NotCompacting(f"{size:,} tokens are below the automatic mark of {limits.auto:,}")
     if breaker.is_open:
         return NotCompacting(breaker.says)
-    if refill.stops(chain, settings):
+    if refill.stops(chain, settings) or refill.stays_off(chain):
         return NotCompacting(_refills(refill, chain, filled_by))
     return Asked(trigger="auto")
 
