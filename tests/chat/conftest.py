@@ -78,7 +78,7 @@ class Desk:
         return made
 
     def way(self) -> Way:
-        return Way(send=through_twin(self.twin.twin), is_twin=True)
+        return Way(send=through_twin(self.twin.twin))
 
     def call(self, tool: str, **given: Any) -> dict[str, Any]:
         return {"content": [{"type": "tool_use", "name": tool, "input": given}]}

@@ -14,14 +14,14 @@ KEYS = Provider(api_key=Secret("sk-wrong"), base_url="http://127.0.0.1:9")
 
 def test_without_a_key_it_is_the_twin_and_says_so():
     way = way_to_model(Provider())
-    assert (way.is_twin, way.client, way.says) == (True, None, TWIN)
+    assert (way.send is None, way.client, way.says) == (False, None, TWIN)
     unused = way_to_model(Provider(base_url="http://127.0.0.1:9"))
     assert unused.says.endswith("ANTHROPIC_BASE_URL is not used without a key.")
 
 
 def test_the_twin_can_be_asked_for_although_there_is_a_key():
     way = way_to_model(KEYS, "twin")
-    assert (way.is_twin, way.says) == (True, CHOSEN)
+    assert (way.send is None, way.client, way.says) == (False, None, CHOSEN)
 
 
 def test_with_a_key_it_is_the_sdk_at_the_address_that_was_given():

@@ -34,7 +34,8 @@ def converse(agent: Agent) -> None:
     terminal, stops = agent.terminal, 0
     while stops < 2:
         try:
-            text = terminal.read()
+            do(agent, terminal.read())
+            stops = 0
         except EOFError:
             break
         except KeyboardInterrupt:
@@ -42,12 +43,6 @@ def converse(agent: Agent) -> None:
             terminal.blank()
             if stops == 1:
                 terminal.say("Ctrl-C again, Ctrl-D or /quit leaves.", QUIET)
-            continue
-        stops = 0
-        try:
-            do(agent, text)
-        except EOFError:
-            break
     terminal.settle()
 
 

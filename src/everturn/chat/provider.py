@@ -36,14 +36,13 @@ class Way(NamedTuple):
     client: "anthropic.Anthropic | None" = None
     send: Send | None = None
     says: str = ""
-    is_twin: bool = False
 
 
 def way_to_model(keys: Keys, wanted: Wanted = "whatever there is") -> Way:
     has_key = bool(keys.api_key or keys.auth_token)
     if wanted == "twin" or not has_key:
         unused = " ANTHROPIC_BASE_URL is not used without a key." if keys.base_url else ""
-        return Way(send=_twin(), says=CHOSEN if wanted == "twin" else TWIN + unused, is_twin=True)
+        return Way(send=_twin(), says=CHOSEN if wanted == "twin" else TWIN + unused)
     if not _could_be_keys(keys):
         return Way(send=_nowhere(NO_KEY), says=NO_KEY)
     try:

@@ -27,6 +27,7 @@ from everturn.history.repair import RepairKind
 
 # Receipts say where the transcript is; here, that is known.
 _SHORT_ENDING: Final = " in the transcript"
+# As `view/fragments/receipt.py` begins its lines, and what they are called here.
 _TITLES: Final = (
     ("Kept word for word or restored: ", "kept"),
     ("Can be read again: ", "recallable"),
@@ -48,7 +49,7 @@ def _words(event: Event) -> Iterator[str]:
         case CompactionNotDone(detail=detail, reason=reason):
             yield f"The conversation was not compacted: {detail or reason.replace('_', ' ')}."
         case CacheBroken(why=why, tokens_lost=lost):
-            yield f"The cache went cold ({why}): {tokens(lost)} tokens are read again at full price."
+            yield f"The cache went cold ({why}): {tokens(lost)} tokens are paid for again."
         case BreakerOpened(count=count):
             yield f"Automatic compaction is off for now: it did not help {counted(count, 'time')} in a row."
         case Repaired(kinds=kinds):
