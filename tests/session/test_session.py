@@ -379,6 +379,19 @@ def test_pins_survive_twenty_compactions_in_a_row(desk):
         assert (kinds.count(Pinned), kinds.count(Compacted)) == (1, 20)
 
 
+def test_words_pinned_from_outside_are_taken_in_by_the_next_compaction_once(desk):
+    with desk.open() as session:
+        desk.talk(session)
+        pin_beside(session.path, "Keep the API stable.")
+        for number in range(2):
+            desk.twin.script(SUMMARY.replace("1.", f"{number}."))
+            assert isinstance(session.compact(), Compaction)
+            assert words_in_view(session).count("Keep the API stable.") == 1
+            desk.talk(session, turns=1)
+        pins = [each.edit for each in session.conversation.log.records if isinstance(each.edit, Pinned)]
+    assert pins == [Pinned("Keep the API stable.", "pinned from outside")]
+
+
 @pytest.mark.spec("CP-18")
 def test_hooks_at_a_compaction_join_the_view(desk):
     def words(text: str) -> Any:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from small_session import SmallSession, call, text
 
 from everturn.adapters.claude_code.after_compaction import restored
+from everturn.session.pin_file import pin_beside
 from everturn.view.fragments.session_state import MOST_CHARACTERS, session_state
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "claude-code"
@@ -137,3 +138,10 @@ def test_recorded_sessions_are_restored_within_the_bound():
     answers = [restored({"transcript_path": str(path)}, None) for path in paths]
     assert [len(answer) <= MOST_CHARACTERS for answer in answers] == [True] * len(paths)
     assert any("Files used last" in answer for answer in answers)
+
+
+def test_words_pinned_from_outside_are_told_too(tmp_path):
+    pin_beside(tmp_path / "s.jsonl", "Keep the API stable.")
+    lines = told(worked().boundary(100).summary("We fixed the parser."), tmp_path).splitlines()
+    assert '- "Keep the API stable."' in lines
+    assert '- "Never push to main."' in lines

@@ -15,10 +15,12 @@ from everturn.decide.summary.reading.walk import facts_of
 from everturn.decide.summary.writing.quoting import one_line, shortened
 from everturn.errors import InputError
 from everturn.history.blocks import text_of
+from everturn.history.edits import Pinned
 from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.history.threads import threads
 from everturn.measure.tokens import rough
+from everturn.session.pin_file import pinned_beside
 from everturn.session.transcripts import open_transcript
 from everturn.view.fragments.session_state import session_state
 
@@ -34,7 +36,8 @@ def restored(payload: object, marker: object) -> str:
     log = Log(threads(open_transcript(path).records).main.records)
     before, visible = _parted(log, text(marker, "last_uuid"))
     known = _Known(visible)
-    pins = pins_of(log.view.pins, before, DEFAULTS, rough)
+    beside = (Pinned(words, "pinned from outside") for words in pinned_beside(path))
+    pins = pins_of((*log.view.pins, *beside), before, DEFAULTS, rough)
     rules = (*pins.demanded, *pins.carried)
     facts = facts_of(before)
     last = facts.messages[-1].text if facts.messages else ""

@@ -16,7 +16,8 @@ from everturn.decide.compact.finish import said_by_hooks
 from everturn.decide.effects import AskModel, HookEvent, HookOutcome, RunHooks
 from everturn.decide.events import CompactionDone, Event, Moment
 from everturn.engine import Conversation
-from everturn.history.edits import Edit
+from everturn.errors import InputError
+from everturn.history.edits import Edit, Pinned
 from everturn.history.records import Record, Usage, record_of_edit
 from everturn.measure.thresholds import Limits, limits
 from everturn.session.break_files import NotWritten, write_break
@@ -24,6 +25,7 @@ from everturn.session.config.shape import Config
 from everturn.session.files import roots as allowed
 from everturn.session.hooks.run import Hooks
 from everturn.session.live import Exchange, Live, Step
+from everturn.session.pin_file import pinned_beside
 from everturn.session.store import Store
 from everturn.session.talk.hooked import Permit
 from everturn.session.talk.notes import NoteTaker
@@ -156,11 +158,25 @@ class Wiring:
 
     def _get_ready(self, step: Step) -> None:
         """Sections that are computed for every request are computed; notes are taken over. Where the notes
-        are about to be needed, those that are being taken are waited for (SM-3)."""
+        are about to be needed, those that are being taken are waited for (SM-3), and words that others pinned
+        are taken in."""
         self._refresh_head()
+        is_due = step == "compaction" or self.conversation.size.tokens >= self._limits().auto
+        if is_due:
+            self._take_pins()
         if self._notes is not None:
-            is_due = step == "compaction" or self.conversation.size.tokens >= self._limits().auto
             self.conversation.notes = self._notes.settle("a while" if is_due else "none")
+
+    def _take_pins(self) -> None:
+        known = {pin.text for pin in self.conversation.log.view.pins}
+        try:
+            found = pinned_beside(self.path)
+        except InputError as problem:
+            self._remark(str(problem))
+            return
+        for words in found:
+            if words not in known:
+                self._append(Pinned(words, "pinned from outside"))
 
     def _refresh_head(self) -> None:
         setting = self.conversation.setting
