@@ -11,9 +11,11 @@ import argparse
 import os
 import platform
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
@@ -110,6 +112,18 @@ def drawn(board: Board) -> str:
     return "\n".join(lines)
 
 
+@contextmanager
+def scratch() -> Iterator[None]:
+    """One folder for all processes: they end without tidying up after themselves."""
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory(prefix="everturn-soak-") as folder:
+        tempfile.tempdir = folder
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
+
+
 def machine() -> str:
     return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()} {platform.release()}"
 
@@ -131,11 +145,12 @@ def main(given: list[str]) -> int:
     asked = arguments(given)
     trials = asked.trials or (None if asked.minutes else CONVERSATIONS)
     start = time.monotonic()
-    rows = run(
-        tasks(asked.kind, asked.seed, trials),
-        workers=asked.workers,
-        seconds=asked.minutes * 60 if asked.minutes else None,
-    )
+    with scratch():
+        rows = run(
+            tasks(asked.kind, asked.seed, trials),
+            workers=asked.workers,
+            seconds=asked.minutes * 60 if asked.minutes else None,
+        )
     board = Board(
         date=asked.date,
         commit=asked.commit,
