@@ -33,6 +33,7 @@ from everturn.history.blocks import Block, text_of
 from everturn.history.edits import Compacted, Pinned, Undone
 from everturn.session.config.shape import Config
 from everturn.session.hooks.run import CallHook, Hooks
+from everturn.session.pin_file import pin_beside
 from everturn.session.talk.notes import NoteTaker
 from everturn.session.talk.tools import Result
 from everturn.session.upstream import Answered, UpstreamError

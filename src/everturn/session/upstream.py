@@ -139,7 +139,9 @@ def stream_through_sdk(client: "anthropic.Anthropic") -> Stream:
         except (httpx2.HTTPError, ValueError, AssertionError) as problem:
             # Once a stream has begun the SDK lets these through: a cut line, an event that is no JSON, an end
             # before the beginning.
-            raise UpstreamError(0, type(problem).__name__, str(problem) or "the stream broke off") from problem
+            raise UpstreamError(
+                0, type(problem).__name__, str(problem) or "the stream broke off"
+            ) from problem
 
     return stream
 
