@@ -36,6 +36,18 @@ def used(name: str, tool: str, answer: Any = "done", *, is_error: bool = False, 
 # ── files ────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_the_sessions_own_files_are_not_read_into_its_summary():
+    read = [
+        *used("1", "Read", file_path="/s/work.jsonl"),
+        *used("2", "Read", file_path="/s/work.jsonl.files/big.txt"),
+        *used("3", "Read", file_path="/s/work.jsonlines"),
+    ]
+    back = found(read, transcript="/s/work.jsonl")
+    why = "the session's own: a recall finds what is in it"
+    assert back.files == ("/s/work.jsonlines",)
+    assert back.skipped == (("/s/work.jsonl.files/big.txt", why), ("/s/work.jsonl", why))
+
+
 @pytest.mark.spec("CP-13")
 def test_the_five_most_recently_read_files_come_back_newest_first():
     again = turn(8, path="src/c2.py")

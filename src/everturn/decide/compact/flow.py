@@ -120,6 +120,7 @@ def plan_of(asked: Asked, ground: Ground, now: datetime) -> CompactionPlan | Not
         ways=ground.how.ways,
         on=now.date(),
         measured=ground.measured,
+        transcript=ground.how.transcript,
     )
 
 

@@ -44,9 +44,10 @@ def plan(
     ways: tuple[Way, ...],
     on: date = date.max,
     measured: Measured | None = None,
+    transcript: str = "",
 ) -> CompactionPlan | NotCompacting:
     """`on` is the day whose prices hold; without one, the newest known. `measured` is the view as somebody
-    has followed it; else it is measured here."""
+    has followed it; else it is measured here. `transcript` is the path of the session's own file."""
     division = divided(view, asked)
     if isinstance(division, NotCompacting):
         return division
@@ -57,7 +58,7 @@ def plan(
             f"System prompt and tools alone take about {fixed:,} of the {limits.auto:,} tokens at which "
             "compaction begins: no summary makes room. Remove tools, or choose a model with a larger window."
         )
-    back = restoring(division.summarized, division.kept, settings, hidden=view.cleared)
+    back = restoring(division.summarized, division.kept, settings, hidden=view.cleared, transcript=transcript)
     pins = pins_of(view.pins, division.summarized, settings, counts.estimator.text)
     kept = _tokens(view, division.kept, counts)
     is_all = asked.form == "full"

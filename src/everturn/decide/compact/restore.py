@@ -36,12 +36,14 @@ def restoring(
     settings: CompactSettings,
     *,
     hidden: Mapping[str, object] | None = None,
+    transcript: str = "",
 ) -> Restoring:
-    """`hidden` are the calls whose results the model no longer sees: their files are not visible."""
+    """`hidden` are the calls whose results the model no longer sees: their files are not visible. The
+    transcript, and what stands beside it under its name, is what was just summarized."""
     gone, stays = traces(summarized), traces(kept)
     every = traces((*summarized, *kept)) if kept else gone
     read = _newest_first(gone)
-    files, skipped = _files(read, gone, stays, settings, hidden or {})
+    files, skipped = _files(read, gone, stays, settings, hidden or {}, transcript)
     return Restoring(
         files=files,
         skipped=skipped,
@@ -63,6 +65,7 @@ def _files(
     stays: Traces,
     settings: CompactSettings,
     hidden: Mapping[str, object],
+    transcript: str,
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """The files to read again, most recently read first; and those that are not, with the reason."""
     shown = (each for each in _reads(stays) if each.block.call not in hidden and _gave_something(each))
@@ -71,7 +74,7 @@ def _files(
     chosen: list[str] = []
     skipped: list[tuple[str, str]] = []
     for path in read:
-        if why := _not_restored(path, visible, plan_file, settings):
+        if why := _not_restored(path, visible, plan_file, settings) or _own(path, transcript):
             skipped.append((path, why))
         elif len(chosen) < settings.files:
             chosen.append(path)
@@ -106,6 +109,13 @@ def _not_restored(path: str, visible: set[str], plan_file: set[str], settings: C
     if path in plan_file or is_one_of(path, settings.plan_files):
         return "a plan file: the plan is restored whole"
     return "still visible in the kept messages" if path in visible else ""
+
+
+def _own(path: str, transcript: str) -> str:
+    is_own = bool(transcript) and (
+        path == transcript or path.startswith((f"{transcript}.", f"{transcript}/"))
+    )
+    return "the session's own: a recall finds what is in it" if is_own else ""
 
 
 class _Skill(msgspec.Struct, frozen=True):
