@@ -63,20 +63,20 @@ pictures: demo browser  ## make the pictures of the README anew
 	  "file://$(CURDIR)/build/replay.html" 2>/dev/null
 	@ls -l docs/pictures
 
-# The page is tested in a real browser where there is one. Asked for once: who has none, and may not install one,
-# is told so, and those tests are skipped. BROWSER=no never asks.
+# The page is tested in a real browser and the chat in a real terminal, where there are such. Asked for once: who has
+# none, and may not install one, is told so, and those tests are skipped. BROWSER=no never asks.
 BROWSER ?= yes
-browser: $(STAMP)  ## install chromium for the tests of the page, where that is possible
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
-	  || [ "$(BROWSER)" = no ] || [ -e $(VENV)/.no-browser ] || { \
-	  echo "== chromium, for the tests of the page (once; BROWSER=no leaves it out)"; \
+browser: $(STAMP)  ## install chromium and tmux for the tests, where that is possible
+	@{ command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null \
+	  && command -v tmux >/dev/null || [ "$(BROWSER)" = no ] || [ -e $(VENV)/.no-browser ] || { \
+	  echo "== chromium and tmux, for tests of the page and the chat (once; BROWSER=no leaves them out)"; \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    export DEBIAN_FRONTEND=noninteractive; \
-	    install="timeout 180 apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core"; \
+	    install="timeout 180 apt-get -qq install -y --no-install-recommends tmux chromium fonts-dejavu-core"; \
 	    $$install >/dev/null 2>&1 </dev/null \
 	      || { timeout 60 apt-get -qq update && $$install; } >/dev/null 2>&1 </dev/null || true; fi; \
-	  command -v chromium >/dev/null || { touch $(VENV)/.no-browser; \
-	    echo "No chromium, and it could not be installed here: the tests in a browser are skipped."; }; }
+	  for each in chromium tmux; do command -v $$each >/dev/null || { touch $(VENV)/.no-browser; \
+	    echo "No $$each, and it could not be installed here: the tests that need it are skipped."; }; done; }
 
 # Ray is large (280 MB) and only for clusters, so it is not installed with the rest.
 ray: $(STAMP)  ## install Ray, to test and use `--engine ray`
