@@ -35,43 +35,60 @@ class Call:
     def body(self) -> dict[str, Any]:
         """The request as the Messages API takes it. Tools and system prompt are in it, to be counted."""
         request = self.request
-        system = [*filter(None, [request.system_message]), *self._front]
         return body_of(
             self.model,
             self._pieces,
             max_tokens=_setting(request, "max_tokens"),
             thinking=_setting(request, "thinking"),
             cache_control=self._marker,
-            system=[block for each in system for block in content_blocks(each.content)],
+            system=self._system(),
             tools=list(map(tool_fields, request.tools)),
         )
 
     def attempt(self, ticket: Ticket) -> ModelRequest[Any]:
         """The agent's request with what the engine shows of its messages."""
         shown = [*self._front, *self._shown(ticket.fields()["messages"])]
-        made = self.request.override(messages=shown)
-        if self._marker is None:
-            return made
-        settings = {**made.model_settings, "cache_control": self._marker}
-        return made.override(
-            model_settings=settings, system_message=_marked(made.system_message, self._marker)
-        )
+        return self._marked(self.request.override(messages=shown))
 
     def asking(self, body: bytes) -> tuple[Any, list[BaseMessage]]:
         """A model and its messages, for a request of the engine's own: for a summary."""
         fields = msgspec.json.decode(body)
-        model, settings = self._summary_model, {}
+        is_fork = fields.get("system", []) == self._system()
+        return self._forking(fields) if is_fork else self._apart(fields)
+
+    def _forking(self, fields: dict[str, Any]) -> tuple[Any, list[BaseMessage]]:
+        """A fork shares the agent's prompt to the last byte: settings, tools and markers are its own."""
+        attempt = self._marked(self.request)
+        settings = {**attempt.model_settings, **self._output(fields)}
+        model = self._summary_model
+        bound = model.bind_tools(attempt.tools, **settings) if attempt.tools else model.bind(**settings)
+        front = [*filter(None, [attempt.system_message]), *self._front]
+        return bound, [*front, *self._shown(fields["messages"])]
+
+    def _apart(self, fields: dict[str, Any]) -> tuple[Any, list[BaseMessage]]:
+        """A call of its own. It thinks as it is told: there is no thinking in what it reads, and an agent
+        that thinks could not go on without."""
+        model = self._summary_model
         if is_anthropic(model):
-            settings = {name: fields[name] for name in ("max_tokens", "thinking") if name in fields}
-        if not fields.get("tools"):
-            system = SystemMessage(fields["system"]) if fields.get("system") else None
-            return model.bind(**settings), [*filter(None, [system]), *self._shown(fields["messages"])]
-        # A fork shares the agent's prompt to the last byte: settings, tools, system and markers are its own.
-        if self._marker is not None:
-            settings["cache_control"] = self._marker
-        bound = model.bind_tools(self.request.tools, **{**self.request.model_settings, **settings})
-        system = _marked(self.request.system_message, self._marker)
-        return bound, [*filter(None, [system]), *self._front, *self._shown(fields["messages"])]
+            model = model.model_copy(update={"thinking": fields.get("thinking")})
+        front = [SystemMessage(fields["system"])] if fields.get("system") else []
+        return model.bind(**self._output(fields)), [*front, *self._shown(fields["messages"])]
+
+    def _output(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Other models have other names for it, and limits of their own."""
+        return {"max_tokens": fields["max_tokens"]} if is_anthropic(self._summary_model) else {}
+
+    def _system(self) -> list[dict[str, Any]]:
+        held = [*filter(None, [self.request.system_message]), *self._front]
+        return [block for each in held for block in content_blocks(each.content)]
+
+    def _marked(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        if self._marker is None:
+            return request
+        settings = {**request.model_settings, "cache_control": self._marker}
+        return request.override(
+            model_settings=settings, system_message=_marked(request.system_message, self._marker)
+        )
 
     def _shown(self, messages: Sequence[Any]) -> list[Any]:
         return messages_of(traced(messages, self._pieces), self._messages)
@@ -95,8 +112,8 @@ def _marker(request: ModelRequest[Any]) -> Marker | None:
     return request.model_settings.get("cache_control", MARKER) if is_anthropic(request.model) else None
 
 
-def _marked(message: SystemMessage | None, marker: Marker | None) -> SystemMessage | None:
-    if message is None or marker is None or not message.content:
+def _marked(message: SystemMessage | None, marker: Marker) -> SystemMessage | None:
+    if message is None or not message.content:
         return message
     *before, last = content_blocks(message.content)
     return message.model_copy(update={"content": [*before, {"cache_control": marker, **last}]})

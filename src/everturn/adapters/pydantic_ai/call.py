@@ -17,6 +17,8 @@ from everturn.adapters.pydantic_ai.parts import Spelled, held_apart, messages_of
 from everturn.adapters.shadow import Ticket
 
 HOUR: Final = "1h"
+# By the name that all providers share, and by the one that would come before it.
+UNTHINKING: Final[dict[str, Any]] = {"thinking": False, "anthropic_thinking": {"type": "disabled"}}
 
 
 class Call:
@@ -38,7 +40,7 @@ class Call:
             max_tokens=self._settings.get("max_tokens"),
             thinking=self._settings.get("anthropic_thinking"),
             cache_control={"type": "ephemeral", "ttl": HOUR} if is_long else None,
-            system=[{"type": "text", "text": words} for words in self._system()],
+            system=self._system(),
             tools=list(map(_tool, _tools(self.context.model_request_parameters))),
         )
 
@@ -51,21 +53,20 @@ class Call:
     def asking(self, body: bytes) -> tuple[list[ModelMessage], Any, ModelRequestParameters]:
         """Messages, settings and parameters, for a request of the engine's own: for a summary."""
         fields = msgspec.json.decode(body)
-        if fields.get("tools"):
+        settings = {"max_tokens": fields["max_tokens"]}
+        if fields.get("system", []) == self._system():
             # A fork shares the agent's prompt to the last byte, but it may always answer in words.
             parameters = replace(self.context.model_request_parameters, allow_text_output=True)
-            settings = {**self._settings, "max_tokens": fields["max_tokens"]}
-            return self._shown(fields["messages"]), settings, parameters
+            return self._shown(fields["messages"]), self._settings | settings, parameters
         shown = messages_of(traced(fields["messages"], self._pieces), self._sources)
         words = [InstructionPart(content=block["text"]) for block in fields.get("system", ())]
-        return shown, {"max_tokens": fields["max_tokens"]}, ModelRequestParameters(instruction_parts=words)
+        # There is no thinking in what it reads, and an agent that thinks could not go on without.
+        return shown, settings | UNTHINKING, ModelRequestParameters(instruction_parts=words)
 
-    def _system(self) -> list[str]:
-        instructions = self.context.model_request_parameters.instruction_parts or []
-        held = [
-            part.content for each in self._sources for part in each.held if part.part_kind == "system-prompt"
-        ]
-        return [words for words in (*held, *(part.content for part in instructions)) if words]
+    def _system(self) -> list[dict[str, str]]:
+        parts = [part for each in self._sources for part in each.held if part.part_kind == "system-prompt"]
+        parts += self.context.model_request_parameters.instruction_parts or []
+        return [{"type": "text", "text": part.content} for part in parts if part.content]
 
     def _shown(self, messages: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
         shown = traced(messages, self._pieces)
