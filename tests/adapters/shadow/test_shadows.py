@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from everturn.adapters.shadow import NotOurs, PassedThrough, Shadows, manner_of
+from everturn.errors import StoreError
 from everturn.session.upstream import Answered, UpstreamError
 
 ASSISTANT = "assistant"
@@ -225,3 +226,17 @@ async def test_who_is_cancelled_while_files_are_read_wants_nothing_any_more(tmp_
         await asyncio.sleep(0)
     assert task.cancelled()
     caller.shadows.close()
+
+
+def test_a_conversation_that_never_fits_is_given_up(caller, monkeypatch):
+    monkeypatch.setattr("everturn.adapters.shadow.shadow.Shadow.fits", lambda *_: False)
+    with pytest.raises(StoreError, match="100 times"):
+        caller.ask("Hello.")
+
+
+def test_the_same_first_words_under_another_prompt_are_another_conversation(caller):
+    one, other = caller.ask("Hello.", system="A"), caller.ask("Hello.", system="B")
+    assert one.shadow is not other.shadow
+    tools = [{"name": "read", "input_schema": {"type": "object"}}]
+    assert caller.ask("Hello.", system="A", tools=tools).shadow is not one.shadow
+    assert caller.ask("Hello.", system="A") is one

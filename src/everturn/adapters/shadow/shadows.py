@@ -29,6 +29,7 @@ from everturn.decide.cache_breaks import Baseline, Detector
 from everturn.decide.effects import AskModel
 from everturn.decide.events import Event, Moment, Private
 from everturn.engine import Conversation, Flow
+from everturn.errors import StoreError
 from everturn.history.records import Record, Usage
 from everturn.session.drivers import adrive, drive
 from everturn.session.live import Live
@@ -40,6 +41,9 @@ from everturn.wire.anthropic import read_response
 T = TypeVar("T")
 Asides = Mapping[For, Spent]
 FILES: Final = ".files"
+# Somebody else may go on with a conversation while one waits for it; not this often.
+MOST_TRIES: Final = 100
+ALWAYS_ELSEWHERE: Final = f"A conversation had gone on elsewhere {MOST_TRIES} times when it was our turn."
 log: Final = logging.getLogger("everturn")
 
 
@@ -85,19 +89,21 @@ class Shadows:
     # ── one request ──────────────────────────────────────────────────────────────────────────────
 
     def prepare(self, request: CallerRequest, send: Send) -> Ticket:
-        while True:
+        for _ in range(MOST_TRIES):
             with self._wanted(self.recognise(request)) as shadow, shadow.turns.held():
                 if shadow.fits(request):
                     flow = shadow.preparing(request, self.manner.setting_for(request))
                     return self._driven(shadow, flow, send)
+        raise StoreError(ALWAYS_ELSEWHERE)
 
     async def prepare_async(self, request: CallerRequest, send: AsyncSend) -> Ticket:
-        while True:
+        for _ in range(MOST_TRIES):
             with self._wanted(self.at_hand(request) or await self._recognised(request)) as shadow:
                 async with shadow.turns.held_async():
                     if shadow.fits(request):
                         flow = shadow.preparing(request, self.manner.setting_for(request))
                         return await self._driven_async(shadow, flow, send)
+        raise StoreError(ALWAYS_ELSEWHERE)
 
     def make_room(self, ticket: Ticket, send: Send) -> Ticket | None:
         shadow = ticket.shadow
@@ -241,17 +247,23 @@ class Shadows:
     def _record(self, ticket: Ticket, answered: Answered) -> None:
         response = read_response(answered.body, request_id=answered.request_id)
         shadow, usage = ticket.shadow, response.reply.usage or Usage()
-        self._ledger.paid("conversation", usage, response.reply.model, self.manner.clock().date())
+        self._paid("conversation", usage, response.reply.model, self._ledger)
         if not response.blocks:
             # Nothing was said; what the caller asks next tells what it made of that.
             return
         if not shadow.waits_for(ticket) or shadow.is_gone:
             shadow = self._fork(ticket.request, shadow, ticket.links, ticket.records)
         shadow.received(ticket, answered)
-        shadow.ledger.heard(shadow.records[-1])
+        self._paid("conversation", usage, response.reply.model, shadow.ledger)
         with self._guard:
             self._noted(shadow)
         self._write_state(shadow)
+
+    def _paid(self, purpose: For, usage: Usage, model: str, *ledgers: Ledger) -> None:
+        # A sum is read and then written: one thread at a time.
+        with self._guard:
+            for ledger in ledgers:
+                ledger.paid(purpose, usage, model, self.manner.clock().date())
 
     def _write_state(self, shadow: Shadow) -> None:
         if shadow.kept.store is not None:
@@ -325,8 +337,7 @@ class Shadows:
 
     def _surroundings(self, shadow: Shadow) -> dict[str, Any]:
         def paid(effect: AskModel, usage: Usage) -> None:
-            for ledger in (self._ledger, shadow.ledger):
-                ledger.paid(effect.purpose, usage, effect.request.model, self.manner.clock().date())
+            self._paid(effect.purpose, usage, effect.request.model, self._ledger, shadow.ledger)
 
         return {
             "folder": Path(shadow.kept.path + FILES),
