@@ -240,3 +240,23 @@ def test_the_same_first_words_under_another_prompt_are_another_conversation(call
     tools = [{"name": "read", "input_schema": {"type": "object"}}]
     assert caller.ask("Hello.", system="A", tools=tools).shadow is not one.shadow
     assert caller.ask("Hello.", system="A") is one
+
+
+def test_a_fork_of_a_fork_keeps_thinking_that_fits(caller):
+    think = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    bodies = []
+
+    def talk(messages, name):
+        body = {"model": "claude-opus-5-5", "max_tokens": 99, "messages": messages}
+        ticket = caller.shadows.prepare(caller.shadows.read(body), nobody)
+        bodies.append(ticket.fields()["messages"])
+        content = [think, {"type": "text", "text": name}]
+        said = {"id": name, "model": "claude-opus-5-5", "content": content, "usage": {"input_tokens": 9}}
+        caller.shadows.received(ticket, Answered(msgspec.json.encode(said)))
+        return [*messages, {"role": ASSISTANT, "content": content}]
+
+    first = talk([{"role": "user", "content": "Hello."}], "one")
+    for name in ("two", "three", "four"):
+        talk([*first, {"role": "user", "content": f"And {name}?"}], name)
+        talk([*first, {"role": "user", "content": f"And {name}?"}], f"{name} again")
+    assert {body[1]["content"][0]["type"] for body in bodies[1:]} == {"thinking"}

@@ -94,6 +94,11 @@ class Shadow:
         """Whether everything up to there was said under this system prompt and these tools."""
         return all(each == head for each in self._heads[:links])
 
+    def begins_like(self, parent: "Shadow") -> None:
+        """Of a fork: what it begins with was said under its parent's prompts."""
+        self.head, self.head_digest = parent.head, parent.head_digest
+        self._heads = parent._heads[: len(self.chain)]
+
     def preparing(self, request: CallerRequest, setting: Setting) -> Flow[Ticket]:
         """The request as it is to be sent. The same request again, unanswered, gives the same bytes."""
         ready = self._ready

@@ -199,7 +199,9 @@ class Shadows:
         conversation = self._resumed(request, begun, baselines)
         # It reads less than its parent did, and that is no break.
         conversation.detector.deleted(conversation.setting.source)
-        return self._made(name, conversation, kept)
+        made = self._made(name, conversation, kept)
+        made.begins_like(parent)
+        return made
 
     def _resumed(
         self, request: CallerRequest, records: list[Record], baselines: Mapping[str, Baseline]
