@@ -32,7 +32,7 @@ def recorded(data: Path, count: int) -> list[Session]:
     found.sort(key=lambda each: (_calls(each), each.path))
     if not count or len(found) <= count:
         return found
-    return [found[round(at * (len(found) - 1) / (count - 1))] for at in range(count)]
+    return [found[round(at * (len(found) - 1) / max(1, count - 1))] for at in range(count)]
 
 
 def _calls(session: Session) -> int:

@@ -13,9 +13,12 @@ from everturn.history.blocks import Block, block_from_fields, result_block, text
 from everturn.history.messages import Message
 from everturn.history.records import Record, Usage
 from everturn.measure.capabilities import ANTHROPIC
+from everturn.measure.model import Model
+from everturn.measure.outline import Salts
 from everturn.measure.prediction import Prediction
 from everturn.measure.prefix_cache import PrefixCache, Prompt
 from everturn.replay.playing.acts import Act, Acts
+from everturn.replay.playing.counting import Scaled
 from everturn.replay.playing.journal import Entry, Journal
 from everturn.replay.playing.player import FETCHING_TOKENS, Cast
 from everturn.replay.playing.prepared import prepare, uses_of
@@ -210,15 +213,15 @@ class _Thread:
         self.journal.write(entry, self._model)
 
     @property
-    def _model(self):
+    def _model(self) -> Model:
         return self._cast.models[self._act.model]
 
     @property
-    def _costs(self):
+    def _costs(self) -> Scaled:
         return self._cast.costs[self._act.model]
 
     @property
-    def _salts(self):
+    def _salts(self) -> Salts:
         return salts(self._model, KeyParameters(Lifetime("5m", "as peers have it by default")))
 
 
