@@ -20,12 +20,14 @@ def unwatched(monkeypatch) -> None:
 
 
 @pytest.fixture
-def settle(record_property) -> Callable[[Row, int], None]:
-    """No loss and nothing unknown, or every failing seed is named. `first` is the seed of the first trial."""
+def settle(record_property) -> Callable[[Row, int], int]:
+    """The number of trials that were survived, which is all of them, or every failing seed is named. `first`
+    is the seed of the first trial."""
 
-    def settled(row: Row, first: int) -> None:
+    def settled(row: Row, first: int) -> int:
         check(row)
         record_property(KEY, msgspec.json.encode((first, row)).decode())
+        return row.survived
 
     return settled
 
