@@ -17,8 +17,9 @@ from everturn.replay.sessions import Session, read_session, sessions
 
 FEWEST_CALLS = 40
 DEFAULT_COUNT = 8
-# Tokens and seeds of the made-up ones: one that fits into the window, one that does not by far.
-_MADE_UP = ((150_000, 11), (450_000, 12))
+# Tokens and seeds of the made-up ones. Their model has a window of a million: only marks that are no share of
+# the window are reached in them.
+_MADE_UP = ((100_000, 11), (250_000, 12))
 _FOLDERS = ("claude-code", "pi")
 # Where a history ends that is compacted: below the usual window of 200,000, as agents do.
 _HISTORY_TOKENS = 160_000
