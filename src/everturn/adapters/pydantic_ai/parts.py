@@ -130,8 +130,9 @@ def _result(part: Any, content: Any) -> Fields:
 
 
 def _returned(part: ToolReturnPart) -> Fields:
-    text, files = part.model_response_str_and_user_content()
-    result = _result(part, [*_text(text), *_said(files)] if files else text)
+    items = part.content_items(mode="str")
+    is_text = all(isinstance(item, str) for item in items)
+    result = _result(part, part.model_response_str() if is_text else _said(items))
     return result if part.outcome == "success" else result | {"is_error": True}
 
 

@@ -1,0 +1,146 @@
+"""pydantic-ai's parts as blocks, and back."""
+
+from dataclasses import replace
+
+from pydantic_ai.messages import (
+    BinaryContent,
+    CachePoint,
+    ImageUrl,
+    ModelRequest,
+    ModelResponse,
+    NativeToolCallPart,
+    RetryFeedbackPart,
+    RetryInfo,
+    SystemPromptPart,
+    TextContent,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.usage import RequestUsage
+
+from everturn.adapters.framework import Counted, traced
+from everturn.adapters.pydantic_ai.parts import heard, held_apart, messages_of, spelled
+
+USE = {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "x.py"}}
+SYSTEM = SystemPromptPart("You are Otto.")
+
+
+def blocks(*parts):
+    return spelled(ModelRequest(parts=list(parts))).piece.blocks
+
+
+def said(*parts):
+    return spelled(ModelResponse(parts=list(parts))).piece.blocks
+
+
+def text(words):
+    return {"type": "text", "text": words}
+
+
+def shown(message, *content):
+    """What becomes of a message where the engine shows these blocks of it."""
+    source = spelled(message)
+    traces = traced([{"role": source.piece.role, "content": list(content)}], [source.piece])
+    return messages_of(traces, [source])
+
+
+def test_words_are_text_blocks_and_markers_are_none():
+    assert blocks(UserPromptPart("Hi.")) == [text("Hi.")]
+    assert blocks(UserPromptPart(["a", CachePoint(), TextContent("b")])) == [text("a"), text("b")]
+    assert said(TextPart(""), TextPart("Hello.")) == [text("Hello.")]
+
+
+def test_calls_thinking_and_results_are_what_the_api_calls_them():
+    call = ToolCallPart("read", '{"path": "x.py"}', "a")
+    thought = ThinkingPart("Hm.", signature="s")
+    hidden = ThinkingPart("", id="redacted_thinking", signature="d")
+    assert said(thought, hidden, call) == [
+        {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+        {"type": "redacted_thinking", "data": "d"},
+        USE,
+    ]
+    assert blocks(ToolReturnPart("read", {"rows": 3}, "a")) == [
+        {"type": "tool_result", "tool_use_id": "a", "content": '{"rows":3}'}
+    ]
+
+
+def test_a_result_that_failed_says_so():
+    (block,) = blocks(ToolReturnPart("read", "No.", "a", outcome="failed"))
+    assert block["is_error"] is True
+
+
+def test_a_picture_counts_as_one_and_its_bytes_stay_where_they_are():
+    picture = BinaryContent(b"A" * 9000, media_type="image/png")
+    found = blocks(UserPromptPart([picture, ImageUrl("https://example.org/a.png")]))
+    assert [block["type"] for block in found] == ["image", "image"]
+    assert len(str(found)) < 300
+    (result,) = blocks(ToolReturnPart("look", ["Here.", picture], "a"))
+    assert [part["type"] for part in result["content"]] == ["text", "image"]
+
+
+def test_what_the_system_says_is_no_block_and_outlives_its_message():
+    source = spelled(ModelRequest(parts=[SYSTEM, UserPromptPart("Hi.")]))
+    assert source.piece.blocks == [text("Hi.")]
+    summary = traced([{"role": "user", "content": [text("So far.")]}], [source.piece])
+    assert held_apart(summary, [source]) == [ModelRequest(parts=[SYSTEM])]
+    assert held_apart(traced([{"role": "user", "content": [text("Hi.")]}], [source.piece]), [source]) == []
+
+
+def test_feedback_is_words_of_the_user():
+    feedback = RetryFeedbackPart("Try again.", retry=RetryInfo(cause="model_retry"))
+    (block,) = blocks(feedback)
+    assert "Try again." in block["text"]
+
+
+def test_a_part_of_an_unknown_kind_is_text_to_the_engine_and_itself_to_the_model():
+    message = ModelResponse(
+        parts=[NativeToolCallPart("web_search", {"query": "x"}, "n1"), TextPart("Found.")]
+    )
+    opaque, words = spelled(message).piece.blocks
+    assert (opaque["type"], "web_search" in opaque["text"]) == ("text", True)
+    (back,) = shown(message, opaque, words)
+    assert back is message
+
+
+def test_a_cleared_result_is_the_same_part_with_other_words():
+    one, two = ToolReturnPart("read", "A long file.", "a", metadata=1), ToolReturnPart("read", "Two.", "b")
+    before = ModelRequest(parts=[SYSTEM, one, two], instructions="Be brief.")
+    cleared = {"type": "tool_result", "tool_use_id": "a", "content": "[cleared]"}
+    (after,) = shown(before, cleared, {"type": "tool_result", "tool_use_id": "b", "content": "Two."})
+    assert after == replace(before, parts=[SYSTEM, replace(one, content="[cleared]"), two])
+    assert after.parts[2] is two
+    assert one.content == "A long file."
+
+
+def test_a_mended_call_is_the_same_part_with_other_arguments():
+    call = ToolCallPart("read", {"path": 3}, "a", id="p1")
+    (after,) = shown(ModelResponse(parts=[ThinkingPart("Hm."), call]), USE)
+    assert after.parts == [replace(call, args={"path": "x.py"})]
+
+
+def test_new_words_are_a_user_prompt_and_a_mended_pair_a_tool_return():
+    calls = spelled(ModelResponse(parts=[ToolCallPart("read", {"path": "x.py"}, "a")]))
+    lost = {"type": "tool_result", "tool_use_id": "a", "content": [text("Lost.")], "is_error": True}
+    content = [lost, text("So far.")]
+    (made,) = messages_of(traced([{"role": "user", "content": content}], [calls.piece]), [calls])
+    returned, prompt = made.parts
+    assert (returned.tool_name, returned.tool_call_id, returned.content) == ("read", "a", "Lost.")
+    assert returned.outcome == "failed"
+    assert prompt.content == "So far."
+
+
+def test_a_reply_that_is_ours_is_a_reply():
+    (made,) = messages_of(traced([{"role": "assistant", "content": [text("Done."), USE]}], []), [])
+    assert (made.kind, made.parts[0].content, made.parts[1].tool_call_id) == ("response", "Done.", "a")
+
+
+def test_usage_is_told_apart_by_what_the_cache_did():
+    usage = RequestUsage(input_tokens=100, cache_read_tokens=60, cache_write_tokens=30, output_tokens=7)
+    response = ModelResponse(parts=[TextPart("Hi.")], usage=usage, provider_response_id="msg_1")
+    found = heard(response, "m", "none")
+    assert (found.id, found.blocks) == ("msg_1", [text("Hi.")])
+    assert found.counted == Counted(input_tokens=100, cache_read=60, cache_written=30, output_tokens=7)
+    assert heard(ModelResponse(parts=[TextPart("Hi.")]), "m", "new").counted is None
