@@ -131,7 +131,7 @@ def test_a_repair_was_built_anew_and_failed_again_at_each_retry(scene: Scene):
     scene.twin.faults("overloaded", "server_error")
     with scene.open() as session:
         for words in ("Go on.", ()):
-            with pytest.raises(UpstreamError, match="^5"):
+            with pytest.raises(UpstreamError, match=r"^5"):
                 session.send(words)
         scene.twin.script("At last.")
         assert session.send().text == "At last."

@@ -4,7 +4,6 @@ Prompts hold what people wrote, so the file is for its owner alone. It is a help
 cannot be written, that is an answer too, and the turn goes on.
 """
 
-import os
 import re
 from datetime import UTC, datetime
 from difflib import unified_diff
@@ -15,8 +14,8 @@ import msgspec
 from everturn.decide.cache_breaks import Break
 from everturn.decide.snapshot import prompt_text
 from everturn.measure.outline import Head
+from everturn.session.private_files import write_beside
 
-_PRIVATE = 0o600
 # What every file system takes in a name; a source can be any text.
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_SOURCE = 80
@@ -35,12 +34,7 @@ def write_break(
     """The difference of the two prompts, under the explanation. `heads` is what `Detector.heads` answers."""
     path = folder / _name(found.source, at)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE)
-        with open(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
-            # A file that was there before keeps its mode otherwise.
-            os.chmod(path, _PRIVATE)
-            file.write(report(found, heads))
+        write_beside(folder, path.name, report(found, heads).encode("utf-8", "surrogatepass"))
     except OSError as problem:
         return NotWritten(path, f"{path} could not be written: {problem.strerror or problem}")
     return path

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from everturn.decide.effects import FileRead, ReadFiles
+from everturn.session.memory_files.confined import SECRETS
 
 # Larger than any source file; what is behind such a name is data, and its beginning says little.
 LARGEST: Final = 32 * 1024 * 1024
@@ -25,7 +26,7 @@ LARGEST: Final = 32 * 1024 * 1024
 LOOK: Final = 8_192
 LONGEST_CHARACTER: Final = 4
 # Files that hold secrets by custom. They are not put before a model again, whoever read them first (S11).
-SECRET: Final = (".env", ".env.*", "id_rsa*", "id_ed25519*", "*.pem", "*.key", "*.p12", ".netrc", ".pgpass")
+SECRET: Final = SECRETS
 
 _PART: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER: Final = _PART | os.O_DIRECTORY
@@ -89,7 +90,7 @@ def read_files(asked: ReadFiles, allowed: Roots) -> tuple[FileRead, ...]:
 def _read(path: str, most: int, allowed: Roots) -> FileRead:
     try:
         folder, way = allowed.place(path)
-        if any(fnmatchcase(os.path.basename(way), pattern) for pattern in allowed.secret):
+        if any(fnmatchcase(os.path.basename(way).lower(), pattern) for pattern in allowed.secret):
             raise Refused("its name says that it holds secrets")
         fd = opened_below(folder, way)
         try:

@@ -12,6 +12,7 @@ import msgspec
 from everturn.errors import EverturnError
 from everturn.history.blocks import text_of
 from everturn.history.records import Usage
+from everturn.session.events.telling import struck
 from everturn.wire.anthropic import Response, read_response
 
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class UpstreamError(EverturnError):
-    """The provider answered with an error, or not at all (status 0). The message is the provider's own."""
+    """The provider answered with an error, or not at all (status 0). The message is the provider's own,
+    without what looks like a key: some repeat the header that they were sent."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
+        message = struck(message)
         super().__init__(f"{status} {kind}: {message}" if status else f"{kind}: {message}")
         self.status = status
         self.kind = kind

@@ -4,7 +4,6 @@ Nothing here raises into a flow. A provider that fails, a disk that is full and 
 each with its reason.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event as Stop
@@ -29,6 +28,7 @@ from everturn.errors import StoreError
 from everturn.history.records import Usage
 from everturn.session.files import Roots, read_files, roots
 from everturn.session.hooks.run import Hooks
+from everturn.session.private_files import write_beside
 from everturn.session.upstream import Send, UpstreamError, message_of, not_negative
 from everturn.wire.anthropic import compaction_usage
 from everturn.wire.overflow import overflow
@@ -68,10 +68,7 @@ class RealWorld:
         """Raises `StoreError`: a result that is not safe elsewhere must not leave the context."""
         path = self._folder / Path(effect.name).name
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            data = effect.text.encode("utf-8", "surrogatepass")
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(data)
+            write_beside(self._folder, path.name, effect.text.encode("utf-8", "surrogatepass"))
         except OSError as problem:
             raise StoreError(f"{path} could not be written: {problem.strerror or problem}.") from problem
         return str(path)

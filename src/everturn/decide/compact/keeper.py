@@ -41,10 +41,17 @@ class Keeper:
         self._before = self.breaker
 
     def remember(self, breaker: Breaker, refill: Refill) -> None:
-        """What an earlier process knew; the limits are those of now."""
+        """What an earlier process knew; the limits are those of now. It comes from a file: a count below zero
+        would buy calls."""
         settings = self.settings
-        self.breaker = msgspec.structs.replace(breaker, limit=settings.failures, calls=settings.calls)
-        self.refill = refill
+        self.breaker = msgspec.structs.replace(
+            breaker,
+            failures=max(0, breaker.failures),
+            spent=max(0, breaker.spent),
+            limit=settings.failures,
+            calls=settings.calls,
+        )
+        self.refill = msgspec.structs.replace(refill, in_a_row=max(0, refill.in_a_row))
 
     def due(
         self,

@@ -20,7 +20,7 @@ Permission = Callable[[Path], bool]
 # Names that hold secrets. What is in a memory file is sent to a model.
 SECRETS: Final = (
     ".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "id_rsa*", "id_ed25519*", "id_ecdsa*",
-    ".netrc", ".npmrc", ".pypirc", ".git-credentials", "*credentials*.json", "*.tfstate",
+    ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "*credentials*.json", "*.tfstate",
 )  # fmt: skip
 
 

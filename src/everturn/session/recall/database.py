@@ -91,4 +91,4 @@ def remove(place: str) -> None:
 
 def _touch(path: str) -> None:
     """Ours alone from the first byte on; SQLite gives its journals the same permissions."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE))

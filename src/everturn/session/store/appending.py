@@ -49,6 +49,7 @@ ADVICE: Final = {
     errno.EISDIR: "It is a folder; give the name of a file.",
     errno.ENOTDIR: "A part of its path is a file, not a folder.",
     errno.ENOENT: "There is no such file.",
+    errno.ELOOP: "Its lock file is a link; remove it, and see who put it there.",
     errno.EIO: "The disk has failed; copy what is there before anything else.",
 }
 

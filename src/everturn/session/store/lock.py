@@ -37,7 +37,7 @@ class Lock:
 
     def _taken(self, transcript: str) -> int:
         for _ in range(TRIES):
-            fd = self._io.open(self._path, CREATE)
+            fd = self._io.open(self._path, CREATE | os.O_NOFOLLOW)
             try:
                 if not self._io.try_lock(fd):
                     raise SessionLocked(_in_use(transcript, self._io.read(fd, WIDTH)))

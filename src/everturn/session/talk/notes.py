@@ -27,7 +27,7 @@ from everturn.engine import Turn
 from everturn.history.records import Record, Usage
 from everturn.measure.capabilities import Capabilities
 from everturn.measure.tokens import rough
-from everturn.session.talk.state import replace_file
+from everturn.session.private_files import replace_file
 from everturn.session.upstream import Send, UpstreamError, message_of, not_negative
 from everturn.view.forks import fork
 from everturn.view.requests import fork_request

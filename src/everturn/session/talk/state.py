@@ -6,14 +6,13 @@ that is missing or damaged means that the first call is compared with nothing (C
 closed.
 """
 
-import os
 from typing import Final
 
 import msgspec
 
 from everturn.decide.cache_breaks import Baseline
 from everturn.decide.compact.breakers import Breaker, Refill
-from everturn.session.store.disk import FILE_MODE
+from everturn.session.private_files import replace_file
 from everturn.session.talk.spending import For, Spent
 
 SUFFIX: Final = ".state.json"
@@ -30,22 +29,10 @@ def read_state(transcript: str) -> State:
     try:
         with open(transcript + SUFFIX, "rb") as file:
             return msgspec.json.decode(file.read(), type=State)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return State()
 
 
 def write_state(transcript: str, state: State) -> str:
     """Replace the file; why it could not be, or nothing."""
     return replace_file(transcript + SUFFIX, msgspec.json.encode(state))
-
-
-def replace_file(path: str, data: bytes) -> str:
-    """A small file, its owner's alone, whole or not at all; why not, in words, or nothing."""
-    beside = f"{path}.new"
-    try:
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as file:
-            file.write(data)
-        os.replace(beside, path)
-    except OSError as problem:
-        return f"{path} could not be written: {problem.strerror or problem}"
-    return ""

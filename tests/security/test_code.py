@@ -1,0 +1,212 @@
+"""What the source must not contain: ways to run text as code, and patterns whose cost explodes (S08, S18)."""
+
+import ast
+import re
+import re._constants as ops
+import re._parser as parser
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import assistant, call, result, summary, user
+
+from everturn.decide.compact.answer import formatted, text_problem
+from everturn.decide.compact.pins import standing_instructions
+from everturn.decide.summary import summarize
+from everturn.session.events.telling import struck
+from everturn.session.memory_files.mentions import mentions
+from everturn.view.fragments.escaping import escaped
+from everturn.wire.claude_code import read
+from everturn.wire.overflow import overflow
+
+ROOT = Path(__file__).parents[2] / "src" / "everturn"
+SOURCES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
+FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
+FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml"}
+# The chat's tools, which ask before they run anything (tests/chat); hooks, which are trusted first; and the
+# doctor, which asks our own program for its version.
+RUNS_COMMANDS = {
+    "adapters/claude_code/doctor.py",
+    "chat/tools/finding/grep.py",
+    "chat/tools/finding/listing.py",
+    "chat/tools/shell.py",
+    "session/hooks/commands.py",
+}
+
+
+@cache
+def trees() -> tuple[tuple[str, ast.Module], ...]:
+    return tuple((name, ast.parse(path.read_text(encoding="utf-8"))) for name, path in SOURCES.items())
+
+
+def test_nothing_is_evaluated_unpickled_or_given_to_a_shell():
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FORBIDDEN_CALLS
+        )
+        or (isinstance(node, ast.keyword) and node.arg == "shell" and not _is_false(node.value))
+        or (
+            isinstance(node, ast.Attribute)
+            and node.attr in ("system", "popen")
+            and _named(node.value) == "os"
+        )
+    ]
+    assert found == []
+
+
+def test_no_module_that_builds_objects_from_bytes_is_imported():
+    found = [
+        (name, module)
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        for module in _imported(node)
+        if module.split(".")[0] in FORBIDDEN_MODULES
+    ]
+    assert found == []
+
+
+def test_processes_are_started_in_few_places_and_nowhere_else():
+    starts = {
+        name
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and _named(node.value) == "subprocess"
+        and node.attr in ("run", "Popen")
+    }
+    assert starts == RUNS_COMMANDS
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [each.name for each in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
+
+
+def _named(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+# ── patterns ─────────────────────────────────────────────────────────────────────────────────────
+
+REPEATS = (ops.MAX_REPEAT, ops.MIN_REPEAT)
+
+
+@cache
+def patterns() -> tuple[tuple[str, str | bytes, int], ...]:
+    """Every pattern that stands in the source as a text of its own, with its flags."""
+    calls = ((name, node) for name, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Call))
+    ours = ((name, node) for name, node in calls if isinstance(node.func, ast.Attribute) and node.args)
+    return tuple(
+        (f"{name}:{node.lineno}", first.value, _flags(node))
+        for name, node in ours
+        if isinstance(node.func, ast.Attribute) and _named(node.func.value) == "re"
+        if isinstance(first := node.args[0], ast.Constant) and isinstance(first.value, str | bytes)
+    )
+
+
+def _flags(call: ast.Call) -> int:
+    said = ast.dump(call)
+    names = ("IGNORECASE", "VERBOSE", "MULTILINE", "DOTALL", "ASCII")
+    return sum(int(getattr(re, name)) for name in names if f"attr='{name}'" in said)
+
+
+def nested_repeats(parsed: Any, *, inside: bool = False) -> Iterator[str]:
+    """Unbounded repeats of something that itself repeats without bound and may end in two ways: the shape
+    behind every exponential pattern. A group that must begin with a fixed character can be split in one way
+    only."""
+    for op, given in parsed:
+        if op in REPEATS:
+            low, high, inner = given
+            is_endless = high is ops.MAXREPEAT
+            if is_endless and inside:
+                yield f"{op} {low}..."
+            yield from nested_repeats(inner, inside=is_endless and not _begins_fixed(inner))
+        elif op is ops.SUBPATTERN:
+            yield from nested_repeats(given[-1], inside=inside)
+        elif op is ops.BRANCH:
+            for branch in given[1]:
+                yield from nested_repeats(branch, inside=inside)
+        elif op in (ops.ATOMIC_GROUP, ops.POSSESSIVE_REPEAT, ops.ASSERT, ops.ASSERT_NOT):
+            continue
+
+
+def _begins_fixed(parsed: Any) -> bool:
+    items = list(parsed)
+    while items and items[0][0] is ops.SUBPATTERN:
+        items = [*items[0][1][-1], *items[1:]]
+    if items and items[0][0] is ops.BRANCH:
+        return all(_begins_fixed(branch) for branch in items[0][1][1])
+    return bool(items) and items[0][0] in (ops.LITERAL, ops.ASSERT_NOT, ops.ASSERT)
+
+
+# Looked at by hand: what repeats begins with characters that the repeated part before it cannot hold.
+UNAMBIGUOUS = {r"[^\W_]+(?:_+[^\W_]+)*", r"\b(?:[a-z]+_[a-z_]+|[A-Z][a-z]+(?:[A-Z][a-z]+)+)\b"}
+
+
+def test_no_pattern_repeats_what_repeats_itself():
+    found = {pattern for _, pattern, flags in patterns() if any(nested_repeats(parser.parse(pattern, flags)))}
+    assert len(patterns()) > 60
+    assert found == UNAMBIGUOUS
+
+
+def test_the_shape_behind_exponential_patterns_is_recognised():
+    bad = (r"(\w+\s*)+x", r"(a*)*", r"(?:\d*|b)+z", r"(?:\s+\w*)+$")
+    fine = (r"(?:,\d+)*", r"\w+\s+\w+", r"(?:\n[ ]*)+")
+    assert [any(nested_repeats(parser.parse(each))) for each in bad] == [True] * 4
+    assert [any(nested_repeats(parser.parse(each))) for each in fine] == [False] * 3
+
+
+# ── what reads foreign text, with text that nearly matches ───────────────────────────────────────
+
+SIZE = 40_000
+NEAR_MISSES = (
+    "a", " ", "\n", "<", "`", '"', "#", "-", "\\", "sk-", "1. ", "a.b/", "'\n", "[ ", "never ", "@a ",
+    "e\u0301",
+    "<system-reminder>", "bearer ", "://a:", "tokens ", "Error", "> ", "** ", "\ud83d", "use a ",
+)  # fmt: skip
+
+
+def _whole(text: str) -> str:
+    """Without half characters, which no record that was read has."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _summary_of(text: str) -> object:
+    text = _whole(text)
+    records = (user(text), assistant(call("c1", "Bash", command="x")), result("c1", text, uuid="r"))
+    return summarize((*records, summary(text, uuid="s", parent="b")))
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "secrets": struck,
+    "overflow": overflow,
+    "tags": escaped,
+    "mentions": lambda text: list(mentions(text)),
+    "a summary's form": lambda text: text_problem(formatted(text)),
+    "pins": lambda text: standing_instructions(user(_whole(text)), 400),
+    "a transcript": lambda text: read(text.encode("utf-8", "surrogatepass")),
+    "a whole summary": _summary_of,
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_text_that_nearly_matches_is_read_in_a_moment(reader: str):
+    """A quadratic pattern takes many seconds for so much; growth itself is measured in bench/."""
+    slow: list[tuple[str, float]] = []
+    for near in NEAR_MISSES:
+        text = near * (SIZE // len(near))
+        began = time.process_time()
+        READERS[reader](text)
+        slow += [(near, took)] if (took := time.process_time() - began) > 2 else []
+    assert slow == []

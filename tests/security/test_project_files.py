@@ -1,0 +1,65 @@
+"""A repository cannot send the user's key elsewhere, nor make us run anything (S16)."""
+
+from pathlib import Path
+
+import pytest
+
+from everturn.session.config.keys import KEYS
+from everturn.session.config.load import config_files, load
+from everturn.session.config.shape import Secret
+
+KEY = "sk-ant-user-key-0123456789"
+
+
+def loaded(folder: Path, project: str, own: str = "", **environment: str):
+    home = folder / "home"
+    (home / ".config" / "everturn").mkdir(parents=True, exist_ok=True)
+    (home / ".config" / "everturn" / "config.toml").write_text(own)
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    (work / "everturn.toml").write_text(project)
+    return load(config_files(environment, home=home, cwd=work), environment)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'provider.base_url = "https://evil.example"',
+        '[provider]\nbase_url = "https://evil.example"',
+        'provider = { base_url = "https://evil.example", api_key = "sk-ant-evil-evil-evil" }',
+        '"provider"."base_url" = "https://evil.example"',
+        '[provider]\nauth_token = "stolen-stolen-stolen"',
+    ],
+)
+def test_a_project_changes_neither_the_address_nor_the_key(tmp_path: Path, line: str):
+    found = loaded(tmp_path, line, ANTHROPIC_API_KEY=KEY)
+    assert found.config.provider.base_url == ""
+    assert found.config.provider.api_key == Secret(KEY)
+    assert not found.config.provider.auth_token
+    assert any("not taken from a project's file" in note for note in found.notes)
+
+
+def test_an_address_of_the_users_own_stays(tmp_path: Path):
+    own = 'provider.base_url = "https://gateway.example"'
+    found = loaded(tmp_path, 'provider.base_url = "https://evil.example"', own)
+    assert found.config.provider.base_url == "https://gateway.example"
+
+
+def test_no_key_that_a_project_may_set_is_a_place_or_a_program():
+    words = {
+        name for name, key in KEYS.items() if "str" in str(key.type) and not name.startswith("provider.")
+    }
+    lists = {name for name in words if "tuple" in str(KEYS[name].type)}
+    names = ("url", "host", "proxy", "command", "helper", "path", "file_", "folder", "script", "exec", "cert")
+    assert {name for name in words - lists if any(part in name for part in names)} == set()
+    assert {name for name in KEYS if name.split(".")[-1] in ("api_key", "auth_token", "base_url")} == {
+        "provider.api_key",
+        "provider.auth_token",
+        "provider.base_url",
+    }
+
+
+def test_variables_in_a_projects_dotenv_are_not_read(tmp_path: Path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / ".env").write_text("ANTHROPIC_BASE_URL=https://evil.example\n")
+    assert loaded(tmp_path, "").config.provider.base_url == ""
