@@ -6,6 +6,7 @@ import pytest
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from everturn.adapters.shadow import PassedThrough
@@ -17,6 +18,10 @@ THINKS = {"type": "enabled", "budget_tokens": 1024}
 
 def words(body):
     return json.dumps(body["messages"])
+
+
+def read(path: str) -> str:
+    return path
 
 
 def pairs(messages):
@@ -102,12 +107,15 @@ def test_leading_system_messages_outlive_a_compaction(bench):
     bench.check()
 
 
-def test_tools_and_the_system_prompt_are_counted(bench):
+@pytest.mark.parametrize("where", ["system_prompt", "tools"])
+def test_what_is_said_outside_of_messages_is_counted_before_the_first_reply(bench, where):
+    large = "Mind the feed, and mind it well. " * 12_000
+    history = [kind(large[:70_000]) for _ in range(4) for kind in (HumanMessage, AIMessage)]
+    more = {where: large if where == "system_prompt" else [tool(description=large)(read)]}
     middleware = bench.middleware()
-    bench.talk(bench.agent(middleware, system_prompt="Mind the feed. " * 4000), range(1))
-    usage = bench.twin.ledger[-1]["usage"]
-    counted = sum(usage[name] for name in usage if name.endswith("input_tokens"))
-    assert middleware.conversations[0].tokens >= counted + usage["output_tokens"] > 10_000
+    bench.agent(middleware, **more).invoke({"messages": [*history, HumanMessage("And now?")]})
+    assert middleware.conversations[0].compactions == 1
+    bench.check()
 
 
 def test_thinking_stays_where_the_tool_loop_needs_it(bench):
@@ -212,8 +220,10 @@ def test_a_second_too_long_is_the_agents(bench):
     agent = bench.agent(bench.middleware())
     messages = bench.talk(agent, range(4))
     bench.twin.faults({"kind": "prompt_too_long", "times": 9})
+    before = len(bench.asked())
     with pytest.raises(Exception, match="prompt is too long"):
         bench.talk(agent, range(4, 5), messages)
+    assert len(bench.asked()) == before + 2
 
 
 def test_another_error_is_the_agents(bench):

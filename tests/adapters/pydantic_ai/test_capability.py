@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from pydantic_ai import Tool
 from pydantic_ai.capabilities import Caching
 from pydantic_ai.exceptions import ModelContextWindowExceededError, ModelHTTPError
 from pydantic_ai.messages import (
@@ -32,6 +33,18 @@ def pairs(messages):
     parts = [part for message in messages for part in message.parts]
     called = [part.tool_call_id for part in parts if isinstance(part, ToolCallPart)]
     return called, [part.tool_call_id for part in parts if isinstance(part, ToolReturnPart)]
+
+
+def read(path: str) -> str:
+    return path
+
+
+def asked_for(words):
+    return ModelRequest(parts=[UserPromptPart(words)])
+
+
+def replied(words):
+    return ModelResponse(parts=[TextPart(words)])
 
 
 # ── what the model gets ──────────────────────────────────────────────────────────────────────────
@@ -91,12 +104,15 @@ async def test_what_was_said_about_caching_holds(bench, caching, marker):
     bench.check()
 
 
-async def test_tools_and_instructions_are_counted(bench):
+@pytest.mark.parametrize("where", ["instructions", "tools"])
+async def test_what_is_said_outside_of_messages_is_counted_before_the_first_reply(bench, where):
+    large = "Mind the feed, and mind it well. " * 12_000
+    history = [message(large[:70_000]) for _ in range(4) for message in (asked_for, replied)]
+    more = {"instructions": large} if where == "instructions" else {"tools": [Tool(read, description=large)]}
     capability = bench.capability()
-    await bench.talk(bench.agent(capability, instructions="Mind the feed. " * 4000), range(1))
-    usage = bench.twin.ledger[-1]["usage"]
-    counted = sum(usage[name] for name in usage if name.endswith("input_tokens"))
-    assert capability.conversations[0].tokens >= counted + usage["output_tokens"] > 10_000
+    await bench.agent(capability, **more).run("And now?", message_history=history)
+    assert capability.conversations[0].compactions == 1
+    bench.check()
 
 
 @pytest.mark.parametrize("of_the_model", [True, False])
@@ -105,7 +121,8 @@ async def test_thinking_stays_where_the_tool_loop_needs_it(bench, of_the_model):
     settings = {"model": bench.model(settings=THINKS)} if of_the_model else {"model_settings": THINKS}
     await bench.talk(bench.agent(capability, **settings), range(6))
     assert any('"signature"' in json.dumps(body) for body in bench.asked())
-    assert capability.conversations[0].compactions >= 1
+    summaries = [body for body in bench.wire.bodies if not body.get("tools")]
+    assert [body.get("thinking") for body in summaries] == [None] * len(summaries) != []
     bench.check()
 
 
@@ -201,8 +218,10 @@ async def test_a_second_too_long_is_the_agents(bench):
     agent = bench.agent(bench.capability())
     messages = await bench.talk(agent, range(4))
     bench.twin.faults({"kind": "prompt_too_long", "times": 9})
+    before = len(bench.asked())
     with pytest.raises(ModelContextWindowExceededError):
         await bench.talk(agent, range(4, 5), messages)
+    assert len(bench.asked()) == before + 2
 
 
 async def test_another_error_is_the_agents(bench):

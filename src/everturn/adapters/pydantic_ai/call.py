@@ -17,8 +17,8 @@ from everturn.adapters.pydantic_ai.parts import Spelled, held_apart, messages_of
 from everturn.adapters.shadow import Ticket
 
 HOUR: Final = "1h"
-# By the name that all providers share, and by the one that would come before it.
-UNTHINKING: Final[dict[str, Any]] = {"thinking": False, "anthropic_thinking": {"type": "disabled"}}
+# pydantic-ai knows how each model is told so; a setting of the model's own would come before it.
+UNTHINKING: Final[dict[str, Any]] = {"thinking": False, "anthropic_thinking": None}
 
 
 class Call:
