@@ -10,6 +10,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from everturn.adapters.shadow import PassedThrough
+from everturn.history.blocks import text_of
 
 # A window that a few tasks fill: compactions happen all the time.
 SMALL = 40_000
@@ -107,15 +108,26 @@ def test_leading_system_messages_outlive_a_compaction(bench):
     bench.check()
 
 
+def test_tools_and_the_system_prompt_are_part_of_the_conversation(bench):
+    middleware = bench.middleware()
+    bench.talk(bench.agent(middleware, system_prompt="Mind the feed. " * 4000), range(1))
+    (shadow,) = middleware.shadows
+    usage = bench.twin.ledger[-1]["usage"]
+    counted = sum(usage[name] for name in usage if name.endswith("input_tokens"))
+    assert [text_of(block) for block in shadow.head.system] == ["Mind the feed. " * 4000]
+    assert [tool.tool for tool in shadow.head.tools] == ["read_file"]
+    assert middleware.conversations[0].tokens >= counted + usage["output_tokens"] > 10_000
+
+
 @pytest.mark.parametrize("where", ["system_prompt", "tools"])
-def test_what_is_said_outside_of_messages_is_counted_before_the_first_reply(bench, where):
+def test_what_is_said_outside_of_messages_is_made_room_for(bench, where):
     large = "Mind the feed, and mind it well. " * 12_000
-    history = [kind(large[:70_000]) for _ in range(4) for kind in (HumanMessage, AIMessage)]
+    history = [kind(large[:40_000]) for _ in range(4) for kind in (HumanMessage, AIMessage)]
     more = {where: large if where == "system_prompt" else [tool(description=large)(read)]}
     middleware = bench.middleware()
     bench.agent(middleware, **more).invoke({"messages": [*history, HumanMessage("And now?")]})
     assert middleware.conversations[0].compactions == 1
-    bench.check()
+    assert bench.twin.ledger[-1]["status"] == 200
 
 
 def test_thinking_stays_where_the_tool_loop_needs_it(bench):

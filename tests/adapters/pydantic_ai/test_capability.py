@@ -1,5 +1,6 @@
 """pydantic-ai's agents with the capability: what the model gets, what the history keeps, what goes wrong."""
 
+import asyncio
 import json
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import FunctionModel
 
 from everturn.adapters.shadow import PassedThrough
+from everturn.history.blocks import text_of
 
 # A window that a few tasks fill: compactions happen all the time.
 SMALL = 40_000
@@ -104,15 +106,28 @@ async def test_what_was_said_about_caching_holds(bench, caching, marker):
     bench.check()
 
 
+async def test_tools_and_instructions_are_part_of_the_conversation(bench):
+    capability = bench.capability()
+    await bench.talk(
+        bench.agent(capability, system_prompt=(), instructions="Mind the feed. " * 4000), range(1)
+    )
+    (shadow,) = capability.shadows
+    usage = bench.twin.ledger[-1]["usage"]
+    counted = sum(usage[name] for name in usage if name.endswith("input_tokens"))
+    assert [text_of(block) for block in shadow.head.system] == [("Mind the feed. " * 4000).strip()]
+    assert [tool.tool for tool in shadow.head.tools] == ["read_file"]
+    assert capability.conversations[0].tokens >= counted + usage["output_tokens"] > 10_000
+
+
 @pytest.mark.parametrize("where", ["instructions", "tools"])
-async def test_what_is_said_outside_of_messages_is_counted_before_the_first_reply(bench, where):
+async def test_what_is_said_outside_of_messages_is_made_room_for(bench, where):
     large = "Mind the feed, and mind it well. " * 12_000
-    history = [message(large[:70_000]) for _ in range(4) for message in (asked_for, replied)]
+    history = [message(large[:40_000]) for _ in range(4) for message in (asked_for, replied)]
     more = {"instructions": large} if where == "instructions" else {"tools": [Tool(read, description=large)]}
     capability = bench.capability()
     await bench.agent(capability, **more).run("And now?", message_history=history)
     assert capability.conversations[0].compactions == 1
-    bench.check()
+    assert bench.twin.ledger[-1]["status"] == 200
 
 
 @pytest.mark.parametrize("of_the_model", [True, False])
@@ -202,6 +217,14 @@ async def test_a_fork_reads_the_cache_that_the_agent_wrote(bench):
     bench.check()
 
 
+async def test_runs_side_by_side_know_nothing_of_each_other(bench):
+    capability = bench.capability(window=SMALL)
+    agent = bench.agent(capability)
+    runs = await asyncio.gather(*(bench.talk(agent, range(4 * n, 4 * n + 4)) for n in range(3)))
+    assert sorted(held.messages for held in capability.conversations) == sorted(map(len, runs))
+    bench.check()
+
+
 # ── when something goes wrong ────────────────────────────────────────────────────────────────────
 
 
@@ -222,6 +245,20 @@ async def test_a_second_too_long_is_the_agents(bench):
     with pytest.raises(ModelContextWindowExceededError):
         await bench.talk(agent, range(4, 5), messages)
     assert len(bench.asked()) == before + 2
+
+
+async def test_room_is_made_once_even_if_there_is_always_more(bench, monkeypatch):
+    capability, tried = bench.capability(), []
+
+    async def roomy(ticket, _):
+        tried.append(ticket)
+        return ticket
+
+    monkeypatch.setattr(capability.shadows, "make_room_async", roomy)
+    bench.twin.faults({"kind": "prompt_too_long", "times": 9})
+    with pytest.raises(ModelContextWindowExceededError):
+        await bench.talk(bench.agent(capability), range(1))
+    assert len(tried) == 1
 
 
 async def test_another_error_is_the_agents(bench):
