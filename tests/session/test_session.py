@@ -207,6 +207,18 @@ def test_a_provider_that_refuses_is_raised_and_what_was_said_stays_said(desk):
     assert desk.path.read_bytes().count(b"Hello?") == 1
 
 
+def test_nothing_said_after_an_answer_is_told_in_words_where_a_model_cannot_go_on_from_it(desk):
+    desk.twin.script("Hello.", "Hello.", " And more.")
+    with desk.open(model="claude-opus-5") as session:
+        session.send("Hello?")
+        with pytest.raises(UsageError, match="nothing was said since"):
+            session.send()
+        assert len(desk.twin.ledger) == 1
+    with desk.open(model="claude-haiku-4-5") as session:
+        session.send("Hello again?")
+        assert session.send().text.strip() == "And more."
+
+
 def test_nothing_said_in_an_empty_session_is_told_in_words(desk):
     with desk.open() as session, pytest.raises(UsageError, match="say something first"):
         session.send()

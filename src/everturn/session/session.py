@@ -52,6 +52,7 @@ from everturn.session.talk.state import read_state
 from everturn.session.talk.tools import Call, Result, Tool, blocks_of, by_name, calls_in, can_run, run_all
 from everturn.session.talk.wiring import Parts, Wiring
 from everturn.session.upstream import Send, drained
+from everturn.view.flatten import flatten
 from everturn.view.fragments.recalled import NAME
 from everturn.view.fragments.recalled import TOOL as RECALL
 from everturn.view.sections import Sections
@@ -235,6 +236,18 @@ class Session(Wiring):
             self._join(hooks.taken_context())
         elif not self.conversation.log.view.records:
             raise UsageError("Nothing has been said in this session yet; say something first.")
+        elif self._has_been_answered():
+            raise UsageError("The model has answered, and nothing was said since; say something first.")
+
+    def _has_been_answered(self) -> bool:
+        """Whether the request would end with the model's own words, which only some models go on from, and
+        others after a pause of their own alone."""
+        if self.conversation.setting.model.prefill:
+            return False
+        view = self.conversation.log.view
+        last = next((each.reply for each in reversed(view.records) if each.reply is not None), None)
+        is_paused = last is not None and last.stop_reason == "pause_turn"
+        return not is_paused and flatten(view).messages[-1].role == "assistant"
 
     # ── what fills the context, and what becomes of it ───────────────────────────────────────────
 
