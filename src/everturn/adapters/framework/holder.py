@@ -6,7 +6,8 @@ told that they are the caller's, and decides about the messages alone.
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import msgspec
 
@@ -15,7 +16,9 @@ from everturn.decide.compact.values import Way
 from everturn.decide.events import Event
 from everturn.decide.policy import Policy
 from everturn.errors import UsageError
-from everturn.session.config.shape import Config
+from everturn.measure.capabilities import Capabilities
+from everturn.measure.outline import Costs
+from everturn.session.config.shape import DEFAULT_POLICY, Config
 from everturn.session.talk.opening import config_of
 from everturn.session.talk.spending import Bill
 
@@ -26,26 +29,38 @@ if TYPE_CHECKING:
 WAYS: Final[tuple[Way, ...]] = ("notes", "direct", "extract")
 
 
+Chosen = str | Policy | Config
+
+
+class Options(TypedDict, total=False):
+    """What can be said beside a policy. The last five are for tests and other providers."""
+
+    # Where transcripts are kept: the usual place for data if not given, memory alone for None.
+    folder: str | os.PathLike[str] | None
+    # Folders that files may be read from again after a compaction.
+    readable: Sequence[str | os.PathLike[str]]
+    # Hears every event.
+    listen: Callable[[Event], None]
+    # The model's, where the table does not know it.
+    window: int | None
+    # In which order summaries are tried.
+    ways: Sequence[Way]
+    most: int
+    clock: Callable[[], datetime]
+    new_id: Callable[[], str]
+    costs: Costs | None
+    capabilities: Capabilities
+
+
 class Holder:
     """The conversations of one adapter."""
 
-    def __init__(
-        self,
-        policy: str | Policy | Config = "claude-code",
-        *,
-        folder: str | os.PathLike[str] | None = "",
-        readable: Sequence[str | os.PathLike[str]] = (),
-        listen: Callable[[Event], None] = lambda _: None,
-        window: int | None = None,
-        ways: Sequence[Way] = WAYS,
-        **more: Any,
-    ) -> None:
-        """`folder` is where transcripts are kept: the usual place for data if not given, memory alone for
-        None. `readable` are folders that files may be read from again after a compaction; `listen` hears
-        every event; `window` is the model's, where the table does not know it."""
-        kept = default_folder() if folder == "" else folder
-        more |= {"listen": listen, "markers": "the caller's", "ways": tuple(ways)}
-        self.shadows = Shadows(manner_of(_chosen(policy, window), folder=kept, readable=readable, **more))
+    def __init__(self, policy: Chosen = DEFAULT_POLICY, **options: Unpack[Options]) -> None:
+        more: dict[str, Any] = {"folder": "", "ways": WAYS, **options}
+        chosen = _chosen(policy, more.pop("window", None))
+        folder = more.pop("folder")
+        more |= {"markers": "the caller's", "ways": tuple(more["ways"])}
+        self.shadows = Shadows(manner_of(chosen, folder=default_folder() if folder == "" else folder, **more))
 
     @property
     def bill(self) -> Bill:
@@ -69,7 +84,7 @@ class Holder:
         self.shadows.close()
 
 
-def _chosen(policy: str | Policy | Config, window: int | None) -> str | Policy | Config:
+def _chosen(policy: Chosen, window: int | None) -> Chosen:
     """Nothing is declared to the API: of what the engine decides only messages reach a framework's model."""
     if isinstance(policy, Policy):
         if window is not None:

@@ -54,12 +54,12 @@ def answered(heard: Heard) -> Answered:
     return Answered(msgspec.json.encode(body))
 
 
-def is_too_long(problem: BaseException) -> bool:
-    """Whether this is a provider's "too long", whatever a framework has wrapped around it."""
-    return overflow(str(problem)) is not None or "context_window_exceeded" in str(problem)
+def is_too_long(problem: Exception, kind: type[Exception]) -> bool:
+    """Whether this is a provider's "too long": by the framework's own kind of error, or by its words."""
+    return isinstance(problem, kind) or overflow(str(problem)) is not None
 
 
-def is_refused(problem: BaseException) -> bool:
+def is_refused(problem: Exception) -> bool:
     """Whether the provider found fault with the request itself."""
     return getattr(problem, "status_code", 0) == REFUSED
 

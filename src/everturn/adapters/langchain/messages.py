@@ -17,6 +17,14 @@ from everturn.adapters.shadow.chain import digest
 Fields = dict[str, Any]
 # Pieces of a call that was streamed; the call itself is among the message's `tool_calls`.
 _DELTAS: Final = ("input_json_delta", "tool_call_chunk")
+# LangChain's names for what comes as bytes, and what it costs most like.
+_FILES: Final = {
+    "image": "image",
+    "image_url": "image",
+    "file": "document",
+    "audio": "document",
+    "video": "document",
+}
 
 
 # ── to the engine ────────────────────────────────────────────────────────────────────────────────
@@ -111,11 +119,11 @@ def _is_result(part: Any) -> bool:
 
 
 def _spelled(part: Fields) -> Fields:
-    """A picture counts as one, whatever LangChain calls it; its bytes stay where they are."""
+    """A picture or a file counts as one, whatever LangChain calls it; its bytes stay where they are."""
     kind = part.get("type")
-    if kind == "image_url" or (kind == "image" and "source" not in part):
-        return {"type": "image", "source": {"type": "url", "url": f"langchain:{digest(part).hex()}"}}
-    return part
+    if kind not in _FILES or "source" in part:
+        return part
+    return {"type": _FILES[kind], "source": {"type": "url", "url": f"langchain:{digest(part).hex()}"}}
 
 
 # ── and back ─────────────────────────────────────────────────────────────────────────────────────

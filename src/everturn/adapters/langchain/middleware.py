@@ -7,13 +7,23 @@ told and then passed over: the agent's own request takes its place (`docs/langch
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Unpack
 
 from langchain.agents.middleware.types import AgentMiddleware, ModelRequest
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 from langgraph.constants import TAG_NOSTREAM
 
-from everturn.adapters.framework import Holder, answered, is_refused, is_too_long, unreached
+from everturn.adapters.framework import (
+    DEFAULT_POLICY,
+    Chosen,
+    Holder,
+    Options,
+    answered,
+    is_refused,
+    is_too_long,
+    unreached,
+)
 from everturn.adapters.langchain.call import Call
 from everturn.adapters.langchain.messages import heard
 from everturn.adapters.langchain.steps import Steps, taken, taken_async
@@ -35,10 +45,12 @@ class _Hands(NamedTuple):
 
 class EverturnMiddleware(Holder, AgentMiddleware[Any, Any, Any]):
     """One serves any number of agents, threads and event loops. `summary_model` is a chat model for
-    summaries, the agent's own if not given; all other options are those of `Holder`."""
+    summaries, the agent's own if not given; all other options are in `Options`."""
 
-    def __init__(self, *options: Any, summary_model: Any = None, **more: Any) -> None:
-        super().__init__(*options, **more)
+    def __init__(
+        self, policy: Chosen = DEFAULT_POLICY, *, summary_model: Any = None, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(policy, **options)
         self.summary_model = summary_model
         held = self.shadows
         self._at_once = _Hands(held.prepare, held.make_room, held.received, _sends)
@@ -67,9 +79,10 @@ class EverturnMiddleware(Holder, AgentMiddleware[Any, Any, Any]):
         try:
             response = yield lambda: handler(attempt)
         except Exception as problem:
-            if is_refused(problem) and not is_too_long(problem):
+            too_long = is_too_long(problem, ContextOverflowError)
+            if is_refused(problem) and not too_long:
                 return (yield from self._without_us(request, handler, problem, ticket))
-            other = (yield from self._making_room(ticket, send, hands)) if is_too_long(problem) else None
+            other = (yield from self._making_room(ticket, send, hands)) if too_long else None
             if other is None:
                 raise
             ticket = other

@@ -9,14 +9,23 @@ What goes wrong in here is told and then passed over: the agent's own request ta
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ModelContextWindowExceededError, RetryModelRequest
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.models import ModelRequestContext, infer_model
 
-from everturn.adapters.framework import Holder, answered, is_refused, is_too_long, unreached
+from everturn.adapters.framework import (
+    DEFAULT_POLICY,
+    Chosen,
+    Holder,
+    Options,
+    answered,
+    is_refused,
+    is_too_long,
+    unreached,
+)
 from everturn.adapters.pydantic_ai.call import Call
 from everturn.adapters.pydantic_ai.parts import heard
 from everturn.adapters.shadow import AsyncSend, NotOurs, Ticket
@@ -25,10 +34,12 @@ from everturn.session.upstream import Answered
 
 class Everturn(Holder, AbstractCapability[Any]):
     """One serves any number of agents and runs. `summary_model` is a model for summaries, or the name of
-    one, the agent's own if not given; all other options are those of `Holder`."""
+    one, the agent's own if not given; all other options are in `Options`."""
 
-    def __init__(self, *options: Any, summary_model: Any = None, **more: Any) -> None:
-        super().__init__(*options, **more)
+    def __init__(
+        self, policy: Chosen = DEFAULT_POLICY, *, summary_model: Any = None, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(policy, **options)
         self.summary_model = summary_model
         self._began()
 
@@ -71,7 +82,7 @@ class Everturn(Holder, AbstractCapability[Any]):
         is."""
         if self._call is None or self._ticket is None:
             raise error
-        if isinstance(error, ModelContextWindowExceededError) or is_too_long(error):
+        if is_too_long(error, ModelContextWindowExceededError):
             if await self._makes_room(self._call, self._ticket):
                 raise RetryModelRequest
         elif is_refused(error):
