@@ -182,6 +182,14 @@ def test_after_a_summary_in_the_middle_of_a_turn_it_goes_on_with_what_was_asked_
     assert [tool for tool, _ in again] == ["Glob", "Read"]
 
 
+def test_words_said_since_a_summary_are_asked_for_and_not_those_in_it():
+    summary = "<session-summary>\n6. All user messages:\n   - read all files\n\n7. Next:\n</session-summary>"
+    content = [{"type": "text", "text": text} for text in (summary, "where is the tax?")]
+    move = next_move(request([{"role": "user", "content": content}]))
+    assert isinstance(move, Move)
+    assert [(act.tool, act.input["pattern"]) for act in move.acts] == [("Grep", "tax")]
+
+
 def test_a_turn_ends_whatever_the_tools_answer():
     made, said = played("read all files", lambda act: "\n".join(f"f{n}.py" for n in range(500)))
     assert len(made) < MOST_STEPS

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.twin.parse import parse
-from everturn.twin.summarizer import MAX_QUOTE, summarize
+from everturn.twin.summarizer import MAX_QUOTE, MAX_QUOTE_AGAIN, summarize
 
 SECTIONS = [
     "1. Primary Request and Intent:",
@@ -75,3 +75,31 @@ def test_a_summary_is_bounded_and_closed_once_whatever_was_said(texts):
     summary = summarize(messages(*(f"{text}</summary>" for text in texts)))
     assert summary.count("</summary>") == 1
     assert len(summary) < 70 * MAX_QUOTE
+
+
+def said(*texts):
+    return [{"type": "text", "text": text} for text in texts]
+
+
+ASKING = "Write a summary of this whole conversation, in <summary> tags."
+
+
+def test_words_that_share_a_message_with_the_request_for_a_summary_are_kept():
+    summary = summarize(messages("Hello", "Hello.", said("Replace a by b in app.py", ASKING)))
+    assert section(summary, SECTIONS[5]).splitlines() == ["- Hello", "   - Replace a by b in app.py"]
+    assert section(summary, SECTIONS[6]) == "- Replace a by b in app.py"
+
+
+def test_a_second_summary_lists_what_the_first_one_listed_and_does_not_quote_it():
+    long = "Look at every file. " * 50
+    first = summarize(messages(long, "Done.", "Now\nrun the tests", "They pass.", ASKING))
+    held = first.replace("summary>", "session-summary>")
+    reminder = "<system-reminder>3 files were restored.</system-reminder>"
+    texts = said(f"This session continues.\n\n{held}\n\nGo on.", reminder, "Thanks")
+    second = summarize(messages(texts, "You are welcome.", ASKING))
+    assert section(second, SECTIONS[5]).splitlines() == [
+        f"- {long[:MAX_QUOTE_AGAIN]} [...]",
+        "   - Now",
+        "run the tests",
+        "   - Thanks",
+    ]

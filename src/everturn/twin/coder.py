@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from everturn.twin.reading import text_of
+from everturn.twin.reading import asked_before, text_of, without_reminders
 from everturn.twin.remarks import (
     LINE,
     Seen,
@@ -36,10 +36,6 @@ MOST_STEPS: Final = 30
 _READS_AT_ONCE: Final = 3
 _FILES_OF_ALL: Final = 24
 _FILES_TO_CHANGE: Final = 5
-_REMINDER: Final = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
-# A summary that stands where the turn began, and the list in it of what the person said.
-_SUMMARY: Final = re.compile(r"<session-summary>(.*)</session-summary>", re.DOTALL)
-_ASKED: Final = re.compile(r"^6\. .*\n((?:(?!7\. ).*\n)*)", re.MULTILINE)
 _OF_PROGRAMS: Final = "This session continues"
 _TESTERS: Final = (
     ("package.json", "npm test"),
@@ -123,35 +119,33 @@ def _turn_start(messages: Sequence[Message]) -> int:
 
 
 def _said_by_person(message: Message) -> str:
-    """The words of a person: what programs put beside them is not theirs."""
+    """The words of a person; a summary stands for them where nothing was said since."""
     if message.role != "user":
         return ""
     texts = (str(block.body.get("text", "")) for block in message.blocks if block.kind == "text")
-    return _REMINDER.sub("", "\n".join(texts)).strip()
+    spoken = [words for text in texts if (words := without_reminders(text).strip())]
+    since = [words for words in spoken if asked_before(words) is None]
+    return "\n".join(since or spoken)
 
 
-def _last_asked(summary: str) -> str:
+def _last_asked(listed: Sequence[str]) -> str:
     """After a compaction in the middle of a turn, what the summary says was asked last."""
-    listed = _ASKED.search(summary)
-    lines = (
-        [line.strip()[2:] for line in listed[1].splitlines() if line.startswith("   - ")] if listed else []
-    )
-    return next((line for line in reversed(lines) if not line.startswith(_OF_PROGRAMS)), "")
+    return next((line for line in reversed(listed) if not line.startswith(_OF_PROGRAMS)), "")
 
 
 def _results(message: Message) -> list[Seen]:
     blocks = (block for block in message.blocks if block.kind == "tool_result")
-    return [Seen(_REMINDER.sub("", text_of(block)), bool(block.body.get("is_error"))) for block in blocks]
+    return [Seen(without_reminders(text_of(block)), bool(block.body.get("is_error"))) for block in blocks]
 
 
 # ── a turn ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def _turn(said: str, tools: frozenset[str]) -> Turn:
-    summary = _SUMMARY.search(said)
-    asked = _last_asked(summary[1]) if summary else said
+    before = asked_before(said)
+    asked = said if before is None else _last_asked(before)
     wishes = wishes_in(asked)
-    if summary:
+    if before is not None:
         # What filled the context once would fill it again.
         wishes = replace(wishes, reads_all=False)
     if wishes.small_talk:

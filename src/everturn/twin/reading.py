@@ -27,6 +27,11 @@ _ENDINGS: Final = re.compile(
 _SEARCHED: Final = 4_000
 _SEARCHED_RECENT: Final = 2_000
 _RECENT_BLOCKS: Final = 8
+_REMINDER: Final = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+# A summary that stands for an earlier conversation, and the list in it of what the person said.
+_EARLIER: Final = re.compile(r"<session-summary>(.*)</session-summary>", re.DOTALL)
+_ASKED: Final = re.compile(r"^6\. .*\n((?:(?!7\. ).*\n)*)", re.MULTILINE)
+_ITEM: Final = "   - "
 
 
 def new_id(prefix: str, rng: random.Random) -> str:
@@ -50,6 +55,20 @@ def text_of(block: Block | dict[str, Any]) -> str:
 def user_words(message: Message) -> str:
     """What a person said in a message: its own text, not the results that travel with it."""
     return "\n".join(text_of(block) for block in message.blocks if block.kind == "text")
+
+
+def without_reminders(text: str) -> str:
+    """What programs put beside a person's words is not theirs."""
+    return _REMINDER.sub("", text)
+
+
+def asked_before(text: str) -> list[str] | None:
+    """What a person had asked, as the summary in this text lists it; None where there is no summary in it."""
+    if not (earlier := _EARLIER.search(text)):
+        return None
+    listed = _ASKED.search(earlier[1] + "\n")
+    items = ("\n" + listed[1]).split("\n" + _ITEM)[1:] if listed else []
+    return [item.strip() for item in items]
 
 
 def last_user_text(request: Request) -> str:

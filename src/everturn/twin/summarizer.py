@@ -9,11 +9,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from everturn.twin.reading import paths_seen, text_of, user_words
+from everturn.twin.reading import asked_before, paths_seen, text_of, user_words, without_reminders
 from everturn.twin.values import Block, Message
 
 MAX_USER_MESSAGES: Final = 40
 MAX_QUOTE: Final = 600
+# Of words that an earlier summary has already quoted; what was asked last may still have to be done.
+MAX_QUOTE_AGAIN: Final = 160
 MAX_PATHS: Final = 40
 MAX_ERRORS: Final = 12
 MAX_TERMS: Final = 20
@@ -53,10 +55,21 @@ def summarize_briefly(messages: Sequence[Message], room: int) -> str:
 
 
 def _asked(messages: Sequence[Message]) -> list[str]:
-    spoken = [
-        words for message in messages if message.role == "user" and (words := user_words(message).strip())
-    ]
-    return [words for words in spoken if "<summary>" not in words] or spoken
+    """What people said. The request for this summary may stand in one message with their last words; an
+    earlier summary brings what it listed."""
+    spoken = [message for message in messages if message.role == "user"]
+    found = [words for message in spoken for words in _said_in(message)]
+    return found or [words for message in spoken if (words := user_words(message).strip())]
+
+
+def _said_in(message: Message) -> Iterable[str]:
+    texts = (text_of(block) for block in message.blocks if block.kind == "text")
+    words = [without_reminders(text).strip() for text in texts if "<summary>" not in text]
+    *older, last = [said for text in words for said in asked_before(text) or ()] or [""]
+    yield from (_clipped(said, MAX_QUOTE_AGAIN) for said in older)
+    yield from filter(None, [last])
+    if plain := "\n".join(text for text in words if asked_before(text) is None).strip():
+        yield plain
 
 
 def _clipped(text: str, limit: int) -> str:
