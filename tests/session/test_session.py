@@ -219,6 +219,17 @@ def test_nothing_said_after_an_answer_is_told_in_words_where_a_model_cannot_go_o
         assert session.send().text.strip() == "And more."
 
 
+@pytest.mark.spec("TOK-6")
+def test_the_size_knows_of_the_system_prompt_before_anything_was_reported(desk):
+    desk.twin.script("Hello.")
+    with desk.open(system="Be terse. " * 9_000) as session:
+        session._live.say("Hello?")
+        estimated = session.context().size
+        reported = session.send().usage.context
+    assert estimated.basis == "estimate"
+    assert reported < estimated.tokens < 2 * reported
+
+
 def test_nothing_said_in_an_empty_session_is_told_in_words(desk):
     with desk.open() as session, pytest.raises(UsageError, match="say something first"):
         session.send()

@@ -18,7 +18,7 @@ from everturn.history.messages import Message
 from everturn.history.records import Record, reported_usage, when
 from everturn.measure.accounting import Accounts, accounts_of
 from everturn.measure.capabilities import Capabilities
-from everturn.measure.meter import Meter, meter_of
+from everturn.measure.meter import Meter, Size, meter_of
 from everturn.measure.outline import Costs, Head, Outline
 from everturn.measure.tokens import Counts
 from everturn.view.flatten import Flattener
@@ -80,6 +80,15 @@ class Following:
 
     def measured(self) -> Measured:
         return Measured(self.meter.estimate().tokens, self.accounts.metrics())
+
+    def size(self, head: Head, costs: Costs) -> Size:
+        """What was reported knows of system prompt and tools; an estimate has to be told."""
+        size = self.meter.size()
+        if size.basis == "usage":
+            return size
+        self.outline.costs = costs
+        self.outline.set_head(head)
+        return self.meter.estimate(head=self.outline.head_tokens)
 
     def laid_out(self, head: Head, costs: Costs) -> Outline:
         """The outline of what would be sent now; only what changed is measured again."""

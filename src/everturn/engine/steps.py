@@ -74,7 +74,7 @@ class Steps:
 
     @property
     def size(self) -> Size:
-        return self._follows.meter.size()
+        return self._follows.size(self.setting.head, self.setting.costs)
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
@@ -103,7 +103,7 @@ class Steps:
             source=setting.source,
             now=now,
             last_reply=self._follows.last_reply,
-            size=self._follows.meter.size().tokens,
+            size=self._follows.size(setting.head, setting.costs).tokens,
             capabilities=setting.capabilities,
             in_tool_loop=self._follows.flattener.in_tool_loop,
             binds_thinking=setting.model.binds_thinking,

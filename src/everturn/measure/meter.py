@@ -151,9 +151,10 @@ class Meter:
             freed=self._freed,
         )
 
-    def estimate(self) -> Size:
-        """As if no usage were known: everything is tail, system prompt and tools included (TOK-6)."""
-        tail = self._tail(_Place(0, "", Count())) + Count(guessed=self._fixed)
+    def estimate(self, *, head: int = 0) -> Size:
+        """As if no usage were known: everything is tail, system prompt and tools included (TOK-6). `head` is
+        their estimate where it may change; what never does is known from the start."""
+        tail = self._tail(_Place(0, "", Count())) + Count(guessed=self._fixed + head)
         return Size(
             tokens=tail.padded,
             reported=0,
