@@ -112,7 +112,7 @@ def test_an_ignored_write_error_made_the_client_believe_it_was_kept(scene: Scene
 
 def test_the_index_was_damaged_and_the_sessions_seemed_gone(scene: Scene):
     """The database beside the transcripts was corrupt, and a new empty one took its place (opencode#37821,
-    hermes-agent#72046, cc#59736, codex#38792)."""
+    hermes-agent#72046)."""
     with scene.open() as session:
         scene.talk(session, 2)
         assert session.recall("Question 1")
@@ -122,6 +122,17 @@ def test_the_index_was_damaged_and_the_sessions_seemed_gone(scene: Scene):
     index.write_bytes(bytes(data))
     with scene.open() as session:
         assert session.recall("Question 1")
+
+
+def test_the_index_was_out_of_step_with_the_transcript(scene: Scene):
+    """What was said after the index had been built was in the file and not in the index (cc#59736,
+    codex#38792)."""
+    with scene.open() as session:
+        scene.talk(session, 1)
+        assert session.recall("Question 0")
+        scene.twin.script("The port is 8472.")
+        session.send("Which port does the staging proxy use?")
+        assert [hit.source for hit in session.recall("staging proxy")] == ["user"]
 
 
 def test_two_records_stood_on_one_line(scene: Scene):

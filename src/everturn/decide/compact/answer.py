@@ -29,8 +29,7 @@ _REFUSAL: Final = re.compile(
     r"|violates?\s+our\s+usage\s+polic",
     re.IGNORECASE,
 )
-_ANALYSIS: Final = re.compile(r"<analysis>.*?</analysis>", re.DOTALL)
-_OPEN_ANALYSIS: Final = re.compile(r"\A.*?<analysis>(?:(?!</analysis>).)*?(?=<summary>)", re.DOTALL)
+_DRAFT, _DRAFT_ENDS, _SUMMARY, _SUMMARY_ENDS = "<analysis>", "</analysis>", "<summary>", "</summary>"
 _TAGS: Final = re.compile(r"<(/?)summary>")
 _BLANK: Final = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 _HEADING: Final = "Summary:\n"
@@ -77,10 +76,23 @@ def text_problem(text: str, settings: CompactSettings = DEFAULTS) -> str:
 
 def formatted(text: str) -> str:
     """The summary alone: the draft is gone, its tags are a heading, blank lines stand one at a time."""
-    found = _OPEN_ANALYSIS.sub("", _ANALYSIS.sub("", text))
-    start, stop = found.find("<summary>"), found.rfind("</summary>")
+    found = _without_drafts(text)
+    start, stop = found.find(_SUMMARY), found.rfind(_SUMMARY_ENDS)
     if start >= 0:
-        inner = found[start + len("<summary>") : stop if stop > start else None]
+        inner = found[start + len(_SUMMARY) : stop if stop > start else None]
         told = _TAGS.sub("", inner).strip()
         found = _HEADING + told if told else ""
     return _BLANK.sub("\n\n", found).strip()
+
+
+def _without_drafts(text: str) -> str:
+    """Also without one that was never closed, where a summary follows it. No pattern: one would look for the
+    end of every beginning, which takes minutes where somebody sends nothing but beginnings."""
+    kept, at = "", 0
+    while (start := text.find(_DRAFT, at)) >= 0 and (end := text.find(_DRAFT_ENDS, start)) >= 0:
+        kept += text[at:start]
+        at = end + len(_DRAFT_ENDS)
+    kept += text[at:]
+    opened = kept.find(_DRAFT)
+    summary = kept.find(_SUMMARY, opened) if opened >= 0 else -1
+    return kept[summary:] if summary >= 0 else kept

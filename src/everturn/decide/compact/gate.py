@@ -27,7 +27,8 @@ _HEADING: Final = re.compile(
 _LEAD: Final = re.compile(r"^\s*(?:[-*]\s+|\d+[.)]\s+[^:\n]{0,60}:|\*\*[^*]*\*\*:?)", re.MULTILINE)
 _PLACEHOLDER: Final = re.compile(
     r"\b(?:none|n/?a|nothing|not applicable|tbd|todo|to be determined|unknown|empty|no \w+ (?:yet|so far))\b"
-    r"|\[[^\]\n]*\]|\.{3}|…",
+    # Bounded: of brackets that are never closed, each would be followed to the end of its line.
+    r"|\[[^\]\n]{0,200}\]|\.{3}|…",
     re.IGNORECASE,
 )
 
