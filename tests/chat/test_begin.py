@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from everturn.chat.begin import in_proportion
 from everturn.chat.provider import CHOSEN, TWIN
 from everturn.cli import main
+from everturn.measure.thresholds import Thresholds, limits
+from everturn.session.config.shape import Config
 from everturn.session.recorded import open_session
 from everturn.session.store import Store
 
@@ -144,3 +147,20 @@ def test_a_conversation_that_somebody_else_holds_is_not_opened_twice(shell: Shel
         done = shell.run("--resume")
     assert (done.returncode, done.stdout) == (1, b"")
     assert f"is being written by process {os.getpid()}" in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("config", "mark"),
+    [
+        (Config(window=30_000), 25_050),
+        (Config(window=150_000), 125_250),
+        (Config(window=200_000), 167_000),
+        (Config(), 967_000),
+        # The model may be as small as that, and its answers need the room.
+        (Config(window=30_000, model="of-somebody-else"), 7_500),
+        (Config(window=30_000, thresholds=Thresholds(auto_margin=1_000)), 14_000),
+    ],
+)
+def test_a_small_window_on_a_large_model_has_small_reserves(config: Config, mark: int):
+    window = config.window or 1_000_000
+    assert limits(window, 64_000, in_proportion(config).thresholds).auto == mark

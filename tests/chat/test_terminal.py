@@ -84,7 +84,7 @@ def call(tool: str, **given: Any) -> dict[str, Any]:
 
 def test_a_long_task_goes_through_two_compactions_and_an_undo(chat: Open, place: Place):
     place.write("app", "auth", "cache", "form", "page", "store", "token", "view")
-    terminal = chat("--window", "60000", "--permission-mode", "all")
+    terminal = chat("--window", "32000", "--permission-mode", "all")
     assert "No key is set: this is the twin" in terminal.text
     answers = 0
     while terminal.text.count("Compacted: ") < 2:

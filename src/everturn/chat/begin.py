@@ -6,11 +6,12 @@ import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import click
+import msgspec
 
-from everturn.chat.agent import Agent, Terms
+from everturn.chat.agent import DEFAULT_MODEL, Agent, Terms
 from everturn.chat.loop import asked, attempt, converse
 from everturn.chat.permission import Mode, Permissions
 from everturn.chat.provider import Wanted, way_to_model
@@ -20,7 +21,13 @@ from everturn.chat.screen.terminal import Terminal
 from everturn.chat.sessions import chosen, folder_of, kept_in, new_path
 from everturn.dashboard.terminal import QUIET
 from everturn.errors import UsageError
+from everturn.measure.models import find
+from everturn.measure.thresholds import DEFAULTS
 from everturn.session.config.load import config_files, load
+from everturn.session.config.shape import Config
+
+# The window that the reserves were made for (TOK-12).
+RESERVES_FOR: Final = 200_000
 
 
 class Options(NamedTuple):
@@ -44,7 +51,8 @@ def begin(options: Options) -> int:
     way = way_to_model(loaded.config.provider, options.wanted)
     kept = folder_of(folder, os.environ, home)
     path = options.session or _path(kept, options.resume)
-    agent = Agent(Terms(folder, home, kept, loaded.config, options.takes_notes), way, terminal, permissions)
+    config = in_proportion(loaded.config)
+    agent = Agent(Terms(folder, home, kept, config, options.takes_notes), way, terminal, permissions)
     _introduce(agent, loaded.notes)
     agent.open(path)
     try:
@@ -56,6 +64,20 @@ def begin(options: Options) -> int:
         return 0
     finally:
         agent.close()
+
+
+def in_proportion(config: Config) -> Config:
+    """A small window on a model with a larger one: its reserves take the share of it that they take of 200K.
+
+    In whole they would leave a quarter of it to work in, and the answers have room beyond it. Where the
+    model itself is small, or unknown, or somebody chose the reserves, they stay.
+    """
+    model, window = find(config.model or DEFAULT_MODEL), config.window
+    if not (model and window and window < min(model.window, RESERVES_FOR)) or config.thresholds != DEFAULTS:
+        return config
+    names = ("output_reserve", "auto_margin", "warning_margin", "error_margin", "blocking_margin")
+    scaled = {name: getattr(DEFAULTS, name) * window // RESERVES_FOR for name in names}
+    return msgspec.structs.replace(config, thresholds=msgspec.structs.replace(DEFAULTS, **scaled))
 
 
 def _terminal_for(words: str | None) -> Terminal:
