@@ -4,7 +4,7 @@ import json
 
 import pytest
 from incidents.scene import Scene, blocks_of, calls, goes_on, said, text, tool, words_in_view, worked
-from small_session import SmallSession, call
+from small_session import SmallSession
 
 from everturn.decide.compact.values import Compaction
 
@@ -17,17 +17,6 @@ def test_a_session_was_resumed_without_the_tool_it_had_used(scene: Scene):
         assert session.send("Search the wiki.").text == "Found it."
     assert "page 12" in goes_on(scene)
     assert "tools" not in json.loads(scene.sent[-1])
-
-
-def test_a_search_for_tools_named_one_that_is_gone(scene: Scene):
-    """The result of a tool search referred to a tool that was no longer offered (cc#79970)."""
-    session = SmallSession(model="claude-haiku-4-5").human("Find a tool.")
-    session.reply("m1", call("c1", "ToolSearch", query="wiki"), plain=100)
-    reference = {"type": "tool_reference", "tool_name": "mcp__wiki__search"}
-    result = {"type": "tool_result", "tool_use_id": "c1", "content": [reference]}
-    session._add("user", message={"role": "user", "content": [result]})
-    session.reply("m2", text("There is one for the wiki."), plain=100)
-    goes_on(scene.left(session))
 
 
 @pytest.mark.moves_cache_prefix(reason="another model takes over, which reads another cache")

@@ -1,0 +1,27 @@
+"""docs/security.md claims what tests hold, and every test here holds something that it claims."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+
+
+def names_here() -> set[str]:
+    found: set[str] = set()
+    for path in Path(__file__).parent.glob("test_*.py"):
+        if path.name != Path(__file__).name:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            found |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return {name for name in found if name.startswith("test_")}
+
+
+def test_every_claim_names_a_test_and_every_test_has_its_claim():
+    assert set(re.findall(r"`(test_\w+)`", PAGE)) == names_here()
+
+
+def test_every_file_that_is_named_is_there():
+    named = set(re.findall(r"`((?:tests|bench)/[\w/]+(?:\.py|/))`", PAGE))
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+    assert len(named) > 3
