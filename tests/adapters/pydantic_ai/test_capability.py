@@ -132,7 +132,7 @@ async def test_what_is_said_outside_of_messages_is_made_room_for(bench, where):
 
 @pytest.mark.parametrize("of_the_model", [True, False])
 async def test_thinking_stays_where_the_tool_loop_needs_it(bench, of_the_model):
-    capability = bench.capability(window=SMALL)
+    capability = bench.capability(window=SMALL, ways=("direct",))
     settings = {"model": bench.model(settings=THINKS)} if of_the_model else {"model_settings": THINKS}
     await bench.talk(bench.agent(capability, **settings), range(6))
     assert any('"signature"' in json.dumps(body) for body in bench.asked())
@@ -238,7 +238,7 @@ async def test_too_long_is_withheld_and_room_is_made_once(bench):
 
 
 async def test_a_second_too_long_is_the_agents(bench):
-    agent = bench.agent(bench.capability())
+    agent = bench.agent(bench.capability(ways=("direct", "extract")))
     messages = await bench.talk(agent, range(4))
     bench.twin.faults({"kind": "prompt_too_long", "times": 9})
     before = len(bench.asked())

@@ -25,8 +25,10 @@ from everturn.session.talk.spending import Bill
 if TYPE_CHECKING:
     from everturn.session.recall.search import Hit
 
-# A call of its own, without the agent's tools. Only "fork" reads the warm cache; it needs them declared.
-WAYS: Final[tuple[Way, ...]] = ("notes", "direct", "extract")
+# A fork declares the agent's tools, runs none of them, and reads the cache that the agent has written.
+WAYS: Final[tuple[Way, ...]] = ("notes", "fork", "direct", "extract")
+# Another model has no such cache.
+WAYS_OF_ANOTHER_MODEL: Final[tuple[Way, ...]] = ("notes", "direct", "extract")
 
 
 Chosen = str | Policy | Config
@@ -55,8 +57,12 @@ class Options(TypedDict, total=False):
 class Holder:
     """The conversations of one adapter."""
 
-    def __init__(self, policy: Chosen = DEFAULT_POLICY, **options: Unpack[Options]) -> None:
-        more: dict[str, Any] = {"folder": "", "ways": WAYS, **options}
+    def __init__(
+        self, policy: Chosen = DEFAULT_POLICY, *, summary_model: Any = None, **options: Unpack[Options]
+    ) -> None:
+        self.summary_model = summary_model
+        ways = WAYS if summary_model is None else WAYS_OF_ANOTHER_MODEL
+        more: dict[str, Any] = {"folder": "", "ways": ways, **options}
         chosen = _chosen(policy, more.pop("window", None))
         folder = more.pop("folder")
         more |= {"markers": "the caller's", "ways": tuple(more["ways"])}

@@ -50,8 +50,7 @@ class EverturnMiddleware(Holder, AgentMiddleware[Any, Any, Any]):
     def __init__(
         self, policy: Chosen = DEFAULT_POLICY, *, summary_model: Any = None, **options: Unpack[Options]
     ) -> None:
-        super().__init__(policy, **options)
-        self.summary_model = summary_model
+        super().__init__(policy, summary_model=summary_model, **options)
         held = self.shadows
         self._at_once = _Hands(held.prepare, held.make_room, held.received, _sends)
         self._awaited = _Hands(held.prepare_async, held.make_room_async, held.received_async, _sends_async)

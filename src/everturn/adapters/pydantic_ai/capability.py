@@ -39,8 +39,7 @@ class Everturn(Holder, AbstractCapability[Any]):
     def __init__(
         self, policy: Chosen = DEFAULT_POLICY, *, summary_model: Any = None, **options: Unpack[Options]
     ) -> None:
-        super().__init__(policy, **options)
-        self.summary_model = summary_model
+        super().__init__(policy, summary_model=summary_model, **options)
         self._began()
 
     def _began(self) -> None:
