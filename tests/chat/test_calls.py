@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.chat.permission import Wish
-from everturn.chat.screen.calls import MOST_DETAIL, call_line, question, telling, todo_lines, wish_lines
+from everturn.chat.screen.calls import (
+    MOST_DETAIL,
+    call_line,
+    question,
+    shows_less,
+    telling,
+    todo_lines,
+    wish_lines,
+)
 from everturn.chat.tools.todo import Todo
 from everturn.dashboard.layout import Screen
 
@@ -91,6 +99,32 @@ def test_a_long_diff_is_cut_and_says_so():
 def test_a_command_that_is_its_own_detail_is_shown_once():
     wish = Wish("Bash", "run make test", "make test", "make test …")
     assert [line.plain for line in wish_lines(wish, WIDE)] == ["Bash: run make test"]
+
+
+def test_a_command_is_shown_to_its_last_letter_on_any_screen():
+    command = "echo " + "a" * 60 + " " * 30 + "; rm -rf ~"
+    wish = Wish("Bash", f"run {' '.join(command.split())}", f"{command}\nls", command)
+    for width in (20, 40, 80):
+        head, *lines = (line.plain for line in wish_lines(wish, Screen(width)))
+        assert "".join(line.removeprefix("  ") for line in lines) == f"{command}ls"
+        assert max(map(len, [head, *lines])) <= width
+    assert not shows_less(wish, WIDE)
+
+
+def test_a_command_of_one_line_that_is_too_long_for_its_line_is_shown_below():
+    command = "echo " + "a" * 80 + "; rm -rf ~"
+    lines = [line.plain for line in wish_lines(Wish("Bash", f"run {command}", command, command), WIDE)]
+    assert lines[-1].endswith("; rm -rf ~")
+
+
+def test_all_of_a_diff_can_be_seen_where_some_is_left_out():
+    short = Wish("Write", "write a.py", "+1\n+2", "edits in .", "edit")
+    for detail in ("\n".join(f"+{n}" for n in range(100)), "+" + "x" * 100):
+        wish = Wish("Write", "write a.py", detail, "edits in .", "edit")
+        assert "s show all" in question(wish, WIDE)
+        shown = [line.plain.removeprefix("  ") for line in wish_lines(wish, WIDE, whole=True)]
+        assert "".join(shown[1:]) == detail.replace("\n", "")
+    assert "show" not in question(short, WIDE)
 
 
 @pytest.mark.parametrize(

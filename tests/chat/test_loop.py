@@ -124,7 +124,7 @@ def test_a_status_line_stands_below_an_answer_for_people_and_not_for_programs(de
         (["a"], "always"),
         (["n"], "no"),
         (["what?", "y"], "once"),
-        (["what?", "hm"], "no"),
+        (["what?", "hm", "huh"], "no"),
         ([EOFError], "no"),
     ],
 )
@@ -133,6 +133,15 @@ def test_a_wish_is_answered_by_a_letter(desk: Desk, typed, answer):
     paper.answers = list(typed)
     assert asked(paper, WISH) == answer
     assert paper.lines == ["Bash: run make test"]
+
+
+def test_all_of_a_diff_is_shown_to_whoever_asks_for_it(desk: Desk):
+    paper = Paper("plain")
+    paper.answers = ["s", "y"]
+    lines = "\n".join(f"+{n}" for n in range(50))
+    assert asked(paper, Wish("Write", "write a.py", lines, "edits in .", "edit")) == "once"
+    assert "  (26 lines more)" in paper.lines
+    assert paper.lines[-1] == "  +49"
 
 
 def test_where_nobody_can_be_asked_the_answer_is_no(desk: Desk):

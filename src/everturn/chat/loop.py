@@ -27,6 +27,8 @@ from everturn.session.upstream import UpstreamError
 WRONG: Final = "red"
 # Commands after which the status is news.
 CHANGES_CONTEXT: Final = ("retry", "compact", "undo")
+# How often a wish is asked about; showing all of it is no answer yet.
+MOST_ASKED: Final = 3
 
 
 def converse(agent: Agent) -> None:
@@ -104,11 +106,11 @@ def show_status(agent: Agent) -> None:
 
 
 def asked(terminal: Terminal, wish: Wish) -> Answer:
-    """A person's answer to a wish. Nobody there means no; so does what nobody understands, twice."""
+    """A person's answer to a wish. Nobody there means no; so does a third that is none."""
     if terminal.kind == "pipe":
         return "no"
     terminal.show(wish_lines(wish, terminal.screen))
-    for _ in range(2):
+    for _ in range(MOST_ASKED):
         try:
             said = terminal.ask(question(wish, terminal.screen)).strip().lower()
         except EOFError:
@@ -119,4 +121,6 @@ def asked(terminal: Terminal, wish: Wish) -> Answer:
             return "always"
         if said in ("n", "no"):
             return "no"
+        if said in ("s", "show"):
+            terminal.show(wish_lines(wish, terminal.screen, whole=True))
     return "no"

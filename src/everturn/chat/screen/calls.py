@@ -6,7 +6,7 @@ Everything here takes values and gives lines that fit the screen. What a call do
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
 from everturn.chat.permission import Wish, shown
@@ -28,8 +28,9 @@ _TELLING: Final = (
     "prompt",
     "url",
 )
-# A diff is read, not scrolled through; the rest can be looked at in an editor.
+# A diff is read, not scrolled through; who wants the rest says so.
 MOST_DETAIL: Final = 24
+_DIFFS: Final = ("edit", "guarded edit")
 # The first that fits; the head of a diff names the file, which was said already.
 _DETAIL_STYLES: Final = (
     ("--- ", QUIET),
@@ -97,27 +98,48 @@ def outcome(result: str, went: Went) -> str:
     return counted(len(lines), "line")
 
 
-def wish_lines(wish: Wish, screen: Screen) -> list[Text]:
-    """What a person must see before saying yes: what hides in it is spelled out."""
-    lines = [Text(screen.fitted(f"{wish.tool}: {shown(wish.what)}"), HEAD)]
-    detail = shown(wish.detail).splitlines()
-    if len(detail) == 1 and detail[0] in wish.what:
-        return lines
-    for line in detail[:MOST_DETAIL]:
+def wish_lines(wish: Wish, screen: Screen, *, whole: bool = False) -> list[Text]:
+    """What a person must see before saying yes: what hides in it is spelled out. A command or a path is shown
+    to its last letter, a diff in its first lines unless it is wanted `whole`."""
+    named = f"{wish.tool}: {shown(wish.what)}"
+    head, detail = Text(screen.fitted(named), HEAD), _detail(wish, screen)
+    if len(detail) == 1 and detail[0] in wish.what and cell_len(named) <= screen.width:
+        return [head]
+    is_whole = whole or wish.kind not in _DIFFS
+    lines = [head]
+    for line in detail if is_whole else detail[:MOST_DETAIL]:
         style = next((style for sign, style in _DETAIL_STYLES if line.startswith(sign)), "")
-        lines.append(Text(_indented(line.expandtabs(4), screen), style))
-    if len(detail) > MOST_DETAIL:
+        folded = _folded(line, screen) if is_whole else [_indented(line, screen)]
+        lines += (Text(each, style) for each in folded)
+    if not is_whole and len(detail) > MOST_DETAIL:
         lines.append(Text(screen.fitted(f"  ({counted(len(detail) - MOST_DETAIL, 'line')} more)"), QUIET))
     return lines
+
+
+def shows_less(wish: Wish, screen: Screen) -> bool:
+    """Whether there is more to see of a wish than is shown at first."""
+    detail = _detail(wish, screen)
+    is_cut = len(detail) > MOST_DETAIL or any(cell_len(line) > screen.width - GAP for line in detail)
+    return wish.kind in _DIFFS and is_cut
+
+
+def _detail(wish: Wish, screen: Screen) -> list[str]:
+    return [screen.plain(line.expandtabs(4)) for line in shown(wish.detail).splitlines()]
+
+
+def _folded(line: str, screen: Screen) -> list[str]:
+    """On as many lines as it takes, blanks and all."""
+    return [" " * GAP + part for part in chop_cells(line, max(1, screen.width - GAP)) or [""]]
 
 
 def question(wish: Wish, screen: Screen) -> str:
     """The last line of a wish, where the answer is typed."""
     always = f"a always for {screen.plain(shown(wish.key))}"
-    for asked in (f"Allow? y once, {always}, n no: ", "Allow? y once, a always, n no: "):
+    more = ", s show all" if shows_less(wish, screen) else ""
+    for asked in (f"Allow? y once, {always}{more}, n no: ", f"Allow? y once, a always{more}, n no: "):
         if cell_len(asked) < screen.width - 1:
             return asked
-    return "Allow? y/a/n: "
+    return "Allow? y/a/s/n: " if more else "Allow? y/a/n: "
 
 
 def todo_lines(todos: Sequence[Todo], screen: Screen) -> list[Text]:
