@@ -1,9 +1,7 @@
 """Permanent 400s because thinking was changed, moved, or sent to a model that cannot read it."""
 
-import json
-
 import pytest
-from incidents.scene import RULES, Scene, blocks_of, calls, goes_on, tool
+from incidents.scene import Scene, blocks_of, calls, goes_on, tool
 from small_session import SmallSession, call, text, thinking
 
 from everturn.decide.compact.values import Compaction
@@ -75,4 +73,4 @@ def test_thinking_of_a_foreign_program_had_no_signature(scene: Scene):
     session.reply("m1", bare, call("c1", "Read", file_path="a.py"), plain=100).result("c1", "ok")
     session.reply("m2", text("It is fine."), plain=100)
     goes_on(scene.left(session))
-    assert json.loads(scene.sent[-1])["system"][0]["text"] == RULES
+    assert blocks_of(scene.messages, "thinking") == []
