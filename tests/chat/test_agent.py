@@ -212,6 +212,7 @@ def test_a_call_that_a_crash_left_open_is_answered_and_told_of(desk: Desk):
     desk.path.write_bytes(b"".join(lines[: last + 1]))
     second = desk.agent()
     assert "The end of the last run was mended: 1 open call got an answer." in desk.paper.text
+    assert second.greeting()[-1].plain == "The last turn was not finished: /retry goes on with it."
     assert second.answer("Go on.").text == "Fine."
 
 

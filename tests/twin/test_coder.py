@@ -4,6 +4,7 @@ import random
 import pytest
 
 from everturn.twin.agent import Agent
+from everturn.history.repair import NO_RESULT
 from everturn.twin.coder import MOST_STEPS, Act, Move, fits, next_move
 from everturn.twin.parse import parse
 
@@ -188,6 +189,13 @@ def test_words_said_since_a_summary_are_asked_for_and_not_those_in_it():
     move = next_move(request([{"role": "user", "content": content}]))
     assert isinstance(move, Move)
     assert [(act.tool, act.input["pattern"]) for act in move.acts] == [("Grep", "tax")]
+
+
+def test_calls_whose_results_got_lost_are_made_again():
+    lost = iter([NO_RESULT])
+    made, said = played("where is the tax?", lambda act: next(lost, None) or project(act))
+    assert [tool for tool, _ in made] == ["Grep", "Grep", "Read"]
+    assert "Of src/prices.py I read" in said
 
 
 def test_a_turn_ends_whatever_the_tools_answer():

@@ -151,6 +151,7 @@ class Agent:
             tokens=self.session.context().size.tokens,
             asked=_last_words(sent, "user"),
             answered=_last_words(sent, "assistant"),
+            is_finished=_is_finished(sent[-1]),
         )
         return [*continued(found, screen), *remarks]
 
@@ -268,6 +269,13 @@ def _last_words(records: Sequence[Record], kind: Kind) -> str:
         if record.kind == kind and words.strip() and not (record.meta or record.compact_summary):
             return words
     return ""
+
+
+def _is_finished(last: Record) -> bool:
+    """A turn ends with words of the model; what programs add behind them opens none."""
+    if last.kind == "user":
+        return last.meta or last.compact_summary
+    return not any(block.kind == "tool_use" for block in last.blocks)
 
 
 @contextmanager

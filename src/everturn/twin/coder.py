@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from everturn.history.repair import NO_RESULT
 from everturn.twin.reading import asked_before, text_of, without_reminders
 from everturn.twin.remarks import (
     LINE,
@@ -95,7 +96,7 @@ def _properties(schema: Any) -> dict[str, Any]:
 
 
 def next_move(request: Request) -> Move | str:
-    """The next calls, or the answer."""
+    """The next calls, or the answer. Calls whose results got lost are made again."""
     start = _turn_start(request.messages)
     asked = _said_by_person(request.messages[start]) if request.messages else ""
     names = frozenset(str(tool.body.get("name")) for tool in request.tools)
@@ -104,7 +105,8 @@ def next_move(request: Request) -> Move | str:
     try:
         move = next(turn)
         for seen in filter(None, results[:MOST_STEPS]):
-            move = turn.send(seen)
+            if not any(each.text == NO_RESULT for each in seen):
+                move = turn.send(seen)
     except StopIteration as done:
         return str(done.value)
     return move if len(results) < MOST_STEPS else "I stopped here: this took more steps than it should."

@@ -26,6 +26,8 @@ class Continued(NamedTuple):
     tokens: int
     asked: str
     answered: str
+    # Whether the last turn came to its end.
+    is_finished: bool = True
 
 
 def banner(model: str, folder: str, says: str, screen: Screen) -> list[Text]:
@@ -42,7 +44,8 @@ def continued(found: Continued, screen: Screen) -> list[Text]:
     for who, words in (("you", found.asked), ("it", found.answered)):
         if words:
             lines.append(Text(screen.fitted(f"  {who:<4}{' '.join(words.split())}"), QUIET))
-    return lines
+    hint = "" if found.is_finished else "The last turn was not finished: /retry goes on with it."
+    return [*lines, *(Text(line) for line in screen.wrapped(hint))]
 
 
 def listing(kept: Sequence[Kept], current: str, now: float, screen: Screen) -> list[Text]:
