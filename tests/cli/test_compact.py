@@ -64,6 +64,9 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(session):
         "summarizes", "by", "cut", "keeps", "tokens", "price", "why",
     ]  # fmt: skip
     assert "cut         before u8" in said
+    assert any(
+        line.startswith("tokens      6,400 before, about ") and line.endswith(" after") for line in said
+    )
     assert (session.read_bytes(), names(session.parent)) == (before, ["session.jsonl"])
 
 

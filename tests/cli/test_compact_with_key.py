@@ -56,5 +56,7 @@ def test_a_provider_that_is_down_costs_no_session(session):
     box.faults({"kind": "request_too_large", "times": 9})
     done = run(box, session)
     assert (done.exit_code, done.stderr) == (0, "")
-    assert "no model: put together from the session" in " ".join(done.stdout.split())
+    said = " ".join(done.stdout.split())
+    assert "summary by no model: put together from the session" in said
+    assert "tried first a model: " in said
     assert len(open_session(session).views_before) == 1

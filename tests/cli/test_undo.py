@@ -37,6 +37,14 @@ def test_the_last_compaction_is_taken_back_by_one_line_more(session):
     assert open_session(session).view.boundary is None
 
 
+def test_what_does_not_fit_any_more_is_said(session):
+    over = "The context is over the mark again"
+    longer = session.with_name("longer.jsonl")
+    longer.write_bytes(compacted().human("and now this " * 5_000).to_bytes())
+    assert over not in run(session).stdout
+    assert over in run(longer).stdout
+
+
 def test_nothing_to_take_back_is_one_sentence(session):
     assert json.loads(run(session, "--json").stdout).keys() == {"boundary", "tokens_before", "tokens_after"}
     done = run(session)

@@ -125,15 +125,12 @@ def _dry_run(agent: Agent, focus: str) -> Lines:
 
 
 def undo(agent: Agent, _: str) -> Lines:
-    before = agent.session.context().size.tokens
+    before = agent.session.context()
     undone = agent.session.undo()
     if isinstance(undone, NotCompacting):
         return _sentence(agent, f"Nothing to take back: {undone.why}.")
     after = agent.session.context()
-    lines = compactions.taken_back(undone.boundary[:8], before, after.size.tokens, agent.terminal.screen)
-    if after.levels.above_auto:
-        lines += _sentence(agent, "The context is over the mark again: the next turn compacts it.", QUIET)
-    return lines
+    return compactions.taken_back(undone.boundary[:8], before, after, agent.terminal.screen)
 
 
 def pin(agent: Agent, rest: str) -> Lines:

@@ -24,14 +24,13 @@ def undo(file: str, as_json: bool) -> None:
     from everturn.session.reopened import reopened
 
     with reopened(file) as session:
-        before = session.context().size.tokens
+        before = session.context()
         undone = session.undo()
         if isinstance(undone, NotCompacting):
             raise click.ClickException(undone.why)
-        after = session.context().size.tokens
+        after = session.context()
     if as_json:
-        click.echo(
-            msgspec.json.encode({"boundary": undone.boundary, "tokens_before": before, "tokens_after": after})
-        )
+        sizes = {"tokens_before": before.size.tokens, "tokens_after": after.size.tokens}
+        click.echo(msgspec.json.encode({"boundary": undone.boundary} | sizes))
         return
     draw(lambda screen: taken_back(undone.boundary, before, after, screen))

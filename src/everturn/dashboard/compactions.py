@@ -11,6 +11,7 @@ from everturn.dashboard.terminal import HEAD, QUIET
 from everturn.decide.compact.divide import messages_in
 from everturn.decide.compact.values import Compaction, CompactionPlan, Receipt
 from everturn.history.records import Record
+from everturn.session.session import Context
 from everturn.session.talk.spending import Bill
 
 # The names of the ways, for people.
@@ -26,7 +27,8 @@ LABEL: Final = 12
 
 def planned(plan: CompactionPlan, file: str, screen: Screen) -> list[Text]:
     """The dry run (CP-29)."""
-    after = f"about {plan.expected_after:,} expected"
+    # Files count with their whole budget: what they will hold is not looked up in a dry run.
+    after = f"up to {plan.expected_after:,}" if plan.restoring.files else f"about {plan.expected_after:,}"
     back = [*plan.restoring.files, *(["the todo list"] if plan.restoring.todos else [])]
     back += [*(["the plan"] if plan.restoring.plan else []), *(name for name, _ in plan.restoring.skills)]
     rows = [
@@ -39,7 +41,7 @@ def planned(plan: CompactionPlan, file: str, screen: Screen) -> list[Text]:
         ),
         ("carries", counted(len(plan.pins), "instruction") + " word for word" if plan.pins else ""),
         ("restores", ", ".join(back)),
-        ("tokens", f"{plan.tokens_before:,} before, {after}"),
+        ("tokens", f"{plan.tokens_before:,} before, {after} after"),
         ("price", f"${plan.expected_dollars:.4f}"),
         ("why", plan.why),
     ]
@@ -62,7 +64,7 @@ def made(outcome: Compaction, bill: Bill, file: str, screen: Screen) -> list[Tex
     rows = [
         ("tokens", f"{outcome.tokens_before:,} before, {outcome.tokens_after:,} after"),
         ("summary by", WAYS[way]),
-        *((f"not {each.way}", each.problem) for each in outcome.attempts if each.problem),
+        *(("tried first", f"{WAYS[each.way]}: {each.problem}") for each in outcome.attempts if each.problem),
         ("price", f"${spent.dollars:.4f}" if spent.calls else "nothing: no call was made"),
         *receipt_rows(outcome.receipt),
         ("boundary", outcome.boundary.uuid),
@@ -85,9 +87,13 @@ def receipt_rows(receipt: Receipt) -> list[tuple[str, str]]:
     return [(name, "; ".join(what)) for name, what in rows]
 
 
-def taken_back(boundary: str, before: int, after: int, screen: Screen) -> list[Text]:
-    said = f"Compaction {boundary} no longer holds: {tokens(before)} tokens before, {tokens(after)} now."
-    return [Text(line) for line in screen.wrapped(said)]
+def taken_back(boundary: str, before: Context, after: Context, screen: Screen) -> list[Text]:
+    sizes = f"{tokens(before.size.tokens)} tokens before, {tokens(after.size.tokens)} now"
+    lines = [Text(line) for line in screen.wrapped(f"Compaction {boundary} no longer holds: {sizes}.")]
+    if after.levels.above_auto:
+        again = "The context is over the mark again: the next turn compacts it."
+        lines += (Text(line, QUIET) for line in screen.wrapped(again))
+    return lines
 
 
 def as_json(outcome: Compaction | CompactionPlan, bill: Bill) -> bytes:
