@@ -84,7 +84,12 @@ def test_a_recorded_session_is_played_back():
     [
         ("--script", "s.json", '{"replies": 5}', "is not a script: replies is 5; allowed: a list."),
         ("--script", "s.jsonl", "{}", "holds no reply of an assistant; give a recorded Claude Code session."),
-        ("--faults", "f.json", '{"faults": [{}]}', "is not a list of faults: faults[0].kind is missing;"),
+        (
+            "--faults",
+            "f.json",
+            '{"faults": [{}]}',
+            "holds no faults that the twin knows: faults[0].kind is missing;",
+        ),
     ],
 )
 def test_a_wrong_file_is_told_by_name(tmp_path, option, name, content, message):

@@ -3,8 +3,8 @@ import random
 
 import pytest
 
-from everturn.twin.agent import Agent
 from everturn.history.repair import NO_RESULT
+from everturn.twin.agent import Agent
 from everturn.twin.coder import MOST_STEPS, Act, Move, fits, next_move
 from everturn.twin.parse import parse
 

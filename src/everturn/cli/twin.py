@@ -30,7 +30,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--script", type=_FILE, help="What the model says: a JSON script, or a recorded session (.jsonl)."
 )
-@click.option("--faults", type=_FILE, help="What goes wrong: a JSON list of faults.")
+@click.option("--faults", type=_FILE, help='What goes wrong, in JSON: {"faults": [{"kind": "overloaded"}]}.')
 @click.option("--seed", default=0, show_default=True, help="Equal seeds give equal runs.")
 @click.option(
     "--extensions",

@@ -61,5 +61,5 @@ def faults_from(file: Path, *, seed: int) -> Faults:
     try:
         plan = read_faults(object_from(file.read_bytes()))
     except Refusal as problem:
-        raise InputError(f"{file} is not a list of faults: {problem.message}") from None
+        raise InputError(f"{file} holds no faults that the twin knows: {problem.message}") from None
     return Faults(plan.faults or (), chances=plan.chances, seed=plan.seed or seed)
