@@ -149,6 +149,16 @@ def test_a_conversation_that_somebody_else_holds_is_not_opened_twice(shell: Shel
     assert f"is being written by process {os.getpid()}" in done.stderr.decode()
 
 
+def test_words_that_were_not_answered_say_how_to_go_on(shell: Shell):
+    done = shell.run("--twin", "--model", "claude-9", "-p", "Hello")
+    (kept,) = (path.stem for path in shell.data.rglob("*.jsonl"))
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert (
+        done.stderr.decode().splitlines()[-1]
+        == f"It is kept: `everturn chat --resume {kept}` takes commands."
+    )
+
+
 @pytest.mark.parametrize(
     ("config", "mark"),
     [

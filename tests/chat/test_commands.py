@@ -138,7 +138,7 @@ def test_resume_lists_conversations_and_continues_one(desk: Desk):
     assert first.session.path == str(desk.path)
     # Its own conversation is no other one.
     assert run(first, "/resume one")[0].startswith("Continuing one: 2 messages")
-    with pytest.raises(UsageError, match="No conversation begins with 'zzz'"):
+    with pytest.raises(UsageError, match="No conversation here begins with 'zzz'"):
         run(first, "/resume zzz")
 
 

@@ -83,8 +83,8 @@ def test_a_conversation_is_chosen_by_number_or_by_the_beginning_of_its_id():
 @pytest.mark.parametrize(
     ("which", "says"),
     [
-        ("20261114", "2 conversations begin with '20261114'; /resume lists all of them."),
-        ("9", "No conversation begins with '9'; /resume lists all of them."),
+        ("20261114", "2 conversations here begin with '20261114'; /resume in the chat lists all of them."),
+        ("9", "No conversation here begins with '9'; /resume in the chat lists all of them."),
     ],
 )
 def test_a_choice_that_fits_none_or_several_is_told(which, says):

@@ -66,7 +66,7 @@ def not_done(**fields: str) -> CompactionNotDone:
         ),
         (
             BreakerOpened(moment=AT, breaker="failures", count=3),
-            "Automatic compaction is off for now: it did not help 3 times in a row.",
+            "Automatic compaction is off for now: it did not help 3 times in a row. /clear begins anew.",
         ),
         (
             Repaired(moment=AT, kinds={"missing_result": 2, "orphan_result": 1}),

@@ -102,6 +102,8 @@ def _once(agent: Agent, words: str) -> int:
     if isinstance(meant, Nothing):
         raise UsageError("There is nothing to say: -p needs words.")
     if not attempt(agent, meant):
+        # What helps is often a command, and there is no prompt to type it at.
+        agent.terminal.say(f"It is kept: `everturn chat --resume {agent.session.id}` takes commands.")
         return 1
     if isinstance(meant, Say):
         click.echo(agent.answered.encode("utf-8", "replace"))

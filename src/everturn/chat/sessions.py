@@ -72,8 +72,8 @@ def chosen(kept: Iterable[Kept], which: str) -> Kept:
     near = [each for each in every if each.id.startswith(which)]
     if len(near) == 1:
         return near[0]
-    problem = f"{len(near)} conversations begin" if near else "No conversation begins"
-    raise UsageError(f"{problem} with {which!r}; /resume lists all of them.")
+    problem = f"{len(near)} conversations here begin" if near else "No conversation here begins"
+    raise UsageError(f"{problem} with {which!r}; /resume in the chat lists all of them.")
 
 
 def remove_if_empty(path: Path) -> None:

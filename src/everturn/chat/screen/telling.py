@@ -51,7 +51,8 @@ def _words(event: Event) -> Iterator[str]:
         case CacheBroken(why=why, tokens_lost=lost):
             yield f"The cache went cold ({why}): {tokens(lost)} tokens are paid for again."
         case BreakerOpened(count=count):
-            yield f"Automatic compaction is off for now: it did not help {counted(count, 'time')} in a row."
+            often = f"it did not help {counted(count, 'time')} in a row"
+            yield f"Automatic compaction is off for now: {often}. /clear begins anew."
         case Repaired(kinds=kinds):
             yield f"The end of the last run was mended: {', '.join(_repairs(kinds))}."
         case HookTrouble(hook=hook, details=details):
