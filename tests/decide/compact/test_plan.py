@@ -16,10 +16,17 @@ EMPTY = NotCompacting("There is nothing to compact: the conversation has no mess
 @pytest.mark.spec("CP-1")
 @pytest.mark.parametrize(
     "records",
-    [[], [b.system(), b.progress()], [b.attachment("hello")], [b.boundary(), b.summary(), b.attachment("x")]],
+    [[], [b.system(), b.progress()], [b.attachment("hello")]],
 )
 def test_a_view_without_messages_is_refused(records: list[Record]):
     assert Bench(records).plan(manual()) == EMPTY
+
+
+@pytest.mark.spec("CP-1")
+def test_a_summary_alone_is_not_summarized_again():
+    assert Bench([b.boundary(), b.summary(), b.attachment("x")]).plan(manual()) == NotCompacting(
+        "There is nothing to compact: nothing was said since the last compaction."
+    )
 
 
 @pytest.mark.spec("CP-1")

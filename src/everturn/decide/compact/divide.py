@@ -56,7 +56,9 @@ def _checked(found: Division) -> Division | NotCompacting:
     # A summary alone is nothing to summarize: it would only be told again.
     if not any(is_said(each) and not each.compact_summary for each in found.summarized):
         part = "part that would be summarized" if found.kept else "conversation"
-        return NotCompacting(f"There is nothing to compact: the {part} has no messages yet.")
+        is_old = any(each.compact_summary for each in found.summarized)
+        since = "nothing was said since the last compaction" if is_old else f"the {part} has no messages yet"
+        return NotCompacting(f"There is nothing to compact: {since}.")
     return found
 
 
