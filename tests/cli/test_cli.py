@@ -38,6 +38,17 @@ def test_a_missing_extra_is_one_kind_sentence():
     )
 
 
+def test_a_package_that_is_missed_while_a_command_runs_is_the_same_sentence(monkeypatch):
+    for loaded in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.delitem(sys.modules, "everturn.mcp.server", raising=False)
+    # What python does for a package that is not there.
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    result = CliRunner().invoke(main, ["mcp"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: `everturn mcp` needs the package 'mcp")
+
+
 def test_a_missing_module_of_our_own_is_not_excused():
     missing = ModuleNotFoundError("No module named 'everturn.nope'", name="everturn.nope")
     assert missing_package("twin", missing) is missing

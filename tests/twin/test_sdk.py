@@ -1,5 +1,8 @@
 """The official SDK, unchanged, against the twin in this process (TW-1)."""
 
+import subprocess
+import sys
+
 import anthropic
 import httpx2
 import pytest
@@ -403,3 +406,16 @@ def test_caching_billing_expiry_failure_and_compaction_can_be_tried_with_no_netw
     paid = [entry["dollars"] for entry in twin.ledger]
     assert paid[0] == 0 < paid[2] < paid[1]
     assert [block.type for block in summary.content] == ["compaction"]
+
+
+def test_the_box_needs_no_pytest():
+    code = (
+        "import sys; sys.modules['pytest'] = None\n"
+        "from everturn.twin.testing import TwinForTests\n"
+        "box = TwinForTests(); box.script('Here.')\n"
+        "asked = [{'role': 'user', 'content': 'Where?'}]\n"
+        "said = box.client().messages.create(model='claude-haiku-4-5', max_tokens=9, messages=asked)\n"
+        "print(said.content[0].text); box.close()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("Here.\n", "")

@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "uninstall": ("everturn.cli.uninstall:uninstall", "Take everturn out of Claude Code again."),
 }
 # Packages that only some commands need, and the extra that brings them.
-EXTRAS = {"mcp": "mcp", "uvicorn": "twin", "httpx2": "twin", "starlette": "twin"}
+EXTRAS = {"mcp": "mcp", "anthropic": "anthropic", "uvicorn": "twin", "httpx2": "twin", "starlette": "twin"}
 
 
 class Commands(click.Group):
@@ -60,6 +60,8 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except EverturnError as problem:
             raise click.ClickException(str(problem)) from None
+        except ModuleNotFoundError as missing:
+            raise missing_package(ctx.invoked_subcommand or "", missing) from None
 
 
 def missing_package(command: str, missing: ModuleNotFoundError) -> Exception:

@@ -6,13 +6,16 @@
         assert twin.ledger[-1]["usage"]["cache_read_input_tokens"] > 0
 
 pytest loads this module for every project that has everturn installed, so it imports nothing else until the
-fixture is used.
+fixture is used. Without pytest there is no fixture, and `TwinForTests` works all the same.
 """
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import pytest
+try:
+    import pytest
+except ModuleNotFoundError:
+    pytest = None
 
 if TYPE_CHECKING:
     import anthropic
@@ -78,9 +81,11 @@ class TwinForTests:
             http.close()
 
 
-@pytest.fixture
-def twin() -> Iterator[TwinForTests]:
-    """A Messages API in a box: `.client()`, `.script()`, `.faults()`, `.advance()`, `.ledger`."""
-    box = TwinForTests()
-    yield box
-    box.close()
+if pytest is not None:
+
+    @pytest.fixture
+    def twin() -> Iterator[TwinForTests]:
+        """A Messages API in a box: `.client()`, `.script()`, `.faults()`, `.advance()`, `.ledger`."""
+        box = TwinForTests()
+        yield box
+        box.close()

@@ -26,6 +26,7 @@ _RUN_QUOTED: Final = re.compile(
 )
 _PROGRAMS: Final = (
     "ls|pwd|date|git|pytest|python3?|make|npm|cargo|go|cat|echo|wc|ruff|head|tail|uname|du|df|env"
+    "|sleep|find|grep|tree|node|uv|mkdir|touch|cp|mv"
 )
 _RUN_PLAIN: Final = re.compile(
     rf"\b(?:run|execute)\s+((?:{_PROGRAMS})\b(?:(?!\s(?:and|then|in order)\b)[^\n;,]){{0,200}})",
