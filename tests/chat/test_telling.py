@@ -62,7 +62,7 @@ def not_done(**fields: str) -> CompactionNotDone:
             CacheBroken(
                 moment=AT, cause="expiry", why="5 minutes idle", parts=(), tokens_lost=1_200, idle=301.0
             ),
-            "The cache went cold (5 minutes idle): 1.2k tokens are paid for again.",
+            "The cache went cold: 5 minutes idle. 1.2k tokens are paid for again.",
         ),
         (
             BreakerOpened(moment=AT, breaker="failures", count=3),

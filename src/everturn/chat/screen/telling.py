@@ -49,7 +49,7 @@ def _words(event: Event) -> Iterator[str]:
         case CompactionNotDone(detail=detail, reason=reason):
             yield f"The conversation was not compacted: {detail or reason.replace('_', ' ')}."
         case CacheBroken(why=why, tokens_lost=lost):
-            yield f"The cache went cold ({why}): {tokens(lost)} tokens are paid for again."
+            yield f"The cache went cold: {why}. {tokens(lost)} tokens are paid for again."
         case BreakerOpened(count=count):
             often = f"it did not help {counted(count, 'time')} in a row"
             yield f"Automatic compaction is off for now: {often}. /clear begins anew."
