@@ -50,7 +50,10 @@ def test_the_provider_said_too_long_though_our_count_said_it_fits(scene: Scene):
         scene.twin.faults({"kind": "prompt_too_long", "vendor": "anthropic"})
         scene.twin.script(SUMMARY, "It fits now.")
         assert session.send("One more.").text == "It fits now."
-        assert "waiting for the token" in words_in_view(session)
+        shown = words_in_view(session)
+    assert "waiting for the token" in shown
+    # The question itself was summarized with the rest; its words came along.
+    assert "has no answer to yet:\nOne more." in shown
 
 
 def test_truncation_left_no_marker_so_every_restart_met_the_overflow(scene: Scene):

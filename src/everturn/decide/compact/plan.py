@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from datetime import date
 from typing import NamedTuple
 
+import msgspec
+
+from everturn.decide.compact.budget import Fitted, fitted
 from everturn.decide.compact.divide import Division, divided, messages_in
 from everturn.decide.compact.pins import Pins, pins_of
 from everturn.decide.compact.restore import restoring
 from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.compact.unanswered import unanswered
 from everturn.decide.compact.values import (
     Asked,
     Chain,
@@ -59,6 +63,8 @@ def plan(
             "compaction begins: no summary makes room. Remove tools, or choose a model with a larger window."
         )
     back = restoring(division.summarized, division.kept, settings, hidden=view.cleared, transcript=transcript)
+    question = _open_question(division, limits, settings, counts)
+    back = msgspec.structs.replace(back, unanswered=question)
     pins = pins_of(view.pins, division.summarized, settings, counts.estimator.text)
     kept = _tokens(view, division.kept, counts)
     is_all = asked.form == "full"
@@ -109,6 +115,15 @@ def _fixed(view: View, size: int, whole: Measured, counts: Counts) -> int:
     return max(0, size - whole.estimate)
 
 
+def _open_question(
+    division: Division, limits: Limits, settings: CompactSettings, counts: Counts
+) -> Fitted | None:
+    """What the user said last, where it has no answer and is not among the kept messages."""
+    text = "" if division.kept else unanswered(division.summarized)
+    most = min(settings.unanswered_tokens, int(settings.most_unanswered * limits.auto))
+    return fitted(text, most, counts.estimator.text) if text else None
+
+
 def _expected_new(
     division: Division, back: Restoring, pins: Pins, settings: CompactSettings, counts: Counts
 ) -> int:
@@ -118,7 +133,8 @@ def _expected_new(
     skills = sum(min(estimate(body), settings.skill_tokens) for _, body in back.skills)
     words = (back.todos, back.plan, *back.agents, *back.tools, *pins.carried)
     lines = (line for _, listed in back.listings for line in listed)
-    told = sum(map(estimate, (*words, *lines))) + min(skills, settings.skills_tokens)
+    asked = estimate(back.unanswered.text) if back.unanswered else 0
+    told = sum(map(estimate, (*words, *lines))) + min(skills, settings.skills_tokens) + asked
     return padded(settings.expected_summary + told) + files
 
 

@@ -38,6 +38,7 @@ def _retained(plan: CompactionPlan, back: RestoredThings, settings: CompactSetti
     every = (
         _count(plan.messages_kept, "message", "verbatim"),
         _count(len(plan.pins), "instruction of the user", "verbatim", plural="instructions of the user"),
+        "the user's last message verbatim" if restoring.unanswered else "",
         "the todo list" if restoring.todos else "",
         "the plan" if restoring.plan else "",
         _named("skills", back.skills, settings),

@@ -13,6 +13,7 @@ from everturn.decide.compact import restore, work
 from everturn.decide.compact.budget import fitted
 from everturn.decide.compact.pins import CARRIED
 from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.compact.unanswered import UNANSWERED
 from everturn.decide.compact.values import CompactionPlan
 from everturn.decide.effects import FileRead
 from everturn.view.fragments import restored as say
@@ -50,8 +51,11 @@ def restored_payloads(
     skills = _skills(plan.restoring.skills, settings, estimate)
     missing = [Restored("restored_files_left_out", say.files_left_out(left_out))] if left_out else []
     said = [Restored(SAID_BY_HOOKS, (each,)) for each in hooks if each.strip()]
+    # Last, where the model looks for what to do next.
+    question = plan.restoring.unanswered
+    asked = [Restored(UNANSWERED, say.unanswered(question.text, is_cut=question.is_cut))] if question else []
     return RestoredThings(
-        payloads=(*_words(plan), *skills, *_announced(plan), *shown, *missing, *said),
+        payloads=(*_words(plan), *skills, *_announced(plan), *shown, *missing, *said, *asked),
         files=tuple(each.fields["path"] for each in shown),
         left_out=tuple(left_out),
         skills=tuple(each.fields["name"] for each in skills),

@@ -36,6 +36,10 @@ class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Restoration (CP-13, CP-15).
     files: int = 5
     file_tokens: int = 5_000
+    # Of the user's last message, where nobody has answered it yet: twice a file, and no more than this share
+    # of the mark, or a compaction would make no room. Our choices.
+    unanswered_tokens: int = 10_000
+    most_unanswered: float = 0.125
     files_tokens: int = 50_000
     skill_tokens: int = 5_000
     skills_tokens: int = 25_000

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from everturn.decide.compact.budget import Fitted
 from everturn.decide.effects import Failure
 from everturn.history.blocks import Block
 from everturn.history.edits import Segment, Trigger
@@ -52,6 +53,8 @@ class Restoring(msgspec.Struct, frozen=True, kw_only=True):
 
     files: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
+    # What the user said last, where nobody has answered it yet.
+    unanswered: Fitted | None = None
     todos: str = ""
     plan: str = ""
     skills: tuple[tuple[str, str], ...] = ()

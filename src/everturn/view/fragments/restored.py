@@ -19,6 +19,11 @@ def files_left_out(problems: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     return "These files were read before the compaction and could not be shown again:", *listed
 
 
+def unanswered(text: str, *, is_cut: bool) -> tuple[str, str]:
+    how = "; only its beginning is shown, the rest is in the transcript" if is_cut else ""
+    return f"What the user said last, word for word, and has no answer to yet{how}:", escaped(text)
+
+
 def todos(lines: str) -> tuple[str, str]:
     return "The todo list as it stands; keep it up to date with the tool that made it:", escaped(lines)
 
