@@ -8,6 +8,7 @@ from small_session import SmallSession, call, compacted, reading, text
 from everturn.errors import InputError, UsageError
 from everturn.measure.thresholds import Levels
 from everturn.session.recorded import Window, measured, open_session
+from everturn.session.reopened import reopened
 from everturn.wire.claude_code import read
 
 
@@ -36,6 +37,17 @@ def test_a_session_knows_its_model_its_size_and_its_levels(tmp_path):
     )
     assert [message.role for message in session.messages] == ["user", "assistant"] * 4
     assert session.source == str(tmp_path / "a.jsonl")
+
+
+def test_a_compaction_that_was_taken_back_leaves_no_size_behind(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(compacted().human("More.").reply("late", text("Yes."), read=9_000).to_bytes())
+    assert open_session(path).size.tokens == 9_000
+    with reopened(path) as session:
+        session.undo()
+        live = session.context().size
+    assert open_session(path).size == live
+    assert live.tokens > 100_000
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from everturn.history.messages import Message
 from everturn.history.records import Record, reported_usage
 from everturn.history.threads import Thread, Threads, threads
 from everturn.measure.calibration import Calibration, Calibrator
-from everturn.measure.meter import Meter, Size
+from everturn.measure.meter import Size, meter_of
 from everturn.measure.model import Model
 from everturn.measure.models import find, model_or_default
 from everturn.measure.thresholds import Levels, Limits, levels, limits
@@ -122,15 +122,8 @@ def measured(
 
 
 def measure_view(view: View, counts: Counts, *, fixed: int = 0) -> Size:
-    """The size of a view. Records kept from before a boundary report an older, larger context."""
-    meter = Meter(counts, fixed=fixed)
-    meter.clear(cleared_before(view))
-    for record in view.records:
-        if record.uuid in view.stale:
-            meter.add_kept(record)
-        else:
-            meter.add(record)
-    return meter.size()
+    """The size of a view. Usage from before a boundary, or before one was taken back, is not its size."""
+    return meter_of(view, counts, fixed=fixed).size()
 
 
 def cleared_before(view: View) -> set[str]:
