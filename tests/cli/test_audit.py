@@ -167,6 +167,18 @@ def test_people_see_tables_that_fit_their_screen(folder):
     assert done.stderr == ""
 
 
+def test_breaks_name_their_session_only_where_there_are_several(tmp_path):
+    for name in ("a-name-much-longer-than-any-reason-could-bear", "b"):
+        broken = SmallSession().human("Go.").reply(f"{name}1", text("Went."), written=50_000).human("On.")
+        broken.reply(f"{name}2", text("Gone."), written=50_100)
+        (tmp_path / f"{name}.jsonl").write_bytes(broken.to_bytes())
+    alone = run(tmp_path / "b.jsonl").stdout.splitlines()
+    assert alone[alone.index("The breaks") + 1].split() == ["call", "lost", "cost", "why"]
+    both = run(tmp_path).stdout.splitlines()
+    at = both.index("The breaks")
+    assert [line.split()[0] for line in both[at + 1 : at + 4]] == ["session", "a-name-…uld-bear", "b"]
+
+
 def test_models_without_a_price_are_named_and_in_no_dollar(tmp_path):
     session = SmallSession(model="gpt-9").human("Go.").reply("a1", text("Went."), plain=1_000, out=5)
     (tmp_path / "other.jsonl").write_bytes(session.to_bytes())

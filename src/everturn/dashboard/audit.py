@@ -15,10 +15,12 @@ from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
 from everturn.dashboard.tables import KINDS, NOT_KNOWN, Section
 from everturn.dashboard.terminal import HEAD, QUIET
 from everturn.replay.audit import Audit
+from everturn.replay.broken import CacheBreak
 from everturn.replay.paid import Sums
 
 MOST_ROWS: Final = 10
 MOST_BREAKS: Final = 15
+SESSION_WIDTH: Final = 16
 REASONS: Final = {
     "compaction": "compaction",
     "clearing": "results cleared",
@@ -152,26 +154,33 @@ def _reasons(audit: Audit, screen: Screen) -> Section:
 
 
 def _breaks(audit: Audit, screen: Screen) -> Section:
+    """Which session it was in, where there are several: its name would take the room of the reason."""
+    named = screen._replace(width=SESSION_WIDTH)
+    names = {_place(each) for each in audit.breaks}
     columns = (
-        Column("session", "<", grows=True, cut="middle"),
+        Column("session", "<"),
         Column("call"),
         Column("lost"),
         Column("cost", optional=1),
-        Column("why", "<"),
-    )
+        Column("why", "<", grows=True),
+    )[len(names) == 1 :]
     largest = sorted(audit.breaks, key=lambda each: (-each.lost, each.session, each.number))
     rows = [
         (
-            f"{each.session} ({each.agent})" if each.agent else each.session,
+            named.fitted(_place(each), cut="middle"),
             str(each.number),
             tokens(each.lost),
             _money(each.dollars) if each.dollars is not None else NOT_KNOWN,
             each.why,
-        )
+        )[-len(columns) :]
         for each in largest
     ]
     title = "The largest breaks" if len(rows) > MOST_BREAKS else "The breaks"
     return Section(title, _capped(columns, rows, screen, MOST_BREAKS))
+
+
+def _place(found: CacheBreak) -> str:
+    return f"{found.session} ({found.agent})" if found.agent else found.session
 
 
 def _filled(audit: Audit, screen: Screen) -> Section:
