@@ -154,6 +154,21 @@ def test_a_snippet_shows_the_place_with_the_most_matches(tmp_path):
     assert len(hit.snippet) <= SNIPPET + len("…«»«»…")
 
 
+@pytest.mark.parametrize(
+    ("query", "marked"),
+    [
+        ("channel", "«channels» change, one «channel» is changing"),
+        ("changes", "channels «change», one channel is «changing»"),
+        ("one", "channels change, «one» channel is changing"),
+    ],
+)
+def test_words_of_one_stem_are_marked_and_words_that_only_begin_alike_are_not(tmp_path, query, marked):
+    with Store.open(tmp_path / "s.jsonl") as store:
+        store.append([b.user("channels change, one channel is changing", uuid="u1")])
+    (hit,) = recall(query, index=Index(tmp_path / "s.jsonl", place=":memory:"), log=Log())
+    assert hit.snippet == marked
+
+
 @pytest.mark.spec("BY-4")
 def test_the_tool_searches_and_opens_what_it_found(session):
     assert session.answer(query="listening") == (

@@ -22,6 +22,7 @@ State = Literal["visible", "cleared", "summarized", "aside"]
 
 LIMIT: Final = 8
 SNIPPET: Final = 240
+_ENDING: Final = re.compile(r"(?:ing|ers?|ed|es|e|s)$", re.IGNORECASE)
 OPEN, CLOSE, ELLIPSIS = "«", "»", "…"
 
 
@@ -119,6 +120,7 @@ def _marks(query: Query) -> re.Pattern[str]:
 def _mark(term: str) -> str:
     if not re.fullmatch(r"\w+", term) or not term.isascii():
         return re.escape(term)
-    # Endings (-ed, -ing, -s) are at most three letters; what is left must still say something.
-    stem = term[: max(4, len(term) - 3)]
+    # What is left without its ending must still say something.
+    stem = _ENDING.sub("", term)
+    stem = stem if len(stem) >= 4 else term
     return rf"\b{re.escape(stem)}\w*"
