@@ -10,6 +10,7 @@ through the view. Its sizes are known, for whoever follows the view has followed
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -55,9 +56,11 @@ def records_of(tokens: int) -> list[Record]:
     return list(threads(read(data).records).main.records)
 
 
-def conversation(records: list[Record]) -> Conversation:
+def conversation(records: list[Record], *, window: int = 0) -> Conversation:
+    """On the model's own window, unless a larger one is given: then no turn compacts by itself."""
     model, kept = find("claude-opus-5"), policy("claude-code")
     assert model is not None
+    model = replace(model, window=window) if window else model
     return Conversation(
         Setting(
             model=model,
