@@ -220,9 +220,9 @@ def test_a_terminal_that_can_do_less_gets_less(chat: Open, chosen: dict[str, str
 
 
 def test_keys_that_are_pressed_meanwhile_show_at_the_next_prompt(chat: Open):
-    terminal = chat("--permission-mode", "all", script=[call("Bash", command="sleep 1"), "Done.", "Hello."])
+    terminal = chat("--permission-mode", "all", script=[call("Bash", command="sleep 2"), "Done.", "Hello."])
     terminal.type("Wait a second")
-    terminal.wait_for("Bash sleep 1 0s")
+    terminal.wait_for("Bash sleep 2 ")
     terminal.type("Good morning")
     shown = terminal.wait_for("Hello.")
     assert shown.count("Good morning") == 1
