@@ -47,4 +47,7 @@ def test_the_picture_in_the_manual_is_what_the_command_makes(tmp_path: Path, mon
 def test_a_picture_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path):
     out = tmp_path / "gone" / "context.svg"
     done = CliRunner().invoke(main, ["context", str(ROOT / "examples" / "session.jsonl"), "--svg", str(out)])
-    assert (done.exit_code, done.output) == (1, f"Error: {out} cannot be written: No such file or directory.\n")
+    assert (done.exit_code, done.output) == (
+        1,
+        f"Error: {out} cannot be written: No such file or directory.\n",
+    )

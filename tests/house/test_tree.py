@@ -1,4 +1,4 @@
-"""The tree in docs/house.md shows every file that git tracks in the house, with the first words of its docstring.
+"""The tree in docs/house.md shows every file that git tracks in the house, with its docstring's first words.
 
 The words are written once, in the module. To draw it anew:
 
@@ -16,8 +16,8 @@ WIDTH = 110
 LEAST = 15
 # From the top down, as imports go; what is missing here comes first and should be given a place.
 ORDER = (
-    "cli", "chat", "mcp", "dashboard", "gateway", "adapters", "replay", "twin", "session", "engine", "decide", "view",
-    "measure", "wire", "history", "errors.py",
+    "cli", "chat", "mcp", "dashboard", "gateway", "adapters", "replay", "twin", "session", "engine", "decide",
+    "view", "measure", "wire", "history", "errors.py",
 )  # fmt: skip
 # What stands beside the house.
 GROUNDS = {
@@ -89,9 +89,7 @@ def test_the_tree_in_the_manual_is_the_tree_of_the_house(root, tracked):
     if os.environ.get("EVERTURN_WRITE_GOLDEN"):
         page.write_text(text[: found.start("tree")] + drawn + text[found.end("tree") :], encoding="utf-8")
         return
-    assert found["tree"] == drawn, (
-        "draw it anew: EVERTURN_WRITE_GOLDEN=1 pytest tests/house/test_tree.py"
-    )
+    assert found["tree"] == drawn, "draw it anew: EVERTURN_WRITE_GOLDEN=1 pytest tests/house/test_tree.py"
 
 
 def test_everything_beside_the_house_has_its_phrase(root, tracked):
