@@ -97,7 +97,7 @@ def test_a_bomb_is_too_large(api: Api):
 
 @pytest.mark.parametrize(
     ("encoding", "data"),
-    [("gzip", b"not gzip"), ("gzip", gzip.compress(b"{}")[:-4]), ("br", b"{}"), ("zip", b"{}")],
+    [("gzip", b"not gzip"), ("gzip", gzip.compress(b"{}", mtime=0)[:-4]), ("br", b"{}"), ("zip", b"{}")],
 )
 def test_a_wrong_encoding_is_a_bad_request(api: Api, encoding: str, data: bytes):
     answer = api.send("POST", "/v1/messages", raw=data, headers=api.usual | {"content-encoding": encoding})
