@@ -8,8 +8,9 @@ STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/pip --disable-pip-version-check -qq
 # Two workers: the suite is measured on two cores. `make test WORKERS=0` runs it in one process.
 WORKERS ?= 2
-# -rfEs: name what failed, and say why something was skipped.
-PYTEST  := $(BIN)/pytest -q -rfEs -n $(WORKERS)
+# -rfEs: name what failed, and say why something was skipped. Small portions: slow tests stand beside each other, and
+# one worker would get all of them.
+PYTEST  := $(BIN)/pytest -q -rfEs -n $(WORKERS) --maxschedchunk 16
 
 # pyright asks the network whether a newer version exists, unless told not to.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1

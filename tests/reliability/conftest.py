@@ -32,6 +32,11 @@ def settle(record_property) -> Callable[[Row, int], int]:
     return settled
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """First what forks: a process that has run thousands of tests is large, and slow to be copied."""
+    items.sort(key=lambda item: item.path.name != "test_crashes.py")
+
+
 def pytest_terminal_summary(terminalreporter):
     passed = terminalreporter.stats.get("passed", [])
     told = [text for report in passed for name, text in report.user_properties if name == KEY]
