@@ -220,7 +220,7 @@ def test_an_interrupt_before_the_records_leaves_the_view_as_it_was(tmp_path, at)
 def test_the_steps_of_a_turn_come_in_their_order(tmp_path):
     """Stale results leave, what no longer fits is summarized, and the request is made of what is left."""
     scene = Scene(tmp_path, "sync").run()
-    for number in range(9):
+    for number in range(8):
         call = f"toolu_x{number}"
         scene.add("user", text_block(words(20, "Look.")))
         given = {"file_path": str(scene.path)}

@@ -158,6 +158,13 @@ class HookTrouble(Event, frozen=True, kw_only=True, tag="hook_trouble"):
     details: tuple[Private, ...] = ()
 
 
+class PassedThrough(Event, frozen=True, kw_only=True, tag="passed_through"):
+    """Something of ours failed, and the request of a caller who keeps its own list went on without it."""
+
+    why: str
+    detail: Private = ""
+
+
 EVENTS: Final[tuple[type[Event], ...]] = (
     MicroCompacted,
     CompactionDone,
@@ -171,6 +178,7 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     Repaired,
     PredictionMissed,
     HookTrouble,
+    PassedThrough,
 )
 
 

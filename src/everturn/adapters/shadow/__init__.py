@@ -4,8 +4,9 @@ from everturn.adapters.shadow.caller import CallerRequest, Markers, NotOurs
 from everturn.adapters.shadow.manner import Manner, default_folder, manner_of
 from everturn.adapters.shadow.overview import Overview, overview, recalled
 from everturn.adapters.shadow.shadow import Shadow, Ticket
-from everturn.adapters.shadow.shadows import PassedThrough, Shadows
+from everturn.adapters.shadow.shadows import Shadows
 from everturn.adapters.shadow.worlds import AsyncSend
+from everturn.decide.events import PassedThrough
 
 __all__ = [
     "AsyncSend",

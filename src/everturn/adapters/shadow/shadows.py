@@ -27,7 +27,7 @@ from everturn.adapters.shadow.transcripts import Kept, Transcripts
 from everturn.adapters.shadow.worlds import AsyncSend, AsyncShadowWorld, ShadowWorld, unable
 from everturn.decide.cache_breaks import Baseline, Detector
 from everturn.decide.effects import AskModel
-from everturn.decide.events import Event, Moment, Private
+from everturn.decide.events import Event, Moment, PassedThrough
 from everturn.engine import Conversation, Flow
 from everturn.errors import StoreError
 from everturn.history.records import Record, Usage
@@ -45,13 +45,6 @@ FILES: Final = ".files"
 MOST_TRIES: Final = 100
 ALWAYS_ELSEWHERE: Final = f"A conversation had gone on elsewhere {MOST_TRIES} times when it was our turn."
 log: Final = logging.getLogger("everturn")
-
-
-class PassedThrough(Event, frozen=True, kw_only=True, tag="passed_through"):
-    """Something of ours failed, and the caller's request went on without it."""
-
-    why: str
-    detail: Private = ""
 
 
 class Shadows:

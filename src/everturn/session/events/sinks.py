@@ -13,6 +13,7 @@ from everturn.decide.events import (
     CompactionNotDone,
     Event,
     HookTrouble,
+    PassedThrough,
 )
 from everturn.history.records import Record
 from everturn.session.events.fan_out import Sink
@@ -21,7 +22,7 @@ from everturn.wire.claude_code_lines import spell
 
 LOGGER: Final = "everturn.events"
 # What a person should hear of; the rest is for the record.
-WARNINGS: Final = (CompactionNotDone, CacheBroken, BreakerOpened, HookTrouble)
+WARNINGS: Final = (CompactionNotDone, CacheBroken, BreakerOpened, HookTrouble, PassedThrough)
 SUBTYPE: Final = "everturn_event"
 FIELD: Final = "everturnEvent"
 
