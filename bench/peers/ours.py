@@ -17,7 +17,6 @@ from everturn.measure.capabilities import ANTHROPIC
 from everturn.measure.models import find
 from everturn.measure.prediction import Prediction
 from everturn.replay.playing.offline_world import OfflineWorld
-from everturn.replay.playing.offline_world import drive as drive_offline
 from everturn.replay.stage import coding_head
 from everturn.session.drivers import drive
 from everturn.session.upstream import Answered
@@ -122,11 +121,11 @@ class Compacting:
         self._now = time_of(records)
         self._ids = (f"bench-{number}" for number in count())
         self._world = OfflineWorld(lambda: self._talk.log.view.records, lambda request, text: Usage())
-        drive_offline(self._talk.turn(self._now, self._ids.__next__), self._world)
+        drive(self._talk.turn(self._now, self._ids.__next__), self._world)
 
     def decide(self) -> None:
         asked = Asked(trigger="manual")
-        made = drive_offline(self._talk.compact(asked, self._now, self._ids.__next__), self._world)
+        made = drive(self._talk.compact(asked, self._now, self._ids.__next__), self._world)
         if not isinstance(made, Compaction):
             raise SystemExit(f"everturn did not compact: {made.why}")
 

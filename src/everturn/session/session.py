@@ -137,10 +137,8 @@ class Session(Wiring):
         are not made. With `access="read"` nothing is written, and nothing can be said.
         """
         config = opening.config_of(policy)
-        wanted = opening.Wanted(
-            model, policy, source, max_tokens, thinking, effort, ways, capabilities, costs
-        )
-        setting = opening.setting_for(wanted, config, transcript=os.path.realpath(path))
+        given = opening.Wanted(model, policy, source, max_tokens, thinking, effort, ways, capabilities, costs)
+        setting = opening.setting_for(given, config, transcript=os.path.realpath(path))
         parts = Parts(
             provider=opening.provider_of(client, send),
             config=config,

@@ -1,18 +1,16 @@
 """Agents of LangChain on ChatAnthropic and the twin, and a look at what leaves them."""
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
-import anthropic
 import pytest
+from adapters.framework_bench import FrameworkBench
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_anthropic import ChatAnthropic
 from langchain_core.tools import tool
 
 from everturn.adapters.langchain import EverturnMiddleware
-from everturn.adapters.shadow import PassedThrough
 from everturn.twin.testing import TwinForTests
 
 HAIKU: Final = "claude-haiku-4-5"
@@ -27,21 +25,6 @@ def read_file(path: str) -> str:
     return f"{path}\n{LINES}"
 
 
-class Wire(anthropic.Middleware):
-    """Writes down every body that passes."""
-
-    def __init__(self) -> None:
-        self.bodies: list[Any] = []
-
-    def handle(self, request: Any, call_next: Any) -> Any:
-        self.bodies.append(json.loads(json.dumps(request.json)))
-        return call_next(request)
-
-    async def handle_async(self, request: Any, call_next: Any) -> Any:
-        self.bodies.append(json.loads(json.dumps(request.json)))
-        return await call_next(request)
-
-
 class Spy(AgentMiddleware[Any, Any, Any]):
     """Stands inside ours and keeps what the model is to get, and what the state has."""
 
@@ -53,11 +36,10 @@ class Spy(AgentMiddleware[Any, Any, Any]):
         return handler(request)
 
 
-class Bench:
+class Bench(FrameworkBench):
     def __init__(self, twin: TwinForTests, folder: Path) -> None:
-        self.twin, self.folder = twin, folder
-        self.wire, self.spy = Wire(), Spy()
-        self.events: list[Any] = []
+        super().__init__(twin, folder)
+        self.spy = Spy()
 
     def model(self, name: str = HAIKU, **more: Any) -> ChatAnthropic:
         made = ChatAnthropic(model_name=name, api_key="k", max_retries=0, **{"max_tokens": 2000, **more})  # type: ignore[arg-type]
@@ -80,15 +62,6 @@ class Bench:
             asked = ("user", f"Task {task}: look at feed/part_{task}.py and fix it.")
             messages = agent.invoke({"messages": [*(messages or []), asked]}, config)["messages"]
         return messages or []
-
-    def asked(self) -> list[Any]:
-        """The bodies of the agent's own requests; those for a summary bring no tools."""
-        return [body for body in self.wire.bodies if body.get("tools")]
-
-    def check(self, *, refusals: int = 0) -> None:
-        """The API took every request that nobody broke on purpose, and nothing of ours failed."""
-        assert [entry["status"] for entry in self.twin.ledger if entry["status"] != 200] == [400] * refusals
-        assert [event for event in self.events if isinstance(event, PassedThrough)] == []
 
 
 @pytest.fixture

@@ -229,7 +229,7 @@ def test_too_long_is_withheld_and_room_is_made_once(bench):
 
 
 def test_a_second_too_long_is_the_agents(bench):
-    agent = bench.agent(bench.middleware(ways=("direct", "extract")))
+    agent = bench.agent(bench.middleware())
     messages = bench.talk(agent, range(4))
     bench.twin.faults({"kind": "prompt_too_long", "times": 9})
     before = len(bench.asked())

@@ -1,18 +1,16 @@
 """Agents of pydantic-ai on the twin, and a look at what leaves them."""
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
-import anthropic
 import pytest
+from adapters.framework_bench import FrameworkBench
 from pydantic_ai import Agent
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 
 from everturn.adapters.pydantic_ai import Everturn
-from everturn.adapters.shadow import PassedThrough
 from everturn.twin.testing import TwinForTests
 
 HAIKU: Final = "claude-haiku-4-5"
@@ -22,17 +20,6 @@ LINES: Final = "\n".join(f"{n:04d} record {n * 7919 % 1000} of the feed was pars
 def read_file(path: str) -> str:
     """Reads a file."""
     return f"{path}\n{LINES}"
-
-
-class Wire(anthropic.Middleware):
-    """Writes down every body that passes."""
-
-    def __init__(self) -> None:
-        self.bodies: list[Any] = []
-
-    async def handle_async(self, request: Any, call_next: Any) -> Any:
-        self.bodies.append(json.loads(json.dumps(request.json)))
-        return await call_next(request)
 
 
 class Spy(AbstractCapability[Any]):
@@ -46,11 +33,10 @@ class Spy(AbstractCapability[Any]):
         return request_context
 
 
-class Bench:
+class Bench(FrameworkBench):
     def __init__(self, twin: TwinForTests, folder: Path) -> None:
-        self.twin, self.folder = twin, folder
-        self.wire, self.spy = Wire(), Spy()
-        self.events: list[Any] = []
+        super().__init__(twin, folder)
+        self.spy = Spy()
 
     def model(self, name: str = HAIKU, **more: Any) -> AnthropicModel:
         client = self.twin.async_client(middleware=[self.wire], max_retries=0)
@@ -79,15 +65,6 @@ class Bench:
             done = await agent.run(asked, message_history=messages, **more)
             messages = done.all_messages()
         return messages or []
-
-    def asked(self) -> list[Any]:
-        """The bodies of the agent's own requests; those for a summary bring no tools."""
-        return [body for body in self.wire.bodies if body.get("tools")]
-
-    def check(self, *, refusals: int = 0) -> None:
-        """The API took every request that nobody broke on purpose, and nothing of ours failed."""
-        assert [entry["status"] for entry in self.twin.ledger if entry["status"] != 200] == [400] * refusals
-        assert [event for event in self.events if isinstance(event, PassedThrough)] == []
 
 
 @pytest.fixture

@@ -7,13 +7,12 @@ Hooks say nothing.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from everturn.decide.compact.calls import traces
 from everturn.decide.effects import (
     Answer,
     AskModel,
-    Effect,
     Emit,
     Failure,
     FileRead,
@@ -38,7 +37,7 @@ Writer = Callable[[Request], str]
 
 
 class OfflineWorld:
-    """Answers the effects of one compaction or turn. `view` gives the records that are visible now."""
+    """Performs the effects of one compaction or turn. `view` gives the records that are visible now."""
 
     def __init__(
         self, view: Callable[[], Sequence[Record]], bills: Bills, writer: Writer | None = None
@@ -48,21 +47,20 @@ class OfflineWorld:
         self._bills = bills
         self._has_answered = False
 
-    def answer(self, effect: Effect) -> Any:
-        match effect:
-            case AskModel():
-                return self._summary(effect)
-            case ReadFiles(paths=paths, max_characters=most):
-                known = last_seen(self._view())
-                return tuple(_file(path, known, most) for path in paths)
-            case RunHooks():
-                return HookOutcome()
-            case WriteFile(name=name):
-                return f"results/{name}"
-            case Emit():
-                return None
+    def write_file(self, effect: WriteFile) -> str:
+        return f"results/{effect.name}"
 
-    def _summary(self, effect: AskModel) -> Answer | Failure:
+    def read_files(self, effect: ReadFiles) -> tuple[FileRead, ...]:
+        known = last_seen(self._view())
+        return tuple(_file(path, known, effect.max_characters) for path in effect.paths)
+
+    def run_hooks(self, effect: RunHooks) -> HookOutcome:
+        return HookOutcome()
+
+    def emit(self, effect: Emit) -> None:
+        """Nobody listens."""
+
+    def ask_model(self, effect: AskModel) -> Answer | Failure:
         # One summary is paid for. Where its words look like what a model gets wrong, the summarizer is asked
         # without a gate on the last way; a second call would be charged for nothing.
         if self._has_answered:
@@ -90,14 +88,3 @@ def _file(path: str, known: Mapping[str, str], most: int) -> FileRead:
     if text is None:
         return FileRead(path, problem="its content is not in the recording")
     return FileRead(path, text[:most], is_cut=len(text) > most)
-
-
-def drive(flow: Any, world: OfflineWorld) -> Any:
-    """Run a flow to its end."""
-    answer: Any = None
-    while True:
-        try:
-            effect = flow.send(answer)
-        except StopIteration as done:
-            return done.value
-        answer = world.answer(effect)

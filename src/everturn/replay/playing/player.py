@@ -22,7 +22,7 @@ from everturn.measure.prefix_cache import PrefixCache, Prompt, Ttl
 from everturn.replay.playing.acts import Act, Acts
 from everturn.replay.playing.counting import Scaled, head_of
 from everturn.replay.playing.journal import Entry, Journal, Witness, cleared_in, own_doing, why_of
-from everturn.replay.playing.offline_world import OfflineWorld, Writer, drive
+from everturn.replay.playing.offline_world import OfflineWorld, Writer
 from everturn.replay.playing.sight import Sight
 from everturn.replay.playing.till import (
     LastSent,
@@ -37,6 +37,7 @@ from everturn.replay.playing.till import (
 from everturn.replay.schemes import Scheme
 from everturn.replay.simulated import CallSource, SimulatedCall
 from everturn.replay.uses import Fault
+from everturn.session.drivers import drive
 from everturn.view.cache_key import salts
 from everturn.view.flatten import flatten
 from everturn.view.forks import CacheSafe, fork

@@ -1,0 +1,50 @@
+"""What the tests of both frameworks share: what leaves an agent, and whether the API took it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anthropic
+
+from everturn.adapters.shadow import PassedThrough
+from everturn.twin.testing import TwinForTests
+
+# How every request for a summary begins its question, whichever part it asks about.
+ASKS_FOR_SUMMARY = "Write a summary of"
+
+
+class Wire(anthropic.Middleware):
+    """Writes down every body that passes."""
+
+    def __init__(self) -> None:
+        self.bodies: list[Any] = []
+
+    def handle(self, request: Any, call_next: Any) -> Any:
+        self.bodies.append(json.loads(json.dumps(request.json)))
+        return call_next(request)
+
+    async def handle_async(self, request: Any, call_next: Any) -> Any:
+        self.bodies.append(json.loads(json.dumps(request.json)))
+        return await call_next(request)
+
+
+class FrameworkBench:
+    """A twin, the wire to it, and the events of the adapter under test."""
+
+    def __init__(self, twin: TwinForTests, folder: Path) -> None:
+        self.twin, self.folder = twin, folder
+        self.wire = Wire()
+        self.events: list[Any] = []
+
+    def asked(self) -> list[Any]:
+        """The bodies of the agent's own requests, without those that ask for a summary."""
+        return [body for body in self.wire.bodies if not asks_for_summary(body)]
+
+    def check(self, *, refusals: int = 0) -> None:
+        """The API took every request that nobody broke on purpose, and nothing of ours failed."""
+        assert [entry["status"] for entry in self.twin.ledger if entry["status"] != 200] == [400] * refusals
+        assert [event for event in self.events if isinstance(event, PassedThrough)] == []
+
+
+def asks_for_summary(body: Any) -> bool:
+    return ASKS_FOR_SUMMARY in json.dumps(body["messages"][-1])
