@@ -18,31 +18,31 @@ from typing import Any
 import msgspec
 from _timing import best
 
-from everturn.decide.compact.flow import compaction, plan_of
-from everturn.decide.compact.ground import CompactionStyle
-from everturn.decide.compact.values import Asked, Compaction, CompactionPlan
-from everturn.decide.compact.ways import WAYS
-from everturn.decide.effects import Answer, AskModel, FileRead, HookOutcome, ReadFiles
-from everturn.decide.policy import policy
-from everturn.engine import Conversation, Setting
+from everturn.decide.compact.context import CompactionOptions
+from everturn.decide.compact.flow import preview_compaction, run_compaction
+from everturn.decide.compact.strategies import STRATEGIES
+from everturn.decide.compact.values import Compaction, CompactionPlan, CompactionRequest
+from everturn.decide.effects import AskModel, FileRead, HookOutcome, ModelAnswer, ReadFiles
+from everturn.decide.policy import get_policy
+from everturn.engine import Conversation, ConversationSettings
 from everturn.history.blocks import text_block
 from everturn.history.records import Record, Usage
-from everturn.history.threads import threads
+from everturn.history.threads import split_threads
 from everturn.measure.capabilities import ANTHROPIC
-from everturn.measure.models import find
-from everturn.replay.made_up import Shape, made_up_session
-from everturn.replay.stage import coding_head
+from everturn.measure.model_table import find_model
+from everturn.replay.demo_session import coding_preamble
+from everturn.replay.synthetic import SessionShape, generate_session
 from everturn.twin.costs import TwinCosts
-from everturn.view.lifetime import KeyParameters, lifetime
-from everturn.wire.claude_code import read
+from everturn.view.key_parameters import KeyParameters, choose_ttl
+from everturn.wire.claude_code_reader import parse_session_file
 
 SIZES = (150_000, 1_000_000)
 JUDGED = 1_000_000
 DECODES = 2
 # Without the copies of results that only a terminal shows: they would flatter the ratio.
-SHAPE = Shape(boundaries=0, sidechains=0, images=0, display_copies="short")
+SHAPE = SessionShape(boundaries=0, sidechains=0, images=0, display_copies="short")
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
-BY_HAND = Asked(trigger="manual")
+BY_HAND = CompactionRequest(trigger="manual")
 SUMMARY = (
     "<summary>\n1. Primary request and intent: "
     + "The parser is mended, its tests pass. " * 200
@@ -52,25 +52,25 @@ FILE = "def parse(token):\n    return token\n" * 300
 
 
 def records_of(tokens: int) -> list[Record]:
-    data = b"\n".join(made_up_session(seed=7, tokens=tokens, shape=SHAPE))
-    return list(threads(read(data).records).main.records)
+    data = b"\n".join(generate_session(seed=7, tokens=tokens, shape=SHAPE))
+    return list(split_threads(parse_session_file(data).records).main.records)
 
 
 def conversation(records: list[Record], *, window: int = 0) -> Conversation:
     """On the model's own window, unless a larger one is given: then no turn compacts by itself."""
-    model, kept = find("claude-opus-5"), policy("claude-code")
+    model, kept = find_model("claude-opus-5"), get_policy("claude-code")
     assert model is not None
     model = replace(model, window=window) if window else model
     return Conversation(
-        Setting(
+        ConversationSettings(
             model=model,
             capabilities=ANTHROPIC,
             policy=kept,
             costs=TwinCosts(model),
-            head=coding_head(),
-            parameters=KeyParameters(lifetime("main", "conversation", kept.ttl, ANTHROPIC)),
+            head=coding_preamble(),
+            parameters=KeyParameters(choose_ttl("main", "conversation", kept.ttl, ANTHROPIC)),
             fields={"max_tokens": 8_000},
-            compaction=CompactionStyle(ways=("fork",), transcript="session.jsonl"),
+            compaction=CompactionOptions(ways=("fork",), transcript="session.jsonl"),
         ),
         records,
     )
@@ -80,7 +80,7 @@ def answered(effect: Any) -> Any:
     """A world that takes no time."""
     match effect:
         case AskModel():
-            return Answer((text_block(SUMMARY),), "end_turn", Usage(10, 0, 10, 10))
+            return ModelAnswer((text_block(SUMMARY),), "end_turn", Usage(10, 0, 10, 10))
         case ReadFiles(paths=paths):
             return tuple(FileRead(path, FILE) for path in paths)
         case _:
@@ -98,18 +98,18 @@ def driven(flow: Any) -> Any:
 
 def parts(held: Conversation) -> dict[str, Callable[[], Any]]:
     ids = count()
-    ground = held._ground(held.setting, NOW)  # pyright: ignore[reportPrivateUsage]
+    ground = held._compaction_context(held.setting, NOW)  # pyright: ignore[reportPrivateUsage]
     assert ground is not None
-    plan = plan_of(BY_HAND, ground, NOW)
+    plan = preview_compaction(BY_HAND, ground, NOW)
     assert isinstance(plan, CompactionPlan)
 
     def whole() -> Any:
-        return driven(compaction(BY_HAND, ground, now=NOW, new_id=lambda: str(next(ids))))
+        return driven(run_compaction(BY_HAND, ground, now=NOW, new_id=lambda: str(next(ids))))
 
     assert isinstance(whole(), Compaction)
     return {
-        "plan": lambda: plan_of(BY_HAND, ground, NOW),
-        "prompt": lambda: next(WAYS["fork"](plan, ground)),
+        "plan": lambda: preview_compaction(BY_HAND, ground, NOW),
+        "prompt": lambda: next(STRATEGIES["fork"](plan, ground)),
         "whole": whole,
     }
 

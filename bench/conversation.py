@@ -16,28 +16,28 @@ from _timing import best, best_of_both
 
 from everturn.history.log import Log
 from everturn.history.records import Record
-from everturn.history.rounds import rounds
-from everturn.history.threads import threads
+from everturn.history.rounds import split_rounds
+from everturn.history.threads import split_threads
 from everturn.measure.accounting import Accounts
 from everturn.measure.meter import Meter
-from everturn.measure.thresholds import Thresholds, levels, limits
-from everturn.measure.tokens import Counts
-from everturn.replay.made_up import Shape, made_up_session
+from everturn.measure.thresholds import ThresholdSettings, check_thresholds, compute_thresholds
+from everturn.measure.tokens import TokenCounter
+from everturn.replay.synthetic import SessionShape, generate_session
 from everturn.view.flatten import Flattener
 from everturn.wire.anthropic import Request
-from everturn.wire.claude_code import read
+from everturn.wire.claude_code_reader import parse_session_file
 
 SIZES = (50_000, 200_000, 1_000_000)
 # A turn is one call of the model: its response, and the results or the words that answer it.
 ROUNDS_A_TURN = 1
-ONE_CHAIN = Shape(boundaries=0, sidechains=0)
+ONE_CHAIN = SessionShape(boundaries=0, sidechains=0)
 
 
 class Opened:
     """A conversation with everything that a turn keeps up to date."""
 
     def __init__(self, records: list[Record]) -> None:
-        self.log, self.counts = Log(), Counts()
+        self.log, self.counts = Log(), TokenCounter()
         self.meter, self.accounts = Meter(self.counts), Accounts(self.counts)
         for record in records:
             self.add(record)
@@ -50,19 +50,19 @@ class Opened:
     def turn(self, records: list[Record]) -> None:
         for record in records:
             self.add(record)
-        settings = Thresholds()
-        levels(self.meter.size().tokens, limits(1_000_000, 128_000, settings), settings)
+        settings = ThresholdSettings()
+        check_thresholds(self.meter.size().tokens, compute_thresholds(1_000_000, 128_000, settings), settings)
         self.accounts.metrics()
 
 
 def session(tokens: int) -> tuple[bytes, list[Record]]:
-    data = b"\n".join(made_up_session(seed=7, tokens=tokens, shape=ONE_CHAIN))
-    return data, list(threads(read(data).records).main.records)
+    data = b"\n".join(generate_session(seed=7, tokens=tokens, shape=ONE_CHAIN))
+    return data, list(split_threads(parse_session_file(data).records).main.records)
 
 
 def one_turn(records: list[Record]) -> list[Record]:
     """The last whole round of a session: the same one is added to conversations of every size."""
-    last = rounds(records)
+    last = split_rounds(records)
     return records[last[-1 - ROUNDS_A_TURN].start : last[-1].start]
 
 
@@ -93,12 +93,12 @@ def main() -> int:
     print(f"  growth exponent {growth:.3f} (below 0.1)")
     print(f"  counting 1M anew costs {anew / per_turn[SIZES[-1]]:.0f} turns (at least 300)")
 
-    four = b"\n".join(made_up_session(seed=7, tokens=1_000_000))[:4_000_000]
+    four = b"\n".join(generate_session(seed=7, tokens=1_000_000))[:4_000_000]
     four = four[: four.rindex(b"\n")]
     lines = four.split(b"\n")
     plain, load = best_of_both(
         lambda: [msgspec.json.decode(line) for line in lines],
-        lambda: Log(threads(read(four).records).main.records),
+        lambda: Log(split_threads(parse_session_file(four).records).main.records),
     )
     print(f"opening a {len(four) / 1e6:.1f} MB file: {load / plain:.2f} plain decodes (at most 3)")
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from everturn.replay.made_up import Shape, made_up_session
+from everturn.replay.synthetic import SessionShape, generate_session
 from everturn.session.session import Session
-from everturn.session.upstream import Answered
+from everturn.session.upstream import RawResponse
 from everturn.view.flatten import flatten
 from everturn.wire.anthropic import Request
 
@@ -25,7 +25,7 @@ SIZES = (200_000, 1_000_000)
 ALLOWED = 3
 # One chain, all of it in view. Without the copies of results that only a terminal shows: their size is a
 # matter of the program that wrote the file.
-SHAPE = Shape(boundaries=0, sidechains=0, images=0, display_copies="short")
+SHAPE = SessionShape(boundaries=0, sidechains=0, images=0, display_copies="short")
 PAGE = 4_096
 REPLY = msgspec.json.encode(
     {
@@ -47,13 +47,13 @@ def resident() -> int:
 def talked(path: Path) -> Session:
     """Opened, and one turn held: what only a turn makes is there too. The policy edits nothing, so all of it
     stays in view."""
-    session = Session.open(path, policy="none", send=lambda body, betas: Answered(REPLY))
+    session = Session.open(path, policy="none", send=lambda body, betas: RawResponse(REPLY))
     session.send("Go on, please.")
     return session
 
 
 def compacted(path: Path) -> Session:
-    session = Session.open(path, ways=("extract",), send=lambda body, betas: Answered(REPLY))
+    session = Session.open(path, ways=("extract",), send=lambda body, betas: RawResponse(REPLY))
     session.compact()
     return session
 
@@ -93,7 +93,7 @@ def measure(path: Path) -> None:
 def ratio_at(tokens: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "session.jsonl"
-        data = b"".join(line + b"\n" for line in made_up_session(seed=7, tokens=tokens, shape=SHAPE))
+        data = b"".join(line + b"\n" for line in generate_session(seed=7, tokens=tokens, shape=SHAPE))
         path.write_bytes(data)
         out = subprocess.run(
             [sys.executable, __file__, str(path)], capture_output=True, text=True, check=True

@@ -10,16 +10,16 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from everturn.decide.compact.answer import formatted, text_problem
 from everturn.decide.compact.gate import _words_beside_headings
 from everturn.decide.compact.pins import standing_instructions
+from everturn.decide.compact.summary_response import formatted, text_problem
 from everturn.history.blocks import text_block
 from everturn.history.records import Record
-from everturn.session.events.telling import struck
-from everturn.session.memory_files.mentions import mentions
+from everturn.session.events.serialize import redact_secrets
+from everturn.session.memory_files.imports import find_imports
 from everturn.view.fragments.escaping import escaped
-from everturn.wire.claude_code import read
-from everturn.wire.overflow import overflow
+from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.overflow import parse_overflow
 
 SIZE: Final = 50_000
 BOUND: Final = 3.0
@@ -31,14 +31,14 @@ NEAR_MISSES: Final = (
     "use a ", "eyJ", "{",
 )  # fmt: skip
 READERS: Final[dict[str, Callable[[str], object]]] = {
-    "what looks like a secret": struck,
-    "how a provider says too long": overflow,
+    "what looks like a secret": redact_secrets,
+    "how a provider says too long": parse_overflow,
     "tags of our own": escaped,
-    "imports of a memory file": lambda text: list(mentions(text)),
+    "imports of a memory file": lambda text: list(find_imports(text)),
     "the form of a summary": lambda text: text_problem(formatted(text)),
     "what stands beside headings": lambda text: _words_beside_headings(formatted(text)),
     "rules in what a person said": lambda text: standing_instructions(said(text), 400),
-    "a line of a transcript": lambda text: read(text.encode()),
+    "a line of a transcript": lambda text: parse_session_file(text.encode()),
 }
 
 

@@ -14,11 +14,11 @@ from statistics import median
 from _timing import best
 
 from everturn.history.log import Log
-from everturn.history.threads import threads
-from everturn.replay.made_up import made_up_session
-from everturn.session.recall.index import Index
+from everturn.history.threads import split_threads
+from everturn.replay.synthetic import generate_session
+from everturn.session.recall.index import RecallIndex
 from everturn.session.recall.search import recall
-from everturn.wire.claude_code import read
+from everturn.wire.claude_code_reader import parse_session_file
 
 QUERIES = (
     "timeout",
@@ -31,16 +31,16 @@ QUERIES = (
 
 
 def main() -> int:
-    lines = list(made_up_session(seed=7, tokens=1_000_000))
+    lines = list(generate_session(seed=7, tokens=1_000_000))
     data = b"\n".join(lines) + b"\n"
     one = data[: data.rindex(b"\n", 0, 1_000_000)]
-    decode = best(lambda: read(one))
-    log = Log(threads(read(data).records).main.records)
+    decode = best(lambda: parse_session_file(one))
+    log = Log(split_threads(parse_session_file(data).records).main.records)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "session.jsonl"
         path.write_bytes(b"\n".join(lines[:-3]) + b"\n")
         start = time.perf_counter()
-        index = Index(path)
+        index = RecallIndex(path)
         build = time.perf_counter() - start
         with path.open("ab") as file:
             file.write(b"\n".join(lines[-3:]) + b"\n")

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from everturn.replay.made_up import made_up_session
+from everturn.replay.synthetic import generate_session
 
 RUNS = 20
 AIM_MS = 60
@@ -24,7 +24,7 @@ TOKENS = 400_000
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         transcript = Path(folder) / "session.jsonl"
-        transcript.write_bytes(b"\n".join(made_up_session(seed=7, tokens=TOKENS)) + b"\n")
+        transcript.write_bytes(b"\n".join(generate_session(seed=7, tokens=TOKENS)) + b"\n")
         given = json.dumps({"model": {"display_name": "Opus"}, "transcript_path": str(transcript)}).encode()
         commands = {
             "python -c pass": ([sys.executable, "-c", "pass"], b""),

@@ -16,9 +16,9 @@ from _timing import best
 
 from everturn.history.blocks import text_block
 from everturn.history.records import Record
-from everturn.replay.made_up import made_up_session
+from everturn.replay.synthetic import generate_session
 from everturn.session.store import Store
-from everturn.wire.claude_code import read
+from everturn.wire.claude_code_reader import parse_session_file
 
 TURNS = 300
 
@@ -36,13 +36,13 @@ def append_seconds(path: Path) -> float:
 
 
 def main() -> int:
-    data = b"\n".join(made_up_session(seed=7, tokens=1_000_000)) + b"\n"
+    data = b"\n".join(generate_session(seed=7, tokens=1_000_000)) + b"\n"
     lines = data.split(b"\n")[:-1]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "session.jsonl"
         path.write_bytes(data)
         opening = best(lambda: Store.open(path).close())
-        decoding = best(lambda: read(data))
+        decoding = best(lambda: parse_session_file(data))
         plain = best(lambda: [msgspec.json.decode(line) for line in lines])
         to_long, to_empty = append_seconds(path), append_seconds(Path(folder) / "empty.jsonl")
     ratio, growth = opening / decoding, to_long / to_empty

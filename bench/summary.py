@@ -9,24 +9,24 @@ import sys
 import msgspec
 from _timing import best
 
-from everturn.decide.retention import retention
-from everturn.decide.summary import summarize
+from everturn.decide.extractive import summarize
+from everturn.decide.retention import measure_retention
 from everturn.history.records import Record
-from everturn.history.threads import threads
+from everturn.history.threads import split_threads
 from everturn.measure.tokens import rough
-from everturn.replay.made_up import Shape, made_up_session
-from everturn.wire.claude_code import read
+from everturn.replay.synthetic import SessionShape, generate_session
+from everturn.wire.claude_code_reader import parse_session_file
 
 SIZES = (50_000, 150_000, 500_000)
 JUDGED = 150_000
 DECODES = 10
 # Without the copies of results that only a terminal shows: they would flatter the ratio.
-SHAPE = Shape(boundaries=0, sidechains=0, images=0, display_copies="short")
+SHAPE = SessionShape(boundaries=0, sidechains=0, images=0, display_copies="short")
 
 
 def conversation(tokens: int) -> list[Record]:
-    data = b"\n".join(made_up_session(seed=7, tokens=tokens, shape=SHAPE))
-    return list(threads(read(data).records).main.records)
+    data = b"\n".join(generate_session(seed=7, tokens=tokens, shape=SHAPE))
+    return list(split_threads(parse_session_file(data).records).main.records)
 
 
 def measured(tokens: int) -> float:
@@ -37,7 +37,7 @@ def measured(tokens: int) -> float:
     plain = best(lambda: [decode(line) for line in lines])
     summary = summarize(records)
     ours = best(lambda: summarize(records)) / plain
-    scored = best(lambda: retention(records, summary.text)) / plain
+    scored = best(lambda: measure_retention(records, summary.text)) / plain
     print(
         f"{tokens // 1000:>4}K tokens, {len(records):,} records: a summary of {rough(summary.text):,} tokens "
         f"costs {ours:.1f} plain decodes, its score {scored:.1f}"

@@ -15,36 +15,36 @@ from statistics import median
 import msgspec
 from _timing import best
 
-from everturn.decide.policy import policy
-from everturn.engine import Conversation, Setting, Turn
-from everturn.history.records import Record, Usage, when
-from everturn.history.rounds import rounds
-from everturn.history.threads import threads
+from everturn.decide.policy import get_policy
+from everturn.engine import Conversation, ConversationSettings, Turn
+from everturn.history.records import Record, Usage, record_time
+from everturn.history.rounds import split_rounds
+from everturn.history.threads import split_threads
 from everturn.measure.capabilities import ANTHROPIC, EXTENDED_TWIN, Capabilities
-from everturn.measure.models import find
-from everturn.replay.made_up import Shape, made_up_session
-from everturn.replay.stage import coding_head
+from everturn.measure.model_table import find_model
+from everturn.replay.demo_session import coding_preamble
+from everturn.replay.synthetic import SessionShape, generate_session
 from everturn.twin.costs import TwinCosts
-from everturn.view.lifetime import KeyParameters, lifetime
-from everturn.wire.claude_code import read
+from everturn.view.key_parameters import KeyParameters, choose_ttl
+from everturn.wire.claude_code_reader import parse_session_file
 
 SIZES = (50_000, 200_000, 1_000_000)
 GROWTH, SHARE, ANEW = 0.1, 0.5, 100
 TURNS = 200
-ONE_CHAIN = Shape(boundaries=0, sidechains=0, idle_gaps=0)
+ONE_CHAIN = SessionShape(boundaries=0, sidechains=0, idle_gaps=0)
 NEVER_TWICE = count()
 
 
-def setting(able: Capabilities) -> Setting:
-    model, kept = find("claude-opus-5"), policy("claude-code")
+def setting(able: Capabilities) -> ConversationSettings:
+    model, kept = find_model("claude-opus-5"), get_policy("claude-code")
     assert model is not None
-    return Setting(
+    return ConversationSettings(
         model=model,
         capabilities=able,
         policy=kept,
         costs=TwinCosts(model),
-        head=coding_head(),
-        parameters=KeyParameters(lifetime("main", "conversation", kept.ttl, able)),
+        head=coding_preamble(),
+        parameters=KeyParameters(choose_ttl("main", "conversation", kept.ttl, able)),
         fields={"max_tokens": 8_000},
     )
 
@@ -54,10 +54,10 @@ def conversation(records: list[Record], able: Capabilities) -> tuple[Conversatio
     held = Conversation(setting(able))
     now = datetime(2026, 11, 1, tzinfo=UTC)
     for record in records:
-        now = when(record) or now
+        now = record_time(record) or now
         if record.kind == "assistant" and held.log.records[-1].kind != "assistant":
             drive(held, now)
-            held.replied([record], Usage(cache_read_input_tokens=1), now)
+            held.record_reply([record], Usage(cache_read_input_tokens=1), now)
         else:
             held.add(record)
     return held, now
@@ -102,7 +102,7 @@ def turn_seconds(records: list[Record], last: list[Record], able: Capabilities) 
     turn = drive(held, now)
     for _ in range(TURNS):
         said, *answers = renamed(last)
-        held.replied([said], Usage(cache_read_input_tokens=1), now)
+        held.record_reply([said], Usage(cache_read_input_tokens=1), now)
         now += timedelta(seconds=5)
         start = time.perf_counter()
         for record in answers:
@@ -118,7 +118,7 @@ def measured(name: str, sessions: dict[int, list[Record]], last: list[Record], a
     longest, largest = seconds[SIZES[-1]], sessions[SIZES[-1]]
     growth = math.log(longest / seconds[SIZES[0]]) / math.log(SIZES[-1] / SIZES[0])
     share = longest / best(lambda: turns[SIZES[-1]][1].request().to_bytes())
-    now = when(largest[-1]) or datetime(2026, 11, 1, tzinfo=UTC)
+    now = record_time(largest[-1]) or datetime(2026, 11, 1, tzinfo=UTC)
     anew = best(lambda: drive(Conversation(setting(able), largest), now), 2) / longest
     shown = ", ".join(f"{size // 1000}K {spent * 1e6:.0f} µs" for size, spent in seconds.items())
     print(f"a turn's decisions, {name}: {shown}")
@@ -131,11 +131,11 @@ def measured(name: str, sessions: dict[int, list[Record]], last: list[Record], a
 def main() -> int:
     sessions: dict[int, list[Record]] = {}
     for size in SIZES:
-        data = b"\n".join(made_up_session(seed=7, tokens=size, shape=ONE_CHAIN))
-        records = list(threads(read(data).records).main.records)
-        sessions[size] = records[: rounds(records)[-2].start]
+        data = b"\n".join(generate_session(seed=7, tokens=size, shape=ONE_CHAIN))
+        records = list(split_threads(parse_session_file(data).records).main.records)
+        sessions[size] = records[: split_rounds(records)[-2].start]
     # The same turn everywhere: what is compared is the conversation behind it.
-    again = rounds(records)[-2]
+    again = split_rounds(records)[-2]
     last = records[again.start : again.stop]
     able = {"public API": ANTHROPIC, "with deletions in the cache": EXTENDED_TWIN}
     within = [measured(name, sessions, last, each) for name, each in able.items()]

@@ -56,9 +56,9 @@ def _print_growth() -> None:
 
 
 def _twin() -> Any:
-    from everturn.twin.build import build
+    from everturn.twin.build import build_twin
 
-    return build()
+    return build_twin()
 
 
 def _answered(twin: Any, body: bytes) -> None:
@@ -156,11 +156,11 @@ async def _client(port: int, bodies: list[bytes], count: int) -> None:
 
 
 def _serve_twin(ready: multiprocessing.Queue) -> None:
-    from everturn.twin.app import Server, bound
-    from everturn.twin.build import build
+    from everturn.twin.app import TwinServer, bind_socket
+    from everturn.twin.build import build_twin
 
-    listener = bound("127.0.0.1", 0)
-    Server(build(), lambda: ready.put(listener.getsockname()[1])).run(sockets=[listener])
+    listener = bind_socket("127.0.0.1", 0)
+    TwinServer(build_twin(), lambda: ready.put(listener.getsockname()[1])).run(sockets=[listener])
 
 
 def _serve_stub(ready: multiprocessing.Queue) -> None:

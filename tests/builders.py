@@ -8,8 +8,8 @@ from typing import Any
 
 from everturn.history.edits import Edit
 from everturn.history.records import Record
-from everturn.wire.claude_code import read
-from everturn.wire.claude_code_lines import spell
+from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.claude_code_writer import encode_record
 
 Fields = dict[str, Any]
 
@@ -20,7 +20,7 @@ def line(fields: Fields) -> bytes:
 
 def record(fields: Fields) -> Record:
     """The one record of a line that is spelled like this."""
-    transcript = read(line(fields))
+    transcript = parse_session_file(line(fields))
     assert transcript.flaws == ()
     (found,) = transcript.records
     return found
@@ -108,5 +108,7 @@ def summary(text: str = "In short.", *, uuid: str = "s", parent: str = "b") -> R
 
 def edited(edit: Edit, uuid: str, parent: str = "") -> Record:
     """A record of an edit, through the line that we ourselves would write for it."""
-    (found,) = read(spell(Record(kind="system", uuid=uuid, parent=parent, edit=edit))).records
+    (found,) = parse_session_file(
+        encode_record(Record(kind="system", uuid=uuid, parent=parent, edit=edit))
+    ).records
     return found

@@ -19,13 +19,13 @@ import msgspec
 import pytest
 
 from everturn.history.blocks import Block, block_from_json, text_of
-from everturn.history.messages import Message, Role, faults
+from everturn.history.messages import Message, Role, find_message_problems
 from everturn.history.repair import NO_RESULT
-from everturn.session.live import Live
-from everturn.session.upstream import Answered
+from everturn.session.conversation_runner import ConversationRunner
+from everturn.session.upstream import RawResponse
 from everturn.view.fragments.beginning import BEGINNING
 from everturn.view.fragments.unspoken import UNSPOKEN
-from everturn.wire.overflow import overflow
+from everturn.wire.overflow import parse_overflow
 
 MARK: Final = "moves_cache_prefix"
 FEWEST_WORDS: Final = 4
@@ -89,7 +89,7 @@ def divergence(before: Sequence[Piece], now: Sequence[Piece]) -> tuple[Section, 
 class Watch:
     """One conversation: its last request, what its log was then, and what was wrong with any request."""
 
-    def __init__(self, live: Live, send: Any) -> None:
+    def __init__(self, live: ConversationRunner, send: Any) -> None:
         self._live = live
         self._send = send
         self._before: list[Piece] = []
@@ -101,12 +101,12 @@ class Watch:
         self.wrong: list[str] = []
         self._number = 0
 
-    def send(self, body: bytes, betas: Sequence[str]) -> Answered:
+    def send(self, body: bytes, betas: Sequence[str]) -> RawResponse:
         self._number += 1
         now = pieces(body, self._before)
         self._check_extension(now)
         self._check_blocks(now)
-        self.wrong += [f"request {self._number}: {what}" for what in faults(_messages(body))]
+        self.wrong += [f"request {self._number}: {what}" for what in find_message_problems(_messages(body))]
         self._before, self._records = now, len(self._live.conversation.log.records)
         try:
             return self._send(body, betas)
@@ -164,7 +164,7 @@ class Watch:
     def _note_refusal(self, error: Exception) -> None:
         status = getattr(error, "status", None) or getattr(error, "status_code", None)
         # A prompt that is too long is a matter of size, not of form.
-        if status == 400 and overflow(str(error)) is None:
+        if status == 400 and parse_overflow(str(error)) is None:
             self.wrong.append(f"request {self._number} was refused: {error}")
 
 
@@ -202,11 +202,11 @@ _watched: list[Watch] = []
 
 def pytest_configure(config: pytest.Config) -> None:
     """Every conversation is watched from its beginning on."""
-    begin = Live.__init__
+    begin = ConversationRunner.__init__
     if getattr(begin, "is_watched", False):
         return
 
-    def watched(live: Live, conversation: Any, send: Any, **more: Any) -> None:
+    def watched(live: ConversationRunner, conversation: Any, send: Any, **more: Any) -> None:
         if not getattr(live, "is_watched", True):
             begin(live, conversation, send, **more)
             return
@@ -215,7 +215,7 @@ def pytest_configure(config: pytest.Config) -> None:
         begin(live, conversation, watch.send, **more)
 
     watched.is_watched = True  # type: ignore[attr-defined]
-    Live.__init__ = watched  # type: ignore[method-assign]
+    ConversationRunner.__init__ = watched  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from everturn.decide.retention import Retention, retention
+from everturn.decide.retention import Retention, measure_retention
 from everturn.history.blocks import Block, text_of
 from everturn.history.records import Record
 from everturn.measure.tokens import rough
@@ -97,14 +97,14 @@ def _tell(keeper: Keeper, records: Sequence[Record]) -> None:
 def _counted(
     kind: str, history: str, records: Sequence[Record], request: Request, seconds: float
 ) -> Survived:
-    kept: Retention = retention(records, _text(block for m in request.messages for block in m.blocks))
+    kept: Retention = measure_retention(records, _text(block for m in request.messages for block in m.blocks))
     before = rough(_text(block for record in records for block in record.blocks))
     shares = {name: part.share for name, part in kept.parts.items()}
     return Survived(kind, history, before, kept.tokens, shares, kept.score, kept.loose_score, seconds)
 
 
 def _text(blocks: Iterator[Block]) -> str:
-    """Everything that could name something: a call's input is part of it, as in `replay/playing/sight.py`."""
+    """Everything that could name something: a call's input too, as in `replay/playing/refetch_tracker.py`."""
     words = (
         text_of(block) or (block.raw.decode(errors="replace") if block.is_call else "") for block in blocks
     )

@@ -2,7 +2,7 @@
 
 Peers ask in their own words and show a transcript that they cut as they like. So each block of the
 conversation counts with as much of its beginning as stands in the request, and the summarizer that everturn's
-replays use (`decide/summary/`) writes from these. An earlier summary counts where the request shows it.
+replays use (`decide/extractive/`) writes from these. An earlier summary counts where the request shows it.
 """
 
 import re
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from everturn.decide.summary import summarize
+from everturn.decide.extractive import summarize
 from everturn.history.blocks import Block, block_from_fields, fields_of, text_block
 from everturn.history.records import Record, is_sent
-from everturn.replay.uses.outputs import words_of
+from everturn.replay.refetches.outputs import block_text
 
 _MARKS = re.compile(r"[\W_]+")
 # Less than this could stand anywhere; a text that is shorter has to be there as a whole.
@@ -78,7 +78,7 @@ def _squeezed(text: str) -> str:
 
 
 def _as_heard(block: Block, heard: _Heard) -> Block | None:
-    words = words_of(block)
+    words = block_text(block)
     part = heard.part_of(words)
     if part == 1.0 or (part and block.is_call):
         return block

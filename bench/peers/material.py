@@ -9,11 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from everturn.history.records import Record
-from everturn.replay.made_up import Shape, made_up_session
-from everturn.replay.playing.acts import Acts
 from everturn.replay.playing.prepared import prepare
-from everturn.replay.schemes import SCHEMES
-from everturn.replay.sessions import Session, read_session, sessions
+from everturn.replay.playing.steps import ReplayThread
+from everturn.replay.policies import REPLAY_POLICIES
+from everturn.replay.sessions import ReplaySession, read_session, read_sessions
+from everturn.replay.synthetic import SessionShape, generate_session
 
 FEWEST_CALLS = 40
 DEFAULT_COUNT = 8
@@ -26,33 +26,37 @@ _HISTORY_TOKENS = 160_000
 _SHORTEST_HISTORY = 50_000
 
 
-def recorded(data: Path, count: int) -> list[Session]:
+def recorded(data: Path, count: int) -> list[ReplaySession]:
     """So many of the recorded sessions, 0 for all of them; shortest first."""
     folders = [data / name for name in _FOLDERS if (data / name).is_dir()]
-    found = [each for each in sessions(folders) if isinstance(each, Session) and _calls(each) >= FEWEST_CALLS]
+    found = [
+        each
+        for each in read_sessions(folders)
+        if isinstance(each, ReplaySession) and _calls(each) >= FEWEST_CALLS
+    ]
     found.sort(key=lambda each: (_calls(each), each.path))
     if not count or len(found) <= count:
         return found
     return [found[round(at * (len(found) - 1) / max(1, count - 1))] for at in range(count)]
 
 
-def _calls(session: Session) -> int:
+def _calls(session: ReplaySession) -> int:
     return len(prepare(session).whole[0].calls) if session.threads else 0
 
 
-def made_up() -> Iterator[Session]:
-    shape = Shape(boundaries=0, sidechains=0, images=0)
+def made_up() -> Iterator[ReplaySession]:
+    shape = SessionShape(boundaries=0, sidechains=0, images=0)
     with TemporaryDirectory() as folder:
         for tokens, seed in _MADE_UP:
             path = Path(folder, f"made-up-{tokens // 1000}K.jsonl")
-            path.write_bytes(b"\n".join(made_up_session(seed=seed, tokens=tokens, shape=shape)))
+            path.write_bytes(b"\n".join(generate_session(seed=seed, tokens=tokens, shape=shape)))
             session = read_session(path)
-            if not isinstance(session, Session):
+            if not isinstance(session, ReplaySession):
                 raise SystemExit(f"a made-up session cannot be read: {session.why}")
             yield session
 
 
-def histories(chosen: Sequence[Session]) -> Iterator[tuple[str, Sequence[Record]]]:
+def histories(chosen: Sequence[ReplaySession]) -> Iterator[tuple[str, Sequence[Record]]]:
     """The main conversation of each session up to where it would be compacted; none that is too short."""
     for session in chosen:
         records, tokens = _up_to(session, prepare(session).whole[0])
@@ -60,9 +64,9 @@ def histories(chosen: Sequence[Session]) -> Iterator[tuple[str, Sequence[Record]
             yield session.name, records
 
 
-def _up_to(session: Session, acts: Acts) -> tuple[list[Record], int]:
+def _up_to(session: ReplaySession, acts: ReplayThread) -> tuple[list[Record], int]:
     """The records before such a call, and their tokens without the head."""
-    cast = prepare(session).cast(0, SCHEMES["none"])
+    cast = prepare(session).thread_models(0, REPLAY_POLICIES["none"])
     records: list[Record] = []
     tokens = 0
     for act in acts.calls:

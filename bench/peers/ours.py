@@ -8,22 +8,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
-from everturn.decide.compact.ground import CompactionStyle
-from everturn.decide.compact.values import Asked, Compaction
-from everturn.decide.policy import policy
-from everturn.engine import Conversation, Setting, Turn
-from everturn.history.records import Record, Usage, Written, when
+from everturn.decide.compact.context import CompactionOptions
+from everturn.decide.compact.values import Compaction, CompactionRequest
+from everturn.decide.policy import get_policy
+from everturn.engine import Conversation, ConversationSettings, Turn
+from everturn.history.records import CacheCreation, Record, Usage, record_time
 from everturn.measure.capabilities import ANTHROPIC
-from everturn.measure.models import find
+from everturn.measure.model_table import find_model
 from everturn.measure.prediction import Prediction
-from everturn.replay.playing.offline_world import OfflineWorld
-from everturn.replay.stage import coding_head
+from everturn.replay.demo_session import coding_preamble
+from everturn.replay.playing.offline_effects import OfflineEffectHandler
 from everturn.session.drivers import drive
-from everturn.session.upstream import Answered
-from everturn.session.world import RealWorld
+from everturn.session.effect_handler import LocalEffectHandler
+from everturn.session.upstream import RawResponse
 from everturn.twin.costs import TwinCosts
 from everturn.view.flatten import flatten
-from everturn.view.lifetime import KeyParameters, lifetime
+from everturn.view.key_parameters import KeyParameters, choose_ttl
 from everturn.wire.anthropic import Request
 from peers.session import Session
 
@@ -48,7 +48,7 @@ class Everturn:
     def __init__(self, told: Session, *, kept: str = DEFAULT) -> None:
         self._turns = told.turns
         self._folder = TemporaryDirectory()
-        self._world = RealWorld(_nobody, Path(self._folder.name))
+        self._world = LocalEffectHandler(_nobody, Path(self._folder.name))
         self._ids = (f"bench-{number}" for number in count())
         self._conversation = Conversation(setting_for(kept), told.before)
         self._last = self._ask(time_of(told.before))
@@ -62,7 +62,7 @@ class Everturn:
         self._replied_at, self._asked_at = time_of(self._reply), time_of(records)
 
     def turn(self) -> None:
-        self._conversation.replied(self._reply, self._usage, self._replied_at)
+        self._conversation.record_reply(self._reply, self._usage, self._replied_at)
         for record in self._answers:
             self._conversation.add(record)
         self._last = self._ask(self._asked_at)
@@ -79,24 +79,24 @@ class EverturnWithBytes(Everturn):
         self._body = self._last.request().to_bytes()
 
 
-def _nobody(body: bytes, betas: Sequence[str]) -> Answered:
+def _nobody(body: bytes, betas: Sequence[str]) -> RawResponse:
     raise SystemExit("a turn asked a model, and none of the measured turns should")
 
 
-def setting_for(kept: str) -> Setting:
-    model, kind = find(MODEL), policy(kept)
+def setting_for(kept: str) -> ConversationSettings:
+    model, kind = find_model(MODEL), get_policy(kept)
     if model is None:
         raise SystemExit(f"everturn knows no model {MODEL!r}; name one in bench/peers/ours.py")
     model = replace(model, window=ENDLESS)
-    return Setting(
+    return ConversationSettings(
         model=model,
         capabilities=ANTHROPIC,
         policy=kind,
         costs=TwinCosts(model),
-        head=coding_head(),
-        parameters=KeyParameters(lifetime("main", "conversation", kind.ttl, ANTHROPIC)),
+        head=coding_preamble(),
+        parameters=KeyParameters(choose_ttl("main", "conversation", kind.ttl, ANTHROPIC)),
         fields={"max_tokens": 8_000},
-        compaction=CompactionStyle(ways=("fork",), transcript="session.jsonl"),
+        compaction=CompactionOptions(ways=("fork",), transcript="session.jsonl"),
     )
 
 
@@ -105,12 +105,12 @@ def _as_predicted(said: Prediction) -> Usage:
         input_tokens=said.plain,
         cache_read_input_tokens=said.read,
         cache_creation_input_tokens=said.write_5m + said.write_1h,
-        cache_creation=Written(said.write_5m, said.write_1h),
+        cache_creation=CacheCreation(said.write_5m, said.write_1h),
     )
 
 
 def time_of(records: Sequence[Record]) -> datetime:
-    return next(filter(None, map(when, reversed(records))), datetime(2026, 1, 1, tzinfo=UTC))
+    return next(filter(None, map(record_time, reversed(records))), datetime(2026, 1, 1, tzinfo=UTC))
 
 
 class Compacting:
@@ -120,11 +120,11 @@ class Compacting:
         self._talk = Conversation(setting_for(DEFAULT), records)
         self._now = time_of(records)
         self._ids = (f"bench-{number}" for number in count())
-        self._world = OfflineWorld(lambda: self._talk.log.view.records, lambda request, text: Usage())
+        self._world = OfflineEffectHandler(lambda: self._talk.log.view.records, lambda request, text: Usage())
         drive(self._talk.turn(self._now, self._ids.__next__), self._world)
 
     def decide(self) -> None:
-        asked = Asked(trigger="manual")
+        asked = CompactionRequest(trigger="manual")
         made = drive(self._talk.compact(asked, self._now, self._ids.__next__), self._world)
         if not isinstance(made, Compaction):
             raise SystemExit(f"everturn did not compact: {made.why}")

@@ -16,26 +16,26 @@ from everturn.measure.capabilities import ANTHROPIC
 from everturn.measure.model import Model
 from everturn.measure.outline import Salts
 from everturn.measure.prediction import Prediction
-from everturn.measure.prefix_cache import PrefixCache, Prompt
-from everturn.replay.playing.acts import Act, Acts
-from everturn.replay.playing.counting import Scaled
-from everturn.replay.playing.journal import Entry, Journal
-from everturn.replay.playing.player import FETCHING_TOKENS, Cast
-from everturn.replay.playing.prepared import prepare, uses_of
-from everturn.replay.playing.till import prompt_of, sent, usage_of
-from everturn.replay.schemes import SCHEMES
-from everturn.replay.sessions import Session
-from everturn.replay.simulated import CallSource, Run, SimulatedCall
+from everturn.measure.prefix_cache import PrefixCache, PromptLayout
+from everturn.replay.playing.cache_billing import bill_request, build_prompt, usage_from_prediction
+from everturn.replay.playing.call_log import CallLog, UnpricedCall
+from everturn.replay.playing.counting import ScaledCosts
+from everturn.replay.playing.player import FETCHING_TOKENS, ThreadModels
+from everturn.replay.playing.prepared import index_uses, prepare
+from everturn.replay.playing.steps import ReplayStep, ReplayThread
+from everturn.replay.policies import REPLAY_POLICIES
+from everturn.replay.refetches import Refetch, SessionUses
+from everturn.replay.refetches.outputs import block_text, shown_blocks
+from everturn.replay.runs import CallSource, ReplayRun, SimulatedCall
+from everturn.replay.sessions import ReplaySession
 from everturn.replay.totals import totals_of
-from everturn.replay.uses import Fault, SessionUses
-from everturn.replay.uses.outputs import shown_blocks, words_of
 from everturn.twin.options import TwinOptions
-from everturn.twin.parse import parse
+from everturn.twin.parse import parse_request
 from everturn.twin.validate import validate
-from everturn.twin.values import Refusal
+from everturn.twin.values import ApiError
 from everturn.view.cache_key import salts
 from everturn.view.flatten import Flattener
-from everturn.view.lifetime import KeyParameters, Lifetime
+from everturn.view.key_parameters import KeyParameters, TtlChoice
 from everturn.wire.anthropic import Request
 from peers.keeping import Json, Kind, Stage
 from peers.listening import Listener
@@ -57,17 +57,17 @@ _HEAD_WORDS = (
 class Played(msgspec.Struct, frozen=True):
     """A run, and what the API would have said to it: requests refused, and why, each reason once."""
 
-    run: Run
+    run: ReplayRun
     refused: int = 0
     reasons: tuple[str, ...] = ()
 
 
-def play(session: Session, kind: Kind, uses: SessionUses | None = None) -> Played:
+def play(session: ReplaySession, kind: Kind, uses: SessionUses | None = None) -> Played:
     prepared, cache = prepare(session), PrefixCache()
-    known = uses or uses_of(session)
-    scheme = SCHEMES["none"]
+    known = uses or index_uses(session)
+    scheme = REPLAY_POLICIES["none"]
     threads = [
-        _Thread(acts, prepared.cast(at, scheme), kind, cache, Sight(known.thread(at)))
+        _Thread(acts, prepared.thread_models(at, scheme), kind, cache, Sight(known.thread(at)))
         for at, acts in enumerate(prepared.whole)
         if acts.calls
     ]
@@ -76,26 +76,28 @@ def play(session: Session, kind: Kind, uses: SessionUses | None = None) -> Playe
     calls = tuple(call for thread in threads for call in thread.journal.calls)
     ended = "; ".join(thread.ended_early for thread in threads if thread.ended_early)
     reasons = tuple(dict.fromkeys(reason for thread in threads for reason in thread.reasons))
-    run = Run(session.name, kind.name, calls, totals_of(calls, {}), ended, prepared.notes(scheme))
+    run = ReplayRun(session.name, kind.name, calls, totals_of(calls, {}), ended, prepared.notes(scheme))
     return Played(run, sum(len(thread.reasons) for thread in threads), reasons)
 
 
 class _Thread:
-    def __init__(self, acts: Acts, cast: Cast, kind: Kind, cache: PrefixCache, sight: Sight) -> None:
+    def __init__(
+        self, acts: ReplayThread, cast: ThreadModels, kind: Kind, cache: PrefixCache, sight: Sight
+    ) -> None:
         self._acts, self._cast, self._kind, self._cache, self._sight = acts, cast, kind, cache, sight
         self._act = acts.calls[0]
         self._listener = Listener()
         self._billed = 0
         head = _head_text(acts.thread, cast)
         for costs in cast.costs.values():
-            costs.fix(text_block(head), cast.head_tokens)
+            costs.set_tokens(text_block(head), cast.head_tokens)
         model = cast.models[self._act.model]
         self._keeper = kind.open(Stage(model.window, head, self._listener.write, count=self._count))
         self._flattener = Flattener()
         # What the keeper was told of what the flattener made.
         self._told: list[Message] = []
         self._blocks = {name: block for record in _records(acts) for name, block in _named(record)}
-        self.journal = Journal(acts.thread)
+        self.journal = CallLog(acts.thread)
         self.ended_early = ""
         self.reasons: list[str] = []
 
@@ -107,7 +109,7 @@ class _Thread:
                 break
         return self.journal.calls
 
-    def _call(self, act: Act) -> bool:
+    def _call(self, act: ReplayStep) -> bool:
         found = self._ask_until_it_fits()
         if found and (missing := self._sight.missing([each.uuid for each in act.reply], found[0])):
             self._fetch(found[1], missing)
@@ -133,13 +135,13 @@ class _Thread:
             self._keeper.hear(message_value(message), usage if message.role == "assistant" else None)
         self._told = flat
 
-    def _fetch(self, parts: Prediction, missing: tuple[Fault, ...]) -> None:
+    def _fetch(self, parts: Prediction, missing: tuple[Refetch, ...]) -> None:
         """The model asks for what it cannot see, and is shown it, word for word."""
         call = f"fetch-{self._acts.thread}-{self._act.number}"
         wanted = {"again": [fault.block for fault in missing]}
         asks = block_from_fields({"type": "tool_use", "id": call, "name": "Read", "input": wanted})
-        words = "\n\n".join(words_of(self._blocks[fault.block]) for fault in missing)
-        self._costs.fix(asks, FETCHING_TOKENS)
+        words = "\n\n".join(block_text(self._blocks[fault.block]) for fault in missing)
+        self._costs.set_tokens(asks, FETCHING_TOKENS)
         usage = self._bill("fault", parts, FETCHING_TOKENS, missing)
         for number, (role, block) in enumerate((("assistant", asks), ("user", result_block(call, words)))):
             self._listener.tell([Record(kind=role, uuid=f"{call}-{number}", blocks=(block,))])
@@ -159,7 +161,7 @@ class _Thread:
             prompt = self._prompt(request)
             if prompt.total <= self._model.window:
                 self._judge(request)
-                return request, sent(self._cache, prompt, self._act.at)
+                return request, bill_request(self._cache, prompt, self._act.at)
             if not self._keeper.overflowed():
                 break
             self._bill_summaries()
@@ -171,29 +173,29 @@ class _Thread:
 
     def _judge(self, request: Request) -> None:
         try:
-            validate(parse("messages", {}, plain_request(request), workspace="peers"), _JUDGE)
-        except Refusal as refusal:
+            validate(parse_request("messages", {}, plain_request(request), workspace="peers"), _JUDGE)
+        except ApiError as refusal:
             self.reasons.append(str(refusal))
 
     # ── what it costs ────────────────────────────────────────────────────────────────────────────
 
     def _bill(
-        self, source: CallSource, parts: Prediction, output: int, faults: tuple[Fault, ...] = ()
+        self, source: CallSource, parts: Prediction, output: int, faults: tuple[Refetch, ...] = ()
     ) -> Usage:
         broke = ""
-        if self.journal.has_broken(parts):
-            lapsed = self.journal.has_lapsed(self._act.at, "5m")
+        if self.journal.has_cache_break(parts):
+            lapsed = self.journal.has_expired(self._act.at, "5m")
             broke = "the prefix had lapsed" if lapsed else "the peer changed what it had sent"
-        self._write(Entry(
+        self._write(UnpricedCall(
             source=source, number=self._act.number, at=self._act.at, parts=parts, output=output,
             broke=broke, faults=faults,
         ))  # fmt: skip
-        return usage_of(parts, output)
+        return usage_from_prediction(parts, output)
 
     def _bill_summaries(self) -> None:
         for asked, answer in self._listener.asked[self._billed :]:
             output = self._costs.block(text_block(answer))
-            self._write(Entry(
+            self._write(UnpricedCall(
                 source="compact", number=self._act.number, at=self._act.at,
                 parts=self._parts_of_summary(asked), output=output, why="writes a summary",
             ))  # fmt: skip
@@ -201,15 +203,15 @@ class _Thread:
 
     def _parts_of_summary(self, asked: str) -> Prediction:
         if self._kind.asks_warm:
-            return sent(
+            return bill_request(
                 self._cache, self._prompt(request_of(self._keeper.asked, self._model.id)), self._act.at
             )  # type: ignore[attr-defined]
         return Prediction(0, 0, 0, self._costs.block(text_block(asked)))
 
-    def _prompt(self, request: Request) -> Prompt:
-        return prompt_of(request, self._costs, self._salts, ANTHROPIC, self._model.min_cache)
+    def _prompt(self, request: Request) -> PromptLayout:
+        return build_prompt(request, self._costs, self._salts, ANTHROPIC, self._model.min_cache)
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: UnpricedCall) -> None:
         self.journal.write(entry, self._model)
 
     @property
@@ -217,12 +219,12 @@ class _Thread:
         return self._cast.models[self._act.model]
 
     @property
-    def _costs(self) -> Scaled:
+    def _costs(self) -> ScaledCosts:
         return self._cast.costs[self._act.model]
 
     @property
     def _salts(self) -> Salts:
-        return salts(self._model, KeyParameters(Lifetime("5m", "as peers have it by default")))
+        return salts(self._model, KeyParameters(TtlChoice("5m", "as peers have it by default")))
 
 
 def _news(told: Sequence[Message], flat: Sequence[Message]) -> Iterator[Message]:
@@ -237,14 +239,17 @@ def _last_reply(flat: Sequence[Message]) -> int:
     return max((at for at, message in enumerate(flat) if message.role == "assistant"), default=-1)
 
 
-def _head_text(thread: str, cast: Cast) -> str:
+def _head_text(thread: str, cast: ThreadModels) -> str:
     """System prompt and tools: as recorded, or as many words."""
     length = cast.head_tokens * _HEAD_CHARACTERS_A_TOKEN
     name = f"[system prompt and tools of {thread}] "
-    return cast.head_text or (name + _HEAD_WORDS * (length // len(_HEAD_WORDS) + 1))[: max(length, len(name))]
+    return (
+        cast.preamble_text
+        or (name + _HEAD_WORDS * (length // len(_HEAD_WORDS) + 1))[: max(length, len(name))]
+    )
 
 
-def _records(acts: Acts) -> Iterator[Record]:
+def _records(acts: ReplayThread) -> Iterator[Record]:
     for act in acts.calls:
         yield from (*act.before, *act.reply)
 

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from everturn.history.records import Record
-from everturn.history.rounds import rounds
-from everturn.history.threads import threads
-from everturn.replay.made_up import Shape, made_up_session
+from everturn.history.rounds import split_rounds
+from everturn.history.threads import split_threads
+from everturn.replay.synthetic import SessionShape, generate_session
 from everturn.view.flatten import Flattener
 from everturn.wire.anthropic import Request
-from everturn.wire.claude_code import read
+from everturn.wire.claude_code_reader import parse_session_file
 
 SIZES = (50_000, 200_000, 1_000_000)
 WARM_UP = 3
@@ -25,7 +25,7 @@ TIMED = 20
 BYTES_A_TOKEN = 3
 # More than the turns beyond the size can need: a round of these sessions has about a thousand.
 SPARE_TOKENS = 100_000
-ONE_CHAIN = Shape(boundaries=0, sidechains=0, images=0, idle_gaps=0, display_copies="short")
+ONE_CHAIN = SessionShape(boundaries=0, sidechains=0, images=0, idle_gaps=0, display_copies="short")
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -37,9 +37,9 @@ class Session(msgspec.Struct, frozen=True):
 
 
 def session(tokens: int) -> Session:
-    lines = made_up_session(seed=7, tokens=tokens + SPARE_TOKENS, shape=ONE_CHAIN)
-    records = threads(read(b"\n".join(lines)).records).main.records
-    parts = rounds(records)
+    lines = generate_session(seed=7, tokens=tokens + SPARE_TOKENS, shape=ONE_CHAIN)
+    records = split_threads(parse_session_file(b"\n".join(lines)).records).main.records
+    parts = split_rounds(records)
     sizes = accumulate(_bytes(records[part.start : part.stop]) for part in parts)
     reached = next(at for at, size in enumerate(sizes) if size >= tokens * BYTES_A_TOKEN)
     first = reached - (WARM_UP + TIMED) // 2

@@ -8,9 +8,9 @@ the count for everturn, which trusts the blocks that it kept and searches only w
 from collections.abc import Sequence
 
 from everturn.history.blocks import Block
-from everturn.replay.uses import Fault, ThreadUses
-from everturn.replay.uses.outputs import words_of
-from everturn.replay.uses.strings import Needed, Sieve, stands_in
+from everturn.replay.refetches import Refetch, ThreadUses
+from everturn.replay.refetches.outputs import block_text
+from everturn.replay.refetches.strings import NeededString, StringMatcher, occurs_in
 from everturn.wire.anthropic import Request
 
 _LONGEST_SHOWN = 80
@@ -19,35 +19,35 @@ _LONGEST_SHOWN = 80
 class Sight:
     def __init__(self, uses: ThreadUses) -> None:
         self._uses = uses
-        self._sieve = Sieve(uses.strings)
-        self._held: dict[bytes, set[Needed]] = {}
+        self._sieve = StringMatcher(uses.strings)
+        self._held: dict[bytes, set[NeededString]] = {}
 
-    def missing(self, replies: Sequence[str], request: Request) -> tuple[Fault, ...]:
+    def missing(self, replies: Sequence[str], request: Request) -> tuple[Refetch, ...]:
         """What the reply with these records needs; for each string the most recent block that held it."""
         number = next((self._uses.numbers[uuid] for uuid in replies if uuid in self._uses.numbers), 0)
         if not number:
             return ()
         asked = self._uses.calls[number - 1]
         blocks = [block for message in request.messages for block in message.blocks]
-        seen: set[Needed] = set().union(*map(self._held_by, blocks))
-        found: dict[int, Fault] = {}
+        seen: set[NeededString] = set().union(*map(self._held_by, blocks))
+        found: dict[int, Refetch] = {}
         texts: list[str] = []
         for string in asked.uses:
             need = self._uses.strings[string]
             if need in seen:
                 continue
-            texts = texts or [self._uses.always, *map(words_of, blocks)]
-            if not any(stands_in(need, text) for text in texts):
+            texts = texts or [self._uses.always, *map(block_text, blocks)]
+            if not any(occurs_in(need, text) for text in texts):
                 at = self._uses.last_holder(string, asked.start)
                 found.setdefault(at, self._fault(at, need))
         return tuple(found[at] for at in sorted(found))
 
-    def _held_by(self, block: Block) -> set[Needed]:
+    def _held_by(self, block: Block) -> set[NeededString]:
         held = self._held.get(block.raw)
         if held is None:
-            held = self._held[block.raw] = self._sieve.held(words_of(block))
+            held = self._held[block.raw] = self._sieve.held(block_text(block))
         return held
 
-    def _fault(self, at: int, need: Needed) -> Fault:
+    def _fault(self, at: int, need: NeededString) -> Refetch:
         block = self._uses.blocks[at]
-        return Fault(block.name, block.tokens, need[1][:_LONGEST_SHOWN], need[0])
+        return Refetch(block.name, block.tokens, need[1][:_LONGEST_SHOWN], need[0])

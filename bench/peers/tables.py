@@ -8,7 +8,7 @@ from statistics import mean
 import msgspec
 
 from everturn.replay.compare import Comparison, saving
-from everturn.replay.compare import Row as Sums
+from everturn.replay.compare import ComparisonRow as Sums
 from peers.compacting import Survived
 from peers.ours import DEFAULT
 from peers.playing import Played

@@ -1,4 +1,4 @@
-"""The API's own context editing, as the twin applies it on the provider's side (`twin/editing.py`).
+"""The API's own context editing, as the twin applies it on the provider's side (`twin/context_editing.py`).
 
 The client sends everything with one automatic marker and one on its head; the cache sees what is left after
 the edits. `clear_tool_uses_20250919` with its defaults; once more with a least amount to clear, which is what
@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from everturn.history.records import Usage
-from everturn.measure.models import Model
-from everturn.twin.editing import CLEAR_TOOL_USES, COMPACT, apply_edits
+from everturn.measure.model_table import Model
+from everturn.twin.context_editing import CLEAR_TOOL_USES, COMPACT, apply_edits
 from everturn.twin.options import TwinOptions
-from everturn.twin.parse import parse
-from everturn.twin.prefix import lay_out
-from everturn.twin.values import Block
+from everturn.twin.parse import parse_request
+from everturn.twin.request_layout import lay_out
+from everturn.twin.values import ParsedBlock
 from peers.keeping import Json, Kind, Stage, marked_at_the_end, marked_head, words_in
 
 # A fifth of what triggers an edit.
@@ -25,7 +25,7 @@ _AT_LEAST = {"type": "input_tokens", "value": 20_000}
 class _Messages:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._counted: dict[int, tuple[Block, int]] = {}
+        self._counted: dict[int, tuple[ParsedBlock, int]] = {}
         counter = self._count if stage.count else None
         self._options = TwinOptions(foreign_signatures="accept", counter=counter)
         self.messages: list[Json] = []
@@ -36,7 +36,7 @@ class _Messages:
     def overflowed(self) -> bool:
         return False
 
-    def _count(self, block: Block, model: Model) -> int:
+    def _count(self, block: ParsedBlock, model: Model) -> int:
         """Parsed blocks are the same objects in every request, and are held here, so that ids stay theirs."""
         known = self._counted.get(id(block))
         if known is None and self._stage.count:
@@ -51,7 +51,7 @@ class _Messages:
             "messages": self.messages,
             "context_management": {"edits": [edit]},
         }
-        return parse("messages", {}, msgspec.json.encode(body), workspace="peers")
+        return parse_request("messages", {}, msgspec.json.encode(body), workspace="peers")
 
 
 class Clearing(_Messages):

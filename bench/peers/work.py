@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from everturn.replay.schemes import scheme
-from everturn.replay.sessions import Session
-from everturn.replay.simulate import simulate, uses_of
+from everturn.replay.policies import parse_policy
+from everturn.replay.sessions import ReplaySession
+from everturn.replay.simulate import index_uses, simulate
 from peers import material
 from peers.compacting import Survived, survived
 from peers.keeping import Kind
@@ -69,15 +69,15 @@ def work(peer: Peer, parts: Sequence[str], data: Path, count: int) -> Report:
     return report
 
 
-def _ours(session: Session) -> Iterator[Played]:
-    uses = uses_of(session)
+def _ours(session: ReplaySession) -> Iterator[Played]:
+    uses = index_uses(session)
     for name in POLICIES:
-        run = simulate(session, scheme(name), uses)
+        run = simulate(session, parse_policy(name), uses)
         yield Played(msgspec.structs.replace(run, scheme=f"everturn {name}"))
 
 
-def _theirs(kinds: Sequence[Kind], session: Session, report: Report) -> Iterator[Played]:
-    uses = uses_of(session)
+def _theirs(kinds: Sequence[Kind], session: ReplaySession, report: Report) -> Iterator[Played]:
+    uses = index_uses(session)
     for kind in kinds:
         if kind.name in report.problems:
             continue

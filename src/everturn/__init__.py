@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from everturn.session.async_session import AsyncSession
     from everturn.session.recorded import RecordedSession, open_session
     from everturn.session.session import Session
-    from everturn.session.talk.tools import Tool
+    from everturn.session.tools import Tool
 
 __version__ = "0.1.0"
 
@@ -43,7 +43,7 @@ _HOMES = {
     "NotASession": "everturn.errors",
     "RecordedSession": "everturn.session.recorded",
     "Session": "everturn.session.session",
-    "Tool": "everturn.session.talk.tools",
+    "Tool": "everturn.session.tools",
     "UsageError": "everturn.errors",
     "context_report": "everturn.dashboard.report",
     "middleware": "everturn.adapters.anthropic_sdk.middleware",

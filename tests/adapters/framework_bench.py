@@ -6,7 +6,7 @@ from typing import Any
 
 import anthropic
 
-from everturn.adapters.shadow import PassedThrough
+from everturn.adapters.tracking import PassedThrough
 from everturn.twin.testing import TwinForTests
 
 # How every request for a summary begins its question, whichever part it asks about.

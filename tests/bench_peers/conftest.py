@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from everturn.replay.made_up import Shape, made_up_session
-from everturn.replay.sessions import Session, read_session
+from everturn.replay.sessions import ReplaySession, read_session
+from everturn.replay.synthetic import SessionShape, generate_session
 
 PEERS = Path(__file__).parents[2] / "bench" / "peers"
 
@@ -25,11 +25,11 @@ _load_peers()
 
 
 @pytest.fixture(scope="session")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Session:
+def told(tmp_path_factory: pytest.TempPathFactory) -> ReplaySession:
     """A made-up session of one thread, without pictures and pauses."""
-    shape = Shape(boundaries=0, sidechains=0, images=0, idle_gaps=0)
+    shape = SessionShape(boundaries=0, sidechains=0, images=0, idle_gaps=0)
     path = tmp_path_factory.mktemp("peers") / "told.jsonl"
-    path.write_bytes(b"\n".join(made_up_session(seed=5, tokens=40_000, shape=shape)))
+    path.write_bytes(b"\n".join(generate_session(seed=5, tokens=40_000, shape=shape)))
     session = read_session(path)
-    assert isinstance(session, Session)
+    assert isinstance(session, ReplaySession)
     return session

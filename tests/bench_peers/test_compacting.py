@@ -2,14 +2,14 @@ from peers.compacting import survived
 from peers.material import histories
 from peers.with_anthropic import KINDS
 
-from everturn.replay.sessions import Session
+from everturn.replay.sessions import ReplaySession
 
 
-def test_histories_that_are_too_short_are_left_out(told: Session) -> None:
+def test_histories_that_are_too_short_are_left_out(told: ReplaySession) -> None:
     assert list(histories([told])) == []
 
 
-def test_the_same_history_is_taken_down_by_everyone(told: Session) -> None:
+def test_the_same_history_is_taken_down_by_everyone(told: ReplaySession) -> None:
     records = told.threads[0].records
     heard: list[str] = []
     ours = list(survived((), [("told", records)], heard.append, is_ours=True))

@@ -5,9 +5,9 @@ from peers.keeping import Json, Kind, Stage, marked_at_the_end, marked_head
 from peers.playing import play
 
 from everturn.history.records import Usage
-from everturn.replay.schemes import SCHEMES
-from everturn.replay.sessions import Session
-from everturn.replay.simulate import simulate, uses_of
+from everturn.replay.policies import REPLAY_POLICIES
+from everturn.replay.sessions import ReplaySession
+from everturn.replay.simulate import index_uses, simulate
 
 
 class Everything:
@@ -70,8 +70,8 @@ def kind(keeper: Any) -> Kind:
     return Kind(keeper.__name__, keeper, "two")
 
 
-def test_who_edits_nothing_is_billed_like_everturn_editing_nothing(told: Session) -> None:
-    ours = simulate(told, SCHEMES["none"], uses_of(told))
+def test_who_edits_nothing_is_billed_like_everturn_editing_nothing(told: ReplaySession) -> None:
+    ours = simulate(told, REPLAY_POLICIES["none"], index_uses(told))
     theirs = play(told, kind(Everything))
     told_by_call = [(call.number, call.context, call.output) for call in ours.calls]
     assert [(call.number, call.context, call.output) for call in theirs.run.calls] == told_by_call
@@ -79,7 +79,7 @@ def test_who_edits_nothing_is_billed_like_everturn_editing_nothing(told: Session
     assert (theirs.refused, theirs.run.totals.faults, theirs.run.totals.breaks) == (0, 0, {})
 
 
-def test_every_reply_comes_with_what_its_call_used(told: Session) -> None:
+def test_every_reply_comes_with_what_its_call_used(told: ReplaySession) -> None:
     opened: list[Everything] = []
 
     def open_and_keep(stage: Stage) -> Everything:
@@ -93,7 +93,7 @@ def test_every_reply_comes_with_what_its_call_used(told: Session) -> None:
     assert [message["role"] for message in opened[0].messages[:3]] == ["user", "assistant", "user"]
 
 
-def test_what_was_cleared_and_is_used_is_fetched_and_paid_for(told: Session) -> None:
+def test_what_was_cleared_and_is_used_is_fetched_and_paid_for(told: ReplaySession) -> None:
     played = play(told, kind(Clearing)).run
     faults = [call for call in played.calls if call.source == "fault"]
     assert faults
@@ -102,14 +102,14 @@ def test_what_was_cleared_and_is_used_is_fetched_and_paid_for(told: Session) -> 
     assert set(played.totals.breaks) == {"the peer changed what it had sent"}
 
 
-def test_a_request_that_the_api_refuses_is_counted_with_its_reason(told: Session) -> None:
+def test_a_request_that_the_api_refuses_is_counted_with_its_reason(told: ReplaySession) -> None:
     played = play(told, kind(Orphaning))
     assert played.refused > 0
     assert any("user" in reason for reason in played.reasons)
     assert played.run.totals.calls == len(play(told, kind(Everything)).run.calls)
 
 
-def test_a_summary_is_billed_as_a_call_of_which_nothing_is_cached(told: Session) -> None:
+def test_a_summary_is_billed_as_a_call_of_which_nothing_is_cached(told: ReplaySession) -> None:
     played = play(told, kind(Summarizing)).run
     (written,) = [call for call in played.calls if call.source == "compact"]
     assert (written.read, written.write_5m) == (0, 0)

@@ -8,7 +8,7 @@ from peers.tables import BASE, Table, compaction_table, dollars_table, into, tur
 from peers.turn import OURS, Speed
 from peers.work import Report
 
-from everturn.replay.simulated import Run, SimulatedCall
+from everturn.replay.runs import ReplayRun, SimulatedCall
 from everturn.replay.totals import totals_of
 
 PAGE = "before\n<!-- peers: turn -->\nold\n<!-- end of peers: turn -->\nafter\n"
@@ -23,7 +23,7 @@ def played(scheme: str, dollars: list[int], *, refused: int = 0, ended: str = ""
         )
         for number, each in enumerate(dollars, start=1)
     )  # fmt: skip
-    run = Run("told", scheme, calls, totals_of(calls, {}), ended)
+    run = ReplayRun("told", scheme, calls, totals_of(calls, {}), ended)
     return Played(run, refused, ("first message must be a user's",) * bool(refused))
 
 

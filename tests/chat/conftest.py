@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from everturn.chat.agent import Agent, Terms
-from everturn.chat.permission import Answer, Mode, Permissions, Wish
-from everturn.chat.provider import Way
-from everturn.chat.screen.terminal import Kind, Terminal
+from everturn.chat.agent import ChatAgent, ChatSettings
+from everturn.chat.model_connection import ModelConnection
+from everturn.chat.permission import PermissionAnswer, PermissionMode, PermissionRequest, Permissions
+from everturn.chat.screen.terminal import Terminal, TerminalKind
 from everturn.session.config.shape import of_policy
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 MODEL = "claude-haiku-4-5"
 SUMMARY = (
@@ -25,7 +25,7 @@ SUMMARY = (
 class Paper(Terminal):
     """A terminal without a person: what was said is a text, and answers lie ready."""
 
-    def __init__(self, kind: Kind = "pipe") -> None:
+    def __init__(self, kind: TerminalKind = "pipe") -> None:
         self._bytes = io.BytesIO()
         super().__init__(say_to=io.TextIOWrapper(self._bytes, encoding="utf-8"), kind=kind)
         self.answers: list[str | type[BaseException]] = []
@@ -58,32 +58,37 @@ class Desk:
         (self.project / "app.py").write_text("def login():\n    return None\n")
         self.twin = twin
         self.paper = Paper()
-        self.wishes: list[Wish] = []
-        self.answer: Answer = "once"
+        self.wishes: list[PermissionRequest] = []
+        self.answer: PermissionAnswer = "once"
         self.path = self.data / "one.jsonl"
-        self.agents: list[Agent] = []
+        self.agents: list[ChatAgent] = []
 
     def agent(
-        self, mode: Mode = "ask", *, model: str = MODEL, way: Way | None = None, **config: Any
-    ) -> Agent:
-        terms = Terms(
+        self,
+        mode: PermissionMode = "ask",
+        *,
+        model: str = MODEL,
+        way: ModelConnection | None = None,
+        **config: Any,
+    ) -> ChatAgent:
+        terms = ChatSettings(
             self.project,
             self.home,
             self.data,
             msgspec.structs.replace(of_policy("claude-code"), model=model, **config),
         )
-        made = Agent(terms, way or self.way(), self.paper, Permissions(self._asked, mode))
+        made = ChatAgent(terms, way or self.way(), self.paper, Permissions(self._asked, mode))
         made.open(self.path)
         self.agents.append(made)
         return made
 
-    def way(self) -> Way:
-        return Way(send=through_twin(self.twin.twin))
+    def way(self) -> ModelConnection:
+        return ModelConnection(send=make_twin_send(self.twin.twin))
 
     def call(self, tool: str, **given: Any) -> dict[str, Any]:
         return {"content": [{"type": "tool_use", "name": tool, "input": given}]}
 
-    def _asked(self, wish: Wish) -> Answer:
+    def _asked(self, wish: PermissionRequest) -> PermissionAnswer:
         self.wishes.append(wish)
         return self.answer
 

@@ -7,23 +7,23 @@ import os
 import sys
 from pathlib import Path
 
-from everturn.chat import begin
-from everturn.chat.provider import Way
+from everturn.chat import start as begin
+from everturn.chat.model_connection import ModelConnection
 from everturn.cli import main
-from everturn.twin.build import build, lines_from
-from everturn.twin.faults import Fault, Faults
+from everturn.twin.build import build_twin, load_script
+from everturn.twin.faults import FaultInjector, InjectedFault
 from everturn.twin.options import TwinOptions
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 
-def way(script: Path, speed: str) -> Way:
-    slow = [Fault("slow_stream", times=100, delay_s=0.2)] if speed == "slowly" else []
+def way(script: Path, speed: str) -> ModelConnection:
+    slow = [InjectedFault("slow_stream", times=100, delay_s=0.2)] if speed == "slowly" else []
     options = TwinOptions(foreign_signatures="accept")
-    twin = build(
-        clock="real", options=options, lines=lines_from(script), faults=Faults(slow), seed=os.getpid()
+    twin = build_twin(
+        clock="real", options=options, lines=load_script(script), faults=FaultInjector(slow), seed=os.getpid()
     )
     if not slow:
-        return Way(send=through_twin(twin))
+        return ModelConnection(send=make_twin_send(twin))
     # Only here: the SDK takes longer to import than a test to run.
     import anthropic
     import httpx2
@@ -31,10 +31,10 @@ def way(script: Path, speed: str) -> Way:
     from everturn.twin.transport import TwinTransport
 
     http = httpx2.Client(transport=TwinTransport(twin))
-    return Way(client=anthropic.Anthropic(api_key="k", base_url="http://twin", http_client=http))
+    return ModelConnection(client=anthropic.Anthropic(api_key="k", base_url="http://twin", http_client=http))
 
 
 if __name__ == "__main__":
     speed, script, *options = sys.argv[1:]
-    begin.way_to_model = lambda *_: way(Path(script), speed)
+    begin.connect_to_model = lambda *_: way(Path(script), speed)
     main(["chat", *options])

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from everturn.chat.instructions import MOST_UNFINISHED, memory_words, unfinished
-from everturn.chat.provider import Way
+from everturn.chat.model_connection import ModelConnection
+from everturn.chat.system_prompt import MAX_UNFINISHED_CHARACTERS, describe_interrupted_answer, format_memory
 from everturn.history.blocks import text_of
 from everturn.history.records import Record
-from everturn.session.memory_files.found import find_memory
+from everturn.session.memory_files.discovery import find_memory
 from everturn.session.recorded import open_session
 
 from .conftest import SUMMARY, Desk
@@ -146,12 +146,12 @@ def test_an_answer_that_is_stopped_leaves_its_words_for_the_next_one(desk: Desk,
     monkeypatch.setattr(desk.paper, "stream", stops)
     with pytest.raises(KeyboardInterrupt):
         agent.answer("Why does it fail?")
-    agent.interrupted()
+    agent.handle_interrupt()
     monkeypatch.undo()
     agent.answer("And how do I fix it?")
     assert said_to_model(desk.path) == [
         "Why does it fail?",
-        unfinished("The cause is the token."),
+        describe_interrupted_answer("The cause is the token."),
         "And how do I fix it?",
     ]
 
@@ -160,12 +160,12 @@ def test_a_tool_that_is_stopped_has_its_call_answered(desk: Desk, monkeypatch):
     def stops(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("everturn.chat.tools.shell.ran", stops)
+    monkeypatch.setattr("everturn.chat.tools.bash.run_shell_command", stops)
     desk.twin.script(desk.call("Bash", command="sleep 60"), "All right.")
     agent = desk.agent("all")
     with pytest.raises(KeyboardInterrupt):
         agent.answer("Wait a minute.")
-    agent.interrupted()
+    agent.handle_interrupt()
     assert desk.paper.lines == ["● Bash sleep 60  stopped"]
     *_, result = records(desk.path)
     assert text_of(result.blocks[0]) == "Interrupted by the user before it was done."
@@ -174,10 +174,10 @@ def test_a_tool_that_is_stopped_has_its_call_answered(desk: Desk, monkeypatch):
 
 
 def test_an_unfinished_answer_is_told_by_its_end():
-    assert unfinished("  ") == "[The user stopped your last answer before it began.]"
-    long = unfinished("a" * MOST_UNFINISHED + "the end")
+    assert describe_interrupted_answer("  ") == "[The user stopped your last answer before it began.]"
+    long = describe_interrupted_answer("a" * MAX_UNFINISHED_CHARACTERS + "the end")
     assert long.endswith("the end")
-    assert len(long) < MOST_UNFINISHED + 100
+    assert len(long) < MAX_UNFINISHED_CHARACTERS + 100
 
 
 # ── the file ─────────────────────────────────────────────────────────────────────────────────────
@@ -196,7 +196,7 @@ def test_a_conversation_is_continued_where_it_was(desk: Desk):
     first.answer("Why does\nthe login fail?")
     first.close()
     second = desk.agent()
-    head, *rest = [line.plain for line in second.greeting()]
+    head, *rest = [line.plain for line in second.format_greeting()]
     assert head.startswith("Continuing one: 2 messages, about ")
     assert rest == ["  you Why does the login fail?", "  it  It returns None."]
 
@@ -212,7 +212,7 @@ def test_a_call_that_a_crash_left_open_is_answered_and_told_of(desk: Desk):
     desk.path.write_bytes(b"".join(lines[: last + 1]))
     second = desk.agent()
     assert "The end of the last run was mended: 1 open call got an answer." in desk.paper.text
-    assert second.greeting()[-1].plain == "The last turn was not finished: /retry goes on with it."
+    assert second.format_greeting()[-1].plain == "The last turn was not finished: /retry goes on with it."
     assert second.answer("Go on.").text == "Fine."
 
 
@@ -255,15 +255,15 @@ def test_figures_are_those_of_the_session(desk: Desk):
 
 
 def test_memory_of_a_project_is_a_section_of_the_prompt(desk: Desk):
-    assert memory_words(find_memory(desk.project, desk.home)) == ""
+    assert format_memory(find_memory(desk.project, desk.home)) == ""
     (desk.project / "AGENTS.md").write_text("Be brief.")
-    assert "Be brief." in memory_words(find_memory(desk.project, desk.home))
+    assert "Be brief." in format_memory(find_memory(desk.project, desk.home))
 
 
 def test_text_is_shown_as_it_comes_through_the_sdk(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     desk.twin.script("The cause is the token, which nobody waits for. " * 20)
     pieces: list[str] = []
     monkeypatch.setattr(desk.paper, "stream", pieces.append)
-    reply = desk.agent(way=Way(client=desk.twin.client())).answer("Why?")
+    reply = desk.agent(way=ModelConnection(client=desk.twin.client())).answer("Why?")
     assert len(pieces) > 5
     assert "".join(pieces) == reply.text

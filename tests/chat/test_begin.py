@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from everturn.chat.begin import in_proportion
-from everturn.chat.provider import CHOSEN, TWIN
+from everturn.chat.model_connection import TWIN_CHOSEN, TWIN_WITHOUT_KEY
+from everturn.chat.start import scale_reserves
 from everturn.cli import main
-from everturn.measure.thresholds import Thresholds, limits
+from everturn.measure.thresholds import ThresholdSettings, compute_thresholds
 from everturn.session.config.shape import Config
 from everturn.session.recorded import open_session
 from everturn.session.store import Store
@@ -56,14 +56,14 @@ def test_a_pipe_is_read_and_answered_without_prompt_status_or_colours(shell: She
     assert "● Read app.py  2 lines\n" in out
     assert "  mode        ask\n" in out
     assert not any(sign in out for sign in ("\x1b", "›", "context ", "claude-opus"))
-    assert done.stderr.decode() == TWIN + "\n"
+    assert done.stderr.decode() == TWIN_WITHOUT_KEY + "\n"
 
 
 def test_what_needs_permission_is_refused_where_nobody_can_be_asked(shell: Shell):
     done = shell.run("--twin", typed=b"Replace None with True in app.py\n")
     assert "return None" in (shell.project / "app.py").read_text()
     assert "the user said no" in done.stdout.decode()
-    assert done.stderr.decode() == CHOSEN + "\n"
+    assert done.stderr.decode() == TWIN_CHOSEN + "\n"
 
 
 def test_only_the_last_answer_is_printed(shell: Shell):
@@ -123,7 +123,7 @@ def test_a_program_that_has_no_standard_input_is_at_its_end(shell: Shell):
     done = subprocess.run(
         ["sh", "-c", command], env=shell.environment, cwd=shell.project, capture_output=True
     )
-    assert (done.returncode, done.stdout, done.stderr.decode()) == (0, b"", TWIN + "\n")
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (0, b"", TWIN_WITHOUT_KEY + "\n")
 
 
 def test_a_conversation_is_continued_by_resume_and_belongs_to_its_folder(shell: Shell):
@@ -168,9 +168,9 @@ def test_words_that_were_not_answered_say_how_to_go_on(shell: Shell):
         (Config(), 967_000),
         # The model may be as small as that, and its answers need the room.
         (Config(window=30_000, model="of-somebody-else"), 7_500),
-        (Config(window=30_000, thresholds=Thresholds(auto_margin=1_000)), 14_000),
+        (Config(window=30_000, thresholds=ThresholdSettings(auto_margin=1_000)), 14_000),
     ],
 )
 def test_a_small_window_on_a_large_model_has_small_reserves(config: Config, mark: int):
     window = config.window or 1_000_000
-    assert limits(window, 64_000, in_proportion(config).thresholds).auto == mark
+    assert compute_thresholds(window, 64_000, scale_reserves(config).thresholds).auto == mark

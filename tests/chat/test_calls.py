@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.chat.permission import Wish
-from everturn.chat.screen.calls import (
-    MOST_DETAIL,
-    call_line,
-    question,
-    shows_less,
-    telling,
-    todo_lines,
-    wish_lines,
+from everturn.chat.permission import PermissionRequest
+from everturn.chat.screen.tool_calls import (
+    MAX_DETAIL_LINES,
+    format_call,
+    format_permission_request,
+    format_question,
+    format_todos,
+    is_shortened,
+    summarize_input,
 )
 from everturn.chat.tools.todo import Todo
 from everturn.dashboard.layout import Screen
@@ -37,27 +37,27 @@ WIDE = Screen(80)
 def test_a_call_is_one_line_with_what_was_asked_and_what_came_out(
     tool: str, given_: dict[str, Any], result: str, line: str
 ):
-    assert call_line(tool, given_, result, "well", WIDE).plain == line
+    assert format_call(tool, given_, result, "well", WIDE).plain == line
 
 
 def test_a_call_that_went_wrong_says_why_in_its_first_line():
-    line = call_line("Read", {"file_path": "a.py"}, "There is no a.py.\nLook around.", "wrong", WIDE)
+    line = format_call("Read", {"file_path": "a.py"}, "There is no a.py.\nLook around.", "wrong", WIDE)
     assert line.plain == "● Read a.py  There is no a.py."
     assert {str(span.style) for span in line.spans} >= {"red"}
 
 
 def test_on_a_narrow_screen_both_sides_get_half():
-    line = call_line("Bash", {"command": "python -m pytest tests"}, "x" * 60, "well", Screen(40))
+    line = format_call("Bash", {"command": "python -m pytest tests"}, "x" * 60, "well", Screen(40))
     assert line.plain == "● Bash python -m pyte…  xxxxxxxxxxxxxxx…"
 
 
 def test_without_shapes_letters_stand_in():
-    line = call_line("Read", {"file_path": "é.py"}, "ok…", "well", Screen(40, ascii_only=True))
+    line = format_call("Read", {"file_path": "é.py"}, "ok…", "well", Screen(40, ascii_only=True))
     assert line.plain == "* Read ?.py  ok?"
 
 
 def test_calls_of_a_search_agent_are_deeper():
-    assert call_line("Glob", {"pattern": "*"}, "a", "well", WIDE, deep=1).plain == "  ● Glob *  a"
+    assert format_call("Glob", {"pattern": "*"}, "a", "well", WIDE, deep=1).plain == "  ● Glob *  a"
 
 
 @given(
@@ -68,19 +68,21 @@ def test_calls_of_a_search_agent_are_deeper():
     st.integers(20, 100),
 )
 def test_a_line_is_one_line_that_fits_whatever_a_model_asked_for(tool, asked, result, went, width):
-    line = call_line(tool, asked, result, went, Screen(width))
+    line = format_call(tool, asked, result, went, Screen(width))
     assert line.cell_len <= width
     assert line.plain.isprintable()
 
 
 def test_the_field_that_tells_calls_apart_comes_first():
-    assert telling({"description": "Run tests", "command": "make test"}) == "make test"
-    assert telling({}) == ""
+    assert summarize_input({"description": "Run tests", "command": "make test"}) == "make test"
+    assert summarize_input({}) == ""
 
 
 def test_a_wish_shows_its_diff_and_what_hides_in_it():
-    wish = Wish("Write", "write a.py (+1 -1)", "--- a.py\n+++ a.py\n-old\n+new\x1b[2J", "edits in .", "edit")
-    assert [line.plain for line in wish_lines(wish, WIDE)] == [
+    wish = PermissionRequest(
+        "Write", "write a.py (+1 -1)", "--- a.py\n+++ a.py\n-old\n+new\x1b[2J", "edits in .", "edit"
+    )
+    assert [line.plain for line in format_permission_request(wish, WIDE)] == [
         "Write: write a.py (+1 -1)",
         "  --- a.py",
         "  +++ a.py",
@@ -90,41 +92,48 @@ def test_a_wish_shows_its_diff_and_what_hides_in_it():
 
 
 def test_a_long_diff_is_cut_and_says_so():
-    wish = Wish("Write", "write a.py", "\n".join(f"+{n}" for n in range(100)), "edits in .", "edit")
-    lines = [line.plain for line in wish_lines(wish, WIDE)]
-    assert lines[-1] == f"  ({100 - MOST_DETAIL} lines more)"
-    assert len(lines) == 1 + MOST_DETAIL + 1
+    wish = PermissionRequest(
+        "Write", "write a.py", "\n".join(f"+{n}" for n in range(100)), "edits in .", "edit"
+    )
+    lines = [line.plain for line in format_permission_request(wish, WIDE)]
+    assert lines[-1] == f"  ({100 - MAX_DETAIL_LINES} lines more)"
+    assert len(lines) == 1 + MAX_DETAIL_LINES + 1
 
 
 def test_a_command_that_is_its_own_detail_is_shown_once():
-    wish = Wish("Bash", "run make test", "make test", "make test …")
-    assert [line.plain for line in wish_lines(wish, WIDE)] == ["Bash: run make test"]
+    wish = PermissionRequest("Bash", "run make test", "make test", "make test …")
+    assert [line.plain for line in format_permission_request(wish, WIDE)] == ["Bash: run make test"]
 
 
 def test_a_command_is_shown_to_its_last_letter_on_any_screen():
     command = "echo " + "a" * 60 + " " * 30 + "; rm -rf ~"
-    wish = Wish("Bash", f"run {' '.join(command.split())}", f"{command}\nls", command)
+    wish = PermissionRequest("Bash", f"run {' '.join(command.split())}", f"{command}\nls", command)
     for width in (20, 40, 80):
-        head, *lines = (line.plain for line in wish_lines(wish, Screen(width)))
+        head, *lines = (line.plain for line in format_permission_request(wish, Screen(width)))
         assert "".join(line.removeprefix("  ") for line in lines) == f"{command}ls"
         assert max(map(len, [head, *lines])) <= width
-    assert not shows_less(wish, WIDE)
+    assert not is_shortened(wish, WIDE)
 
 
 def test_a_command_of_one_line_that_is_too_long_for_its_line_is_shown_below():
     command = "echo " + "a" * 80 + "; rm -rf ~"
-    lines = [line.plain for line in wish_lines(Wish("Bash", f"run {command}", command, command), WIDE)]
+    lines = [
+        line.plain
+        for line in format_permission_request(
+            PermissionRequest("Bash", f"run {command}", command, command), WIDE
+        )
+    ]
     assert lines[-1].endswith("; rm -rf ~")
 
 
 def test_all_of_a_diff_can_be_seen_where_some_is_left_out():
-    short = Wish("Write", "write a.py", "+1\n+2", "edits in .", "edit")
+    short = PermissionRequest("Write", "write a.py", "+1\n+2", "edits in .", "edit")
     for detail in ("\n".join(f"+{n}" for n in range(100)), "+" + "x" * 100):
-        wish = Wish("Write", "write a.py", detail, "edits in .", "edit")
-        assert "s show all" in question(wish, WIDE)
-        shown = [line.plain.removeprefix("  ") for line in wish_lines(wish, WIDE, whole=True)]
+        wish = PermissionRequest("Write", "write a.py", detail, "edits in .", "edit")
+        assert "s show all" in format_question(wish, WIDE)
+        shown = [line.plain.removeprefix("  ") for line in format_permission_request(wish, WIDE, whole=True)]
         assert "".join(shown[1:]) == detail.replace("\n", "")
-    assert "show" not in question(short, WIDE)
+    assert "show" not in format_question(short, WIDE)
 
 
 @pytest.mark.parametrize(
@@ -136,11 +145,14 @@ def test_all_of_a_diff_can_be_seen_where_some_is_left_out():
     ],
 )
 def test_the_question_fits_the_screen(width, asked):
-    assert question(Wish("Bash", "run make test", "make test", "make test …"), Screen(width)) == asked
+    assert (
+        format_question(PermissionRequest("Bash", "run make test", "make test", "make test …"), Screen(width))
+        == asked
+    )
 
 
 def test_a_list_shows_what_is_done_what_is_going_on_and_what_is_left():
     todos = (Todo("Read", "completed"), Todo("Fix", "in_progress"), Todo("Test"))
-    assert [line.plain for line in todo_lines(todos, WIDE)] == ["  ✔ Read", "  ▸ Fix", "  ○ Test"]
-    plain = [line.plain for line in todo_lines(todos, Screen(80, ascii_only=True))]
+    assert [line.plain for line in format_todos(todos, WIDE)] == ["  ✔ Read", "  ▸ Fix", "  ○ Test"]
+    plain = [line.plain for line in format_todos(todos, Screen(80, ascii_only=True))]
     assert plain == ["  x Read", "  > Fix", "  - Test"]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from everturn.chat.agent import Agent
-from everturn.chat.commands import TABLE, carry_out
-from everturn.chat.screen.lines import Command, meaning
+from everturn.chat.agent import ChatAgent
+from everturn.chat.commands import COMMANDS, run_slash_command
+from everturn.chat.screen.input import SlashCommand, parse_input
 from everturn.errors import NotASession, UsageError
 from everturn.session.recorded import open_session
 from everturn.session.upstream import UpstreamError
@@ -15,13 +15,13 @@ from everturn.session.upstream import UpstreamError
 from .conftest import SUMMARY, Desk
 
 
-def run(agent: Agent, typed: str) -> list[str]:
-    command = meaning(typed)
-    assert isinstance(command, Command)
-    return [line.plain for line in carry_out(agent, command)]
+def run(agent: ChatAgent, typed: str) -> list[str]:
+    command = parse_input(typed)
+    assert isinstance(command, SlashCommand)
+    return [line.plain for line in run_slash_command(agent, command)]
 
 
-def begun(desk: Desk, *script: str) -> Agent:
+def begun(desk: Desk, *script: str) -> ChatAgent:
     desk.twin.script("It returns None. " * 30, *script)
     agent = desk.agent()
     agent.answer("Why does the login fail? " * 30)
@@ -30,12 +30,12 @@ def begun(desk: Desk, *script: str) -> Agent:
 
 def test_help_names_every_command(desk: Desk):
     lines = run(desk.agent(), "/help")
-    assert [line.split()[0] for line in lines] == [f"/{name}" for name in TABLE]
+    assert [line.split()[0] for line in lines] == [f"/{name}" for name in COMMANDS]
 
 
 def test_every_command_is_in_the_manual():
     page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
-    assert [name for name in TABLE if f"`/{name}" not in page] == []
+    assert [name for name in COMMANDS if f"`/{name}" not in page] == []
 
 
 def test_a_command_that_does_not_exist_suggests_one_that_does(desk: Desk):

@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from everturn.chat.screen import editing
+from everturn.chat.screen import line_history as editing
 
 
 @pytest.mark.skipif(editing.readline is None, reason="this Python has no readline")
 def test_lines_are_kept_once_and_come_back(tmp_path: Path):
     file = tmp_path / "history"
-    editing.begin(str(file))
+    editing.load_history(str(file))
     for line in ("Hello", "Hello", " ", "Good bye"):
-        editing.keep(line, str(file))
+        editing.append_history(line, str(file))
     assert file.read_text().splitlines() == ["Hello", "Good bye"]
     assert file.stat().st_mode & 0o777 == 0o600
-    editing.begin(str(file))
+    editing.load_history(str(file))
     assert editing.readline is not None
     assert [editing.readline.get_history_item(at) for at in (1, 2, 3)] == ["Hello", "Good bye", None]
 
@@ -23,8 +23,8 @@ def test_lines_are_kept_once_and_come_back(tmp_path: Path):
 @pytest.mark.skipif(editing.readline is None, reason="this Python has no readline")
 def test_a_history_that_cannot_be_written_is_for_now_only(tmp_path: Path):
     nowhere = str(tmp_path / "missing" / "history")
-    editing.begin(nowhere)
-    editing.keep("Hello", nowhere)
+    editing.load_history(nowhere)
+    editing.append_history("Hello", nowhere)
     assert editing.readline is not None
     assert editing.readline.get_history_item(1) == "Hello"
     editing.readline.clear_history()

@@ -2,17 +2,17 @@
 
 import pytest
 
-from everturn.chat.loop import asked, converse
-from everturn.chat.permission import Wish
-from everturn.chat.provider import Way, way_to_model
+from everturn.chat.loop import ask_permission, converse
+from everturn.chat.model_connection import ModelConnection, connect_to_model
+from everturn.chat.permission import PermissionRequest
 from everturn.errors import StoreError
-from everturn.session.config.shape import Provider, Secret
-from everturn.session.store.disk import Disk
-from everturn.session.upstream import Answered, UpstreamError
+from everturn.session.config.shape import ProviderSettings, Secret
+from everturn.session.store.file_system import LocalFileSystem
+from everturn.session.upstream import RawResponse, UpstreamError
 
 from .conftest import Desk, Paper
 
-WISH = Wish("Bash", "run make test", "make test", "make test …")
+WISH = PermissionRequest("Bash", "run make test", "make test", "make test …")
 
 
 def hold(desk: Desk, *typed: str | type[BaseException], **how: object) -> list[str]:
@@ -57,11 +57,11 @@ def test_an_error_of_the_provider_is_told_and_the_prompt_comes_back(desk: Desk):
     assert desk.path.read_bytes().count(b'"Hello"') == 1
 
 
-def failing(problem: BaseException) -> Way:
-    def send(body: bytes, betas: object) -> Answered:
+def failing(problem: BaseException) -> ModelConnection:
+    def send(body: bytes, betas: object) -> RawResponse:
         raise problem
 
-    return Way(send=send)
+    return ModelConnection(send=send)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_nothing_that_goes_wrong_in_a_turn_ends_the_conversation(desk: Desk, pro
 
 
 def test_without_a_network_the_words_are_kept_and_the_next_line_is_read(desk: Desk):
-    way = way_to_model(Provider(api_key=Secret("sk-x"), base_url="http://127.0.0.1:9"))
+    way = connect_to_model(ProviderSettings(api_key=Secret("sk-x"), base_url="http://127.0.0.1:9"))
     shown = hold(desk, "Hello", "/permissions", way=way)
     assert shown[0].startswith("There is no connection to the API. Look at the network")
     assert shown[1] == "  mode        ask"
@@ -131,7 +131,7 @@ def test_a_status_line_stands_below_an_answer_for_people_and_not_for_programs(de
 def test_a_wish_is_answered_by_a_letter(desk: Desk, typed, answer):
     paper = Paper("plain")
     paper.answers = list(typed)
-    assert asked(paper, WISH) == answer
+    assert ask_permission(paper, WISH) == answer
     assert paper.lines == ["Bash: run make test"]
 
 
@@ -139,13 +139,15 @@ def test_all_of_a_diff_is_shown_to_whoever_asks_for_it(desk: Desk):
     paper = Paper("plain")
     paper.answers = ["s", "y"]
     lines = "\n".join(f"+{n}" for n in range(50))
-    assert asked(paper, Wish("Write", "write a.py", lines, "edits in .", "edit")) == "once"
+    assert (
+        ask_permission(paper, PermissionRequest("Write", "write a.py", lines, "edits in .", "edit")) == "once"
+    )
     assert "  (26 lines more)" in paper.lines
     assert paper.lines[-1] == "  +49"
 
 
 def test_where_nobody_can_be_asked_the_answer_is_no(desk: Desk):
-    assert asked(desk.paper, WISH) == "no"
+    assert ask_permission(desk.paper, WISH) == "no"
     assert desk.paper.questions == []
 
 
@@ -153,7 +155,7 @@ def test_an_interrupt_at_a_question_stops_the_turn(desk: Desk):
     paper = Paper("plain")
     paper.answers = [KeyboardInterrupt]
     with pytest.raises(KeyboardInterrupt):
-        asked(paper, WISH)
+        ask_permission(paper, WISH)
 
 
 @pytest.mark.moves_cache_prefix(reason="a compaction is tried by hand")
@@ -192,15 +194,15 @@ def test_a_turn_that_calls_tools_without_end_is_stopped_and_says_so(desk: Desk, 
 
 def test_an_interrupt_in_the_middle_of_an_append_costs_no_word(desk: Desk, monkeypatch):
     desk.twin.script("Good morning.", "Good night.")
-    agent, synced = desk.agent(), Disk.fsync
+    agent, synced = desk.agent(), LocalFileSystem.fsync
     times = iter(range(100))
 
-    def stops_once(self: Disk, fd: int) -> None:
+    def stops_once(self: LocalFileSystem, fd: int) -> None:
         if next(times) == 0:
             raise KeyboardInterrupt
         synced(self, fd)
 
-    monkeypatch.setattr(Disk, "fsync", stops_once)
+    monkeypatch.setattr(LocalFileSystem, "fsync", stops_once)
     desk.paper.answers = ["Hello", "Good bye"]
     converse(agent)
     assert desk.paper.lines == ["Stopped.", "Good morning."]

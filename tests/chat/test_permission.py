@@ -2,14 +2,23 @@ from typing import get_args
 
 import pytest
 
-from everturn.chat.permission import TABLE, Kind, Mode, Permissions, Refused, Wish, one_line, shown
-from everturn.decide.summary.reading.failures import was_refused
+from everturn.chat.permission import (
+    DECISIONS,
+    ActionKind,
+    PermissionDenied,
+    PermissionMode,
+    PermissionRequest,
+    Permissions,
+    escape_hidden,
+    to_one_line,
+)
+from everturn.decide.extractive.reading.failures import was_refused
 from everturn.errors import UsageError
 from everturn.history.blocks import text_of
-from everturn.session.talk.tools import Call, Tool, run_all
+from everturn.session.tools import Tool, ToolCall, run_tools
 
-WRITE = Wish("Write", "write src/a.py (+1 -0)", "diff", "writing in src", "edit")
-RUN = Wish("Bash", "run pytest", "pytest", "pytest …", "command")
+WRITE = PermissionRequest("Write", "write src/a.py (+1 -0)", "diff", "writing in src", "edit")
+RUN = PermissionRequest("Bash", "run pytest", "pytest", "pytest …", "command")
 
 
 class Person:
@@ -23,8 +32,8 @@ class Person:
 
 
 def test_every_mode_says_what_every_kind_of_wish_meets():
-    assert {mode: set(row) for mode, row in TABLE.items()} == {
-        mode: set(get_args(Kind)) for mode in get_args(Mode)
+    assert {mode: set(row) for mode, row in DECISIONS.items()} == {
+        mode: set(get_args(ActionKind)) for mode in get_args(PermissionMode)
     }
 
 
@@ -40,12 +49,12 @@ def test_once_is_asked_again_and_always_is_not():
 def test_always_covers_its_own_kind_and_key_alone():
     person = Person("always")
     permissions = Permissions(person)
-    same_words = Wish("Bash", "run it", "", WRITE.key, "command")
-    other_folder = Wish("Write", "write b.py", "", "writing in .", "edit")
+    same_words = PermissionRequest("Bash", "run it", "", WRITE.key, "command")
+    other_folder = PermissionRequest("Write", "write b.py", "", "writing in .", "edit")
     for wish in (WRITE, same_words, other_folder):
         permissions.require(wish)
     assert person.asked == [WRITE, same_words, other_folder]
-    assert permissions.remembered == (WRITE.key, WRITE.key, "writing in .")
+    assert permissions.always_allowed == (WRITE.key, WRITE.key, "writing in .")
 
 
 def test_what_was_allowed_for_good_can_be_forgotten():
@@ -58,7 +67,7 @@ def test_what_was_allowed_for_good_can_be_forgotten():
 
 
 def test_no_is_told_with_what_it_was_said_to():
-    with pytest.raises(Refused, match=r"the user said no to: run pytest\. Do not try"):
+    with pytest.raises(PermissionDenied, match=r"the user said no to: run pytest\. Do not try"):
         Permissions(Person("no")).require(RUN)
 
 
@@ -67,7 +76,7 @@ def test_a_summary_knows_a_no_for_what_it_is():
         Permissions(Person("no")).require(RUN)
         return ""
 
-    (result,), _ = run_all([Call("c1", "Bash", {})], {"Bash": Tool({"name": "Bash"}, run)})
+    (result,), _ = run_tools([ToolCall("c1", "Bash", {})], {"Bash": Tool({"name": "Bash"}, run)})
     assert was_refused(text_of(result))
 
 
@@ -106,5 +115,5 @@ def test_an_unknown_mode_is_refused_with_those_there_are():
 
 
 def test_what_could_hide_a_command_is_spelled_out():
-    assert shown("rm -rf x\r\x1b[2Kls\n\tok \u202etxt") == "rm -rf x\\x0d\\x1b[2Kls\n\tok \\x202etxt"
-    assert one_line("a\nb\x1b c" + "d" * 300, most=12) == "a b\\x1b cdd…"
+    assert escape_hidden("rm -rf x\r\x1b[2Kls\n\tok \u202etxt") == "rm -rf x\\x0d\\x1b[2Kls\n\tok \\x202etxt"
+    assert to_one_line("a\nb\x1b c" + "d" * 300, most=12) == "a b\\x1b cdd…"

@@ -4,28 +4,37 @@ import sys
 
 import pytest
 
-from everturn.chat.provider import CHOSEN, NO_KEY, NO_PACKAGE, REFUSED, TROUBLES, TWIN, in_words, way_to_model
+from everturn.chat.model_connection import (
+    DEFAULT_ADVICE,
+    ERROR_ADVICE,
+    INVALID_KEY,
+    NO_PACKAGE,
+    TWIN_CHOSEN,
+    TWIN_WITHOUT_KEY,
+    connect_to_model,
+    describe_error,
+)
 from everturn.errors import UsageError
-from everturn.session.config.shape import Provider, Secret
+from everturn.session.config.shape import ProviderSettings, Secret
 from everturn.session.upstream import UpstreamError
 
-KEYS = Provider(api_key=Secret("sk-wrong"), base_url="http://127.0.0.1:9")
+KEYS = ProviderSettings(api_key=Secret("sk-wrong"), base_url="http://127.0.0.1:9")
 
 
 def test_without_a_key_it_is_the_twin_and_says_so():
-    way = way_to_model(Provider())
-    assert (way.send is None, way.client, way.says) == (False, None, TWIN)
-    unused = way_to_model(Provider(base_url="http://127.0.0.1:9"))
+    way = connect_to_model(ProviderSettings())
+    assert (way.send is None, way.client, way.says) == (False, None, TWIN_WITHOUT_KEY)
+    unused = connect_to_model(ProviderSettings(base_url="http://127.0.0.1:9"))
     assert unused.says.endswith("ANTHROPIC_BASE_URL is not used without a key.")
 
 
 def test_the_twin_can_be_asked_for_although_there_is_a_key():
-    way = way_to_model(KEYS, "twin")
-    assert (way.send is None, way.client, way.says) == (False, None, CHOSEN)
+    way = connect_to_model(KEYS, "twin")
+    assert (way.send is None, way.client, way.says) == (False, None, TWIN_CHOSEN)
 
 
 def test_with_a_key_it_is_the_sdk_at_the_address_that_was_given():
-    way = way_to_model(KEYS)
+    way = connect_to_model(KEYS)
     assert way.client is not None
     assert (str(way.client.base_url), way.client.api_key, way.says) == ("http://127.0.0.1:9", "sk-wrong", "")
     way.client.close()
@@ -33,14 +42,14 @@ def test_with_a_key_it_is_the_sdk_at_the_address_that_was_given():
 
 @pytest.mark.parametrize("key", ["two words", "sk-é", "sk\n"])
 def test_what_cannot_be_a_key_is_not_sent_anywhere(key: str):
-    for keys in (Provider(api_key=Secret(key)), Provider(auth_token=Secret(key))):
-        way = way_to_model(keys)
-        assert (way.client, way.says) == (None, NO_KEY)
+    for keys in (ProviderSettings(api_key=Secret(key)), ProviderSettings(auth_token=Secret(key))):
+        way = connect_to_model(keys)
+        assert (way.client, way.says) == (None, INVALID_KEY)
 
 
 def test_without_the_package_every_turn_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "anthropic", None)
-    way = way_to_model(KEYS)
+    way = connect_to_model(KEYS)
     assert (way.says, way.client) == (NO_PACKAGE, None)
     assert way.send is not None
     with pytest.raises(UsageError, match=r"pip install 'everturn\[chat\]'"):
@@ -65,7 +74,7 @@ def test_without_the_package_every_turn_says_what_to_install(monkeypatch):
     ],
 )
 def test_every_error_says_what_to_do_and_what_the_provider_said(problem, says):
-    words = in_words(problem)
+    words = describe_error(problem)
     assert says in words
     assert words.endswith(f"({problem})")
 
@@ -84,6 +93,6 @@ def test_no_row_of_the_table_is_hidden_by_an_earlier_one():
     ]
     met = [UpstreamError(status, "", message) for status, message in problems]
     met += [UpstreamError(0, kind, "") for kind in ("APITimeoutError", "APIConnectionError")]
-    told = {in_words(each).split(" (")[0] for each in met}
-    assert told == {row.advice for row in TROUBLES}
-    assert REFUSED not in told
+    told = {describe_error(each).split(" (")[0] for each in met}
+    assert told == {row.advice for row in ERROR_ADVICE}
+    assert DEFAULT_ADVICE not in told

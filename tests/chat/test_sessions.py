@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from everturn.chat.screen.opening import ago, listing
-from everturn.chat.sessions import Kept, chosen, first_words, folder_of, kept_in, new_path, remove_if_empty
+from everturn.chat.screen.welcome import format_age, format_session_list
+from everturn.chat.sessions import (
+    SavedSession,
+    list_sessions,
+    new_session_path,
+    project_folder,
+    read_first_prompt,
+    remove_if_empty,
+    select_session,
+)
 from everturn.dashboard.layout import Screen
 from everturn.errors import UsageError
 
@@ -17,15 +25,15 @@ def line(kind: str, content: object) -> bytes:
     return json.dumps({"type": kind, "message": {"role": kind, "content": content}}).encode() + b"\n"
 
 
-def kept(name: str, words: str = "Fix it", changed: float = 0.0, size: int = 2048) -> Kept:
-    return Kept(Path(f"/data/{name}.jsonl"), words, changed, size)
+def kept(name: str, words: str = "Fix it", changed: float = 0.0, size: int = 2048) -> SavedSession:
+    return SavedSession(Path(f"/data/{name}.jsonl"), words, changed, size)
 
 
 def test_each_project_has_a_folder_that_says_its_name(tmp_path):
     one, other = tmp_path / "a" / "my app", tmp_path / "b" / "my app"
     for each in (one, other):
         each.mkdir(parents=True)
-    folders = [folder_of(each, {"XDG_DATA_HOME": "/data"}, Path("/home/me")) for each in (one, other)]
+    folders = [project_folder(each, {"XDG_DATA_HOME": "/data"}, Path("/home/me")) for each in (one, other)]
     assert [folder.parent for folder in folders] == [Path("/data/everturn/chat")] * 2
     assert all(folder.name.startswith("my-app-") for folder in folders)
     assert folders[0] != folders[1]
@@ -33,12 +41,14 @@ def test_each_project_has_a_folder_that_says_its_name(tmp_path):
 
 @pytest.mark.parametrize("given", [{}, {"XDG_DATA_HOME": ""}, {"XDG_DATA_HOME": "not/absolute"}])
 def test_without_a_data_home_it_is_the_usual_one(given):
-    assert folder_of(Path("/"), given, Path("/home/me")).parent == Path("/home/me/.local/share/everturn/chat")
+    assert project_folder(Path("/"), given, Path("/home/me")).parent == Path(
+        "/home/me/.local/share/everturn/chat"
+    )
 
 
 def test_ids_are_in_the_order_of_time():
     at = datetime(2026, 11, 15, 10, 42, 7, tzinfo=UTC)
-    assert new_path(Path("/f"), at, "ab12cd") == Path("/f/20261115-104207-ab12.jsonl")
+    assert new_session_path(Path("/f"), at, "ab12cd") == Path("/f/20261115-104207-ab12.jsonl")
 
 
 def test_the_one_that_was_touched_last_comes_first_and_empty_ones_do_not_count(tmp_path):
@@ -47,12 +57,12 @@ def test_the_one_that_was_touched_last_comes_first_and_empty_ones_do_not_count(t
         os.utime(tmp_path / f"{name}.jsonl", (at, at))
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "history").write_text("typed")
-    assert [(each.id, each.words) for each in kept_in(tmp_path)] == [
+    assert [(each.id, each.words) for each in list_sessions(tmp_path)] == [
         ("three", "I am three"),
         ("two", "I am two"),
         ("one", "I am one"),
     ]
-    assert kept_in(tmp_path / "missing") == ()
+    assert list_sessions(tmp_path / "missing") == ()
 
 
 @pytest.mark.parametrize(
@@ -66,12 +76,12 @@ def test_the_one_that_was_touched_last_comes_first_and_empty_ones_do_not_count(t
     ],
 )
 def test_first_words_are_those_of_a_person(data, words):
-    assert first_words(data) == words
+    assert read_first_prompt(data) == words
 
 
 def test_a_conversation_is_chosen_by_number_or_by_the_beginning_of_its_id():
     every = (kept("20261115-b"), kept("20261114-a"), kept("20261114-c"))
-    assert [chosen(every, which) for which in ("", "newest", "2", "20261115", "20261114-c")] == [
+    assert [select_session(every, which) for which in ("", "newest", "2", "20261115", "20261114-c")] == [
         every[0],
         every[0],
         every[1],
@@ -89,13 +99,13 @@ def test_a_conversation_is_chosen_by_number_or_by_the_beginning_of_its_id():
 )
 def test_a_choice_that_fits_none_or_several_is_told(which, says):
     with pytest.raises(UsageError) as problem:
-        chosen((kept("20261114-a"), kept("20261114-c")), which)
+        select_session((kept("20261114-a"), kept("20261114-c")), which)
     assert str(problem.value) == says
 
 
 def test_where_there_is_none_that_is_told():
     with pytest.raises(UsageError, match="There is no earlier conversation"):
-        chosen((), "newest")
+        select_session((), "newest")
 
 
 def test_only_an_empty_file_is_removed(tmp_path):
@@ -111,7 +121,7 @@ def test_the_list_fits_a_narrow_screen():
         kept("a", "Fix the login test of the project", changed=0),
         kept("b", "", changed=3_000, size=5 << 20),
     ]
-    lines = [text.plain for text in listing(every, "/data/b.jsonl", 3_600, Screen(40))]
+    lines = [text.plain for text in format_session_list(every, "/data/b.jsonl", 3_600, Screen(40))]
     assert lines == [
         "no.  when      size  first words",
         "  1  1 h       2 KB  Fix the login test…",
@@ -125,4 +135,4 @@ def test_the_list_fits_a_narrow_screen():
     [(-5, "now"), (59, "now"), (60, "1 min"), (7_300, "2 h"), (86_400, "1 day"), (200_000, "2 days")],
 )
 def test_how_long_ago_is_said_in_short(seconds, said):
-    assert ago(seconds) == said
+    assert format_age(seconds) == said

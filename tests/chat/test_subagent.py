@@ -3,11 +3,11 @@ from itertools import count
 import pytest
 
 from everturn.chat.permission import Permissions
-from everturn.chat.subagent import MOST_ROUNDS, Searcher
+from everturn.chat.subagent import MAX_ROUNDS, SearchAgent
 from everturn.chat.tools.files.workspace import Workspace
 from everturn.session.session import Session
 from everturn.session.upstream import UpstreamError
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 
 def call(name, **given):
@@ -18,12 +18,12 @@ def call(name, **given):
 class Desk:
     def __init__(self, folder, twin):
         self.folder, self.twin, self.opened = folder, twin, []
-        self.send = through_twin(twin.twin)
+        self.send = make_twin_send(twin.twin)
         numbers = count(1)
         (folder / "work").mkdir()
         (folder / "work/a.py").write_text("def tax(x):\n    return x\n")
         self.workspace = Workspace(folder / "work")
-        self.searcher = Searcher(
+        self.searcher = SearchAgent(
             self.workspace,
             Permissions(),
             opens=self.open,
@@ -62,13 +62,13 @@ def test_what_it_cost_is_added_up_over_all_questions(desk):
 
 
 def test_a_search_that_does_not_end_is_asked_to_report(desk):
-    desk.twin.script(*(call("Glob", pattern="*.py") for _ in range(MOST_ROUNDS + 1)), "So far: a.py.")
+    desk.twin.script(*(call("Glob", pattern="*.py") for _ in range(MAX_ROUNDS + 1)), "So far: a.py.")
     assert desk.searcher("Where?") == "So far: a.py."
-    assert desk.searcher.spent.calls == MOST_ROUNDS + 2
+    assert desk.searcher.spent.calls == MAX_ROUNDS + 2
 
 
 def test_one_that_searches_on_all_the_same_has_no_report(desk):
-    desk.twin.script(*(call("Glob", pattern="*.py") for _ in range(MOST_ROUNDS + 2)))
+    desk.twin.script(*(call("Glob", pattern="*.py") for _ in range(MAX_ROUNDS + 2)))
     with pytest.raises(Exception, match="found no words for what it saw"):
         desk.searcher("Where?")
 

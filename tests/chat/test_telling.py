@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from everturn.chat.screen.telling import compacted, progress, told
+from everturn.chat.screen.event_lines import format_compaction, format_event, format_progress
 from everturn.dashboard.layout import Screen
-from everturn.decide.compact.values import Chain
+from everturn.decide.compact.values import CompactionChain
 from everturn.decide.events import (
     EVENTS,
     BreakerOpened,
@@ -14,9 +14,9 @@ from everturn.decide.events import (
     Compacting,
     CompactionDone,
     CompactionNotDone,
+    EventContext,
     HookTrouble,
     MicroCompacted,
-    Moment,
     NotesRejected,
     PredictionMissed,
     Repaired,
@@ -24,10 +24,10 @@ from everturn.decide.events import (
 from everturn.history.records import Usage
 from everturn.view.fragments.receipt import receipt
 
-AT = Moment(at=datetime(2026, 11, 15, tzinfo=UTC))
+AT = EventContext(at=datetime(2026, 11, 15, tzinfo=UTC))
 DONE = CompactionDone(
     moment=AT, trigger="auto", form="full", way="fork", tokens_before=42_100, tokens_after=8_300, attempts=1,
-    usage=Usage(), chain=Chain(),
+    usage=Usage(), chain=CompactionChain(),
 )  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def not_done(**fields: str) -> CompactionNotDone:
         "tokens_before": 1,
         "usage": Usage(),
     }
-    return CompactionNotDone(**known, chain=Chain(), **fields)  # type: ignore[arg-type]
+    return CompactionNotDone(**known, chain=CompactionChain(), **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -80,15 +80,15 @@ def not_done(**fields: str) -> CompactionNotDone:
     ],
 )
 def test_an_event_is_one_sentence(event, words):
-    assert [line.plain for line in told(event, Screen(200))] == [words]
+    assert [line.plain for line in format_event(event, Screen(200))] == [words]
 
 
 def test_what_a_person_cannot_use_is_not_told():
     missed = PredictionMissed(
         moment=AT, verdict="missed", predicted_read=1, reported_read=0, missed=1, why="it was not there"
     )
-    assert told(missed, Screen(80)) == []
-    assert told(DONE, Screen(80)) == []
+    assert format_event(missed, Screen(80)) == []
+    assert format_event(DONE, Screen(80)) == []
     assert PredictionMissed in EVENTS
 
 
@@ -98,7 +98,7 @@ def test_a_compaction_says_what_it_kept_and_what_can_be_had_again():
         ("12 summarized messages in /data/one.jsonl",),
         (),
     )
-    lines = [line.plain for line in compacted(DONE, words, "/data/one.jsonl", Screen(80))]
+    lines = [line.plain for line in format_compaction(DONE, words, "/data/one.jsonl", Screen(80))]
     assert lines == [
         "Compacted: 42.1k → 8.3k tokens",
         "  summary by  a model, reading the session from its cache",
@@ -111,7 +111,9 @@ def test_a_receipt_fits_a_narrow_screen_without_shapes():
     words = receipt(
         ("1 instruction of the user verbatim",), ("12 summarized messages in /data/one.jsonl",), ()
     )
-    lines = [line.plain for line in compacted(DONE, words, "/data/one.jsonl", Screen(40, ascii_only=True))]
+    lines = [
+        line.plain for line in format_compaction(DONE, words, "/data/one.jsonl", Screen(40, ascii_only=True))
+    ]
     assert lines == [
         "Compacted: 42.1k -> 8.3k tokens",
         "  summary by  a model, reading the",
@@ -125,4 +127,4 @@ def test_a_receipt_fits_a_narrow_screen_without_shapes():
 
 def test_progress_tells_how_far_a_summary_is():
     event = Compacting(moment=AT, way="direct", seconds=3.0, characters=1_234)
-    assert progress(event) == "compacting: a model, 1,234 characters"
+    assert format_progress(event) == "compacting: a model, 1,234 characters"

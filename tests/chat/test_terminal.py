@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from everturn.chat.screen.terminal import Terminal, kind_of
+from everturn.chat.screen.terminal import Terminal, detect_terminal_kind
 
 from .tmux import TMUX, Tmux
 
@@ -286,7 +286,10 @@ def test_what_was_painted_while_waiting_is_gone_before_anything_is_said():
 
 def test_what_a_terminal_can_do_is_told_by_its_name_and_its_ends():
     with in_front():
-        known = {term: kind_of(sys.stdin, sys.stdout, term) for term in ("xterm", "dumb", "")}
-        piped = kind_of(io.StringIO(), sys.stdout, "xterm"), kind_of(sys.stdin, io.StringIO(), "xterm")
+        known = {term: detect_terminal_kind(sys.stdin, sys.stdout, term) for term in ("xterm", "dumb", "")}
+        piped = (
+            detect_terminal_kind(io.StringIO(), sys.stdout, "xterm"),
+            detect_terminal_kind(sys.stdin, io.StringIO(), "xterm"),
+        )
     assert known == {"xterm": "live", "dumb": "plain", "": "plain"}
     assert piped == ("pipe", "pipe")

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from everturn.chat.screen.wrapping import Wrapping, harmless
+from everturn.chat.screen.wrapping import StreamWrapper, sanitize_text
 
 TEXTS = st.text(st.sampled_from("ab c\n\té漢 .")) | st.text()
 
 
 def written(pieces: list[str], width: int) -> str:
-    wrapping = Wrapping(width)
-    return "".join([*(wrapping.fed(piece) for piece in pieces), wrapping.ended()])
+    wrapping = StreamWrapper(width)
+    return "".join([*(wrapping.feed(piece) for piece in pieces), wrapping.ended()])
 
 
 def test_words_go_to_the_next_line_as_a_whole():
@@ -32,8 +32,8 @@ def test_a_wide_character_is_never_cut_in_half():
 
 
 def test_without_a_width_text_leaves_as_it_comes():
-    wrapping = Wrapping()
-    assert [wrapping.fed("one tw"), wrapping.fed("o "), wrapping.fed("three"), wrapping.ended()] == [
+    wrapping = StreamWrapper()
+    assert [wrapping.feed("one tw"), wrapping.feed("o "), wrapping.feed("three"), wrapping.ended()] == [
         "one tw",
         "o",
         " three",
@@ -53,7 +53,7 @@ def test_no_line_is_wider_than_the_screen(text, width):
 
 @given(TEXTS, st.integers(2, 30))
 def test_nothing_but_blanks_and_line_breaks_is_lost_or_added(text, width):
-    assert "".join(written([text], width).split()) == "".join(harmless(text).split())
+    assert "".join(written([text], width).split()) == "".join(sanitize_text(text).split())
 
 
 @given(TEXTS, st.integers(0, 30).filter(lambda width: width != 1), st.data())
@@ -66,9 +66,9 @@ def test_how_a_text_is_cut_into_pieces_makes_no_difference(text, width, data):
 
 @pytest.mark.parametrize("said", ["\x1b[2Jgone", "a\x07b", "\x9b31m", "‮reversed", "a\rb"])
 def test_nothing_that_steers_a_terminal_gets_through(said):
-    assert all(each.isprintable() for each in harmless(said))
+    assert all(each.isprintable() for each in sanitize_text(said))
 
 
 @given(st.text())
 def test_harmless_text_is_printable_or_a_line_break(text):
-    assert all(each == "\n" or each.isprintable() for each in harmless(text))
+    assert all(each == "\n" or each.isprintable() for each in sanitize_text(text))

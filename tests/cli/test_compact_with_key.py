@@ -8,8 +8,8 @@ from click.testing import CliRunner, Result
 
 from everturn.cli import main
 from everturn.session.recorded import open_session
-from everturn.twin.app import serving
-from everturn.twin.script import line
+from everturn.twin.app import serve_twin
+from everturn.twin.speaker import script_reply
 from everturn.twin.testing import TwinForTests
 
 KEY = "sk-ant-canary-of-the-test"
@@ -26,7 +26,7 @@ def session(tmp_path: Path) -> Path:
 
 
 def run(box: TwinForTests, *args: object) -> Result:
-    with serving(box.twin) as address:
+    with serve_twin(box.twin) as address:
         env = {
             "COLUMNS": "100",
             "NO_COLOR": None,
@@ -40,7 +40,7 @@ def run(box: TwinForTests, *args: object) -> Result:
 @pytest.mark.spec("CP-27", "CF-2")
 def test_with_a_key_a_model_writes_the_summary_at_the_address_in_the_environment(session):
     box = TwinForTests()
-    box.twin.speaker.add([line(SUMMARY, when="Write a summary")])
+    box.twin.speaker.add([script_reply(SUMMARY, when="Write a summary")])
     done = run(box, session, "--instructions", "Name the token.")
     assert (done.exit_code, done.stderr) == (0, "")
     (asked,) = box.ledger

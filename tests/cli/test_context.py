@@ -127,7 +127,7 @@ class Terminal(io.StringIO):
 
 
 def test_long_work_is_announced_to_people_and_erased_again(session, monkeypatch):
-    monkeypatch.setattr("everturn.cli.context.SHOWS_PROGRESS_ABOVE", 1)
+    monkeypatch.setattr("everturn.cli.context.MIN_BYTES_FOR_PROGRESS", 1)
     monkeypatch.setattr(sys, "stderr", Terminal())
     with _progress(str(session)) as tell:
         assert tell is not None
@@ -142,6 +142,6 @@ def test_short_work_and_pipes_are_left_in_peace(session, monkeypatch):
     with _progress(str(session)) as tell:
         assert tell is None
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setattr("everturn.cli.context.SHOWS_PROGRESS_ABOVE", 1)
+    monkeypatch.setattr("everturn.cli.context.MIN_BYTES_FOR_PROGRESS", 1)
     with _progress(str(session)) as tell:
         assert tell is None

@@ -3,7 +3,7 @@
 from click.testing import CliRunner
 
 from everturn.cli import main
-from everturn.replay.made_up import Shape, made_up_session
+from everturn.replay.synthetic import SessionShape, generate_session
 
 
 def test_the_command_writes_the_session_of_its_options_to_a_file_and_to_standard_output(tmp_path):
@@ -21,8 +21,8 @@ def test_the_command_writes_the_session_of_its_options_to_a_file_and_to_standard
     target = tmp_path / "made.jsonl"
     shown = CliRunner().invoke(main, options)
     written = CliRunner().invoke(main, [*options, "--out", str(target)])
-    shape = Shape(boundaries=1, cache_lifetime="1h")
-    expected = b"".join(line + b"\n" for line in made_up_session(seed=4, tokens=6000, shape=shape))
+    shape = SessionShape(boundaries=1, cache_lifetime="1h")
+    expected = b"".join(line + b"\n" for line in generate_session(seed=4, tokens=6000, shape=shape))
     assert (shown.exit_code, shown.stdout_bytes) == (0, expected)
     assert (written.exit_code, target.read_bytes()) == (0, expected)
 

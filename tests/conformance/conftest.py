@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import pytest
 from conformance.api import Api
 
-from everturn.twin.app import serving
-from everturn.twin.build import build
+from everturn.twin.app import serve_twin
+from everturn.twin.build import build_twin
 from everturn.twin.options import TwinOptions
 
 
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
-    with serving(build()) as url:
+    with serve_twin(build_twin()) as url:
         yield url
 
 
@@ -25,7 +25,7 @@ def api(address: str) -> Api:
 
 @pytest.fixture(scope="session")
 def extended_address() -> Iterator[str]:
-    with serving(build(options=TwinOptions(extensions=frozenset({"cache_edits"})))) as url:
+    with serve_twin(build_twin(options=TwinOptions(extensions=frozenset({"cache_edits"})))) as url:
         yield url
 
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from rich.text import Text
 
 from everturn.cli import main
-from everturn.dashboard.picture import svg
+from everturn.dashboard.terminal_svg import svg
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_session import SmallSession, call, compacted, reading, text
 
-from everturn.dashboard.figures.calls import CacheUse, calls_of, cost_of
+from everturn.dashboard.figures.calls import CacheUse, collect_calls, cost_of
 from everturn.dashboard.figures.tools import DuplicateRead, LargeResult, about
-from everturn.dashboard.figures.views import Compaction, Micro, Sidechain, ViewRow
+from everturn.dashboard.figures.views import CompactionRow, MicroCompactionRow, SidechainRow, ViewRow
 from everturn.dashboard.report import ContextReport, as_json, context_report
 from everturn.history.blocks import block_from_fields
-from everturn.session.recorded import measured
-from everturn.wire.claude_code import read
+from everturn.session.recorded import measure_transcript
+from everturn.wire.claude_code_reader import parse_session_file
 
 
 def report_of(session: SmallSession, **settings) -> ContextReport:
-    return context_report(measured(read(session.to_bytes()), **settings))
+    return context_report(measure_transcript(parse_session_file(session.to_bytes()), **settings))
 
 
 def tokens_by_key(report: ContextReport) -> dict[str, int]:
@@ -83,7 +83,7 @@ def test_a_cleared_result_is_neither_large_nor_repeated():
     assert [large.call for large in report.largest_results] == ["c3"]
     assert report.duplicate_reads == ()
     assert report.micro_compactions == (
-        Micro(
+        MicroCompactionRow(
             when="2026-01-05T10:09:00Z",
             results=2,
             tokens_before=40_100,
@@ -102,7 +102,7 @@ def test_each_view_tells_how_it_was_used_and_what_ended_it():
             calls=2,
             first_context=150_000,
             peak_context=159_000,
-            compaction=Compaction(
+            compaction=CompactionRow(
                 trigger="auto",
                 tokens_before=160_000,
                 when="2026-01-05T10:05:00Z",
@@ -206,20 +206,20 @@ def test_a_model_without_a_price_is_named_and_not_guessed():
 def test_a_call_without_a_time_is_priced_as_on_the_first_day_of_its_model():
     session = SmallSession().human("Hi.").reply("m1", text("Hi."), plain=1_000_000)
     session.lines[-1]["timestamp"] = "yesterday"
-    calls = calls_of(read(session.to_bytes()).records)
+    calls = collect_calls(parse_session_file(session.to_bytes()).records)
     assert calls[0].day is None
     assert cost_of(calls).dollars == 5
-    assert calls_of(read(reading().to_bytes()).records)[0].day == date(2026, 1, 5)
+    assert collect_calls(parse_session_file(reading().to_bytes()).records)[0].day == date(2026, 1, 5)
 
 
 def test_sub_agents_are_paid_for_in_the_whole_file_and_measured_apart():
     side = SmallSession(agent="abc").human("Look.").reply("s1", text("Found."), plain=5_000)
-    transcript = read(reading().to_bytes() + side.to_bytes())
-    whole = context_report(measured(transcript))
-    assert whole.sidechains == (Sidechain(agent="abc", records=2, calls=1, peak_context=5_000),)
+    transcript = parse_session_file(reading().to_bytes() + side.to_bytes())
+    whole = context_report(measure_transcript(transcript))
+    assert whole.sidechains == (SidechainRow(agent="abc", records=2, calls=1, peak_context=5_000),)
     assert whole.cache.calls == 5
     assert whole.size.tokens == 40_100
-    alone = context_report(measured(transcript, agent="abc"))
+    alone = context_report(measure_transcript(transcript, agent="abc"))
     assert (alone.agent, alone.cache.calls, alone.sidechains) == ("abc", 1, ())
 
 
@@ -228,7 +228,7 @@ def test_what_was_odd_is_reported():
         SmallSession().human("Hi.").reply("m1", call("c1", "Bash", command="ls"), plain=9).human("Stop.")
     )
     data = session.to_bytes() + b"// a note\n"
-    odd = context_report(measured(read(data))).oddities
+    odd = context_report(measure_transcript(parse_session_file(data))).oddities
     assert [flaw.kind for flaw in odd.flaws] == ["comment"]
     assert [repair.kind for repair in odd.repairs] == ["missing_result"]
 

@@ -11,17 +11,19 @@ from small_session import SmallSession, call, compacted, reading, text
 
 from everturn.dashboard.layout import Screen
 from everturn.dashboard.report import ContextReport, context_report
-from everturn.dashboard.tables import dollars
+from everturn.dashboard.tables import format_dollars
 from everturn.dashboard.terminal import draw, drawn
-from everturn.session.recorded import measured, open_session
-from everturn.wire.claude_code import read
+from everturn.session.recorded import measure_transcript, open_session
+from everturn.wire.claude_code_reader import parse_session_file
 
 GOLDEN = Path(__file__).parent / "golden"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "session.jsonl"
 
 
 def report_of(session: SmallSession, **settings) -> ContextReport:
-    return context_report(measured(read(session.to_bytes()), source="session.jsonl", **settings))
+    return context_report(
+        measure_transcript(parse_session_file(session.to_bytes()), source="session.jsonl", **settings)
+    )
 
 
 def lines_of(report: ContextReport, screen: Screen) -> list[str]:
@@ -73,7 +75,7 @@ def test_an_odd_session():
 
 
 def test_an_empty_session_says_that_there_is_nothing_in_it():
-    report = context_report(measured(read(b""), source="new.jsonl"))
+    report = context_report(measure_transcript(parse_session_file(b""), source="new.jsonl"))
     assert lines_of(report, Screen(80)) == ["new.jsonl", "Nothing in it: the session is empty."]
 
 
@@ -151,4 +153,4 @@ def test_a_terminal_without_shapes_gets_letters():
     [("0", "$0.00"), ("0.0001", "<$0.01"), ("0.005", "<$0.01"), ("0.0051", "$0.01"), ("1234.5", "$1,234.50")],
 )
 def test_a_price_that_is_not_nothing_is_never_shown_as_nothing(amount, shown):
-    assert dollars(Decimal(amount)) == shown
+    assert format_dollars(Decimal(amount)) == shown

@@ -9,14 +9,14 @@ from typing import Any
 
 import builders as b
 
-from everturn.decide.micro import MicroPlan, Situation, micro
-from everturn.decide.micro.cached_state import CachedState, consumed, planned
-from everturn.decide.policy import Policy, policy
-from everturn.decide.results import Results
+from everturn.decide.micro import MicroContext, MicroPlan, plan_micro_compaction
+from everturn.decide.micro.cache_edit_state import CacheEditState, apply_plan, consume_pending
+from everturn.decide.policy import Policy, get_policy
+from everturn.decide.result_tracker import ResultTracker
 from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.measure.meter import Meter
-from everturn.measure.tokens import Counts
+from everturn.measure.tokens import TokenCounter
 from everturn.view.flatten import Flat, flatten
 
 NOON = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
@@ -55,10 +55,10 @@ class Bench:
     """One conversation under one policy, followed record by record."""
 
     def __init__(self, records: Iterable[Record], under: Policy | str = "claude-code") -> None:
-        self.policy = policy(under) if isinstance(under, str) else under
+        self.policy = get_policy(under) if isinstance(under, str) else under
         self.log = Log()
-        self.counts = Counts()
-        self.cached = CachedState()
+        self.counts = TokenCounter()
+        self.cached = CacheEditState()
         self._edits = 0
         self._start_view()
         for record in records:
@@ -66,7 +66,7 @@ class Bench:
 
     def _start_view(self) -> None:
         view = self.log.view
-        self.results = Results(self.policy.tools, cleared=view.cleared, offloaded=view.offloaded)
+        self.results = ResultTracker(self.policy.tools, cleared=view.cleared, offloaded=view.offloaded)
         self.meter = Meter(self.counts)
         for record in view.records:
             self._follow(record)
@@ -77,12 +77,12 @@ class Bench:
 
     def add(self, record: Record) -> None:
         if self.log.append(record) == "replaced":
-            self.cached = CachedState()
+            self.cached = CacheEditState()
             self._start_view()
         else:
             self._follow(record)
 
-    def situation(self, idle: timedelta = SOON, **more: Any) -> Situation:
+    def situation(self, idle: timedelta = SOON, **more: Any) -> MicroContext:
         found: dict[str, Any] = {
             "results": self.results,
             "policy": self.policy,
@@ -94,14 +94,14 @@ class Bench:
             "records": self.log.view.records,
             "counts": self.counts,
         }
-        return Situation(**(found | more))
+        return MicroContext(**(found | more))
 
     def decide(self, idle: timedelta = SOON, **more: Any) -> MicroPlan:
-        return micro(self.situation(idle, **more))
+        return plan_micro_compaction(self.situation(idle, **more))
 
     def apply(self, plan: MicroPlan) -> None:
-        self.cached = planned(self.cached, self.results, plan)
-        self.cached, deletion = consumed(self.cached, why=plan.why)
+        self.cached = apply_plan(self.cached, self.results, plan)
+        self.cached, deletion = consume_pending(self.cached, why=plan.why)
         moved = [offload.written_to(f"kept/{offload.name}") for offload in plan.offload]
         for edit in (*plan.edits, *moved, *([deletion] if deletion else [])):
             self._edits += 1

@@ -5,10 +5,10 @@ import msgspec
 import pytest
 from decide.conversations import Bench, finished, read, reads
 
-from everturn.decide.policy import policy
+from everturn.decide.policy import get_policy
 from everturn.decide.settings import MicroSettings, WindowSettings
 from everturn.history.edits import Cleared, Trimmed
-from everturn.history.messages import faults
+from everturn.history.messages import find_message_problems
 
 
 def cleared(plan) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ def test_the_api_fires_again_with_each_result_for_it_looks_at_the_prompt_before_
 
 def windowed(tokens: int):
     settings = MicroSettings(window=WindowSettings(tokens=tokens))
-    return msgspec.structs.replace(policy("sliding-window"), micro=settings)
+    return msgspec.structs.replace(get_policy("sliding-window"), micro=settings)
 
 
 def turns(count: int, tokens: int = 750):
@@ -63,7 +63,7 @@ def test_a_window_drops_the_oldest_rounds_down_to_half_and_begins_with_words():
     assert plan.forgotten == tuple(f"src/c{at}.py" for at in range(6))
     bench.apply(plan)
     assert bench.decide().kind == "none"
-    assert faults(bench.flat().messages) == ()
+    assert find_message_problems(bench.flat().messages) == ()
     assert len(bench.flat().messages) == 4 * 4
 
 
@@ -72,7 +72,7 @@ def test_a_window_inside_one_long_loop_cuts_between_rounds():
     plan = bench.decide()
     assert plan.edits == (Trimmed("a-c7", plan.why),)
     bench.apply(plan)
-    assert faults(bench.flat().messages) == ()
+    assert find_message_problems(bench.flat().messages) == ()
 
 
 def test_a_window_never_drops_the_last_round_and_says_so():

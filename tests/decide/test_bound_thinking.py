@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from decide.conversations import LATE, Bench, finished, reads
 
-from everturn.decide.policy import policy
+from everturn.decide.policy import get_policy
 from everturn.decide.settings import MicroSettings
 from everturn.history.edits import Cleared, ThinkingDropped, Trimmed
 
@@ -53,7 +53,7 @@ def test_an_edit_that_saves_less_than_the_thinking_is_worth_does_not_happen():
 
 @pytest.mark.spec("PC-16")
 def test_what_thinking_is_worth_is_a_setting():
-    careless = msgspec.structs.replace(policy("when-cold"), micro=MicroSettings(thinking_worth=0))
+    careless = msgspec.structs.replace(get_policy("when-cold"), micro=MicroSettings(thinking_worth=0))
     assert Bench(finished(reads(7)), careless).decide(LATE, **priced(900_000)).kind == "time"
 
 

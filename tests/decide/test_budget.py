@@ -3,7 +3,7 @@
 import pytest
 from decide.conversations import Bench, finished, reads
 
-from everturn.decide.micro.budget import budget
+from everturn.decide.micro.budget import plan_budget_clearing
 from everturn.history.edits import Cleared
 from everturn.measure.capabilities import ANTHROPIC, BEDROCK, EXTENDED_TWIN, PLAIN, Capabilities
 
@@ -56,5 +56,5 @@ def test_what_is_deleted_in_the_cache_weighs_nothing():
     bench = Bench(finished(reads(12, 10_000)), "frugal")
     bench.apply(bench.decide(capabilities=EXTENDED_TWIN))
     assert len(bench.cached.deleted) == 7
-    plan = budget(bench.situation())
+    plan = plan_budget_clearing(bench.situation())
     assert plan.why == "9,992 tokens to save, fewer than 20,000"

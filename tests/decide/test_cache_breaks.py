@@ -12,52 +12,52 @@ from view.talks import HEAD, tool, user
 
 from everturn.decide.cache_breaks import (
     Baseline,
-    Break,
     BreakSettings,
-    Detector,
+    CacheBreakDetector,
+    DetectedBreak,
     Diagnosis,
     NoBreak,
 )
-from everturn.decide.snapshot import Change, Snapshot, snapshot
+from everturn.decide.cache_key_snapshot import CacheKeyChange, CacheKeySnapshot, take_key_snapshot
 from everturn.history.blocks import text_block
 from everturn.history.records import Usage
-from everturn.measure.outline import Head, Spot
-from everturn.measure.prefix_cache import Marker
-from everturn.view.forks import CacheSafe
-from everturn.view.lifetime import KeyParameters, Lifetime
-from everturn.view.markers import Marks
-from everturn.view.requests import marked_request
+from everturn.measure.outline import Preamble, Spot
+from everturn.measure.prefix_cache import Breakpoint
+from everturn.view.breakpoints import Breakpoints
+from everturn.view.forks import CapturedRequest
+from everturn.view.key_parameters import KeyParameters, TtlChoice
+from everturn.view.requests import build_request
 
 MINUTE, HOUR = 60.0, 3600.0
-OTHER = Head(HEAD.tools, (*HEAD.system[:1], text_block("another")), HEAD.marked)
+OTHER = Preamble(HEAD.tools, (*HEAD.system[:1], text_block("another")), HEAD.marked)
 
 
-def noted(model: str = "opus", head: Head = HEAD, **parameters: Any) -> Snapshot:
-    return snapshot(model, head, KeyParameters(Lifetime("5m", ""), **parameters), Marks())
+def noted(model: str = "opus", head: Preamble = HEAD, **parameters: Any) -> CacheKeySnapshot:
+    return take_key_snapshot(model, head, KeyParameters(TtlChoice("5m", ""), **parameters), Breakpoints())
 
 
 def called(
-    detector: Detector,
+    detector: CacheBreakDetector,
     read: int,
     at: float = 0.0,
     *,
     source: str = "main",
-    note: Snapshot | None = None,
-    head: Head = HEAD,
+    note: CacheKeySnapshot | None = None,
+    head: Preamble = HEAD,
     diagnosis: Diagnosis | None = None,
-) -> Break | NoBreak:
+) -> DetectedBreak | NoBreak:
     detector.before_call(source, note or noted(head=head), head, at)
     return detector.after_call(source, Usage(cache_read_input_tokens=read), diagnosis)
 
 
-def broken(detector: Detector, read: int, at: float = 0.0, **more: Any) -> Break:
+def broken(detector: CacheBreakDetector, read: int, at: float = 0.0, **more: Any) -> DetectedBreak:
     verdict = called(detector, read, at, **more)
-    assert isinstance(verdict, Break)
+    assert isinstance(verdict, DetectedBreak)
     return verdict
 
 
-def warm(read: int = 100_000, at: float = 0.0, **settings: Any) -> Detector:
-    detector = Detector(BreakSettings(**settings))
+def warm(read: int = 100_000, at: float = 0.0, **settings: Any) -> CacheBreakDetector:
+    detector = CacheBreakDetector(BreakSettings(**settings))
     assert called(detector, read, at) == NoBreak("the first call of this source")
     return detector
 
@@ -82,14 +82,14 @@ def warm(read: int = 100_000, at: float = 0.0, **settings: Any) -> Detector:
     ],
 )
 def test_a_break_is_a_drop_of_more_than_both_thresholds(before: int, after: int, is_break: bool):
-    assert isinstance(called(warm(before), after), Break) is is_break
+    assert isinstance(called(warm(before), after), DetectedBreak) is is_break
 
 
 @pytest.mark.spec("CB-2")
 @given(st.integers(0, 2_000_000), st.integers(0, 2_000_000))
 def test_both_thresholds_are_exact(before: int, after: int):
     lost = before - after
-    assert isinstance(called(warm(before), after), Break) is (lost * 20 > before and lost > 2_000)
+    assert isinstance(called(warm(before), after), DetectedBreak) is (lost * 20 > before and lost > 2_000)
 
 
 @pytest.mark.spec("CB-2")
@@ -116,21 +116,21 @@ def test_each_call_is_compared_with_the_one_before_it():
     ],
 )
 def test_without_a_change_the_idle_time_explains_it_or_the_provider_does(idle: float, why: str):
-    assert broken(warm(), 0, idle) == Break("main", 100_000, why, (), idle)
+    assert broken(warm(), 0, idle) == DetectedBreak("main", 100_000, why, (), idle)
 
 
 @pytest.mark.spec("CB-1", "CB-3")
 def test_changes_explain_it_before_any_idle_time():
     detector = warm()
-    after = noted("haiku", Head((*HEAD.tools, tool("Write")), HEAD.system, HEAD.marked), effort="low")
+    after = noted("haiku", Preamble((*HEAD.tools, tool("Write")), HEAD.system, HEAD.marked), effort="low")
     pending = detector.before_call("main", after, HEAD, 2 * HOUR)
     assert pending == (
-        Change("model", "model changed (opus -> haiku)"),
-        Change("tools", "tools changed (+1/-0): +Write"),
-        Change("effort", "effort changed (unset -> low)"),
+        CacheKeyChange("model", "model changed (opus -> haiku)"),
+        CacheKeyChange("tools", "tools changed (+1/-0): +Write"),
+        CacheKeyChange("effort", "effort changed (unset -> low)"),
     )
     why = "model changed (opus -> haiku), tools changed (+1/-0): +Write, effort changed (unset -> low)"
-    assert detector.after_call("main", Usage()) == Break("main", 100_000, why, pending, 2 * HOUR)
+    assert detector.after_call("main", Usage()) == DetectedBreak("main", 100_000, why, pending, 2 * HOUR)
 
 
 @pytest.mark.spec("CB-1")
@@ -147,7 +147,7 @@ def test_a_call_that_is_sent_again_is_still_compared_with_the_last_answer():
     first = detector.before_call("main", noted(head=OTHER), OTHER, 10 * MINUTE)
     assert detector.before_call("main", noted(head=OTHER), OTHER, 11 * MINUTE) == first != ()
     verdict = detector.after_call("main", Usage())
-    assert isinstance(verdict, Break)
+    assert isinstance(verdict, DetectedBreak)
     assert (verdict.changes, verdict.idle) == (first, 11 * MINUTE)
     unchanged = warm(at=0.0)
     unchanged.before_call("main", noted(), HEAD, 10 * MINUTE)
@@ -156,13 +156,13 @@ def test_a_call_that_is_sent_again_is_still_compared_with_the_last_answer():
 
 @pytest.mark.spec("CB-4")
 def test_the_prompts_of_the_last_two_answered_calls_are_kept_for_showing():
-    detector = Detector()
+    detector = CacheBreakDetector()
     called(detector, 9)
-    assert detector.heads("main") == (None, HEAD)
+    assert detector.preambles("main") == (None, HEAD)
     detector.before_call("main", noted(head=OTHER), OTHER, 1.0)
     called(detector, 9, 2.0, head=OTHER)
-    assert detector.heads("main") == (HEAD, OTHER)
-    assert detector.heads("nobody") is None
+    assert detector.preambles("main") == (HEAD, OTHER)
+    assert detector.preambles("nobody") is None
 
 
 # ── compaction and deletion ──────────────────────────────────────────────────────────────────────
@@ -189,7 +189,7 @@ def test_after_a_deletion_one_comparison_is_passed_over_and_the_baseline_kept():
 
 @pytest.mark.spec("CB-5")
 def test_a_deletion_before_the_first_answer_or_at_a_stranger_changes_nothing():
-    detector = Detector()
+    detector = CacheBreakDetector()
     detector.deleted("main")
     detector.compacted("main")
     assert called(detector, 9_000) == NoBreak("the first call of this source")
@@ -209,19 +209,19 @@ def test_sources_are_apart():
 
 @pytest.mark.spec("CB-6")
 def test_the_source_that_was_not_used_for_longest_gives_way():
-    detector = Detector(BreakSettings(max_sources=3))
+    detector = CacheBreakDetector(BreakSettings(max_sources=3))
     for name in ("a", "b", "c", "a", "d"):
         called(detector, 9_000, source=name)
     assert list(detector.baselines) == ["c", "a", "d"]
-    assert detector.heads("b") is None
+    assert detector.preambles("b") is None
     assert called(detector, 0, source="b") == NoBreak("the first call of this source")
-    assert len(Detector(BreakSettings(max_sources=2), detector.baselines).baselines) == 2
+    assert len(CacheBreakDetector(BreakSettings(max_sources=2), detector.baselines).baselines) == 2
 
 
 @pytest.mark.spec("CB-6")
 @given(st.lists(st.text(max_size=3), max_size=60))
 def test_there_are_never_more_sources_than_allowed(names: list[str]):
-    detector = Detector()
+    detector = CacheBreakDetector()
     for name in names:
         called(detector, 9_000, source=name)
         assert len(detector.baselines) <= 10
@@ -238,22 +238,24 @@ def test_an_excluded_model_is_not_judged_and_leaves_the_others_baseline():
 
 
 def test_an_answer_without_a_call_says_so():
-    assert Detector().after_call("main", Usage()) == NoBreak("nothing is known of a call of this source")
+    assert CacheBreakDetector().after_call("main", Usage()) == NoBreak(
+        "nothing is known of a call of this source"
+    )
 
 
 # ── over a restart ───────────────────────────────────────────────────────────────────────────────
 
 
-def restarted(detector: Detector) -> Detector:
+def restarted(detector: CacheBreakDetector) -> CacheBreakDetector:
     kept = msgspec.json.encode(detector.baselines)
-    return Detector(detector.settings, msgspec.json.decode(kept, type=dict[str, Baseline]))
+    return CacheBreakDetector(detector.settings, msgspec.json.decode(kept, type=dict[str, Baseline]))
 
 
 @pytest.mark.spec("CB-7")
 def test_a_resumed_session_is_compared_with_the_last_call_before():
     detector = restarted(warm(at=0.0))
     assert broken(detector, 0, 2 * HOUR, head=OTHER).why.startswith("system prompt changed (")
-    assert detector.heads("main") == (None, OTHER)
+    assert detector.preambles("main") == (None, OTHER)
 
 
 @pytest.mark.spec("CB-7")
@@ -264,7 +266,7 @@ def test_a_deletion_and_a_call_under_way_survive_too():
     assert called(detector, 10_000) == NoBreak("the context was made smaller on purpose")
     detector.before_call("main", noted(head=OTHER), OTHER, 1.0)
     verdict = restarted(detector).after_call("main", Usage())
-    assert isinstance(verdict, Break)
+    assert isinstance(verdict, DetectedBreak)
     assert [change.part for change in verdict.changes] == ["system"]
 
 
@@ -319,20 +321,20 @@ def test_a_diagnosis_is_shown_also_where_we_see_no_break():
     [("model", True), ("system", True), ("tools", True), ("messages", False)],
 )
 def test_the_twin_diagnoses_what_our_snapshots_say(changed: str, agrees: bool):
-    parameters = KeyParameters(Lifetime("5m", ""))
+    parameters = KeyParameters(TtlChoice("5m", ""))
 
-    def sent(model: str, head: Head, words: str, previous: str | None) -> dict[str, Any]:
-        safe = CacheSafe(model, head, parameters, (user(words * 3_000), user("go")), {"max_tokens": 9})
-        marks = Marks(((Spot(1, 0), Marker(-1, "5m")),))
-        fields = msgspec.json.decode(marked_request(safe, marks).to_bytes())
+    def sent(model: str, head: Preamble, words: str, previous: str | None) -> dict[str, Any]:
+        safe = CapturedRequest(model, head, parameters, (user(words * 3_000), user("go")), {"max_tokens": 9})
+        marks = Breakpoints(((Spot(1, 0), Breakpoint(-1, "5m")),))
+        fields = msgspec.json.decode(build_request(safe, marks).to_bytes())
         return {**fields, "diagnostics": {"previous_message_id": previous}}
 
-    desk, detector = Desk(), Detector()
+    desk, detector = Desk(), CacheBreakDetector()
     first = desk.ask(**sent("claude-opus-5", HEAD, "word ", None))
     called(detector, 9_000, note=noted("claude-opus-5"))
     model = "claude-opus-4-8" if changed == "model" else "claude-opus-5"
     tools = (tool("Bash"), tool("Write")) if changed == "tools" else HEAD.tools
-    head = Head(tools, (OTHER if changed == "system" else HEAD).system, HEAD.marked)
+    head = Preamble(tools, (OTHER if changed == "system" else HEAD).system, HEAD.marked)
     told = desk.ask(**sent(model, head, "ward " if changed == "messages" else "word ", first["id"]))
     reason = told["diagnostics"]["cache_miss_reason"]
     assert reason["type"] == f"{changed}_changed"
@@ -375,8 +377,8 @@ class NaiveDetector:
         return next((why for gap, why in gaps if idle > gap), server)
 
 
-def spoken(verdict: Break | NoBreak) -> str:
-    if isinstance(verdict, Break):
+def spoken(verdict: DetectedBreak | NoBreak) -> str:
+    if isinstance(verdict, DetectedBreak):
         return verdict.why
     if verdict.why.startswith("read "):
         return "fine"
@@ -387,7 +389,7 @@ def spoken(verdict: Break | NoBreak) -> str:
 @given(st.integers(0, 2**32))
 def test_random_sequences_are_judged_as_a_naive_detector_judges_them(seed: int):
     rng = random.Random(seed)
-    detector, naive, now = Detector(), NaiveDetector(), 0.0
+    detector, naive, now = CacheBreakDetector(), NaiveDetector(), 0.0
     for _ in range(60):
         source = rng.choice(("main", "agent:a", "agent:b"))
         now += rng.choice((1.0, 30.0, 299.0, 300.0, 301.0, HOUR, HOUR + 1))

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.decide.micro import MicroPlan
-from everturn.decide.micro.cached_state import (
-    CachedState,
+from everturn.decide.micro.cache_edit_state import (
+    CacheEditState,
     Group,
-    consumed,
-    expired,
-    planned,
-    registered,
-    reported,
-    resumed,
+    apply_plan,
+    consume_pending,
+    expire_deletions,
+    rebuild_state,
+    record_savings,
+    register_results,
 )
 from everturn.history.edits import CacheDeleted, CacheDeletionsEnded
 from everturn.measure.capabilities import ANTHROPIC, EXTENDED_TWIN, PLAIN
@@ -34,7 +34,7 @@ def test_at_twelve_active_results_all_but_five_are_deleted_and_no_message_change
         tokens_saved=700,
         delete=FIRST_SEVEN,
         forgotten=tuple(f"src/{call}.py" for call in FIRST_SEVEN),
-        tells_detector="deleted",
+        detector_notice="deleted",
         suppresses_warning=True,
     )
     before = bench.flat()
@@ -74,11 +74,11 @@ def test_only_the_main_thread_of_a_provider_that_can(how, why):
 def test_results_are_registered_in_groups_per_user_message_and_once():
     bench = Bench(reads(2))
     two = [b.assistant(b.call("p1"), b.call("p2"), id="mp"), b.result("p1"), b.result("p2")]
-    state = registered(CachedState(), bench.results)
+    state = register_results(CacheEditState(), bench.results)
     for record in two:
         bench.add(record)
-    state = registered(state, bench.results)
-    assert state == registered(state, bench.results)
+    state = register_results(state, bench.results)
+    assert state == register_results(state, bench.results)
     assert state.groups == (Group(1, ("c1",)), Group(2, ("c2",)), Group(3, ("p1", "p2")))
 
 
@@ -86,22 +86,22 @@ def test_results_are_registered_in_groups_per_user_message_and_once():
 def test_what_is_pending_is_consumed_exactly_once():
     bench = Bench(finished(reads(12)))
     plan = bench.decide(**TWIN)
-    state = planned(bench.cached, bench.results, plan)
+    state = apply_plan(bench.cached, bench.results, plan)
     assert (state.pending, state.pinned) == (FIRST_SEVEN, ())
     assert state.groups == tuple(Group(at, (f"c{at}",)) for at in range(8, 13))
-    state, edit = consumed(state, why="built")
+    state, edit = consume_pending(state, why="built")
     assert edit == CacheDeleted(FIRST_SEVEN, "built")
     assert (state.pending, state.pinned, state.deleted) == ((), (FIRST_SEVEN,), frozenset(FIRST_SEVEN))
-    assert consumed(state) == (state, None)
+    assert consume_pending(state) == (state, None)
 
 
 @pytest.mark.spec("MC-10")
 def test_a_plan_whose_request_was_never_built_joins_the_next_block():
     bench = Bench(finished(reads(12)))
-    bench.cached = planned(bench.cached, bench.results, bench.decide(**TWIN))
+    bench.cached = apply_plan(bench.cached, bench.results, bench.decide(**TWIN))
     for record in finished([record for at in range(13, 20) for record in read(f"c{at}")]):
         bench.add(record)
-    state, edit = consumed(planned(bench.cached, bench.results, bench.decide(**TWIN)))
+    state, edit = consume_pending(apply_plan(bench.cached, bench.results, bench.decide(**TWIN)))
     assert edit == CacheDeleted(tuple(f"c{at}" for at in range(1, 15)))
     assert state.pinned == (edit.calls,)
 
@@ -119,15 +119,15 @@ def test_the_pinned_block_stays_where_it_was_first_sent():
 
 @pytest.mark.spec("MC-11")
 def test_the_saving_of_an_edit_is_the_rise_of_the_reported_total():
-    def edit(state: CachedState, *calls: str) -> CachedState:
+    def edit(state: CacheEditState, *calls: str) -> CacheEditState:
         plan = MicroPlan("cached", delete=calls)
-        return consumed(planned(state, Bench([]).results, plan)).state
+        return consume_pending(apply_plan(state, Bench([]).results, plan)).state
 
-    state, nothing_yet = reported(CachedState(), 0)
-    state, first = reported(edit(state, "c1"), 700)
-    state, idle = reported(state, 700)
-    state, second = reported(edit(state, "c2"), 1_150)
-    _, restarted = reported(edit(state, "c3"), 90)
+    state, nothing_yet = record_savings(CacheEditState(), 0)
+    state, first = record_savings(edit(state, "c1"), 700)
+    state, idle = record_savings(state, 700)
+    state, second = record_savings(edit(state, "c2"), 1_150)
+    _, restarted = record_savings(edit(state, "c3"), 90)
     assert (nothing_yet, first, idle, second, restarted) == (0, 700, 0, 450, 0)
 
 
@@ -135,7 +135,7 @@ def test_the_saving_of_an_edit_is_the_rise_of_the_reported_total():
 def test_an_expiry_drops_what_was_pinned_and_rests_until_the_cache_is_written_again():
     bench = Bench(finished(reads(12)))
     bench.apply(bench.decide(**TWIN))
-    bench.cached, ended = expired(bench.cached, why="five minutes idle")
+    bench.cached, ended = expire_deletions(bench.cached, why="five minutes idle")
     assert ended == CacheDeletionsEnded("five minutes idle")
     bench.add(b.edited(ended, "ended"))
     assert not any(
@@ -148,16 +148,16 @@ def test_an_expiry_drops_what_was_pinned_and_rests_until_the_cache_is_written_ag
 
 @pytest.mark.spec("MC-12")
 def test_an_expiry_without_deletions_says_nothing_to_the_log():
-    assert expired(CachedState(), why="idle") == (CachedState(rests=True), None)
+    assert expire_deletions(CacheEditState(), why="idle") == (CacheEditState(rests=True), None)
 
 
 def test_a_resumed_session_knows_what_is_deleted():
     bench = Bench(finished(reads(12)))
     bench.apply(bench.decide(**TWIN))
     edits = [record.edit for record in bench.log.records if record.edit]
-    again = resumed(bench.results, edits)
+    again = rebuild_state(bench.results, edits)
     assert (again.active, again.pinned) == (bench.cached.active, bench.cached.pinned)
-    assert resumed(bench.results, [*edits, CacheDeletionsEnded()]).pinned == ()
+    assert rebuild_state(bench.results, [*edits, CacheDeletionsEnded()]).pinned == ()
 
 
 def test_what_the_model_has_not_seen_is_not_deleted():
@@ -179,9 +179,9 @@ def test_no_reference_is_ever_deleted_twice(turns):
         if is_built:
             bench.apply(plan)
         else:
-            bench.cached = planned(bench.cached, bench.results, plan)
+            bench.cached = apply_plan(bench.cached, bench.results, plan)
     deleted = [call for block in (*bench.cached.pinned, bench.cached.pending) for call in block]
     assert len(deleted) == len(set(deleted))
-    active = registered(bench.cached, bench.results).active
+    active = register_results(bench.cached, bench.results).active
     assert not set(deleted) & set(active)
     assert len(deleted) + len(active) == bench.results.arrived == sum(n for n, _ in turns)

@@ -5,7 +5,13 @@ from datetime import timedelta
 import pytest
 from decide.conversations import NOON
 
-from everturn.decide.micro.declarative import BETA, Applied, applied_edits, declarative, thinking_kept
+from everturn.decide.micro.declarative import (
+    BETA,
+    AppliedContextEdit,
+    applied_edits,
+    build_context_management,
+    thinking_kept,
+)
 from everturn.decide.settings import DeclarativeSettings
 from everturn.measure.capabilities import ANTHROPIC, PLAIN
 
@@ -21,7 +27,9 @@ NUMBERS = {
 
 def composed(settings=None, *, tools=TOOLS, thinking="present", kept="all", capabilities=ANTHROPIC):
     chosen = settings or DeclarativeSettings()
-    return declarative(tools, thinking=thinking, kept=kept, settings=chosen, capabilities=capabilities)
+    return build_context_management(
+        tools, thinking=thinking, kept=kept, settings=chosen, capabilities=capabilities
+    )
 
 
 @pytest.mark.spec("MC-13")
@@ -131,11 +139,11 @@ def test_what_the_api_applied_is_a_value_that_says_what_the_detector_must_know()
     }
     found = applied_edits(reported)
     assert found == (
-        Applied("clear_thinking_20251015", 2, 900),
-        Applied("clear_tool_uses_20250919", 8, 50_000),
-        Applied("edit_of_tomorrow", 0, 0),
+        AppliedContextEdit("clear_thinking_20251015", 2, 900),
+        AppliedContextEdit("clear_tool_uses_20250919", 8, 50_000),
+        AppliedContextEdit("edit_of_tomorrow", 0, 0),
     )
-    assert [edit.tells_detector for edit in found] == ["deleted", "deleted", "nothing"]
+    assert [edit.detector_notice for edit in found] == ["deleted", "deleted", "nothing"]
 
 
 @pytest.mark.parametrize("reported", [None, {}, {"applied_edits": []}, {"applied_edits": 7}, "words"])

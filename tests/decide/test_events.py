@@ -6,28 +6,29 @@ from typing import get_args
 import pytest
 from builders import boundary, summary
 
-from everturn.decide.cache_breaks import Break
+from everturn.decide.cache_breaks import DetectedBreak
+from everturn.decide.cache_key_snapshot import CacheKeyChange
 from everturn.decide.compact.values import (
-    Asked,
     Attempt,
-    Chain,
     Compaction,
+    CompactionChain,
     CompactionFailed,
     CompactionPlan,
+    CompactionRequest,
     Receipt,
-    Restoring,
+    RestorationPlan,
 )
-from everturn.decide.effects import Failure, FailureKind, HookOutcome
+from everturn.decide.effects import FailureKind, HookOutcome, ModelFailure
 from everturn.decide.events import (
     EVENTS,
     CacheBroken,
     CompactionDone,
     CompactionNotDone,
+    ContextBreakdown,
     Event,
-    Figures,
+    EventContext,
     HookTrouble,
     MicroCompacted,
-    Moment,
     PredictionMissed,
     Repaired,
     cache_broken,
@@ -39,23 +40,22 @@ from everturn.decide.events import (
     reason_of,
     repaired,
 )
-from everturn.decide.micro.situation import MicroPlan, OffloadPlan, nothing
-from everturn.decide.snapshot import Change
+from everturn.decide.micro.context import MicroPlan, OffloadPlan, no_change
 from everturn.history.edits import Cleared
 from everturn.history.records import Usage
 from everturn.history.repair import Repair
 from everturn.measure.accounting import Metrics, Shares
-from everturn.measure.prediction import Prediction, check
+from everturn.measure.prediction import Prediction, check_prediction
 
-NOW = Moment(at=datetime(2026, 11, 15, tzinfo=UTC), session="s", model="m")
-ASKED = Asked(trigger="auto")
-CHAIN = Chain(follows="b0", turns_since=3, length=2, threshold=167_000)
+NOW = EventContext(at=datetime(2026, 11, 15, tzinfo=UTC), session="s", model="m")
+ASKED = CompactionRequest(trigger="auto")
+CHAIN = CompactionChain(follows="b0", turns_since=3, length=2, threshold=167_000)
 PLAN = CompactionPlan(
     asked=ASKED,
     summarized=(),
     kept=(),
     ways=("fork", "direct"),
-    restoring=Restoring(),
+    restoration=RestorationPlan(),
     pins=(),
     tokens_before=170_000,
     expected_after=9_000,
@@ -85,7 +85,7 @@ def test_a_micro_compaction_says_kind_results_and_tokens():
     found = micro_compacted(both, 10, NOW)
     assert found is not None
     assert found.results == 2
-    assert micro_compacted(nothing("warm"), 10_000, NOW) is None
+    assert micro_compacted(no_change("warm"), 10_000, NOW) is None
 
 
 @pytest.mark.spec("TL-1")
@@ -126,7 +126,7 @@ def test_a_compaction_says_how_it_was_done_and_what_it_cost():
         attempts=2,
         usage=Usage(11, 22, 33, 44),
         chain=CHAIN,
-        figures=Figures(100, shares, 0, 0),
+        figures=ContextBreakdown(100, shares, 0, 0),
     )
 
 
@@ -149,7 +149,7 @@ def test_a_failed_compaction_says_why_in_one_word():
 @pytest.mark.spec("TL-1")
 def test_every_failure_of_a_call_has_its_reason():
     for kind in get_args(FailureKind):
-        assert reason_of([Attempt(way="fork", problem="x", failure=Failure(kind, "x"))]) == kind
+        assert reason_of([Attempt(way="fork", problem="x", failure=ModelFailure(kind, "x"))]) == kind
     assert reason_of([]) == "no_summary"
     assert reason_of([Attempt(way="fork", text="a summary", problem="over the mark")]) == "over_threshold"
 
@@ -158,13 +158,17 @@ def test_every_failure_of_a_call_has_its_reason():
 @pytest.mark.parametrize(
     ("why", "changes", "cause"),
     [
-        ("tools changed", (Change("tools", "tools changed"), Change("tools", "order")), "key_changed"),
+        (
+            "tools changed",
+            (CacheKeyChange("tools", "tools changed"), CacheKeyChange("tools", "order")),
+            "key_changed",
+        ),
         ("possible TTL expiry (idle for more than 1 hour)", (), "expiry"),
         ("likely server-side (prompt unchanged, gap under 5 min)", (), "server_side"),
     ],
 )
 def test_a_cache_break_says_its_cause_and_what_it_lost(why, changes, cause):
-    assert cache_broken(Break("main", 9_000, why, changes, 12.5), NOW) == CacheBroken(
+    assert cache_broken(DetectedBreak("main", 9_000, why, changes, 12.5), NOW) == CacheBroken(
         moment=NOW, cause=cause, why=why, parts=("tools",) if changes else (), tokens_lost=9_000, idle=12.5
     )
 
@@ -172,12 +176,12 @@ def test_a_cache_break_says_its_cause_and_what_it_lost(why, changes, cause):
 @pytest.mark.spec("TL-1")
 def test_a_missed_prediction_is_told_and_a_kept_one_is_not():
     predicted = Prediction(read=100, write_5m=0, write_1h=0, plain=10)
-    missed = check(predicted, Usage(input_tokens=110))
+    missed = check_prediction(predicted, Usage(input_tokens=110))
     assert prediction_missed(missed, NOW) == PredictionMissed(
         moment=NOW, verdict="read less", predicted_read=100, reported_read=0, missed=100, why=missed.why
     )
-    assert prediction_missed(check(predicted, Usage(10, 0, 100)), NOW) is None
-    assert prediction_missed(check(predicted, Usage(15, 0, 100)), NOW) is None
+    assert prediction_missed(check_prediction(predicted, Usage(10, 0, 100)), NOW) is None
+    assert prediction_missed(check_prediction(predicted, Usage(15, 0, 100)), NOW) is None
 
 
 @pytest.mark.spec("TL-1")

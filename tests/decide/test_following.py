@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from random_logs import broken_logs, sound_logs
 
 from everturn.decide.compact.plan import measured_now
-from everturn.decide.following import Following, Kept
 from everturn.decide.tools import DEFAULT_TOOLS
+from everturn.decide.view_tracker import TrackerInputs, ViewTracker
 from everturn.history.edits import Cleared, Edit, Trimmed, Undone
 from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.measure.capabilities import ANTHROPIC
-from everturn.measure.models import model_or_default
-from everturn.measure.tokens import Counts
-from everturn.session.talk.costs import EstimatedCosts
+from everturn.measure.model_table import model_or_default
+from everturn.measure.tokens import TokenCounter
+from everturn.session.estimated_costs import EstimatedCosts
 
 COSTS = EstimatedCosts(model_or_default("claude-opus-4-5").model)
 
@@ -25,13 +25,13 @@ class Followed:
 
     def __init__(self) -> None:
         self.log = Log()
-        self.counts = Counts()
-        self.kept = Kept(DEFAULT_TOOLS, ANTHROPIC, COSTS, self.counts)
-        self.follows = Following(self.log.view, self.kept, is_new=False)
+        self.counts = TokenCounter()
+        self.kept = TrackerInputs(DEFAULT_TOOLS, ANTHROPIC, COSTS, self.counts)
+        self.follows = ViewTracker(self.log.view, self.kept, is_new=False)
 
     def add(self, record: Record) -> None:
         if self.log.append(record) == "replaced":
-            self.follows = Following.of_replaced(self.log.view, self.kept)
+            self.follows = ViewTracker.of_replaced(self.log.view, self.kept)
         elif not record.is_boundary:
             self.follows.add(record)
 

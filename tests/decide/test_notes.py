@@ -21,34 +21,34 @@ from everturn.decide.notes.document import (
 )
 from everturn.decide.notes.extraction import (
     EDIT_TOOLS,
+    EditRefused,
     NotUpdated,
-    Refused,
     Replacement,
     Updated,
-    allowed,
+    apply_fork_edits,
+    check_edit_call,
     edit_tool_among,
     extraction_message,
-    updated,
 )
-from everturn.decide.notes.kept import Kept, Rejected, kept_behind, still_over
+from everturn.decide.notes.kept import KeptRecords, Rejected, select_kept_records, still_over
 from everturn.decide.notes.settings import NotesSettings
-from everturn.decide.notes.when import (
+from everturn.decide.notes.triggers import (
     Extract,
     NotNow,
     Waiting,
-    compacted,
-    extracted,
+    count_record,
     is_dead,
-    observed,
+    mark_compacted,
+    mark_extracted,
     should_extract,
     should_wait,
 )
 from everturn.history.blocks import Block, block_from_fields, text_of
 from everturn.history.edits import Cleared
 from everturn.history.log import Log, View
-from everturn.history.log import view as view_of
+from everturn.history.log import compute_view as view_of
 from everturn.history.rounds import cut_points
-from everturn.measure.tokens import Counts, rough
+from everturn.measure.tokens import TokenCounter, rough
 from everturn.view.fragments.notes import SECTIONS, cut_here, template
 
 SETTINGS = NotesSettings()
@@ -241,14 +241,14 @@ def test_notes_that_are_switched_off_are_not_taken():
 def test_calls_are_counted_since_the_extraction_began():
     began = NotesState("a", 1_000, 0)
     for record in (assistant(call("c1"), call("c2")), result("c1"), user("go on")):
-        began = observed(began, record)
+        began = count_record(began, record)
     assert began == NotesState("a", 1_000, 2)
-    meanwhile = observed(began, assistant(call("c3")))
-    assert extracted(meanwhile, began, covers="b", tokens=9_000) == NotesState("b", 9_000, 1)
+    meanwhile = count_record(began, assistant(call("c3")))
+    assert mark_extracted(meanwhile, began, covers="b", tokens=9_000) == NotesState("b", 9_000, 1)
 
 
 def test_after_a_compaction_growth_is_measured_from_the_smaller_context():
-    state = compacted(NotesState("u", 150_000, 1), 12_000)
+    state = mark_compacted(NotesState("u", 150_000, 1), 12_000)
     assert state == NotesState("u", 12_000, 1)
     assert isinstance(decided(state, 17_000, 0), Extract)
 
@@ -286,8 +286,8 @@ def test_an_edit_of_the_notes_is_allowed_in_every_known_spelling():
         field, command = tool.command
         fields = {tool.path: PATH, tool.old: "a", tool.new: "b"} | ({field: command} if field else {})
         wants = block_from_fields({"type": "tool_use", "id": "c", "name": name, "input": fields})
-        assert allowed(wants, PATH) == Replacement("a", "b")
-    assert allowed(edit("a", "b", replace_all=True), PATH) == Replacement("a", "b", every=True)
+        assert check_edit_call(wants, PATH) == Replacement("a", "b")
+    assert check_edit_call(edit("a", "b", replace_all=True), PATH) == Replacement("a", "b", every=True)
 
 
 @pytest.mark.spec("SM-3")
@@ -310,8 +310,8 @@ def test_an_edit_of_the_notes_is_allowed_in_every_known_spelling():
     ids=lambda wants: wants.raw.decode()[:90],
 )
 def test_every_other_call_is_refused(wants):
-    assert isinstance(allowed(wants, PATH), Refused)
-    assert isinstance(updated(noted("Worklog", "a"), [wants], PATH), NotUpdated)
+    assert isinstance(check_edit_call(wants, PATH), EditRefused)
+    assert isinstance(apply_fork_edits(noted("Worklog", "a"), [wants], PATH), NotUpdated)
 
 
 @pytest.mark.spec("SM-3", "SM-1")
@@ -320,7 +320,7 @@ def test_a_bad_edit_is_refused_by_itself_and_the_good_ones_are_kept():
     good = edit("began", "began; mended the parser")
     bad = edit("# Worklog", "# Diary")
     twice = edit("make", "just")
-    outcome = updated(body, [block_from_fields(say("First,")), good, bad, twice], PATH)
+    outcome = apply_fork_edits(body, [block_from_fields(say("First,")), good, bad, twice], PATH)
     assert isinstance(outcome, Updated)
     assert outcome.body == body.replace("began", "began; mended the parser")
     assert [text_of(answer) for answer in outcome.answers] == [
@@ -331,8 +331,8 @@ def test_a_bad_edit_is_refused_by_itself_and_the_good_ones_are_kept():
 
 
 def test_a_fork_that_edits_nothing_has_not_updated_the_notes():
-    assert updated(template(), [], PATH) == NotUpdated("the fork made no edit")
-    outcome = updated(template(), [edit("began", "ended")], PATH)
+    assert apply_fork_edits(template(), [], PATH) == NotUpdated("the fork made no edit")
+    outcome = apply_fork_edits(template(), [edit("began", "ended")], PATH)
     assert isinstance(outcome, NotUpdated)
     assert outcome.why == "the text to replace is not in the notes"
 
@@ -363,14 +363,14 @@ def talk(turns: int) -> list:
 
 def behind(records, covers: str, settings: NotesSettings = SETTINGS, session="running"):
     notes = Notes(noted("Worklog", "began"), NotesState(covers))
-    return kept_behind(notes, view_of(records), Counts(), settings, session=session)
+    return select_kept_records(notes, view_of(records), TokenCounter(), settings, session=session)
 
 
 @pytest.mark.spec("SM-6")
 def test_what_is_not_covered_is_kept_and_extended_until_enough_is():
     records = talk(10)
     kept = behind(records, "a9")  # everything is covered
-    assert isinstance(kept, Kept)
+    assert isinstance(kept, KeptRecords)
     first = records[kept.start]
     # Three turns are 9,000 tokens and six messages with text; the answer before them makes 10,000.
     assert (first.uuid, kept.messages, kept.tokens >= 10_000) == ("a6", 7, True)
@@ -380,14 +380,14 @@ def test_what_is_not_covered_is_kept_and_extended_until_enough_is():
 def test_five_messages_with_text_are_kept_even_where_the_tokens_suffice():
     records = [*talk(2), user("u" * 48_000, uuid="large")]
     kept = behind(records, "large")
-    assert isinstance(kept, Kept)
+    assert isinstance(kept, KeptRecords)
     assert (records[kept.start].uuid, kept.messages) == ("u0", 5)
 
 
 @pytest.mark.spec("SM-6")
 def test_more_than_the_most_is_never_kept():
     records = talk(30)
-    assert behind(records, "a19") == Kept(80, 30_030, 20, "all that is not covered")
+    assert behind(records, "a19") == KeptRecords(80, 30_030, 20, "all that is not covered")
     assert behind(records, "a9") == Rejected(
         "60,060 tokens came after what the notes cover; at most 40,000 are kept"
     )
@@ -401,7 +401,7 @@ def test_nothing_before_the_last_boundary_or_its_summary_is_kept():
     records = [*talk(3), boundary(), summary("what was before"), *talk(5)[16:]]
     view = view_of(records)
     kept = behind(records, "a4")
-    assert isinstance(kept, Kept)
+    assert isinstance(kept, KeptRecords)
     assert [record.uuid for record in view.records[kept.start :]] == ["u4", "call4", "r4", "a4"]
 
 
@@ -424,7 +424,7 @@ def test_notes_that_are_empty_or_of_another_view_are_no_summary():
     view = view_of(talk(3))
     nothing = Rejected("nothing has been noted yet")
     for notes in (None, new_notes(), Notes(""), Notes(template() + "\n\n", NotesState("a1"))):
-        assert kept_behind(notes, view, Counts(), SETTINGS, session="resumed") == nothing
+        assert select_kept_records(notes, view, TokenCounter(), SETTINGS, session="resumed") == nothing
     assert behind(talk(3), "gone") == Rejected("the last record that the notes cover is not in the view")
     assert behind(talk(3), "") == Rejected("the last record that the notes cover is not in the view")
     off = NotesSettings(enabled=False)
@@ -449,7 +449,10 @@ def test_a_hidden_result_counts_as_what_stands_in_for_it():
     cleared = View(plain.records, {f"c{n}": Cleared((f"c{n}",)) for n in range(4)})
     notes = Notes(noted("Worklog", "x"), NotesState("a3"))
     every = NotesSettings(keep_tokens=99_000, keep_messages=0)
-    kept = [kept_behind(notes, view, Counts(), every, session="running").tokens for view in (plain, cleared)]
+    kept = [
+        select_kept_records(notes, view, TokenCounter(), every, session="running").tokens
+        for view in (plain, cleared)
+    ]
     assert kept[0] - kept[1] == 4 * (TOKENS - 8)
 
 
@@ -463,7 +466,7 @@ def test_whatever_is_kept_is_cut_whole_and_holds_all_that_is_not_covered(records
     tokens, messages, most = data.draw(st.tuples(*[st.integers(0, 60)] * 3))
     settings = NotesSettings(keep_tokens=tokens, keep_messages=messages, keep_at_most=most)
     notes = Notes(noted("Worklog", "x"), NotesState(covers.uuid))
-    kept = kept_behind(notes, view, Counts(), settings, session="running")
+    kept = select_kept_records(notes, view, TokenCounter(), settings, session="running")
     if isinstance(kept, Rejected):
         return
     last = max(at for at, record in enumerate(view.records) if record.uuid == covers.uuid)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from everturn.decide.micro.order import STEPS
 from everturn.decide.policy import POLICIES
 from everturn.history.edits import Cleared
-from everturn.history.messages import faults
+from everturn.history.messages import find_message_problems
 from everturn.measure.capabilities import ANTHROPIC, EXTENDED_TWIN, PLAIN, PROVIDERS
 
 
@@ -102,7 +102,7 @@ def test_a_plan_once_applied_leaves_nothing_to_decide_at_the_same_moment(shape, 
     bench.apply(plan)
     again = bench.decide(**moment)
     assert again.kind == "none", (plan.why, again.why)
-    assert faults(bench.flat().messages) == ()
+    assert find_message_problems(bench.flat().messages) == ()
 
 
 @pytest.mark.spec("MC-3")

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from everturn.decide.micro import OffloadPlan
 from everturn.decide.micro.oversize import file_name, preview
-from everturn.decide.policy import policy
+from everturn.decide.policy import get_policy
 from everturn.decide.settings import MicroSettings, OversizeSettings
 from everturn.history.blocks import text_of
 from everturn.history.edits import Offloaded
 
 SMALL = msgspec.structs.replace(
-    policy("claude-code"),
+    get_policy("claude-code"),
     micro=MicroSettings(oversize=OversizeSettings(message=1_000, single=600, preview=100)),
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from everturn.decide.policy import POLICIES, policy
+from everturn.decide.policy import POLICIES, get_policy
 from everturn.decide.settings import MicroSettings
 from everturn.decide.tools import DEFAULT_TOOLS
 from everturn.errors import UsageError
@@ -20,13 +20,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "micro-compaction.md"
 @pytest.mark.spec("CF-3")
 def test_the_named_policies_are_there_and_each_goes_by_its_name():
     assert {"claude-code", "frugal", "none", "sliding-window", "clear-keep-3", "masking"} <= set(POLICIES)
-    assert {name: policy(name).name for name in POLICIES} == {name: name for name in POLICIES}
+    assert {name: get_policy(name).name for name in POLICIES} == {name: name for name in POLICIES}
 
 
 @pytest.mark.spec("CF-3")
 def test_a_name_that_is_not_there_is_answered_with_those_that_are():
     with pytest.raises(UsageError, match=r"no policy 'clod'\. Choose one of: claude-code, clear-keep-3, "):
-        policy("clod")
+        get_policy("clod")
 
 
 def shown(value: Any) -> str:
@@ -81,6 +81,6 @@ def test_the_manual_shows_the_values_as_they_are(part: str, rows: list[str]):
 
 
 def test_every_number_can_be_replaced_and_a_policy_is_a_plain_value():
-    changed = msgspec.structs.replace(policy("claude-code"), micro=MicroSettings(main="sdk"))
-    assert changed != policy("claude-code")
-    assert hash(policy("claude-code")) == hash(policy("claude-code"))
+    changed = msgspec.structs.replace(get_policy("claude-code"), micro=MicroSettings(main="sdk"))
+    assert changed != get_policy("claude-code")
+    assert hash(get_policy("claude-code")) == hash(get_policy("claude-code"))

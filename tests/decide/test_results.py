@@ -6,15 +6,15 @@ from decide.conversations import Bench, read, reads, text
 from hypothesis import given
 from random_logs import sound_logs
 
-from everturn.decide.results import Result, Results
+from everturn.decide.result_tracker import ResultTracker, TrackedResult
 from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Offloaded
 from everturn.measure.meter import PLACEHOLDER_TOKENS, Meter
-from everturn.measure.tokens import Counts
+from everturn.measure.tokens import TokenCounter
 
 
-def followed(records, **how) -> Results:
-    results = Results(**how)
-    counts = Counts()
+def followed(records, **how) -> ResultTracker:
+    results = ResultTracker(**how)
+    counts = TokenCounter()
     for record in records:
         results.add(record, counts)
     return results
@@ -24,8 +24,8 @@ def followed(records, **how) -> Results:
 def test_a_result_knows_its_tool_its_size_its_message_and_its_file():
     results = followed(reads(2, 100))
     assert list(results.active) == [
-        Result("c1", "Read", 100, "r-c1", 1, "src/c1.py", 400),
-        Result("c2", "Read", 100, "r-c2", 2, "src/c2.py", 400),
+        TrackedResult("c1", "Read", 100, "r-c1", 1, "src/c1.py", 400),
+        TrackedResult("c2", "Read", 100, "r-c2", 2, "src/c2.py", 400),
     ]
     assert (results.count, results.tokens, results.arrived) == (2, 200, 2)
 
@@ -74,7 +74,7 @@ def test_what_is_deleted_in_the_cache_is_not_in_the_context_until_the_deletions_
     results = followed([*reads(3, 100), b.edited(CacheDeleted(("c1", "c2")), "e")])
     assert (results.tokens, results.count, results.was_deleted("c1")) == (100, 3, True)
     assert (results.clear(["c1", "c3"]), results.tokens) == (100 - PLACEHOLDER_TOKENS, 0)
-    results.add(b.edited(CacheDeletionsEnded(), "ended"), Counts())
+    results.add(b.edited(CacheDeletionsEnded(), "ended"), TokenCounter())
     assert (results.tokens, results.was_deleted("c2")) == (100, False)
 
 
@@ -116,8 +116,8 @@ def test_a_result_that_was_recorded_twice_counts_once():
 
 @given(sound_logs())
 def test_results_agree_with_the_meter_about_every_saving(records):
-    counts = Counts()
-    results, meter = Results(), Meter(counts)
+    counts = TokenCounter()
+    results, meter = ResultTracker(), Meter(counts)
     for record in records:
         results.add(record, counts)
         meter.add(record)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_logs import broken_logs
 
-from everturn.decide.retention import Kept, Retention, retention
-from everturn.decide.summary import summarize
+from everturn.decide.extractive import summarize
+from everturn.decide.retention import RetainedItems, Retention, measure_retention
 from everturn.history.records import Record
 from everturn.measure.tokens import rough
 
@@ -36,13 +36,13 @@ def test_each_kind_is_counted_by_containment():
         "The user: make ParseHeader faster - please. Touched `src/main.py`; "
         "count_blank fixed; file does   not exist; to do: write notes."
     )
-    found = retention(work(), text)
+    found = measure_retention(work(), text)
     assert found == Retention(
-        user_instructions=Kept(1, 2, ("Never push to main!",)),
-        paths=Kept(1, 3, ("/p/src/header.py", "/p/test/main.py")),
-        identifiers=Kept(2, 2),
-        errors=Kept(1, 1),
-        pending=Kept(1, 1),
+        user_instructions=RetainedItems(1, 2, ("Never push to main!",)),
+        paths=RetainedItems(1, 3, ("/p/src/header.py", "/p/test/main.py")),
+        identifiers=RetainedItems(2, 2),
+        errors=RetainedItems(1, 1),
+        pending=RetainedItems(1, 1),
         tokens=rough(text),
     )
     assert found.score == pytest.approx((1 / 2 + 1 / 3 + 1 + 1 + 1) / 5)
@@ -51,33 +51,37 @@ def test_each_kind_is_counted_by_containment():
 
 @pytest.mark.spec("BY-6")
 def test_an_empty_text_keeps_nothing_and_the_whole_conversation_everything():
-    nothing = retention(work(), "")
+    nothing = measure_retention(work(), "")
     assert [part.share for part in nothing.parts.values()] == [0, 0, 0, 0, 0]
     assert nothing.score == 0
-    everything = retention(
+    everything = measure_retention(
         work(), "\n".join(block.raw.decode() for record in work() for block in record.blocks)
     )
     assert [part.share for part in everything.parts.values()] == [1, 1, 1, 1, 1]
 
 
 def test_a_word_inside_another_is_not_kept():
-    assert retention([b.user("rename old_name there now")], "rename old_names there nowhere").score == 0
+    assert (
+        measure_retention([b.user("rename old_name there now")], "rename old_names there nowhere").score == 0
+    )
 
 
 def test_a_rephrased_sentence_counts_loosely_only():
-    found = retention(
+    found = measure_retention(
         [b.user("please rename every exported constant")], "Every constant exported was to be renamed"
     )
-    assert found.user_instructions == Kept(0, 1, ("please rename every exported constant",))
-    nearer = retention(
+    assert found.user_instructions == RetainedItems(0, 1, ("please rename every exported constant",))
+    nearer = measure_retention(
         [b.user("please rename every exported constant")], "rename: constant, exported, every one"
     )
-    assert nearer.user_instructions == Kept(0, 1, ("please rename every exported constant",), loosely=1)
+    assert nearer.user_instructions == RetainedItems(
+        0, 1, ("please rename every exported constant",), loosely=1
+    )
     assert (nearer.score, nearer.loose_score) == (0, 1)
 
 
 def test_what_there_was_none_of_does_not_count():
-    found = retention([b.user("hello")], "anything")
+    found = measure_retention([b.user("hello")], "anything")
     assert [part.share for part in found.parts.values()] == [None] * 5
     assert found.score == 1
 
@@ -85,24 +89,24 @@ def test_what_there_was_none_of_does_not_count():
 def test_the_words_that_an_earlier_summary_carried_count_too():
     earlier = summarize([b.user("Never rename the public functions.", uuid="u")])
     records = [b.boundary(), b.summary(earlier.text), b.user("go on with the work", uuid="u2")]
-    found = retention(records, "The user said: go on with the work.")
-    assert found.user_instructions == Kept(1, 2, ("Never rename the public functions.",))
+    found = measure_retention(records, "The user said: go on with the work.")
+    assert found.user_instructions == RetainedItems(1, 2, ("Never rename the public functions.",))
 
 
 def test_a_refusal_of_the_user_is_no_error():
     said = "The user doesn't want to proceed with this tool use. The tool use was rejected."
     records = [b.assistant(b.call("c", "Bash", command="x")), b.user([b.answer("c", said, is_error=True)])]
-    assert retention(records, "").errors == Kept()
+    assert measure_retention(records, "").errors == RetainedItems()
 
 
 @given(broken_logs(edits=True), st.text())
 def test_a_score_is_a_share_whatever_is_scored(records, text):
-    found = retention(records, text)
+    found = measure_retention(records, text)
     assert 0 <= found.score <= found.loose_score <= 1
     assert all(part.kept + len(part.lost) == part.total for part in found.parts.values())
-    assert found == retention(records, text)
+    assert found == measure_retention(records, text)
 
 
 @given(broken_logs())
 def test_a_summary_with_room_enough_keeps_all_that_the_user_said(records):
-    assert retention(records, summarize(records).text).user_instructions.lost == ()
+    assert measure_retention(records, summarize(records).text).user_instructions.lost == ()

@@ -6,71 +6,79 @@ import msgspec
 import pytest
 from view.talks import HEAD, tool
 
-from everturn.decide.snapshot import Change, Snapshot, changes, prompt_text, snapshot
+from everturn.decide.cache_key_snapshot import (
+    CacheKeyChange,
+    CacheKeySnapshot,
+    diff_key_snapshots,
+    prompt_text,
+    take_key_snapshot,
+)
 from everturn.history.blocks import text_block
-from everturn.measure.outline import Head, Spot
-from everturn.measure.prefix_cache import Marker
-from everturn.view.lifetime import KeyParameters, Lifetime
-from everturn.view.markers import Marks
+from everturn.measure.outline import Preamble, Spot
+from everturn.measure.prefix_cache import Breakpoint
+from everturn.view.breakpoints import Breakpoints
+from everturn.view.key_parameters import KeyParameters, TtlChoice
 
 SYSTEM = HEAD.system
-MARKS = Marks(((Spot(-1, 1), Marker(-1, "5m")), (Spot(0, 0), Marker(-1, "5m"))))
-HOURLY = Marks(tuple((spot, Marker(-1, "1h")) for spot, _ in MARKS.places))
+MARKS = Breakpoints(((Spot(-1, 1), Breakpoint(-1, "5m")), (Spot(0, 0), Breakpoint(-1, "5m"))))
+HOURLY = Breakpoints(tuple((spot, Breakpoint(-1, "1h")) for spot, _ in MARKS.places))
 
 
-def noted(model: str = "a", head: Head = HEAD, marks: Marks = MARKS, **parameters: Any) -> Snapshot:
-    return snapshot(model, head, KeyParameters(Lifetime("5m", ""), **parameters), marks)
+def noted(
+    model: str = "a", head: Preamble = HEAD, breakpoints: Breakpoints = MARKS, **parameters: Any
+) -> CacheKeySnapshot:
+    return take_key_snapshot(model, head, KeyParameters(TtlChoice("5m", ""), **parameters), breakpoints)
 
 
-def shared(head: Head, *scopes: Any) -> Head:
+def shared(head: Preamble, *scopes: Any) -> Preamble:
     return msgspec.structs.replace(head, scopes=scopes)
 
 
-CASES: dict[str, tuple[Snapshot, str, str]] = {
+CASES: dict[str, tuple[CacheKeySnapshot, str, str]] = {
     "model": (noted("b"), "model", "model changed (a -> b)"),
     "system grows": (
-        noted(head=Head(HEAD.tools, (*SYSTEM, text_block("x" * 142)), HEAD.marked)),
+        noted(head=Preamble(HEAD.tools, (*SYSTEM, text_block("x" * 142)), HEAD.marked)),
         "system",
         "system prompt changed (+142 chars)",
     ),
     "system shrinks": (
-        noted(head=Head(HEAD.tools, SYSTEM[:1], HEAD.marked)),
+        noted(head=Preamble(HEAD.tools, SYSTEM[:1], HEAD.marked)),
         "system",
         "system prompt changed (-16 chars)",
     ),
     "system says another thing": (
-        noted(head=Head(HEAD.tools, (SYSTEM[0], text_block("the dynamic heap")), HEAD.marked)),
+        noted(head=Preamble(HEAD.tools, (SYSTEM[0], text_block("the dynamic heap")), HEAD.marked)),
         "system",
         "system prompt changed (+0 chars)",
     ),
     "a tool more": (
-        noted(head=Head((*HEAD.tools, tool("Write")), SYSTEM, HEAD.marked)),
+        noted(head=Preamble((*HEAD.tools, tool("Write")), SYSTEM, HEAD.marked)),
         "tools",
         "tools changed (+1/-0): +Write",
     ),
     "tools come, go and change": (
-        noted(head=Head((tool("Bash", strict=True), tool("Write"), tool("Zip")), SYSTEM, HEAD.marked)),
+        noted(head=Preamble((tool("Bash", strict=True), tool("Write"), tool("Zip")), SYSTEM, HEAD.marked)),
         "tools",
         "tools changed (+2/-1): +Write, +Zip, -Read, ~Bash",
     ),
     "a tool is defined otherwise": (
-        noted(head=Head((tool("Bash"), tool("Read", strict=True)), SYSTEM, HEAD.marked)),
+        noted(head=Preamble((tool("Bash"), tool("Read", strict=True)), SYSTEM, HEAD.marked)),
         "tools",
         "tools changed (+0/-0): ~Read",
     ),
     "tools in another order": (
-        noted(head=Head(HEAD.tools[::-1], SYSTEM, HEAD.marked)),
+        noted(head=Preamble(HEAD.tools[::-1], SYSTEM, HEAD.marked)),
         "tools",
         "tools changed (+0/-0): the order is another",
     ),
-    "another lifetime": (noted(marks=HOURLY), "markers", "markers changed (scope or TTL)"),
+    "another lifetime": (noted(breakpoints=HOURLY), "markers", "markers changed (scope or TTL)"),
     "another scope": (
         noted(head=shared(HEAD, "global", "org")),
         "markers",
         "markers changed (scope or TTL)",
     ),
     "another part marked": (
-        noted(head=Head(HEAD.tools, SYSTEM, (1,))),
+        noted(head=Preamble(HEAD.tools, SYSTEM, (1,))),
         "markers",
         "markers changed (scope or TTL)",
     ),
@@ -95,23 +103,23 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_each_thing_in_the_key_is_noticed_and_named(case: str):
     after, part, what = CASES[case]
-    assert changes(noted(), after) == (Change(part, what),)
+    assert diff_key_snapshots(noted(), after) == (CacheKeyChange(part, what),)
 
 
 @pytest.mark.spec("CB-1")
 def test_nothing_changed_is_nothing_said_however_the_same_is_spelled():
     one = noted(betas=("x", "y"), thinking={"type": "enabled", "budget_tokens": 1})
     other = noted(betas=("y", "x"), thinking={"budget_tokens": 1, "type": "enabled"})
-    assert changes(one, other) == ()
-    moved = Marks((*MARKS.places[:1], (Spot(7, 3), Marker(-1, "5m"))))
-    assert changes(noted(), noted(marks=moved)) == ()
+    assert diff_key_snapshots(one, other) == ()
+    moved = Breakpoints((*MARKS.places[:1], (Spot(7, 3), Breakpoint(-1, "5m"))))
+    assert diff_key_snapshots(noted(), noted(breakpoints=moved)) == ()
 
 
 @pytest.mark.spec("CB-3")
 def test_several_changes_come_in_a_fixed_order():
     after = noted(
         "b",
-        Head(HEAD.tools[:1], SYSTEM[:1], (0,)),
+        Preamble(HEAD.tools[:1], SYSTEM[:1], (0,)),
         HOURLY,
         betas=("x",),
         speed="fast",
@@ -120,7 +128,7 @@ def test_several_changes_come_in_a_fixed_order():
         tool_choice={"type": "any"},
         extra={"a": 1},
     )
-    assert [change.part for change in changes(noted(), after)] == [
+    assert [change.part for change in diff_key_snapshots(noted(), after)] == [
         "model",
         "system",
         "tools",
@@ -135,9 +143,9 @@ def test_several_changes_come_in_a_fixed_order():
 
 
 def test_a_value_that_goes_away_is_shown_as_unset():
-    (change,) = changes(noted(effort="low", betas=("x",)), noted(betas=("x",)))
+    (change,) = diff_key_snapshots(noted(effort="low", betas=("x",)), noted(betas=("x",)))
     assert change.what == "effort changed (low -> unset)"
-    (gone,) = changes(noted(betas=("x",)), noted())
+    (gone,) = diff_key_snapshots(noted(betas=("x",)), noted())
     assert gone.what == "betas changed (-x)"
 
 
@@ -145,12 +153,12 @@ def test_a_value_that_goes_away_is_shown_as_unset():
 def test_a_snapshot_survives_json_and_holds_no_prompt():
     made = noted(betas=("x",), head=shared(HEAD, "global", "org"))
     kept = msgspec.json.encode(made)
-    assert msgspec.json.decode(kept, type=Snapshot) == made
+    assert msgspec.json.decode(kept, type=CacheKeySnapshot) == made
     assert b"static part" not in kept
 
 
 @pytest.mark.spec("CB-1")
 def test_the_text_that_is_compared_has_system_first_and_every_tool_on_lines_of_its_own():
-    lines = prompt_text(Head((tool("Read"),), (text_block("one\ntwo"),))).splitlines()
+    lines = prompt_text(Preamble((tool("Read"),), (text_block("one\ntwo"),))).splitlines()
     assert lines[:3] == ["one", "two", "{"]
     assert '"name": "Read",' in [line.strip() for line in lines]

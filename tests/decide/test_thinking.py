@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from view.talks import HEAD, model
 
-from everturn.decide.thinking import ThinkingLedger
+from everturn.decide.thinking import ThinkingTracker
 from everturn.history.blocks import text_block
 from everturn.history.edits import ThinkingDropped
 from everturn.history.records import Record
-from everturn.measure.models import Model
-from everturn.measure.outline import Head
-from everturn.measure.tokens import Counts
+from everturn.measure.model_table import Model
+from everturn.measure.outline import Preamble
+from everturn.measure.tokens import TokenCounter
 
-OTHER = Head(HEAD.tools, (text_block("another prompt"),), (0,))
+OTHER = Preamble(HEAD.tools, (text_block("another prompt"),), (0,))
 
 
 class Held(msgspec.Struct, frozen=True):
     model: Model
-    head: Head = HEAD
+    head: Preamble = HEAD
 
 
 BINDING, FREE, FORGETFUL = (
@@ -36,8 +36,8 @@ def thought(name: str, tokens: int = 10) -> Record:
     return assistant(*words, f"said {name}", id=name, uuid=name, model=BINDING.model.id)
 
 
-def ledger(*records: Record) -> ThinkingLedger:
-    made = ThinkingLedger(Counts())
+def ledger(*records: Record) -> ThinkingTracker:
+    made = ThinkingTracker(TokenCounter())
     for record in records:
         made.add(record)
     return made

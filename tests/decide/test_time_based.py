@@ -8,13 +8,13 @@ import pytest
 from decide.conversations import LATE, NOON, SOON, Bench, finished, read, reads
 
 from everturn.decide.micro import MicroPlan
-from everturn.decide.micro.cached_state import CachedState
-from everturn.decide.policy import Policy, policy
+from everturn.decide.micro.cache_edit_state import CacheEditState
+from everturn.decide.policy import Policy, get_policy
 from everturn.decide.settings import MicroSettings, TimeSettings
 from everturn.history.edits import CacheDeletionsEnded, Cleared
 from everturn.measure.capabilities import EXTENDED_TWIN
 
-COLD = policy("when-cold")
+COLD = get_policy("when-cold")
 
 
 def keeping(keep: int) -> Policy:
@@ -32,7 +32,7 @@ def test_after_more_than_an_hour_all_but_the_newest_five_are_cleared():
         why=why,
         tokens_saved=184,
         forgotten=("src/c1.py", "src/c2.py"),
-        tells_detector="deleted",
+        detector_notice="deleted",
         suppresses_warning=True,
         resets_cached=True,
     )
@@ -104,7 +104,7 @@ def test_deletions_in_the_cache_that_went_cold_are_ended_and_not_saved_twice():
     assert (plan.kind, plan.tokens_saved, plan.resets_cached) == ("time", 0, True)
     assert [type(edit) for edit in plan.edits] == [Cleared, CacheDeletionsEnded]
     bench.apply(plan)
-    assert bench.cached == CachedState()
+    assert bench.cached == CacheEditState()
 
 
 def test_times_are_those_of_the_situation_alone():

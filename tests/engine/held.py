@@ -10,26 +10,26 @@ from typing import Any, Literal
 
 import msgspec
 
-from everturn.decide.cache_breaks import Baseline, Break, Detector
-from everturn.decide.policy import Policy, policy
-from everturn.engine import Conversation, Setting
+from everturn.decide.cache_breaks import Baseline, CacheBreakDetector, DetectedBreak
+from everturn.decide.policy import Policy, get_policy
+from everturn.engine import Conversation, ConversationSettings
 from everturn.history.records import Record
 from everturn.measure.capabilities import ANTHROPIC, Capabilities
-from everturn.measure.models import Model, find
-from everturn.measure.outline import Head
+from everturn.measure.model_table import Model, find_model
+from everturn.measure.outline import Preamble
 from everturn.measure.prefix_cache import Ttl
-from everturn.session.live import Exchange, Live
-from everturn.session.upstream import through_sdk
+from everturn.session.conversation_runner import ConversationRunner, Exchange
+from everturn.session.upstream import make_sdk_send
 from everturn.twin.costs import TwinCosts
 from everturn.twin.options import TwinOptions
-from everturn.twin.script import line
+from everturn.twin.speaker import script_reply
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
-from everturn.view.lifetime import KeyParameters, Lifetime
-from everturn.view.sections import head_of, own_system_prompt
+from everturn.twin.upstream import make_twin_send
+from everturn.view.key_parameters import KeyParameters, TtlChoice
+from everturn.view.system_prompt import make_preamble, own_system_prompt
 from everturn.wire.anthropic import tool_block
-from everturn.wire.claude_code import read
-from everturn.wire.claude_code_lines import spell
+from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.claude_code_writer import encode_record
 
 Fields = dict[str, Any]
 TOOLS = ("Bash", "Edit", "Grep", "Read", "AskUserQuestion")
@@ -42,15 +42,17 @@ def tool(name: str, about: str = "Does what its name says.") -> Fields:
     return {"name": name, "description": about, "input_schema": schema}
 
 
-def head(system: str = RULES, tools: Sequence[str] = TOOLS, about: Mapping[str, str] | None = None) -> Head:
+def head(
+    system: str = RULES, tools: Sequence[str] = TOOLS, about: Mapping[str, str] | None = None
+) -> Preamble:
     """Tools and system prompt of a coding agent; `about` replaces the description of a tool."""
     words = about or {}
     blocks = tuple(tool_block(tool(name, words.get(name, "Does what its name says."))) for name in tools)
-    return head_of(blocks, own_system_prompt(system))
+    return make_preamble(blocks, own_system_prompt(system))
 
 
 def model_of(name: str) -> Model:
-    found = find(name)
+    found = find_model(name)
     assert found is not None, name
     return found
 
@@ -81,7 +83,7 @@ class Held:
         able: Capabilities = ANTHROPIC,
         options: TwinOptions | None = None,
         through: Literal["twin", "sdk"] = "twin",
-        top: Head | None = None,
+        top: Preamble | None = None,
         thinks: Mapping[str, Any] | None = None,
         box: TwinForTests | None = None,
         **parameters: Any,
@@ -90,16 +92,16 @@ class Held:
         self.options = options or TwinOptions()
         self.box = box or TwinForTests(options=self.options)
         self.twin = self.box.twin
-        key = KeyParameters(Lifetime(ttl, "the test says so"), thinking=thinks, **parameters)
+        key = KeyParameters(TtlChoice(ttl, "the test says so"), thinking=thinks, **parameters)
         self._through = through
         self._ids = count(1)
         self._names = count(1)
         self.done: list[Exchange] = []
         self._open(
-            Setting(
+            ConversationSettings(
                 model=model_of(model),
                 capabilities=able,
-                policy=policy(under) if isinstance(under, str) else under,
+                policy=get_policy(under) if isinstance(under, str) else under,
                 costs=TwinCosts(model_of(model), self.options),
                 head=top or head(),
                 parameters=key,
@@ -108,10 +110,13 @@ class Held:
         )
 
     def _open(
-        self, setting: Setting, records: Sequence[Record] = (), detector: Detector | None = None
+        self,
+        setting: ConversationSettings,
+        records: Sequence[Record] = (),
+        detector: CacheBreakDetector | None = None,
     ) -> None:
-        sends = through_twin(self.twin) if self._through == "twin" else through_sdk(self.box.client())
-        self.live = Live(
+        sends = make_twin_send(self.twin) if self._through == "twin" else make_sdk_send(self.box.client())
+        self.runner = ConversationRunner(
             Conversation(setting, records, detector=detector),
             sends,
             clock=self.twin.clock.now,
@@ -123,13 +128,13 @@ class Held:
 
     def ask(self, text: str, *answers: str | Fields) -> Exchange:
         """A person says something, the model answers with these blocks; without any, it says a little."""
-        self.live.say(text)
+        self.runner.say(text)
         return self.call(*(answers or (words(30, "Well."),)))
 
     def call(self, *answers: str | Fields) -> Exchange:
         blocks = [{"type": "text", "text": each} if isinstance(each, str) else each for each in answers]
-        self.twin.speaker.add([line(blocks)])
-        self.done.append(self.live.call())
+        self.twin.speaker.add([script_reply(blocks)])
+        self.done.append(self.runner.call())
         return self.done[-1]
 
     def burst(self, width: int, *answers: str | Fields, tokens: int = 60, tool: str = "Read") -> Exchange:
@@ -144,7 +149,7 @@ class Held:
 
     def finish(self, names: Sequence[str], *answers: str | Fields, tokens: int = 60) -> Exchange:
         """The results of these calls, and what the model says to them."""
-        self.live.answer([(name, words(tokens, f"Result of {name}.")) for name in names])
+        self.runner.answer([(name, words(tokens, f"Result of {name}.")) for name in names])
         return self.call(*(answers or (words(30, "Seen."),)))
 
     def wait(self, seconds: float) -> None:
@@ -152,7 +157,7 @@ class Held:
 
     def change(self, **fields: Any) -> None:
         """Another setting from the next turn on; another model brings its own costs."""
-        conversation = self.live.conversation
+        conversation = self.runner.conversation
         if "model" in fields:
             fields["model"] = model_of(fields["model"])
             fields["costs"] = TwinCosts(fields["model"], self.options)
@@ -160,14 +165,14 @@ class Held:
 
     def restart(self, *, baselines: Literal["kept", "lost"] = "kept", **fields: Any) -> None:
         """As after the end of the process: the log from its lines, the baselines from their JSON."""
-        before = self.live.conversation
-        lines = b"\n".join(spell(record) for record in before.log.records)
+        before = self.runner.conversation
+        lines = b"\n".join(encode_record(record) for record in before.log.records)
         written = msgspec.json.encode(before.detector.baselines)
         found = msgspec.json.decode(written, type=dict[str, Baseline]) if baselines == "kept" else {}
-        records = read(lines).records
+        records = parse_session_file(lines).records
         assert [record.uuid for record in records] == [record.uuid for record in before.log.records]
         setting = msgspec.structs.replace(before.setting, **fields)
-        self._open(setting, records, Detector(baselines=found))
+        self._open(setting, records, CacheBreakDetector(baselines=found))
 
     # ── what came of it ──────────────────────────────────────────────────────────────────────────
 
@@ -187,12 +192,12 @@ class Held:
     @property
     def breaks(self) -> list[str]:
         found = [exchange.settled.verdict for exchange in self.done]
-        return [verdict.why for verdict in found if isinstance(verdict, Break)]
+        return [verdict.why for verdict in found if isinstance(verdict, DetectedBreak)]
 
     @property
     def edits(self) -> list[str]:
         """The kinds of edits in the log, in their order."""
-        return [type(record.edit).__name__ for record in self.live.conversation.log.records if record.edit]
+        return [type(record.edit).__name__ for record in self.runner.conversation.log.records if record.edit]
 
     @property
     def reads(self) -> list[int]:

@@ -12,7 +12,7 @@ import builders as b
 import msgspec
 from engine.held import Held, calls, head, thought, words
 
-from everturn.decide.policy import Policy, policy
+from everturn.decide.policy import Policy, get_policy
 from everturn.decide.settings import (
     BudgetSettings,
     CachedSettings,
@@ -51,9 +51,9 @@ SMALL = MicroSettings(
 
 def small(name: str) -> Policy:
     if name != "everything":
-        return msgspec.structs.replace(policy(name), micro=SMALL)
+        return msgspec.structs.replace(get_policy(name), micro=SMALL)
     steps = ("oversize", "time", "cached", "window", "clear_at")
-    return msgspec.structs.replace(policy("claude-code"), name=name, micro=SMALL, steps=steps)
+    return msgspec.structs.replace(get_policy("claude-code"), name=name, micro=SMALL, steps=steps)
 
 
 class Session:
@@ -109,15 +109,15 @@ class Session:
     # ── one step ─────────────────────────────────────────────────────────────────────────────────
 
     def ask(self) -> None:
-        self.held.live.say(words(self.rng.randrange(60), "Please."))
+        self.held.runner.say(words(self.rng.randrange(60), "Please."))
         self.model_speaks()
 
     def answer(self) -> None:
         large = self.rng.random() < 0.2
         tokens = self.rng.randrange(700, 1_500) if large else self.rng.randrange(150)
-        self.held.live.answer([(name, words(tokens, name)) for name in self.waiting])
+        self.held.runner.answer([(name, words(tokens, name)) for name in self.waiting])
         if self.rng.random() < 0.15:
-            self.held.live.say("By the way: hurry.")
+            self.held.runner.say("By the way: hurry.")
         self.waiting = []
         self.model_speaks()
 
@@ -160,15 +160,15 @@ class Session:
     def compact(self) -> None:
         """A compaction that keeps nothing, the last reply, or all of the running tool loop's last round."""
         name = f"{len(self.held.done)}"
-        records = [r for r in self.held.live.conversation.log.view.records if r.kind == "assistant"]
+        records = [r for r in self.held.runner.conversation.log.view.records if r.kind == "assistant"]
         keeps = bool(self.waiting) or self.rng.random() < 0.5
         kept = (records[-1].uuid, f"s{name}", records[-1].uuid) if keeps and records else None
-        self.held.live.add(b.boundary(f"b{name}", kept=kept))
-        self.held.live.add(b.summary(words(100, "In short."), uuid=f"s{name}", parent=f"b{name}"))
+        self.held.runner.add(b.boundary(f"b{name}", kept=kept))
+        self.held.runner.add(b.summary(words(100, "In short."), uuid=f"s{name}", parent=f"b{name}"))
 
     def restart(self) -> None:
         lost = self.rng.random() < 0.3
-        wants_other = self.held.live.conversation.setting != self.held.live.conversation._sent
+        wants_other = self.held.runner.conversation.setting != self.held.runner.conversation._sent
         self.held.restart(baselines="lost" if lost else "kept")
         self.restarted_at = min(self.restarted_at, len(self.held.done))
         if lost or wants_other:
@@ -180,5 +180,5 @@ class Session:
         for _ in range(self.rng.randrange(1, 3)):
             self.held.box.faults("overloaded")
             with suppress(UpstreamError):
-                self.held.live.call()
+                self.held.runner.call()
             assert self.held.twin.ledger()[-1]["error"]["type"] == "overloaded_error"

@@ -5,14 +5,14 @@ import pytest
 from engine.held import Held
 
 from everturn.decide.cache_breaks import NoBreak
-from everturn.decide.policy import policy
+from everturn.decide.policy import get_policy
 from everturn.decide.settings import DeclarativeSettings, MicroSettings
 from everturn.history.edits import ServerCleared
-from everturn.wire.claude_code import read
-from everturn.wire.claude_code_lines import spell
+from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.claude_code_writer import encode_record
 
 CLEARS_EARLY = msgspec.structs.replace(
-    policy("none"),
+    get_policy("none"),
     declares=True,
     micro=MicroSettings(declarative=DeclarativeSettings(tool_results=True, trigger=20_000, target=10_000)),
 )
@@ -23,7 +23,7 @@ def test_what_the_api_reports_as_cleared_is_recorded_shown_and_no_break(tmp_path
     held = Held(tmp_path, under=CLEARS_EARLY)
     for _ in range(6):
         held.burst(1, tokens=4_000)
-    log = held.live.conversation.log.records
+    log = held.runner.conversation.log.records
     facts = [record.edit for record in log if isinstance(record.edit, ServerCleared)]
     entries = [edit for entry in held.twin.ledger() for edit in entry["applied_edits"]]
     assert facts == [
@@ -32,5 +32,5 @@ def test_what_the_api_reports_as_cleared_is_recorded_shown_and_no_break(tmp_path
     ]
     assert facts
     assert all(isinstance(done.settled.verdict, NoBreak) for done in held.done)
-    spelled = b"\n".join(spell(record) for record in log)
-    assert [record.edit for record in read(spelled).records] == [record.edit for record in log]
+    spelled = b"\n".join(encode_record(record) for record in log)
+    assert [record.edit for record in parse_session_file(spelled).records] == [record.edit for record in log]

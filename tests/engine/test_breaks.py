@@ -7,11 +7,11 @@ import msgspec
 import pytest
 from engine.held import RULES, TOOLS, Held, head, talk, thought, words
 
-from everturn.decide.cache_breaks import Break, Diagnosis
-from everturn.decide.policy import policy
+from everturn.decide.cache_breaks import DetectedBreak, Diagnosis
+from everturn.decide.policy import get_policy
 from everturn.decide.settings import ClearAtSettings, MicroSettings, TimeSettings
 from everturn.measure.capabilities import ANTHROPIC, EXTENDED_TWIN
-from everturn.session.upstream import Answered
+from everturn.session.upstream import RawResponse
 from everturn.twin.options import TwinOptions
 
 MOVES = pytest.mark.moves_cache_prefix(reason="the head is changed to see whether it is noticed")
@@ -35,12 +35,14 @@ HEADS = {
 
 def provoked(held: Held, *calls: int) -> None:
     """Exactly these calls broke the cache, by their places in the session."""
-    broke = [at for at, exchange in enumerate(held.done) if isinstance(exchange.settled.verdict, Break)]
+    broke = [
+        at for at, exchange in enumerate(held.done) if isinstance(exchange.settled.verdict, DetectedBreak)
+    ]
     assert broke == list(calls)
 
 
-def the_break(held: Held) -> Break:
-    (found,) = [e.settled.verdict for e in held.done if isinstance(e.settled.verdict, Break)]
+def the_break(held: Held) -> DetectedBreak:
+    (found,) = [e.settled.verdict for e in held.done if isinstance(e.settled.verdict, DetectedBreak)]
     return found
 
 
@@ -123,7 +125,7 @@ def test_what_is_latched_stays_and_breaks_nothing(hold):
     held: Held = hold(model="claude-opus-5", effort="high", betas=("one",))
     list(talk(held, 4))
     wanted = msgspec.structs.replace(
-        held.live.conversation.setting.parameters, effort="low", betas=("one", "two")
+        held.runner.conversation.setting.parameters, effort="low", betas=("one", "two")
     )
     held.change(parameters=wanted)
     turn = held.ask("Think less.").turn
@@ -146,7 +148,7 @@ def test_after_a_restart_nothing_is_latched_and_the_change_is_named(hold, fields
     held: Held = hold(model="claude-opus-5", options=TwinOptions(betas_invalidate=True))
     held.burst(3, tokens=1_500)
     held.ask("And?")
-    parameters = held.live.conversation.setting.parameters
+    parameters = held.runner.conversation.setting.parameters
     held.restart(parameters=msgspec.structs.replace(parameters, **fields))
     held.ask("Where were we?")
     assert the_break(held).why == why
@@ -182,10 +184,10 @@ def test_a_change_is_still_named_when_the_first_call_with_it_failed(hold):
     list(talk(held, 4))
     held.change(head=head(tools=("Read",)))
     held.box.faults({"kind": "overloaded", "times": 2})
-    held.live.say("And now?")
+    held.runner.say("And now?")
     for _ in range(2):
         with pytest.raises(Exception, match="Overloaded"):
-            held.live.call()
+            held.runner.call()
     held.call("Here.")
     assert the_break(held).why == "tools changed (+0/-4): -AskUserQuestion, -Bash, -Edit, -Grep"
 
@@ -196,8 +198,8 @@ def test_a_change_is_still_named_when_the_first_call_with_it_failed(hold):
 def compact(held: Held, name: str, kept: tuple[str, str] | None = None) -> None:
     """A boundary and its summary, as a compaction appends them."""
     segment = (kept[0], f"s{name}", kept[1]) if kept else None
-    held.live.add(b.boundary(f"b{name}", kept=segment))
-    held.live.add(b.summary(words(400, f"In short, {name}."), uuid=f"s{name}", parent=f"b{name}"))
+    held.runner.add(b.boundary(f"b{name}", kept=segment))
+    held.runner.add(b.summary(words(400, f"In short, {name}."), uuid=f"s{name}", parent=f"b{name}"))
 
 
 @pytest.mark.spec("CB-5")
@@ -223,7 +225,7 @@ def test_a_compaction_that_keeps_a_segment_in_the_middle_of_a_tool_loop(hold, mo
     for at in range(3):
         held.finish(held.work(2, thought(f"{at}")), thought(f"again {at}"), "Done.")
     names = held.work(2, thought("the loop"))
-    said = [record.uuid for record in held.live.conversation.log.records][-2:]
+    said = [record.uuid for record in held.runner.conversation.log.records][-2:]
     compact(held, "now", kept=(said[0], said[1]))
     held.finish(names, thought("after"), "Done.")
     held.finish(held.work(1, thought("next")), "Done.")
@@ -257,7 +259,7 @@ CLEARING: dict[str, Any] = {
 @pytest.mark.spec("CB-5")
 @pytest.mark.parametrize("name", CLEARING)
 def test_a_clearing_never_raises_an_alarm(hold, name):
-    held: Held = hold(under=msgspec.structs.replace(policy(name), micro=CLEARING[name]), ttl="1h")
+    held: Held = hold(under=msgspec.structs.replace(get_policy(name), micro=CLEARING[name]), ttl="1h")
     for at in range(14):
         held.wait(62 * MINUTES if at in (6, 10) else 30)
         held.burst(2, tokens=900)
@@ -266,7 +268,7 @@ def test_a_clearing_never_raises_an_alarm(hold, name):
     assert all(verdict.why == "the context was made smaller on purpose" for verdict in cleared)
     calm = [e for e in held.done if e.turn.plan.kind == "none" and e.settled.verdict not in cleared]
     idle = {"possible TTL expiry (idle for more than 1 hour)"} if name != "when-cold" else set[str]()
-    assert {e.settled.verdict.why for e in calm if isinstance(e.settled.verdict, Break)} <= idle
+    assert {e.settled.verdict.why for e in calm if isinstance(e.settled.verdict, DetectedBreak)} <= idle
 
 
 @pytest.mark.spec("CB-8")
@@ -284,25 +286,25 @@ def test_where_the_provider_names_another_cause_both_are_shown(hold):
 
 def say_it_was_the_model(held: Held) -> None:
     """From now on the provider's diagnosis is this one, whatever happened."""
-    real = held.live._send
+    real = held.runner._send
 
-    def send(body: bytes, betas: Any) -> Answered:
+    def send(body: bytes, betas: Any) -> RawResponse:
         answer = msgspec.json.decode(real(body, betas).body)
         reason = {"type": "model_changed", "cache_missed_input_tokens": 5}
-        return Answered(msgspec.json.encode({**answer, "diagnostics": {"cache_miss_reason": reason}}))
+        return RawResponse(msgspec.json.encode({**answer, "diagnostics": {"cache_miss_reason": reason}}))
 
-    held.live._send = send
+    held.runner._send = send
 
 
 def test_an_answer_with_fields_of_another_shape_is_not_lost(hold):
     held: Held = hold()
-    real = held.live._send
+    real = held.runner._send
 
-    def send(body: bytes, betas: Any) -> Answered:
+    def send(body: bytes, betas: Any) -> RawResponse:
         answer = msgspec.json.decode(real(body, betas).body)
-        return Answered(msgspec.json.encode({**answer, "diagnostics": ["new"], "context_management": 3}))
+        return RawResponse(msgspec.json.encode({**answer, "diagnostics": ["new"], "context_management": 3}))
 
-    held.live._send = send
+    held.runner._send = send
     exchange = held.ask("Hello?", "Hello.")
     assert exchange.response.reply.usage is not None
-    assert held.live.conversation.log.records[-1].blocks == exchange.response.blocks
+    assert held.runner.conversation.log.records[-1].blocks == exchange.response.blocks

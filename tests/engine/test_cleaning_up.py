@@ -5,28 +5,28 @@ import pytest
 from engine.held import Held, each_as_predicted
 
 from everturn.decide.cache_breaks import NoBreak
-from everturn.decide.compact.ground import CompactionStyle
-from everturn.decide.compact.values import Asked, Compaction
-from everturn.decide.micro.cached_state import CachedState
+from everturn.decide.compact.context import CompactionOptions
+from everturn.decide.compact.values import Compaction, CompactionRequest
+from everturn.decide.micro.cache_edit_state import CacheEditState
 from everturn.measure.capabilities import EXTENDED_TWIN
 from everturn.twin.options import TwinOptions
-from everturn.view.markers import Marks
+from everturn.view.breakpoints import Breakpoints
 
 
 @pytest.mark.spec("CP-19")
 def test_a_compaction_resets_deletions_results_markers_and_the_baseline(tmp_path):
     options = TwinOptions(extensions=frozenset({"cache_edits"}))
     held = Held(tmp_path, under="claude-code", able=EXTENDED_TWIN, options=options)
-    held.change(compaction=CompactionStyle(ways=("extract",)))
+    held.change(compaction=CompactionOptions(ways=("extract",)))
     for _ in range(5):
         held.burst(3, tokens=900)
-    conversation = held.live.conversation
-    assert conversation._follows.cached.pinned
-    assert conversation._follows.results.count > 0
-    assert isinstance(held.live.compact(Asked(trigger="manual")), Compaction)
-    follows = conversation._follows
-    assert (follows.cached, follows.results.count, follows.flattener.deleted) == (CachedState(), 0, set())
-    assert (follows.reached, conversation._marks) == (-1, Marks())
+    conversation = held.runner.conversation
+    assert conversation._tracker.cached.pinned
+    assert conversation._tracker.results.count > 0
+    assert isinstance(held.runner.compact(CompactionRequest(trigger="manual")), Compaction)
+    follows = conversation._tracker
+    assert (follows.cached, follows.results.count, follows.flattener.deleted) == (CacheEditState(), 0, set())
+    assert (follows.reached, conversation._marks) == (-1, Breakpoints())
     after = held.ask("Go on.")
     verdict = after.settled.verdict
     assert (type(verdict), verdict.why) == (NoBreak, "the first call of this source")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from engine.working import Working
 
-from everturn.decide.compact.values import Asked, NotCompacting
+from everturn.decide.compact.values import CompactionRequest, CompactionSkipped
 from everturn.session.drivers import drive
 
 
@@ -32,14 +32,14 @@ def cost_of_a_turn(folder: Path, tasks: int) -> int:
     folder.mkdir()
     working = Working(folder, model="claude-opus-4-6", ways=("extract",), result_lines=20)
     list(working.work(5))
-    working.live.compact(Asked(trigger="manual"))
+    working.runner.compact(CompactionRequest(trigger="manual"))
     list(working.work(tasks))
-    working.live.say("And now?")
-    conversation, now = working.live.conversation, working.box.twin.clock.now()
+    working.runner.say("And now?")
+    conversation, now = working.runner.conversation, working.box.twin.clock.now()
     found: list[Any] = []
     flow = conversation.turn(now, working.new_id)
     cost = python_calls(lambda: found.append(drive(flow, working.world)))
-    assert isinstance(found[0].compacted, NotCompacting)
+    assert isinstance(found[0].compacted, CompactionSkipped)
     return cost
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from engine.working import RULE, Working, restored, told
 
-from everturn.decide.compact.values import Asked, Compaction
+from everturn.decide.compact.values import Compaction, CompactionRequest
 from everturn.history.edits import Pinned
-from everturn.history.records import record_of_edit
+from everturn.history.records import make_edit_record
 
 Begin = Callable[..., Working]
 
@@ -141,20 +141,20 @@ def test_what_people_said_survives_word_for_word_without_a_model(begin):
 @pytest.mark.parametrize("way", ["fork", "direct", "extract", "provider"])
 def test_rules_and_pins_survive_twenty_compactions_in_a_row(begin, way):
     working = begin(model="claude-opus-4-6", ways=(way,))
-    working.live.say(f"Mend the parser. {RULE} Use bun.")
-    conversation = working.live.conversation
+    working.runner.say(f"Mend the parser. {RULE} Use bun.")
+    conversation = working.runner.conversation
     edit = Pinned("The customer is called Ada.")
     last = conversation.log.records[-1]
     now = working.box.twin.clock.now()
-    working.live.add(record_of_edit(edit, uuid=working.new_id(), after=last, at=now))
+    working.runner.add(make_edit_record(edit, uuid=working.new_id(), after=last, at=now))
     for _ in range(20):
         list(working.work(1))
-        made = working.live.compact(Asked(trigger="manual"))
+        made = working.runner.compact(CompactionRequest(trigger="manual"))
         assert isinstance(made, Compaction)
         assert restored(made, "compaction_pins")[0]["content"][1:] == [edit.text, RULE, "Use bun."]
     list(working.work(1))
     undisturbed(working)
-    shown = "\n".join(str(message) for message in working.done[-1].turn.safe.messages)
+    shown = "\n".join(str(message) for message in working.done[-1].turn.captured.messages)
     assert all(pin in shown for pin in (edit.text, RULE, "Use bun."))
 
 
@@ -163,7 +163,7 @@ def test_ways_follow_one_another_from_summary_to_summary(begin):
     for way in ("provider", "direct", "provider", "extract", "fork", "provider", "fork", "extract"):
         list(working.work(2))
         working.allow(way)
-        made = working.live.compact(Asked(trigger="manual"))
+        made = working.runner.compact(CompactionRequest(trigger="manual"))
         assert isinstance(made, Compaction), made
         assert made.attempts[-1].way == way
         assert working.said[-1] in told(made)
@@ -176,14 +176,14 @@ def test_ways_follow_one_another_from_summary_to_summary(begin):
 def test_what_the_provider_signed_is_text_for_every_other_way(begin, way):
     working = begin(model="claude-opus-4-6", ways=("provider",))
     list(working.work(3))
-    signed = working.live.compact(Asked(trigger="manual"))
+    signed = working.runner.compact(CompactionRequest(trigger="manual"))
     assert isinstance(signed, Compaction)
     (block,) = signed.summary.blocks
     list(working.work(1))
     # Sent back first, as it came.
     assert working.done[-1].turn.request().messages[0].blocks[0] == block
     working.allow(way)
-    made = working.live.compact(Asked(trigger="manual"))
+    made = working.runner.compact(CompactionRequest(trigger="manual"))
     assert isinstance(made, Compaction)
     sent = working.world.asked[-1].request.to_bytes() if way != "extract" else told(made).encode()
     assert all(said.encode() in sent for said in working.said)
@@ -195,7 +195,7 @@ def test_what_the_provider_signed_is_text_for_every_other_way(begin, way):
 def test_what_the_provider_used_to_compact_is_counted(begin):
     working = begin(model="claude-opus-4-6", ways=("provider",))
     list(working.work(5))
-    made = working.live.compact(Asked(trigger="manual"))
+    made = working.runner.compact(CompactionRequest(trigger="manual"))
     assert isinstance(made, Compaction)
     part = working.box.ledger[-1]["usage"]["iterations"][0]
     assert made.attempts[-1].usage.cache_read_input_tokens == part["cache_read_input_tokens"] > 0

@@ -14,36 +14,36 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from everturn.decide.compact.chain import undoing
-from everturn.decide.compact.ground import CompactionStyle
+from everturn.decide.compact.chain import plan_undo
+from everturn.decide.compact.context import CompactionOptions
 from everturn.decide.compact.settings import CompactSettings
-from everturn.decide.compact.values import Asked, Compaction
-from everturn.decide.effects import AskModel, Emit, Failure, FileRead, HookOutcome, ReadFiles
-from everturn.decide.policy import policy
-from everturn.engine import Conversation, Setting
+from everturn.decide.compact.values import Compaction, CompactionRequest
+from everturn.decide.effects import AskModel, Emit, FileRead, HookOutcome, ModelFailure, ReadFiles
+from everturn.decide.policy import get_policy
+from everturn.engine import Conversation, ConversationSettings
 from everturn.history.blocks import Block
 from everturn.history.edits import Cleared, Edit, Trimmed, Undone
-from everturn.history.messages import faults
-from everturn.history.records import Record, record_of_edit
+from everturn.history.messages import find_message_problems
+from everturn.history.records import Record, make_edit_record
 from everturn.history.rounds import cut_points
 from everturn.measure.capabilities import ANTHROPIC
-from everturn.measure.models import find
+from everturn.measure.model_table import find_model
 from everturn.twin.costs import TwinCosts
 from everturn.view.flatten import flatten
-from everturn.view.lifetime import KeyParameters, Lifetime
-from everturn.wire.claude_code import read
-from everturn.wire.claude_code_lines import spell
+from everturn.view.key_parameters import KeyParameters, TtlChoice
+from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.claude_code_writer import encode_record
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
-MODEL = find("claude-opus-4-6")
+MODEL = find_model("claude-opus-4-6")
 assert MODEL is not None
-SETTING = Setting(
+SETTING = ConversationSettings(
     model=MODEL,
     capabilities=ANTHROPIC,
-    policy=policy("none"),
+    policy=get_policy("none"),
     costs=TwinCosts(MODEL),
-    parameters=KeyParameters(Lifetime("5m", "the test says so")),
-    compaction=CompactionStyle(ways=("fork", "extract"), settings=CompactSettings(failures=10_000)),
+    parameters=KeyParameters(TtlChoice("5m", "the test says so")),
+    compaction=CompactionOptions(ways=("fork", "extract"), settings=CompactSettings(failures=10_000)),
 )
 TALK = "A sentence that the summarizer may leave out, for it is only there to take room. " * 60
 
@@ -52,7 +52,7 @@ def answered(effect: Any) -> Any:
     """A world where no model answers and every file is there."""
     match effect:
         case AskModel():
-            return Failure("api_error", "the line is dead")
+            return ModelFailure("api_error", "the line is dead")
         case ReadFiles(paths=paths):
             return tuple(FileRead(path, "as it is now") for path in paths)
         case Emit():
@@ -90,7 +90,7 @@ class Views(RuleBasedStateMachine):
 
     def edit(self, edit: Edit) -> Record:
         last = self.conversation.log.records[-1]
-        record = record_of_edit(edit, uuid=self.new_id(), after=last, at=NOW)
+        record = make_edit_record(edit, uuid=self.new_id(), after=last, at=NOW)
         self.add(record)
         return record
 
@@ -118,7 +118,7 @@ class Views(RuleBasedStateMachine):
     @rule(data=st.data(), form=st.sampled_from(["full", "full", "from", "up_to"]))
     def compact(self, data: st.DataObject, form: Any) -> None:
         at = "" if form == "full" else data.draw(st.sampled_from(self.shown))
-        asked = Asked(trigger="manual", form=form, at=at)
+        asked = CompactionRequest(trigger="manual", form=form, at=at)
         outcome = driven(self.conversation.compact(asked, NOW, self.new_id))
         if not isinstance(outcome, Compaction):
             return
@@ -148,7 +148,7 @@ class Views(RuleBasedStateMachine):
     @rule()
     def undo(self) -> None:
         """What was said since then stays, behind what was hidden."""
-        found = undoing(self.conversation.log.view)
+        found = plan_undo(self.conversation.log.view)
         boundary, before, hidden = self.past[-1]
         if not isinstance(found, Undone) or found.boundary != boundary:
             return
@@ -168,7 +168,7 @@ class Views(RuleBasedStateMachine):
         other = Conversation(SETTING, self.conversation.log.records)
         other.add(b.user("What if?", uuid=self.new_id()))
         if compacts:
-            driven(other.compact(Asked(trigger="manual"), NOW, self.new_id))
+            driven(other.compact(CompactionRequest(trigger="manual"), NOW, self.new_id))
         assert list(self.conversation.log.view.records) == before
 
     # ── what holds ───────────────────────────────────────────────────────────────────────────────
@@ -193,11 +193,11 @@ class Views(RuleBasedStateMachine):
 
     @invariant()
     def what_is_sent_is_valid(self) -> None:
-        assert list(faults(flatten(self.conversation.log.view).messages)) == []
+        assert list(find_message_problems(flatten(self.conversation.log.view).messages)) == []
 
     def reread(self) -> tuple[Record, ...]:
-        lines = b"\n".join(spell(record) for record in self.conversation.log.records)
-        return tuple(read(lines).records)
+        lines = b"\n".join(encode_record(record) for record in self.conversation.log.records)
+        return tuple(parse_session_file(lines).records)
 
     def results(self) -> list[str]:
         records = self.conversation.log.view.records

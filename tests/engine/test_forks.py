@@ -7,21 +7,21 @@ from engine.held import Held, each_as_predicted, talk, thought, words
 from everturn.history.blocks import text_block
 from everturn.history.messages import Message
 from everturn.measure.capabilities import ANTHROPIC
-from everturn.twin.script import line
-from everturn.twin.upstream import through_twin
-from everturn.view.forks import fork
-from everturn.view.requests import fork_request
+from everturn.twin.speaker import script_reply
+from everturn.twin.upstream import make_twin_send
+from everturn.view.forks import make_fork
+from everturn.view.requests import build_fork_request
 
 SUMMARIZE = Message("user", (text_block("Summarize what was done so far, in ten lines."),))
 
 
 def ask_fork(held: Held) -> dict[str, int]:
     """A fork of the last request, sent past the conversation; its usage."""
-    parent = held.done[-1].turn.safe
+    parent = held.done[-1].turn.captured
     said = Message("assistant", held.done[-1].response.blocks)
-    body = fork_request(fork(parent, (said, SUMMARIZE)), ANTHROPIC).to_bytes()
-    held.twin.speaker.add([line("In short.")])
-    answered = through_twin(held.twin)(body, held.done[-1].turn.betas)
+    body = build_fork_request(make_fork(parent, (said, SUMMARIZE)), ANTHROPIC).to_bytes()
+    held.twin.speaker.add([script_reply("In short.")])
+    answered = make_twin_send(held.twin)(body, held.done[-1].turn.betas)
     return msgspec.json.decode(answered.body)["usage"]
 
 

@@ -104,7 +104,7 @@ def test_a_placeholder_that_changes(tmp_path, monkeypatch):
         monkeypatch.setattr(flatten, "cleared", lambda block, at=at: msgspec.structs.replace(
             cleared.cleared(block), raw=cleared.cleared(block).raw.replace(b"Old", b"Old %d" % at)))
         held.burst(5)
-        held.live.conversation._follows.flattener._remake_results(held.live.conversation._follows.flattener._hidden)
+        held.runner.conversation._tracker.flattener._remake_results(held.runner.conversation._tracker.flattener._hidden)
 
 @GOOD
 def test_another_text_than_was_recorded(tmp_path, monkeypatch):
@@ -121,7 +121,7 @@ def test_refused(tmp_path):
     held = Held(tmp_path)
     held.ask("One.")
     with pytest.raises(Exception, match="prefill"):
-        held.live.call()
+        held.runner.call()
 """
 INI = "[pytest]\nmarkers = moves_cache_prefix: m\n    spec: s\naddopts = --import-mode=importlib\n"
 

@@ -6,36 +6,36 @@ import msgspec
 import pytest
 from engine.held import Held, talk
 
-from everturn.decide.compact.ground import CompactionStyle
-from everturn.engine.steps import Steps
+from everturn.decide.compact.context import CompactionOptions
+from everturn.engine.conversation_state import ConversationState
 from everturn.history.blocks import text_block
 from everturn.history.messages import Message
 from everturn.measure.outline import Outline, Salts
-from everturn.view.forks import CacheSafe
+from everturn.view.forks import CapturedRequest
 
 
-def measured(outline: Outline, safe: CacheSafe) -> tuple[Any, ...]:
-    places = [each for each in safe.marks.places if each[0].message < len(safe.messages)]
+def measured(outline: Outline, safe: CapturedRequest) -> tuple[Any, ...]:
+    places = [each for each in safe.breakpoints.places if each[0].message < len(safe.messages)]
     prompt = outline.prompt(Salts(), places, minimum=0)
     return list(prompt.keys), list(prompt.ends), list(prompt.positions), prompt.markers, prompt.total
 
 
-def anew(steps: Steps, safe: CacheSafe) -> Outline:
+def anew(steps: ConversationState, safe: CapturedRequest) -> Outline:
     made = Outline(steps.setting.costs)
-    made.set_head(safe.head)
+    made.set_preamble(safe.head)
     made.replace_from(0, safe.messages)
     return made
 
 
-def held_and_captured(hold: Any) -> tuple[Steps, CacheSafe]:
+def held_and_captured(hold: Any) -> tuple[ConversationState, CapturedRequest]:
     held: Held = hold(under="claude-code")
-    held.change(compaction=CompactionStyle(ways=("fork",)))
+    held.change(compaction=CompactionOptions(ways=("fork",)))
     list(talk(held, 4))
-    held.live.say("And now?")
-    steps = held.live.conversation
-    ground = steps._ground(steps.setting, held.twin.clock.now())
+    held.runner.say("And now?")
+    steps = held.runner.conversation
+    ground = steps._compaction_context(steps.setting, held.twin.clock.now())
     assert ground is not None
-    return steps, ground.safe
+    return steps, ground.captured
 
 
 @pytest.mark.parametrize("left_out", [0, 1, 3])
@@ -47,7 +47,7 @@ def test_the_outline_at_hand_is_what_measuring_everything_anew_would_give(hold: 
 
 def test_nothing_is_measured_twice_to_know_what_was_sent(hold: Any, monkeypatch: pytest.MonkeyPatch):
     steps, safe = held_and_captured(hold)
-    steps._follows.laid_out(safe.head, steps.setting.costs)
+    steps._tracker.build_outline(safe.head, steps.setting.costs)
     measure, asked = Outline._measure, []
 
     def counted(outline: Outline, message: Message, *rest: Any, **more: Any) -> Any:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from engine.held import RULES, Held, each_as_predicted, head, talk, thought, words
 
-from everturn.decide.policy import POLICIES, Policy, policy
+from everturn.decide.policy import POLICIES, Policy, get_policy
 from everturn.decide.settings import (
     BudgetSettings,
     ClearAtSettings,
@@ -24,9 +24,9 @@ from everturn.history.edits import CacheDeleted, Offloaded
 from everturn.history.records import Record
 from everturn.measure.capabilities import BEDROCK, EXTENDED_TWIN, PLAIN
 from everturn.session.drivers import drive
-from everturn.session.world import RealWorld
+from everturn.session.effect_handler import LocalEffectHandler
 from everturn.twin.options import TwinOptions
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 pytestmark = pytest.mark.spec("PC-8")
 
@@ -44,7 +44,7 @@ EXPIRED_AND_WARM = {4: 4 * MINUTES, 8: 6 * MINUTES, 12: 59 * MINUTES, 16: 75 * M
 
 
 def small(name: str) -> Policy:
-    return msgspec.structs.replace(policy(name), micro=SMALL)
+    return msgspec.structs.replace(get_policy(name), micro=SMALL)
 
 
 @pytest.mark.parametrize("ttl", ["5m", "1h"])
@@ -84,7 +84,7 @@ def test_a_long_answer_of_many_blocks_keeps_the_last_entry_in_reach(hold):
     held.ask("Say it in pieces.", *(words(20, f"Piece {at}.") for at in range(30)))
     held.ask("Go on.")
     assert each_as_predicted(held), held.verdicts
-    assert held.done[-1].turn.marks.why[0].startswith("this turn adds")
+    assert held.done[-1].turn.breakpoints.why[0].startswith("this turn adds")
     assert held.reads[-1] > 0
 
 
@@ -170,12 +170,12 @@ def test_images_in_messages_and_in_results(hold):
     held = hold()
     list(talk(held, 3))
     picture = block_from_fields(png(800, 600))
-    held.live.add(Record(kind="user", uuid="picture", blocks=(picture,)))
+    held.runner.add(Record(kind="user", uuid="picture", blocks=(picture,)))
     held.call("A chart.")
     list(talk(held, 2))
     (name,) = held.work(1)
     shot = {"type": "tool_result", "tool_use_id": name, "content": [png(640, 480)]}
-    held.live.add(Record(kind="user", uuid="shot", blocks=(block_from_fields(shot),)))
+    held.runner.add(Record(kind="user", uuid="shot", blocks=(block_from_fields(shot),)))
     held.call("Seen.")
     list(talk(held, 2))
     assert each_as_predicted(held), held.verdicts
@@ -218,11 +218,11 @@ def test_a_call_that_failed_and_is_made_again_is_as_predicted(hold, kind):
     held: Held = hold(under=small("claude-code"))
     list(talk(held, 4))
     names = held.work(30)
-    held.live.answer([(name, words(60, name)) for name in names])
+    held.runner.answer([(name, words(60, name)) for name in names])
     held.box.faults({"kind": kind, "times": 2})
     for _ in range(2):
         with pytest.raises(Exception, match="error"):
-            held.live.call()
+            held.runner.call()
     held.wait(10)
     held.call("There you are.")
     list(talk(held, 2))
@@ -232,14 +232,14 @@ def test_a_call_that_failed_and_is_made_again_is_as_predicted(hold, kind):
 def test_a_turn_that_is_asked_for_twice_comes_out_the_same(hold, tmp_path):
     held: Held = hold(under=small("claude-code"))
     names = held.work(25, *({"type": "text", "text": words(20, f"b{at}")} for at in range(25)))
-    held.live.answer([(name, words(3_000, name)) for name in names])
-    conversation, ids = held.live.conversation, iter("abcdefghijklmnopqrstuvwxyz")
-    world = RealWorld(through_twin(held.twin), tmp_path)
+    held.runner.answer([(name, words(3_000, name)) for name in names])
+    conversation, ids = held.runner.conversation, iter("abcdefghijklmnopqrstuvwxyz")
+    world = LocalEffectHandler(make_twin_send(held.twin), tmp_path)
     asked = [drive(conversation.turn(held.twin.clock.now(), lambda: next(ids)), world) for _ in range(2)]
     first, second = asked
     assert first.request().to_bytes() == second.request().to_bytes()
     assert (first.prediction, first.changes, first.size) == (second.prediction, second.changes, second.size)
-    assert first.marks.why[0].startswith("this turn adds")
+    assert first.breakpoints.why[0].startswith("this turn adds")
     assert {type(record.edit) for record in first.appended} == {Offloaded}
     assert second.appended == ()
 
@@ -247,12 +247,12 @@ def test_a_turn_that_is_asked_for_twice_comes_out_the_same(hold, tmp_path):
 def test_a_file_that_cannot_be_written_leaves_the_log_as_it_was(hold, tmp_path):
     held: Held = hold(under=small("claude-code"))
     (name,) = held.work(1)
-    held.live.answer([(name, words(3_000, name))])
-    before = list(held.live.conversation.log.records)
+    held.runner.answer([(name, words(3_000, name))])
+    before = list(held.runner.conversation.log.records)
     (tmp_path / f"{name}.txt").mkdir()
     with pytest.raises(StoreError, match=name):
-        held.live.call()
-    assert held.live.conversation.log.records == before
+        held.runner.call()
+    assert held.runner.conversation.log.records == before
     (tmp_path / f"{name}.txt").rmdir()
     held.call("Seen.")
     assert held.edits == ["Offloaded"]

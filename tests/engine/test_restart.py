@@ -101,7 +101,7 @@ def test_thinking_of_another_model_leaves_when_the_loop_that_was_cut_off_has_end
     held.restart()
     assert held.finish(names, "Done.").turn.appended == ()
     (record,) = held.ask("Go on.").turn.appended
-    uuid = next(r.uuid for r in held.live.conversation.log.records if r.kind == "assistant")
+    uuid = next(r.uuid for r in held.runner.conversation.log.records if r.kind == "assistant")
     assert record.edit == ThinkingDropped(uuid, "it is claude-opus-5's, and claude-haiku-5-5 cannot read it")
     # The API had left it out already, and the entries that it wrote without it are found now.
     assert "more tokens were read" in held.verdicts[-1]
@@ -130,7 +130,7 @@ def test_a_key_that_changed_before_the_restart_is_not_mixed_up_with_today_s(hold
     held.ask("Two.")
     held.restart()
     # Behind the cleared result nothing is found; before it nothing was ever written with this prompt.
-    held.live.add(b.edited(Cleared((name,)), "cleared"))
+    held.runner.add(b.edited(Cleared((name,)), "cleared"))
     check = held.ask("Three.").settled.check
     assert check is not None
     assert check.predicted.read == check.reported.read
@@ -145,8 +145,8 @@ def test_entries_that_were_found_after_a_blind_restart_are_not_taken_for_new(hol
     held.restart(baselines="lost")
     held.ask("Two.")
     held.wait(150)
-    held.live.add(b.boundary("b"))
-    held.live.add(b.summary("In short.", uuid="s"))
+    held.runner.add(b.boundary("b"))
+    held.runner.add(b.summary("In short.", uuid="s"))
     held.ask("Three.")
     assert (held.reads[1] > 0, held.reads[2], held.verdicts[2]) == (True, 0, "as predicted")
 
@@ -169,7 +169,7 @@ def test_the_provider_is_asked_about_the_last_message_before_the_restart(hold):
     held: Held = hold()
     last = held.ask("One.").response.reply.message_id
     held.restart()
-    assert held.live._last_message == last
+    assert held.runner._last_message == last
 
 
 @pytest.mark.spec("CB-5", "PC-16")
@@ -177,8 +177,8 @@ def test_the_provider_is_asked_about_the_last_message_before_the_restart(hold):
 def test_new_thinking_behind_an_old_compaction_stays(hold, model):
     held: Held = hold(model=model)
     held.finish(held.work(2, thought("before")), "Done.")
-    held.live.add(b.boundary("b"))
-    held.live.add(b.summary(words(200, "In short."), uuid="s"))
+    held.runner.add(b.boundary("b"))
+    held.runner.add(b.summary(words(200, "In short."), uuid="s"))
     held.finish(held.work(2, thought("after")), thought("and more"), "Done.")
     held.restart()
     held.ask("Go on.", thought("still here"), "Yes.")
@@ -191,12 +191,12 @@ def test_new_thinking_behind_an_old_compaction_stays(hold, model):
 def test_another_model_takes_the_parameters_that_it_needs_and_the_lifetime_stays(hold):
     budget = {"type": "enabled", "budget_tokens": 2_000}
     held: Held = hold(model="claude-haiku-4-5", thinks=budget, ttl="1h")
-    parameters = held.live.conversation.setting.parameters
+    parameters = held.runner.conversation.setting.parameters
     held.ask("One.", thought("a"), "b")
     five = msgspec.structs.replace(parameters.lifetime, ttl="5m")
     wanted = msgspec.structs.replace(parameters, thinking=None, effort="low", lifetime=five)
     held.change(model="claude-opus-5-5", parameters=wanted)
     turn = held.ask("Two.", thought("c"), "d").turn
-    assert turn.safe.parameters == msgspec.structs.replace(wanted, lifetime=parameters.lifetime)
+    assert turn.captured.parameters == msgspec.structs.replace(wanted, lifetime=parameters.lifetime)
     assert turn.notes == ("lifetime stays 1h",)
     assert each_as_predicted(held), held.verdicts

@@ -9,10 +9,10 @@ from engine.held import words
 from engine.working import STYLE, Working, low
 
 from everturn.decide.compact.settings import CompactSettings
-from everturn.decide.compact.values import Asked, Compaction
-from everturn.decide.policy import policy
+from everturn.decide.compact.values import Compaction, CompactionRequest
+from everturn.decide.policy import get_policy
 from everturn.history.blocks import block_from_fields, text_of
-from everturn.twin.script import line
+from everturn.twin.speaker import script_reply
 
 Begin = Callable[..., Working]
 SHARES = (0.005, 0.02, 0.04, 0.1, 0.3)
@@ -31,17 +31,17 @@ def compacted_with(working: Working, share: float) -> Compaction:
     calls = [
         {"type": "tool_use", "id": name, "name": "Bash", "input": {"command": "make"}} for name in NEWEST
     ]
-    working.box.twin.speaker.add([line(calls)])
-    working.live.say("Build it.")
-    working.done.append(working.live.call())
+    working.box.twin.speaker.add([script_reply(calls)])
+    working.runner.say("Build it.")
+    working.done.append(working.runner.call())
     tokens = int(FILLED * share / (1 - share))
-    working.live.answer([(name, words(tokens // len(NEWEST), "Compiled.")) for name in NEWEST])
-    window = working.live.conversation._limits(working.setting).effective
-    percent = 99 * working.live.conversation.size.tokens / window
+    working.runner.answer([(name, words(tokens // len(NEWEST), "Compiled.")) for name in NEWEST])
+    window = working.runner.conversation._limits(working.setting).effective
+    percent = 99 * working.runner.conversation.size.tokens / window
     working.change(policy=low(percent, "none"))
-    working.done.append(working.live.call())
+    working.done.append(working.runner.call())
     assert len(working.compactions) == 1, working.done[-1].turn.compacted
-    working.change(policy=policy("none"))
+    working.change(policy=get_policy("none"))
     return working.compactions[-1]
 
 
@@ -77,7 +77,7 @@ def test_what_was_not_sent_stands_word_for_word_behind_the_summary(begin):
     assert (made.plan.asked.form, made.plan.asked.trigger) == ("up_to", "auto")
     kept = [block for record in made.plan.kept for block in record.blocks]
     assert [block.call for block in kept] == [*NEWEST, *NEWEST]
-    messages = working.done[-1].turn.safe.messages
+    messages = working.done[-1].turn.captured.messages
     shown = [block for message in messages for block in message.blocks if block.is_result]
     assert [block.call for block in shown] == [*NEWEST]
     asked = working.world.asked[-1].request
@@ -96,10 +96,10 @@ def test_by_hand_everything_is_summarized_that_was_asked_for(begin):
     working = begin(ways=("fork",))
     list(working.work(4))
     long_answer = block_from_fields({"type": "text", "text": words(9_000, "A long answer.")})
-    working.box.twin.speaker.add([line(text_of(long_answer))])
-    working.live.say("Tell me all.")
-    working.done.append(working.live.call())
-    made = working.live.compact(Asked(trigger="manual"))
+    working.box.twin.speaker.add([script_reply(text_of(long_answer))])
+    working.runner.say("Tell me all.")
+    working.done.append(working.runner.call())
+    made = working.runner.compact(CompactionRequest(trigger="manual"))
     assert isinstance(made, Compaction)
     assert made.kept is None
 
@@ -110,15 +110,15 @@ def test_what_was_too_long_is_not_asked_for_a_summary_again(begin):
     working = begin(ways=("fork",), under="none")
     working.fill(FILLED)
     working.box.twin.speaker.add(
-        [line([{"type": "tool_use", "id": "toolu_x", "name": "Bash", "input": {"command": "make"}}])]
+        [script_reply([{"type": "tool_use", "id": "toolu_x", "name": "Bash", "input": {"command": "make"}}])]
     )
-    working.live.say("Build it.")
-    working.done.append(working.live.call())
-    working.live.answer([("toolu_x", words(20_000, "Compiled."))])
+    working.runner.say("Build it.")
+    working.done.append(working.runner.call())
+    working.runner.answer([("toolu_x", words(20_000, "Compiled."))])
     working.box.faults("prompt_too_long")
-    working.done.append(working.live.call())
+    working.done.append(working.runner.call())
     assert [entry["status"] for entry in working.box.ledger[-3:]] == [400, 200, 200]
-    assert working.live.conversation.log.view.boundary is not None
+    assert working.runner.conversation.log.view.boundary is not None
     assert share_of_ledger(working.box.ledger[-2]["usage"]) >= 0.95
 
 

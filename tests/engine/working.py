@@ -13,38 +13,38 @@ from typing import Any, Literal
 import msgspec
 from engine.held import RULES, model_of
 
-from everturn.decide.cache_breaks import Break
-from everturn.decide.compact.ground import CompactionStyle
-from everturn.decide.compact.values import Compaction, Way
+from everturn.decide.cache_breaks import DetectedBreak
+from everturn.decide.compact.context import CompactionOptions
+from everturn.decide.compact.values import Compaction, Strategy
 from everturn.decide.effects import AskModel, Effect
-from everturn.decide.policy import Policy, policy
-from everturn.engine import Conversation, Setting
+from everturn.decide.policy import Policy, get_policy
+from everturn.engine import Conversation, ConversationSettings
 from everturn.history.blocks import Block, fields_of, text_of
-from everturn.history.messages import faults
+from everturn.history.messages import find_message_problems
 from everturn.measure.capabilities import ANTHROPIC, Capabilities
-from everturn.measure.outline import Head
-from everturn.measure.thresholds import Thresholds
+from everturn.measure.outline import Preamble
+from everturn.measure.thresholds import ThresholdSettings
+from everturn.session.conversation_runner import ConversationRunner, Exchange
 from everturn.session.drivers import perform
-from everturn.session.files import roots
+from everturn.session.effect_handler import LocalEffectHandler
+from everturn.session.files import resolve_roots
 from everturn.session.hooks.run import Hooks
-from everturn.session.live import Exchange, Live
-from everturn.session.upstream import through_sdk
-from everturn.session.world import RealWorld
+from everturn.session.upstream import make_sdk_send
 from everturn.twin.costs import TwinCosts
 from everturn.twin.options import TwinOptions
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
-from everturn.view.lifetime import KeyParameters, Lifetime
-from everturn.view.sections import head_of, own_system_prompt
+from everturn.twin.upstream import make_twin_send
+from everturn.view.key_parameters import KeyParameters, TtlChoice
+from everturn.view.system_prompt import make_preamble, own_system_prompt
 from everturn.wire.anthropic import tool_block
 
 FILES = 7
 LINE = "    return parse(token) if token else None  # see the grammar, section four\n"
 RULE = "Never push to main."
-STYLE = CompactionStyle(transcript="sessions/one.jsonl")
+STYLE = CompactionOptions(transcript="sessions/one.jsonl")
 
 
-def coding_head(paths: list[str]) -> Head:
+def coding_head(paths: list[str]) -> Preamble:
     where = {"type": "string", "enum": paths}
     fields: dict[str, dict[str, Any]] = {
         "Read": {"file_path": where},
@@ -59,7 +59,7 @@ def coding_head(paths: list[str]) -> Head:
         }
         for name, given in fields.items()
     ]
-    return head_of(tuple(map(tool_block, tools)), own_system_prompt(RULES))
+    return make_preamble(tuple(map(tool_block, tools)), own_system_prompt(RULES))
 
 
 class Observed:
@@ -75,7 +75,7 @@ class Observed:
     def _do(self, effect: Effect) -> Any:
         self.effects.append(effect)
         if isinstance(effect, AskModel):
-            assert list(faults(effect.request.messages)) == []
+            assert list(find_message_problems(effect.request.messages)) == []
         return perform(effect, self._world)
 
     @property
@@ -91,7 +91,7 @@ class Working:
         folder: Path,
         *,
         model: str = "claude-sonnet-4-5",
-        ways: tuple[Way, ...] = ("notes", "fork", "direct", "extract"),
+        ways: tuple[Strategy, ...] = ("notes", "fork", "direct", "extract"),
         under: str | Policy = "claude-code",
         percent: float | None = None,
         through: Literal["twin", "sdk"] = "twin",
@@ -99,7 +99,7 @@ class Working:
         hooks: Hooks | None = None,
         seed: int = 3,
         result_lines: int = 300,
-        style: CompactionStyle = STYLE,
+        style: CompactionOptions = STYLE,
         keep: Callable[[Any], None] = lambda _: None,
         **parameters: Any,
     ) -> None:
@@ -115,29 +115,29 @@ class Working:
         self.said: list[str] = []
         self.events: list[Any] = []
         self.done: list[Exchange] = []
-        plan = policy(under) if isinstance(under, str) else under
+        plan = get_policy(under) if isinstance(under, str) else under
         marks = msgspec.structs.replace(plan.thresholds, auto_percent=percent) if percent else plan.thresholds
-        self.setting = Setting(
+        self.setting = ConversationSettings(
             model=model_of(model),
             capabilities=able,
             policy=msgspec.structs.replace(plan, thresholds=marks),
             costs=TwinCosts(model_of(model)),
             head=coding_head([str(file) for file in self.files]),
-            parameters=KeyParameters(Lifetime("5m", "the test says so"), **parameters),
+            parameters=KeyParameters(TtlChoice("5m", "the test says so"), **parameters),
             fields={"max_tokens": 8_000},
             compaction=msgspec.structs.replace(style, ways=ways),
         )
-        self.send = through_twin(self.box.twin) if through == "twin" else through_sdk(self.box.client())
-        real = RealWorld(
+        self.send = make_twin_send(self.box.twin) if through == "twin" else make_sdk_send(self.box.client())
+        real = LocalEffectHandler(
             self.send,
             folder / "results",
-            readable=roots((self.project,)),
+            readable=resolve_roots((self.project,)),
             hooks=hooks,
             listen=self.events.append,
         )
         self.world = Observed(real)
         self._ids = count(1)
-        self.live = Live(
+        self.runner = ConversationRunner(
             Conversation(self.setting),
             self.send,
             clock=self.box.twin.clock.now,
@@ -154,15 +154,15 @@ class Working:
     def task(self, text: str) -> Iterator[Exchange]:
         """A person asks for something; calls and results follow until the agent has said what it did."""
         self.said.append(text)
-        self.live.say(text)
+        self.runner.say(text)
         while True:
-            self.done.append(self.live.call())
+            self.done.append(self.runner.call())
             yield self.done[-1]
             self.box.advance(20)
             used = [block for block in self.done[-1].response.blocks if block.is_call]
             if not used:
                 return
-            self.live.answer([(block.call, self._run(block)) for block in used])
+            self.runner.answer([(block.call, self._run(block)) for block in used])
 
     def work(self, tasks: int, about: str = "") -> Iterator[Exchange]:
         for at in range(tasks):
@@ -171,16 +171,16 @@ class Working:
 
     def fill(self, tokens: int) -> None:
         """Work until the context has so many tokens."""
-        while self.live.conversation.size.tokens < tokens:
+        while self.runner.conversation.size.tokens < tokens:
             list(self.work(1))
 
-    def allow(self, *ways: Way) -> None:
+    def allow(self, *ways: Strategy) -> None:
         """Only these ways from now on."""
-        style = msgspec.structs.replace(self.live.conversation.setting.compaction, ways=ways)
+        style = msgspec.structs.replace(self.runner.conversation.setting.compaction, ways=ways)
         self.change(compaction=style)
 
     def change(self, **fields: Any) -> None:
-        conversation = self.live.conversation
+        conversation = self.runner.conversation
         conversation.setting = msgspec.structs.replace(conversation.setting, **fields)
 
     def _run(self, block: Block) -> str:
@@ -213,7 +213,9 @@ class Working:
 
     @property
     def breaks(self) -> list[str]:
-        return [each.settled.verdict.why for each in self.done if isinstance(each.settled.verdict, Break)]
+        return [
+            each.settled.verdict.why for each in self.done if isinstance(each.settled.verdict, DetectedBreak)
+        ]
 
     @property
     def refused(self) -> list[str]:
@@ -236,4 +238,4 @@ def told(made: Compaction) -> str:
 
 def low(percent: float, name: str = "claude-code") -> Policy:
     """A policy whose automatic mark is low, so that little work fills the context."""
-    return msgspec.structs.replace(policy(name), thresholds=Thresholds(auto_percent=percent))
+    return msgspec.structs.replace(get_policy(name), thresholds=ThresholdSettings(auto_percent=percent))

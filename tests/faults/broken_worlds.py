@@ -9,9 +9,9 @@ from everturn.decide.effects import (
     AskModel,
     Effect,
     Emit,
-    Failure,
     FileRead,
     HookOutcome,
+    ModelFailure,
     ReadFiles,
     RunHooks,
     WriteFile,
@@ -30,7 +30,7 @@ def failed(effect: Effect, how: How) -> Any:
     match effect:
         case AskModel():
             kind = "cancelled" if how == "cancels" else "api_error"
-            return Failure(kind, "the line is dead")
+            return ModelFailure(kind, "the line is dead")
         case ReadFiles(paths=paths):
             return tuple(FileRead(path, problem="it could not be read") for path in paths)
         case RunHooks():

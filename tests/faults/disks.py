@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from everturn.session.store.disk import Io, State
+from everturn.session.store.file_system import FileStatus, FileSystem
 
 When = Literal["before", "inside", "after"]
 
@@ -48,8 +48,8 @@ class MemoryDisk:
         self.fds[self.last_fd] = (found, 0)
         return self.last_fd
 
-    def state(self, fd: int) -> State:
-        return State(len(self.fds[fd][0].data), self.fds[fd][0].links)
+    def state(self, fd: int) -> FileStatus:
+        return FileStatus(len(self.fds[fd][0].data), self.fds[fd][0].links)
 
     def read(self, fd: int, size: int) -> bytes:
         inode, at = self.fds[fd]
@@ -88,7 +88,7 @@ class Trap:
     """Another disk, until operation number `at` (from 1). `bite` dies or raises; `stays_shut`: from then on,
     for every operation."""
 
-    inner: Io
+    inner: FileSystem
     bite: Callable[[], None]
     at: int = 0
     when: When = "before"
@@ -126,7 +126,7 @@ class Trap:
     def open(self, path: str, flags: int) -> int:
         return self._do("open", lambda: self.inner.open(path, flags))
 
-    def state(self, fd: int) -> State:
+    def state(self, fd: int) -> FileStatus:
         return self._do("state", lambda: self.inner.state(fd))
 
     def read(self, fd: int, size: int) -> bytes:

@@ -13,8 +13,8 @@ import msgspec
 from everturn.history.blocks import Block, result_block, text_block
 from everturn.history.edits import Cleared, Compacted, Pinned, Segment, Undone
 from everturn.history.log import Log
-from everturn.history.records import Kind, Record, Reply, Usage
-from everturn.history.threads import threads
+from everturn.history.records import Record, RecordKind, ReplyMeta, Usage
+from everturn.history.threads import split_threads
 
 WORDS = ("parse", "the", "file", "größer", "解析器", "🚀", "\\n", '"quoted"', "\u2028", "naïve")
 Batch = tuple[Record, ...]
@@ -30,7 +30,7 @@ class Talk:
         self._name = name
         self._count = 0
 
-    def _record(self, kind: Kind, **fields: object) -> Record:
+    def _record(self, kind: RecordKind, **fields: object) -> Record:
         self._count += 1
         last = self.log.records[-1].uuid if self.log.records else ""
         facts = {"parent": last, "timestamp": f"2026-01-05T10:{self._count % 60:02d}:00.000Z", "session": "s"}
@@ -53,7 +53,7 @@ class Talk:
         call = f"c{self._count}"
         use = {"type": "tool_use", "id": call, "name": "Read", "input": {"path": self.words()}}
         block = Block("tool_use", json.dumps(use, ensure_ascii=False).encode(), call, "Read")
-        reply = Reply(f"m{self._count}", "claude-opus-4-6", "tool_use", Usage(100, 0, 0, 20))
+        reply = ReplyMeta(f"m{self._count}", "claude-opus-4-6", "tool_use", Usage(100, 0, 0, 20))
         first = self._record("assistant", blocks=(text_block(self.words()), block), reply=reply)
         return self._ended(first, self._record("user", blocks=(result_block(call, self.words()),)))
 
@@ -103,7 +103,7 @@ def talk(seed: int, length: int) -> tuple[Batch, ...]:
 
 def seen(records: Sequence[Record]) -> tuple[object, ...]:
     """What the model would see of these records, in a form that can be compared."""
-    view = Log(threads(records).main.records).view
+    view = Log(split_threads(records).main.records).view
     shown = tuple(msgspec.structs.replace(record, raw=b"") for record in view.records)
     return shown, tuple(view.cleared), view.pins, view.stale
 

@@ -13,17 +13,17 @@ from engine.held import words
 from engine.working import LINE, STYLE, Working, low, restored, told
 
 from everturn.decide.compact.settings import CompactSettings
-from everturn.decide.compact.values import Asked, Compaction, CompactionFailed, NotCompacting
-from everturn.decide.effects import AskModel, Failure, HookOutcome, RunHooks
+from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionRequest, CompactionSkipped
+from everturn.decide.effects import AskModel, HookOutcome, ModelFailure, RunHooks
 from everturn.decide.events import BreakerClosed, BreakerOpened, CompactionNotDone
 from everturn.decide.notes.document import Notes, NotesState
 from everturn.history.blocks import text_of
 from everturn.session.upstream import UpstreamError
-from everturn.twin.faults import VENDORS
-from everturn.twin.script import line
+from everturn.twin.faults import FAULT_VENDORS
+from everturn.twin.speaker import script_reply
 
 Begin = Callable[..., Working]
-BY_HAND = Asked(trigger="manual")
+BY_HAND = CompactionRequest(trigger="manual")
 MODEL_WAYS = ("fork", "direct", "extract")
 
 # Each with words that must stand in the reason.
@@ -37,7 +37,7 @@ ERRORS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"kind": "garbage"}, "no message"),
     ({"kind": "cut_stream"}, "no message"),
     ({"kind": "stream_error"}, "Overloaded"),
-    *(({"kind": "prompt_too_long", "vendor": vendor}, "") for vendor in VENDORS),
+    *(({"kind": "prompt_too_long", "vendor": vendor}, "") for vendor in FAULT_VENDORS),
 )
 SPOILED = (
     ("empty_summary", "it is empty"),
@@ -79,7 +79,7 @@ def test_an_error_on_one_way_leads_to_the_next(begin, fault, says):
     working = begin(ways=MODEL_WAYS)
     list(working.work(5))
     working.box.faults(fault)
-    made = working.live.compact(BY_HAND)
+    made = working.runner.compact(BY_HAND)
     assert tried(made) == [("fork", False), ("direct", True)]
     assert says in made.attempts[0].problem
     goes_on(working)
@@ -91,7 +91,7 @@ def test_a_provider_that_only_fails_ends_at_the_way_without_a_model(begin, fault
     working = begin(ways=MODEL_WAYS)
     list(working.work(5))
     working.box.faults(fault | {"times": 99})
-    made = working.live.compact(BY_HAND)
+    made = working.runner.compact(BY_HAND)
     assert tried(made) == [("fork", False), ("direct", False), ("extract", True)]
     calls = 3 if fault["kind"] == "prompt_too_long" else 2
     assert summary_calls(working) == calls
@@ -105,7 +105,7 @@ def test_a_spoiled_summary_is_repaired_once_on_the_same_way(begin, kind, says):
     working = begin(ways=MODEL_WAYS)
     list(working.work(5))
     working.box.faults(kind)
-    made = working.live.compact(BY_HAND)
+    made = working.runner.compact(BY_HAND)
     assert tried(made) == [("fork", True)]
     assert summary_calls(working) == 2
     asked = text_of(working.world.asked[-1].request.messages[-1].blocks[-1])
@@ -119,7 +119,7 @@ def test_what_cannot_be_repaired_is_left_for_the_next_way(begin, kind, says):
     working = begin(ways=MODEL_WAYS)
     list(working.work(5))
     working.box.faults({"kind": kind, "times": 2})
-    made = working.live.compact(BY_HAND)
+    made = working.runner.compact(BY_HAND)
     assert tried(made) == [("fork", False), ("direct", True)]
     assert made.attempts[0].problem == says
     assert made.attempts[0].usage.output_tokens >= 0
@@ -132,7 +132,7 @@ def test_a_direct_call_that_is_too_long_loses_its_oldest_rounds(begin):
     working = begin(ways=("direct",), style=style)
     list(working.work(8))
     working.box.faults({"kind": "prompt_too_long", "times": 3, "vendor": "vertex"})
-    made = working.live.compact(BY_HAND)
+    made = working.runner.compact(BY_HAND)
     assert tried(made) == [("direct", True)]
     lengths = [len(effect.request.messages) for effect in working.world.asked]
     assert lengths == sorted(set(lengths), reverse=True)
@@ -154,7 +154,7 @@ def test_a_direct_call_has_its_own_prompt_a_cap_and_no_thinking(begin, model, na
     style = msgspec.structs.replace(STYLE, summary_model=named)
     working = begin(model=model, ways=("direct",), style=style)
     list(working.work(2))
-    assert tried(working.live.compact(BY_HAND)) == [("direct", True)]
+    assert tried(working.runner.compact(BY_HAND)) == [("direct", True)]
     request = working.world.asked[-1].request
     assert request.model == (named or model)
     assert request.tools == ()
@@ -167,11 +167,11 @@ def test_a_provider_that_cannot_compact_now_is_passed_over(begin):
     working = begin(model="claude-opus-4-6", ways=("provider", "fork"))
     list(working.work(3))
     working.box.faults("compaction_unavailable")
-    made = working.live.compact(BY_HAND)
+    made = working.runner.compact(BY_HAND)
     assert tried(made) == [("provider", False), ("fork", True)]
     working.box.faults("empty_summary")
     list(working.work(1))
-    made = working.live.compact(BY_HAND)
+    made = working.runner.compact(BY_HAND)
     assert tried(made) == [("provider", False), ("fork", True)]
     assert "gave no summary" in made.attempts[0].problem
     goes_on(working)
@@ -180,11 +180,11 @@ def test_a_provider_that_cannot_compact_now_is_passed_over(begin):
 @pytest.mark.spec("CP-21")
 def test_a_result_over_the_mark_is_a_failure_of_its_way(begin):
     working = begin(ways=("fork", "direct"), under=low(7, "none"))
-    working.box.twin.speaker.add([line("Hello.")])
+    working.box.twin.speaker.add([script_reply("Hello.")])
     list(working.task("Hello."))
-    working.live.say(words(40_000, "A long story."))
+    working.runner.say(words(40_000, "A long story."))
     large = "<summary>\n1. Primary request and intent: " + words(6_000, "all of it") + "\n</summary>"
-    working.box.twin.speaker.add([line(large, when="Write a summary")])
+    working.box.twin.speaker.add([script_reply(large, when="Write a summary")])
     list(working.task("Go on."))
     made = working.compactions[0]
     assert tried(made) == [("fork", False), ("direct", True)]
@@ -198,7 +198,7 @@ def test_restored_files_give_way_where_there_is_no_room(begin):
     list(working.work(3))
     for file in working.files:
         file.write_text(LINE * 400)
-    working.live.say(words(40_000, "A long story."))
+    working.runner.say(words(40_000, "A long story."))
     list(working.task("Go on."))
     made = working.compactions[0]
     assert restored(made, "restored_file") == []
@@ -210,12 +210,12 @@ def test_restored_files_give_way_where_there_is_no_room(begin):
 def test_notes_stand_for_what_they_cover(begin):
     working = begin(ways=("notes", "fork"))
     list(working.work(12))
-    conversation = working.live.conversation
+    conversation = working.runner.conversation
     covers = conversation.log.view.records[-30].uuid
     state = "The tokenizer is done and tested. " * 20
     body = f"# Session title\nMending the parser\n\n# Current state\n{state}"
     conversation.notes = Notes(body, NotesState(covers=covers))
-    made = working.live.compact(BY_HAND)
+    made = working.runner.compact(BY_HAND)
     assert tried(made) == [("notes", True)]
     assert summary_calls(working) == 0
     assert "The tokenizer is done and tested." in told(made)
@@ -241,12 +241,12 @@ def test_three_failures_open_the_breaker_and_it_is_told(begin):
     assert [(event.breaker, event.count) for event in opened] == [("failures", 3)]
     assert len([event for event in working.events if isinstance(event, CompactionNotDone)]) == 3
     last = outcomes[-1]
-    assert isinstance(last, NotCompacting)
+    assert isinstance(last, CompactionSkipped)
     assert "3 compactions in a row have failed" in last.why
     assert "the line is dead" in last.why
     assert len(working.world.asked) == 3
     del working.world._do
-    assert isinstance(working.live.compact(BY_HAND), Compaction)
+    assert isinstance(working.runner.compact(BY_HAND), Compaction)
     assert any(isinstance(event, BreakerClosed) for event in working.events)
     goes_on(working)
 
@@ -257,7 +257,7 @@ def failing_model(working: Working) -> Callable[[Any], Any]:
     def instead(effect: Any) -> Any:
         if isinstance(effect, AskModel):
             working.world.effects.append(effect)
-            return Failure("api_error", "the line is dead")
+            return ModelFailure("api_error", "the line is dead")
         return do(effect)
 
     return instead
@@ -265,8 +265,8 @@ def failing_model(working: Working) -> Callable[[Any], Any]:
 
 def flooded(working: Working, *, times: int) -> None:
     for _ in range(times):
-        working.live.say(words(45_000, "Here is the whole log again."))
-        working.done.append(working.live.call())
+        working.runner.say(words(45_000, "Here is the whole log again."))
+        working.done.append(working.runner.call())
         settle(working)
 
 
@@ -277,7 +277,7 @@ def test_a_context_that_refills_at_once_stops_after_three_summaries(begin):
     assert len(working.compactions) == 3
     assert summary_calls(working) == 3
     stopped = working.done[-1].turn.compacted
-    assert isinstance(stopped, NotCompacting)
+    assert isinstance(stopped, CompactionSkipped)
     opened = [event for event in working.events if isinstance(event, BreakerOpened)]
     assert [(event.breaker, event.count) for event in opened] == [("rapid_refill", 3)]
     assert "What fills it: human" in opened[0].detail == stopped.why
@@ -287,7 +287,7 @@ def settle(working: Working) -> None:
     """Whatever the agent called is answered with nothing much, and nothing more is asked."""
     used = [block for block in working.done[-1].response.blocks if block.is_call]
     if used:
-        working.live.answer([(block.call, "ok") for block in used])
+        working.runner.answer([(block.call, "ok") for block in used])
 
 
 @pytest.mark.spec("CP-23", "CP-26")
@@ -295,20 +295,20 @@ def test_a_stuck_session_spends_three_summaries_however_often_it_is_asked(begin)
     working = begin(ways=("fork",), under=low(20, "none"))
     flooded(working, times=4)
     assert summary_calls(working) == 3
-    working.live.say(words(240_000, "And here is everything."))
+    working.runner.say(words(240_000, "And here is everything."))
     for _ in range(5):
         with pytest.raises(UpstreamError, match="too long"):
-            working.live.call()
+            working.runner.call()
     assert len(working.world.asked) == 3
 
 
 def test_compactions_by_hand_are_no_loop(begin):
     working = begin(ways=("fork",), under=low(20, "none"))
     for _ in range(4):
-        working.live.say(words(20_000, "A story."))
-        working.done.append(working.live.call())
+        working.runner.say(words(20_000, "A story."))
+        working.done.append(working.runner.call())
         settle(working)
-        assert isinstance(working.live.compact(BY_HAND), Compaction)
+        assert isinstance(working.runner.compact(BY_HAND), Compaction)
     flooded(working, times=1)
     assert isinstance(working.done[-1].turn.compacted, Compaction)
 
@@ -317,8 +317,8 @@ def test_compactions_by_hand_are_no_loop(begin):
 def test_a_way_without_calls_makes_room_even_then(begin):
     working = begin(ways=("fork", "extract"), under=low(20, "none"))
     flooded(working, times=4)
-    working.live.say(words(240_000, "And here is everything."))
-    working.done.append(working.live.call())
+    working.runner.say(words(240_000, "And here is everything."))
+    working.done.append(working.runner.call())
     assert len(working.world.asked) == 3
     assert working.misses == []
 
@@ -327,7 +327,7 @@ def test_a_way_without_calls_makes_room_even_then(begin):
 
 
 @pytest.mark.spec("CP-26")
-@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("vendor", FAULT_VENDORS)
 def test_a_request_that_is_too_long_is_withheld_compacted_and_repeated(begin, vendor):
     working = begin(ways=("fork",))
     list(working.work(4))
@@ -338,7 +338,7 @@ def test_a_request_that_is_too_long_is_withheld_compacted_and_repeated(begin, ve
     at = statuses.index(400)
     assert statuses[at + 1 : at + 3] == [200, 200]
     assert len(working.world.asked) == 1
-    assert working.live.conversation.log.view.boundary is not None
+    assert working.runner.conversation.log.view.boundary is not None
     goes_on(working)
 
 
@@ -347,12 +347,12 @@ def test_a_second_refusal_reaches_the_caller_and_nothing_is_lost(begin):
     working = begin(ways=("fork",))
     list(working.work(4))
     working.box.faults("prompt_too_long", {"kind": "prompt_too_long", "after": 1})
-    working.live.say("And now?")
+    working.runner.say("And now?")
     with pytest.raises(UpstreamError, match="too long"):
-        working.live.call()
+        working.runner.call()
     assert len(working.world.asked) == 1
     assert [entry["status"] for entry in working.box.ledger[-3:]] == [400, 200, 400]
-    working.done.append(working.live.call())
+    working.done.append(working.runner.call())
     settle(working)
     goes_on(working)
 
@@ -364,12 +364,12 @@ def test_what_did_not_fit_is_smaller_afterwards_even_far_below_the_mark(begin):
     list(working.work(3))
     for file in working.files:
         file.write_text(LINE * 400)
-    before = working.live.conversation.size.tokens
+    before = working.runner.conversation.size.tokens
     working.box.faults("prompt_too_long")
-    working.live.say("And now?")
-    working.done.append(working.live.call())
-    assert working.live.conversation.log.view.boundary is not None
-    assert working.live.conversation.size.tokens < before
+    working.runner.say("And now?")
+    working.done.append(working.runner.call())
+    assert working.runner.conversation.log.view.boundary is not None
+    assert working.runner.conversation.size.tokens < before
 
 
 # ── hooks ────────────────────────────────────────────────────────────────────────────────────────
@@ -392,7 +392,7 @@ def test_hooks_run_first_and_their_instructions_follow_the_user_s(begin):
     working = begin(ways=("fork",))
     list(working.work(2))
     hooked(working, {"PreCompact": HookOutcome(instructions=("Name the open tickets.",))})
-    working.live.compact(Asked(trigger="manual", instructions="Be brief about tests."))
+    working.runner.compact(CompactionRequest(trigger="manual", instructions="Be brief about tests."))
     effects = working.world.effects
     assert [type(effect).__name__ for effect in effects[:2]] == ["RunHooks", "AskModel"]
     assert effects[0].payload == {"trigger": "manual", "custom_instructions": "Be brief about tests."}
@@ -405,8 +405,8 @@ def test_a_hook_can_forbid_a_compaction(begin):
     working = begin(ways=("fork",))
     list(working.work(2))
     hooked(working, {"PreCompact": HookOutcome(blocked="a release is running")})
-    found = working.live.compact(BY_HAND)
-    assert found == NotCompacting("a PreCompact hook does not allow it: a release is running")
+    found = working.runner.compact(BY_HAND)
+    assert found == CompactionSkipped("a PreCompact hook does not allow it: a release is running")
     assert working.world.asked == []
     goes_on(working)
 
@@ -422,7 +422,7 @@ def test_what_hooks_say_afterwards_joins_the_view(begin):
             "PostCompact": HookOutcome(context=("Ada has been told.",)),
         },
     )
-    assert isinstance(working.live.compact(BY_HAND), Compaction)
+    assert isinstance(working.runner.compact(BY_HAND), Compaction)
     _, started, done = (each for each in working.world.effects if isinstance(each, RunHooks))
     assert (started.event, started.payload) == ("SessionStart", {"source": "compact"})
     assert done.event == "PostCompact"
@@ -439,7 +439,7 @@ def test_what_hooks_say_afterwards_joins_the_view(begin):
 def test_a_summary_that_is_cancelled_changes_nothing(begin):
     working = begin(ways=("fork", "direct", "extract"))
     list(working.work(3))
-    conversation = working.live.conversation
+    conversation = working.runner.conversation
     before = list(conversation.log.records)
 
     def interrupted(body: bytes, betas: Any) -> Any:
@@ -447,11 +447,11 @@ def test_a_summary_that_is_cancelled_changes_nothing(begin):
 
     world = working.world._world
     send, world._send = world._send, interrupted
-    found = working.live.compact(BY_HAND)
+    found = working.runner.compact(BY_HAND)
     assert tried(found) == [("fork", False)]
     assert conversation.log.records == before
     assert working.events[-1].reason == "cancelled"
-    assert conversation.keeper.breaker.failures == 0
+    assert conversation.compaction_state.breaker.failures == 0
     world._send = send
     goes_on(working)
 

@@ -15,29 +15,29 @@ import pytest
 from engine.held import head, model_of, words
 from faults.broken_worlds import AsyncBroken, Broken, How
 
-from everturn.decide.cache_breaks import Break
-from everturn.decide.compact.ground import CompactionStyle
-from everturn.decide.compact.values import Asked, Compaction
+from everturn.decide.cache_breaks import DetectedBreak
+from everturn.decide.compact.context import CompactionOptions
+from everturn.decide.compact.values import Compaction, CompactionRequest
 from everturn.decide.effects import AskModel, Effect, HookOutcome, ReadFiles, RunHooks, WriteFile
-from everturn.decide.policy import policy
+from everturn.decide.policy import get_policy
 from everturn.decide.settings import MicroSettings, OversizeSettings
-from everturn.engine import Conversation, Flow, Setting, Turn
+from everturn.engine import Conversation, ConversationSettings, Flow, Turn
 from everturn.errors import StoreError
 from everturn.history.blocks import result_block, text_block
 from everturn.history.edits import Compacted
 from everturn.history.log import Log
-from everturn.history.messages import faults
+from everturn.history.messages import find_message_problems
 from everturn.history.records import Record, Usage
 from everturn.measure.capabilities import ANTHROPIC
-from everturn.measure.thresholds import Thresholds
-from everturn.session.drivers import adrive, drive
-from everturn.session.files import roots
-from everturn.session.world import RealWorld
+from everturn.measure.thresholds import ThresholdSettings
+from everturn.session.drivers import drive, drive_async
+from everturn.session.effect_handler import LocalEffectHandler
+from everturn.session.files import resolve_roots
 from everturn.twin.costs import TwinCosts
-from everturn.twin.script import line
+from everturn.twin.speaker import script_reply
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
-from everturn.view.lifetime import KeyParameters, Lifetime
+from everturn.twin.upstream import make_twin_send
+from everturn.view.key_parameters import KeyParameters, TtlChoice
 from everturn.wire.anthropic import read_response
 
 Driver = Literal["sync", "async"]
@@ -48,13 +48,13 @@ SCENE: tuple[tuple[str, int], ...] = (
     ("read", 300), ("ask", 100),
 )  # fmt: skip
 POLICY = msgspec.structs.replace(
-    policy("claude-code"),
-    thresholds=Thresholds(auto_percent=9),
+    get_policy("claude-code"),
+    thresholds=ThresholdSettings(auto_percent=9),
     micro=MicroSettings(oversize=OversizeSettings(message=30_000, single=9_000, preview=200)),
 )
 
 
-class Talkative(RealWorld):
+class Talkative(LocalEffectHandler):
     """Hooks that have something to say at every event."""
 
     def run_hooks(self, effect: RunHooks) -> HookOutcome:
@@ -69,21 +69,21 @@ class Scene:
         self.path = folder / FILE
         self.path.write_text("as it is now\n" * 30)
         self.box = TwinForTests()
-        self.send = through_twin(self.box.twin)
+        self.send = make_twin_send(self.box.twin)
         model = model_of("claude-opus-4-5")
         self.conversation = Conversation(
-            Setting(
+            ConversationSettings(
                 model=model,
                 capabilities=ANTHROPIC,
                 policy=POLICY,
                 costs=TwinCosts(model),
                 head=head(),
-                parameters=KeyParameters(Lifetime("5m", "the test says so")),
+                parameters=KeyParameters(TtlChoice("5m", "the test says so")),
                 fields={"max_tokens": 4_000},
-                compaction=CompactionStyle(ways=("fork", "direct", "extract")),
+                compaction=CompactionOptions(ways=("fork", "direct", "extract")),
             )
         )
-        world = Talkative(self.send, folder / "results", readable=roots((folder,)))
+        world = Talkative(self.send, folder / "results", readable=resolve_roots((folder,)))
         self.world: Any = Broken(world, at, how) if driver == "sync" else AsyncBroken(world, at, how)
         self._driver = driver
         self._ids = count(1)
@@ -96,12 +96,12 @@ class Scene:
             call = f"toolu_{at:04d}"
             self.add("user", text_block(words(tokens if kind == "ask" else 20, f"Question {at}.")))
             if kind == "ask":
-                self.turn(line(words(30, f"Answer {at}.")))
+                self.turn(script_reply(words(30, f"Answer {at}.")))
                 continue
             given = {"file_path": str(self.path)}
-            self.turn(line([{"type": "tool_use", "id": call, "name": "Read", "input": given}]))
+            self.turn(script_reply([{"type": "tool_use", "id": call, "name": "Read", "input": given}]))
             self.add("user", result_block(call, words(tokens * 3, f"Content {at}.")))
-            self.turn(line(words(30, f"Read {at}.")))
+            self.turn(script_reply(words(30, f"Read {at}.")))
         return self
 
     def add(self, kind: Any, *blocks: Any, **more: Any) -> None:
@@ -116,7 +116,9 @@ class Scene:
         return f"{next(self._ids):06d}"
 
     def drive(self, flow: Flow[Any]) -> Any:
-        return drive(flow, self.world) if self._driver == "sync" else asyncio.run(adrive(flow, self.world))
+        return (
+            drive(flow, self.world) if self._driver == "sync" else asyncio.run(drive_async(flow, self.world))
+        )
 
     def turn(self, answer: Any) -> None:
         """Whoever fails tries once more: the n-th effect fails only once."""
@@ -128,7 +130,7 @@ class Scene:
             self.look()
             turn = self.drive(self.conversation.turn(self.box.twin.clock.now(), self.new_id))
         self.look()
-        self.wrong += faults(turn.safe.messages)
+        self.wrong += find_message_problems(turn.captured.messages)
         self.bodies.append(turn.request().to_bytes())
         self.box.twin.speaker.add([answer])
         answered = self.send(self.bodies[-1], turn.betas)
@@ -143,10 +145,10 @@ class Scene:
             reply=response.reply,
         )
         usage = response.reply.usage or Usage()
-        settled = self.conversation.replied([reply], usage, self.box.twin.clock.now())
+        settled = self.conversation.record_reply([reply], usage, self.box.twin.clock.now())
         if settled.check is None or settled.check.verdict != "as predicted":
             self.wrong.append(str(settled.check))
-        if isinstance(settled.verdict, Break):
+        if isinstance(settled.verdict, DetectedBreak):
             self.wrong.append(settled.verdict.why)
 
     def look(self) -> None:
@@ -200,10 +202,10 @@ def test_an_interrupt_before_the_records_leaves_the_view_as_it_was(tmp_path, at)
     conversation = scene.conversation
     for number in range(3):
         scene.add("user", text_block(words(300, f"More {number}.")))
-        scene.turn(line("Yes."))
+        scene.turn(script_reply("Yes."))
     before, view = list(conversation.log.records), conversation.log.view
     scene.world = Broken(scene.world._world, at, "interrupts")
-    flow = conversation.compact(Asked(trigger="manual"), scene.box.twin.clock.now(), scene.new_id)
+    flow = conversation.compact(CompactionRequest(trigger="manual"), scene.box.twin.clock.now(), scene.new_id)
     with suppress(KeyboardInterrupt):
         scene.drive(flow)
     changed = conversation.log.records != before
@@ -212,7 +214,7 @@ def test_an_interrupt_before_the_records_leaves_the_view_as_it_was(tmp_path, at)
     assert changed == (at > 4), scene.effects[at - 1 : at]
     scene.look()
     scene.add("user", text_block("And now?"))
-    scene.turn(line("Still here."))
+    scene.turn(script_reply("Still here."))
     assert scene.wrong == []
 
 
@@ -224,13 +226,13 @@ def test_the_steps_of_a_turn_come_in_their_order(tmp_path):
         call = f"toolu_x{number}"
         scene.add("user", text_block(words(20, "Look.")))
         given = {"file_path": str(scene.path)}
-        scene.turn(line([{"type": "tool_use", "id": call, "name": "Read", "input": given}]))
+        scene.turn(script_reply([{"type": "tool_use", "id": call, "name": "Read", "input": given}]))
         scene.add("user", result_block(call, words(500, "Content.")))
-        scene.turn(line("Seen."))
+        scene.turn(script_reply("Seen."))
     scene.add("user", text_block(words(20_000, "A long story.")))
     scene.box.advance(4_000)
     start = len(scene.conversation.log.records)
-    scene.turn(line("Well."))
+    scene.turn(script_reply("Well."))
     made = scene.conversation.log.records[start:]
     kinds = [type(record.edit).__name__ for record in made if record.edit]
     assert kinds[:2] == ["Cleared", "Compacted"]
@@ -241,9 +243,11 @@ def test_the_steps_of_a_turn_come_in_their_order(tmp_path):
 def test_a_compaction_by_hand_is_the_same_flow(tmp_path):
     scene = Scene(tmp_path, "async").run()
     scene.add("user", text_block(words(2_000, "More.")))
-    scene.turn(line("Yes."))
-    flow = scene.conversation.compact(Asked(trigger="manual"), scene.box.twin.clock.now(), scene.new_id)
+    scene.turn(script_reply("Yes."))
+    flow = scene.conversation.compact(
+        CompactionRequest(trigger="manual"), scene.box.twin.clock.now(), scene.new_id
+    )
     assert isinstance(scene.drive(flow), Compaction)
     scene.add("user", text_block("And now?"))
-    scene.turn(line("Still here."))
+    scene.turn(script_reply("Still here."))
     assert scene.wrong == []

@@ -18,7 +18,7 @@ from faults.talks import Batch, Talk, flat, seen, talk
 
 from everturn.history.log import Log
 from everturn.history.records import Record
-from everturn.session.store import Disk, Io, Store
+from everturn.session.store import FileSystem, LocalFileSystem, Store
 
 PATH = "/folder/session.jsonl"
 SEED = 20_261_115
@@ -42,7 +42,7 @@ class Point:
     after_bytes: int = 0
 
 
-def append_all(io: Io, path: str, batches: Sequence[Batch], acknowledge: Callable[[], None]) -> None:
+def append_all(io: FileSystem, path: str, batches: Sequence[Batch], acknowledge: Callable[[], None]) -> None:
     with Store.open(path, io=io) as store:
         for batch in batches:
             store.append(batch)
@@ -163,7 +163,9 @@ def killed_at(path: Path, batches: Sequence[Batch], point: Point) -> int:
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        trap = Trap(Disk(), lambda: os.kill(os.getpid(), signal.SIGKILL), 0, point.when, point.after_bytes)
+        trap = Trap(
+            LocalFileSystem(), lambda: os.kill(os.getpid(), signal.SIGKILL), 0, point.when, point.after_bytes
+        )
         acknowledged = 0
 
         def acknowledge() -> None:

@@ -14,22 +14,22 @@ import pytest
 
 from everturn import Session
 from everturn.decide.compact.settings import DEFAULTS
-from everturn.decide.compact.values import Compaction, CompactionFailed, NotCompacting
+from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionSkipped
 from everturn.decide.events import BreakerClosed, BreakerOpened, CompactionDone, Event
-from everturn.history.messages import faults
-from everturn.measure.thresholds import Thresholds
+from everturn.history.messages import find_message_problems
+from everturn.measure.thresholds import ThresholdSettings
 from everturn.session.config.shape import Config
-from everturn.session.upstream import Answered, UpstreamError
-from everturn.twin.faults import SUMMARY_KINDS, VENDORS
+from everturn.session.upstream import RawResponse, UpstreamError
+from everturn.twin.faults import FAULT_VENDORS, SUMMARY_FAULT_KINDS
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 RULES = "Read a file before you change it, and say honestly what the tests have shown. " * 220
 ERRORS = ("server_error", "overloaded", "rate_limit", "request_too_large", "timeout", "garbage", "cut_stream")
 FAULTS: tuple[dict[str, Any], ...] = (
     *({"kind": kind} for kind in ERRORS),
-    *({"kind": kind} for kind in sorted(SUMMARY_KINDS)),
-    *({"kind": "prompt_too_long", "vendor": vendor} for vendor in VENDORS),
+    *({"kind": kind} for kind in sorted(SUMMARY_FAULT_KINDS)),
+    *({"kind": "prompt_too_long", "vendor": vendor} for vendor in FAULT_VENDORS),
 )
 ASKS_FOR_A_SUMMARY = b"Write a summary of"
 TURNS = 500
@@ -47,9 +47,9 @@ class Stuck:
         self._struck = cycle(struck) if struck else None
         self._ids = count(1)
         self._how = how
-        self._send = through_twin(self.twin.twin)
+        self._send = make_twin_send(self.twin.twin)
 
-    def send(self, body: bytes, betas: Sequence[str]) -> Answered:
+    def send(self, body: bytes, betas: Sequence[str]) -> RawResponse:
         if ASKS_FOR_A_SUMMARY in body:
             self.summaries += 1
             if self.dies:
@@ -65,7 +65,7 @@ class Stuck:
         return Session.open(
             self.path,
             model="claude-haiku-4-5",
-            policy=Config(thresholds=Thresholds(auto_percent=15)),
+            policy=Config(thresholds=ThresholdSettings(auto_percent=15)),
             system=RULES,
             send=self.send,
             clock=self.twin.twin.clock.now,
@@ -86,7 +86,7 @@ def stuck(tmp_path: Path) -> Callable[..., Stuck]:
 
 def says_much(session: Session, turn: int) -> Any:
     exchange = session.send(f"Question {turn}. " + "Look closely at the parser. " * 80).exchange
-    assert list(faults(exchange.turn.safe.messages)) == []
+    assert list(find_message_problems(exchange.turn.captured.messages)) == []
     return exchange.turn.compacted
 
 
@@ -117,7 +117,7 @@ def test_without_a_way_that_needs_no_model_the_breaker_is_open_after_three_calls
     assert 1 <= len(failed) <= DEFAULTS.failures
     assert all(attempt.problem for each in failed for attempt in each.attempts)
     assert held.summaries == DEFAULTS.calls
-    assert isinstance(outcomes[-1], NotCompacting)
+    assert isinstance(outcomes[-1], CompactionSkipped)
     assert "calls for a summary in a row came to nothing" in outcomes[-1].why
 
 
@@ -170,7 +170,7 @@ def test_a_cancelled_summary_counts_for_nobody(stuck):
     held = stuck()
     interrupts = iter([True] * 5)
 
-    def send(body: bytes, betas: Sequence[str]) -> Answered:
+    def send(body: bytes, betas: Sequence[str]) -> RawResponse:
         if ASKS_FOR_A_SUMMARY in body and next(interrupts, False):
             raise KeyboardInterrupt
         return held._send(body, betas)
@@ -181,7 +181,7 @@ def test_a_cancelled_summary_counts_for_nobody(stuck):
             try:
                 says_much(session, turn)
             except KeyboardInterrupt:
-                assert session.conversation.keeper.breaker.spent == 0
+                assert session.conversation.compaction_state.breaker.spent == 0
         made = held.told(CompactionDone)
     assert {event.way for event in made} == {"fork"}
     written = msgspec.json.decode((held.path.parent / "session.jsonl.state.json").read_bytes())

@@ -17,32 +17,32 @@ import pytest
 from faults.broken_worlds import How, failed
 
 from everturn import Session, Tool
-from everturn.decide.compact.values import Compaction, CompactionFailed, NotCompacting, Way
+from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionSkipped, Strategy
 from everturn.decide.effects import AskModel, Effect, ReadFiles, RunHooks, WriteFile
 from everturn.decide.events import HookTrouble
 from everturn.decide.notes.document import Notes, NotesState
-from everturn.decide.policy import policy
+from everturn.decide.policy import get_policy
 from everturn.decide.settings import MicroSettings, OversizeSettings
 from everturn.errors import StoreError
 from everturn.history.blocks import text_of
-from everturn.history.messages import faults
-from everturn.measure.thresholds import Thresholds
+from everturn.history.messages import find_message_problems
+from everturn.measure.thresholds import ThresholdSettings
 from everturn.session.async_session import AsyncSession
-from everturn.session.hooks.run import CallHook, Hooks
+from everturn.session.effect_handler import LocalEffectHandler
+from everturn.session.hooks.run import CallbackHook, Hooks
+from everturn.session.loop_hooks import PromptBlocked
 from everturn.session.session import Reply
 from everturn.session.store import Access
-from everturn.session.talk.hooked import PromptBlocked
-from everturn.session.world import RealWorld
-from everturn.twin.script import line
+from everturn.twin.speaker import script_reply
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 from everturn.view.flatten import flatten
 
 Driver = Literal["sync", "async"]
 RULES = "Read a file before you change it, and say honestly what the tests have shown. " * 220
 SMALL = msgspec.structs.replace(
-    policy("claude-code"),
-    thresholds=Thresholds(auto_percent=4),
+    get_policy("claude-code"),
+    thresholds=ThresholdSettings(auto_percent=4),
     micro=MicroSettings(oversize=OversizeSettings(message=30_000, single=9_000, preview=200)),
 )
 EVENTS = (
@@ -65,7 +65,7 @@ READ = {"name": "Read", "description": "Reads.", "input_schema": {"type": "objec
 class Scene:
     """One session of a few turns in which the n-th effect fails; n is 0 where none does."""
 
-    def __init__(self, folder: Path, ways: tuple[Way, ...], driver: Driver, at: int, how: How) -> None:
+    def __init__(self, folder: Path, ways: tuple[Strategy, ...], driver: Driver, at: int, how: How) -> None:
         folder.mkdir(parents=True)
         self.file = folder / "parser.py"
         self.file.write_text("def parse(): ...\n" * 20)
@@ -81,7 +81,7 @@ class Scene:
 
     def spoil(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in METHODS:
-            monkeypatch.setattr(RealWorld, name, self._spoiled(getattr(RealWorld, name)))
+            monkeypatch.setattr(LocalEffectHandler, name, self._spoiled(getattr(LocalEffectHandler, name)))
 
     def _spoiled(self, real: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def performed(world: Any, effect: Any) -> Any:
@@ -122,7 +122,7 @@ class Scene:
         look = {"type": "tool_use", "name": "Read", "input": {"file_path": str(self.file)}}
         listing = {"type": "tool_use", "name": "Read", "input": {"all": "yes"}}
         summary = f"<summary>1. Primary request: {'the parser is to be mended, ' * 20}</summary>"
-        self.box.twin.speaker.add([line(summary, when="Write a summary")])
+        self.box.twin.speaker.add([script_reply(summary, when="Write a summary")])
         self.box.script({"content": [look]}, "Seen.", {"content": [listing]}, "Also seen.", *["Well."] * 9)
         return ["Look. ", "List. ", "A story. " * 8_000, *["More of it. " * 900] * 5]
 
@@ -142,10 +142,10 @@ class Scene:
             model="claude-opus-4-6",
             policy=SMALL,
             system=RULES,
-            send=through_twin(self.box.twin),
+            send=make_twin_send(self.box.twin),
             tools=[Tool(READ, self._read)],
             ways=self.ways,
-            hooks=Hooks(tuple(CallHook(event, says) for event in EVENTS)),
+            hooks=Hooks(tuple(CallbackHook(event, says) for event in EVENTS)),
             listen=self._heard,
             roots=[self.folder],
             clock=self.box.twin.clock.now,
@@ -172,7 +172,7 @@ class Scene:
             reply = self.send(session, () if any(said in words(each) for each in records) else said)
         assert reply.text, reply
         self.outcomes.append(reply.exchange.turn.compacted)
-        assert list(faults(reply.exchange.turn.safe.messages)) == []
+        assert list(find_message_problems(reply.exchange.turn.captured.messages)) == []
         self._is_valid(session)
 
     def send(self, session: Session, said: Any) -> Reply:
@@ -186,7 +186,7 @@ class Scene:
         return asyncio.run(sent())
 
     def _is_valid(self, session: Session) -> None:
-        assert list(faults(flatten(session.conversation.log.view).messages)) == []
+        assert list(find_message_problems(flatten(session.conversation.log.view).messages)) == []
 
     def _gather(self, session: Session) -> None:
         """Everything in which a reason may be named."""
@@ -194,7 +194,7 @@ class Scene:
             match outcome:
                 case Compaction(attempts=attempts) | CompactionFailed(attempts=attempts):
                     self.told += [attempt.problem for attempt in attempts]
-                case NotCompacting(why=why):
+                case CompactionSkipped(why=why):
                     self.told.append(why)
         self.told += [words(each) for each in session.conversation.log.records if each.kind == "attachment"]
 
@@ -211,7 +211,7 @@ def in_view(session: Session) -> str:
     )
 
 
-WAYS: tuple[tuple[Way, ...], ...] = (
+WAYS: tuple[tuple[Strategy, ...], ...] = (
     ("fork", "extract"),
     ("direct", "extract"),
     ("provider", "extract"),
@@ -220,7 +220,9 @@ WAYS: tuple[tuple[Way, ...], ...] = (
 )
 
 
-def played(folder: Path, ways: tuple[Way, ...], driver: Driver, at: int = 0, how: How = "answers") -> Scene:
+def played(
+    folder: Path, ways: tuple[Strategy, ...], driver: Driver, at: int = 0, how: How = "answers"
+) -> Scene:
     scene = Scene(folder / f"{'-'.join(ways)}-{driver}-{how}-{at}", ways, driver, at, how)
     with pytest.MonkeyPatch.context() as monkeypatch:
         scene.spoil(monkeypatch)
@@ -243,7 +245,7 @@ def test_a_scene_holds_every_kind_of_effect_and_is_the_same_with_awaits(tmp_path
 
 
 # Each way where answers are failures; every other trouble, and awaits, where all kinds of effects are.
-TRIALS: tuple[tuple[tuple[Way, ...], How, Driver], ...] = (
+TRIALS: tuple[tuple[tuple[Strategy, ...], How, Driver], ...] = (
     *((ways, "answers", "sync") for ways in WAYS),
     (WAYS[0], "blocks", "sync"),
     (WAYS[0], "cancels", "sync"),

@@ -4,8 +4,8 @@ import builders as b
 import pytest
 
 from everturn.history.edits import Cleared, Compacted, Offloaded, Pinned, Segment, Trimmed, Undone
-from everturn.history.log import Log, View, Window, view
-from everturn.history.threads import Note
+from everturn.history.log import Log, RecordPrefix, View, compute_view
+from everturn.history.threads import ThreadIssue
 
 ONE, TWO, THREE, FOUR = (b.user(text) for text in ("one", "two", "three", "four"))
 
@@ -16,9 +16,9 @@ def shown(log: Log) -> list[str]:
 
 @pytest.mark.spec("TR-5")
 def test_without_a_boundary_everything_is_seen():
-    assert view([ONE, TWO]) == View([ONE, TWO], {})
-    assert view([]) == View([], {})
-    assert view([]).boundary is None
+    assert compute_view([ONE, TWO]) == View([ONE, TWO], {})
+    assert compute_view([]) == View([], {})
+    assert compute_view([]).boundary is None
 
 
 @pytest.mark.spec("TR-5")
@@ -49,7 +49,7 @@ def test_a_boundary_without_its_summary_leaves_the_view_standing_and_is_noted(se
     log = Log([ONE, b.boundary(), second])
     assert shown(log) == ["one", "two"]
     assert log.notes == [
-        Note("half_compaction", "boundary b has no summary; the view before it stays in force")
+        ThreadIssue("half_compaction", "boundary b has no summary; the view before it stays in force")
     ]
     assert log.records == [ONE, b.boundary(), second]
 
@@ -101,7 +101,7 @@ def test_compactions_are_undone_one_after_the_other_the_last_one_first():
     )
     log.append(b.edited(Undone("b1"), "too early"))
     assert shown(log) == ["b2", "s2", "three"]
-    assert log.notes == [Note("idle_undo", "b1 is not the boundary in force; nothing was undone")]
+    assert log.notes == [ThreadIssue("idle_undo", "b1 is not the boundary in force; nothing was undone")]
     log.append(b.edited(Undone("b2"), "undo 2"))
     assert shown(log) == ["b1", "s1", "two", "three"]
     log.append(b.edited(Undone("b1"), "undo 1"))
@@ -150,7 +150,7 @@ def test_everything_a_boundary_says_is_on_it():
 
 def test_a_window_is_a_sequence_that_does_not_grow():
     items = [ONE, TWO]
-    window = Window(items, 2)
+    window = RecordPrefix(items, 2)
     items.append(THREE)
     assert (len(window), list(window), window[-1], window[0:5]) == (2, [ONE, TWO], TWO, [ONE, TWO])
     assert window == [ONE, TWO]

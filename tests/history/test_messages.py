@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.history.blocks import Block, block_from_fields, result_block, text_block
-from everturn.history.messages import Message, faults, is_blank
+from everturn.history.messages import Message, find_message_problems, is_blank
 
 HI, HO = text_block("hi"), text_block("ho")
 CALL = block_from_fields({"type": "tool_use", "id": "c", "name": "N", "input": {}})
@@ -30,7 +30,7 @@ def assistant(*blocks: Block) -> Message:
     ],
 )
 def test_what_the_api_takes_has_no_fault(messages: list[Message]):
-    assert faults(messages) == ()
+    assert find_message_problems(messages) == ()
 
 
 @pytest.mark.spec("TR-11")
@@ -64,12 +64,14 @@ def test_what_the_api_takes_has_no_fault(messages: list[Message]):
     ],
 )
 def test_each_fault_is_named_where_it_is(messages: list[Message], found: tuple[str, ...]):
-    assert faults(messages) == found
+    assert find_message_problems(messages) == found
 
 
 def test_a_result_in_a_reply_and_a_call_in_a_prompt_are_out_of_place():
-    assert "messages.1: a block that no assistant message can hold" in faults([user(HI), assistant(RESULT)])
-    assert "messages.0: a block that no user message can hold" in faults([user(CALL)])
+    assert "messages.1: a block that no assistant message can hold" in find_message_problems(
+        [user(HI), assistant(RESULT)]
+    )
+    assert "messages.0: a block that no user message can hold" in find_message_problems([user(CALL)])
 
 
 def test_only_a_text_block_can_be_blank():

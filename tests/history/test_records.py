@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import builders as b
 import pytest
 
-from everturn.history.records import Record, Usage, Written, reported_usage, when
+from everturn.history.records import CacheCreation, Record, Usage, record_time, reported_usage
 
 
 @pytest.mark.spec("TR-3")
@@ -40,14 +40,14 @@ def test_edits_cannot_be_changed():
 )
 @pytest.mark.spec("TR-1")
 def test_the_time_of_a_record_is_in_utc_or_unknown(timestamp: str, moment: datetime | None):
-    found = when(b.user("x", timestamp=timestamp))
+    found = record_time(b.user("x", timestamp=timestamp))
     assert found == moment
     assert found is None or found.utcoffset() == timedelta(0)
     assert UTC is UTC
 
 
 def test_usage_adds_up():
-    usage = Usage(3, 20, 100, 7, Written(5, 15))
+    usage = Usage(3, 20, 100, 7, CacheCreation(5, 15))
     assert (usage.context, usage.total) == (123, 130)
 
 

@@ -3,7 +3,7 @@
 import builders as b
 import pytest
 
-from everturn.history.rounds import Pairs, Round, cut_points, pairs, rounds
+from everturn.history.rounds import Pairs, Round, cut_points, pairs, split_rounds
 
 TURN = [
     b.user("go"),
@@ -19,11 +19,11 @@ TURN = [
 
 @pytest.mark.spec("TR-7")
 def test_a_round_is_a_response_with_its_results_however_they_were_interleaved():
-    assert rounds(TURN) == (Round(0, 1, ""), Round(1, 6, "m1"), Round(6, 8, "m2"))
-    assert rounds(TURN[1:3]) == (Round(0, 2, "m1"),)
-    assert rounds([]) == ()
+    assert split_rounds(TURN) == (Round(0, 1, ""), Round(1, 6, "m1"), Round(6, 8, "m2"))
+    assert split_rounds(TURN[1:3]) == (Round(0, 2, "m1"),)
+    assert split_rounds([]) == ()
     nameless = [b.assistant("a", id=""), b.assistant("b", id="")]
-    assert rounds(nameless) == (Round(0, 1, ""), Round(1, 2, ""))
+    assert split_rounds(nameless) == (Round(0, 1, ""), Round(1, 2, ""))
 
 
 @pytest.mark.spec("TR-7")

@@ -6,9 +6,9 @@ import builders as b
 import pytest
 
 from everturn.history.edits import Cleared, Undone
-from everturn.history.log import view
+from everturn.history.log import compute_view
 from everturn.history.records import Record
-from everturn.history.threads import Note, Thread, Threads, threads
+from everturn.history.threads import Thread, ThreadIssue, Threads, split_threads
 
 
 def say(uuid: str, parent: str = "", **more: Any) -> Record:
@@ -24,21 +24,21 @@ def names(records: tuple[Record, ...]) -> list[str]:
 
 
 def live(*records: Record) -> list[str]:
-    return names(threads(records).main.records)
+    return names(split_threads(records).main.records)
 
 
 def test_a_list_is_a_thread():
     records = (say("1"), reply("2", "1"), say("3", "2"))
-    assert threads(records) == Threads(Thread("", records))
-    assert threads([]) == Threads(Thread("", ()))
+    assert split_threads(records) == Threads(Thread("", records))
+    assert split_threads([]) == Threads(Thread("", ()))
 
 
 def test_what_was_rewound_is_left_behind_and_counted():
     records = (say("1"), reply("2", "1"), say("3", "2"), reply("4", "3"), say("5", "2"))
-    found = threads(records).main
+    found = split_threads(records).main
     assert (names(found.records), names(found.abandoned)) == (["1", "2", "5"], ["3", "4"])
     left = "messages on branches that were left (rewind, resume, fork): 2"
-    assert found.notes == (Note("abandoned", left),)
+    assert found.notes == (ThreadIssue("abandoned", left),)
 
 
 def test_what_was_attached_or_decided_on_a_branch_that_was_left_stays_there():
@@ -97,9 +97,9 @@ def test_a_second_answer_to_the_same_call_is_an_alternative_not_an_addition():
 
 def test_a_missing_parent_is_replaced_by_the_record_before_and_noted():
     records = (say("1"), reply("2", "1"), say("3", "gone"), reply("4", "3"))
-    found = threads(records).main
+    found = split_threads(records).main
     assert names(found.records) == ["1", "2", "3", "4"]
-    assert found.notes == (Note("missing_parent", "3 continues gone, which is not here"),)
+    assert found.notes == (ThreadIssue("missing_parent", "3 continues gone, which is not here"),)
 
 
 def test_a_parent_that_comes_after_its_child_is_found():
@@ -116,26 +116,26 @@ def test_a_parent_that_comes_after_its_child_is_found():
     ],
 )
 def test_a_circle_of_links_is_opened_and_noted(records: tuple[Record, ...]):
-    found = threads(records).main
+    found = split_threads(records).main
     assert found.records == records
     assert [note.kind for note in found.notes] == ["cycle"]
 
 
 def test_of_equal_uuids_the_newest_is_continued_and_all_are_noted():
     records = (say("1"), reply("2", "1"), b.user("again", uuid="1"), reply("3", "1"))
-    found = threads(records).main
+    found = split_threads(records).main
     assert names(found.records) == ["1", "3"]
     assert found.records[0] == records[2]
-    assert Note("duplicate_uuid", "records with the uuid of an earlier one: 1") in found.notes
+    assert ThreadIssue("duplicate_uuid", "records with the uuid of an earlier one: 1") in found.notes
 
 
 @pytest.mark.spec("TR-9")
 @pytest.mark.parametrize("logical", ["2", "", "gone"])
 def test_a_thread_goes_on_behind_a_boundary_through_its_logical_parent(logical: str):
     records = (say("1"), reply("2", "1"), b.boundary(logical=logical), b.summary(), reply("3", "s"))
-    found = threads(records).main
+    found = split_threads(records).main
     assert found == Thread("", records)
-    assert names(tuple(view(found.records).records)) == ["b", "s", "3"]
+    assert names(tuple(compute_view(found.records).records)) == ["b", "s", "3"]
 
 
 @pytest.mark.spec("TR-9")
@@ -160,17 +160,17 @@ def test_a_kept_segment_is_relinked_behind_its_boundary(
         b.summary(parent=summary_parent),
         reply("4", parent),
     )
-    found = threads(records).main
+    found = split_threads(records).main
     assert found == Thread("", records)
-    assert names(tuple(view(found.records).records)) == expected
+    assert names(tuple(compute_view(found.records).records)) == expected
 
 
 def test_a_boundary_whose_summary_was_never_written_leaves_the_thread_and_is_noted():
-    half = Note("half_compaction", "boundary b has no summary; the view before it stays in force")
+    half = ThreadIssue("half_compaction", "boundary b has no summary; the view before it stays in force")
     before = (say("1"), reply("2", "1"))
-    killed = threads([*before, b.boundary(logical="2")]).main
+    killed = split_threads([*before, b.boundary(logical="2")]).main
     assert (killed.records, killed.notes) == (before, (half,))
-    resumed = threads([*before, b.boundary(logical="2"), say("3", "2")]).main
+    resumed = split_threads([*before, b.boundary(logical="2"), say("3", "2")]).main
     assert (names(resumed.records), resumed.notes) == (["1", "2", "3"], (half,))
 
 
@@ -198,7 +198,7 @@ def test_inline_sidechains_from_before_agent_ids_are_told_apart_by_where_they_be
         reply("b2", "b1", **side),
         b.result("t", uuid="3", parent="2"),
     )
-    found = threads(records)
+    found = split_threads(records)
     assert names(found.main.records) == ["1", "2", "3"]
     assert [(each.agent, names(each.records)) for each in found.sidechains] == [
         ("a1", ["a1", "a2"]),
@@ -210,7 +210,7 @@ def test_inline_sidechains_from_before_agent_ids_are_told_apart_by_where_they_be
 def test_sidechains_with_agent_ids_are_told_apart_by_them():
     one, two = ({"isSidechain": True, "agentId": name} for name in ("x", "y"))
     records = (say("1"), say("a", **one), say("b", **two), reply("c", "a", **one), reply("2", "1"))
-    found = threads(records)
+    found = split_threads(records)
     assert names(found.main.records) == ["1", "2"]
     assert [(each.agent, names(each.records)) for each in found.sidechains] == [
         ("x", ["a", "c"]),
@@ -222,7 +222,7 @@ def test_sidechains_with_agent_ids_are_told_apart_by_them():
 def test_a_file_of_one_agent_alone_is_its_main_thread():
     side = {"isSidechain": True, "agentId": "x"}
     records = (say("a", **side), reply("b", "a", **side))
-    assert threads(records) == Threads(Thread("x", records))
+    assert split_threads(records) == Threads(Thread("x", records))
 
 
 def test_a_thread_of_a_hundred_thousand_records_takes_time_in_proportion():
@@ -231,15 +231,15 @@ def test_a_thread_of_a_hundred_thousand_records_takes_time_in_proportion():
     many = [
         Record(**{**fields, "uuid": str(at), "parent": str(at - 1) if at else ""}) for at in range(100_000)
     ]
-    assert len(threads(many).main.records) == 100_000
+    assert len(split_threads(many).main.records) == 100_000
 
 
 def test_a_line_that_was_written_twice_is_nothing_new():
     """As the last line of a file it would be the newest message, and all that came since be left."""
     records = (say("1"), reply("2", "1"), say("3", "2"), reply("4", "3"), reply("2", "1"))
-    found = threads(records).main
+    found = split_threads(records).main
     assert (names(found.records), names(found.abandoned)) == (["1", "2", "3", "4"], ["2"])
-    assert found.notes == (Note("duplicate_uuid", "records with the uuid of an earlier one: 1"),)
+    assert found.notes == (ThreadIssue("duplicate_uuid", "records with the uuid of an earlier one: 1"),)
     assert live(*records, say("5", "4")) == ["1", "2", "3", "4", "5"]
 
 
@@ -261,7 +261,7 @@ def test_a_boundary_behind_a_kept_segment_follows_the_compaction_that_kept_it():
 def test_a_summary_whose_boundary_was_lost_stays_out_of_sight():
     stray = (b.summary(uuid="s", parent="lost"), b.attachment("restored", uuid="r", parent="s"))
     records = (say("1"), reply("2", "1"), *stray)
-    assert names(threads(records).main.records) == ["1", "2"]
+    assert names(split_threads(records).main.records) == ["1", "2"]
     assert live(*records, say("3", "2")) == ["1", "2", "3"]
     # Alone at the beginning it stands for a session in another file.
     assert live(stray[0], say("3", "s")) == ["s", "3"]

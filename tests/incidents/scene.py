@@ -14,9 +14,9 @@ from small_session import SmallSession, call, text
 from everturn import Session, Tool
 from everturn.decide.events import Event
 from everturn.history.blocks import text_of
-from everturn.session.upstream import Answered
+from everturn.session.upstream import RawResponse
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 MODEL = "claude-haiku-4-5"
 # Longer than the shortest prefix that is cached.
@@ -59,14 +59,14 @@ class Scene:
         self.ids = count(1)
         # What happens to a body before the twin sees it; an incident puts its own here.
         self.before: Callable[[bytes], None] = lambda _: None
-        self._provider = through_twin(twin.twin)
+        self._provider = make_twin_send(twin.twin)
 
     def left(self, content: bytes | SmallSession) -> "Scene":
         """The file as it was found."""
         self.path.write_bytes(content.to_bytes() if isinstance(content, SmallSession) else content)
         return self
 
-    def send(self, body: bytes, betas: Sequence[str]) -> Answered:
+    def send(self, body: bytes, betas: Sequence[str]) -> RawResponse:
         self.sent.append(body)
         self.before(body)
         return self._provider(body, betas)
@@ -111,7 +111,7 @@ def goes_on(scene: Scene, question: str = "Are you still there?", **how: Any) ->
 
 
 def words_in_view(session: Session) -> str:
-    safe = session.conversation._follows.flattener.flat()
+    safe = session.conversation._tracker.flattener.flat()
     return "\n".join(text_of(block) for message in safe.messages for block in message.blocks)
 
 

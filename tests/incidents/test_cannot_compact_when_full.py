@@ -3,7 +3,7 @@
 from incidents.scene import SUMMARY, Scene, calls, goes_on, tool, words_in_view
 from small_session import SmallSession, text
 
-from everturn.decide.compact.values import Compaction, NotCompacting
+from everturn.decide.compact.values import Compaction, CompactionSkipped
 from everturn.decide.events import CompactionDone
 from everturn.session.config.shape import Config
 
@@ -74,7 +74,7 @@ def test_system_prompt_and_tools_alone_filled_the_window(scene: Scene):
     with scene.open(system="You must know this. " * 12_000, policy=Config(window=40_000)) as session:
         session.send("Hello.")
         compacted = session.send("Are you there?").exchange.turn.compacted
-    assert isinstance(compacted, NotCompacting)
+    assert isinstance(compacted, CompactionSkipped)
     assert "no summary makes room" in compacted.why
     assert scene.asked_for_summaries == 0
 

@@ -98,10 +98,10 @@ def test_a_file_was_removed_under_an_open_session(scene: Scene):
 
 def test_a_hook_blocked_the_session_for_ever(scene: Scene):
     """A hook at a compaction never came back, and the session froze (cc#2423, cc#42593)."""
-    from everturn.session.hooks.run import CallHook, Hooks
+    from everturn.session.hooks.run import CallbackHook, Hooks
 
     release = threading.Event()
-    stuck = CallHook("PreCompact", lambda _: str(release.wait(30)), seconds=0.05)
+    stuck = CallbackHook("PreCompact", lambda _: str(release.wait(30)), seconds=0.05)
     with scene.open(hooks=Hooks((stuck,))) as session:
         scene.talk(session)
         scene.twin.script(SUMMARY)

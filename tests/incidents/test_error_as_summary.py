@@ -5,7 +5,7 @@ from incidents.scene import ASKS_FOR_A_SUMMARY, SUMMARY, Scene, goes_on, words_i
 
 from everturn.decide.compact.values import Compaction, CompactionFailed
 from everturn.history.edits import Compacted
-from everturn.session.upstream import Answered, UpstreamError
+from everturn.session.upstream import RawResponse, UpstreamError
 
 MODELS_ONLY = ("fork", "direct")
 
@@ -140,9 +140,9 @@ def test_a_summary_was_larger_than_what_it_replaced(scene: Scene):
 
 def test_a_page_of_a_proxy_came_instead_of_a_message(scene: Scene):
     """A gateway answered 200 with a page of its own (litellm#39703, litellm#29187)."""
-    page = Answered(b"<html><head><title>502 Bad Gateway</title></head></html>")
+    page = RawResponse(b"<html><head><title>502 Bad Gateway</title></head></html>")
 
-    def send(body: bytes, betas: object) -> Answered:
+    def send(body: bytes, betas: object) -> RawResponse:
         return page if ASKS_FOR_A_SUMMARY in body else scene.send(body, ())
 
     with scene.open(ways=MODELS_ONLY, send=send) as session:

@@ -7,13 +7,13 @@ import pytest
 from incidents.scene import ASKS_FOR_A_SUMMARY, SUMMARY, Scene, calls, tool
 
 from everturn.decide.compact.settings import DEFAULTS
-from everturn.decide.compact.values import Compaction, NotCompacting
+from everturn.decide.compact.values import Compaction, CompactionSkipped
 from everturn.decide.events import BreakerOpened, CompactionDone, CompactionNotDone
-from everturn.measure.thresholds import Thresholds
+from everturn.measure.thresholds import ThresholdSettings
 from everturn.session.config.shape import Config
 from everturn.session.upstream import UpstreamError
 
-SMALL = Config(thresholds=Thresholds(auto_percent=15))
+SMALL = Config(thresholds=ThresholdSettings(auto_percent=15))
 MODELS_ONLY = ("fork", "direct")
 
 
@@ -44,7 +44,7 @@ def test_a_failure_counter_existed_and_was_never_read(scene: Scene):
     """3,272 failures in a row were counted and stopped nothing (cc#42055)."""
     refuses(scene, 500, "api_error", "Internal server error")
     last = keep_talking(scene, range(60), ways=MODELS_ONLY)[-1]
-    assert isinstance(last, NotCompacting)
+    assert isinstance(last, CompactionSkipped)
     assert "no model is asked" in last.why or "Automatic compaction is off" in last.why
     assert [event.breaker for event in scene.told(BreakerOpened)]
 
@@ -111,7 +111,7 @@ def test_a_second_compaction_came_right_after_the_first(scene: Scene):
         while not scene.told(CompactionDone):
             scene.talk(session, 1, words=400)
         compacted = session.send("And now?").exchange.turn.compacted
-    assert isinstance(compacted, NotCompacting)
+    assert isinstance(compacted, CompactionSkipped)
     assert len(scene.told(CompactionDone)) == 1
 
 

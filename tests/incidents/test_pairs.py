@@ -18,8 +18,8 @@ from small_session import SmallSession
 
 from everturn.decide.compact.values import Compaction
 from everturn.decide.events import Repaired
-from everturn.history.messages import faults
-from everturn.session.talk.tools import Result
+from everturn.history.messages import find_message_problems
+from everturn.session.tools import ToolResult
 from everturn.session.upstream import UpstreamError
 
 
@@ -120,8 +120,8 @@ def test_a_cut_by_position_kept_orphan_tool_messages(scene: Scene):
                 "<summary>1. Files were read one after the other, and each was as expected.</summary>"
             )
             made = opened.compact(up_to=at)
-            safe = opened.conversation._follows.flattener.flat()
-            assert (isinstance(made, Compaction), faults(safe.messages)) == (True, ())
+            safe = opened.conversation._tracker.flattener.flat()
+            assert (isinstance(made, Compaction), find_message_problems(safe.messages)) == (True, ())
 
 
 def test_a_repair_was_built_anew_and_failed_again_at_each_retry(scene: Scene):
@@ -149,5 +149,5 @@ def test_a_result_arrived_after_its_call_had_been_summarized(scene: Scene):
         )
         assert isinstance(session.compact(), Compaction)
         scene.twin.script("The second, then.")
-        assert session.send([Result(waiting.id, "It is the second one.")]).text == "The second, then."
+        assert session.send([ToolResult(waiting.id, "It is the second one.")]).text == "The second, then."
         assert "It is the second one." in words_in_view(session)

@@ -8,7 +8,7 @@ from incidents.scene import MODEL, RULES, SUMMARY, Scene, calls, goes_on, tool, 
 from everturn.decide.compact.values import Compaction
 from everturn.session.async_session import AsyncSession
 from everturn.session.session import Reply
-from everturn.view.sections import Sections
+from everturn.view.system_prompt import SystemPromptSections
 
 FORGETFUL = (
     "<summary>1. Something was done with the login test and the token; that is all there is.</summary>"
@@ -47,7 +47,7 @@ def test_the_memory_file_that_came_back_was_an_old_copy(scene: Scene):
     """CLAUDE.md was edited, and the compaction brought back what it had been (cc#92949)."""
     memory = scene.folder / "CLAUDE.md"
     memory.write_text("Use tabs.")
-    sections = Sections()
+    sections = SystemPromptSections()
     sections.static("rules", lambda: RULES)
     sections.dynamic("memory", memory.read_text)
     with scene.open(system=sections) as session:

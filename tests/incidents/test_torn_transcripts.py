@@ -92,15 +92,15 @@ def test_sessions_older_than_thirty_days_were_deleted(scene: Scene):
 
 def test_an_ignored_write_error_made_the_client_believe_it_was_kept(scene: Scene, monkeypatch):
     """The disk refused a write, nobody looked, and the turn was gone after the restart (codex#35385)."""
-    from everturn.session.store.disk import Disk
+    from everturn.session.store.file_system import LocalFileSystem
 
     with scene.open() as session:
         scene.talk(session, 1)
 
-        def full(self: Disk, fd: int, data: bytes) -> int:
+        def full(self: LocalFileSystem, fd: int, data: bytes) -> int:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(Disk, "write", full)
+        monkeypatch.setattr(LocalFileSystem, "write", full)
         with pytest.raises(EverturnError, match=r"No space left on device. Make room on the disk"):
             session.send("Is this kept?")
         monkeypatch.undo()
@@ -155,7 +155,7 @@ def test_a_session_of_a_newer_version_was_rewritten_by_an_older_one(scene: Scene
     with scene.open(access="read") as session:
         assert "what c1 holds" in words_in_view(session)
     with Store.open(scene.path) as store:
-        assert "a newer everturn wrote it" in store.refuses
+        assert "a newer everturn wrote it" in store.read_only_reason
     assert scene.path.read_bytes() == before
 
 

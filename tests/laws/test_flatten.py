@@ -8,8 +8,8 @@ from random_logs import broken_logs, sound_logs, words_of
 
 from everturn.history.blocks import block_from_fields, text_block
 from everturn.history.edits import ThinkingDropped
-from everturn.history.log import Log, view
-from everturn.history.messages import Message, faults
+from everturn.history.log import Log, compute_view
+from everturn.history.messages import Message, find_message_problems
 from everturn.history.records import Record
 from everturn.view.flatten import Flattener, flatten, is_sent
 from everturn.wire.anthropic import messages_pieces
@@ -25,12 +25,12 @@ def bytes_of(messages: tuple[Message, ...]) -> bytes:
 @given(st.one_of(broken_logs(edits=True), sound_logs()))
 def test_every_view_at_every_moment_is_one_that_the_api_takes(records: list[Record]):
     for end in range(len(records) + 1):
-        assert faults(flatten(view(records[:end])).messages) == ()
+        assert find_message_problems(flatten(compute_view(records[:end])).messages) == ()
 
 
 @given(sound_logs())
 def test_a_sound_log_needs_no_repair_once_its_last_call_is_answered(records: list[Record]):
-    assert flatten(view(records)).repairs == ()
+    assert flatten(compute_view(records)).repairs == ()
 
 
 @pytest.mark.spec("FLAT-8")
@@ -63,11 +63,11 @@ def splits_a_message(records: list[Record], end: int) -> bool:
 @pytest.mark.spec("FLAT-8")
 @given(any_log)
 def test_what_stands_before_the_last_user_message_is_sent_again_byte_for_byte(records: list[Record]):
-    whole = flatten(view(records)).messages
+    whole = flatten(compute_view(records)).messages
     for end in range(len(records)):
         if splits_a_message(records, end):
             continue
-        short = flatten(view(records[:end])).messages
+        short = flatten(compute_view(records[:end])).messages
         last = max((at for at, message in enumerate(short) if message.role == "user"), default=0)
         assert bytes_of(short[:last]) == bytes_of(whole[:last])
 
@@ -75,7 +75,7 @@ def test_what_stands_before_the_last_user_message_is_sent_again_byte_for_byte(re
 @pytest.mark.spec("TR-11")
 @given(any_log)
 def test_no_word_of_a_sent_record_is_lost(records: list[Record]):
-    flat = flatten(view(records))
+    flat = flatten(compute_view(records))
     said = bytes_of(flat.messages).decode()
     # The one thing left out by rule: a last message of thinking alone (FLAT-6).
     if any(repair.kind == "trailing_thinking" for repair in flat.repairs):
@@ -87,7 +87,7 @@ def test_no_word_of_a_sent_record_is_lost(records: list[Record]):
 @pytest.mark.spec("FLAT-1")
 @given(broken_logs())
 def test_no_word_of_an_unsent_record_gets_out(records: list[Record]):
-    said = bytes_of(flatten(view(records)).messages).decode().split('"')
+    said = bytes_of(flatten(compute_view(records)).messages).decode().split('"')
     unsent = [word for record in records if not is_sent(record) for word in words_of(record)]
     assert [word for word in unsent if word in said] == []
 
@@ -95,7 +95,7 @@ def test_no_word_of_an_unsent_record_gets_out(records: list[Record]):
 @pytest.mark.spec("TR-2", "FLAT-6")
 @given(sound_logs())
 def test_untouched_blocks_leave_with_the_bytes_they_came_with(records: list[Record]):
-    sent = {block.raw for message in flatten(view(records)).messages for block in message.blocks}
+    sent = {block.raw for message in flatten(compute_view(records)).messages for block in message.blocks}
     came = {block.raw for record in records for block in record.blocks if record.kind != "attachment"}
     assert came - sent == set()
 
@@ -105,14 +105,14 @@ def test_dropped_thinking_is_gone_from_the_record_named_and_kept_before_it(recor
     records = records[: data.draw(st.integers(1, len(records)))]
     at = data.draw(st.integers(0, len(records) - 1))
     dropped = b.edited(ThinkingDropped(records[at].uuid), "dropped")
-    messages = flatten(view([*records, dropped])).messages
+    messages = flatten(compute_view([*records, dropped])).messages
     left = [block.raw for message in messages for block in message.blocks if block.is_thinking]
     # In a response everything was said before any of it was answered.
     before = {record.message_id for record in records[:at]} if records[at].kind != "assistant" else set()
     before |= {record.message_id for record in records[:at]} - {records[at].message_id}
     kept = [r.blocks[0].raw for r in records if r.message_id in before and r.blocks[0].is_thinking]
     assert left == kept
-    assert faults(messages) == ()
+    assert find_message_problems(messages) == ()
 
 
 # The judge judged: every way of breaking a valid list of messages must be noticed (F53).
@@ -139,35 +139,38 @@ def places_of(messages: list[Message], kind: str) -> list[tuple[int, int]]:
 @pytest.mark.spec("TR-11")
 @given(sound_logs(), st.randoms(use_true_random=False))
 def test_the_judge_objects_to_every_broken_pair(records: list[Record], random):
-    messages = list(flatten(view(records)).messages)
+    messages = list(flatten(compute_view(records)).messages)
     results = places_of(messages, "tool_result")
     if not results:
         return
     at, which = random.choice(results)
     stray = messages[at].blocks[which]
-    assert faults(drop(messages, at, which)) != ()
-    assert faults(_with(messages, at, (*messages[at].blocks, stray))) != ()
-    assert faults(_with(messages, at, (text_block("first"), *messages[at].blocks))) != ()
+    assert find_message_problems(drop(messages, at, which)) != ()
+    assert find_message_problems(_with(messages, at, (*messages[at].blocks, stray))) != ()
+    assert find_message_problems(_with(messages, at, (text_block("first"), *messages[at].blocks))) != ()
     asked = next(place for place in places_of(messages, "tool_use") if place[0] == at - 1)
-    assert faults(drop(messages, *asked)) != ()
+    assert find_message_problems(drop(messages, *asked)) != ()
     twin = messages[asked[0]].blocks[asked[1]]
-    assert faults(_with(messages, at - 1, (*messages[at - 1].blocks, twin))) != ()
-    assert faults(messages[:at]) != ()
+    assert find_message_problems(_with(messages, at - 1, (*messages[at - 1].blocks, twin))) != ()
+    assert find_message_problems(messages[:at]) != ()
     elsewhere = Message("user", (stray,))
-    assert faults([*messages, elsewhere]) != ()
+    assert find_message_problems([*messages, elsewhere]) != ()
 
 
 @pytest.mark.spec("TR-11")
 @given(sound_logs(), st.randoms(use_true_random=False))
 def test_the_judge_objects_to_roles_and_content_out_of_order(records: list[Record], random):
-    messages = list(flatten(view(records)).messages)
+    messages = list(flatten(compute_view(records)).messages)
     at = random.randrange(len(messages))
     other = "assistant" if messages[at].role == "user" else "user"
     blank, thought = text_block(" "), block_from_fields({"type": "thinking", "thinking": "hm"})
-    assert faults(messages) == ()
-    assert faults(_with(messages, at, ())) != ()
-    assert faults(_with(messages, at, (*messages[at].blocks, blank))) != ()
-    assert faults([*messages[:at], Message(other, messages[at].blocks), *messages[at + 1 :]]) != ()
-    assert faults([*messages[: at + 1], *messages[at:]]) != ()
-    assert faults(messages[1:]) != ()
-    assert faults(_with(messages, 0, (*messages[0].blocks, thought))) != ()
+    assert find_message_problems(messages) == ()
+    assert find_message_problems(_with(messages, at, ())) != ()
+    assert find_message_problems(_with(messages, at, (*messages[at].blocks, blank))) != ()
+    assert (
+        find_message_problems([*messages[:at], Message(other, messages[at].blocks), *messages[at + 1 :]])
+        != ()
+    )
+    assert find_message_problems([*messages[: at + 1], *messages[at:]]) != ()
+    assert find_message_problems(messages[1:]) != ()
+    assert find_message_problems(_with(messages, 0, (*messages[0].blocks, thought))) != ()

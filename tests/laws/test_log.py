@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from random_logs import broken_logs
 
 from everturn.history.edits import Undone
-from everturn.history.log import Log, view
+from everturn.history.log import Log, compute_view
 from everturn.history.records import Record
 
 
@@ -60,7 +60,7 @@ def test_the_view_is_what_follows_the_last_boundary_that_has_its_summary(records
         log.append(record)
         assert list(log.view.records) == naive(records[:end])
         seen.append(log.view)
-    assert seen == [view(records[:end]) for end in range(1, len(records) + 1)]
+    assert seen == [compute_view(records[:end]) for end in range(1, len(records) + 1)]
 
 
 @pytest.mark.spec("TR-3")
@@ -94,7 +94,7 @@ def test_an_undo_gives_the_view_that_would_be_without_the_compaction(
     log = Log([*before, b.boundary("b"), b.summary(), *restored, *since, undone])
     # Only that replies since then tell of another size is not forgotten.
     replies = frozenset(record.uuid for record in since if record.kind == "assistant")
-    assert log.view == msgspec.structs.replace(view([*before, *since]), shrunk=replies)
+    assert log.view == msgspec.structs.replace(compute_view([*before, *since]), shrunk=replies)
     assert log.notes == []
 
 
@@ -109,6 +109,6 @@ def test_a_kept_segment_stands_where_its_anchor_says(before: list[Record], since
     summary = b.summary()
     for anchor, order in (("s", [summary, *kept]), ("b", [*kept, summary])):
         boundary = b.boundary("b", kept=(before[head].uuid, anchor, before[tail].uuid))
-        seen = view([*before, boundary, summary, *since])
+        seen = compute_view([*before, boundary, summary, *since])
         assert list(seen.records) == [boundary, *order, *since]
         assert seen.stale == {record.uuid for record in kept}

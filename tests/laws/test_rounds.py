@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from random_logs import broken_logs, sound_logs
 
 from everturn.history.records import Record
-from everturn.history.rounds import cut_points, rounds
+from everturn.history.rounds import cut_points, split_rounds
 
 any_log = st.one_of(broken_logs(), sound_logs())
 
@@ -26,9 +26,9 @@ def test_a_cut_point_separates_nothing_and_every_other_position_separates_someth
 
 @given(any_log)
 def test_every_record_is_in_exactly_one_round(records: list[Record]):
-    covered = [at for each in rounds(records) for at in range(each.start, each.stop)]
+    covered = [at for each in split_rounds(records) for at in range(each.start, each.stop)]
     assert covered == list(range(len(records)))
-    for each in rounds(records)[1:]:
+    for each in split_rounds(records)[1:]:
         assert records[each.start].kind == "assistant"
         pieces = {record.message_id for record in records[each.start : each.stop] if record.reply}
         assert pieces == {each.message_id}

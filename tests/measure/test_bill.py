@@ -3,15 +3,15 @@
 from datetime import date
 from decimal import Decimal
 
-from everturn.measure.bill import Bill, PriceLine, bill
-from everturn.measure.models import Model, find
+from everturn.measure.model_table import Model, find_model
+from everturn.measure.pricing import PricedUsage, PriceLine, compute_priced_usage
 
 TODAY = date(2026, 11, 15)
 D = Decimal
 
 
 def model(id: str) -> Model:
-    found = find(id)
+    found = find_model(id)
     assert found is not None
     return found
 
@@ -28,7 +28,7 @@ def usage(**more: object) -> dict[str, object]:
 
 
 def test_each_kind_of_token_is_a_line_with_its_rate():
-    assert bill(usage(), model("claude-opus-5"), on=TODAY) == Bill(
+    assert compute_priced_usage(usage(), model("claude-opus-5"), on=TODAY) == PricedUsage(
         (
             PriceLine("input", 10, D(5)),
             PriceLine("cache_read", 1000, D("0.5")),
@@ -37,27 +37,29 @@ def test_each_kind_of_token_is_a_line_with_its_rate():
             PriceLine("output", 50, D(25)),
         )
     )
-    assert bill(usage(), model("claude-opus-5"), on=TODAY).dollars == D("0.004425")
+    assert compute_priced_usage(usage(), model("claude-opus-5"), on=TODAY).dollars == D("0.004425")
 
 
 def test_modifiers_multiply():
-    plain = bill(usage(), model("claude-opus-5"), on=TODAY).dollars
+    plain = compute_priced_usage(usage(), model("claude-opus-5"), on=TODAY).dollars
     opus = model("claude-opus-5")
-    assert bill(usage(inference_geo="us"), opus, on=TODAY).dollars == plain * D("1.1")
-    assert bill(usage(service_tier="batch"), opus, on=TODAY).dollars == plain * D("0.5")
-    assert bill(usage(speed="fast"), opus, on=TODAY).dollars == plain * 2
+    assert compute_priced_usage(usage(inference_geo="us"), opus, on=TODAY).dollars == plain * D("1.1")
+    assert compute_priced_usage(usage(service_tier="batch"), opus, on=TODAY).dollars == plain * D("0.5")
+    assert compute_priced_usage(usage(speed="fast"), opus, on=TODAY).dollars == plain * 2
     everything = usage(speed="fast", inference_geo="us", service_tier="batch")
-    assert bill(everything, opus, on=TODAY).dollars == plain * 2 * D("1.1") * D("0.5")
+    assert compute_priced_usage(everything, opus, on=TODAY).dollars == plain * 2 * D("1.1") * D("0.5")
 
 
 def test_older_models_have_no_surcharge_for_the_region():
     old = model("claude-opus-4-5")
-    assert bill(usage(inference_geo="us"), old, on=TODAY) == bill(usage(), old, on=TODAY)
+    assert compute_priced_usage(usage(inference_geo="us"), old, on=TODAY) == compute_priced_usage(
+        usage(), old, on=TODAY
+    )
 
 
 def test_writes_without_a_breakdown_are_5m_writes():
     flat = {"input_tokens": 0, "cache_creation_input_tokens": 1000, "output_tokens": 0}
-    assert bill(flat, model("claude-opus-5"), on=TODAY).lines == (
+    assert compute_priced_usage(flat, model("claude-opus-5"), on=TODAY).lines == (
         PriceLine("cache_write_5m", 1000, D("6.25")),
     )
 
@@ -68,7 +70,9 @@ def test_compactions_are_paid_though_top_level_usage_leaves_them_out():
     compaction |= {"cache_creation_input_tokens": 50_090, "output_tokens": 160}
     message = {"type": "message", "input_tokens": 2, "cache_read_input_tokens": 2615}
     message |= {"cache_creation_input_tokens": 210, "output_tokens": 32}
-    whole = bill({**message, "iterations": [compaction, message]}, model("claude-opus-5-5"), on=TODAY)
+    whole = compute_priced_usage(
+        {**message, "iterations": [compaction, message]}, model("claude-opus-5-5"), on=TODAY
+    )
     assert [(line.iteration, line.kind, line.tokens) for line in whole.lines] == [
         ("compaction", "input", 48),
         ("compaction", "cache_read", 2615),
@@ -86,10 +90,10 @@ def test_the_price_step_of_haiku_5_5_counts_the_whole_prompt_and_re_rates_the_ou
     haiku = model("claude-haiku-5-5")
     low = {"input_tokens": 1, "cache_read_input_tokens": 99_999, "output_tokens": 1_000_000}
     high = {**low, "input_tokens": 2}
-    assert bill(low, haiku, on=TODAY).lines[-1].dollars == D("0.5")
-    assert bill(high, haiku, on=TODAY).lines[-1].dollars == D("2.5")
+    assert compute_priced_usage(low, haiku, on=TODAY).lines[-1].dollars == D("0.5")
+    assert compute_priced_usage(high, haiku, on=TODAY).lines[-1].dollars == D("2.5")
 
 
 def test_searches_are_paid_by_the_thousand():
     searched = {"input_tokens": 0, "output_tokens": 0, "server_tool_use": {"web_search_requests": 3}}
-    assert bill(searched, model("claude-opus-5"), on=TODAY).dollars == D("0.03")
+    assert compute_priced_usage(searched, model("claude-opus-5"), on=TODAY).dollars == D("0.03")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from everturn.history.blocks import text_block
 from everturn.history.edits import Cleared, Compacted, Offloaded, Pinned, Trimmed
-from everturn.history.records import SYNTHETIC, Record, Reply, Usage
+from everturn.history.records import SYNTHETIC, Record, ReplyMeta, Usage
 from everturn.measure.calibration import IDENTITY, MAX_FACTOR, MIN_SAMPLES, Calibration, Calibrator
 
 OPUS, HAIKU = "claude-opus-4-5", "claude-haiku-4-5"
@@ -23,7 +23,7 @@ class Session:
     def call(self, model: str = OPUS, message: str = "") -> None:
         self.calls += 1
         usage = Usage(cache_read_input_tokens=self.context, output_tokens=1)
-        answer = Reply(message_id=message or f"m{self.calls}", model=model, usage=usage)
+        answer = ReplyMeta(message_id=message or f"m{self.calls}", model=model, usage=usage)
         self.calibrator.add(Record(kind="assistant", uuid=f"a{self.calls}", reply=answer))
 
     def grow(self, estimated: int, reported: int) -> None:

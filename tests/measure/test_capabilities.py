@@ -9,19 +9,19 @@ from builders import assistant, call, result
 from builders import user as words
 from view.talks import HEAD, model, user
 
-from everturn.decide.micro import Situation, micro
-from everturn.decide.micro.declarative import declarative
-from everturn.decide.policy import policy
-from everturn.decide.results import Results
+from everturn.decide.micro import MicroContext, plan_micro_compaction
+from everturn.decide.micro.declarative import build_context_management
+from everturn.decide.policy import get_policy
+from everturn.decide.result_tracker import ResultTracker
 from everturn.measure.capabilities import ANTHROPIC, PLAIN, PROVIDERS, Capabilities
 from everturn.measure.outline import Outline
-from everturn.measure.tokens import Counts
+from everturn.measure.tokens import TokenCounter
 from everturn.twin.costs import TwinCosts
-from everturn.view.lifetime import TtlSettings, lifetime
-from everturn.view.markers import place_marks
-from everturn.view.sections import Sections, system_blocks
+from everturn.view.breakpoints import place_breakpoints
+from everturn.view.key_parameters import TtlSettings, choose_ttl
+from everturn.view.system_prompt import SystemPromptSections, system_blocks
 
-POLICY = policy("claude-code")
+POLICY = get_policy("claude-code")
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 
@@ -48,15 +48,16 @@ def test_each_provider_declares_what_it_can():
         "plain": {"runs_are_one"},
     }
     lasting = {
-        name: (able.ttls, able.scopes, able.max_markers, able.lookback) for name, able in PROVIDERS.items()
+        name: (able.ttls, able.scopes, able.max_breakpoints, able.lookback)
+        for name, able in PROVIDERS.items()
     }
     cached = (("5m", "1h"), (), 4, 20)
     assert lasting == {**dict.fromkeys(PROVIDERS, cached), "plain": ((), (), 0, 20)}
 
 
-def results() -> Results:
+def results() -> ResultTracker:
     """Thirty reads, all of which the model has seen."""
-    made, counts = Results(POLICY.tools), Counts()
+    made, counts = ResultTracker(POLICY.tools), TokenCounter()
     made.add(words("go"), counts)
     for n in range(30):
         made.add(assistant(call(f"c{n}", file_path=f"{n}.py"), id=f"m{n}"), counts)
@@ -67,7 +68,7 @@ def results() -> Results:
 
 
 def plan(able: Capabilities, *, idle: timedelta) -> str:
-    situation = Situation(
+    situation = MicroContext(
         results=results(),
         policy=POLICY,
         source="main",
@@ -75,21 +76,21 @@ def plan(able: Capabilities, *, idle: timedelta) -> str:
         last_reply=NOW - idle,
         capabilities=able,
     )
-    return micro(situation).kind
+    return plan_micro_compaction(situation).kind
 
 
 def layers(able: Capabilities) -> dict[str, Any]:
     """What of the engine is at work with such a provider."""
     outline = Outline(TwinCosts(model()))
-    outline.set_head(HEAD)
+    outline.set_preamble(HEAD)
     outline.replace_from(0, [user("go")])
-    marks = place_marks(outline, HEAD, ttl="5m", capabilities=able, previous=-1, writes="its own")
-    asked = declarative(
+    marks = place_breakpoints(outline, HEAD, ttl="5m", capabilities=able, previous=-1, writes="its own")
+    asked = build_context_management(
         ["Read"], thinking="present", kept="all", settings=POLICY.micro.declarative, capabilities=able
     )
     return {
         "markers": len(marks.places),
-        "ttl": lifetime("main", "conversation", TtlSettings(eligible=True), able).ttl,
+        "ttl": choose_ttl("main", "conversation", TtlSettings(eligible=True), able).ttl,
         "asks the API to clear": asked is not None,
         "while warm": plan(able, idle=timedelta(minutes=1)),
         "when cold": plan(able, idle=timedelta(hours=2)),
@@ -116,7 +117,7 @@ def test_the_engine_degrades_layer_by_layer():
 
 @pytest.mark.spec("OV-4")
 def test_without_any_capability_there_is_still_a_system_prompt_and_time_based_clearing():
-    made = Sections()
+    made = SystemPromptSections()
     made.static("manners", lambda: "Be kind.")
     assert [part.scope for part in system_blocks(made, capabilities=PLAIN)] == ["org"]
     assert plan(Capabilities(), idle=timedelta(hours=2)) == "time"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from everturn.history.blocks import block_from_fields
 from everturn.measure.images import FLAT, SHARP, STANDARD, UNSEEN, Tier, image_tokens, tier_of, tokens_of_size
-from everturn.measure.models import find
+from everturn.measure.model_table import find_model
 
 REST = b"\x00" * 4000
 
@@ -136,7 +136,7 @@ def test_escaped_slashes_in_the_data_are_read():
 
 
 def test_the_tier_follows_the_model():
-    sharp, standard = find("claude-opus-4-7"), find("claude-opus-4-6")
+    sharp, standard = find_model("claude-opus-4-7"), find_model("claude-opus-4-6")
     assert sharp is not None
     assert standard is not None
     assert (tier_of(sharp), tier_of(standard)) == (SHARP, STANDARD)

@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 from everturn.history.blocks import Block, block_from_fields, result_block, text_block
 from everturn.history.edits import Cleared, Compacted, Edit, Offloaded, Segment, ThinkingDropped
 from everturn.history.log import Log
-from everturn.history.records import SYNTHETIC, Record, Reply, Usage, reported_usage
-from everturn.measure.meter import PLACEHOLDER_TOKENS, Meter, Size, meter_of
-from everturn.measure.tokens import Count, Counts, LocalTokenizer, ProviderCounts, estimate_block, padded
+from everturn.history.records import SYNTHETIC, Record, ReplyMeta, Usage, reported_usage
+from everturn.measure.meter import PLACEHOLDER_TOKENS, ContextSize, Meter, meter_of
+from everturn.measure.tokens import (
+    LocalTokenizer,
+    ProviderCounts,
+    TokenCount,
+    TokenCounter,
+    estimate_block,
+    padded,
+)
 
 USAGE = Usage(
     input_tokens=1, cache_creation_input_tokens=20, cache_read_input_tokens=300, output_tokens=4_000
@@ -33,7 +40,7 @@ def reply(
         kind="assistant",
         uuid=uuid,
         blocks=(text_block("x" * 4 * tokens),),
-        reply=Reply(message_id=message, model=model, usage=usage),
+        reply=ReplyMeta(message_id=message, model=model, usage=usage),
     )
 
 
@@ -43,10 +50,12 @@ def edited(edit: Edit, uuid: str = "e") -> Record:
 
 def thought(tokens: int, uuid: str, message: str, usage: Usage | None = None) -> Record:
     block = block_from_fields({"type": "thinking", "thinking": "x" * 4 * tokens, "signature": "s" * 900})
-    return Record(kind="assistant", uuid=uuid, blocks=(block,), reply=Reply(message_id=message, usage=usage))
+    return Record(
+        kind="assistant", uuid=uuid, blocks=(block,), reply=ReplyMeta(message_id=message, usage=usage)
+    )
 
 
-def metered(records: Sequence[Record], **how: int) -> Size:
+def metered(records: Sequence[Record], **how: int) -> ContextSize:
     meter = Meter(**how)
     for record in records:
         meter.add(record)
@@ -56,7 +65,7 @@ def metered(records: Sequence[Record], **how: int) -> Size:
 @pytest.mark.spec("TOK-5")
 def test_the_size_is_the_reported_total_plus_the_padded_tail():
     size = metered([user(90), reply(50, "a1", "m1"), user(60), user(15)], fixed=7_000)
-    assert size == Size(
+    assert size == ContextSize(
         tokens=4_321 + 100, reported=4_321, estimated_tail=100, rough_tail=75, anchor="a1", basis="usage"
     )
 
@@ -65,7 +74,7 @@ def test_the_size_is_the_reported_total_plus_the_padded_tail():
 def test_a_synthetic_reply_and_an_error_text_are_tail_at_most():
     synthetic = reply(30, "s", "m2", model=SYNTHETIC)
     error = Record(
-        kind="assistant", uuid="e", api_error=True, reply=Reply(usage=USAGE), blocks=(text_block("no"),)
+        kind="assistant", uuid="e", api_error=True, reply=ReplyMeta(usage=USAGE), blocks=(text_block("no"),)
     )
     size = metered([reply(50, "a1", "m1"), synthetic, error])
     assert (size.anchor, size.rough_tail) == ("a1", 30)
@@ -79,7 +88,7 @@ def test_results_between_the_pieces_of_one_response_are_new():
         reply(30, "a2", "m1", Usage(input_tokens=100, output_tokens=40)),
         result("c2", 900),
     ]
-    assert metered(records) == Size(
+    assert metered(records) == ContextSize(
         tokens=140 + 2_040,
         reported=140,
         estimated_tail=2_040,
@@ -92,7 +101,7 @@ def test_results_between_the_pieces_of_one_response_are_new():
 @pytest.mark.spec("TOK-6")
 def test_without_usage_everything_is_estimated_system_prompt_and_tools_included():
     size = metered([user(60), reply(15, "a1", usage=None)], fixed=75)
-    assert size == Size(
+    assert size == ContextSize(
         tokens=200, reported=0, estimated_tail=200, rough_tail=150, anchor="", basis="estimate"
     )
 
@@ -101,7 +110,7 @@ def test_the_usage_of_a_kept_record_never_becomes_the_anchor():
     meter = Meter()
     meter.add(user(45))
     meter.add_kept(reply(30, "a1", "m1", Usage(input_tokens=170_000)))
-    assert meter.size() == Size(
+    assert meter.size() == ContextSize(
         tokens=100, reported=0, estimated_tail=100, rough_tail=75, anchor="", basis="estimate"
     )
 
@@ -114,7 +123,7 @@ def test_a_turn_costs_its_own_records_only():
         seen.append(text)
         return text
 
-    meter = Meter(Counts(LocalTokenizer(watched)))
+    meter = Meter(TokenCounter(LocalTokenizer(watched)))
     for number in range(300):
         meter.add(reply(1, f"a{number}", f"m{number}"))
         meter.size()
@@ -195,7 +204,7 @@ def test_what_was_hidden_before_a_boundary_stays_hidden_in_the_records_kept_thro
             user(10, "u2"),
         ]
     )
-    assert meter_of(log.view, fixed=17).size() == Size(
+    assert meter_of(log.view, fixed=17).size() == ContextSize(
         tokens=padded(17 + 100 + 5 + PLACEHOLDER_TOKENS + 20 + 10),
         reported=0,
         estimated_tail=padded(17 + 100 + 5 + PLACEHOLDER_TOKENS + 20 + 10),
@@ -245,7 +254,7 @@ def test_thinking_dropped_before_the_anchor_is_freed():
 
 
 def test_counts_of_the_provider_are_not_padded_and_shrink_when_cleared():
-    meter = Meter(Counts(ProviderCounts({"r": 500})))
+    meter = Meter(TokenCounter(ProviderCounts({"r": 500})))
     meter.add(result("c1", 308))
     meter.add(user(30))
     assert meter.size().tokens == 500 + 40
@@ -268,7 +277,7 @@ usages = st.one_of(
 @st.composite
 def one_record(draw: st.DrawFn) -> Record:
     kind = draw(st.sampled_from(["user", "assistant", "assistant", "assistant", "system", "progress"]))
-    answer = Reply(
+    answer = ReplyMeta(
         message_id=draw(st.sampled_from(["", "m1", "m2", "m3", "m4"])),
         model=draw(st.sampled_from(["claude-opus-4-5"] * 4 + [SYNTHETIC])),
         usage=draw(usages),
@@ -358,4 +367,4 @@ def test_measuring_step_by_step_equals_walking_back_over_the_whole_list(
 
 
 def test_the_sum_of_counts_is_a_count():
-    assert Count(1, 2) + Count(3, 4) - Count(1, 1) == Count(3, 5)
+    assert TokenCount(1, 2) + TokenCount(3, 4) - TokenCount(1, 1) == TokenCount(3, 5)

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from everturn.measure.model import Rates
-from everturn.measure.models import MODELS, find, model_or_default
+from everturn.measure.model_table import MODELS, find_model, model_or_default
 
 TODAY = date(2026, 11, 15)
 
@@ -57,34 +57,34 @@ def rates(text: str) -> Rates:
 
 @pytest.mark.parametrize("id", PRICES)
 def test_every_model_has_the_printed_price(id: str):
-    model = find(id)
+    model = find_model(id)
     assert model is not None
     assert model.rates(on=TODAY, prompt_tokens=1000) == rates(PRICES[id])
 
 
 @pytest.mark.parametrize("id", LIMITS)
 def test_every_model_has_the_printed_limits(id: str):
-    model = find(id)
+    model = find_model(id)
     assert model is not None
     assert (model.window, model.max_output, model.min_cache) == LIMITS[id]
 
 
 def test_the_read_price_of_sonnet_5_5_goes_by_the_date_of_the_call():
-    sonnet = find("claude-sonnet-5-5")
+    sonnet = find_model("claude-sonnet-5-5")
     assert sonnet is not None
     reads = [sonnet.rates(on=date(2026, 10, day), prompt_tokens=0).read for day in (6, 7)]
     assert reads == [Decimal("0.20"), Decimal("0.10")]
 
 
 def test_haiku_5_5_costs_five_times_as_much_above_100_000_prompt_tokens():
-    haiku = find("claude-haiku-5-5")
+    haiku = find_model("claude-haiku-5-5")
     assert haiku is not None
     assert haiku.rates(on=TODAY, prompt_tokens=100_000) == rates("0.10 0.125 0.20 0.01 0.50")
     assert haiku.rates(on=TODAY, prompt_tokens=100_001) == rates("0.50 0.625 1.00 0.05 2.50")
 
 
 def test_fast_speed_has_rates_of_its_own_with_the_models_read_multiplier():
-    opus = find("claude-opus-5-5")
+    opus = find_model("claude-opus-5-5")
     assert opus is not None
     assert opus.rates(on=TODAY, prompt_tokens=0, speed="fast") == rates("8 10 16 0.40 40")
 
@@ -101,7 +101,7 @@ def test_fast_speed_has_rates_of_its_own_with_the_models_read_multiplier():
     ],
 )
 def test_a_dated_id_names_the_same_model(dated: str, short: str):
-    assert find(dated) is find(short) is not None
+    assert find_model(dated) is find_model(short) is not None
 
 
 def test_no_id_names_two_models():
@@ -110,7 +110,7 @@ def test_no_id_names_two_models():
 
 
 def test_an_unknown_model_is_not_found_but_can_be_measured_as_a_stated_guess():
-    assert find("claude-sonnet-9") is None
+    assert find_model("claude-sonnet-9") is None
     guess = model_or_default("claude-sonnet-9")
     assert (guess.model.id, guess.guessed) == (
         "claude-sonnet-5-5",

@@ -24,45 +24,45 @@ from view.talks import (
 
 from everturn.history.blocks import Block, block_from_json, result_block, text_block
 from everturn.history.messages import Message
-from everturn.measure.outline import Head, Outline, Salts, Spot
-from everturn.measure.prefix_cache import Marker, Prompt
+from everturn.measure.outline import Outline, Preamble, Salts, Spot
+from everturn.measure.prefix_cache import Breakpoint, PromptLayout
 from everturn.twin.costs import TwinCosts
 from everturn.twin.options import TwinOptions
-from everturn.twin.parse import parse
-from everturn.twin.prefix import lay_out
+from everturn.twin.parse import parse_request
+from everturn.twin.request_layout import lay_out
 from everturn.view.cache_key import salts
-from everturn.view.lifetime import KeyParameters, Lifetime, spelled
+from everturn.view.key_parameters import KeyParameters, TtlChoice, to_request_fields
 from everturn.wire.anthropic import Request
 
 OPUS = model()
 seeds = st.integers(min_value=0, max_value=2**32)
 
 
-def outlined(head: Head, messages: list[Message], **options: Any) -> Outline:
+def outlined(head: Preamble, messages: list[Message], **options: Any) -> Outline:
     outline = Outline(TwinCosts(OPUS), **options)
-    outline.set_head(head)
+    outline.set_preamble(head)
     outline.replace_from(0, messages)
     return outline
 
 
-def ours(head: Head, messages: list[Message], parameters: KeyParameters = PARAMETERS) -> Prompt:
+def ours(head: Preamble, messages: list[Message], parameters: KeyParameters = PARAMETERS) -> PromptLayout:
     return outlined(head, messages).prompt(salts(OPUS, parameters), [], minimum=0)
 
 
-def theirs(head: Head, messages: list[Message], parameters: KeyParameters = PARAMETERS) -> Prompt:
+def theirs(head: Preamble, messages: list[Message], parameters: KeyParameters = PARAMETERS) -> PromptLayout:
     """The twin's layout of the bytes that would be sent."""
-    settings = {"max_tokens": 9, **spelled(parameters)}
+    settings = {"max_tokens": 9, **to_request_fields(parameters)}
     request = Request(
         model=OPUS.id, messages=tuple(messages), system=head.system, tools=head.tools, settings=settings
     )
-    return lay_out(parse("messages", {}, request.to_bytes(), workspace="w"), TwinOptions()).prompt
+    return lay_out(parse_request("messages", {}, request.to_bytes(), workspace="w"), TwinOptions()).prompt
 
 
-def sizes(prompt: Prompt) -> tuple[list[int], list[int], int]:
+def sizes(prompt: PromptLayout) -> tuple[list[int], list[int], int]:
     return list(prompt.ends), list(prompt.positions), prompt.total
 
 
-def shared(one: Prompt, other: Prompt) -> list[bool]:
+def shared(one: PromptLayout, other: PromptLayout) -> list[bool]:
     """Which prefixes two requests have in common, block by block."""
     if one.scope != other.scope:
         return []
@@ -101,7 +101,7 @@ def test_another_model_counts_everything_anew():
     haiku = model("claude-haiku-4-5")
     outline.costs = TwinCosts(haiku)
     fresh = Outline(TwinCosts(haiku))
-    fresh.set_head(HEAD)
+    fresh.set_preamble(HEAD)
     fresh.replace_from(0, [user("hello " * 50)])
     assert sizes(outline.prompt(Salts(), [], minimum=0)) == sizes(fresh.prompt(Salts(), [], minimum=0))
 
@@ -124,16 +124,16 @@ def test_without_the_rule_for_runs_every_block_is_a_position():
         assistant(call("a"), call("b")),
         user(result_block("a", "1"), result_block("b", "2")),
     ]
-    runs = outlined(Head(), messages).prompt(Salts(), [], minimum=0)
-    single = outlined(Head(), messages, runs_are_one=False).prompt(Salts(), [], minimum=0)
+    runs = outlined(Preamble(), messages).prompt(Salts(), [], minimum=0)
+    single = outlined(Preamble(), messages, runs_are_one=False).prompt(Salts(), [], minimum=0)
     assert (list(runs.positions), list(single.positions)) == ([0, 1, 1, 2, 2], [0, 1, 2, 3, 4])
 
 
 def test_spots_and_places_in_the_prefix_are_the_same_blocks():
-    head = Head((web(), tool("Late", defer_loading=True), tool("Read")), HEAD.system)
+    head = Preamble((web(), tool("Late", defer_loading=True), tool("Read")), HEAD.system)
     outline = outlined(head, [user("a", "b"), assistant("c")])
     spots = [Spot(-1, 2), Spot(-1, 0), Spot(-1, 4), Spot(0, 1), Spot(1, 0)]
-    marked = outline.prompt(Salts(), [(spot, Marker(-1, "5m")) for spot in reversed(spots)], minimum=0)
+    marked = outline.prompt(Salts(), [(spot, Breakpoint(-1, "5m")) for spot in reversed(spots)], minimum=0)
     assert [marker.index for marker in marked.markers] == [0, 1, 3, 5, 6]
     assert [outline.path_of(at) for at in range(7)] == [
         "tools.2",
@@ -153,20 +153,20 @@ def test_spots_and_places_in_the_prefix_are_the_same_blocks():
 CITED = [user("read", document(cited=True))]
 HEADS = {
     "plain": HEAD,
-    "empty": Head(),
-    "no tools": Head((), HEAD.system),
-    "no system": Head(HEAD.tools),
-    "a web tool in the middle": Head((tool("A"), web(), tool("B")), HEAD.system),
-    "web tools alone": Head((web(), web("other")), HEAD.system),
-    "a deferred tool": Head((tool("A", defer_loading=True), tool("B"), web()), HEAD.system),
-    "deferred tools alone": Head((tool("A", defer_loading=True),), HEAD.system),
-    "deferred tools alone, no system": Head((tool("A", defer_loading=True),)),
+    "empty": Preamble(),
+    "no tools": Preamble((), HEAD.system),
+    "no system": Preamble(HEAD.tools),
+    "a web tool in the middle": Preamble((tool("A"), web(), tool("B")), HEAD.system),
+    "web tools alone": Preamble((web(), web("other")), HEAD.system),
+    "a deferred tool": Preamble((tool("A", defer_loading=True), tool("B"), web()), HEAD.system),
+    "deferred tools alone": Preamble((tool("A", defer_loading=True),), HEAD.system),
+    "deferred tools alone, no system": Preamble((tool("A", defer_loading=True),)),
 }
 
 
 @pytest.mark.spec("PC-8")
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
-def test_tokens_and_positions_are_those_of_the_twin(head: Head):
+def test_tokens_and_positions_are_those_of_the_twin(head: Preamble):
     messages = [
         user("go", image()),
         assistant(thinking("hm"), "so", call("a"), call("b")),
@@ -186,11 +186,11 @@ def test_random_conversations_are_counted_as_the_twin_counts_them(seed: int):
 
 
 def changed(**fields: Any) -> KeyParameters:
-    return KeyParameters(Lifetime("5m", "a test"), **fields)
+    return KeyParameters(TtlChoice("5m", "a test"), **fields)
 
 
 BASE = [user("go"), assistant("yes", call("a")), user(result_block("a", "one"), "more")]
-REQUESTS: dict[str, tuple[Head, list[Message], KeyParameters]] = {
+REQUESTS: dict[str, tuple[Preamble, list[Message], KeyParameters]] = {
     "base": (HEAD, BASE, PARAMETERS),
     "longer": (HEAD, [*BASE, assistant("ok"), user("next")], PARAMETERS),
     "another last word": (HEAD, [*BASE[:2], user(result_block("a", "one"), "less")], PARAMETERS),
@@ -200,10 +200,14 @@ REQUESTS: dict[str, tuple[Head, list[Message], KeyParameters]] = {
     "an image later": (HEAD, [*BASE, assistant("ok"), user(image())], PARAMETERS),
     "an image in a result": (HEAD, [*BASE[:2], user(pictured("a"))], PARAMETERS),
     "citations later": (HEAD, [*BASE, assistant("ok"), *CITED], PARAMETERS),
-    "another tool": (Head((tool("Bash"), tool("Write")), HEAD.system), BASE, PARAMETERS),
-    "another system prompt": (Head(HEAD.tools, (*HEAD.system[:1], text_block("new"))), BASE, PARAMETERS),
-    "a web tool": (Head((*HEAD.tools, web()), HEAD.system), BASE, PARAMETERS),
-    "a deferred tool": (Head((tool("Aaa", defer_loading=True), *HEAD.tools), HEAD.system), BASE, PARAMETERS),
+    "another tool": (Preamble((tool("Bash"), tool("Write")), HEAD.system), BASE, PARAMETERS),
+    "another system prompt": (Preamble(HEAD.tools, (*HEAD.system[:1], text_block("new"))), BASE, PARAMETERS),
+    "a web tool": (Preamble((*HEAD.tools, web()), HEAD.system), BASE, PARAMETERS),
+    "a deferred tool": (
+        Preamble((tool("Aaa", defer_loading=True), *HEAD.tools), HEAD.system),
+        BASE,
+        PARAMETERS,
+    ),
     "a forced choice": (HEAD, BASE, changed(tool_choice={"type": "tool", "name": "Read"})),
     "auto, spelled out": (HEAD, BASE, changed(tool_choice={"type": "auto"})),
     "no parallel calls": (

@@ -2,20 +2,26 @@
 
 import pytest
 
-from everturn.history.records import Usage, Written
-from everturn.measure.prediction import Check, Forecast, Prediction, check, reported
-from everturn.measure.prefix_cache import Marker, PrefixCache, Prompt
+from everturn.history.records import CacheCreation, Usage
+from everturn.measure.prediction import (
+    Forecast,
+    Prediction,
+    PredictionCheck,
+    check_prediction,
+    prediction_from_usage,
+)
+from everturn.measure.prefix_cache import Breakpoint, PrefixCache, PromptLayout
 
 SIZE = 100
 
 
-def prompt(blocks: int, *markers: int, ttl: str = "5m") -> Prompt:
-    return Prompt(
+def prompt(blocks: int, *markers: int, ttl: str = "5m") -> PromptLayout:
+    return PromptLayout(
         scope="w",
         keys=range(blocks),
         ends=[SIZE * (at + 1) for at in range(blocks)],
         positions=range(blocks),
-        markers=[Marker(at, ttl) for at in markers],
+        markers=[Breakpoint(at, ttl) for at in markers],
         total=SIZE * blocks + 3,
     )
 
@@ -25,15 +31,17 @@ def usage(read: int, write_5m: int, write_1h: int, plain: int) -> Usage:
         input_tokens=plain,
         cache_creation_input_tokens=write_5m + write_1h,
         cache_read_input_tokens=read,
-        cache_creation=Written(write_5m, write_1h),
+        cache_creation=CacheCreation(write_5m, write_1h),
     )
 
 
-def asked(forecast: Forecast, request: Prompt, now: float = 0.0) -> Prediction:
+def asked(forecast: Forecast, request: PromptLayout, now: float = 0.0) -> Prediction:
     """A call that is answered as predicted."""
     found = forecast.predict(request, now)
     settled = forecast.settle(usage(*found.tokens), now)
-    assert settled == Check("as predicted", found, reported(usage(*found.tokens)), "reported as predicted")
+    assert settled == PredictionCheck(
+        "as predicted", found, prediction_from_usage(usage(*found.tokens)), "reported as predicted"
+    )
     return found
 
 
@@ -61,8 +69,10 @@ def test_an_answer_to_nothing_predicted_settles_nothing():
 
 
 def test_usage_without_a_breakdown_is_taken_as_five_minute_writes():
-    assert reported(Usage(3, 500, 900, 70)) == Prediction(900, 500, 0, 3)
-    assert reported(Usage(3, 500, 900, 70, Written(100, 400))) == Prediction(900, 100, 400, 3)
+    assert prediction_from_usage(Usage(3, 500, 900, 70)) == Prediction(900, 500, 0, 3)
+    assert prediction_from_usage(Usage(3, 500, 900, 70, CacheCreation(100, 400))) == Prediction(
+        900, 100, 400, 3
+    )
 
 
 PREDICTED = Prediction(900, 100, 0, 3, hit=8)
@@ -106,8 +116,8 @@ PREDICTED = Prediction(900, 100, 0, 3, hit=8)
     ],
 )
 def test_what_is_reported_is_compared_and_a_difference_explained(seen, verdict, missed, why):
-    found = check(PREDICTED, usage(*seen))
-    assert found == Check(verdict, PREDICTED, Prediction(*seen), why)
+    found = check_prediction(PREDICTED, usage(*seen))
+    assert found == PredictionCheck(verdict, PREDICTED, Prediction(*seen), why)
     assert found.missed == missed
 
 

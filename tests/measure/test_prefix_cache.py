@@ -9,11 +9,11 @@ from measure.naive_cache import NaiveBlock, NaiveCache
 
 from everturn.measure.prefix_cache import (
     SECONDS,
-    Entry,
-    Marker,
-    Outcome,
+    Breakpoint,
+    CacheEntry,
+    CacheLookup,
     PrefixCache,
-    Prompt,
+    PromptLayout,
     group_positions,
 )
 
@@ -21,27 +21,27 @@ STEPS = 120_000 if os.environ.get("EVERTURN_PROFILE") == "soak" else 5_000
 START = 1_000_000.0
 
 
-def prompt(blocks: int, *markers: tuple[int, str], tokens: int = 100, **settings) -> Prompt:
+def prompt(blocks: int, *markers: tuple[int, str], tokens: int = 100, **settings) -> PromptLayout:
     """Blocks of equal size named by their number; the key of a prefix is its length."""
-    return Prompt(
+    return PromptLayout(
         scope=settings.pop("scope", "w"),
         keys=settings.pop("keys", range(blocks)),
         ends=[tokens * (i + 1) for i in range(blocks)],
         positions=settings.pop("positions", range(blocks)),
-        markers=[Marker(index, ttl) for index, ttl in markers],
+        markers=[Breakpoint(index, ttl) for index, ttl in markers],
         total=tokens * blocks + 3,
         **settings,
     )
 
 
-def ask(cache: PrefixCache, request: Prompt, now: float = START) -> Outcome:
+def ask(cache: PrefixCache, request: PromptLayout, now: float = START) -> CacheLookup:
     outcome = cache.look(request, now)
     cache.refresh(outcome)
     cache.write(outcome, now)
     return outcome
 
 
-def parts(outcome: Outcome) -> tuple[int, int, int, int]:
+def parts(outcome: CacheLookup) -> tuple[int, int, int, int]:
     return outcome.read, outcome.write_1h, outcome.write_5m, outcome.plain
 
 
@@ -80,8 +80,8 @@ def test_mixed_ttls_are_billed_by_the_a_b_c_rule():
     outcome = ask(cache, prompt(8, (3, "1h"), (6, "5m")))
     assert parts(outcome) == (200, 200, 300, 103)
     assert outcome.written == (
-        Entry("w", 3, 3, 400, "1h", START + SECONDS["1h"]),
-        Entry("w", 6, 6, 700, "5m", START + SECONDS["5m"]),
+        CacheEntry("w", 3, 3, 400, "1h", START + SECONDS["1h"]),
+        CacheEntry("w", 6, 6, 700, "5m", START + SECONDS["5m"]),
     )
 
 
@@ -104,7 +104,7 @@ def test_a_1h_marker_that_hits_a_5m_entry_leaves_it_5m():
     cache = PrefixCache()
     ask(cache, prompt(3, (2, "5m")))
     outcome = ask(cache, prompt(3, (2, "1h")), START + 10)
-    assert outcome.refreshed == Entry("w", 2, 2, 300, "5m", START + 310)
+    assert outcome.refreshed == CacheEntry("w", 2, 2, 300, "5m", START + 310)
     assert outcome.written == ()
     assert ask(cache, prompt(3, (2, "1h")), START + 311).read == 0
 
@@ -114,7 +114,7 @@ def test_entries_missing_below_the_hit_are_written_again_for_free():
     ask(cache, prompt(4, (3, "5m")))
     outcome = ask(cache, prompt(4, (1, "5m"), (3, "5m")))
     assert parts(outcome) == (400, 0, 0, 3)
-    assert outcome.written == (Entry("w", 1, 1, 200, "5m", START + 300),)
+    assert outcome.written == (CacheEntry("w", 1, 1, 200, "5m", START + 300),)
     assert ask(cache, prompt(2, (1, "5m"))).read == 200
 
 
@@ -164,7 +164,7 @@ class Walk:
         self.cache, self.naive = PrefixCache(), NaiveCache()
         self.now = START
         self.talks: list[list[NaiveBlock]] = [[], [], []]
-        self.in_flight: list[tuple[Outcome, object]] = []
+        self.in_flight: list[tuple[CacheLookup, object]] = []
 
     def step(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         self.now += self.rng.choice([0, 0, 0, 1, 20, 299, 300, 301, 3600])
@@ -197,12 +197,12 @@ class Walk:
         naive = self.naive.start(scope, blocks, 3, minimum, self.now)
         ends = list(accumulate(block.tokens for block in blocks))
         contents = [block.content for block in blocks]
-        request = Prompt(
+        request = PromptLayout(
             scope=scope,
             keys=list(accumulate(contents, lambda key, content: hash((key, content)), initial=0))[1:],
             ends=ends,
             positions=group_positions([block.kind for block in blocks]),
-            markers=[Marker(i, block.marker) for i, block in enumerate(blocks) if block.marker],
+            markers=[Breakpoint(i, block.marker) for i, block in enumerate(blocks) if block.marker],
             total=ends[-1] + 3,
             minimum=minimum,
         )

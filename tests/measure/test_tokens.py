@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from everturn.history.blocks import Block, block_from_fields, block_from_json, result_block, text_block
 from everturn.history.records import Record
 from everturn.measure.images import FLAT, SHARP, STANDARD
-from everturn.measure.models import find
+from everturn.measure.model_table import find_model
 from everturn.measure.tokens import (
     NOTHING,
     CharactersPerToken,
-    Count,
-    Counts,
     LocalTokenizer,
     ProviderCounts,
     RecordCount,
+    TokenCount,
+    TokenCounter,
     compact_json,
     estimate_block,
     estimate_record,
@@ -133,7 +133,7 @@ def test_padding_is_four_thirds_rounded_up(tokens: int, safe: int):
 @pytest.mark.spec("TOK-4")
 @given(st.lists(st.integers(0, 10**6)))
 def test_a_sum_is_padded_once_and_not_piece_by_piece(pieces: list[int]):
-    whole = sum((Count(guessed=piece) for piece in pieces), Count())
+    whole = sum((TokenCount(guessed=piece) for piece in pieces), TokenCount())
     assert whole.total == sum(pieces)
     assert 0 <= whole.padded * 3 - sum(pieces) * 4 < 3
 
@@ -148,32 +148,32 @@ def test_what_never_is_sent_is_nothing():
     ]
     assert [estimate_record(record) for record in dropped] == [NOTHING] * 4
     hidden_from_people_only = user(*text, meta=True, transcript_only=True)
-    assert estimate_record(hidden_from_people_only) == RecordCount(Count(guessed=100), (100,))
+    assert estimate_record(hidden_from_people_only) == RecordCount(TokenCount(guessed=100), (100,))
 
 
 @pytest.mark.spec("TOK-7")
 def test_a_local_tokenizer_replaces_the_division():
     words = LocalTokenizer(str.split)
     record = user(text_block("three small words"), result_block("t", "two more"))
-    assert estimate_record(record, words) == RecordCount(Count(guessed=5), (3, 2))
+    assert estimate_record(record, words) == RecordCount(TokenCount(guessed=5), (3, 2))
 
 
 @pytest.mark.spec("TOK-7")
 def test_the_provider_counts_its_records_and_another_estimator_the_rest():
     asked = ProviderCounts({"a": 7}, fallback=CharactersPerToken(2, SHARP))
     known, unknown = user(text_block("x" * 40), uuid="a"), user(text_block("x" * 40), uuid="b")
-    assert estimate_record(known, asked) == RecordCount(Count(counted=7), (20,))
-    assert estimate_record(unknown, asked) == RecordCount(Count(guessed=20), (20,))
+    assert estimate_record(known, asked) == RecordCount(TokenCount(counted=7), (20,))
+    assert estimate_record(unknown, asked) == RecordCount(TokenCount(guessed=20), (20,))
     assert asked.tier == SHARP
 
 
 @pytest.mark.spec("TOK-7")
 def test_a_count_is_not_padded_because_nothing_was_guessed():
-    assert Count(guessed=75, counted=75).padded == 175
+    assert TokenCount(guessed=75, counted=75).padded == 175
 
 
 def test_a_model_brings_its_own_tokenizer_and_image_tier():
-    new, old = find("claude-opus-4-7"), find("claude-opus-4-5")
+    new, old = find_model("claude-opus-4-7"), find_model("claude-opus-4-5")
     assert new is not None
     assert old is not None
     assert estimator_for(new) == CharactersPerToken(2.5, SHARP)
@@ -188,13 +188,13 @@ def test_a_record_is_counted_once_whoever_asks():
         seen.append(text)
         return text
 
-    counts = Counts(LocalTokenizer(watched))
+    counts = TokenCounter(LocalTokenizer(watched))
     record = user(text_block("hello"))
     assert counts.of(record) is counts.of(record)
     assert seen == ["hello"]
 
 
 def test_other_blocks_under_a_known_uuid_are_counted_anew():
-    counts = Counts()
-    assert counts.of(user(text_block("x" * 40))).whole == Count(guessed=10)
-    assert counts.of(user(text_block("x" * 80))).whole == Count(guessed=20)
+    counts = TokenCounter()
+    assert counts.of(user(text_block("x" * 40))).whole == TokenCount(guessed=10)
+    assert counts.of(user(text_block("x" * 80))).whole == TokenCount(guessed=20)

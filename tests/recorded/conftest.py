@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.wire.claude_code import Transcript, read
+from everturn.wire.claude_code_reader import Transcript, parse_session_file
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data" / "claude-code"
@@ -20,4 +20,4 @@ def files() -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def transcripts(files: dict[str, bytes]) -> dict[str, Transcript]:
-    return {name: read(data) for name, data in files.items()}
+    return {name: parse_session_file(data) for name, data in files.items()}

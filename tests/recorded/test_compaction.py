@@ -7,19 +7,19 @@ import msgspec
 import pytest
 from decide.compact.bench import Bench, manual
 
-from everturn.decide.compact.chain import undoing
-from everturn.decide.compact.prepare import prepared
+from everturn.decide.compact.chain import plan_undo
+from everturn.decide.compact.prepare import prepare_messages
 from everturn.decide.compact.settings import DEFAULTS
 from everturn.decide.compact.values import CompactionPlan
 from everturn.decide.effects import FileRead
 from everturn.history.edits import Undone
 from everturn.history.log import Log
-from everturn.history.messages import faults
+from everturn.history.messages import find_message_problems
 from everturn.history.records import Record
-from everturn.history.threads import threads
+from everturn.history.threads import split_threads
 from everturn.view.flatten import flatten
-from everturn.wire.claude_code import Transcript, read
-from everturn.wire.claude_code_lines import spell
+from everturn.wire.claude_code_reader import Transcript, parse_session_file
+from everturn.wire.claude_code_writer import encode_record
 
 FORMS = ("full", "from", "up_to")
 
@@ -27,7 +27,7 @@ FORMS = ("full", "from", "up_to")
 def planned(transcripts: dict[str, Transcript]) -> Iterator[tuple[str, Bench, CompactionPlan]]:
     """Every session in every form, divided two thirds on."""
     for name, transcript in transcripts.items():
-        records = threads(transcript.records).main.records
+        records = split_threads(transcript.records).main.records
         shown = Log(records).view.records
         for form in FORMS if shown else ():
             bench = Bench(records)
@@ -51,15 +51,17 @@ def test_recorded_sessions_compact_into_valid_views_that_load_again_and_can_be_u
     done = 0
     for name, bench, plan in planned(transcripts):
         before = bench.shown
-        files = [FileRead(path, "as it is now\n") for path in plan.restoring.files]
+        files = [FileRead(path, "as it is now\n") for path in plan.restoration.files]
         for record in bench.finished(plan, files=files).records:
             bench.log.append(record)
         bench.log.append(next_word(bench.log.records[-1]))
         assert bench.log.notes == [], name
-        assert faults(flatten(bench.log.view).messages) == (), name
-        loaded = read(b"\n".join(spell(record) for record in bench.log.records)).records
-        assert [each.uuid for each in Log(threads(loaded).main.records).view.records] == bench.shown, name
-        undone = undoing(bench.log.view)
+        assert find_message_problems(flatten(bench.log.view).messages) == (), name
+        loaded = parse_session_file(b"\n".join(encode_record(record) for record in bench.log.records)).records
+        assert [each.uuid for each in Log(split_threads(loaded).main.records).view.records] == bench.shown, (
+            name
+        )
+        undone = plan_undo(bench.log.view)
         assert isinstance(undone, Undone)
         bench.log.append(b.edited(undone, "undo"))
         assert bench.shown == [*before, "next-word"], name
@@ -70,9 +72,11 @@ def test_recorded_sessions_compact_into_valid_views_that_load_again_and_can_be_u
 @pytest.mark.spec("CP-2")
 def test_what_is_sent_of_recorded_sessions_to_be_summarized_is_valid(transcripts: dict[str, Transcript]):
     sent = [
-        (name, prepared(bench.log.view, plan.summarized, DEFAULTS))
+        (name, prepare_messages(bench.log.view, plan.summarized, DEFAULTS))
         for name, bench, plan in planned(transcripts)
     ]
-    assert [(name, faults(messages)) for name, messages in sent if faults(messages)] == []
+    assert [
+        (name, find_message_problems(messages)) for name, messages in sent if find_message_problems(messages)
+    ] == []
     kinds = {block.kind for _, messages in sent for message in messages for block in message.blocks}
     assert kinds & {"image", "document", "thinking", "redacted_thinking"} == set()

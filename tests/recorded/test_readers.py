@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from everturn.history.messages import faults
-from everturn.replay.broken import judged_session
-from everturn.replay.calls import calls
-from everturn.replay.sessions import Session, Unreadable, sessions
+from everturn.history.messages import find_message_problems
+from everturn.replay.cache_breaks import check_session
+from everturn.replay.calls import iter_calls
+from everturn.replay.sessions import ReplaySession, Unreadable, read_sessions
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
@@ -32,8 +32,8 @@ HELD = {
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Session | Unreadable]:
-    return [*sessions([DATA])]
+def found() -> list[ReplaySession | Unreadable]:
+    return [*read_sessions([DATA])]
 
 
 @pytest.mark.spec("RP-1")
@@ -54,14 +54,14 @@ def test_what_is_in_them_is_held_in_numbers(found):
     assert {format: tuple(each[name] for name in names) for format, each in count.items()} == HELD
 
 
-def _read(found: list[Session | Unreadable]) -> Iterator[Session]:
-    return (each for each in found if isinstance(each, Session))
+def _read(found: list[ReplaySession | Unreadable]) -> Iterator[ReplaySession]:
+    return (each for each in found if isinstance(each, ReplaySession))
 
 
-def _figures(session: Session) -> Counter[str]:
+def _figures(session: ReplaySession) -> Counter[str]:
     count = Counter({"sessions": 1, "threads": len(session.threads)})
     for thread in session.threads:
-        every = [*calls(thread, "all")]
+        every = [*iter_calls(thread, "all")]
         count["calls"] += len(every)
         count["with usage"] += sum(call.usage.context > 0 for call in every)
         blocks = [block for record in thread.records for block in record.blocks]
@@ -76,7 +76,7 @@ def test_every_call_has_a_time(found):
         (session.path, call.number)
         for session in _read(found)
         for thread in session.threads
-        for call in calls(thread, "all")
+        for call in iter_calls(thread, "all")
         if call.at is None
     ]
     assert untimed == []
@@ -89,18 +89,18 @@ def test_the_view_at_calls_of_other_agents_is_one_that_the_api_takes(found):
         if session.format == "claude-code":
             continue
         for thread in session.threads:
-            every = [*calls(thread, "all")]
+            every = [*iter_calls(thread, "all")]
             wrong += [
-                (session.path, call.number, faults(call.messages)[0])
+                (session.path, call.number, find_message_problems(call.messages)[0])
                 for call in (*every[::10], *every[-1:])
-                if faults(call.messages)
+                if find_message_problems(call.messages)
             ]
     assert wrong == []
 
 
 @pytest.mark.spec("RP-3")
 def test_recorded_usage_agrees_with_the_model_of_the_cache_on_nine_of_ten_calls(found):
-    judged = [each for session in _read(found) for each in judged_session(session)]
+    judged = [each for session in _read(found) for each in check_session(session)]
     near = sum(each.error <= 0.05 for each in judged)
     assert len(judged) > 3_500
     assert near / len(judged) >= 0.9

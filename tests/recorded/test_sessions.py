@@ -10,13 +10,13 @@ from recorded.plain_count import figures, objects
 from everturn.history.blocks import fields_of
 from everturn.history.edits import Cleared
 from everturn.history.log import Log
-from everturn.history.messages import Message, faults
+from everturn.history.messages import Message, find_message_problems
 from everturn.history.records import Record
 from everturn.history.rounds import cut_points, pairs
-from everturn.history.threads import Thread, threads
+from everturn.history.threads import Thread, split_threads
 from everturn.view.flatten import Flattener, flatten
 from everturn.view.fragments.cleared import TEXT
-from everturn.wire.claude_code import Transcript, looks_like_a_session
+from everturn.wire.claude_code_reader import Transcript, looks_like_a_session
 
 Transcripts = dict[str, Transcript]
 
@@ -55,7 +55,7 @@ def counted(files: dict[str, bytes]) -> Counter[str]:
 
 def all_threads(transcripts: Transcripts) -> Iterator[tuple[str, Thread]]:
     for name, transcript in transcripts.items():
-        found = threads(transcript.records)
+        found = split_threads(transcript.records)
         for thread in (found.main, *found.sidechains):
             yield name, thread
 
@@ -133,7 +133,7 @@ def test_the_view_at_every_call_of_every_thread_is_one_that_the_api_takes(transc
     for name, thread in all_threads(transcripts):
         for reply, _, fold in moments(thread):
             messages = fold.flat().messages
-            assert faults(messages) == (), (name, reply.uuid)
+            assert find_message_problems(messages) == (), (name, reply.uuid)
             calls += 1
             empty += not messages
             if messages and messages[-1].role != "user":

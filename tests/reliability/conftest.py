@@ -15,7 +15,7 @@ from trials_told import RELIABILITY
 
 @pytest.fixture(autouse=True)
 def unwatched(monkeypatch) -> None:
-    monkeypatch.setattr("everturn.session.talk.wiring.Live", Unwatched)
+    monkeypatch.setattr("everturn.session.runtime.ConversationRunner", Unwatched)
 
 
 @pytest.fixture

@@ -26,10 +26,10 @@ from reliability.scenes import SCENES, Desk, Stage, read_records
 
 from everturn.errors import EverturnError
 from everturn.history.edits import Offloaded
+from everturn.session.runtime import NOTES_SUFFIX
+from everturn.session.state_file import SUFFIX as STATE
+from everturn.session.state_file import SessionState
 from everturn.session.store import Store
-from everturn.session.talk.state import SUFFIX as STATE
-from everturn.session.talk.state import State
-from everturn.session.talk.wiring import NOTES
 
 SECONDS = 20
 # A whole session is opened and gone on with after every so many trials; the store of it after each one.
@@ -211,14 +211,15 @@ class Theatre:
         name = self.stage.desk.path.name
         if (state := left.get(name + STATE)) is not None:
             try:
-                msgspec.json.decode(state, type=State)
+                msgspec.json.decode(state, type=SessionState)
             except msgspec.MsgspecError:
                 raise Broken(f"{name}{STATE} is there by halves") from None
-        text = left.get(name + NOTES, b"")
+        text = left.get(name + NOTES_SUFFIX, b"")
         if not (
-            text == self.stage.kept[name + NOTES] or (text.startswith(b"# Notes\nwhat") and len(text) > 900)
+            text == self.stage.kept[name + NOTES_SUFFIX]
+            or (text.startswith(b"# Notes\nwhat") and len(text) > 900)
         ):
-            raise Broken(f"{name}{NOTES} is there by halves")
+            raise Broken(f"{name}{NOTES_SUFFIX} is there by halves")
 
     def _check_offloaded(self, found: Any, left: dict[str, bytes]) -> None:
         """A result is in its file before the model is told that it is there."""

@@ -14,8 +14,8 @@ from everturn.history.blocks import text_of
 from everturn.history.edits import Offloaded
 from everturn.history.log import Log
 from everturn.history.records import Record
-from everturn.history.threads import threads
-from everturn.session.recall.unfold import folds
+from everturn.history.threads import split_threads
+from everturn.session.recall.expand import expand_compactions
 from everturn.view.flatten import flatten
 
 Place = Literal["sent", "view", "unfold", "log", "branch", "sidechain"]
@@ -30,7 +30,7 @@ class Everything:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
-        self._threads = threads(records)
+        self._threads = split_threads(records)
         self.log = Log(self._threads.main.records)
 
     def places_of(self, said: Iterable[bytes], files: Mapping[str, str]) -> Counter[Place]:
@@ -51,7 +51,7 @@ class Everything:
             _note(known, "sidechain", (*side.records, *side.abandoned))
         _note(known, "branch", main.abandoned)
         _note(known, "log", self.log.records)
-        for fold in folds(main.records):
+        for fold in expand_compactions(main.records):
             _note(known, "unfold", fold.replaced)
         _note(known, "view", self.log.view.records)
         for message in flatten(self.log.view).messages:

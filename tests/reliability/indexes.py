@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 from faults.talks import flat, talk
 from reliability.crashes import Broken, Stumbled, forked
 
-from everturn.session.recall.index import Index
-from everturn.session.recall.query import parse
+from everturn.session.recall.index import RecallIndex
+from everturn.session.recall.query import parse_query
 from everturn.session.store import Store
 
 # Beyond what the index of such a session takes; some trials are not disturbed at all.
@@ -37,9 +37,9 @@ def place() -> TemporaryDirectory[str]:
     return folder
 
 
-def found_in(index: Index) -> list[list[str]]:
+def found_in(index: RecallIndex) -> list[list[str]]:
     """What is found for a few words, in an order that does not depend on chance."""
-    return [sorted(match.passage.text for match in index.find(parse(word), 50)[0]) for word in ASKED]
+    return [sorted(match.passage.text for match in index.find(parse_query(word), 50)[0]) for word in ASKED]
 
 
 def indexed(seed: int) -> Counter[str]:
@@ -52,7 +52,7 @@ def indexed(seed: int) -> Counter[str]:
         code = _built(path, limit=rng.randrange(MOST_BYTES))
         if code not in (0, -signal.SIGXFSZ):
             raise Stumbled(f"the child ended with {code}")
-        again, fresh = Index(path), Index(path, place=":memory:")
+        again, fresh = RecallIndex(path), RecallIndex(path, place=":memory:")
         try:
             if found_in(again) != found_in(fresh):
                 raise Broken("an index that was cut off finds other things than a new one")
@@ -66,7 +66,7 @@ def _grown(path: Path) -> None:
     whole = path.read_bytes()
     half = whole[: whole.index(b"\n", len(whole) // 2) + 1]
     path.write_bytes(half)
-    Index(path).close()
+    RecallIndex(path).close()
     path.write_bytes(whole)
 
 
@@ -74,7 +74,7 @@ def _built(path: Path, *, limit: int) -> int:
     def child(_: int) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        Index(path).close()
+        RecallIndex(path).close()
         os._exit(0)
 
     return forked(child)[1]

@@ -22,8 +22,8 @@ from everturn.history.blocks import text_of
 from everturn.history.edits import Undone
 from everturn.history.log import Log
 from everturn.history.records import Record
-from everturn.history.threads import threads
-from everturn.wire.claude_code import read
+from everturn.history.threads import split_threads
+from everturn.wire.claude_code_reader import parse_session_file
 
 # What stands for a summary in the lists: its words are the model's.
 IN_SHORT = "in short"
@@ -169,7 +169,7 @@ class Walk:
 
     def check_file(self) -> None:
         """What a stranger reads in the file is what the session has."""
-        records = threads(read(self.desk.path.read_bytes()).records).main.records
+        records = split_threads(parse_session_file(self.desk.path.read_bytes()).records).main.records
         self._same("what the file holds", spoken(Log(records).view.records), self.model.sight)
 
     def _same(self, what: str, found: list[str], expected: list[str]) -> None:

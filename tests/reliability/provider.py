@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from everturn.decide.effects import (
-    Answer,
     AskModel,
     Emit,
-    Failure,
     FileRead,
     HookOutcome,
+    ModelAnswer,
+    ModelFailure,
     ReadFiles,
     RunHooks,
     WriteFile,
@@ -25,12 +25,12 @@ from everturn.decide.effects import (
 from everturn.errors import StoreError
 from everturn.history.blocks import block_from_fields
 from everturn.history.records import Usage
-from everturn.session.upstream import Answered, UpstreamError
+from everturn.session.upstream import RawResponse, UpstreamError
 from everturn.twin.options import TwinOptions
-from everturn.twin.parse import parse
+from everturn.twin.parse import parse_request
 from everturn.twin.signatures import check_thinking
 from everturn.twin.validate import validate
-from everturn.twin.values import Refusal
+from everturn.twin.values import ApiError
 
 Fields = dict[str, Any]
 
@@ -60,10 +60,10 @@ def judge(body: bytes, betas: Sequence[str]) -> None:
     known = body.replace(FUTURE, b'{"type":"text",') if FUTURE in body else body
     headers = {**HEADERS, "anthropic-beta": ",".join(betas)} if betas else HEADERS
     try:
-        request = parse("messages", headers, known, workspace="trial")
+        request = parse_request("messages", headers, known, workspace="trial")
         validate(request, OPTIONS)
         check_thinking(request, OPTIONS)
-    except Refusal as refusal:
+    except ApiError as refusal:
         raise Invalid(refusal.message) from None
 
 
@@ -80,7 +80,7 @@ class Provider:
 
     # ── the conversation's own calls ─────────────────────────────────────────────────────────────
 
-    def send(self, body: bytes, betas: Sequence[str]) -> Answered:
+    def send(self, body: bytes, betas: Sequence[str]) -> RawResponse:
         self._judged(body, betas)
         chance = self.rng.random()
         if chance < 0.06:
@@ -89,7 +89,7 @@ class Provider:
         if chance < 0.10:
             self.faults += 1
             raise UpstreamError(529, "overloaded_error", f"{MARK} Overloaded")
-        return Answered(_encode(self._reply(len(body))))
+        return RawResponse(_encode(self._reply(len(body))))
 
     def _judged(self, body: bytes, betas: Sequence[str]) -> None:
         self.requests += 1
@@ -124,7 +124,7 @@ class Provider:
 
     # ── the world of a flow ──────────────────────────────────────────────────────────────────────
 
-    def ask_model(self, effect: AskModel) -> Answer | Failure:
+    def ask_model(self, effect: AskModel) -> ModelAnswer | ModelFailure:
         self._judged(effect.request.to_bytes(), effect.betas)
         chance = self.rng.random()
         if chance < 0.55:
@@ -132,23 +132,23 @@ class Provider:
         self.faults += 1
         if chance < 0.7:
             kind = self.rng.choice(("too_long", "api_error", "refused", "timeout", "cancelled"))
-            return Failure(kind, f"{MARK} {kind}")
+            return ModelFailure(kind, f"{MARK} {kind}")
         return self._no_summary()
 
-    def _summary(self, effect: AskModel) -> Answer:
+    def _summary(self, effect: AskModel) -> ModelAnswer:
         fields: Fields = {"type": "text", "text": SUMMARY}
         if effect.way == "provider":
             fields = {"type": "compaction", "content": f"Kept by the API {self.requests}: {SUMMARY}"}
-        return Answer((block_from_fields(fields),), "end_turn", Usage(900, 0, 0, 60))
+        return ModelAnswer((block_from_fields(fields),), "end_turn", Usage(900, 0, 0, 60))
 
-    def _no_summary(self) -> Answer:
+    def _no_summary(self) -> ModelAnswer:
         """An answer that is none: an error in words, cut off, empty, a call, a refusal."""
         text = {"type": "text", "text": f"API Error: 529 {MARK} Overloaded"}
         call = {"type": "tool_use", "id": "toolu_s", "name": "Read", "input": {"why": MARK}}
         blocks, stop = self.rng.choice(
             (([text], "end_turn"), ([], "end_turn"), ([call], "tool_use"), ([text], "refusal"))
         )
-        return Answer(tuple(map(block_from_fields, blocks)), stop, Usage(900, 0, 0, 9))
+        return ModelAnswer(tuple(map(block_from_fields, blocks)), stop, Usage(900, 0, 0, 9))
 
     def write_file(self, effect: WriteFile) -> str:
         if self.rng.random() < 0.05:

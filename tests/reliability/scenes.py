@@ -16,11 +16,11 @@ from engine.random_sessions import small
 from everturn import Session, Tool
 from everturn.decide.policy import Policy
 from everturn.history.records import Record
-from everturn.session.talk.state import replace_file
-from everturn.session.talk.wiring import FILES, NOTES
+from everturn.session.runtime import FILES_SUFFIX, NOTES_SUFFIX
+from everturn.session.state_file import replace_file
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
-from everturn.wire.claude_code import read
+from everturn.twin.upstream import make_twin_send
+from everturn.wire.claude_code_reader import parse_session_file
 
 SUMMARY = (
     "<summary>1. The login test was fixed in auth.py by waiting for the token; all of it is done.</summary>"
@@ -51,7 +51,7 @@ class Desk:
                 "tools": [READ],
                 "system": "Be brief.",
                 "ways": ("direct",),
-                "send": through_twin(self.box.twin),
+                "send": make_twin_send(self.box.twin),
                 "clock": self.box.twin.clock.now,
                 "new_id": lambda: f"{next(self._ids):08d}",
                 "roots": [self.folder],
@@ -97,7 +97,7 @@ def pin(desk: Desk, session: Session) -> None:
 
 
 def notes(desk: Desk, session: Session) -> None:
-    replace_file(session.path + NOTES, b"# Notes\n" + b"what was learned since\n" * 40)
+    replace_file(session.path + NOTES_SUFFIX, b"# Notes\n" + b"what was learned since\n" * 40)
 
 
 def end(desk: Desk, session: Session) -> None:
@@ -126,7 +126,7 @@ class Stage:
         self.desk.talk(self.session, 2)
         self.desk.compact(self.session)
         self.desk.talk(self.session, 1)
-        replace_file(self.session.path + NOTES, b"# Notes\nas they were\n")
+        replace_file(self.session.path + NOTES_SUFFIX, b"# Notes\nas they were\n")
         self.kept = self.bytes_now()
 
     @property
@@ -151,8 +151,8 @@ class Stage:
                 path.write_bytes(self.kept[name])
         for name in self.kept.keys() - self.bytes_now().keys():
             (self.desk.folder / name).write_bytes(self.kept[name])
-        shutil.rmtree(f"{self.session.path}{FILES}", ignore_errors=True)
+        shutil.rmtree(f"{self.session.path}{FILES_SUFFIX}", ignore_errors=True)
 
 
 def read_records(data: bytes) -> tuple[Record, ...]:
-    return read(data).records
+    return parse_session_file(data).records

@@ -13,7 +13,7 @@ EACH = 1_250
 HAPPENED = (
     "ask", "answer", "odd", "compact", "undo", "resume", "crash", "rewind", "pause",
     "Compacted", "Cleared", "Offloaded", "ThinkingDropped", "Trimmed", "Undone", "Pinned",
-    "asked: Compaction", "asked: CompactionFailed", "asked: NotCompacting",
+    "asked: Compaction", "asked: CompactionFailed", "asked: CompactionSkipped",
     "blocks sent", "blocks view", "blocks unfold", "blocks log", "blocks branch", "blocks sidechain",
 )  # fmt: skip
 

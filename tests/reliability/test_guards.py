@@ -16,9 +16,9 @@ from reliability.transcripts import digest, written
 from reliability.trials import OtherView, Trial
 
 from everturn.history.log import Log
-from everturn.session.store import Store, appending
+from everturn.session.store import Store, transcript_store
 from everturn.view import flatten
-from everturn.wire.claude_code import read
+from everturn.wire.claude_code_reader import parse_session_file
 
 SEEDS = range(200)
 
@@ -50,7 +50,7 @@ def test_a_request_that_the_api_refuses_is_invalid():
 
 def test_a_block_that_is_not_in_the_file_is_noticed():
     made = written(3)
-    found = Everything(read(made.data).records)
+    found = Everything(parse_session_file(made.data).records)
     assert found.places_of(made.said, {}).total() == len(made.said)
     with pytest.raises(Lost, match="1 blocks are nowhere"):
         found.places_of({*made.said, digest(b"never said")}, {})
@@ -75,15 +75,15 @@ def test_a_record_that_is_not_written_is_noticed(monkeypatch):
 
 
 def test_an_error_that_becomes_a_summary_is_noticed(monkeypatch):
-    from everturn.decide.compact import ways
-    from everturn.decide.compact.answer import Checked
+    from everturn.decide.compact import strategies as ways
+    from everturn.decide.compact.summary_response import SummaryCheck
     from everturn.history.blocks import text_of
 
-    def trusting(answer, *_) -> Checked:
-        return Checked("\n".join(filter(None, map(text_of, answer.blocks))) or "nothing")
+    def trusting(answer, *_) -> SummaryCheck:
+        return SummaryCheck("\n".join(filter(None, map(text_of, answer.blocks))) or "nothing")
 
-    monkeypatch.setattr(ways, "checked", trusting)
-    monkeypatch.setattr(ways, "gate", lambda *_, **__: "", raising=False)
+    monkeypatch.setattr(ways, "check_summary", trusting)
+    monkeypatch.setattr(ways, "check_gate", lambda *_, **__: "", raising=False)
     problem = first_failure(range(600))
     assert isinstance(problem, OtherView), problem
     assert "an error became the summary" in str(problem)
@@ -122,7 +122,7 @@ def test_an_acknowledgement_before_the_write_is_noticed(monkeypatch):
 def test_a_half_compaction_is_noticed(monkeypatch):
     """A store that does not look whether a compaction was cut off."""
     theatre().rehearsed("compaction")
-    monkeypatch.setattr(appending, "undoing", lambda records: None)
+    monkeypatch.setattr(transcript_store, "undo_cut_off_compaction", lambda records: None)
     writes = [point for point in crashes.points("compaction") if point.when == "inside"]
     noticed = []
     for point in writes:
@@ -140,7 +140,7 @@ def test_a_state_file_written_in_place_is_noticed(monkeypatch):
             file.write(data)
         return ""
 
-    monkeypatch.setattr("everturn.session.talk.state.replace_file", in_place)
+    monkeypatch.setattr("everturn.session.state_file.replace_file", in_place)
     fresh = crashes.Theatre(Path(theatre().stage.desk.folder.parent, "in-place"))
     _, calls = fresh.rehearsed("turn")
     with pytest.raises(Broken, match="by halves"):

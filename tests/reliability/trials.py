@@ -22,36 +22,36 @@ from reliability.hidden import Everything, Lost
 from reliability.provider import NO_SUMMARY, Provider
 from reliability.transcripts import Written, digest, written
 
-from everturn.decide.compact.chain import undoing
-from everturn.decide.compact.ground import CompactionStyle
-from everturn.decide.compact.values import Asked, Way
-from everturn.engine import Conversation, Setting
+from everturn.decide.compact.chain import plan_undo
+from everturn.decide.compact.context import CompactionOptions
+from everturn.decide.compact.values import CompactionRequest, Strategy
+from everturn.engine import Conversation, ConversationSettings
 from everturn.errors import EverturnError, StoreError
 from everturn.history.blocks import Block, block_from_fields, result_block, text_block
 from everturn.history.edits import Undone
 from everturn.history.log import Log
-from everturn.history.records import Record, record_of_edit
-from everturn.history.threads import threads
+from everturn.history.records import Record, make_edit_record
+from everturn.history.threads import split_threads
 from everturn.measure.capabilities import ANTHROPIC, EXTENDED_TWIN, PLAIN
-from everturn.measure.thresholds import Thresholds
-from everturn.session.live import Live
+from everturn.measure.thresholds import ThresholdSettings
+from everturn.session.conversation_runner import ConversationRunner
+from everturn.session.estimated_costs import EstimatedCosts
 from everturn.session.store import Store
-from everturn.session.talk.costs import EstimatedCosts
 from everturn.session.upstream import UpstreamError
-from everturn.view.lifetime import KeyParameters, Lifetime
-from everturn.wire.claude_code import read
-from everturn.wire.claude_code_lines import spell
+from everturn.view.key_parameters import KeyParameters, TtlChoice
+from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.claude_code_writer import encode_record
 
 PATH = "/folder/session.jsonl"
 MODELS = ("claude-opus-4-6", "claude-haiku-4-5", "claude-opus-5", "claude-sonnet-5-5")
-WAYS: tuple[Way, ...] = ("notes", "fork", "direct", "provider", "extract")
+WAYS: tuple[Strategy, ...] = ("notes", "fork", "direct", "provider", "extract")
 MOST_STEPS = 6
 HEAD = head(system="Read before you write.", tools=("Bash", "Edit", "Read"))
 COSTS = {name: EstimatedCosts(model_of(name)) for name in MODELS}
 START = datetime.fromisoformat("2026-11-15T00:00:00+00:00")
 
 
-class Unwatched(Live):
+class Unwatched(ConversationRunner):
     """Without the net of `cache_net.py`, which knows no repairs; judged by the provider instead."""
 
     is_watched = False
@@ -76,29 +76,29 @@ class Trial:
         self._ids = count(1)
         self._open()
 
-    def _setting(self) -> Setting:
+    def _setting(self) -> ConversationSettings:
         name = self.rng.choice(MODELS)
         able = self.rng.choice((ANTHROPIC, ANTHROPIC, EXTENDED_TWIN, PLAIN))
         percent = self.rng.choice((None, 1.0, 2.0, 5.0))
         policy = msgspec.structs.replace(
-            small(self.rng.choice(NAMES)), thresholds=Thresholds(auto_percent=percent)
+            small(self.rng.choice(NAMES)), thresholds=ThresholdSettings(auto_percent=percent)
         )
         ways = tuple(self.rng.sample(WAYS, self.rng.randrange(1, len(WAYS) + 1)))
-        return Setting(
+        return ConversationSettings(
             model=model_of(name),
             capabilities=able,
             policy=policy,
             costs=COSTS[name],
             head=HEAD,
-            parameters=KeyParameters(Lifetime("5m", "the trial says so")),
+            parameters=KeyParameters(TtlChoice("5m", "the trial says so")),
             fields={"max_tokens": 4_000},
-            compaction=CompactionStyle(ways=ways, transcript=PATH),
+            compaction=CompactionOptions(ways=ways, transcript=PATH),
         )
 
     def _open(self) -> None:
         self.store = Store.open(PATH, io=self.disk, fsync="never")
-        self.live = Unwatched(
-            Conversation(self.setting, threads(self.store.records).main.records),
+        self.runner = Unwatched(
+            Conversation(self.setting, split_threads(self.store.records).main.records),
             self.provider.send,
             clock=lambda: self.now,
             new_id=lambda: f"n{next(self._ids):05d}",
@@ -132,8 +132,8 @@ class Trial:
         data = self.disk.files[PATH].data
         if not data.startswith(self.start.data):
             raise Lost("the file no longer begins with what it held at first")
-        found = Everything(read(data).records)
-        if shown(found.log) != shown(self.live.conversation.log):
+        found = Everything(parse_session_file(data).records)
+        if shown(found.log) != shown(self.runner.conversation.log):
             raise OtherView("the file gives another view than the session has")
         for place, number in found.places_of(self.said, self.provider.files).items():
             self.counts[f"blocks {place}"] += number
@@ -147,12 +147,12 @@ class Trial:
     def call(self) -> None:
         # Cancelled, a compaction ends the call that it stood before, as Ctrl-C does.
         with suppress(UpstreamError, StoreError, KeyboardInterrupt):
-            self.live.call()
-        if self.store.refuses:
-            raise OtherView(f"the store takes nothing more: {self.store.refuses}")
+            self.runner.call()
+        if self.store.read_only_reason:
+            raise OtherView(f"the store takes nothing more: {self.store.read_only_reason}")
 
     def ask(self) -> None:
-        self.live.say(f"Question {next(self._ids)}. " + "Look closely. " * self.rng.randrange(20))
+        self.runner.say(f"Question {next(self._ids)}. " + "Look closely. " * self.rng.randrange(20))
         self.call()
 
     def answer(self) -> None:
@@ -164,7 +164,7 @@ class Trial:
             # A model that has answered is not asked again: newer ones take no words put into their mouth.
             return self.ask()
         sizes = (3, 30, 400)
-        self.live.put(tuple(result_block(each, f"{each} " * self.rng.choice(sizes)) for each in calls))
+        self.runner.put(tuple(result_block(each, f"{each} " * self.rng.choice(sizes)) for each in calls))
         return self.call()
 
     def odd(self) -> None:
@@ -176,23 +176,23 @@ class Trial:
             block_from_fields({"type": "tool_use", "id": "toolu_stray", "name": "Read", "input": {}}),
             result_block("toolu_nobody", "nobody asked"),
         )
-        self.live.put(tuple(self.rng.sample(kinds, self.rng.randrange(1, 4))))
+        self.runner.put(tuple(self.rng.sample(kinds, self.rng.randrange(1, 4))))
 
     def compact(self) -> None:
-        shown = [record.uuid for record in self.live.conversation.log.view.records]
+        shown = [record.uuid for record in self.runner.conversation.log.view.records]
         form = self.rng.choice(("full", "full", "from", "up_to"))
         at = self.rng.choice([*shown, "nowhere"]) if form != "full" else ""
         with suppress(EverturnError):
-            found = self.live.compact(Asked(trigger="manual", form=form, at=at))
+            found = self.runner.compact(CompactionRequest(trigger="manual", form=form, at=at))
             self.counts[f"asked: {type(found).__name__}"] += 1
 
     def undo(self) -> None:
-        log = self.live.conversation.log
-        edit = undoing(log.view)
+        log = self.runner.conversation.log
+        edit = plan_undo(log.view)
         if isinstance(edit, Undone):
             self.counts["undone"] += 1
-            self.live.add(
-                record_of_edit(edit, uuid=f"n{next(self._ids):05d}", after=log.records[-1], at=self.now)
+            self.runner.add(
+                make_edit_record(edit, uuid=f"n{next(self._ids):05d}", after=log.records[-1], at=self.now)
             )
 
     def pause(self) -> None:
@@ -202,29 +202,29 @@ class Trial:
 
     def resume(self) -> None:
         """Closed and opened again: the same view."""
-        before = shown(self.live.conversation.log)
+        before = shown(self.runner.conversation.log)
         self.store.close()
         self._open()
-        now = shown(self.live.conversation.log)
+        now = shown(self.runner.conversation.log)
         if now != before:
             raise OtherView(f"resumed with another view: {len(before)} records before, {len(now)} after")
 
     def crash(self) -> None:
         """Dead in the middle of a write that nobody was told of: a piece of a line is left."""
-        before = shown(self.live.conversation.log)
+        before = shown(self.runner.conversation.log)
         inode = self.disk.files[PATH]
-        line = spell(self._user("This never got to its end."))
+        line = encode_record(self._user("This never got to its end."))
         # The store begins a line of its own behind one that was cut off.
         starts = b"\n" if inode.data and not inode.data.endswith(b"\n") else b""
         inode.data += starts + line[: self.rng.randrange(len(line))]
         self.disk = self.disk.after_death()
         self._open()
-        if shown(self.live.conversation.log) != before:
+        if shown(self.runner.conversation.log) != before:
             raise OtherView("after a crash the view is another one")
 
     def rewind(self) -> None:
         """The person goes back to an earlier record and says something else."""
-        records = [each for each in self.live.conversation.log.view.records if each.kind == "user"]
+        records = [each for each in self.runner.conversation.log.view.records if each.kind == "user"]
         if not records:
             return
         made = self._user("Let us do it another way.", parent=self.rng.choice(records).parent)

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from everturn.replay.page import Chapter
-from everturn.replay.simulated import Left, Run, SimulatedCall, Spent, Totals
-from everturn.replay.uses import Fault
+from everturn.replay.page import SessionComparison
+from everturn.replay.refetches import Refetch
+from everturn.replay.runs import ReplayCost, ReplayRun, RetainedCount, SimulatedCall, Totals
 
 START = datetime(2026, 11, 1, 9, 0, tzinfo=UTC)
 # Dollars per million tokens, chosen so that sums are easy to see.
@@ -27,14 +27,16 @@ def call(number: int = 1, **changes: object) -> SimulatedCall:
     return SimulatedCall(**given)
 
 
-def run(calls: Sequence[SimulatedCall], *, session: str = "s", scheme: str = "recorded", **changes) -> Run:
+def run(
+    calls: Sequence[SimulatedCall], *, session: str = "s", scheme: str = "recorded", **changes
+) -> ReplayRun:
     main = [each for each in calls if each.source == "main"]
     kinds = {k: sum(getattr(c, k) * p / Decimal(1_000_000) for c in main) for k, p in PRICES.items()}
     extra = {
         s: sum((c.dollars for c in calls if c.source == s), Decimal(0))
         for s in ("compact", "fault", "refresh")
     }
-    spent = Spent(**kinds, summaries=extra["compact"], faults=extra["fault"], refresh=extra["refresh"])
+    spent = ReplayCost(**kinds, summaries=extra["compact"], faults=extra["fault"], refresh=extra["refresh"])
     totals = Totals(
         calls=len(main),
         spent=spent,
@@ -45,9 +47,9 @@ def run(calls: Sequence[SimulatedCall], *, session: str = "s", scheme: str = "re
         compactions=sum(each.source == "compact" for each in calls),
         refreshes=sum(each.source == "refresh" for each in calls),
         faults=sum(len(each.faults) for each in calls),
-        left={"paths": Left(37, 40)},
+        left={"paths": RetainedCount(37, 40)},
     )
-    return Run(session, scheme, tuple(calls), totals, **changes)
+    return ReplayRun(session, scheme, tuple(calls), totals, **changes)
 
 
 def growing(
@@ -77,7 +79,7 @@ def _main(calls: int, compact_at: int, clears: bool, faults: int) -> Iterator[Si
             cached, broke = min(cached, 20_000), "results in the middle were cleared"
         missing = ()
         if faults and number % faults == 0:
-            missing = (Fault("r-1", 1_850, "src/harbour/<tides>.py", "path"),)
+            missing = (Refetch("r-1", 1_850, "src/harbour/<tides>.py", "path"),)
             yield call(
                 number,
                 at=at,
@@ -101,7 +103,7 @@ def _sub_agent(calls: int) -> Iterator[SimulatedCall]:
         yield call(number, thread="agent-7", at=at, read=size - new, write_5m=new)
 
 
-def chapter(name: str = "harbour-desk", calls: int = 120, **changes: object) -> Chapter:
+def chapter(name: str = "harbour-desk", calls: int = 120, **changes: object) -> SessionComparison:
     every = {
         "none": run(growing(calls // 2, compact_at=10**9), scheme="none", session=name,
                     ended_early=f"call {calls // 2 + 1} does not fit into 200,000 tokens"),
@@ -112,4 +114,6 @@ def chapter(name: str = "harbour-desk", calls: int = 120, **changes: object) -> 
     }  # fmt: skip
     least = min(float(each.totals.dollars) for each in list(every.values())[1:])
     bounds = {"floor": Decimal(str(least * 0.55)), "oracle": Decimal(str(least * 0.83))}
-    return Chapter(name, tuple(every.values()), **({"model": "claude-sonnet-4-5"} | bounds | changes))
+    return SessionComparison(
+        name, tuple(every.values()), **({"model": "claude-sonnet-4-5"} | bounds | changes)
+    )

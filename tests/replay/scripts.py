@@ -6,7 +6,7 @@ from builders import answer, assistant, call, user
 
 from everturn.history.records import Record
 from everturn.history.threads import Thread
-from everturn.replay.sessions import Session
+from everturn.replay.sessions import ReplaySession
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 MODEL = "claude-opus-4-5"
@@ -55,11 +55,11 @@ def steps(
     return records
 
 
-def session(*threads: list[Record], name: str = "made", model: str = MODEL) -> Session:
+def session(*threads: list[Record], name: str = "made", model: str = MODEL) -> ReplaySession:
     found = tuple(
         Thread("" if at == 0 else f"agent{at}", tuple(records)) for at, records in enumerate(threads)
     )
-    return Session(name, f"{name}.jsonl", "claude-code", found, model, (), "")
+    return ReplaySession(name, f"{name}.jsonl", "claude-code", found, model, (), "")
 
 
 def text(tokens: int, word: str = "line") -> str:

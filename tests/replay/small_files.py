@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from everturn.history.blocks import fields_of
-from everturn.history.messages import faults
+from everturn.history.messages import find_message_problems
 from everturn.history.threads import Thread
-from everturn.replay.calls import calls
-from everturn.replay.sessions import Session, read_session
+from everturn.replay.calls import iter_calls
+from everturn.replay.sessions import ReplaySession, read_session
 
 
 def said(thread: Thread) -> list[Any]:
@@ -26,13 +26,17 @@ def _block(fields: dict[str, Any]) -> Any:
             return fields.get("text", kind)
 
 
-def one(tmp_path: Path, value: Any, name: str = "session.json") -> Session:
+def one(tmp_path: Path, value: Any, name: str = "session.json") -> ReplaySession:
     file = tmp_path / name
     file.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
     session = read_session(file)
-    assert isinstance(session, Session), session
+    assert isinstance(session, ReplaySession), session
     for thread in session.threads:
-        assert [faults(call.messages) for call in calls(thread, "all") if faults(call.messages)] == []
+        assert [
+            find_message_problems(call.messages)
+            for call in iter_calls(thread, "all")
+            if find_message_problems(call.messages)
+        ] == []
     return session
 
 

@@ -9,43 +9,43 @@ from hypothesis import given
 from hypothesis import strategies as st
 from replay.scripts import HEAD, MODEL, START, session, stamp, steps, text
 
-from everturn.measure.models import find
-from everturn.replay.bounds.floor import floor
-from everturn.replay.playing.counting import Scaled, said
-from everturn.replay.playing.prepared import uses_of
-from everturn.replay.schemes import SCHEMES, scheme
+from everturn.measure.model_table import find_model
+from everturn.replay.bounds.floor import compute_floor
+from everturn.replay.playing.counting import ScaledCosts, sent_blocks
+from everturn.replay.playing.prepared import index_uses
+from everturn.replay.policies import REPLAY_POLICIES, parse_policy
 from everturn.replay.simulate import simulate
 
-RATES = find(MODEL).rates(on=START.date(), prompt_tokens=0)
+RATES = find_model(MODEL).rates(on=START.date(), prompt_tokens=0)
 
 
 @pytest.mark.spec("RP-9")
 def test_the_floor_is_every_token_once_at_the_plain_price_and_the_output():
     made = session(steps("one", "two"))
     records = made.threads[0].records
-    costs = Scaled(find(MODEL))
-    spoken = costs.all(said(r for r in records if r.kind == "assistant"))
-    shown = costs.all(said(records[1:-1]))
+    costs = ScaledCosts(find_model(MODEL))
+    spoken = costs.all(sent_blocks(r for r in records if r.kind == "assistant"))
+    shown = costs.all(sent_blocks(records[1:-1]))
     # The head is what the first call reported, without the frame of its message.
     head = HEAD - costs.turn - costs.trailing
-    assert floor(made, scheme("none")) == ((head + shown) * RATES.input + spoken * RATES.output) / Decimal(
-        1_000_000
-    )
-    assert simulate(made, scheme("none"), None).floor == floor(made, scheme("none"))
+    assert compute_floor(made, parse_policy("none")) == (
+        (head + shown) * RATES.input + spoken * RATES.output
+    ) / Decimal(1_000_000)
+    assert simulate(made, parse_policy("none"), None).floor == compute_floor(made, parse_policy("none"))
 
 
 @pytest.mark.spec("RP-9")
 @given(
     sizes=st.lists(st.integers(1, 30_000), min_size=1, max_size=25),
     gap=st.sampled_from([5.0, 200.0, 400.0, 4_000.0]),
-    name=st.sampled_from([*SCHEMES, "claude-code+1h", "none+refresh"]),
+    name=st.sampled_from([*REPLAY_POLICIES, "claude-code+1h", "none+refresh"]),
     window=st.sampled_from([50_000, 200_000]),
 )
 def test_no_scheme_undercuts_the_floor_of_the_calls_that_it_made(sizes, gap, name, window):
     made = session(steps(*[text(size, f"word{at}") for at, size in enumerate(sizes)], gap=gap))
-    run = simulate(made, scheme(name, window=window), uses_of(made))
+    run = simulate(made, parse_policy(name, window=window), index_uses(made))
     made_calls = Counter(each.thread for each in run.calls if each.source == "main")
-    assert run.floor == floor(made, scheme(name), made_calls)
+    assert run.floor == compute_floor(made, parse_policy(name), made_calls)
     assert run.floor <= run.totals.dollars
 
 
@@ -66,8 +66,8 @@ def wordy(*, quoted_at: int | None, calls: int = 30):
 @pytest.mark.spec("RP-9")
 def test_the_oracle_clears_what_is_never_used_again_as_soon_as_that_pays():
     made = wordy(quoted_at=None)
-    uses = uses_of(made)
-    oracle, none = simulate(made, scheme("oracle"), uses), simulate(made, scheme("none"), uses)
+    uses = index_uses(made)
+    oracle, none = simulate(made, parse_policy("oracle"), uses), simulate(made, parse_policy("none"), uses)
     assert oracle.calls[1].context == none.calls[1].context
     # Seen once, and gone: from then on only small things are read.
     assert oracle.calls[2].context < none.calls[2].context - 50_000
@@ -77,8 +77,8 @@ def test_the_oracle_clears_what_is_never_used_again_as_soon_as_that_pays():
 @pytest.mark.spec("RP-9")
 def test_the_oracle_keeps_what_will_be_used():
     made = wordy(quoted_at=1_000)
-    uses = uses_of(made)
-    oracle, none = simulate(made, scheme("oracle"), uses), simulate(made, scheme("none"), uses)
+    uses = index_uses(made)
+    oracle, none = simulate(made, parse_policy("oracle"), uses), simulate(made, parse_policy("none"), uses)
     assert oracle.totals.faults == 0
     cleared = [
         a.number for a, b in zip(oracle.calls, none.calls, strict=True) if a.context < b.context - 50_000
@@ -94,8 +94,8 @@ def behind_a_paste(gaps):
 
 
 def saved_by_call(made):
-    uses = uses_of(made)
-    oracle, none = simulate(made, scheme("oracle"), uses), simulate(made, scheme("none"), uses)
+    uses = index_uses(made)
+    oracle, none = simulate(made, parse_policy("oracle"), uses), simulate(made, parse_policy("none"), uses)
     return [b.context - a.context for a, b in zip(oracle.calls, none.calls, strict=True)]
 
 

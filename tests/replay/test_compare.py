@@ -8,19 +8,19 @@ import pytest
 from replay.scripts import MODEL, START, session, steps, text
 
 from everturn.dashboard.replay_table import draw, markdown
-from everturn.measure.models import find
-from everturn.replay.compare import Comparison, Saving, compared
-from everturn.replay.playing.prepared import uses_of
-from everturn.replay.schemes import SCHEMES, scheme
+from everturn.measure.model_table import find_model
+from everturn.replay.compare import Comparison, Saving, compare_runs
+from everturn.replay.playing.prepared import index_uses
+from everturn.replay.policies import REPLAY_POLICIES, parse_policy
 from everturn.replay.simulate import simulate
 
-RATES = find(MODEL).rates(on=START.date(), prompt_tokens=0)
+RATES = find_model(MODEL).rates(on=START.date(), prompt_tokens=0)
 MILLION = Decimal(1_000_000)
 
 
 def runs_of(made, *names, window=0):
-    uses = uses_of(made)
-    return [simulate(made, scheme(name, window=window), uses) for name in names or SCHEMES]
+    uses = index_uses(made)
+    return [simulate(made, parse_policy(name, window=window), uses) for name in names or REPLAY_POLICIES]
 
 
 def long_session():
@@ -28,10 +28,10 @@ def long_session():
 
 
 @pytest.mark.spec("RP-7")
-@pytest.mark.parametrize("name", [*SCHEMES, "claude-code+1h", "none+refresh"])
+@pytest.mark.parametrize("name", [*REPLAY_POLICIES, "claude-code+1h", "none+refresh"])
 def test_dollars_by_kind_are_all_that_was_spent(name):
     (run,) = runs_of(long_session(), name, window=60_000)
-    row = compared([[run]]).rows[0]
+    row = compare_runs([[run]]).rows[0]
     assert row.dollars == run.totals.dollars == sum(call.dollars for call in run.calls)
     main = [call for call in run.calls if call.source == "main"]
     assert row.spent.read == sum(call.read for call in main) * RATES.read / MILLION
@@ -45,19 +45,19 @@ def test_savings_are_taken_over_the_calls_that_both_made():
     ended = len(none.calls)
     assert none.ended_early
     spent = sum((call.dollars for call in ours.calls if call.number <= ended), Decimal(0))
-    row = compared([runs]).rows[1]
+    row = compare_runs([runs]).rows[1]
     assert row.against_none == Saving(none.totals.dollars - spent, none.totals.dollars)
 
 
 @pytest.mark.spec("BY-10")
 def test_what_edits_and_summaries_cost_is_subtracted_and_a_loss_is_shown_as_one():
     runs = runs_of(long_session(), "none", "masking")
-    row = compared([runs]).rows[1]
+    row = compare_runs([runs]).rows[1]
     # Rolling edits break the cache on every turn: fewer tokens, more dollars.
-    assert row.mean < compared([runs]).rows[0].mean
+    assert row.mean < compare_runs([runs]).rows[0].mean
     assert row.against_none.dollars == runs[0].totals.dollars - runs[1].totals.dollars < 0
     out = io.StringIO()
-    draw(compared([runs]), out, color=False)
+    draw(compare_runs([runs]), out, color=False)
     assert f"{row.against_none.share:+.1%}" in out.getvalue()
     assert row.against_none.share < 0
 
@@ -65,7 +65,7 @@ def test_what_edits_and_summaries_cost_is_subtracted_and_a_loss_is_shown_as_one(
 @pytest.mark.spec("BY-10")
 def test_what_the_providers_cache_saves_is_told_apart_from_what_we_save():
     (run,) = runs_of(long_session(), "none")
-    row = compared([[run]]).rows[0]
+    row = compare_runs([[run]]).rows[0]
     plain = sum(call.context * RATES.input + call.output * RATES.output for call in run.calls) / MILLION
     assert row.by_cache == Saving(plain - run.totals.dollars, plain)
     assert row.against_none == Saving(Decimal(0), run.totals.dollars)
@@ -75,7 +75,7 @@ def test_what_the_providers_cache_saves_is_told_apart_from_what_we_save():
 def test_a_row_has_all_that_is_asked_of_it():
     run = runs_of(long_session(), "recorded")[0]
     other = runs_of(long_session(), "claude-code", window=60_000)[0]
-    row = compared([[run, other]]).rows[1]
+    row = compare_runs([[run, other]]).rows[1]
     main = [call for call in other.calls if call.source == "main"]
     prompts = sum(call.context for call in other.calls)
     assert row.peak == max(call.context for call in main)
@@ -97,14 +97,14 @@ def test_a_window_that_slides_forgets_what_the_user_asked_for():
 
 def test_sessions_add_up():
     one, two = runs_of(session(steps("one")), "none"), runs_of(session(steps("one", "two")), "none")
-    row = compared([one, two]).rows[0]
+    row = compare_runs([one, two]).rows[0]
     assert (row.sessions, row.calls) == (2, 5)
     assert row.dollars == one[0].totals.dollars + two[0].totals.dollars
     assert row.floor == one[0].floor + two[0].floor
 
 
 def test_the_comparison_is_json():
-    value = compared([runs_of(long_session(), "none", "masking")])
+    value = compare_runs([runs_of(long_session(), "none", "masking")])
     assert msgspec.json.decode(msgspec.json.encode(value), type=type(value)) == value
 
 
@@ -113,7 +113,7 @@ def test_nothing_to_compare_is_a_table_without_rows():
 
 
 def test_the_tables_fit_into_any_terminal():
-    value = compared([runs_of(long_session(), "none", "claude-code", "masking", window=60_000)])
+    value = compare_runs([runs_of(long_session(), "none", "claude-code", "masking", window=60_000)])
     for width in (40, 80, 200):
         out = io.StringIO()
         out_console(value, out, width)
@@ -129,6 +129,6 @@ def out_console(value, out, width):
 
 
 def test_the_page_of_results_has_a_row_for_every_policy():
-    value = compared([runs_of(long_session(), "none", "claude-code")])
+    value = compare_runs([runs_of(long_session(), "none", "claude-code")])
     lines = markdown(value)
     assert sum(line.startswith("| claude-code |") for line in lines) >= 3

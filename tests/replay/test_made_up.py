@@ -18,28 +18,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.errors import UsageError
-from everturn.history.log import view
-from everturn.history.messages import faults
-from everturn.history.threads import threads
-from everturn.replay.made_up import Shape, made_up_session
-from everturn.replay.made_up.meter import MAIN_OVERHEAD
+from everturn.history.log import compute_view
+from everturn.history.messages import find_message_problems
+from everturn.history.threads import split_threads
+from everturn.replay.synthetic import SessionShape, generate_session
+from everturn.replay.synthetic.usage_model import MAIN_OVERHEAD
 from everturn.view.flatten import flatten
-from everturn.wire import claude_code
+from everturn.wire import claude_code_reader as claude_code
 
 Json = dict[str, Any]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "session.jsonl"
-EXAMPLE_SHAPE = Shape(boundaries=1, display_copies="short", model="claude-opus-4-5-20251101")
-EVERYTHING = Shape(
+EXAMPLE_SHAPE = SessionShape(boundaries=1, display_copies="short", model="claude-opus-4-5-20251101")
+EVERYTHING = SessionShape(
     boundaries=2, microcompactions=2, sidechains=2, images=2, idle_gaps=3, forks=2, model_switches=2
 )
-WITHOUT_CHANGES = Shape(idle_gaps=4, model_switches=1)
+WITHOUT_CHANGES = SessionShape(idle_gaps=4, model_switches=1)
 seeds = st.integers(0, 2**32)
 small = st.integers(5_000, 30_000)
 roomy = st.integers(20_000, 30_000)
 
 
-def made(seed: int, tokens: int, shape: Shape = EVERYTHING) -> list[Json]:
-    return [json.loads(line) for line in made_up_session(seed=seed, tokens=tokens, shape=shape)]
+def made(seed: int, tokens: int, shape: SessionShape = EVERYTHING) -> list[Json]:
+    return [json.loads(line) for line in generate_session(seed=seed, tokens=tokens, shape=shape)]
 
 
 def is_said(line: Json) -> bool:
@@ -89,21 +89,21 @@ def at(line: Json) -> datetime:
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others():
     def once(seed: int) -> list[bytes]:
-        return list(made_up_session(seed=seed, tokens=20_000, shape=EVERYTHING))
+        return list(generate_session(seed=seed, tokens=20_000, shape=EVERYTHING))
 
     assert once(1) == once(1)
     assert once(1) != once(2)
 
 
 def test_the_bundled_example_is_what_the_generator_makes_today():
-    lines = made_up_session(seed=40, tokens=200_000, shape=EXAMPLE_SHAPE)
+    lines = generate_session(seed=40, tokens=200_000, shape=EXAMPLE_SHAPE)
     assert EXAMPLE.read_bytes() == b"".join(line + b"\n" for line in lines)
     assert EXAMPLE.stat().st_size < 1_300_000
 
 
 def test_a_session_too_small_for_a_few_turns_is_refused_with_a_hint():
     with pytest.raises(UsageError, match=r"of 4999 tokens is too small.*at least 5000"):
-        made_up_session(seed=1, tokens=4999)
+        generate_session(seed=1, tokens=4999)
 
 
 @given(seeds, small)
@@ -113,7 +113,7 @@ def test_small_sessions_have_the_size_that_was_asked_for(seed: int, tokens: int)
 
 @pytest.mark.parametrize("tokens", [50_000, 200_000, 1_000_000])
 def test_the_last_context_is_the_overhead_and_what_was_asked_for(tokens: int):
-    lines = made(3, tokens, Shape())
+    lines = made(3, tokens, SessionShape())
     assert context(main_chain(lines)[-1]) == pytest.approx(MAIN_OVERHEAD + tokens, rel=0.05)
     assert flow(lines) == pytest.approx(tokens, rel=0.05)
 
@@ -164,7 +164,7 @@ def test_time_never_runs_backwards(seed: int, tokens: int):
 
 def test_the_clock_starts_where_it_is_told():
     start = datetime(2027, 5, 1, 12, 30, tzinfo=UTC)
-    lines = [json.loads(line) for line in made_up_session(seed=1, tokens=5_000, start=start)]
+    lines = [json.loads(line) for line in generate_session(seed=1, tokens=5_000, start=start)]
     assert next(line["timestamp"] for line in lines if "timestamp" in line) == "2027-05-01T12:30:00.000Z"
 
 
@@ -195,7 +195,7 @@ def is_call(line: Json) -> bool:
 
 
 def test_parallel_calls_come_both_side_by_side_and_behind_each_other():
-    lines = main_chain(made(5, 60_000, Shape()))
+    lines = main_chain(made(5, 60_000, SessionShape()))
     beside = [(a, b) for a, b in pairwise(lines) if is_call(a) and is_call(b)]
     behind = [
         (a, result, b)
@@ -227,7 +227,7 @@ def calls_of(lines: list[Json]) -> Iterator[tuple[Json, list[Json]]]:
 
 @given(seeds, small, st.sampled_from(["5m", "1h"]))
 def test_a_call_reads_what_the_one_before_cached_while_it_lives(seed: int, tokens: int, lifetime: Any):
-    shape = Shape(idle_gaps=4, model_switches=1, cache_lifetime=lifetime)
+    shape = SessionShape(idle_gaps=4, model_switches=1, cache_lifetime=lifetime)
     seconds = {"5m": 300, "1h": 3600}[lifetime]
     calls = [line for line, _ in calls_of(made(seed, tokens, shape))]
     assert calls[0]["message"]["usage"]["cache_read_input_tokens"] == 0
@@ -252,7 +252,7 @@ def test_the_context_of_a_call_is_the_overhead_and_everything_before_it(seed: in
 
 @given(seeds, roomy)
 def test_after_a_boundary_only_the_overhead_is_read_and_only_the_summary_stays(seed: int, tokens: int):
-    lines = made(seed, tokens, Shape(boundaries=1, idle_gaps=0))
+    lines = made(seed, tokens, SessionShape(boundaries=1, idle_gaps=0))
     (found,) = [(line, since) for line, since in calls_of(lines) if any(map(is_boundary, since))]
     line, since = found
     place = next(number for number, before in enumerate(since) if is_boundary(before))
@@ -262,7 +262,7 @@ def test_after_a_boundary_only_the_overhead_is_read_and_only_the_summary_stays(s
 
 
 def test_a_microcompaction_blanks_old_results_and_breaks_the_cache_where_the_first_one_stood():
-    lines = made(4, 60_000, Shape(microcompactions=1, idle_gaps=0))
+    lines = made(4, 60_000, SessionShape(microcompactions=1, idle_gaps=0))
     results = {
         b["tool_use_id"]: size(b) for line in main_chain(lines) for b in blocks(line) if "tool_use_id" in b
     }
@@ -408,7 +408,7 @@ def check_patch(hunk: Json, before: str, after: str) -> None:
 def test_a_failing_test_quotes_the_line_of_the_file_that_it_names():
     told: dict[str, tuple[int, str]] = {}
     compared = 0
-    for line in main_chain(made(11, 400_000, Shape())):
+    for line in main_chain(made(11, 400_000, SessionShape())):
         copy = line.get("toolUseResult")
         if isinstance(copy, str) and "IndexError" in copy:
             name, number = re.findall(r"^(\S+\.py):(\d+): IndexError", copy, re.MULTILINE)[0]
@@ -424,7 +424,7 @@ def test_a_failing_test_quotes_the_line_of_the_file_that_it_names():
 
 
 def test_short_display_copies_change_nothing_that_the_model_sees():
-    whole, short = (made(6, 20_000, Shape(display_copies=kind)) for kind in ("whole", "short"))
+    whole, short = (made(6, 20_000, SessionShape(display_copies=kind)) for kind in ("whole", "short"))
     for line in (*whole, *short):
         line.pop("toolUseResult", None)
     assert whole == short
@@ -435,16 +435,16 @@ def test_short_display_copies_change_nothing_that_the_model_sees():
 
 @given(seeds, small)
 def test_a_made_up_session_is_read_without_a_flaw(seed: int, tokens: int):
-    data = b"\n".join(made_up_session(seed=seed, tokens=tokens, shape=EVERYTHING))
-    transcript = claude_code.read(data)
+    data = b"\n".join(generate_session(seed=seed, tokens=tokens, shape=EVERYTHING))
+    transcript = claude_code.parse_session_file(data)
     assert transcript.flaws == ()
     assert transcript.to_bytes() == data
-    found = threads(transcript.records)
+    found = split_threads(transcript.records)
     assert {note.kind for note in found.main.notes} <= {"abandoned"}
     for thread in (found.main, *found.sidechains):
-        flat = flatten(view(thread.records))
+        flat = flatten(compute_view(thread.records))
         assert flat.repairs == ()
-        assert faults(flat.messages) == ()
+        assert find_message_problems(flat.messages) == ()
 
 
 def test_the_example_holds_one_of_everything_that_its_shape_names():

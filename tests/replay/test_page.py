@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 from replay.browser import browser
 from replay.runs import call, chapter, run
 
-from everturn.replay.page import Chapter, chapter_of, chapters, document, page, plot, spelling
+from everturn.replay.page import (
+    SessionComparison,
+    build_session_comparison,
+    document,
+    formatting,
+    plot,
+    render_page,
+    session_comparison,
+)
 from everturn.replay.page.markup import Html, element, json_script
-from everturn.replay.uses import Fault
+from everturn.replay.refetches import Refetch
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
@@ -30,20 +38,20 @@ class Names(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def hostile_chapter() -> Chapter:
-    fault = Fault("r", 10, HOSTILE, "path")
+def hostile_chapter() -> SessionComparison:
+    fault = Refetch("r", 10, HOSTILE, "path")
     calls = [
         call(1, read=10, why=HOSTILE, broke=HOSTILE, thread=HOSTILE, faults=(fault,), cleared=2),
         call(1, read=10, source="compact", why=HOSTILE),
     ]
-    return Chapter(
+    return SessionComparison(
         HOSTILE, (run(calls, scheme=HOSTILE, ended_early=HOSTILE),), model=HOSTILE, notes=(HOSTILE,)
     )
 
 
 @pytest.mark.spec("RP-10")
 def test_the_page_shows_context_hits_breaks_compactions_faults_and_cost_by_policy():
-    text = page([chapter("harbour-desk")])
+    text = render_page([chapter("harbour-desk")])
     for label in (
         "Context over",
         "Compacted: ",
@@ -60,8 +68,8 @@ def test_the_page_shows_context_hits_breaks_compactions_faults_and_cost_by_polic
 
 def test_what_sessions_say_never_becomes_markup():
     plain, hostile = (
-        page([Chapter("n", hostile_chapter().runs)]),
-        page([hostile_chapter()], unreadable=[(HOSTILE, HOSTILE)]),
+        render_page([SessionComparison("n", hostile_chapter().runs)]),
+        render_page([hostile_chapter()], unreadable=[(HOSTILE, HOSTILE)]),
     )
     for text in (plain, hostile):
         found = Names(text).found
@@ -72,7 +80,7 @@ def test_what_sessions_say_never_becomes_markup():
 
 
 def test_nothing_on_the_page_is_fetched_from_anywhere():
-    text = page([chapter()])
+    text = render_page([chapter()])
     addresses = [
         value for _, attrs in Names(text).found for name in ("src", "href") if (value := attrs.get(name))
     ]
@@ -108,18 +116,18 @@ def test_marks_of_a_scale_are_round_and_reach_the_largest_value():
 
 
 def test_numbers_are_written_with_few_digits():
-    assert [spelling.tokens(n) for n in (7, 1_000, 9_940, 168_400, 2_340_000)] == [
+    assert [formatting.tokens(n) for n in (7, 1_000, 9_940, 168_400, 2_340_000)] == [
         "7",
         "1.0k",
         "9.9k",
         "168k",
         "2.3M",
     ]
-    assert [spelling.dollars(Decimal(n)) for n in ("0", "0.0042", "3.456", "1234.5")] == [
+    assert [formatting.dollars(Decimal(n)) for n in ("0", "0.0042", "3.456", "1234.5")] == [
         "$0.00", "$0.0042", "$3.46", "$1,234",
     ]  # fmt: skip
-    assert spelling.change(Decimal(66), Decimal(100)) == "−34%"
-    assert spelling.change(Decimal(1), Decimal(0)) == ""
+    assert formatting.change(Decimal(66), Decimal(100)) == "−34%"
+    assert formatting.change(Decimal(1), Decimal(0)) == ""
 
 
 def test_a_policy_that_did_not_come_to_the_end_is_neither_cheapest_nor_baseline():
@@ -127,16 +135,16 @@ def test_a_policy_that_did_not_come_to_the_end_is_neither_cheapest_nor_baseline(
     whole = [
         run([call(1, read=10_000), call(2, read=20_000)], scheme=name) for name in ("masking", "recorded")
     ]
-    found = chapters.tallies([Chapter("s", (short, *whole))])
-    assert chapters.cheapest(found).scheme == "masking"
-    assert chapters.baseline(found).scheme == "recorded"
-    assert [each.scheme for each in chapters.in_order(found)] == ["masking", "recorded", "none"]
+    found = session_comparison.sum_policies([SessionComparison("s", (short, *whole))])
+    assert session_comparison.cheapest(found).scheme == "masking"
+    assert session_comparison.baseline(found).scheme == "recorded"
+    assert [each.scheme for each in session_comparison.in_order(found)] == ["masking", "recorded", "none"]
 
 
 def test_a_bound_is_drawn_only_where_it_is_known_for_every_session():
-    assert chapters.bound([Decimal(1), Decimal(2)]) == Decimal(3)
-    assert chapters.bound([Decimal(1), None]) is None
-    assert chapters.bound([]) is None
+    assert session_comparison.bound([Decimal(1), Decimal(2)]) == Decimal(3)
+    assert session_comparison.bound([Decimal(1), None]) is None
+    assert session_comparison.bound([]) is None
 
 
 def test_the_oracle_is_a_line_and_no_policy_and_the_floor_is_that_of_whole_runs():
@@ -146,28 +154,28 @@ def test_the_oracle_is_a_line_and_no_policy_and_the_floor_is_that_of_whole_runs(
         run(calls[:1], scheme="none", ended_early="call 2 does not fit", floor=Decimal("0.005")),
         run(calls[:1], scheme="oracle+1h"),
     )
-    found = chapter_of(given, name="s", model="m")
-    assert found == Chapter("s", given[:2], Decimal("0.01"), given[2].totals.dollars, "m")
-    assert chapter_of(given[1:2], name="s") == Chapter("s", given[1:2])
+    found = build_session_comparison(given, name="s", model="m")
+    assert found == SessionComparison("s", given[:2], Decimal("0.01"), given[2].totals.dollars, "m")
+    assert build_session_comparison(given[1:2], name="s") == SessionComparison("s", given[1:2])
 
 
 def test_sessions_beyond_the_room_are_in_the_table_but_not_drawn(monkeypatch):
-    monkeypatch.setattr(chapters, "MOST_DRAWN", 900)
+    monkeypatch.setattr(session_comparison, "MAX_DRAWN_CALLS", 900)
     cheap = chapter("cheap", calls=24)
     bare = tuple(msgspec.structs.replace(each, calls=()) for each in cheap.runs)
-    text = page([msgspec.structs.replace(cheap, runs=bare), chapter("dear", calls=160)])
+    text = render_page([msgspec.structs.replace(cheap, runs=bare), chapter("dear", calls=160)])
     assert re.findall(r"<h2>(\w+)</h2>", text)[-1] == "dear"
     assert re.findall(r'data-opens="\d+">(\w+)<', text) == ["dear"]
     assert "<td>cheap</td>" in text
 
 
 def test_no_session_and_no_call_still_make_a_page():
-    for nothing in ([], [Chapter("empty", (run([]),))]):
-        assert "There was nothing to replay" in page(nothing, unreadable=[("a.txt", "it is empty")])
+    for nothing in ([], [SessionComparison("empty", (run([]),))]):
+        assert "There was nothing to replay" in render_page(nothing, unreadable=[("a.txt", "it is empty")])
 
 
 def test_the_same_runs_make_the_same_page():
-    assert page([chapter(), chapter("b", 40)]) == page([chapter(), chapter("b", 40)])
+    assert render_page([chapter(), chapter("b", 40)]) == render_page([chapter(), chapter("b", 40)])
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +191,8 @@ def opened(chromium, tmp_path):
     def at(width: int, *, scheme: str = "light", chapters=None):
         file = tmp_path / "replay.html"
         file.write_text(
-            page(chapters or [chapter("harbour-desk", 160), chapter("quick-fix", 24)]), encoding="utf-8"
+            render_page(chapters or [chapter("harbour-desk", 160), chapter("quick-fix", 24)]),
+            encoding="utf-8",
         )
         view = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
         view.asked, view.problems = [], []

@@ -13,25 +13,25 @@ from everturn.cli import main
 from everturn.dashboard.progress import progress
 from everturn.errors import StoreError, UsageError
 from everturn.replay import sessions as reading
-from everturn.replay.made_up import Shape, made_up_session
-from everturn.replay.page import chapters as pages
-from everturn.replay.parallel import Keep, Outcome, default_folder, engines, replay_all, replays
-from everturn.replay.parallel import keep as keeping
-from everturn.replay.schemes import scheme
+from everturn.replay.page import session_comparison as pages
+from everturn.replay.parallel import ReplayOutcome, ResultCache, default_folder, engines, replay_all, replays
+from everturn.replay.parallel import result_cache as keeping
+from everturn.replay.policies import parse_policy
+from everturn.replay.refetches import index_session
 from everturn.replay.simulate import simulate
-from everturn.replay.uses import index_session
+from everturn.replay.synthetic import SessionShape, generate_session
 
-SCHEMES = (scheme("recorded"), scheme("claude-code"), scheme("clear-keep-3+1h"))
+SCHEMES = (parse_policy("recorded"), parse_policy("claude-code"), parse_policy("clear-keep-3+1h"))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """Three small sessions, and a file that is none."""
     where = tmp_path_factory.mktemp("recorded")
-    shape = Shape(boundaries=0, images=0, idle_gaps=1, display_copies="short")
+    shape = SessionShape(boundaries=0, images=0, idle_gaps=1, display_copies="short")
     for seed in range(3):
         (where / f"session-{seed}.jsonl").write_bytes(
-            b"\n".join(made_up_session(seed=seed, tokens=20_000, shape=shape))
+            b"\n".join(generate_session(seed=seed, tokens=20_000, shape=shape))
         )
     (where / "notes.txt").write_text("nothing here")
     return where
@@ -39,30 +39,30 @@ def folder(tmp_path_factory) -> Path:
 
 def one_by_one(folder: Path) -> dict[str, tuple]:
     found = {}
-    for each in reading.sessions([folder]):
-        if isinstance(each, reading.Session):
+    for each in reading.read_sessions([folder]):
+        if isinstance(each, reading.ReplaySession):
             uses = index_session(each)
             found[each.name] = tuple(simulate(each, each_scheme, uses) for each_scheme in SCHEMES)
     return found
 
 
-def without_effort(outcome: Outcome) -> Outcome:
+def without_effort(outcome: ReplayOutcome) -> ReplayOutcome:
     done = tuple(msgspec.structs.replace(each, computed=0) for each in outcome.sessions)
-    return Outcome(done, outcome.unreadable)
+    return ReplayOutcome(done, outcome.unreadable)
 
 
 @pytest.mark.spec("RP-10", "RP-11")
 def test_workers_find_what_one_process_finds(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(replays, "_SMALL", 0)
-    keep = Keep(str(tmp_path))
+    keep = ResultCache(str(tmp_path))
     outcome = replay_all([folder], SCHEMES, keep, workers=2)
-    found = {each.name: replays.whole(each, SCHEMES, keep).runs for each in outcome.sessions}
+    found = {each.name: replays.load_calls(each, SCHEMES, keep).runs for each in outcome.sessions}
     assert found == one_by_one(folder)
     assert [Path(each.path).name for each in outcome.unreadable] == ["notes.txt"]
 
 
 def test_a_session_already_replayed_is_not_computed_again(folder, tmp_path, monkeypatch):
-    keep = Keep(str(tmp_path))
+    keep = ResultCache(str(tmp_path))
     first = replay_all([folder], SCHEMES[:2], keep)
     assert [each.computed for each in first.sessions] == [2, 2, 2]
     again = replay_all([folder], SCHEMES, keep)
@@ -72,11 +72,11 @@ def test_a_session_already_replayed_is_not_computed_again(folder, tmp_path, monk
 
 
 def test_new_code_another_scheme_or_another_byte_is_computed_anew(folder, tmp_path, monkeypatch):
-    keep = Keep(str(tmp_path))
+    keep = ResultCache(str(tmp_path))
     file = tmp_path / "one.jsonl"
     shutil.copy(folder / "session-0.jsonl", file)
     assert [each.computed for each in replay_all([file], SCHEMES[:1], keep).sessions] == [1]
-    assert [each.computed for each in replay_all([file], [scheme("recorded+1h")], keep).sessions] == [1]
+    assert [each.computed for each in replay_all([file], [parse_policy("recorded+1h")], keep).sessions] == [1]
     file.write_bytes(file.read_bytes() + b"\n")
     assert [each.computed for each in replay_all([file], SCHEMES[:1], keep).sessions] == [1]
     monkeypatch.setattr(keeping, "code_digest", lambda: "other")
@@ -90,16 +90,16 @@ def test_sessions_of_one_file_are_told_apart(tmp_path):
 
     file = tmp_path / "many.jsonl"
     file.write_bytes(b"\n".join([line("the harbour"), line("the tides, the moon and everything else " * 20)]))
-    keep = Keep(str(tmp_path / "kept"))
+    keep = ResultCache(str(tmp_path / "kept"))
     outcome = replay_all([file], SCHEMES[:1], keep)
     assert len(outcome.sessions) == 2, outcome.unreadable
-    assert {each.name: replays.whole(each, SCHEMES[:1], keep).runs for each in outcome.sessions} == {
+    assert {each.name: replays.load_calls(each, SCHEMES[:1], keep).runs for each in outcome.sessions} == {
         name: runs[:1] for name, runs in one_by_one(file).items()
     }
 
 
 def test_a_kept_result_that_is_broken_is_computed_again(folder, tmp_path):
-    keep, file = Keep(str(tmp_path)), folder / "session-0.jsonl"
+    keep, file = ResultCache(str(tmp_path)), folder / "session-0.jsonl"
     before = replay_all([file], SCHEMES[:1], keep)
     for path in tmp_path.rglob("*.msgpack"):
         path.write_bytes(path.read_bytes()[:20])
@@ -108,12 +108,12 @@ def test_a_kept_result_that_is_broken_is_computed_again(folder, tmp_path):
 
 
 def test_the_page_gets_the_calls_of_what_it_draws_and_the_sums_of_the_rest(folder, tmp_path, monkeypatch):
-    keep = Keep(str(tmp_path))
+    keep = ResultCache(str(tmp_path))
     found = replay_all([folder], SCHEMES, keep).sessions
-    drawn = replays.chapters(found, SCHEMES, keep)
+    drawn = replays.load_comparisons(found, SCHEMES, keep)
     assert [bool(run.calls) for each in drawn for run in each.runs] == [True] * 9
-    monkeypatch.setattr(pages, "MOST_DRAWN", 1)
-    bare = replays.chapters(found, SCHEMES, keep)
+    monkeypatch.setattr(pages, "MAX_DRAWN_CALLS", 1)
+    bare = replays.load_comparisons(found, SCHEMES, keep)
     assert [bool(run.calls) for each in bare for run in each.runs] == [True] * 3 + [False] * 6
     assert [each.name for each in bare] == [each.name for each in drawn]
     assert bare[0] == drawn[0]
@@ -126,7 +126,7 @@ def test_a_session_that_fails_is_named_and_the_rest_goes_on(folder, tmp_path, mo
         return simulate(session, *rest)
 
     monkeypatch.setattr(replays, "simulate", fails)
-    outcome = replay_all([folder], SCHEMES[:2], Keep(str(tmp_path)), workers=8)
+    outcome = replay_all([folder], SCHEMES[:2], ResultCache(str(tmp_path)), workers=8)
     assert [each.name for each in outcome.sessions] == ["session-0", "session-2"]
     assert {Path(each.path).name: each.why for each in outcome.unreadable} == {
         "notes.txt": "it is of no format that is known here",
@@ -135,7 +135,9 @@ def test_a_session_that_fails_is_named_and_the_rest_goes_on(folder, tmp_path, mo
 
 
 def test_a_sub_agent_in_a_file_of_its_own_is_replayed_once(tmp_path):
-    lines = list(made_up_session(seed=4, tokens=30_000, shape=Shape(boundaries=0, sidechains=1, images=0)))
+    lines = list(
+        generate_session(seed=4, tokens=30_000, shape=SessionShape(boundaries=0, sidechains=1, images=0))
+    )
     records = [msgspec.json.decode(line) for line in lines]
     agent = next(record["agentId"] for record in records if record.get("isSidechain"))
     talk = tmp_path / "talks"
@@ -144,15 +146,15 @@ def test_a_sub_agent_in_a_file_of_its_own_is_replayed_once(tmp_path):
     side = [line for line, record in zip(lines, records, strict=True) if record.get("isSidechain")]
     (talk / "main.jsonl").write_bytes(b"\n".join(main))
     (talk / f"agent-{agent}.jsonl").write_bytes(b"\n".join(side))
-    outcome = replay_all([talk], SCHEMES[:1], Keep(str(tmp_path / "kept")))
-    whole = [each.name for each in reading.sessions([talk]) if isinstance(each, reading.Session)]
+    outcome = replay_all([talk], SCHEMES[:1], ResultCache(str(tmp_path / "kept")))
+    whole = [each.name for each in reading.read_sessions([talk]) if isinstance(each, reading.ReplaySession)]
     assert [each.name for each in outcome.sessions] == whole == ["main"]
     assert outcome.sessions[0].agents == (agent,)
 
 
 def test_with_fewer_files_than_workers_schemes_are_spread(folder, tmp_path):
     files = [folder / "session-0.jsonl"]
-    keep = Keep(str(tmp_path))
+    keep = ResultCache(str(tmp_path))
     assert [len(task.schemes) for task in replays._tasks(files, SCHEMES, keep, 4)] == [1, 1, 1]
     assert [len(task.schemes) for task in replays._tasks(files, SCHEMES, keep, 1)] == [3]
     told: list[tuple[int, int]] = []
@@ -168,15 +170,15 @@ def test_with_fewer_files_than_workers_schemes_are_spread(folder, tmp_path):
 def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(folder, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"Results cannot be kept in .*Name another folder with --cache"):
-        replay_all([folder / "session-0.jsonl"], SCHEMES[:1], Keep(str(tmp_path / "file")))
+        replay_all([folder / "session-0.jsonl"], SCHEMES[:1], ResultCache(str(tmp_path / "file")))
 
 
 def test_results_that_vanished_meanwhile_are_said_in_a_sentence(folder, tmp_path):
-    keep = Keep(str(tmp_path / "kept"))
+    keep = ResultCache(str(tmp_path / "kept"))
     (done,) = replay_all([folder / "session-0.jsonl"], SCHEMES[:1], keep).sessions
     shutil.rmtree(tmp_path / "kept")
     with pytest.raises(StoreError, match="results of session-0 under recorded are no longer in"):
-        replays.whole(done, SCHEMES[:1], keep)
+        replays.load_calls(done, SCHEMES[:1], keep)
 
 
 def test_the_code_that_computes_is_part_of_the_key_and_the_code_that_shows_is_not(monkeypatch):
@@ -196,7 +198,7 @@ def test_the_code_that_computes_is_part_of_the_key_and_the_code_that_shows_is_no
 
 def test_workers_file_results_under_the_code_that_started_them(monkeypatch):
     monkeypatch.setattr(keeping, "code_digest", lambda: "mine")
-    kept = Keep("folder").for_workers()
+    kept = ResultCache("folder").for_workers()
     monkeypatch.setattr(keeping, "code_digest", lambda: "changed")
     assert kept._path("a") == Path("folder/mine/a.msgpack")
     assert kept.for_workers() == kept
@@ -209,16 +211,16 @@ def test_results_are_kept_where_the_desktop_wants_them():
 
 def test_ray_maps_the_same_function(folder, tmp_path):
     pytest.importorskip("ray", reason="ray is not installed: make ray")
-    keep = Keep(str(tmp_path))
+    keep = ResultCache(str(tmp_path))
     by_ray = replay_all([folder], SCHEMES[:1], keep, engine="ray", workers=2)
-    here = replay_all([folder], SCHEMES[:1], Keep(str(tmp_path / "b")), engine="here")
+    here = replay_all([folder], SCHEMES[:1], ResultCache(str(tmp_path / "b")), engine="here")
     assert by_ray == here
 
 
 def test_without_ray_a_sentence_says_what_brings_it(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(UsageError, match=r"pip install 'everturn\[ray\]' brings it"):
-        list(engines.mapped(abs, [1, 2], engine="ray", workers=2))
+        list(engines.map_tasks(abs, [1, 2], engine="ray", workers=2))
 
 
 @pytest.mark.spec("RP-10")

@@ -3,9 +3,9 @@
 from replay.small_files import lines, one, said
 
 from everturn.history.edits import Compacted
-from everturn.history.log import view
+from everturn.history.log import compute_view
 from everturn.history.records import Usage
-from everturn.replay.calls import calls
+from everturn.replay.calls import iter_calls
 
 
 def _pi(role, content, at, **fields):
@@ -42,7 +42,7 @@ def test_a_pi_session_keeps_its_times_and_its_disjoint_counts(tmp_path):
         ("user", [("t1", [{"type": "text", "text": "words"}])]),
         ("assistant", ["Read."]),
     ]
-    (call,) = calls(session.threads[0])
+    (call,) = iter_calls(session.threads[0])
     assert call.usage == Usage(3, 20, 100, 9)
     assert session.threads[0].records[-1].timestamp == "2025-11-20T23:33:05.000Z"
 
@@ -54,7 +54,7 @@ def test_a_compaction_of_pi_keeps_what_it_kept(tmp_path):
     assert [record.edit.tokens_before for record in records if isinstance(record.edit, Compacted)] == [
         175_004
     ]
-    shown = [record for record in view(records).records if record.kind != "system"]
+    shown = [record for record in compute_view(records).records if record.kind != "system"]
     assert [block.raw.decode() for record in shown for block in record.blocks] == [
         '{"type":"text","text":"We read it."}',
         '{"type":"text","text":"Read."}',
@@ -111,7 +111,7 @@ def test_a_codex_rollout_says_everything_once_and_tells_usage(tmp_path):
     session = one(tmp_path, lines(_rollout()))
     assert (session.format, session.model, session.system) == ("codex", "gpt-5", "Be brief.")
     assert said(session.threads[0]) == CODEX_SAID
-    assert [call.usage for call in calls(session.threads[0])] == [Usage(70, 0, 30, 5)]
+    assert [call.usage for call in iter_calls(session.threads[0])] == [Usage(70, 0, 30, 5)]
 
 
 def test_the_bare_layout_of_codex_is_the_same_conversation(tmp_path):
@@ -124,7 +124,7 @@ def test_the_bare_layout_of_codex_is_the_same_conversation(tmp_path):
 def test_a_compacted_codex_rollout_goes_on_from_its_summary(tmp_path):
     cut = {"timestamp": "2025-10-01T11:00:00Z", "type": "compacted", "payload": {"message": "Listed."}}
     session = one(tmp_path, lines([*_rollout(), cut, _rollout()[2]]))
-    shown = view(session.threads[0].records).records
+    shown = compute_view(session.threads[0].records).records
     assert [block.raw.decode() for record in shown for block in record.blocks] == [
         '{"type":"text","text":"Listed."}',
         '{"type":"text","text":"List."}',
@@ -181,7 +181,7 @@ def test_gemini_cli_puts_results_behind_the_reply_that_called(tmp_path):
         ("assistant", [("w-1", "write_file", {"path": "a"})]),
         ("user", [("w-1", "written")]),
     ]
-    (only,) = calls(session.threads[0])
+    (only,) = iter_calls(session.threads[0])
     assert only.usage == Usage(input_tokens=60, cache_read_input_tokens=40, output_tokens=15)
 
 
@@ -224,7 +224,7 @@ def test_an_aider_chat_has_typed_printed_and_spoken_parts(tmp_path):
         ("user", ["Add these files to the chat? yes\n"]),
         ("assistant", ["Done."]),
     ]
-    assert [call.usage for call in calls(session.threads[0])] == [
+    assert [call.usage for call in iter_calls(session.threads[0])] == [
         Usage(34_130, 0, 0, 45),
         Usage(12_102, 0, 0, 449),
     ]
@@ -234,4 +234,4 @@ def test_an_aider_chat_has_typed_printed_and_spoken_parts(tmp_path):
 def test_newer_aider_tells_usage_behind_the_reply_and_with_its_cache(tmp_path):
     session = one(tmp_path, AIDER_NEW, "chat.md")
     assert session.model == "claude-3-5-sonnet-20241022"
-    assert [call.usage for call in calls(session.threads[0])] == [Usage(100, 1_100, 3_000, 300)]
+    assert [call.usage for call in iter_calls(session.threads[0])] == [Usage(100, 1_100, 3_000, 300)]

@@ -9,8 +9,8 @@ from replay.small_files import lines, one, said
 
 from everturn.history.blocks import fields_of
 from everturn.history.records import Usage
-from everturn.replay.calls import calls
-from everturn.replay.sessions import Session, Unreadable, read_session, sessions
+from everturn.replay.calls import iter_calls
+from everturn.replay.sessions import ReplaySession, Unreadable, read_session, read_sessions
 
 OPENAI = [
     {"role": "system", "content": "Be brief."},
@@ -72,7 +72,7 @@ def test_a_request_body_gives_its_system_prompt_tools_and_model(tmp_path):
 def test_lines_of_request_bodies_are_a_session_each(tmp_path):
     file = tmp_path / "many.jsonl"
     file.write_text(lines([{"messages": ANTHROPIC}, {"messages": ANTHROPIC[:2]}]), encoding="utf-8")
-    found = [each for each in sessions([file]) if isinstance(each, Session)]
+    found = [each for each in read_sessions([file]) if isinstance(each, ReplaySession)]
     assert [each.name for each in found] == ["many#1", "many#2"]
     assert [len(each.threads[0].records) for each in found] == [4, 2]
 
@@ -92,12 +92,12 @@ def test_files_without_times_go_on_in_stated_steps_from_a_fixed_start(tmp_path):
 @pytest.mark.spec("RP-2")
 def test_a_call_has_everything_before_it_as_input_also_where_no_usage_is_known(tmp_path):
     session = one(tmp_path, OPENAI)
-    found = [*calls(session.threads[0], "all")]
+    found = [*iter_calls(session.threads[0], "all")]
     assert [(call.number, len(call.messages), call.usage) for call in found] == [
         (1, 1, Usage()),
         (2, 3, Usage()),
     ]
-    assert [*calls(session.threads[0])] == []
+    assert [*iter_calls(session.threads[0])] == []
 
 
 def test_openai_counts_become_disjoint(tmp_path):
@@ -141,7 +141,7 @@ def test_one_file_of_tau_bench_is_many_sessions_each_opened_by_its_path(tmp_path
     file = tmp_path / "airline.json"
     runs = [{"task_id": n, "trial": 1, "traj": OPENAI, "reward": 0.0} for n in (0, 1)]
     file.write_text(json.dumps(runs), encoding="utf-8")
-    found = [each for each in sessions([file]) if isinstance(each, Session)]
+    found = [each for each in read_sessions([file]) if isinstance(each, ReplaySession)]
     assert [(each.format, each.name) for each in found] == [
         ("tau-bench", "airline#task0-trial1"),
         ("tau-bench", "airline#task1-trial1"),
@@ -286,9 +286,9 @@ def test_openhands_events_are_replies_and_results(tmp_path):
         ("user", [("t2", "no")]),
     ]
     assert fields_of(session.threads[0].records[-1].blocks[0])["is_error"] is True
-    (call,) = calls(session.threads[0])
+    (call,) = iter_calls(session.threads[0])
     assert call.usage == Usage(input_tokens=50, cache_read_input_tokens=40, output_tokens=5)
-    found = sessions([_written(tmp_path / "output.jsonl", lines([run, run | {"instance_id": "x-2"}]))])
+    found = read_sessions([_written(tmp_path / "output.jsonl", lines([run, run | {"instance_id": "x-2"}]))])
     assert [each.path.rpartition("#")[2] for each in found] == ["x-1", "x-2"]
 
 

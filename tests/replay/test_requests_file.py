@@ -9,9 +9,9 @@ import pytest
 from measure.naive_cache import NaiveBlock, NaiveCache
 from replay.scripts import session, steps, text
 
-from everturn.replay.playing.prepared import uses_of
-from everturn.replay.requests_file import written_to
-from everturn.replay.schemes import SCHEMES, scheme
+from everturn.replay.playing.prepared import index_uses
+from everturn.replay.policies import REPLAY_POLICIES, parse_policy
+from everturn.replay.requests_file import make_request_writer
 from everturn.replay.simulate import simulate
 
 # Dollars per million tokens of Claude Opus 4.5, from the public price list: input, output; and what the
@@ -32,7 +32,10 @@ def lines_of(name, *, window=60_000):
     out = io.BytesIO()
     found = made()
     run = simulate(
-        found, scheme(name, window=window), uses_of(found), witness=written_to(out, found.name, name)
+        found,
+        parse_policy(name, window=window),
+        index_uses(found),
+        witness=make_request_writer(out, found.name, name),
     )
     return run, [json.loads(line) for line in out.getvalue().splitlines()]
 
@@ -72,7 +75,9 @@ def dollars_of(usage):
 
 
 @pytest.mark.spec("RP-4")
-@pytest.mark.parametrize("name", [*SCHEMES, "claude-code+1h", "none+refresh", "sliding-window+1h+refresh"])
+@pytest.mark.parametrize(
+    "name", [*REPLAY_POLICIES, "claude-code+1h", "none+refresh", "sliding-window+1h+refresh"]
+)
 def test_the_bill_can_be_checked_from_the_file_alone(name):
     run, lines = lines_of(name)
     assert len(lines) == len(run.calls)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_session import SmallSession, reading, text
 
-from everturn.replay.sessions import Session, Unreadable, read_session, sessions
+from everturn.replay.sessions import ReplaySession, Unreadable, read_session, read_sessions
 
 
 def _side(agent: str, session: str = "s1") -> bytes:
@@ -35,10 +35,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.spec("RP-1")
 def test_a_folder_gives_sessions_with_their_agents_and_names_what_it_cannot_read(folder):
-    found = [*sessions([folder])]
+    found = [*read_sessions([folder])]
     told = [
         (each.name, [thread.agent for thread in each.threads])
-        if isinstance(each, Session)
+        if isinstance(each, ReplaySession)
         else (Path(each.path).name, each.why)
         for each in found
     ]
@@ -53,33 +53,35 @@ def test_a_folder_gives_sessions_with_their_agents_and_names_what_it_cannot_read
 
 @pytest.mark.spec("RP-1")
 def test_a_session_opened_by_itself_is_the_one_that_its_folder_gave(folder):
-    by_path = {each.path: each for each in sessions([folder]) if isinstance(each, Session)}
+    by_path = {each.path: each for each in read_sessions([folder]) if isinstance(each, ReplaySession)}
     assert [read_session(Path(path)) for path in by_path] == [*by_path.values()]
 
 
 def test_an_agents_file_opened_by_itself_is_a_session(folder):
     session = read_session(folder / "agent-a1.jsonl")
-    assert isinstance(session, Session)
+    assert isinstance(session, ReplaySession)
     assert [thread.agent for thread in session.threads] == ["a1"]
 
 
 def test_of_two_copies_of_a_session_the_first_has_its_agents(folder):
     (folder / "copy.jsonl").write_bytes(reading().to_bytes())
-    found = {each.name: len(each.threads) for each in sessions([folder]) if isinstance(each, Session)}
+    found = {
+        each.name: len(each.threads) for each in read_sessions([folder]) if isinstance(each, ReplaySession)
+    }
     assert found == {"copy": 2, "main": 2, "agent-z9": 1}
 
 
 def test_a_file_named_twice_is_read_once(folder):
     file = folder / "main.jsonl"
-    assert len([*sessions([file, file])]) == 1
+    assert len([*read_sessions([file, file])]) == 1
 
 
 def test_the_digest_changes_with_any_file_of_the_session(folder):
     before = read_session(folder / "main.jsonl")
     (folder / "agent-a1.jsonl").write_bytes(_side("a1") + b"\n")
     after = read_session(folder / "main.jsonl")
-    assert isinstance(before, Session)
-    assert isinstance(after, Session)
+    assert isinstance(before, ReplaySession)
+    assert isinstance(after, ReplaySession)
     assert before.digest != after.digest
 
 
@@ -87,7 +89,7 @@ def test_a_format_is_told_by_content_whatever_the_name(tmp_path):
     file = tmp_path / "picture.png"
     file.write_bytes(reading().to_bytes())
     session = read_session(file)
-    assert isinstance(session, Session)
+    assert isinstance(session, ReplaySession)
     assert session.format == "claude-code"
 
 
@@ -108,12 +110,12 @@ def test_a_file_that_cannot_be_followed_is_named_and_the_rest_goes_on(tmp_path):
     odd = [{"role": "user", "content": "x"}, {"role": "tool", "tool_call_ids": [{"id": 1}], "content": "y"}]
     (tmp_path / "a.json").write_text(json.dumps(odd))
     (tmp_path / "b.jsonl").write_bytes(reading().to_bytes())
-    first, second = sessions([tmp_path])
+    first, second = read_sessions([tmp_path])
     assert isinstance(first, Unreadable)
     assert first.why == (
         "it looks like openai-messages, but cannot be followed (TypeError: unhashable type: 'dict')"
     )
-    assert isinstance(second, Session)
+    assert isinstance(second, ReplaySession)
 
 
 _NAMES = [
@@ -143,5 +145,5 @@ def test_no_file_of_json_whatever_stops_the_rest(tmp_path_factory, values, spell
     }[spelled]
     (folder / "a.json").write_text(text, encoding="utf-8")
     (folder / "b.jsonl").write_bytes(reading().to_bytes())
-    found = [*sessions([folder])]
-    assert [each.name for each in found if isinstance(each, Session)][-1] == "b"
+    found = [*read_sessions([folder])]
+    assert [each.name for each in found if isinstance(each, ReplaySession)][-1] == "b"

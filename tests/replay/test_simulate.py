@@ -13,26 +13,26 @@ from replay.scripts import HEAD, MODEL, START, session, stamp, steps, text, usag
 from everturn.history.blocks import text_block
 from everturn.history.edits import Cleared
 from everturn.history.records import SYNTHETIC, Usage
-from everturn.measure.models import find
-from everturn.replay.playing.counting import Scaled, said
+from everturn.measure.model_table import find_model
+from everturn.replay.playing.counting import ScaledCosts, sent_blocks
 from everturn.replay.playing.player import FETCHING_TOKENS
-from everturn.replay.playing.prepared import prepare, uses_of
-from everturn.replay.schemes import SCHEMES, scheme
+from everturn.replay.playing.prepared import index_uses, prepare
+from everturn.replay.policies import REPLAY_POLICIES, parse_policy
 from everturn.replay.sessions import read_session
 from everturn.replay.simulate import simulate
-from everturn.twin.build import build
+from everturn.twin.build import build_twin
 from everturn.twin.clock import VirtualClock
-from everturn.twin.count import counter
+from everturn.twin.count import make_block_counter
 from everturn.twin.options import TwinOptions
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
-EVERY = [name for name in SCHEMES if name != "oracle"]
-RATES = find(MODEL).rates(on=START.date(), prompt_tokens=0)
+EVERY = [name for name in REPLAY_POLICIES if name != "oracle"]
+RATES = find_model(MODEL).rates(on=START.date(), prompt_tokens=0)
 RECORDED = Path(__file__).parent.parent / "recorded"
 
 
 def run_of(made, name, *, uses=None, **changes):
-    return simulate(made, msgspec.structs.replace(scheme(name), **changes), uses)
+    return simulate(made, msgspec.structs.replace(parse_policy(name), **changes), uses)
 
 
 def main_calls(run):
@@ -52,21 +52,21 @@ def through_a_twin(made, name, **changes):
     requests = []
     simulate(
         made,
-        msgspec.structs.replace(scheme(name), **changes),
-        uses_of(made),
+        msgspec.structs.replace(parse_policy(name), **changes),
+        index_uses(made),
         witness=lambda call, request, tokens: requests.append((call, request)),
     )
     prepared = prepare(made)
-    ours = prepared.costs(find(MODEL), 1.0)
-    theirs = counter(find(MODEL), TwinOptions())
+    ours = prepared.costs(find_model(MODEL), 1.0)
+    theirs = make_block_counter(find_model(MODEL), TwinOptions())
 
     def count(block, model):
         bare = {name: value for name, value in block.body.items() if name != "cache_control"}
         known = ours._counted.get(msgspec.json.encode(bare))
         return theirs(block) if known is None else known
 
-    twin = build(options=TwinOptions(counter=count, foreign_signatures="accept"))
-    send = through_twin(twin)
+    twin = build_twin(options=TwinOptions(counter=count, foreign_signatures="accept"))
+    send = make_twin_send(twin)
     for call, request in requests:
         assert isinstance(twin.clock, VirtualClock)
         twin.clock.set(call.at)
@@ -91,7 +91,7 @@ def test_every_call_is_billed_as_a_twin_bills_its_request(name):
 
 def test_the_schemes_above_did_all_there_is_to_do():
     """Else the comparison with a twin would say little."""
-    uses = uses_of(mixed())
+    uses = index_uses(mixed())
     sources = {
         (name, call.source)
         for name in EVERY
@@ -104,11 +104,13 @@ def test_the_schemes_above_did_all_there_is_to_do():
 def test_the_recorded_reply_is_appended_and_its_output_billed():
     made = session(steps("short"))
     first, last = run_of(made, "none").calls
-    costs = Scaled(find(MODEL))
-    spoken = [costs.all(said([record])) for record in made.threads[0].records if record.kind == "assistant"]
+    costs = ScaledCosts(find_model(MODEL))
+    spoken = [
+        costs.all(sent_blocks([record])) for record in made.threads[0].records if record.kind == "assistant"
+    ]
     assert [first.output, last.output] == spoken
     assert first.context == HEAD
-    shown = costs.all(said(made.threads[0].records[1:3]))
+    shown = costs.all(sent_blocks(made.threads[0].records[1:3]))
     assert last.context == HEAD + shown + 2 * costs.turn
     assert last.dollars == (
         last.read * RATES.read
@@ -121,22 +123,22 @@ def test_the_recorded_reply_is_appended_and_its_output_billed():
 @pytest.mark.spec("RP-11")
 def test_equal_input_gives_equal_numbers_also_after_a_journey():
     made = mixed()
-    for name in SCHEMES:
-        once = simulate(made, scheme(name), uses_of(made))
+    for name in REPLAY_POLICIES:
+        once = simulate(made, parse_policy(name), index_uses(made))
         again = pickle.loads(pickle.dumps(made))
-        assert simulate(again, scheme(name), pickle.loads(pickle.dumps(uses_of(again)))) == once
+        assert simulate(again, parse_policy(name), pickle.loads(pickle.dumps(index_uses(again)))) == once
 
 
 @pytest.mark.spec("RP-11")
 def test_the_order_of_schemes_does_not_matter():
-    made, uses = mixed(), uses_of(mixed())
-    forwards = {name: simulate(made, scheme(name), uses) for name in SCHEMES}
-    backwards = {name: simulate(made, scheme(name), uses) for name in reversed(SCHEMES)}
+    made, uses = mixed(), index_uses(mixed())
+    forwards = {name: simulate(made, parse_policy(name), uses) for name in REPLAY_POLICIES}
+    backwards = {name: simulate(made, parse_policy(name), uses) for name in reversed(REPLAY_POLICIES)}
     assert forwards == backwards
 
 
 def test_a_run_survives_being_stored():
-    run = simulate(mixed(), scheme("masking"), uses_of(mixed()))
+    run = simulate(mixed(), parse_policy("masking"), index_uses(mixed()))
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(run), type=type(run)) == run
 
 
@@ -209,7 +211,7 @@ def test_a_compaction_is_billed_like_a_model_call():
     def witness(call, request, tokens):
         seen[call] = request, sum(tokens)
 
-    run = simulate(made, scheme("claude-code", window=60_000), None, witness=witness)
+    run = simulate(made, parse_policy("claude-code", window=60_000), None, witness=witness)
     (summary_call,) = [call for call in run.calls if call.source == "compact"]
     at = run.calls.index(summary_call)
     before, after = run.calls[at - 1], run.calls[at + 1]
@@ -239,16 +241,16 @@ def test_a_real_model_can_write_the_summaries():
         asked.append(request)
         return words
 
-    run = simulate(made, scheme("claude-code", window=60_000), None, writer=writer)
+    run = simulate(made, parse_policy("claude-code", window=60_000), None, writer=writer)
     (written,) = [call for call in run.calls if call.source == "compact"]
     assert len(asked) == 1
-    assert written.output == Scaled(find(MODEL)).block(text_block(words))
+    assert written.output == ScaledCosts(find_model(MODEL)).block(text_block(words))
 
 
 @pytest.mark.spec("RP-5")
 def test_one_summary_is_billed_also_where_its_words_are_refused():
     made = session(steps(*[text(5_000, f"word{at}") for at in range(5)]))
-    run = simulate(made, scheme("claude-code", window=60_000), None, writer=lambda request: "No.")
+    run = simulate(made, parse_policy("claude-code", window=60_000), None, writer=lambda request: "No.")
     assert [call.source for call in run.calls].count("compact") == 1
     assert run.ended_early == ""
 
@@ -277,7 +279,7 @@ def test_the_recorded_scheme_compacts_where_the_recording_did_and_pays_for_it():
     assert [call.source for call in run.calls] == ["main", "main", "main", "compact", "main", "main"]
     before, written, after = run.calls[2:5]
     assert (written.read, written.at) == (before.read + before.write_5m, before.at)
-    assert written.output == Scaled(find(MODEL)).block(
+    assert written.output == ScaledCosts(find_model(MODEL)).block(
         next(r for r in compacted_session().threads[0].records if r.compact_summary).blocks[0]
     )
     assert after.context < before.context
@@ -399,11 +401,11 @@ def forgetful():
 @pytest.mark.spec("RP-6")
 def test_what_is_used_and_no_longer_visible_is_fetched_again_and_charged_in_full():
     made = forgetful()
-    uses = uses_of(made)
-    run = simulate(made, scheme("masking"), uses)
+    uses = index_uses(made)
+    run = simulate(made, parse_policy("masking"), uses)
     (fetching,) = [call for call in run.calls if call.source == "fault"]
     main = run.calls[run.calls.index(fetching) + 1]
-    costs = prepare(made).costs(find(MODEL), 1.0)
+    costs = prepare(made).costs(find_model(MODEL), 1.0)
     block = made.threads[0].records[2].blocks[0]
     assert [(fault.block, fault.tokens) for fault in fetching.faults] == [("result-1:0", costs.block(block))]
     # One extra call reads the context again and writes a tool call; then the block is part of the context.
@@ -419,7 +421,7 @@ def test_what_is_used_and_no_longer_visible_is_fetched_again_and_charged_in_full
 
 @pytest.mark.spec("RP-6")
 def test_nothing_is_a_fault_while_everything_is_visible():
-    run = simulate(forgetful(), scheme("none"), uses_of(forgetful()))
+    run = simulate(forgetful(), parse_policy("none"), index_uses(forgetful()))
     assert {call.source for call in run.calls} == {"main"}
 
 
@@ -441,7 +443,7 @@ def test_an_unknown_model_is_measured_as_another_and_said_so():
 @pytest.mark.spec("RP-2")
 def test_counts_are_corrected_by_what_the_session_reported():
     records, context = [], HEAD
-    costs = Scaled(find(MODEL))
+    costs = ScaledCosts(find_model(MODEL))
     for record in steps(*[text(500, f"word{at}") for at in range(12)]):
         if record.kind == "assistant" and record.reply:
             reported = msgspec.convert(usage(context), Usage)
@@ -449,7 +451,7 @@ def test_counts_are_corrected_by_what_the_session_reported():
                 record, reply=msgspec.structs.replace(record.reply, usage=reported)
             )
         records.append(record)
-        context += 2 * costs.all(said([record])) if record.uuid != "prompt-0" else 0
+        context += 2 * costs.all(sent_blocks([record])) if record.uuid != "prompt-0" else 0
     made = session(records)
     run = run_of(made, "none")
     assert prepare(made).ratios[MODEL].ratio == pytest.approx(2.0, rel=0.01)
@@ -463,5 +465,5 @@ def test_recorded_files_of_the_tests_can_be_replayed():
     files = sorted(RECORDED.rglob("*.jsonl"))
     for file in files:
         found = read_session(file)
-        for name in SCHEMES if hasattr(found, "threads") else ():
-            assert simulate(found, scheme(name), uses_of(found)).session == found.name
+        for name in REPLAY_POLICIES if hasattr(found, "threads") else ():
+            assert simulate(found, parse_policy(name), index_uses(found)).session == found.name

@@ -7,8 +7,8 @@ from builders import assistant, boundary, call, result, say, summary, think, use
 
 from everturn.history.threads import Thread
 from everturn.measure.tokens import estimate_block
-from everturn.replay.uses import index_threads
-from everturn.replay.uses.thread import CallUses, HeldBlock
+from everturn.replay.refetches import index_threads
+from everturn.replay.refetches.thread import CallUses, HeldBlock
 
 OLD = "total = price * count"
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.history.threads import Thread
-from everturn.replay.uses import Fault, Visibility, index_threads
+from everturn.replay.refetches import Refetch, Visibility, index_threads
 
 WORDS = ("src/shop.py", "lib/text.py", "parse_line", "total_price", "a plain long line of text", "yes")
 STEP = st.tuples(
@@ -92,7 +92,7 @@ class NaiveSight:
 
     def _fault(self, at, string):
         block, (kind, what) = self.uses.blocks[at], self.uses.strings[string]
-        return Fault(block.name, block.tokens, what, kind)
+        return Refetch(block.name, block.tokens, what, kind)
 
     def see(self, record):
         self.seen.append(record.uuid)
@@ -139,13 +139,13 @@ def test_faults_are_those_of_a_naive_look_through_everything(steps, data):
 
 PROGRAM = """
 from everturn.history.threads import Thread
-from everturn.replay.stage import stage
-from everturn.replay.uses import index_threads
-from everturn.replay.uses.measured import faults_when_cleared
-records, _ = stage(seed=3, turns=40)
+from everturn.replay.demo_session import make_demo_session
+from everturn.replay.refetches import index_threads
+from everturn.replay.refetches.accuracy import refetches_when_cleared
+records, _ = make_demo_session(seed=3, turns=40)
 thread = Thread("", tuple(records))
 uses = index_threads([thread])
-print(uses, faults_when_cleared(thread, uses, 0, keep=1))
+print(uses, refetches_when_cleared(thread, uses, 0, keep=1))
 """
 
 
@@ -160,4 +160,4 @@ def test_the_index_and_the_faults_do_not_depend_on_how_the_process_hashes():
         for seed in ("1", "2")
     }
     (only,) = printed
-    assert b"Fault(" in only
+    assert b"Refetch(" in only

@@ -5,9 +5,16 @@ from pathlib import Path
 import pytest
 from small_session import SmallSession, call, text
 
+from everturn.replay.refetches import index_session
+from everturn.replay.refetches.accuracy import (
+    KEPT,
+    RefetchCounts,
+    false_refetches,
+    main,
+    refetches_when_cleared,
+    report,
+)
 from everturn.replay.sessions import read_session
-from everturn.replay.uses import index_session
-from everturn.replay.uses.measured import KEPT, Tally, false_faults, faults_when_cleared, main, report
 
 OLD = "total = price * count"
 
@@ -30,19 +37,19 @@ def forgetful(tmp_path: Path) -> Path:
 
 def test_clearing_counts_what_the_edit_missed(forgetful):
     session = read_session(forgetful)
-    faults = faults_when_cleared(session.threads[0], index_session(session), 0, keep=KEPT)
+    faults = refetches_when_cleared(session.threads[0], index_session(session), 0, keep=KEPT)
     assert [(fault.what, fault.kind) for fault in faults] == [(OLD, "line")]
-    assert faults_when_cleared(session.threads[0], index_session(session), 0, keep=KEPT + 1) == []
+    assert refetches_when_cleared(session.threads[0], index_session(session), 0, keep=KEPT + 1) == []
 
 
 def test_what_the_recording_did_without_is_a_false_fault(forgetful):
     session = read_session(forgetful)
-    after, faults = false_faults(session.threads[0], index_session(session), 0)
+    after, faults = false_refetches(session.threads[0], index_session(session), 0)
     assert (after, [fault.what for fault in faults]) == (1, [OLD])
 
 
 def test_the_report_has_a_row_for_each_rate(forgetful):
-    tally = Tally()
+    tally = RefetchCounts()
     tally.add(read_session(forgetful))
     assert report(tally).splitlines() == [
         "|  | line | path | identifier | all |",

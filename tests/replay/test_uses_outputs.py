@@ -4,13 +4,13 @@ import pytest
 from builders import answer, assistant, attachment, call, say, think, user
 
 from everturn.history.blocks import block_from_fields
-from everturn.replay.uses.outputs import OLD_TEXT, needs_of, strings_in, words_of
+from everturn.replay.refetches.outputs import OLD_TEXT, block_text, find_needs, strings_in
 
 OLD = "total = price * count"
 
 
 def needs(fields):
-    return list(needs_of(block_from_fields(fields)))
+    return list(find_needs(block_from_fields(fields)))
 
 
 @pytest.mark.parametrize("key", sorted(OLD_TEXT))
@@ -58,7 +58,7 @@ def test_a_text_quotes_in_fences_and_behind_marks():
 
 def test_thinking_neither_needs_nor_holds():
     block = block_from_fields(think("src/shop.py has parse_line"))
-    assert (list(needs_of(block)), words_of(block)) == ([], "")
+    assert (list(find_needs(block)), block_text(block)) == ([], "")
 
 
 def test_strings_are_found_however_deep_and_keys_are_none():
@@ -76,4 +76,4 @@ def test_a_block_says_its_text_its_inputs_or_its_result():
         *assistant("three", call("d", "Bash", command="four", more=["five"])).blocks,
         *attachment("six").blocks,
     ]
-    assert [words_of(block) for block in said] == ["one\ntwo", "three", "four\nfive", "six"]
+    assert [block_text(block) for block in said] == ["one\ntwo", "three", "four\nfive", "six"]

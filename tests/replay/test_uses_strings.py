@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.replay.uses.strings import (
-    LONGEST_IDENTIFIER,
-    LONGEST_LINE,
+from everturn.replay.refetches.strings import (
     LONGEST_WORD,
-    Sieve,
-    ends_of,
+    MAX_IDENTIFIER_CHARS,
+    MAX_LINE_CHARS,
+    StringMatcher,
     identifiers,
     lines,
+    occurs_in,
+    path_suffixes,
     paths,
-    stands_in,
 )
 
 
@@ -63,7 +63,7 @@ def test_a_line_is_the_same_line_however_a_tool_shows_it(shown):
     ],
 )
 def test_a_path_is_known_by_its_last_folder_and_its_name(word, ends):
-    assert ends_of(word) == ends
+    assert path_suffixes(word) == ends
 
 
 def test_paths_are_found_in_prose_and_in_commands_and_patterns_are_none():
@@ -77,7 +77,7 @@ def test_identifiers_are_made_up_names_and_codes():
 
 
 def test_short_names_plain_words_and_data_are_no_identifiers():
-    too_long = "aB" * LONGEST_IDENTIFIER
+    too_long = "aB" * MAX_IDENTIFIER_CHARS
     assert identifiers(f"a_b aBcde configuration SHA256 in_progress 1234567 {too_long}") == []
 
 
@@ -88,7 +88,7 @@ def test_a_sieve_finds_whole_strings_only():
         ("path", "shop.py"),
         ("identifier", "parse_line"),
     ]
-    sieve = Sieve(needed)
+    sieve = StringMatcher(needed)
     assert sieve.held("total = price * count # why\nparse_lines resrc/shop.pyc") == set()
     assert sieve.held("x.parse_line(/a/src/shop.py)\n  3→ total = price * count") == set(needed)
     assert sieve.held("lib/shop.py") == {("path", "shop.py")}
@@ -105,12 +105,12 @@ def test_a_sieve_finds_whole_strings_only():
     ],
 )
 def test_a_summary_holds_what_stands_in_it_as_a_word(needed, text, stands):
-    assert stands_in(needed, text) is stands
+    assert occurs_in(needed, text) is stands
 
 
 def test_long_lines_are_told_by_their_beginning():
-    line = "word " * LONGEST_LINE
-    assert list(lines(line + "one")) == list(lines(line + "two")) == [line[:LONGEST_LINE]]
+    line = "word " * MAX_LINE_CHARS
+    assert list(lines(line + "one")) == list(lines(line + "two")) == [line[:MAX_LINE_CHARS]]
 
 
 @given(st.text(alphabet="aB1_ ./:→\t\n-*`>", max_size=200))
@@ -120,7 +120,7 @@ def test_what_a_text_needs_it_also_holds(text):
         *(("path", path) for path in paths(text)),
         *(("identifier", name) for name in identifiers(text)),
     }
-    assert Sieve(needed).held(text) == needed
+    assert StringMatcher(needed).held(text) == needed
 
 
 DATA = base64.b64encode(random.Random(1).randbytes(750_000)).decode()
@@ -129,6 +129,6 @@ DATA = base64.b64encode(random.Random(1).randbytes(750_000)).decode()
 @pytest.mark.parametrize("text", ["a" * 10**6, "a/" * 10**6, "." * 10**6, "a:1" * 10**6, " " * 10**6, DATA])
 def test_a_huge_line_costs_its_length(text):
     before = time.process_time()
-    list(lines(text)), list(paths(text)), identifiers(text), Sieve([("path", "a/a")]).held(text)
+    list(lines(text)), list(paths(text)), identifiers(text), StringMatcher([("path", "a/a")]).held(text)
     # A pattern that started anew inside a word would take hours, not seconds.
     assert time.process_time() - before < 5

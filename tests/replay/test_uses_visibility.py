@@ -8,7 +8,7 @@ from builders import assistant, boundary, call, edited, result, summary, user
 from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Offloaded
 from everturn.history.log import Log, View
 from everturn.history.threads import Thread
-from everturn.replay.uses import Fault, Visibility, index_threads
+from everturn.replay.refetches import Refetch, Visibility, index_threads
 
 OLD = "total = price * count"
 
@@ -24,7 +24,7 @@ START = (
     assistant(call("c2", "Bash", command="grep -rn parse_line"), id="m2", uuid="a2"),
     result("c2", "lib/text.py:7:def parse_line(text_to_parse):", uuid="r2"),
 )
-READ = Fault("r1:0", 10, OLD, "line")
+READ = Refetch("r1:0", 10, OLD, "line")
 
 
 def watch(*records, seen=None):
@@ -81,7 +81,7 @@ def test_what_the_user_or_the_assistant_still_says_is_no_fault(still_said):
     visible.hide(["c1"])
     assert visible.faults(number) == ()
     visible.hide(["v"])
-    assert visible.faults(number) == (Fault("v:0", 10, OLD, "line"),)
+    assert visible.faults(number) == (Refetch("v:0", 10, OLD, "line"),)
 
 
 @pytest.mark.spec("RP-6")
@@ -94,7 +94,7 @@ def test_the_most_recent_block_that_held_it_is_missing():
     visible.hide(["c3"])
     assert visible.missing(number) == ()
     visible.hide(["c1"])
-    assert visible.missing(number) == (Fault("r3:0", 10, OLD, "line"),)
+    assert visible.missing(number) == (Refetch("r3:0", 10, OLD, "line"),)
 
 
 @pytest.mark.spec("RP-6")
@@ -107,13 +107,13 @@ def test_many_uses_of_one_block_are_one_fault_and_blocks_are_told_apart():
     )
     visible, number = watch(*START, both)
     visible.hide(["c1", "c2"])
-    assert visible.faults(number) == (READ, Fault("r2:0", 10, "lib/text.py", "path"))
+    assert visible.faults(number) == (READ, Refetch("r2:0", 10, "lib/text.py", "path"))
 
 
 def test_an_identifier_alone_is_a_fault_too():
     visible, number = watch(*START, assistant("It is `text_to_parse`.", id="m3", uuid="a3"))
     visible.hide(["c2"])
-    assert visible.faults(number) == (Fault("r2:0", 10, "text_to_parse", "identifier"),)
+    assert visible.faults(number) == (Refetch("r2:0", 10, "text_to_parse", "identifier"),)
 
 
 @pytest.mark.spec("RP-6")
@@ -153,7 +153,7 @@ def test_a_trim_hides_what_was_fetched_before_it():
     visible.hide_before("a3")
     assert visible.missing(last) == ()
     visible.hide_before("v")
-    assert visible.missing(last) == (Fault("a3:0", 10, OLD, "line"),)
+    assert visible.missing(last) == (Refetch("a3:0", 10, OLD, "line"),)
 
 
 def test_everything_is_before_a_record_that_is_still_to_come():
@@ -217,14 +217,14 @@ def test_edits_of_single_results_are_followed():
 def test_an_offloaded_result_is_seen_by_its_preview_alone():
     visible, number = watch(*START, edit("c3", "a3", old=f"{OLD}\nreturn total_price"))
     visible.see(edited(Offloaded("c1", "out.txt", f"1\t{OLD} ...", 99), "e1"))
-    assert visible.missing(number) == (Fault("r1:0", 10, "return total_price", "line"),)
+    assert visible.missing(number) == (Refetch("r1:0", 10, "return total_price", "line"),)
     visible.see(edited(Cleared(("c1",)), "e2"))
     assert visible.missing(number) == (READ,)
 
 
 BOTH = f"{OLD}\nreturn total_price"
 AWAY = Offloaded("c1", "out.txt", f"1\t{OLD} ...", 99)
-REST = Fault("r1:0", 10, "return total_price", "line")
+REST = Refetch("r1:0", 10, "return total_price", "line")
 
 
 def test_a_view_shows_the_preview_of_what_was_offloaded():

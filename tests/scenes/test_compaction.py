@@ -26,7 +26,7 @@ def check(name: str, sentence: str, **wanted: Any) -> Bench:
     bench = Bench(story())
     before = flatten(bench.log.view).messages
     planned = bench.planned(manual(**wanted))
-    read = [FileRead(path, f"current {path}\n" * 40) for path in planned.restoring.files]
+    read = [FileRead(path, f"current {path}\n" * 40) for path in planned.restoration.files]
     for record in bench.finished(planned, files=read).records:
         bench.log.append(record)
     check_scene(name, scene(sentence, before, flatten(bench.log.view).messages, planned.why))

@@ -9,14 +9,14 @@ import pytest
 from decide.conversations import LATE, SOON, Bench, finished, read, reads
 from scenes.render import check_scene, scene
 
-from everturn.decide.policy import Policy, policy
+from everturn.decide.policy import Policy, get_policy
 from everturn.decide.settings import MicroSettings, OversizeSettings, TimeSettings, WindowSettings
 from everturn.history.records import Record
 from everturn.measure.capabilities import EXTENDED_TWIN, PLAIN
 
 
 def with_numbers(name: str, **numbers: Any) -> Policy:
-    return msgspec.structs.replace(policy(name), micro=MicroSettings(**numbers))
+    return msgspec.structs.replace(get_policy(name), micro=MicroSettings(**numbers))
 
 
 def check(name: str, sentence: str, bench: Bench, idle: timedelta = SOON, **more: Any) -> str:

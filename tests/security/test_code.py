@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from builders import assistant, call, result, summary, user
 
-from everturn.decide.compact.answer import formatted, text_problem
 from everturn.decide.compact.pins import standing_instructions
-from everturn.decide.summary import summarize
-from everturn.session.events.telling import struck
-from everturn.session.memory_files.mentions import mentions
+from everturn.decide.compact.summary_response import formatted, text_problem
+from everturn.decide.extractive import summarize
+from everturn.session.events.serialize import redact_secrets
+from everturn.session.memory_files.imports import find_imports
 from everturn.view.fragments.escaping import escaped
-from everturn.wire.claude_code import read
-from everturn.wire.overflow import overflow
+from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.overflow import parse_overflow
 
 ROOT = Path(__file__).parents[2] / "src" / "everturn"
 SOURCES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
@@ -30,9 +30,9 @@ FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml
 # doctor, which asks our own program for its version.
 RUNS_COMMANDS = {
     "adapters/claude_code/doctor.py",
-    "chat/tools/finding/grep.py",
-    "chat/tools/finding/listing.py",
-    "chat/tools/shell.py",
+    "chat/tools/search/grep.py",
+    "chat/tools/search/file_listing.py",
+    "chat/tools/bash.py",
     "session/hooks/commands.py",
 }
 
@@ -189,13 +189,13 @@ def _summary_of(text: str) -> object:
 
 
 READERS: dict[str, Callable[[str], object]] = {
-    "secrets": struck,
-    "overflow": overflow,
+    "secrets": redact_secrets,
+    "overflow": parse_overflow,
     "tags": escaped,
-    "mentions": lambda text: list(mentions(text)),
+    "mentions": lambda text: list(find_imports(text)),
     "a summary's form": lambda text: text_problem(formatted(text)),
     "pins": lambda text: standing_instructions(user(_whole(text)), 400),
-    "a transcript": lambda text: read(text.encode("utf-8", "surrogatepass")),
+    "a transcript": lambda text: parse_session_file(text.encode("utf-8", "surrogatepass")),
     "a whole summary": _summary_of,
 }
 

@@ -11,12 +11,12 @@ import pytest
 from everturn import Session
 from everturn.decide.effects import ReadFiles, WriteFile
 from everturn.errors import EverturnError
-from everturn.session.files import read_files, roots
-from everturn.session.memory_files.confined import Reach, allow_all, read_confined
-from everturn.session.memory_files.found import find_memory
-from everturn.session.world import RealWorld
+from everturn.session.effect_handler import LocalEffectHandler
+from everturn.session.files import read_files, resolve_roots
+from everturn.session.memory_files.confined import ReadScope, allow_all, read_confined
+from everturn.session.memory_files.discovery import find_memory
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 CANARY = "CANARY-FROM-OUTSIDE"
 PATHS = 1_000
@@ -48,11 +48,11 @@ class House:
         (base / "root-beside" / "secret.md").write_text(CANARY)
 
     def restored(self, path: str) -> str:
-        (found,) = read_files(ReadFiles((path,), 10_000), roots([self.root]))
+        (found,) = read_files(ReadFiles((path,), 10_000), resolve_roots([self.root]))
         return found.text
 
-    def remembered(self, path: str) -> str:
-        reach = Reach(roots=(self.root,), may_read=allow_all)
+    def always_allowed(self, path: str) -> str:
+        reach = ReadScope(roots=(self.root,), may_read=allow_all)
         return getattr(read_confined(self.root / path, reach), "text", "")
 
 
@@ -125,7 +125,7 @@ def test_a_memory_file_imports_nothing_from_outside(house: House):
 @pytest.mark.parametrize("name", ["../escaped", "/tmp/../escaped", "a/b/../../../escaped", "..", "x" * 400])
 def test_an_offloaded_result_stays_in_its_folder(tmp_path: Path, name: str):
     folder = tmp_path / "files"
-    world = RealWorld(lambda body, betas: None, folder)  # type: ignore[arg-type, return-value]
+    world = LocalEffectHandler(lambda body, betas: None, folder)  # type: ignore[arg-type, return-value]
     try:
         written = Path(world.write_file(WriteFile(name, "text")))
     except EverturnError:
@@ -148,7 +148,7 @@ def test_a_link_that_lies_where_we_are_about_to_write_is_not_followed(
     (tmp_path / f"session.jsonl{suffix}").symlink_to(target)
     problem = ""
     try:
-        with Session.open(transcript, model="claude-haiku-4-5", send=through_twin(twin.twin)) as session:
+        with Session.open(transcript, model="claude-haiku-4-5", send=make_twin_send(twin.twin)) as session:
             session.send("Hello.")
             session.recall("Hello")
     except EverturnError as refused:
@@ -162,7 +162,7 @@ def test_a_folder_for_results_that_is_a_link_is_not_written_to(tmp_path: Path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (tmp_path / "files").symlink_to(elsewhere)
-    world = RealWorld(lambda body, betas: None, tmp_path / "files")  # type: ignore[arg-type, return-value]
+    world = LocalEffectHandler(lambda body, betas: None, tmp_path / "files")  # type: ignore[arg-type, return-value]
     with pytest.raises(EverturnError, match="is a link"):
         world.write_file(WriteFile("result.txt", "text"))
     assert list(elsewhere.iterdir()) == []

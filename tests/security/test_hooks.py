@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from everturn.decide.effects import RunHooks
 from everturn.session.hooks.commands import environment_for_hooks
 from everturn.session.hooks.run import Hooks, run_hooks
-from everturn.session.hooks.settings import EVERYTHING, Command, CommandHook, hooks_in
+from everturn.session.hooks.settings import EVERYTHING, CommandHook, HookCommand, parse_hooks
 
 NASTY = ("$(touch ran)", "`touch ran`", "; touch ran", "\ntouch ran\n", '"; touch ran; "',
     "'; touch ran; '", "%s|&>",
@@ -25,7 +25,7 @@ def settings(command: str) -> bytes:
 
 @pytest.mark.parametrize("value", NASTY)
 def test_a_value_is_data_and_never_a_command(tmp_path: Path, value: str):
-    hook = CommandHook("PreToolUse", "", Command("cat > told"), 5)
+    hook = CommandHook("PreToolUse", "", HookCommand("cat > told"), 5)
     hooks = Hooks((hook,), {"cwd": str(tmp_path), "session_id": value}, dict(os.environ))
     payload = {"tool_name": value, "tool_input": {"command": value, value: value}}
     run_hooks(RunHooks("PreToolUse", payload), hooks)
@@ -39,18 +39,19 @@ def test_a_value_is_data_and_never_a_command(tmp_path: Path, value: str):
 
 
 def test_hooks_of_a_project_wait_for_somebody_who_trusts_them():
-    found = hooks_in(settings("touch ran"), origin="project", trusted=())
+    found = parse_hooks(settings("touch ran"), origin="project", trusted=())
     assert (found.hooks, len(found.problems)) == ((), 1)
     assert "nobody has said to trust them" in found.problems[0]
     assert [
-        hook.run.command for hook in hooks_in(settings("touch ran"), origin="p", trusted=[found.digest]).hooks
+        hook.run.command
+        for hook in parse_hooks(settings("touch ran"), origin="p", trusted=[found.digest]).hooks
     ] == ["touch ran"]
 
 
 @given(st.text(min_size=1).filter(str.strip))
 def test_whatever_is_changed_in_a_trusted_hook_asks_again(command: str):
-    trusted = hooks_in(settings("make lint"), origin="project", trusted=EVERYTHING).digest
-    found = hooks_in(settings(command), origin="project", trusted=[trusted])
+    trusted = parse_hooks(settings("make lint"), origin="project", trusted=EVERYTHING).digest
+    found = parse_hooks(settings(command), origin="project", trusted=[trusted])
     assert found.hooks == () or command == "make lint"
 
 

@@ -9,11 +9,11 @@ from builders import answer, assistant, call, result, user
 from everturn import Session
 from everturn.decide.compact.pins import standing_instructions
 from everturn.decide.compact.values import Compaction
-from everturn.decide.summary import summarize
+from everturn.decide.extractive import summarize
 from everturn.history.blocks import text_of
 from everturn.history.records import Record
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 COUNT = 200
 COMPACTIONS = 100
@@ -85,7 +85,7 @@ def held(folder: Path, twin: TwinForTests) -> Session:
     return Session.open(
         folder / "work.jsonl",
         model="claude-haiku-4-5",
-        send=through_twin(twin.twin),
+        send=make_twin_send(twin.twin),
         ways=("extract",),
         new_id=lambda: f"{next(ids):08d}",
         clock=twin.twin.clock.now,
@@ -97,7 +97,7 @@ RULES = tuple(f"Never touch module{number:02d} without a test." for number in ra
 
 
 def view(session: Session) -> str:
-    safe = session.conversation._follows.flattener.flat()
+    safe = session.conversation._tracker.flattener.flat()
     return "\n".join(text_of(block) for message in safe.messages for block in message.blocks)
 
 

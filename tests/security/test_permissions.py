@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from everturn import Session, Tool
-from everturn.adapters.claude_code.markers import leave_marker
-from everturn.adapters.claude_code.settings.files import write
-from everturn.chat.screen.editing import keep
-from everturn.chat.sessions import folder_of, new_path
-from everturn.session.pin_file import pin_beside
-from everturn.session.private_files import replace_file, write_beside
+from everturn.adapters.claude_code.compaction_marker import write_marker
+from everturn.adapters.claude_code.settings.files import write_file
+from everturn.chat.screen.line_history import append_history
+from everturn.chat.sessions import new_session_path, project_folder
+from everturn.session.pin_file import append_pin
+from everturn.session.private_files import replace_file, write_private_file
 from everturn.session.store import Store
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 READ = {"name": "Read", "description": "Reads.", "input_schema": {"type": "object", "properties": {}}}
 
@@ -42,7 +42,7 @@ def kinds(folder: Path) -> set[str]:
 
 def held(path: Path, twin: TwinForTests, **how: Any) -> Session:
     tools = [Tool(READ, lambda given: "x = 1\n" * 60_000)]
-    return Session.open(path, model="claude-haiku-4-5", send=through_twin(twin.twin), tools=tools, **how)
+    return Session.open(path, model="claude-haiku-4-5", send=make_twin_send(twin.twin), tools=tools, **how)
 
 
 @pytest.mark.moves_cache_prefix(reason="the system prompt changes, so that a break is reported in a file")
@@ -60,7 +60,7 @@ def test_a_session_leaves_nothing_that_others_can_read(tmp_path: Path, twin: Twi
     with held(path, twin, system=f"Be brief. {rules}", clock=twin.twin.clock.now) as session:
         session.send("Go on.")
         session.compact()
-        pin_beside(path, "Never push.")
+        append_pin(path, "Never push.")
     assert modes(tmp_path) == {}
     assert {"", ".lock", ".files", ".index.sqlite", ".index.sqlite-wal"} <= during
     assert {".state.json", ".pins"} <= kinds(tmp_path)
@@ -68,7 +68,7 @@ def test_a_session_leaves_nothing_that_others_can_read(tmp_path: Path, twin: Twi
 
 
 def test_a_folder_that_is_made_for_a_report_is_private_too(tmp_path: Path, umask: int):
-    write_beside(tmp_path / "work.jsonl.files", "cache-break.diff", b"prompt")
+    write_private_file(tmp_path / "work.jsonl.files", "cache-break.diff", b"prompt")
     assert modes(tmp_path) == {}
 
 
@@ -82,14 +82,14 @@ def test_a_file_that_was_open_to_all_is_closed_when_it_is_replaced(tmp_path: Pat
 
 
 def test_conversations_of_the_chat_lie_in_folders_of_their_own(tmp_path: Path, umask: int):
-    folder = folder_of(tmp_path / "project", {"XDG_DATA_HOME": str(tmp_path / "data")}, tmp_path)
-    with Store.open(new_path(folder, datetime(2026, 1, 1, tzinfo=UTC), "abcd"), fsync="never"):
-        keep("What I typed.", str(folder / "history"))
+    folder = project_folder(tmp_path / "project", {"XDG_DATA_HOME": str(tmp_path / "data")}, tmp_path)
+    with Store.open(new_session_path(folder, datetime(2026, 1, 1, tzinfo=UTC), "abcd"), fsync="never"):
+        append_history("What I typed.", str(folder / "history"))
         assert modes(tmp_path) == {}
 
 
 def test_what_the_hooks_of_claude_code_leave_is_private(tmp_path: Path, umask: int):
     folder = tmp_path / "state" / "everturn"
-    leave_marker({"session_id": "s1", "transcript_path": str(tmp_path / "t.jsonl")}, str(folder), 0.0)
-    write(str(folder / "settings.json.backup"), b"{}")
+    write_marker({"session_id": "s1", "transcript_path": str(tmp_path / "t.jsonl")}, str(folder), 0.0)
+    write_file(str(folder / "settings.json.backup"), b"{}")
     assert {path for path in modes(tmp_path) if path != "state"} == set()

@@ -18,11 +18,11 @@ from everturn.session.config.load import load
 from everturn.session.events.fan_out import FanOut
 from everturn.session.events.prometheus import prometheus_sink
 from everturn.session.events.sinks import log_sink, transcript_sink
-from everturn.session.hooks.run import CallHook, Hooks
-from everturn.session.hooks.settings import Command, CommandHook
-from everturn.session.upstream import Answered, UpstreamError
+from everturn.session.hooks.run import CallbackHook, Hooks
+from everturn.session.hooks.settings import CommandHook, HookCommand
+from everturn.session.upstream import RawResponse, UpstreamError
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 COUNT = 200
 ASKS_FOR_A_SUMMARY = b"Write a summary of"
@@ -60,9 +60,9 @@ def test_nothing_that_we_write_or_say_holds_a_canary(tmp_path: Path, twin: TwinF
     registry = client.CollectorRegistry()
     secrets, said = canaries(), []
     waiting = iter(secrets)
-    inner = through_twin(twin.twin, api_key=secrets[0][1])
+    inner = make_twin_send(twin.twin, api_key=secrets[0][1])
 
-    def send(body: bytes, betas: Any) -> Answered:
+    def send(body: bytes, betas: Any) -> RawResponse:
         if ASKS_FOR_A_SUMMARY in body or len(said) % 2:
             form = next(waiting, ("nothing", ""))[0]
             raise UpstreamError(401, "authentication_error", f"invalid header {form} was sent")
@@ -83,7 +83,10 @@ def test_nothing_that_we_write_or_say_holds_a_canary(tmp_path: Path, twin: TwinF
         ]
     )
     hooks = Hooks(
-        (CallHook("PreCompact", raises), CommandHook("PreCompact", "", Command("env >&2; exit 3"), 5)),
+        (
+            CallbackHook("PreCompact", raises),
+            CommandHook("PreCompact", "", HookCommand("env >&2; exit 3"), 5),
+        ),
         environment={"ANTHROPIC_API_KEY": secrets[0][0], "PATH": "/usr/bin:/bin"},
     )
     how: dict[str, Any] = {"send": send, "listen": sinks, "hooks": hooks, "ways": ("fork", "direct")}

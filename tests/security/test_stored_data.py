@@ -9,7 +9,7 @@ from small_session import reading
 from everturn import Session
 from everturn.decide.compact.settings import DEFAULTS
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 POISON = {
     "nothing": b"",
@@ -24,7 +24,7 @@ POISON = {
 
 
 def held(path: Path, twin: TwinForTests) -> Session:
-    return Session.open(path, model="claude-haiku-4-5", send=through_twin(twin.twin), fsync="never")
+    return Session.open(path, model="claude-haiku-4-5", send=make_twin_send(twin.twin), fsync="never")
 
 
 @pytest.mark.parametrize("name", [".state.json", ".notes.md", ".pins", ".index.sqlite"])
@@ -46,4 +46,4 @@ def test_no_state_file_buys_more_calls_than_one_session_may_make(tmp_path: Path,
     path.write_bytes(reading().to_bytes())
     (tmp_path / "work.jsonl.state.json").write_bytes(POISON["negative counts"])
     with held(path, twin) as session:
-        assert session.conversation.keeper.breaker.calls_left <= DEFAULTS.calls
+        assert session.conversation.compaction_state.breaker.calls_left <= DEFAULTS.calls

@@ -7,23 +7,23 @@ import msgspec
 import pytest
 from view.talks import HEAD, tool
 
-from everturn.decide.cache_breaks import Break, Detector, Diagnosis
-from everturn.decide.snapshot import snapshot
+from everturn.decide.cache_breaks import CacheBreakDetector, DetectedBreak, Diagnosis
+from everturn.decide.cache_key_snapshot import take_key_snapshot
 from everturn.history.blocks import text_block
 from everturn.history.records import Usage
-from everturn.measure.outline import Head
-from everturn.session.break_files import NotWritten, write_break
-from everturn.view.lifetime import KeyParameters, Lifetime
-from everturn.view.markers import Marks
+from everturn.measure.outline import Preamble
+from everturn.session.cache_break_reports import ReportNotWritten, write_cache_break_report
+from everturn.view.breakpoints import Breakpoints
+from everturn.view.key_parameters import KeyParameters, TtlChoice
 
 AT = datetime(2026, 11, 15, 12, 30, 5, 7000, tzinfo=UTC)
-BEFORE = Head((tool("Read"),), (text_block("first line\nsecond line\nthird line"),))
-AFTER = Head((tool("Read"),), (text_block("first line\nanother line\nthird line"),))
-FOUND = Break("main", 91_000, "system prompt changed (+1 chars)", (), 12.4)
+BEFORE = Preamble((tool("Read"),), (text_block("first line\nsecond line\nthird line"),))
+AFTER = Preamble((tool("Read"),), (text_block("first line\nanother line\nthird line"),))
+FOUND = DetectedBreak("main", 91_000, "system prompt changed (+1 chars)", (), 12.4)
 
 
-def written(found: Break, heads: tuple[Head | None, Head], folder: Path) -> str:
-    path = write_break(found, heads, folder, at=AT)
+def written(found: DetectedBreak, heads: tuple[Preamble | None, Preamble], folder: Path) -> str:
+    path = write_cache_break_report(found, heads, folder, at=AT)
     assert isinstance(path, Path), path
     return path.read_text(encoding="utf-8")
 
@@ -48,13 +48,13 @@ def test_a_break_leaves_the_difference_of_the_two_prompts_under_its_explanation(
 
 @pytest.mark.spec("CB-4")
 def test_from_a_detector_to_the_file(tmp_path: Path):
-    detector = Detector()
+    detector = CacheBreakDetector()
     for at, (head, read) in enumerate([(BEFORE, 50_000), (AFTER, 0)]):
-        note = snapshot("m", head, KeyParameters(Lifetime("5m", "")), Marks())
+        note = take_key_snapshot("m", head, KeyParameters(TtlChoice("5m", "")), Breakpoints())
         detector.before_call("main", note, head, float(at))
         verdict = detector.after_call("main", Usage(cache_read_input_tokens=read))
-    heads = detector.heads("main")
-    assert isinstance(verdict, Break)
+    heads = detector.preambles("main")
+    assert isinstance(verdict, DetectedBreak)
     assert heads is not None
     assert (verdict.tokens_lost, verdict.why) == (50_000, "system prompt changed (+1 chars)")
     assert "+another line" in written(verdict, heads, tmp_path)
@@ -62,11 +62,11 @@ def test_from_a_detector_to_the_file(tmp_path: Path):
 
 @pytest.mark.spec("CB-4")
 def test_the_file_is_for_its_owner_alone_also_when_it_was_there_before(tmp_path: Path):
-    path = write_break(FOUND, (BEFORE, AFTER), tmp_path / "deep" / "down", at=AT)
+    path = write_cache_break_report(FOUND, (BEFORE, AFTER), tmp_path / "deep" / "down", at=AT)
     assert isinstance(path, Path)
     assert path.stat().st_mode & 0o777 == 0o600
     path.chmod(0o644)
-    assert write_break(FOUND, (BEFORE, AFTER), tmp_path / "deep" / "down", at=AT) == path
+    assert write_cache_break_report(FOUND, (BEFORE, AFTER), tmp_path / "deep" / "down", at=AT) == path
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -76,7 +76,9 @@ def test_the_file_is_for_its_owner_alone_also_when_it_was_there_before(tmp_path:
 )
 def test_the_name_says_source_and_time_and_stays_in_its_folder(tmp_path: Path, source: str, part: str):
     found = msgspec.structs.replace(FOUND, source=source)
-    path = write_break(found, (BEFORE, AFTER), tmp_path, at=AT.astimezone(timezone(timedelta(hours=2))))
+    path = write_cache_break_report(
+        found, (BEFORE, AFTER), tmp_path, at=AT.astimezone(timezone(timedelta(hours=2)))
+    )
     assert path == tmp_path / f"cache-break-{part}-20261115T123005007000.diff"
 
 
@@ -84,8 +86,8 @@ def test_the_name_says_source_and_time_and_stays_in_its_folder(tmp_path: Path, s
 def test_a_disk_that_fails_is_an_answer_and_raises_nothing(tmp_path: Path):
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
-    found = write_break(FOUND, (BEFORE, AFTER), blocked, at=AT)
-    assert isinstance(found, NotWritten)
+    found = write_cache_break_report(FOUND, (BEFORE, AFTER), blocked, at=AT)
+    assert isinstance(found, ReportNotWritten)
     assert found.why.startswith(f"{found.path} could not be written: ")
 
 

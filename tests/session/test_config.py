@@ -12,18 +12,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.cli import main
-from everturn.decide.policy import POLICIES, policy
+from everturn.decide.policy import POLICIES, get_policy
 from everturn.errors import InputError
-from everturn.session.config.keys import BOUNDS, KEYS, Bounds, Wrong, allowed, value_of, value_of_text
+from everturn.session.config.keys import (
+    BOUNDS,
+    KEYS,
+    Bounds,
+    InvalidConfigValue,
+    allowed,
+    parse_text_value,
+    parse_value,
+)
 from everturn.session.config.load import config_file, config_files, load, value_at
 from everturn.session.config.shape import Config, Secret, Switches, of_policy
-from everturn.session.config.sources import KNOWN, OTHERS, Toml, from_environment
+from everturn.session.config.sources import KNOWN_VARIABLES, OTHERS, TomlFile, from_environment
 
 CANARY = "sk-ant-canary-0123456789"
 
 
-def toml(text: str, whose="user") -> Toml:
-    return Toml(text, "c.toml", whose)
+def toml(text: str, whose="user") -> TomlFile:
+    return TomlFile(text, "c.toml", whose)
 
 
 def problem_of(**sources) -> str:
@@ -60,12 +68,12 @@ def test_without_any_source_everything_is_its_default():
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_a_policy_is_a_bundle_that_single_values_can_change(name):
     loaded = load([toml(f"policy = '{name}'")])
-    assert loaded.config.in_force() == policy(name)
+    assert loaded.config.in_force() == get_policy(name)
     changed = load(
         [toml(f"policy = '{name}'")], arguments={"micro": {"budget": {"keep": 9}}}
     ).config.in_force()
     assert changed.micro.budget.keep == 9
-    assert changed.steps == policy(name).steps
+    assert changed.steps == get_policy(name).steps
 
 
 @pytest.mark.spec("CF-3")
@@ -109,7 +117,7 @@ def test_names_that_users_know_are_honoured(variable, text, key, value):
 
 
 def test_an_empty_variable_is_not_set():
-    assert load(environment={known.variable: " " for known in KNOWN}).config == Config()
+    assert load(environment={known.variable: " " for known in KNOWN_VARIABLES}).config == Config()
 
 
 @pytest.mark.spec("CF-2")
@@ -125,7 +133,7 @@ def test_a_percentage_out_of_range_is_ignored_and_that_is_said(text):
 
 @pytest.mark.spec("CF-2")
 def test_each_switch_takes_its_own_away_and_nothing_else():
-    whole = policy("claude-code")
+    whole = get_policy("claude-code")
     for step in whole.steps:
         off = load(arguments={f"switches.{step}": False}).config.in_force()
         assert off == msgspec.structs.replace(whole, steps=tuple(s for s in whole.steps if s != step))
@@ -169,7 +177,7 @@ def test_every_key_can_be_set_from_the_environment(key):
         special.get(key.name) or texts.get(key.type) or ("a, b" if kind is tuple else get_args(key.type)[-1])
     )
     loaded = load(environment={key.variable: text})
-    assert value_at(loaded.config, key.name) == value_of_text(key, text)
+    assert value_at(loaded.config, key.name) == parse_text_value(key, text)
     assert loaded.origins[key.name] == f"environment {key.variable}"
 
 
@@ -260,8 +268,8 @@ ANYTHING = (st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.
 def test_no_value_is_ever_taken_for_what_it_is_not(name, value):
     key = KEYS[name]
     try:
-        found = value_of(key, value)
-    except Wrong:
+        found = parse_value(key, value)
+    except InvalidConfigValue:
         assert allowed(key)
         return
     kind = get_origin(key.type) or key.type
@@ -277,7 +285,7 @@ def test_no_value_is_ever_taken_for_what_it_is_not(name, value):
     [("90s", 90), ("60m", 3600), ("1.5h", 5400), ("2d", 172_800), ("250ms", 0.25), (15, 15), ("15", 15)],
 )
 def test_durations_are_seconds_or_have_a_unit(given, seconds):
-    assert value_of(KEYS["micro.time.idle"], given) == timedelta(seconds=seconds)
+    assert parse_value(KEYS["micro.time.idle"], given) == timedelta(seconds=seconds)
 
 
 def test_bounds_are_told_as_they_hold():
@@ -338,7 +346,7 @@ def test_a_file_that_was_named_must_be_there(tmp_path: Path):
 
 
 def run(tmp_path: Path, *arguments: str, **environment: str):
-    clean = {known.variable: "" for known in KNOWN} | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": ""}
+    clean = {known.variable: "" for known in KNOWN_VARIABLES} | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": ""}
     return CliRunner(env=clean | environment).invoke(main, ["config", *arguments])
 
 

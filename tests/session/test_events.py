@@ -14,7 +14,7 @@ import prometheus_client
 import pytest
 from builders import user
 
-from everturn.decide.compact.values import Chain
+from everturn.decide.compact.values import CompactionChain
 from everturn.decide.events import (
     EVENTS,
     BreakerOpened,
@@ -22,24 +22,32 @@ from everturn.decide.events import (
     CompactionDone,
     CompactionNotDone,
     Event,
+    EventContext,
     MicroCompacted,
-    Moment,
     NotesRejected,
     Repaired,
 )
 from everturn.errors import UsageError
-from everturn.history.log import view
+from everturn.history.log import compute_view
 from everturn.history.records import Record, Usage
-from everturn.measure.tokens import Counts
-from everturn.session.events.fan_out import MOST_FAILURES, FanOut, SinkProblem
+from everturn.measure.tokens import TokenCounter
+from everturn.session.events.fan_out import MAX_FAILURES, FanOut, SinkProblem
 from everturn.session.events.otel import NAMES, otel_sink
 from everturn.session.events.prometheus import METRICS, prometheus_sink
+from everturn.session.events.serialize import (
+    MAX_CHARACTERS,
+    REDACTED_TEXT,
+    ContentMode,
+    event_name,
+    flatten_fields,
+    redact_secrets,
+    serialize_event,
+)
 from everturn.session.events.sinks import FIELD, SUBTYPE, level_of, log_sink, transcript_sink
-from everturn.session.events.telling import MOST_CHARACTERS, STRUCK, Content, flat, name_of, struck, told
-from everturn.wire.claude_code import read
+from everturn.wire.claude_code_reader import parse_session_file
 
 WHEN = datetime(2026, 11, 15, 12, tzinfo=UTC)
-NOW = Moment(at=WHEN, session="session-7", model="claude-opus-5")
+NOW = EventContext(at=WHEN, session="session-7", model="claude-opus-5")
 CANARY = "CANARY-WORDS-OF-A-MESSAGE"
 KEY = "sk-ant-api03-CANARY-0123456789"
 DONE = CompactionDone(
@@ -51,7 +59,7 @@ DONE = CompactionDone(
     tokens_after=9_000,
     attempts=1,
     usage=Usage(10, 20, 30, 40),
-    chain=Chain(follows="b0"),
+    chain=CompactionChain(follows="b0"),
 )
 
 
@@ -125,7 +133,7 @@ def logger(level: int = logging.DEBUG) -> tuple[logging.Logger, Lines]:
     return found, lines
 
 
-def transcript(records: list[Record], content: Content = "left out") -> Callable[[Event], None]:
+def transcript(records: list[Record], content: ContentMode = "left out") -> Callable[[Event], None]:
     ids = iter(f"e{n}" for n in range(1_000))
     return transcript_sink(
         records.append,
@@ -138,7 +146,7 @@ def transcript(records: list[Record], content: Content = "left out") -> Callable
 # ── TL-3 ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def everything_told(content: Content) -> str:
+def everything_told(content: ContentMode) -> str:
     """All that all sinks say about all events, with a canary in every word of theirs."""
     target, lines = logger()
     records: list[Record] = []
@@ -192,8 +200,8 @@ def test_content_leaves_where_it_is_asked_for_and_secrets_do_not_even_then():
     ],
 )
 def test_what_looks_like_a_secret_is_struck_out(secret):
-    found = struck(f"before {secret} after")
-    assert STRUCK in found
+    found = redact_secrets(f"before {secret} after")
+    assert REDACTED_TEXT in found
     assert found.startswith("before ")
     tail = secret.split()[-1].strip('"')
     assert "hunter2" not in found
@@ -202,7 +210,7 @@ def test_what_looks_like_a_secret_is_struck_out(secret):
 
 def test_ordinary_words_are_left_as_they_are():
     text = "read less: 4,000 tokens; the tools Task and mcp__files__read changed (sk-1); ask: https://x.org/a"
-    assert struck(text) == text
+    assert redact_secrets(text) == text
 
 
 def test_striking_out_costs_what_the_text_is_long():
@@ -214,16 +222,16 @@ def test_striking_out_costs_what_the_text_is_long():
         "bearer " * 1_000_000,
     ):
         began = time.perf_counter()
-        assert len(struck(text)) <= MOST_CHARACTERS + len(STRUCK) * 1_000
+        assert len(redact_secrets(text)) <= MAX_CHARACTERS + len(REDACTED_TEXT) * 1_000
         assert time.perf_counter() - began < 1
 
 
 def test_the_fields_of_an_event_are_plain_values():
     event = CompactionNotDone(
         moment=NOW, trigger="auto", form="full", reason="too_long", ways=("fork", "direct"), tokens_before=9,
-        usage=Usage(1), chain=Chain(), detail=CANARY,
+        usage=Usage(1), chain=CompactionChain(), detail=CANARY,
     )  # fmt: skip
-    fields = told(event)
+    fields = serialize_event(event)
     assert fields["event"] == "compaction_not_done"
     assert (fields["at"], fields["session"], fields["ways"]) == (
         "2026-11-15T12:00:00Z",
@@ -231,14 +239,14 @@ def test_the_fields_of_an_event_are_plain_values():
         ["fork", "direct"],
     )
     assert "detail" not in fields
-    assert told(event, "included")["detail"] == CANARY
+    assert serialize_event(event, "included")["detail"] == CANARY
     repairs = Repaired(moment=NOW, kinds={"blank_text": 1}, details=(CANARY,))
-    assert "details" not in told(repairs)
-    assert told(repairs, "included")["details"] == [CANARY]
+    assert "details" not in serialize_event(repairs)
+    assert serialize_event(repairs, "included")["details"] == [CANARY]
 
 
 def test_nested_fields_get_dotted_names():
-    assert flat({"a": {"b": {"c": 1}, "d": ""}, "e": [1, "x"], "f": [], "g": None, "h": False}) == {
+    assert flatten_fields({"a": {"b": {"c": 1}, "d": ""}, "e": [1, "x"], "f": [], "g": None, "h": False}) == {
         "a.b.c": 1, "e": ["1", "x"], "h": False,
     }  # fmt: skip
 
@@ -253,14 +261,14 @@ def test_the_transcript_gets_a_record_that_the_model_never_sees():
     tell(DONE)
     tell(NotesRejected(moment=NOW, why="too old"))
     data = b"\n".join(record.raw for record in records)
-    again = read(data)
+    again = parse_session_file(data)
     assert again.flaws == ()
     assert again.records[1:] == tuple(records[1:])
     first = again.records[1]
     assert (first.kind, first.subtype, first.parent, first.session) == ("system", SUBTYPE, "hello", "s")
-    assert [Counts().of(record).whole.total for record in again.records[1:]] == [0, 0]
-    assert json.loads(first.raw)[FIELD] == told(DONE)
-    assert [record.uuid for record in view(again.records).records] == ["hello", "e0", "e1"]
+    assert [TokenCounter().of(record).whole.total for record in again.records[1:]] == [0, 0]
+    assert json.loads(first.raw)[FIELD] == serialize_event(DONE)
+    assert [record.uuid for record in compute_view(again.records).records] == ["hello", "e0", "e1"]
 
 
 @pytest.mark.spec("TL-2")
@@ -270,7 +278,7 @@ def test_the_log_gets_one_json_object_per_line():
     tell(DONE)
     tell(NotesRejected(moment=NOW, why="two\nlines"))
     tell(BreakerOpened(moment=NOW, breaker="failures", count=3))
-    assert json.loads(lines.lines[0]) == told(DONE)
+    assert json.loads(lines.lines[0]) == serialize_event(DONE)
     assert [len(line.splitlines()) for line in lines.lines] == [1, 1, 1]
     assert lines.levels == [logging.INFO, logging.INFO, logging.WARNING]
     assert level_of(DONE) == logging.INFO
@@ -399,7 +407,9 @@ def broken(_: Event) -> None:
 def test_a_sink_that_fails_is_reported_and_the_others_are_told():
     heard: list[str] = []
     reported: list[SinkProblem] = []
-    fan_out = FanOut([("bad", broken), ("good", lambda event: heard.append(name_of(event)))], reported.append)
+    fan_out = FanOut(
+        [("bad", broken), ("good", lambda event: heard.append(event_name(event)))], reported.append
+    )
     fan_out(DONE)
     fan_out(DONE)
     assert heard == ["compaction_done"] * 2
@@ -415,21 +425,21 @@ def test_a_sink_that_goes_on_failing_is_left_out():
         raise OSError
 
     fan_out = FanOut([("bad", bad)])
-    for _ in range(MOST_FAILURES + 5):
+    for _ in range(MAX_FAILURES + 5):
         fan_out(DONE)
-    assert (len(calls), fan_out.sinks) == (MOST_FAILURES, ())
-    assert fan_out.problems[-1] == SinkProblem("bad", "raised OSError", is_left_out=True)
+    assert (len(calls), fan_out.sinks) == (MAX_FAILURES, ())
+    assert fan_out.problems[-1] == SinkProblem("bad", "raised OSError", is_disabled=True)
 
 
 def test_a_sink_that_recovers_is_kept():
-    fails = iter([True] * (MOST_FAILURES - 1) + [False] + [True] * (MOST_FAILURES - 1) + [False])
+    fails = iter([True] * (MAX_FAILURES - 1) + [False] + [True] * (MAX_FAILURES - 1) + [False])
 
     def moody(_: Event) -> None:
         if next(fails):
             raise OSError
 
     fan_out = FanOut([("moody", moody)])
-    for _ in range(2 * MOST_FAILURES):
+    for _ in range(2 * MAX_FAILURES):
         fan_out(DONE)
     assert fan_out.sinks == ("moody",)
 

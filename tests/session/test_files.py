@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from everturn.decide.effects import FileRead, ReadFiles
-from everturn.session.files import LARGEST, opened_below, read_files, roots
+from everturn.session.files import MAX_FILE_BYTES, open_below, read_files, resolve_roots
 
 BEYOND = "it {} a place outside the allowed directories"
 LINK, PLAIN = BEYOND.format("leads through a link to"), BEYOND.format("is")
@@ -24,7 +24,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def read(home: Path, *paths: object, most: int = 1_000) -> tuple[FileRead, ...]:
-    return read_files(ReadFiles(tuple(map(str, paths)), most), roots([home]))
+    return read_files(ReadFiles(tuple(map(str, paths)), most), resolve_roots([home]))
 
 
 def problem(home: Path, path: object) -> str:
@@ -83,7 +83,7 @@ def test_what_is_no_plain_file_is_named(home):
 
 
 def test_a_device_is_not_read():
-    (found,) = read_files(ReadFiles(("zero",), 10), roots(["/dev"]))
+    (found,) = read_files(ReadFiles(("zero",), 10), resolve_roots(["/dev"]))
     assert found == FileRead("zero", problem="it is a device, not a file")
 
 
@@ -108,7 +108,7 @@ def test_text_is_cut_at_characters_and_a_huge_file_is_refused(home):
     assert read(home, "a.txt", most=3) == (FileRead("a.txt", "äöü", is_cut=True),)
     assert read(home, "a.txt", most=400) == (FileRead("a.txt", "äöü🚀" * 100),)
     with (home / "huge").open("wb") as file:
-        file.truncate(LARGEST + 1)
+        file.truncate(MAX_FILE_BYTES + 1)
     assert problem(home, "huge") == "it is too large (32 MB, the most is 32)"
 
 
@@ -121,12 +121,12 @@ def test_foreign_bytes_are_replaced_and_a_byte_order_mark_is_dropped(home):
 @pytest.mark.parametrize("swapped", ["deep", "deep/secret.txt"])
 def test_a_link_put_in_the_path_after_it_was_resolved_is_not_followed(home, swapped):
     (home / "deep" / "secret.txt").write_text("harmless")
-    folder, way = roots([home]).place("deep/secret.txt")
+    folder, way = resolve_roots([home]).place("deep/secret.txt")
     target = {"deep": home.parent / "out", "deep/secret.txt": home.parent / "out" / "secret.txt"}[swapped]
     (home / swapped).rename(home / "kept")
     (home / swapped).symlink_to(target)
     with pytest.raises(OSError) as refused:  # noqa: PT011 - which of the two the system says, is its choice
-        opened_below(folder, way)
+        open_below(folder, way)
     assert refused.value.errno in (errno.ELOOP, errno.ENOTDIR)
 
 
@@ -154,4 +154,4 @@ def test_a_folder_swapped_for_a_link_meanwhile_never_leads_out(home):
 
 def test_at_least_one_folder_must_be_allowed():
     with pytest.raises(ValueError, match="at least one"):
-        roots([])
+        resolve_roots([])

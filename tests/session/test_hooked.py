@@ -16,13 +16,13 @@ from everturn.decide.effects import HookEvent
 from everturn.decide.events import HookTrouble
 from everturn.history.blocks import text_of
 from everturn.session.async_session import AsyncSession
-from everturn.session.hooks.run import CallHook, Hooks
-from everturn.session.hooks.settings import Command, CommandHook
+from everturn.session.hooks.run import CallbackHook, Hooks
+from everturn.session.hooks.settings import CommandHook, HookCommand
+from everturn.session.loop_hooks import MAX_CONTINUATIONS, PromptBlocked
 from everturn.session.session import Reply
-from everturn.session.talk.hooked import MOST_GOING_ON, PromptBlocked
-from everturn.session.talk.tools import Call
+from everturn.session.tools import ToolCall
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 How = Literal["callable", "async callable", "command"]
 HOW: tuple[How, ...] = ("callable", "async callable", "command")
@@ -38,8 +38,8 @@ def hook(event: HookEvent, said: Any, how: How = "callable", matcher: str = "") 
 
     if how == "command":
         code = f"import sys; sys.stdin.read(); print({json.dumps(said)!r})"
-        return CommandHook(event, matcher, Command(sys.executable, ("-S", "-c", code)), 20)
-    return CallHook(event, later if how == "async callable" else lambda payload: said, matcher)
+        return CommandHook(event, matcher, HookCommand(sys.executable, ("-S", "-c", code)), 20)
+    return CallbackHook(event, later if how == "async callable" else lambda payload: said, matcher)
 
 
 def specific(**fields: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Room:
     def how(self, *hooks: Any, **more: Any) -> dict[str, Any]:
         return {
             "model": "claude-haiku-4-5",
-            "send": through_twin(self.twin.twin),
+            "send": make_twin_send(self.twin.twin),
             "clock": self.twin.twin.clock.now,
             "new_id": lambda: f"{next(self._ids):08d}",
             "listen": self.heard.append,
@@ -88,7 +88,7 @@ def room(tmp_path: Path, twin: TwinForTests) -> Room:
 
 
 def in_view(session: Session) -> str:
-    flat = session.conversation._follows.flattener.flat()
+    flat = session.conversation._tracker.flattener.flat()
     return "\n".join(text_of(block) for message in flat.messages for block in message.blocks)
 
 
@@ -128,7 +128,7 @@ def test_a_hook_blocks_a_prompt_and_nothing_is_said(room, how):
 def test_results_of_tools_are_no_prompt(room):
     told: list[Any] = []
     room.reads("a")
-    with room.open(CallHook("UserPromptSubmit", told.append)) as session:
+    with room.open(CallbackHook("UserPromptSubmit", told.append)) as session:
         session.send([{"type": "text", "text": "Read a."}])
     assert [payload["prompt"] for payload in told] == ["Read a."]
 
@@ -149,9 +149,9 @@ def test_a_hook_denies_a_call_and_the_model_is_told_why(room, how):
 
 @pytest.mark.parametrize("answer", [True, False])
 def test_a_hook_asks_and_a_person_decides(room, answer):
-    asked: list[tuple[Call, str]] = []
+    asked: list[tuple[ToolCall, str]] = []
 
-    def permit(call: Call, why: str) -> bool:
+    def permit(call: ToolCall, why: str) -> bool:
         asked.append((call, why))
         return answer
 
@@ -186,7 +186,7 @@ def test_a_hook_changes_what_a_tool_is_given(room, how):
     told: list[Any] = []
     room.reads("a")
     said = specific(permissionDecision="allow", updatedInput={"path": "b"})
-    with room.open(hook("PreToolUse", said, how), CallHook("PostToolUse", told.append)) as session:
+    with room.open(hook("PreToolUse", said, how), CallbackHook("PostToolUse", told.append)) as session:
         session.send("Read it.")
         assert results(session) == ["content of b"]
     assert room.ran == [{"path": "b"}]
@@ -236,7 +236,7 @@ def test_a_hook_that_fails_is_reported_and_costs_nothing(room, event):
         raise ConnectionError("the wiki is down")
 
     room.reads("a")
-    with room.open(CallHook(event, broken)) as session:
+    with room.open(CallbackHook(event, broken)) as session:
         assert session.send("Read it.").text == "Done."
         assert results(session) == ["content of a"]
     assert [each.hook for each in room.heard if isinstance(each, HookTrouble)] == [event]
@@ -271,7 +271,7 @@ def test_a_stop_hook_asks_to_go_on_until_it_is_content(room):
         return {"decision": "block", "reason": "The tests were not run."} if len(told) < 3 else None
 
     room.twin.script("Fixed.", "Tested half.", "Tested all.")
-    with room.open(CallHook("Stop", unless_tested)) as session:
+    with room.open(CallbackHook("Stop", unless_tested)) as session:
         reply = session.send("Fix it.")
         assert (reply.text, reply.stopped) == ("Tested all.", "")
         assert in_view(session).count("The tests were not run.") == 2
@@ -280,11 +280,11 @@ def test_a_stop_hook_asks_to_go_on_until_it_is_content(room):
 
 @pytest.mark.parametrize("how", HOW)
 def test_a_stop_hook_that_is_never_content_is_ended(room, how):
-    room.twin.script(*("Yes." for _ in range(MOST_GOING_ON + 1)))
+    room.twin.script(*("Yes." for _ in range(MAX_CONTINUATIONS + 1)))
     with room.open(hook("Stop", {"decision": "block", "reason": "more"}, how)) as session:
         reply = session.send("Fix it.")
-        assert reply.stopped == f"a Stop hook asked to go on more than {MOST_GOING_ON} times: more"
-    assert len(room.twin.ledger) == MOST_GOING_ON + 1
+        assert reply.stopped == f"a Stop hook asked to go on more than {MAX_CONTINUATIONS} times: more"
+    assert len(room.twin.ledger) == MAX_CONTINUATIONS + 1
 
 
 @pytest.mark.spec("HK-3")
@@ -300,7 +300,9 @@ def test_whoever_only_looks_runs_no_hook(room):
     with room.open() as session:
         session.send("Really?")
     told: list[Any] = []
-    with room.open(CallHook("SessionStart", told.append), CallHook("SessionEnd", told.append), access="read"):
+    with room.open(
+        CallbackHook("SessionStart", told.append), CallbackHook("SessionEnd", told.append), access="read"
+    ):
         pass
     assert told == []
 

@@ -12,10 +12,15 @@ from typing import Any, get_args
 import pytest
 
 from everturn.decide.effects import HookEvent, HookOutcome, RunHooks
-from everturn.session.hooks.commands import MOST_BYTES, PASSED_ON, environment_for_hooks, said
-from everturn.session.hooks.rules import MOST_CHARACTERS, RULES, Said, outcome, together
-from everturn.session.hooks.run import CallHook, Hooks, in_order, run_hooks, run_hooks_async
-from everturn.session.hooks.settings import EVERYTHING, Command, CommandHook, hooks_in, matches
+from everturn.session.hooks.commands import (
+    MAX_OUTPUT_BYTES,
+    PASSED_ON,
+    environment_for_hooks,
+    parse_command_output,
+)
+from everturn.session.hooks.rules import HOOK_RULES, MAX_CHARACTERS, HookOutput, merge_outcomes, read_outcome
+from everturn.session.hooks.run import CallbackHook, Hooks, merge_hooks, run_hooks, run_hooks_async
+from everturn.session.hooks.settings import EVERYTHING, CommandHook, HookCommand, matches, parse_hooks
 
 PRE_COMPACT = RunHooks("PreCompact", {"trigger": "auto", "custom_instructions": ""})
 ENVIRONMENT = {"PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "sk-ant-canary", "LC_ALL": "C.UTF-8"}
@@ -24,11 +29,11 @@ ENVIRONMENT = {"PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "sk-ant-canary",
 def command(
     text: str, *, seconds: float = 20, event: HookEvent = "PreCompact", matcher: str = ""
 ) -> CommandHook:
-    return CommandHook(event, matcher, Command(text), seconds)
+    return CommandHook(event, matcher, HookCommand(text), seconds)
 
 
 def python(code: str, *, seconds: float = 20, event: HookEvent = "PreCompact") -> CommandHook:
-    return CommandHook(event, "", Command(sys.executable, ("-S", "-c", code)), seconds)
+    return CommandHook(event, "", HookCommand(sys.executable, ("-S", "-c", code)), seconds)
 
 
 def ran(*hooks: Any, effect: RunHooks = PRE_COMPACT, **told: Any) -> HookOutcome:
@@ -45,7 +50,7 @@ def problem(outcome: HookOutcome) -> str:
 
 @pytest.mark.spec("HK-1")
 def test_every_event_has_its_rule():
-    assert set(RULES) == set(get_args(HookEvent)) == {
+    assert set(HOOK_RULES) == set(get_args(HookEvent)) == {
         "PreCompact", "PostCompact", "SessionStart", "SessionEnd",
         "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop",
     }  # fmt: skip
@@ -53,19 +58,20 @@ def test_every_event_has_its_rule():
 
 @pytest.mark.spec("HK-3")
 def test_before_a_compaction_a_hook_may_instruct_tell_the_user_and_block():
-    plain = outcome("PreCompact", "h", Said("keep the schema\n"))
+    plain = read_outcome("PreCompact", "h", HookOutput("keep the schema\n"))
     assert plain == HookOutcome(instructions=("keep the schema",))
     spoken = {
         "systemMessage": "Saving notes first.",
         "hookSpecificOutput": {"hookEventName": "PreCompact", "customInstructions": "keep the schema"},
     }
-    assert outcome("PreCompact", "h", Said(spoken)) == HookOutcome(
+    assert read_outcome("PreCompact", "h", HookOutput(spoken)) == HookOutcome(
         instructions=("keep the schema",), messages=("Saving notes first.",)
     )
     assert (
-        outcome("PreCompact", "h", Said({"decision": "block", "reason": "tests run"})).blocked == "tests run"
+        read_outcome("PreCompact", "h", HookOutput({"decision": "block", "reason": "tests run"})).blocked
+        == "tests run"
     )
-    assert outcome("PreCompact", "h", Said(blocks="not now\n")).blocked == "not now"
+    assert read_outcome("PreCompact", "h", HookOutput(blocks="not now\n")).blocked == "not now"
 
 
 @pytest.mark.spec("HK-1")
@@ -83,13 +89,15 @@ def test_before_a_compaction_a_hook_may_instruct_tell_the_user_and_block():
     ],
 )
 def test_words_without_a_name_go_where_the_event_wants_them(event, field):
-    assert outcome(event, "h", Said("words")) == HookOutcome(**({field: ("words",)} if field else {}))
+    assert read_outcome(event, "h", HookOutput("words")) == HookOutcome(
+        **({field: ("words",)} if field else {})
+    )
 
 
 @pytest.mark.parametrize("event", get_args(HookEvent))
 def test_only_events_that_can_be_blocked_are(event):
-    found = outcome(event, "h", Said({"decision": "block", "reason": "no"}))
-    if RULES[event].can_block:
+    found = read_outcome(event, "h", HookOutput({"decision": "block", "reason": "no"}))
+    if HOOK_RULES[event].can_block:
         assert found == HookOutcome(blocked="no")
     else:
         said = "hook h: it cannot block here; what it asked for was done all the same"
@@ -98,11 +106,13 @@ def test_only_events_that_can_be_blocked_are(event):
 
 def test_a_denied_permission_and_a_stop_block_too():
     denied = {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "no rm"}}
-    assert outcome("PreToolUse", "h", Said(denied)) == HookOutcome(blocked="no rm", permission="deny")
+    assert read_outcome("PreToolUse", "h", HookOutput(denied)) == HookOutcome(
+        blocked="no rm", permission="deny"
+    )
     stopped = {"continue": False, "stopReason": "enough"}
-    assert outcome("UserPromptSubmit", "h", Said(stopped)).blocked == "enough"
-    assert outcome("Stop", "h", Said(stopped)) == HookOutcome(ended="enough")
-    assert outcome("PreCompact", "h", Said({"decision": "block"})).blocked == (
+    assert read_outcome("UserPromptSubmit", "h", HookOutput(stopped)).blocked == "enough"
+    assert read_outcome("Stop", "h", HookOutput(stopped)) == HookOutcome(ended="enough")
+    assert read_outcome("PreCompact", "h", HookOutput({"decision": "block"})).blocked == (
         "blocked by hook h, which gave no reason"
     )
 
@@ -123,12 +133,12 @@ def test_a_denied_permission_and_a_stop_block_too():
     ],
 )
 def test_what_cannot_be_used_is_reported(spoken, says):
-    assert outcome("PreCompact", "h", Said(spoken)) == HookOutcome(problems=(f"hook h: {says}",))
+    assert read_outcome("PreCompact", "h", HookOutput(spoken)) == HookOutcome(problems=(f"hook h: {says}",))
 
 
 @pytest.mark.spec("HK-3")
 def test_long_words_are_cut_and_that_is_said():
-    found = outcome("SessionStart", "h", Said("x" * (MOST_CHARACTERS + 1)))
+    found = read_outcome("SessionStart", "h", HookOutput("x" * (MAX_CHARACTERS + 1)))
     assert found.context == ("x" * 10_000,)
     assert found.problems == ("hook h: 10,001 characters were cut to 10,000",)
 
@@ -139,7 +149,7 @@ def test_the_first_reason_to_block_is_the_reason():
         HookOutcome(blocked="one"),
         HookOutcome(("i",), ("b",), blocked="two"),
     ]
-    assert together(outcomes) == HookOutcome(("i",), ("a", "b"), blocked="one")
+    assert merge_outcomes(outcomes) == HookOutcome(("i",), ("a", "b"), blocked="one")
 
 
 # ── settings ─────────────────────────────────────────────────────────────────────────────────────
@@ -166,9 +176,11 @@ def spelled(hooks: Any) -> bytes:
 
 @pytest.mark.spec("HK-2")
 def test_the_shape_of_claude_codes_settings_is_read():
-    read = hooks_in(json.dumps(SETTINGS).encode(), origin="user", trusted=EVERYTHING)
+    read = parse_hooks(json.dumps(SETTINGS).encode(), origin="user", trusted=EVERYTHING)
     tool, line = read.hooks
-    assert tool == CommandHook("PreCompact", "manual|auto", Command("ourtool", ("hook", "$(id)")), 30, "user")
+    assert tool == CommandHook(
+        "PreCompact", "manual|auto", HookCommand("ourtool", ("hook", "$(id)")), 30, "user"
+    )
     assert tool.run.argv == ("ourtool", "hook", "$(id)")
     assert (line.seconds, line.run.argv) == (600, ("/bin/sh", "-c", "echo keep | cat"))
     assert read.problems == ()
@@ -176,16 +188,16 @@ def test_the_shape_of_claude_codes_settings_is_read():
 
 def test_a_projects_hooks_run_only_once_somebody_trusts_exactly_them():
     data = json.dumps(SETTINGS).encode()
-    asked = hooks_in(data, origin="project", trusted=())
+    asked = parse_hooks(data, origin="project", trusted=())
     assert asked.hooks == ()
     assert problem(HookOutcome(problems=asked.problems)).startswith(
         "project: 2 hooks are not run, because nobody has said to trust them"
     )
-    assert len(hooks_in(data, origin="project", trusted={asked.digest}).hooks) == 2
+    assert len(parse_hooks(data, origin="project", trusted={asked.digest}).hooks) == 2
     changed = data.replace(b"keep", b"curl evil")
-    assert hooks_in(changed, origin="project", trusted={asked.digest}).hooks == ()
+    assert parse_hooks(changed, origin="project", trusted={asked.digest}).hooks == ()
     spaced = json.dumps(SETTINGS, indent=4).encode()
-    assert hooks_in(spaced, origin="project", trusted={asked.digest}).hooks != ()
+    assert parse_hooks(spaced, origin="project", trusted={asked.digest}).hooks != ()
 
 
 @pytest.mark.parametrize(
@@ -217,20 +229,20 @@ def test_a_projects_hooks_run_only_once_somebody_trusts_exactly_them():
 )  # fmt: skip
 def test_an_entry_that_is_wrong_is_reported_and_costs_only_itself(hooks, says):
     good = {"Stop": [{"hooks": [{"type": "command", "command": "good"}]}]}
-    read = hooks_in(spelled(hooks), origin="f", trusted=EVERYTHING)
+    read = parse_hooks(spelled(hooks), origin="f", trusted=EVERYTHING)
     assert read.problems == (f"f: {says}",)
     if isinstance(hooks, dict):
         both = {"SessionStart": good["Stop"], **hooks}
         assert [
-            hook.run.command for hook in hooks_in(spelled(both), origin="f", trusted=EVERYTHING).hooks
+            hook.run.command for hook in parse_hooks(spelled(both), origin="f", trusted=EVERYTHING).hooks
         ] == ["good"]
 
 
 def test_a_file_that_is_no_json_has_no_hooks():
-    read = hooks_in(b"{nope", origin="f", trusted=EVERYTHING)
+    read = parse_hooks(b"{nope", origin="f", trusted=EVERYTHING)
     assert read.hooks == ()
     assert read.problems[0].startswith("f is no JSON")
-    assert hooks_in(b'{"model":"x"}', origin="f", trusted=EVERYTHING).problems == ()
+    assert parse_hooks(b'{"model":"x"}', origin="f", trusted=EVERYTHING).problems == ()
 
 
 @pytest.mark.parametrize(
@@ -266,7 +278,9 @@ async def test_callables_sync_and_async_are_told_and_heard_alike():
         await asyncio.sleep(0)
         return {"systemMessage": f"from a coroutine, {payload['trigger']}"}
 
-    hooks = Hooks((CallHook("PreCompact", plain), CallHook("PreCompact", later)), told={"session_id": "s"})
+    hooks = Hooks(
+        (CallbackHook("PreCompact", plain), CallbackHook("PreCompact", later)), told={"session_id": "s"}
+    )
     expected = HookOutcome(("from a function",), messages=("from a coroutine, auto",))
     assert await run_hooks_async(PRE_COMPACT, hooks) == expected
     assert await asyncio.to_thread(run_hooks, PRE_COMPACT, hooks) == expected
@@ -279,9 +293,9 @@ async def test_callables_sync_and_async_are_told_and_heard_alike():
 def test_only_the_hooks_that_match_are_run():
     ran_: list[str] = []
     hooks = [
-        CallHook("PreCompact", lambda _: ran_.append("manual"), "manual"),
-        CallHook("PreCompact", lambda _: ran_.append("auto"), "auto"),
-        CallHook("PostCompact", lambda _: ran_.append("post")),
+        CallbackHook("PreCompact", lambda _: ran_.append("manual"), "manual"),
+        CallbackHook("PreCompact", lambda _: ran_.append("auto"), "auto"),
+        CallbackHook("PostCompact", lambda _: ran_.append("post")),
     ]
     assert ran(*hooks) == HookOutcome()
     assert ran_ == ["auto"]
@@ -296,7 +310,7 @@ def test_hooks_run_side_by_side_and_speak_in_the_order_they_stand_in():
         second_done.set()
         return "second"
 
-    hooks = (CallHook("PreCompact", first_waits), CallHook("PreCompact", second))
+    hooks = (CallbackHook("PreCompact", first_waits), CallbackHook("PreCompact", second))
     assert ran(*hooks) == HookOutcome(("first", "second"))
     second_done.clear()
     assert asyncio.run(run_hooks_async(PRE_COMPACT, Hooks(hooks))) == HookOutcome(("first", "second"))
@@ -318,7 +332,7 @@ class Evil(dict):
     ],
 )
 def test_a_callable_that_fails_is_reported_and_the_others_are_heard(call, says):
-    hooks = (CallHook("PreCompact", call, label="bad"), CallHook("PreCompact", lambda _: "good"))
+    hooks = (CallbackHook("PreCompact", call, label="bad"), CallbackHook("PreCompact", lambda _: "good"))
     expected = HookOutcome(("good",), problems=(f"hook bad: {says}",))
     assert ran(*hooks) == expected
     assert asyncio.run(run_hooks_async(PRE_COMPACT, Hooks(hooks))) == expected
@@ -335,10 +349,10 @@ def test_a_callable_that_does_not_come_back_is_given_up():
         raise KeyError("canary")
 
     hooks = (
-        CallHook("PreCompact", lambda _: release.wait(30), seconds=0.05, label="sync"),
-        CallHook("PreCompact", never, seconds=0.05, label="async"),
-        CallHook("PreCompact", fails, label="fails"),
-        CallHook("PreCompact", lambda _: "good"),
+        CallbackHook("PreCompact", lambda _: release.wait(30), seconds=0.05, label="sync"),
+        CallbackHook("PreCompact", never, seconds=0.05, label="async"),
+        CallbackHook("PreCompact", fails, label="fails"),
+        CallbackHook("PreCompact", lambda _: "good"),
     )
     expected = HookOutcome(
         ("good",),
@@ -361,7 +375,7 @@ def test_a_callable_that_does_not_come_back_is_given_up():
 @pytest.mark.spec("HK-2")
 def test_a_command_is_told_as_json_and_heard_as_text_or_json(tmp_path):
     kept = tmp_path / "told.json"
-    hook = CommandHook("PreCompact", "", Command("/bin/sh", ("-c", f"cat > '{kept}'; echo keep it")), 20)
+    hook = CommandHook("PreCompact", "", HookCommand("/bin/sh", ("-c", f"cat > '{kept}'; echo keep it")), 20)
     assert ran(hook, session_id="s", cwd=str(tmp_path)) == HookOutcome(("keep it",))
     assert json.loads(kept.read_bytes()) == {
         "session_id": "s",
@@ -383,7 +397,7 @@ def test_exit_code_two_blocks_and_others_are_reported():
     meant = ran(command("""echo '{"systemMessage":"meant"}'; exit 1"""))
     assert (meant.messages, len(meant.problems)) == (("meant",), 1)
     assert problem(ran(command("kill -9 $$"))).endswith("was ended by signal 9")
-    assert problem(ran(CommandHook("PreCompact", "", Command("no-such-program", ()), 5))).startswith(
+    assert problem(ran(CommandHook("PreCompact", "", HookCommand("no-such-program", ()), 5))).startswith(
         "hook 'no-such-program': could not be started"
     )
 
@@ -417,17 +431,17 @@ def test_a_command_sees_no_key():
     ids=["bytes", "nul", "torn", "deep"],
 )
 def test_garbage_is_reported_and_not_used(output, says):
-    assert said(0, output, b"") == Said("", problems=(says,))
+    assert parse_command_output(0, output, b"") == HookOutput("", problems=(says,))
 
 
 @pytest.mark.spec("HK-3")
 def test_huge_output_is_read_away_and_cut():
     hook = python(
-        f"import sys; sys.stdout.write('x' * {MOST_BYTES * 8}); sys.stderr.write('y' * {MOST_BYTES * 8})"
+        f"import sys; sys.stdout.write('x' * {MAX_OUTPUT_BYTES * 8}); sys.stderr.write('y' * {MAX_OUTPUT_BYTES * 8})"  # noqa: E501
     )
     found = ran(hook)
-    assert found.instructions == ("x" * MOST_CHARACTERS,)
-    assert problem(found).endswith(f"{MOST_BYTES:,} characters were cut to {MOST_CHARACTERS:,}")
+    assert found.instructions == ("x" * MAX_CHARACTERS,)
+    assert problem(found).endswith(f"{MAX_OUTPUT_BYTES:,} characters were cut to {MAX_CHARACTERS:,}")
 
 
 def test_a_command_need_not_read_what_it_is_told():
@@ -482,6 +496,6 @@ def test_commands_run_on_an_event_loop_too():
 
 
 def test_one_command_named_by_two_files_runs_once():
-    call = CallHook("Stop", lambda _: None)
-    user, project = (CommandHook("Stop", "", Command("x"), 5, origin) for origin in ("user", "project"))
-    assert in_order([call], [user], [project, call]) == (call, user)
+    call = CallbackHook("Stop", lambda _: None)
+    user, project = (CommandHook("Stop", "", HookCommand("x"), 5, origin) for origin in ("user", "project"))
+    assert merge_hooks([call], [user], [project, call]) == (call, user)

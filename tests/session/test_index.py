@@ -9,9 +9,9 @@ from faults.talks import Talk
 
 from everturn.errors import InputError
 from everturn.session.recall.database import SCHEMA
-from everturn.session.recall.index import MATCH, Index
-from everturn.session.recall.passages import PASSAGE
-from everturn.session.recall.query import parse
+from everturn.session.recall.index import MATCH, RecallIndex
+from everturn.session.recall.passages import MAX_PASSAGE_CHARACTERS
+from everturn.session.recall.query import parse_query
 from everturn.session.store import Store
 
 
@@ -37,16 +37,16 @@ def place_of(path: Path) -> Path:
     return path.with_name(path.name + ".index.sqlite")
 
 
-def found(index: Index, query: str) -> list[str]:
-    matches, _ = index.find(parse(query), 10)
+def found(index: RecallIndex, query: str) -> list[str]:
+    matches, _ = index.find(parse_query(query), 10)
     return [match.passage.uuid for match in matches]
 
 
-def opened(path: Path, **more) -> Index:
-    return Index(path, **more)
+def opened(path: Path, **more) -> RecallIndex:
+    return RecallIndex(path, **more)
 
 
-def check_it_answers(index: Index) -> None:
+def check_it_answers(index: RecallIndex) -> None:
     assert found(index, "parser fail") == ["u1"]
     assert found(index, "assertionerror") == ["r1"]
 
@@ -66,7 +66,7 @@ def test_a_result_is_known_by_the_tool_of_its_call_also_when_that_came_earlier(p
     index.close()
     write(path, b.result("c1", "second answer", uuid="r2"))
     index = opened(path)
-    (match,), _ = index.find(parse("second answer"), 1)
+    (match,), _ = index.find(parse_query("second answer"), 1)
     assert (match.passage.tool, match.passage.source) == ("Bash", "result")
     index.close()
 
@@ -178,18 +178,18 @@ def test_a_library_without_fts5_finds_the_same_by_letters(path):
 
 def test_a_transcript_that_is_not_there_is_an_error_of_the_caller(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
-        Index(tmp_path / "gone.jsonl", place=":memory:")
+        RecallIndex(tmp_path / "gone.jsonl", place=":memory:")
 
 
 def test_a_long_text_is_found_by_the_passage_that_has_the_words(tmp_path):
     path = tmp_path / "long.jsonl"
     text = "\n".join(f"line {n} of the log" for n in range(5_000)).replace("line 4321", "needle 4321")
     write(path, b.user(text, uuid="u1"), b.user("x" * 5_000 + " needlework", uuid="u2"))
-    index = Index(path)
-    (match, *rest), _ = index.find(parse("needle"), 10)
+    index = RecallIndex(path)
+    (match, *rest), _ = index.find(parse_query("needle"), 10)
     assert ([m.passage.uuid for m in rest], match.passage.uuid) == ([], "u1")
     assert "needle 4321" in match.passage.text
-    assert len(match.passage.text) <= PASSAGE
+    assert len(match.passage.text) <= MAX_PASSAGE_CHARACTERS
     for uuid, whole in (("u1", text), ("u2", "x" * 5_000 + " needlework")):
         assert "".join(piece.text for piece in index.passages_of(uuid)) == whole
     index.close()
@@ -198,7 +198,7 @@ def test_a_long_text_is_found_by_the_passage_that_has_the_words(tmp_path):
 def test_bookkeeping_and_what_was_only_displayed_are_not_found(tmp_path):
     path = tmp_path / "s.jsonl"
     write(path, b.progress(), b.system(), b.user("hidden", isVirtual=True), *Talk(1).pin())
-    index = Index(path)
+    index = RecallIndex(path)
     assert index._db.execute("SELECT count(*) FROM passages").fetchone() == (0,)
     assert found(index, "hidden") == []
     index.close()
@@ -208,7 +208,7 @@ def test_what_recall_answered_is_not_found_again(tmp_path):
     path = tmp_path / "s.jsonl"
     asked = b.assistant(b.call("c1", "recall", query="needle"), uuid="a1")
     write(path, b.user("needle", uuid="u1"), asked, b.result("c1", "1. user: needle", uuid="r1"))
-    index = Index(path)
+    index = RecallIndex(path)
     assert found(index, "needle") == ["u1"]
     index.close()
 

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from everturn.errors import UsageError
 from everturn.history.blocks import fields_of
 from everturn.session.memory_files import confined
-from everturn.session.memory_files.confined import Reach, Text, Unread, allow_all, read_confined
-from everturn.session.memory_files.found import (
+from everturn.session.memory_files.confined import FileText, ReadScope, UnreadFile, allow_all, read_confined
+from everturn.session.memory_files.discovery import (
     MAX_FILES,
-    Memory,
     MemoryFile,
+    MemoryFiles,
     MemoryNote,
     default_roots,
     find_memory,
 )
-from everturn.session.memory_files.mentions import mentions, without_code
+from everturn.session.memory_files.imports import find_imports, without_code
 from everturn.session.memory_files.nested import NestedMemory
-from everturn.session.memory_files.watching import tell, watch
+from everturn.session.memory_files.watch import notify_changes, watch
 from everturn.view.fragments.memory import memory_section, nested_memory
-from everturn.view.sections import Sections
+from everturn.view.system_prompt import SystemPromptSections
 
 SECRET = "CANARY-OF-ANOTHER-HOUSE"
 
@@ -48,10 +48,10 @@ class House:
         path.write_text(text)
         return path
 
-    def found(self, cwd: str = "", **more) -> Memory:
+    def found(self, cwd: str = "", **more) -> MemoryFiles:
         return find_memory(self.repo / cwd, self.home, **more)
 
-    def names(self, memory: Memory) -> list[str]:
+    def names(self, memory: MemoryFiles) -> list[str]:
         return [os.path.relpath(file.path, self.home) for file in memory.files]
 
 
@@ -104,7 +104,7 @@ def test_a_file_under_two_names_is_read_once(house):
 @pytest.mark.spec("NM-1")
 def test_the_section_is_dynamic_and_read_again_after_a_compaction(house):
     path = house.write("CLAUDE.md", "use bun")
-    sections = Sections()
+    sections = SystemPromptSections()
     section = lambda: memory_section((f.path, f.kind, f.text) for f in house.found().files)  # noqa: E731
     sections.dynamic("memory", section)
     before = sections.texts("dynamic")
@@ -147,12 +147,12 @@ def test_a_memory_file_cannot_close_the_tags_around_it():
     ],
 )
 def test_a_mention_is_an_import_unless_it_is_code(text, found):
-    assert mentions(text) == found
+    assert find_imports(text) == found
 
 
 @given(st.text(st.sampled_from("`~@a. \n")))
 def test_no_text_confuses_the_reader_of_mentions(text):
-    assert all(path and "`" not in path for path in mentions(text))
+    assert all(path and "`" not in path for path in find_imports(text))
 
 
 def test_reading_mentions_costs_what_the_text_is_long():
@@ -160,7 +160,7 @@ def test_reading_mentions_costs_what_the_text_is_long():
     for text in ("`a``b" * 40_000, "".join(hostile), "@" * 200_000, "@a" * 100_000, "[" * 200_000):
         began = time.perf_counter()
         without_code(text)
-        mentions(text)
+        find_imports(text)
         assert time.perf_counter() - began < 2
 
 
@@ -298,27 +298,31 @@ def test_a_file_whose_name_says_secret_is_not_read(house, name):
     assert [note.what for note in memory.notes] == [f"@keys/{name}: its name says that it holds secrets"]
 
 
-def reach_of(house: House, most: int = 100) -> Reach:
-    return Reach(roots=(house.repo,), may_read=allow_all, max_bytes=most)
+def reach_of(house: House, most: int = 100) -> ReadScope:
+    return ReadScope(roots=(house.repo,), may_read=allow_all, max_bytes=most)
 
 
 def test_what_is_no_text_of_a_fitting_size_is_skipped(house):
     reach = reach_of(house)
-    assert read_confined(house.write("fits.md", "x" * 100), reach) == Text(house.repo / "fits.md", "x" * 100)
-    assert read_confined(house.write("large.md", "x" * 101), reach) == Unread("it is larger than 100 bytes")
+    assert read_confined(house.write("fits.md", "x" * 100), reach) == FileText(
+        house.repo / "fits.md", "x" * 100
+    )
+    assert read_confined(house.write("large.md", "x" * 101), reach) == UnreadFile(
+        "it is larger than 100 bytes"
+    )
     (house.repo / "binary.md").write_bytes(b"a\0b")
-    assert read_confined(house.repo / "binary.md", reach) == Unread("it is no text")
+    assert read_confined(house.repo / "binary.md", reach) == UnreadFile("it is no text")
     (house.repo / "latin.md").write_bytes(b"caf\xe9")
-    assert read_confined(house.repo / "latin.md", reach) == Unread("it is no UTF-8 text")
+    assert read_confined(house.repo / "latin.md", reach) == UnreadFile("it is no UTF-8 text")
     os.mkfifo(house.repo / "pipe.md")
-    assert read_confined(house.repo / "pipe.md", reach) == Unread("it is no regular file")
-    assert read_confined(house.repo / ".git", reach) == Unread("it is no regular file")
-    assert read_confined(house.repo, reach) == Unread("it is no regular file")
+    assert read_confined(house.repo / "pipe.md", reach) == UnreadFile("it is no regular file")
+    assert read_confined(house.repo / ".git", reach) == UnreadFile("it is no regular file")
+    assert read_confined(house.repo, reach) == UnreadFile("it is no regular file")
     (house.repo / "loop.md").symlink_to("loop.md")
     assert read_confined(house.repo / "loop.md", reach).why.startswith("its path cannot be followed")
     assert read_confined(house.repo / ("x" * 300), reach).why.startswith("its path cannot be followed")
     assert read_confined(house.repo / "a\0b", reach).why.startswith("its path cannot be followed")
-    assert read_confined(house.repo / "fits.md/more", reach) == Unread(
+    assert read_confined(house.repo / "fits.md/more", reach) == UnreadFile(
         "there is no such file", is_missing=True
     )
 
@@ -342,7 +346,7 @@ def test_a_folder_swapped_for_a_link_after_it_was_judged_is_refused(house, monke
         return judged(real, may_read)
 
     monkeypatch.setattr(confined, "_is_permitted", swapped)
-    assert isinstance(read_confined(path, reach), Unread)
+    assert isinstance(read_confined(path, reach), UnreadFile)
 
 
 @pytest.mark.spec("NM-3")
@@ -389,7 +393,7 @@ def test_files_between_the_directory_and_a_read_file_are_attached_once(house, ne
     assert {file.kind for file in first.files} == {"nested"}
     assert nested.triggers == ()
     assert nested.read >= {file.path for file in first.files}
-    assert nested.take() == Memory()
+    assert nested.take() == MemoryFiles()
     nested.triggered("a/b/third.py")
     nested.triggered("c/x.py")
     assert house.names(nested.take()) == ["repo/c/CLAUDE.md"]
@@ -413,10 +417,10 @@ def test_a_file_outside_the_directory_triggers_nothing(house, nested):
 
 @pytest.mark.spec("NM-2")
 def test_a_change_triggers_too_and_a_changed_memory_file_is_attached_again(house, nested):
-    tell(nested, [[(1, str(house.repo / "a/main.py"))], [(2, str(house.repo / "c/x.py"))]])
+    notify_changes(nested, [[(1, str(house.repo / "a/main.py"))], [(2, str(house.repo / "c/x.py"))]])
     assert house.names(nested.take()) == ["repo/a/CLAUDE.md", "repo/c/CLAUDE.md"]
     changed = house.write("a/CLAUDE.md", "other rules")
-    tell(nested, [[(2, str(changed))]])
+    notify_changes(nested, [[(2, str(changed))]])
     assert [file.text for file in nested.take().files] == ["other rules"]
 
 
@@ -424,7 +428,7 @@ def test_after_a_compaction_nested_files_come_back_when_triggered(house, nested)
     nested.triggered("a/x.py")
     nested.take()
     nested.forget()
-    assert nested.take() == Memory()
+    assert nested.take() == MemoryFiles()
     nested.triggered("a/x.py")
     assert house.names(nested.take()) == ["repo/a/CLAUDE.md"]
 

@@ -14,11 +14,11 @@ from everturn.decide.compact.values import Compaction
 from everturn.decide.events import CompactionDone, NotesTaken
 from everturn.decide.notes.settings import NotesSettings
 from everturn.history.records import Usage
-from everturn.measure.thresholds import Thresholds
+from everturn.measure.thresholds import ThresholdSettings
 from everturn.session.config.shape import Config
-from everturn.session.upstream import Answered
+from everturn.session.upstream import RawResponse
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 from everturn.view.fragments.notes import SECTIONS
 
 RULES = "Read a file before you change it, and say honestly what the tests have shown. " * 220
@@ -39,13 +39,13 @@ class Taken:
         self.may_answer = threading.Event()
         self.may_answer.set()
         self._ids = count(1)
-        self._send = through_twin(self.box.twin)
+        self._send = make_twin_send(self.box.twin)
 
-    def send(self, body: bytes, betas: Sequence[str]) -> Answered:
+    def send(self, body: bytes, betas: Sequence[str]) -> RawResponse:
         if ASKS_FOR_NOTES in body:
             self.calls.append("notes")
             self.may_answer.wait(20)
-            return Answered(self._edit())
+            return RawResponse(self._edit())
         self.calls.append("summary" if b"Write a summary of" in body else "turn")
         return self._send(body, betas)
 
@@ -62,7 +62,7 @@ class Taken:
             model="claude-haiku-4-5",
             policy=Config(
                 notes=NotesSettings(first=10_000, growth=30_000, tool_calls=1),
-                thresholds=Thresholds(auto_percent=percent),
+                thresholds=ThresholdSettings(auto_percent=percent),
             ),
             system=RULES,
             tools=[Tool(EDIT, lambda given: "done")],

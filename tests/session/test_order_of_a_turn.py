@@ -11,13 +11,13 @@ from everturn import Session, Tool, engine
 from everturn.decide.events import CompactionDone
 from everturn.decide.notes.settings import NotesSettings
 from everturn.history.records import Record
-from everturn.measure.thresholds import Thresholds
+from everturn.measure.thresholds import ThresholdSettings
 from everturn.session.config.shape import Config
-from everturn.session.hooks.run import CallHook, Hooks
-from everturn.session.upstream import Answered
-from everturn.twin.script import line
+from everturn.session.hooks.run import CallbackHook, Hooks
+from everturn.session.upstream import RawResponse
+from everturn.twin.speaker import script_reply
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 RULES = "Read a file before you change it, and say honestly what the tests have shown. " * 220
 SUMMARY = (
@@ -43,20 +43,20 @@ class Watched:
         self.box = TwinForTests()
         self.steps: list[str] = []
         self._ids = count(1)
-        self._send = through_twin(self.box.twin)
+        self._send = make_twin_send(self.box.twin)
         self.file = folder / "parser.py"
         self.file.write_text("def parse(): ...\n" * 20)
         self.session = Session.open(
             folder / "s.jsonl",
             model="claude-haiku-4-5",
             policy=Config(
-                thresholds=Thresholds(auto_percent=12), notes=NotesSettings(first=1_000, growth=10**6)
+                thresholds=ThresholdSettings(auto_percent=12), notes=NotesSettings(first=1_000, growth=10**6)
             ),
             system=RULES,
             tools=[Tool(READ, self._read)],
             send=self.send,
             roots=[folder],
-            hooks=Hooks(tuple(CallHook(event, self._hook) for event in EVENTS)),
+            hooks=Hooks(tuple(CallbackHook(event, self._hook) for event in EVENTS)),
             listen=self._heard,
             clock=self.box.twin.clock.now,
             new_id=lambda: f"{next(self._ids):08d}",
@@ -90,7 +90,7 @@ class Watched:
 
         return after
 
-    def send(self, body: bytes, betas: Sequence[str]) -> Answered:
+    def send(self, body: bytes, betas: Sequence[str]) -> RawResponse:
         self.steps.append("ask for a summary" if b"Write a summary of" in body else "send")
         return self._send(body, betas)
 
@@ -123,7 +123,7 @@ def test_the_whole_order_of_a_turn(tmp_path):
     watched = Watched(tmp_path)
     watched.reads(8)
     watched.box.advance(2 * 3_600)
-    watched.box.twin.speaker.add([line(SUMMARY, when="Write a summary")])
+    watched.box.twin.speaker.add([script_reply(SUMMARY, when="Write a summary")])
     look = {"type": "tool_use", "name": "Read", "input": {"file_path": str(watched.file)}}
     watched.box.script({"content": [look]}, "Mended.")
     watched.steps.clear()
@@ -167,7 +167,7 @@ def test_the_whole_order_of_a_turn(tmp_path):
 def test_too_long_is_withheld_while_a_compaction_makes_room(tmp_path):
     watched = Watched(tmp_path)
     watched.reads(3)
-    watched.box.twin.speaker.add([line(SUMMARY, when="Write a summary")])
+    watched.box.twin.speaker.add([script_reply(SUMMARY, when="Write a summary")])
     watched.box.script("Mended.")
     watched.box.faults("prompt_too_long")
     watched.steps.clear()

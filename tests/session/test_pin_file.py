@@ -6,43 +6,43 @@ from pathlib import Path
 import pytest
 
 from everturn.errors import InputError, UsageError
-from everturn.session.pin_file import MOST_CHARACTERS, pin_beside, pin_file, pinned_beside
+from everturn.session.pin_file import MAX_CHARACTERS, append_pin, pin_file_path, read_pins
 
 
 def test_pins_come_back_in_order_and_each_once(tmp_path: Path):
     transcript = tmp_path / "a.jsonl"
-    assert pinned_beside(transcript) == ()
+    assert read_pins(transcript) == ()
     for words in ("Use tabs.", "Zwei\nZeilen", "Use tabs."):
-        pin_beside(transcript, words)
-    assert pinned_beside(transcript) == ("Use tabs.", "Zwei\nZeilen")
+        append_pin(transcript, words)
+    assert read_pins(transcript) == ("Use tabs.", "Zwei\nZeilen")
 
 
 def test_a_torn_line_is_passed_over_and_the_next_pin_stands_by_itself(tmp_path: Path):
     transcript = tmp_path / "a.jsonl"
-    pin_beside(transcript, "First.")
-    with pin_file(transcript).open("ab") as file:
+    append_pin(transcript, "First.")
+    with pin_file_path(transcript).open("ab") as file:
         file.write(b'"Never pu')
-    assert pin_beside(transcript, "Second.") == ("First.", "Second.")
-    assert pinned_beside(transcript) == ("First.", "Second.")
+    assert append_pin(transcript, "Second.") == ("First.", "Second.")
+    assert read_pins(transcript) == ("First.", "Second.")
 
 
 def test_the_file_is_the_owners_alone_and_no_link_is_followed(tmp_path: Path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("", encoding="utf-8")
-    pin_file(tmp_path / "linked.jsonl").symlink_to(elsewhere)
+    pin_file_path(tmp_path / "linked.jsonl").symlink_to(elsewhere)
     with pytest.raises(InputError, match="Nothing was pinned"):
-        pin_beside(tmp_path / "linked.jsonl", "Words.")
+        append_pin(tmp_path / "linked.jsonl", "Words.")
     assert elsewhere.read_text(encoding="utf-8") == ""
     umask = os.umask(0)
     try:
-        pin_beside(tmp_path / "own.jsonl", "Words.")
+        append_pin(tmp_path / "own.jsonl", "Words.")
     finally:
         os.umask(umask)
-    assert pin_file(tmp_path / "own.jsonl").stat().st_mode & 0o777 == 0o600
+    assert pin_file_path(tmp_path / "own.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("words", ["", " \n", "x" * (MOST_CHARACTERS + 1)])
+@pytest.mark.parametrize("words", ["", " \n", "x" * (MAX_CHARACTERS + 1)])
 def test_nothing_and_too_much_are_refused_in_words(tmp_path: Path, words: str):
     with pytest.raises(UsageError):
-        pin_beside(tmp_path / "a.jsonl", words)
+        append_pin(tmp_path / "a.jsonl", words)
     assert list(tmp_path.iterdir()) == []

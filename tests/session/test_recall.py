@@ -11,14 +11,14 @@ from everturn.errors import UsageError
 from everturn.history.blocks import block_from_fields
 from everturn.history.edits import Cleared, Undone
 from everturn.history.log import Log
-from everturn.history.threads import threads
-from everturn.session.recall.index import Index
-from everturn.session.recall.query import MOST_CHARACTERS, MOST_TERMS, Query, parse
+from everturn.history.threads import split_threads
+from everturn.session.recall.expand import expand_compactions, select_compaction
+from everturn.session.recall.index import RecallIndex
+from everturn.session.recall.query import MAX_CHARACTERS, MAX_TERMS, Query, parse_query
 from everturn.session.recall.search import SNIPPET, Hit, recall, search
 from everturn.session.recall.tool import RECALL_TOOL, answer_tool
-from everturn.session.recall.unfold import chosen, folds
 from everturn.session.store import Store
-from everturn.view.fragments.recalled import MOST_CHARACTERS as MOST_ANSWERED
+from everturn.view.fragments.recalled import MAX_CHARACTERS as MOST_ANSWERED
 
 STAMP = {"timestamp": "2026-01-05T10:00:00Z"}
 
@@ -42,8 +42,8 @@ class Session:
         self.path = folder / "session.jsonl"
         with Store.open(self.path) as store:
             store.append(self.records)
-        self.log = Log(threads(self.records).main.records)
-        self.index = Index(self.path, place=":memory:")
+        self.log = Log(split_threads(self.records).main.records)
+        self.index = RecallIndex(self.path, place=":memory:")
 
     def recall(self, query: str, limit: int = 10) -> tuple[Hit, ...]:
         return recall(query, limit, index=self.index, log=self.log)
@@ -91,7 +91,7 @@ def test_the_words_from_before_a_compaction_come_back_exactly(session):
 def test_of_two_that_fit_equally_the_newer_one_comes_first(tmp_path):
     with Store.open(tmp_path / "s.jsonl") as store:
         store.append([b.user("needle in hay", uuid=f"u{n}") for n in range(9)])
-    index = Index(tmp_path / "s.jsonl", place=":memory:")
+    index = RecallIndex(tmp_path / "s.jsonl", place=":memory:")
     hits = recall("needle", 3, index=index, log=Log())
     assert [hit.record for hit in hits] == ["u8", "u7", "u6"]
 
@@ -114,7 +114,7 @@ def test_scripts_without_blanks_are_searched_by_letters(tmp_path):
         store.append(
             [b.user("修复解析器的错误", uuid="u1"), b.user("100% of a_b", uuid="u2"), b.user("100 a.b")]
         )
-    index = Index(tmp_path / "s.jsonl", place=":memory:")
+    index = RecallIndex(tmp_path / "s.jsonl", place=":memory:")
     assert [hit.record for hit in recall("解析器", index=index, log=Log())] == ["u1"]
     assert [hit.record for hit in recall("%", index=index, log=Log())] == ["u2"]
 
@@ -126,11 +126,11 @@ def test_a_query_without_words_is_refused_in_words(session, query):
 
 
 def test_quotes_join_words_and_operators_are_words():
-    assert parse('a "b c" AND d* NEAR( "') == Query(("a", "b c", "AND", "d*", "NEAR("))
-    assert parse('a "b =" c') == Query(("a", "b =", "c"), is_literal=True)
-    assert len(parse(" ".join(map(str, range(100)))).terms) == MOST_TERMS
+    assert parse_query('a "b c" AND d* NEAR( "') == Query(("a", "b c", "AND", "d*", "NEAR("))
+    assert parse_query('a "b =" c') == Query(("a", "b =", "c"), is_literal=True)
+    assert len(parse_query(" ".join(map(str, range(100)))).terms) == MAX_TERMS
     with pytest.raises(UsageError, match="at most"):
-        parse("x" * (MOST_CHARACTERS + 1))
+        parse_query("x" * (MAX_CHARACTERS + 1))
 
 
 @given(st.text(max_size=60) | st.text('"*():^-+{}.,\\%_ ANDORNT\0', max_size=40))
@@ -148,7 +148,7 @@ def test_a_snippet_shows_the_place_with_the_most_matches(tmp_path):
     words = "hay " * 100 + "a needle here, a needle there " + "hay " * 100 + "needle"
     with Store.open(tmp_path / "s.jsonl") as store:
         store.append([b.user(words, uuid="u1")])
-    (hit,) = recall("needles", index=Index(tmp_path / "s.jsonl", place=":memory:"), log=Log())
+    (hit,) = recall("needles", index=RecallIndex(tmp_path / "s.jsonl", place=":memory:"), log=Log())
     assert "a «needle» here, a «needle» there" in hit.snippet
     assert (hit.snippet[0], hit.snippet[-1]) == ("…", "…")
     assert len(hit.snippet) <= SNIPPET + len("…«»«»…")
@@ -165,7 +165,7 @@ def test_a_snippet_shows_the_place_with_the_most_matches(tmp_path):
 def test_words_of_one_stem_are_marked_and_words_that_only_begin_alike_are_not(tmp_path, query, marked):
     with Store.open(tmp_path / "s.jsonl") as store:
         store.append([b.user("channels change, one channel is changing", uuid="u1")])
-    (hit,) = recall(query, index=Index(tmp_path / "s.jsonl", place=":memory:"), log=Log())
+    (hit,) = recall(query, index=RecallIndex(tmp_path / "s.jsonl", place=":memory:"), log=Log())
     assert hit.snippet == marked
 
 
@@ -197,7 +197,7 @@ def test_an_answer_is_bounded_and_a_long_record_comes_in_pages(tmp_path):
     text = " ".join(f"word{n}" for n in range(9_000))
     with Store.open(tmp_path / "s.jsonl") as store:
         store.append([b.user(text, uuid="long"), *(b.user(f"word1 {n} " + "y " * 700) for n in range(50))])
-    index = Index(tmp_path / "s.jsonl", place=":memory:")
+    index = RecallIndex(tmp_path / "s.jsonl", place=":memory:")
 
     def answer(**given: object) -> str:
         call = block_from_fields({"type": "tool_use", "id": "t", "name": "recall", "input": given})
@@ -222,7 +222,7 @@ def test_the_tool_definition_is_what_the_api_takes():
 
 @pytest.mark.spec("BY-4")
 def test_a_summary_unfolds_into_what_it_replaced(session):
-    (fold,) = folds(session.log.records)
+    (fold,) = expand_compactions(session.log.records)
     assert (fold.number, fold.boundary.uuid, fold.is_undone) == (1, "b1", False)
     assert [record.uuid for record in fold.replaced] == ["u1", "a1", "r1"]
     assert fold.summary is not None
@@ -240,27 +240,29 @@ def test_of_several_compactions_each_unfolds_into_the_view_before_it():
         made.compact()
         now = {record.uuid for record in made.log.view.records}
         expected.append([record.uuid for record in before if record.uuid not in now])
-    found = folds(made.log.records)
+    found = expand_compactions(made.log.records)
     assert [[record.uuid for record in fold.replaced] for fold in found] == expected
 
 
 def test_an_undone_compaction_and_a_half_one_are_told_apart():
     half, undo = b.boundary("b2"), b.edited(Undone("b1"), "e1")
     records = [b.user("hi"), b.boundary("b1"), b.summary(uuid="s1", parent="b1"), undo, half, b.user("on")]
-    first, second = folds(records)
+    first, second = expand_compactions(records)
     assert (first.is_undone, [record.uuid for record in first.replaced]) == (True, ["hi"])
     assert (second.summary, second.replaced) == (None, ())
 
 
 def test_a_boundary_is_chosen_by_number_or_by_the_beginning_of_its_uuid(session):
-    every = folds([b.user("hi"), b.boundary("ab1"), b.boundary("ab2")])
-    assert chosen(every, "2").boundary.uuid == chosen(every, "ab2").boundary.uuid == "ab2"
+    every = expand_compactions([b.user("hi"), b.boundary("ab1"), b.boundary("ab2")])
+    assert (
+        select_compaction(every, "2").boundary.uuid == select_compaction(every, "ab2").boundary.uuid == "ab2"
+    )
     for name, says in (
         ("ab", "2 boundaries begin"),
         ("9", "this session has 1 to 2"),
         ("zz", "no boundary 'zz'"),
     ):
         with pytest.raises(Exception, match=says):
-            chosen(every, name)
+            select_compaction(every, name)
     with pytest.raises(Exception, match="never compacted"):
-        chosen((), "1")
+        select_compaction((), "1")

@@ -6,14 +6,14 @@ import pytest
 from small_session import SmallSession, call, compacted, reading, text
 
 from everturn.errors import InputError, UsageError
-from everturn.measure.thresholds import Levels
-from everturn.session.recorded import Window, measured, open_session
-from everturn.session.reopened import reopened
-from everturn.wire.claude_code import read
+from everturn.measure.thresholds import ThresholdLevels
+from everturn.session.recorded import ContextWindow, measure_transcript, open_session
+from everturn.session.reopen import reopen_session
+from everturn.wire.claude_code_reader import parse_session_file
 
 
 def opened(session: SmallSession, **settings):
-    return measured(read(session.to_bytes()), **settings)
+    return measure_transcript(parse_session_file(session.to_bytes()), **settings)
 
 
 def with_context(model: str, *contexts: int) -> SmallSession:
@@ -32,7 +32,7 @@ def test_a_session_knows_its_model_its_size_and_its_levels(tmp_path):
         "",
     )
     assert session.size.tokens == 40_100
-    assert session.levels == Levels(
+    assert session.levels == ThresholdLevels(
         percent_left=76, above_warning=False, above_error=False, above_auto=False, at_blocking=False
     )
     assert [message.role for message in session.messages] == ["user", "assistant"] * 4
@@ -43,7 +43,7 @@ def test_a_compaction_that_was_taken_back_leaves_no_size_behind(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(compacted().human("More.").reply("late", text("Yes."), read=9_000).to_bytes())
     assert open_session(path).size.tokens == 9_000
-    with reopened(path) as session:
+    with reopen_session(path) as session:
         session.undo()
         live = session.context().size
     assert open_session(path).size == live
@@ -56,39 +56,43 @@ def test_a_compaction_that_was_taken_back_leaves_no_size_behind(tmp_path):
         (
             with_context("claude-opus-4-5-20251101", 900),
             None,
-            Window(200_000, "model", "what Claude Opus 4.5 has"),
+            ContextWindow(200_000, "model", "what Claude Opus 4.5 has"),
         ),
-        (with_context("claude-opus-4-5", 900), 64_000, Window(64_000, "given", "as you said")),
+        (with_context("claude-opus-4-5", 900), 64_000, ContextWindow(64_000, "given", "as you said")),
         (
             with_context("claude-opus-4-6[1m]", 900),
             None,
-            Window(1_000_000, "name", "the model is called claude-opus-4-6[1m]"),
+            ContextWindow(1_000_000, "name", "the model is called claude-opus-4-6[1m]"),
         ),
         (
             with_context("claude-sonnet-4-5", 900, 200_001),
             None,
-            Window(1_000_000, "context", "a context of 200,001 tokens was reported"),
+            ContextWindow(1_000_000, "context", "a context of 200,001 tokens was reported"),
         ),
-        (with_context("claude-opus-4-6", 900), None, Window(1_000_000, "model", "what Claude Opus 4.6 has")),
+        (
+            with_context("claude-opus-4-6", 900),
+            None,
+            ContextWindow(1_000_000, "model", "what Claude Opus 4.6 has"),
+        ),
         (
             with_context("claude-opus-4-6", 900).boundary(166_000).summary("So far."),
             None,
-            Window(200_000, "compaction", "it was compacted automatically at 166,000 tokens"),
+            ContextWindow(200_000, "compaction", "it was compacted automatically at 166,000 tokens"),
         ),
         (
             with_context("claude-opus-4-6", 900).boundary(166_000, "manual").summary("So far."),
             None,
-            Window(1_000_000, "model", "what Claude Opus 4.6 has"),
+            ContextWindow(1_000_000, "model", "what Claude Opus 4.6 has"),
         ),
         (
             with_context("gpt-9", 900),
             None,
-            Window(200_000, "guess", "'gpt-9' is not in the table of models"),
+            ContextWindow(200_000, "guess", "'gpt-9' is not in the table of models"),
         ),
         (
             SmallSession().human("Hello."),
             None,
-            Window(200_000, "guess", "no reply in this session names a model"),
+            ContextWindow(200_000, "guess", "no reply in this session names a model"),
         ),
     ],
 )
@@ -157,14 +161,14 @@ def test_a_sub_agent_is_found_by_the_beginning_of_its_id():
     for name in ("abc1", "abd2"):
         side = SmallSession(agent=name).human("Look.").reply(f"m-{name}", text("Found."), plain=5_000)
         data += side.to_bytes()
-    transcript = read(data)
-    assert measured(transcript).thread.agent == ""
-    assert measured(transcript, agent="abc").thread.agent == "abc1"
-    assert measured(transcript, agent="abd2").size.reported == 5_000
+    transcript = parse_session_file(data)
+    assert measure_transcript(transcript).thread.agent == ""
+    assert measure_transcript(transcript, agent="abc").thread.agent == "abc1"
+    assert measure_transcript(transcript, agent="abd2").size.reported == 5_000
     with pytest.raises(InputError, match="2 sub-agents begin with 'ab': abc1, abd2"):
-        measured(transcript, agent="ab")
+        measure_transcript(transcript, agent="ab")
     with pytest.raises(InputError, match="no sub-agent 'x' in this file; it has abc1, abd2"):
-        measured(transcript, agent="x")
+        measure_transcript(transcript, agent="x")
     with pytest.raises(InputError, match="holds the main conversation only"):
         opened(main, agent="x")
 
@@ -172,7 +176,7 @@ def test_a_sub_agent_is_found_by_the_beginning_of_its_id():
 def test_a_file_of_several_sub_agents_shows_the_longest_and_says_so():
     short = SmallSession(agent="a1").human("Look.")
     long = SmallSession(agent="a2").human("Look.").human("Again.")
-    found = measured(read(short.to_bytes() + long.to_bytes()))
+    found = measure_transcript(parse_session_file(short.to_bytes() + long.to_bytes()))
     assert found.thread.agent == "a2"
     assert found.remarks == (
         "the file holds sub-agents only; shown is a2, the longest, and 1 more are in it",
@@ -180,7 +184,7 @@ def test_a_file_of_several_sub_agents_shows_the_longest_and_says_so():
 
 
 def test_an_empty_session_can_be_measured():
-    found = measured(read(b""))
+    found = measure_transcript(parse_session_file(b""))
     assert (found.size.tokens, found.levels.percent_left, found.messages) == (0, 100, ())
 
 

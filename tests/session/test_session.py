@@ -14,7 +14,7 @@ import pytest
 
 import everturn
 from everturn import Session, Tool
-from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionPlan, NotCompacting
+from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionPlan, CompactionSkipped
 from everturn.decide.effects import RunHooks
 from everturn.decide.events import (
     CacheBroken,
@@ -32,15 +32,15 @@ from everturn.errors import SessionLocked, StoreError, UsageError
 from everturn.history.blocks import Block, text_of
 from everturn.history.edits import Compacted, Pinned, Undone
 from everturn.session.config.shape import Config
-from everturn.session.hooks.run import CallHook, Hooks
-from everturn.session.pin_file import pin_beside
-from everturn.session.talk.notes import NoteTaker
-from everturn.session.talk.tools import Result
-from everturn.session.upstream import Answered, UpstreamError
+from everturn.session.hooks.run import CallbackHook, Hooks
+from everturn.session.note_taker import NoteTaker
+from everturn.session.pin_file import append_pin
+from everturn.session.tools import ToolResult
+from everturn.session.upstream import RawResponse, UpstreamError
 from everturn.twin.testing import TwinForTests
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 from everturn.view.fragments.notes import SECTIONS
-from everturn.view.sections import Sections
+from everturn.view.system_prompt import SystemPromptSections
 
 # Longer than the shortest prefix that is cached.
 RULES = "Read a file before you change it, and say honestly what the tests have shown. " * 220
@@ -70,7 +70,7 @@ class Desk:
         self.ids = count(1)
 
     def open(self, **how: Any) -> Session:
-        how = {"send": through_twin(self.twin.twin), **how} if "client" not in how else how
+        how = {"send": make_twin_send(self.twin.twin), **how} if "client" not in how else how
         defaults: dict[str, Any] = {
             "model": MODEL,
             "system": RULES,
@@ -96,7 +96,7 @@ def desk(tmp_path: Path, twin: TwinForTests) -> Desk:
 
 
 def words_in_view(session: Session) -> str:
-    safe = session.conversation._follows.flattener.flat()
+    safe = session.conversation._tracker.flattener.flat()
     return "\n".join(text_of(block) for message in safe.messages for block in message.blocks)
 
 
@@ -162,7 +162,7 @@ def test_a_tool_without_a_function_is_the_callers(desk):
     with desk.open(tools=[tool("ask_user", None, "question")]) as session:
         reply = session.send("Fix it.")
         assert [(each.tool, each.input) for each in reply.calls] == [("ask_user", {"question": "Which?"})]
-        assert session.send([Result(reply.calls[0].id, "The second.")]).text == "Thanks."
+        assert session.send([ToolResult(reply.calls[0].id, "The second.")]).text == "Thanks."
 
 
 def test_a_tool_loop_without_end_is_ended(desk):
@@ -263,7 +263,7 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(desk):
         plan = session.dry_run(up_to=third.uuid)
         assert isinstance(plan, CompactionPlan)
         assert [record.kind for record in plan.kept] == ["user", "assistant"]
-        assert session.dry_run(from_="nowhere") == NotCompacting(
+        assert session.dry_run(from_="nowhere") == CompactionSkipped(
             "The view has no record 'nowhere' to divide it at. Name one that the model can still see."
         )
         assert desk.path.read_bytes() == before
@@ -287,9 +287,9 @@ def test_a_full_context_is_compacted_before_the_request_and_the_session_goes_on(
 @pytest.mark.parametrize("how", ["by hand", "automatically"])
 def test_an_interrupt_while_a_summary_is_written_changes_nothing(desk, how):
     interrupts: list[bool] = []
-    inner = through_twin(desk.twin.twin)
+    inner = make_twin_send(desk.twin.twin)
 
-    def send(body: bytes, betas: Any) -> Answered:
+    def send(body: bytes, betas: Any) -> RawResponse:
         # Once, and the summary comes first: whoever goes on after it is heard by the provider.
         if interrupts and interrupts.pop():
             raise KeyboardInterrupt
@@ -318,9 +318,9 @@ def test_an_interrupt_while_a_summary_is_written_changes_nothing(desk, how):
 @pytest.mark.spec("CP-7")
 def test_whoever_waits_for_a_summary_is_told_how_far_it_is(desk):
     ticks = threading.Event()
-    inner = through_twin(desk.twin.twin)
+    inner = make_twin_send(desk.twin.twin)
 
-    def slow(body: bytes, betas: Any) -> Answered:
+    def slow(body: bytes, betas: Any) -> RawResponse:
         if b"summary" in body[-3_000:]:
             assert ticks.wait(10)
         return inner(body, betas)
@@ -385,7 +385,7 @@ def test_an_undo_brings_back_what_was_there_and_survives_a_restart(desk):
         assert "Still here." in undone
     with desk.open() as session:
         assert words_in_view(session) == undone
-        assert isinstance(session.undo(), NotCompacting)
+        assert isinstance(session.undo(), CompactionSkipped)
 
 
 @pytest.mark.spec("CP-32")
@@ -406,7 +406,7 @@ def test_pins_survive_twenty_compactions_in_a_row(desk):
 def test_words_pinned_from_outside_are_taken_in_by_the_next_compaction_once(desk):
     with desk.open() as session:
         desk.talk(session)
-        pin_beside(session.path, "Keep the API stable.")
+        append_pin(session.path, "Keep the API stable.")
         for number in range(2):
             desk.twin.script(SUMMARY.replace("1.", f"{number}."))
             assert isinstance(session.compact(), Compaction)
@@ -423,8 +423,8 @@ def test_hooks_at_a_compaction_join_the_view(desk):
 
     hooks = Hooks(
         (
-            CallHook("SessionStart", words("The branch is called harbor."), matcher="compact"),
-            CallHook("PostCompact", words("The wiki was told.")),
+            CallbackHook("SessionStart", words("The branch is called harbor."), matcher="compact"),
+            CallbackHook("PostCompact", words("The wiki was told.")),
         )
     )
     with desk.open(hooks=hooks) as session:
@@ -442,7 +442,7 @@ def test_a_hook_that_fails_is_an_event_and_no_error(desk):
     def broken(payload: Any) -> str:
         raise OSError
 
-    with desk.open(hooks=Hooks((CallHook("SessionStart", broken),))):
+    with desk.open(hooks=Hooks((CallbackHook("SessionStart", broken),))):
         pass
     assert [(event.hook, event.problems) for event in desk.events(HookTrouble)] == [("SessionStart", 1)]
 
@@ -451,7 +451,7 @@ def test_a_hook_that_fails_is_an_event_and_no_error(desk):
 @pytest.mark.moves_cache_prefix(reason="the test's own section changes with the compaction")
 @pytest.mark.parametrize(("source", "forgets"), [("main", True), ("agent:explore", False)])
 def test_a_compaction_of_the_main_thread_computes_the_prompt_anew(desk, source, forgets):
-    sections, branch = Sections(), ["main"]
+    sections, branch = SystemPromptSections(), ["main"]
     sections.static("rules", lambda: RULES)
     sections.dynamic("branch", lambda: f"The branch is {branch[0]}.")
     with desk.open(system=sections, source=source) as session:
@@ -461,7 +461,7 @@ def test_a_compaction_of_the_main_thread_computes_the_prompt_anew(desk, source, 
         desk.twin.script(SUMMARY, "Fine.")
         session.compact()
         exchange = session.send("Go on.").exchange
-    system = b"".join(block.raw for block in exchange.turn.safe.head.system)
+    system = b"".join(block.raw for block in exchange.turn.captured.head.system)
     assert (b"The branch is harbor." in system) is forgets
     assert desk.events(CacheBroken) == []
 
@@ -581,9 +581,9 @@ def test_a_fork_that_wants_anything_else_is_refused_and_not_asked_again_at_once(
 @pytest.mark.spec("SM-3")
 def test_a_fork_that_hangs_blocks_no_turn_and_is_given_up(desk):
     now, hangs = [0.0], threading.Event()
-    inner = through_twin(desk.twin.twin)
+    inner = make_twin_send(desk.twin.twin)
 
-    def send(body: bytes, betas: Any) -> Answered:
+    def send(body: bytes, betas: Any) -> RawResponse:
         if b"Bring the notes of this session up to date" in body:
             hangs.wait(20)
             raise UpstreamError(0, "late", "nobody waits any more")
@@ -696,7 +696,7 @@ def test_what_cannot_be_written_beside_the_transcript_is_a_remark(desk):
 def test_the_same_surface_with_awaits(desk):
     async def talk() -> tuple[Any, ...]:
         desk.twin.script("One.", "Two.", "Three.", SUMMARY)
-        how = {"model": MODEL, "system": RULES, "send": through_twin(desk.twin.twin), "fsync": "never"}
+        how = {"model": MODEL, "system": RULES, "send": make_twin_send(desk.twin.twin), "fsync": "never"}
         async with await everturn.AsyncSession.open(desk.path, **how) as session:
             both = await asyncio.gather(session.send("First? " * 200), session.send("Second?"))
             pieces = [piece async for piece in session.stream("Third?")]
@@ -733,7 +733,7 @@ def test_a_closed_session_takes_nothing_more(desk):
 
 def test_a_hook_at_the_end_is_told_why(desk):
     told: list[Any] = []
-    hooks = Hooks((CallHook("SessionEnd", lambda payload: told.append(dict(payload))),))
+    hooks = Hooks((CallbackHook("SessionEnd", lambda payload: told.append(dict(payload))),))
     with desk.open(hooks=hooks):
         assert hooks.of(RunHooks("SessionEnd", {"reason": "other"}))
     assert [(each["reason"], each["transcript_path"]) for each in told] == [("other", str(desk.path))]

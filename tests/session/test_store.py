@@ -10,12 +10,12 @@ from faults.talks import Talk, flat, seen, talk
 
 from everturn.errors import NotASession, SessionLocked, StoreError, UsageError
 from everturn.history.edits import Undone
-from everturn.history.log import view
+from everturn.history.log import compute_view
 from everturn.history.records import Record
 from everturn.session.store import Store
-from everturn.session.store.marks import FORMAT, Mark, mark_of
-from everturn.wire.claude_code import read
-from everturn.wire.claude_code_lines import Place
+from everturn.session.store.line_tags import FORMAT, LineTag, read_tag
+from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.claude_code_writer import LineContext
 
 
 @pytest.fixture
@@ -39,12 +39,12 @@ def test_what_was_appended_is_there_again_when_it_is_opened(path):
     kept(path, batches)
     with Store.open(path) as store:
         assert bare(store.records) == list(flat(batches))
-        assert (store.flaws, store.notes, store.refuses) == ((), (), "")
+        assert (store.flaws, store.notes, store.read_only_reason) == ((), (), "")
 
 
 def test_lines_that_were_read_elsewhere_are_kept_byte_for_byte(path):
     line = b'{"type":"user","uuid":"u1","message":{"role":"user","content":"hi"},"from":{"the":"future"} }'
-    (record,) = read(line).records
+    (record,) = parse_session_file(line).records
     kept(path, [[record]])
     assert path.read_bytes() == line + b"\n"
 
@@ -56,7 +56,7 @@ def test_a_record_spelled_over_several_lines_becomes_one(path):
 
 
 def test_every_line_says_where_the_session_runs(path):
-    with Store.open(path, place=Place(cwd="/home/me", version="2.0", git_branch="main")) as store:
+    with Store.open(path, place=LineContext(cwd="/home/me", version="2.0", git_branch="main")) as store:
         store.append(Talk(1).say())
     assert b'"cwd":"/home/me"' in path.read_bytes()
 
@@ -197,7 +197,7 @@ def cut_off_behind_its_summary(path: Path) -> Talk:
 
 def test_without_the_bytes_of_its_lines_a_store_still_knows_every_record(path):
     line = b'{"type":"user","uuid":"u1","message":{"role":"user","content":"hi"},"from":{"the":"future"}}'
-    (record,) = read(line).records
+    (record,) = parse_session_file(line).records
     kept(path, [[record]])
     with Store.open(path) as store:
         store.drop_lines()
@@ -222,7 +222,7 @@ def test_a_compaction_cut_off_behind_its_summary_is_undone(path):
         store.append(Talk(5, "more").say())
     with Store.open(path) as store:
         assert [type(record.edit) for record in store.records].count(Undone) == 1
-        assert [record.uuid for record in view(store.records).records][-1] == "more1"
+        assert [record.uuid for record in compute_view(store.records).records][-1] == "more1"
         assert store.notes == ()
 
 
@@ -241,7 +241,7 @@ def test_a_cut_off_compaction_that_somebody_went_on_from_stays(path):
     path.write_bytes(path.read_bytes() + line + b"\n")
     with Store.open(path) as store:
         assert store.notes == ()
-        assert view(store.records).boundary is not None
+        assert compute_view(store.records).boundary is not None
 
 
 def test_the_same_compaction_cannot_be_completed_later(path):
@@ -257,10 +257,10 @@ def test_lines_of_a_compaction_are_numbered_and_others_are_not(path):
     made.compact()
     kept(path, made.batches)
     with Store.open(path) as store:
-        marks = [mark_of(record) for record in store.records]
+        marks = [read_tag(record) for record in store.records]
     count = len(made.batches[2])
-    numbered = [Mark(FORMAT if n == 1 else 0, n, count) for n in range(1, count + 1)]
-    assert marks == [Mark(FORMAT), Mark(FORMAT), Mark(), *numbered]
+    numbered = [LineTag(FORMAT if n == 1 else 0, n, count) for n in range(1, count + 1)]
+    assert marks == [LineTag(FORMAT), LineTag(FORMAT), LineTag(), *numbered]
 
 
 def test_a_file_of_a_newer_everturn_opens_for_reading_only(path):
@@ -279,7 +279,7 @@ def test_a_tool_that_was_given_a_newer_format_does_not_lock_the_file(path):
     fields = {"type": "assistant", "uuid": "a1", "message": {"content": [inner]}}
     path.write_bytes(b.line(fields) + b"\n")
     with Store.open(path) as store:
-        assert store.refuses == ""
+        assert store.read_only_reason == ""
 
 
 def test_what_is_no_session_is_not_appended_to(path):

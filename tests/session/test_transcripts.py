@@ -9,8 +9,8 @@ import pytest
 from small_session import reading
 
 from everturn.errors import InputError, NotASession
-from everturn.session.transcripts import open_transcript, transcript_of
-from everturn.wire.claude_code import read
+from everturn.session.transcripts import open_transcript, parse_transcript
+from everturn.wire.claude_code_reader import parse_session_file
 
 
 def message_of(path) -> str:
@@ -22,13 +22,13 @@ def message_of(path) -> str:
 def test_a_session_file_is_read_whole(tmp_path):
     data = reading().to_bytes()
     (tmp_path / "a.jsonl").write_bytes(data)
-    assert open_transcript(tmp_path / "a.jsonl") == read(data)
+    assert open_transcript(tmp_path / "a.jsonl") == parse_session_file(data)
 
 
 def test_an_empty_file_is_an_empty_session(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b"")
     assert open_transcript(tmp_path / "a.jsonl").records == ()
-    assert transcript_of(b" \n\n", "it").records == ()
+    assert parse_transcript(b" \n\n", "it").records == ()
 
 
 def test_a_missing_file_names_at_most_three_that_are_spelled_alike(tmp_path):
@@ -91,7 +91,7 @@ def test_what_cannot_be_read_is_said_with_the_reason(tmp_path):
 )
 def test_what_is_no_session_is_named_for_what_it_looks_like(data, what):
     with pytest.raises(NotASession) as caught:
-        transcript_of(data, "it")
+        parse_transcript(data, "it")
     assert str(caught.value).startswith(
         f"it is no session that everturn knows: it looks like {what} Give it "
     )
@@ -99,7 +99,7 @@ def test_what_is_no_session_is_named_for_what_it_looks_like(data, what):
 
 def test_a_damaged_session_opens_all_the_same():
     data = reading().to_bytes()
-    torn = transcript_of(data[:-40], "it")
+    torn = parse_transcript(data[:-40], "it")
     assert len(torn.records) >= len(reading().lines) - 1
     assert [flaw.kind for flaw in torn.flaws] == ["torn"]
 
@@ -107,7 +107,7 @@ def test_a_damaged_session_opens_all_the_same():
 def test_a_dash_is_standard_input(monkeypatch):
     data = reading().to_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    assert open_transcript("-") == read(data)
+    assert open_transcript("-") == parse_session_file(data)
 
 
 def test_reading_tells_how_far_it_is(tmp_path):

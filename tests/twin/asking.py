@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 from everturn.twin.clock import VirtualClock
-from everturn.twin.faults import Fault
+from everturn.twin.faults import InjectedFault
 from everturn.twin.options import TwinOptions
-from everturn.twin.script import line
 from everturn.twin.service import Twin
+from everturn.twin.speaker import script_reply
 
 FIVE = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
@@ -76,9 +76,9 @@ class Desk:
         return parts(self.ask(**body)["usage"])
 
     def script(self, *replies: Any) -> None:
-        self.twin.speaker.add([line(reply) for reply in replies])
+        self.twin.speaker.add([script_reply(reply) for reply in replies])
 
-    def break_with(self, fault: Fault) -> None:
+    def break_with(self, fault: InjectedFault) -> None:
         self.twin.faults.add([fault])
 
     def last(self) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from everturn.twin.options import TwinOptions
-from everturn.twin.parse import parse
+from everturn.twin.parse import parse_request
 from everturn.twin.signatures import check_thinking
 from everturn.twin.validate import validate
-from everturn.twin.values import Refusal
+from everturn.twin.values import ApiError
 
 Verdict = Callable[..., str]
 
@@ -22,21 +22,21 @@ def _judge(
     version: str = "2023-06-01",
     endpoint: Any = "messages",
     options: TwinOptions | None = None,
-) -> Refusal | None:
+) -> ApiError | None:
     options = options or TwinOptions(foreign_signatures="accept")
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"anthropic-version": version, "anthropic-beta": betas}
     try:
-        request = parse(endpoint, headers, data, workspace="w")
+        request = parse_request(endpoint, headers, data, workspace="w")
         validate(request, options)
         check_thinking(request, options)
-    except Refusal as refusal:
+    except ApiError as refusal:
         return refusal
     return None
 
 
 @pytest.fixture(scope="session")
-def refusal_of() -> Callable[..., Refusal | None]:
+def refusal_of() -> Callable[..., ApiError | None]:
     return _judge
 
 

@@ -3,8 +3,8 @@ import random
 
 import pytest
 
-from everturn.twin.agent import Agent, thinks
-from everturn.twin.parse import parse
+from everturn.twin.agent import RuleBasedAgent, thinks
+from everturn.twin.parse import parse_request
 
 TOOLS = [
     {
@@ -30,14 +30,14 @@ ORDER = {"read_file": 0, "edit_file": 1, "bash": 2}
 
 def request(messages, model="claude-haiku-4-5", **fields):
     body = {"model": model, "max_tokens": 4000, "messages": messages} | fields
-    return parse("messages", {}, json.dumps(body).encode(), workspace="k")
+    return parse_request("messages", {}, json.dumps(body).encode(), workspace="k")
 
 
 def turn(asked, *, seed=0, **fields):
     """A whole turn: the replies of the agent until it stops, each call answered."""
     messages, replies = [{"role": "user", "content": asked}], []
     while not replies or replies[-1].stop_reason == "tool_use":
-        said = Agent(seed).say(request(messages, **fields), rng=random.Random(len(replies)))
+        said = RuleBasedAgent(seed).say(request(messages, **fields), rng=random.Random(len(replies)))
         replies.append(said)
         results = [
             {"type": "tool_result", "tool_use_id": block["id"], "content": "see src/core/engine.py"}
@@ -99,7 +99,9 @@ def test_a_forced_tool_is_called_and_a_forbidden_one_is_not():
 
 
 def turn_step(**fields):
-    return Agent().say(request([{"role": "user", "content": "Fix it"}], **fields), rng=random.Random(1))
+    return RuleBasedAgent().say(
+        request([{"role": "user", "content": "Fix it"}], **fields), rng=random.Random(1)
+    )
 
 
 def test_tools_that_the_client_cannot_run_are_left_alone():

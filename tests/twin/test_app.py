@@ -12,9 +12,9 @@ import anthropic
 import pytest
 
 from everturn.errors import UsageError
-from everturn.twin.app import bound, serving
-from everturn.twin.build import build
-from everturn.twin.routes import Call, answer
+from everturn.twin.app import bind_socket, serve_twin
+from everturn.twin.build import build_twin
+from everturn.twin.routes import HttpRequest, dispatch
 
 OPUS = "claude-opus-5-5"
 ASK = {"model": OPUS, "max_tokens": 2000, "messages": [{"role": "user", "content": "Hello"}]}
@@ -23,7 +23,7 @@ HEADERS = {"x-api-key": "k", "anthropic-version": "2026-10-21", "content-type": 
 
 @pytest.fixture(scope="module")
 def url():
-    with serving(build()) as address:
+    with serve_twin(build_twin()) as address:
         yield address
 
 
@@ -106,11 +106,11 @@ def test_the_calendar_has_an_end(ask, moment):
 
 @pytest.mark.spec("TW-9")
 def test_a_real_clock_cannot_be_moved():
-    twin = build(clock="real")
-    made = answer(twin, Call("POST", "/twin/clock", {}, b'{"advance_s": 1}'))
+    twin = build_twin(clock="real")
+    made = dispatch(twin, HttpRequest("POST", "/twin/clock", {}, b'{"advance_s": 1}'))
     assert made.status == 400
     assert "--clock virtual" in error_of(made.body)["message"]
-    assert json.loads(answer(twin, Call("GET", "/twin/clock", {})).body)["clock"] == "real"
+    assert json.loads(dispatch(twin, HttpRequest("GET", "/twin/clock", {})).body)["clock"] == "real"
 
 
 def test_scripts_and_faults_belong_to_the_key_that_sent_them(ask):
@@ -244,11 +244,11 @@ def test_no_key_is_a_401(url, ask):
 
 
 def test_a_port_in_use_is_told_kindly():
-    with bound("127.0.0.1", 0) as taken:
+    with bind_socket("127.0.0.1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"Cannot listen on 127.0.0.1 port {port}: .*--port"):
-            bound("127.0.0.1", port)
+            bind_socket("127.0.0.1", port)
 
 
 def test_requests_at_the_same_time_are_all_answered(url):

@@ -4,9 +4,9 @@ import random
 import pytest
 
 from everturn.history.repair import NO_RESULT
-from everturn.twin.agent import Agent
-from everturn.twin.coder import MOST_STEPS, Act, Move, fits, next_move
-from everturn.twin.parse import parse
+from everturn.twin.agent import RuleBasedAgent
+from everturn.twin.coding_agent import MAX_STEPS, PlannedStep, PlannedToolCall, can_handle, plan_next_step
+from everturn.twin.parse import parse_request
 
 FIELDS = {
     "Read": ("file_path", "offset"),
@@ -30,13 +30,13 @@ def definition(name):
 def request(messages, tools=tuple(FIELDS), **more):
     body = {"model": "claude-haiku-4-5", "max_tokens": 4000, "messages": messages}
     body |= {"tools": [definition(name) for name in tools]} | more
-    return parse("messages", {}, json.dumps(body).encode(), workspace="k")
+    return parse_request("messages", {}, json.dumps(body).encode(), workspace="k")
 
 
 def played(asked, answers, tools=tuple(FIELDS)):
     """A whole turn: the calls that were made, and the answer. `answers` tells what comes of a call."""
     messages, made = [{"role": "user", "content": asked}], []
-    while isinstance(move := next_move(request(messages, tools)), Move):
+    while isinstance(move := plan_next_step(request(messages, tools)), PlannedStep):
         made += [(act.tool, act.input) for act in move.acts]
         calls = [
             {"type": "tool_use", "id": f"toolu_{len(made)}_{at}", "name": act.tool, "input": act.input}
@@ -58,13 +58,13 @@ def _answered(answers, act):
 def project(act):
     """A folder with one file."""
     match act:
-        case Act("Glob", {"pattern": pattern}):
+        case PlannedToolCall("Glob", {"pattern": pattern}):
             return "src/prices.py" if "prices" in pattern or pattern == "**/*" else "No file matches."
-        case Act("Grep", {"pattern": pattern}):
+        case PlannedToolCall("Grep", {"pattern": pattern}):
             return "src/prices.py" if pattern.lower() in ("rate", "tax") else "Nothing matches it."
-        case Act("Read"):
+        case PlannedToolCall("Read"):
             return PRICES
-        case Act("Bash"):
+        case PlannedToolCall("Bash"):
             return "1 passed"
         case _:
             return "done"
@@ -165,8 +165,8 @@ def test_reminders_beside_results_do_not_begin_a_turn():
             ],
         },
     ]
-    assert next_move(request(messages)) == Move(
-        (Act("Read", {"file_path": "src/prices.py"}),), "Let me read src/prices.py."
+    assert plan_next_step(request(messages)) == PlannedStep(
+        (PlannedToolCall("Read", {"file_path": "src/prices.py"}),), "Let me read src/prices.py."
     )
 
 
@@ -186,8 +186,8 @@ def test_after_a_summary_in_the_middle_of_a_turn_it_goes_on_with_what_was_asked_
 def test_words_said_since_a_summary_are_asked_for_and_not_those_in_it():
     summary = "<session-summary>\n6. All user messages:\n   - read all files\n\n7. Next:\n</session-summary>"
     content = [{"type": "text", "text": text} for text in (summary, "where is the tax?")]
-    move = next_move(request([{"role": "user", "content": content}]))
-    assert isinstance(move, Move)
+    move = plan_next_step(request([{"role": "user", "content": content}]))
+    assert isinstance(move, PlannedStep)
     assert [(act.tool, act.input["pattern"]) for act in move.acts] == [("Grep", "tax")]
 
 
@@ -200,21 +200,21 @@ def test_calls_whose_results_got_lost_are_made_again():
 
 def test_a_turn_ends_whatever_the_tools_answer():
     made, said = played("read all files", lambda act: "\n".join(f"f{n}.py" for n in range(500)))
-    assert len(made) < MOST_STEPS
+    assert len(made) < MAX_STEPS
     assert said.startswith("I read 24 files")
 
 
 def test_other_tools_a_forced_choice_and_a_format_are_left_to_the_agent_that_knows_schemas():
     hello = [{"role": "user", "content": "hi"}]
-    assert fits(request(hello))
-    assert fits(request(hello, tool_choice={"type": "auto"}))
-    assert not fits(request(hello, tools=("Bash", "Edit")))
-    assert not fits(request(hello, tool_choice={"type": "any"}))
-    assert not fits(request(hello, output_config={"format": {"type": "json_schema", "schema": {}}}))
+    assert can_handle(request(hello))
+    assert can_handle(request(hello, tool_choice={"type": "auto"}))
+    assert not can_handle(request(hello, tools=("Bash", "Edit")))
+    assert not can_handle(request(hello, tool_choice={"type": "any"}))
+    assert not can_handle(request(hello, output_config={"format": {"type": "json_schema", "schema": {}}}))
 
 
 def test_the_agent_speaks_for_the_coder():
-    said = Agent().say(request([{"role": "user", "content": "run `ls`"}]), rng=random.Random(1))
+    said = RuleBasedAgent().say(request([{"role": "user", "content": "run `ls`"}]), rng=random.Random(1))
     assert [block["type"] for block in said.content] == ["text", "tool_use"]
     assert (said.content[1]["name"], said.content[1]["input"]) == ("Bash", {"command": "ls"})
     assert said.stop_reason == "tool_use"

@@ -3,7 +3,7 @@
 import pytest
 from twin.asking import COMPACT_AT, COMPACT_NOW, FIVE, Desk, assistant, call, parts, text, tool, user
 
-from everturn.twin.faults import Fault
+from everturn.twin.faults import InjectedFault
 from everturn.twin.options import TwinOptions
 
 LONG = [user("a " * 70_000), assistant("b"), user("and now?")]
@@ -85,7 +85,7 @@ def test_a_pause_returns_the_block_alone_and_everything_before_it_is_ignored_lat
 @pytest.mark.spec("TW-4")
 def test_a_summary_that_fails_is_null_and_the_reply_goes_on_with_everything():
     desk = Desk()
-    desk.break_with(Fault("tool_calling_summary"))
+    desk.break_with(InjectedFault("tool_calling_summary"))
     desk.script("the reply")
     told = desk.ask(messages=LONG, **at_threshold())
     assert told["content"] == [{"type": "compaction", "content": None}, text("the reply")]
@@ -119,7 +119,7 @@ def test_on_demand_the_summary_is_the_whole_answer_and_signed():
 )
 def test_on_demand_no_summary_is_an_empty_answer_that_is_billed(fault, reason):
     desk = Desk()
-    desk.break_with(Fault(fault))
+    desk.break_with(InjectedFault(fault))
     told = desk.ask(messages=[user("my name is Ada"), assistant("hello Ada")], **now())
     assert (told["content"], told["stop_reason"]) == ([], reason)
     assert desk.last()["dollars"] > 0

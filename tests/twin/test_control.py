@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.twin.control import ClockChange, FaultPlan, object_from, read_clock, read_faults, read_script
-from everturn.twin.faults import Fault
-from everturn.twin.script import Line, line
-from everturn.twin.values import Refusal, Said
+from everturn.twin.control import ClockChange, FaultPlan, decode_object, read_clock, read_faults, read_script
+from everturn.twin.faults import InjectedFault
+from everturn.twin.speaker import ScriptedReply, script_reply
+from everturn.twin.values import ApiError, ModelOutput
 
 
 def test_replies_are_texts_or_blocks():
@@ -21,9 +21,9 @@ def test_replies_are_texts_or_blocks():
         ]
     }
     assert read_script(body) == (
-        line("Hello"),
-        line("Hi", when="greet"),
-        Line(Said((call,), "tool_use", output_tokens=7)),
+        script_reply("Hello"),
+        script_reply("Hi", when="greet"),
+        ScriptedReply(ModelOutput((call,), "tool_use", output_tokens=7)),
     )
 
 
@@ -36,7 +36,10 @@ def test_faults_are_kinds_or_objects_and_chances():
         "random": {"seed": 3, "chances": {"garbage": 0.5}},
     }
     assert read_faults(body) == FaultPlan(
-        (Fault("overloaded"), Fault("rate_limit", times=2, retry_after=None, endpoint="compaction")),
+        (
+            InjectedFault("overloaded"),
+            InjectedFault("rate_limit", times=2, retry_after=None, endpoint="compaction"),
+        ),
         {"garbage": 0.5},
         3,
     )
@@ -102,23 +105,23 @@ def test_the_clock_is_advanced_or_set():
     ],
 )
 def test_a_wrong_body_is_told_its_key_its_value_and_what_is_allowed(read, body, message):
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiError) as refused:
         read(body)
     assert (refused.value.status, refused.value.message) == (400, message)
 
 
 def test_an_unknown_fault_is_told_all_that_exist():
     with pytest.raises(
-        Refusal, match=r"^faults\[0\].kind is 'overload'; allowed: overloaded, rate_limit, .*summary\.$"
+        ApiError, match=r"^faults\[0\].kind is 'overload'; allowed: overloaded, rate_limit, .*summary\.$"
     ):
         read_faults({"faults": [{"kind": "overload"}]})
 
 
 def test_an_empty_body_is_an_empty_object_and_anything_else_must_be_one():
-    assert object_from(b" ") == {}
+    assert decode_object(b" ") == {}
     for body in (b"[]", b"{", b"\xff", b"[" * 100_000):
-        with pytest.raises(Refusal):
-            object_from(body)
+        with pytest.raises(ApiError):
+            decode_object(body)
 
 
 KEYS = ["content", "kind", "type", "text", "replies", "faults", "set", "advance_s", "random"]
@@ -133,5 +136,5 @@ JSON = st.recursive(
 def test_any_body_is_understood_or_refused(body):
     readers = {read_clock: ClockChange, read_script: tuple, read_faults: FaultPlan}
     for read, understood in readers.items():
-        with suppress(Refusal):
+        with suppress(ApiError):
             assert isinstance(read(body), understood)

@@ -2,17 +2,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from everturn.measure.models import find
-from everturn.twin.faults import KINDS, SUMMARY_KINDS, VENDORS, Fault, Faults
-from everturn.twin.values import Answer
+from everturn.measure.model_table import find_model
+from everturn.twin.faults import FAULT_KINDS, FAULT_VENDORS, SUMMARY_FAULT_KINDS, FaultInjector, InjectedFault
+from everturn.twin.values import HttpResponse
 
-OPUS = find("claude-opus-5-5")
+OPUS = find_model("claude-opus-5-5")
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 STREAM = [(0.0, f"event {n}".encode()) for n in range(6)]
 
 
 def streamed():
-    return Answer(200, {}, stream=iter(STREAM))
+    return HttpResponse(200, {}, stream=iter(STREAM))
 
 
 def sent(answer):
@@ -23,27 +23,33 @@ def sent(answer):
 @pytest.mark.parametrize(
     ("fault", "status", "kind", "message", "headers"),
     [
-        (Fault("overloaded"), 529, "overloaded_error", "Overloaded", {}),
-        (Fault("server_error"), 500, "api_error", "Internal server error", {}),
-        (Fault("request_too_large"), 413, "request_too_large", "Request exceeds the maximum size", {}),
-        (Fault("timeout"), 504, "timeout_error", "The request timed out.", {}),
+        (InjectedFault("overloaded"), 529, "overloaded_error", "Overloaded", {}),
+        (InjectedFault("server_error"), 500, "api_error", "Internal server error", {}),
         (
-            Fault("rate_limit", message="Slow down"),
+            InjectedFault("request_too_large"),
+            413,
+            "request_too_large",
+            "Request exceeds the maximum size",
+            {},
+        ),
+        (InjectedFault("timeout"), 504, "timeout_error", "The request timed out.", {}),
+        (
+            InjectedFault("rate_limit", message="Slow down"),
             429,
             "rate_limit_error",
             "Slow down",
             {"retry-after": "1"},
         ),
-        (Fault("rate_limit", message="x", retry_after=None), 429, "rate_limit_error", "x", {}),
+        (InjectedFault("rate_limit", message="x", retry_after=None), 429, "rate_limit_error", "x", {}),
         (
-            Fault("rate_limit", message="x", retry_after=0.5),
+            InjectedFault("rate_limit", message="x", retry_after=0.5),
             429,
             "rate_limit_error",
             "x",
             {"retry-after": "0.5"},
         ),
         (
-            Fault("rate_limit", message="x", headers={"anthropic-ratelimit-tokens-remaining": "7"}),
+            InjectedFault("rate_limit", message="x", headers={"anthropic-ratelimit-tokens-remaining": "7"}),
             429,
             "rate_limit_error",
             "x",
@@ -82,48 +88,50 @@ def test_an_error_fault_refuses_as_the_api_words_it(fault, status, kind, message
     ],
 )
 def test_a_prompt_is_too_long_in_the_words_of_each_vendor(vendor, message):
-    refusal = Fault("prompt_too_long", vendor=vendor).refusal(OPUS, at=NOW)
+    refusal = InjectedFault("prompt_too_long", vendor=vendor).refusal(OPUS, at=NOW)
     assert (refusal.status, refusal.kind, refusal.message) == (400, "invalid_request_error", message)
 
 
 def test_a_prompt_too_long_can_name_its_numbers():
-    refusal = Fault("prompt_too_long", tokens=220_000, limit=200_000).refusal(OPUS, at=NOW)
+    refusal = InjectedFault("prompt_too_long", tokens=220_000, limit=200_000).refusal(OPUS, at=NOW)
     assert refusal.message == "prompt is too long: 220000 tokens > 200000 maximum"
 
 
 def test_every_vendor_and_every_kind_is_covered_by_a_behaviour():
-    wordings = {Fault("prompt_too_long", vendor=v).refusal(OPUS, at=NOW).message for v in VENDORS}
-    assert len(wordings) == len(VENDORS)
-    for kind in set(KINDS) - SUMMARY_KINDS:
-        fault = Fault(kind)
-        plain, answer = Answer(200, {}, b"0123456789"), streamed()
+    wordings = {
+        InjectedFault("prompt_too_long", vendor=v).refusal(OPUS, at=NOW).message for v in FAULT_VENDORS
+    }
+    assert len(wordings) == len(FAULT_VENDORS)
+    for kind in set(FAULT_KINDS) - SUMMARY_FAULT_KINDS:
+        fault = InjectedFault(kind)
+        plain, answer = HttpResponse(200, {}, b"0123456789"), streamed()
         acts = (
             fault.refusal(OPUS, at=NOW)
             or fault.drops_cache
-            or fault.bend(plain) != plain
-            or fault.bend(answer) != answer
+            or fault.alter_response(plain) != plain
+            or fault.alter_response(answer) != answer
         )
         assert acts, kind
 
 
 @pytest.mark.spec("TW-10")
 def test_a_cut_stream_ends_without_its_last_events_and_hangs_up():
-    cut = Fault("cut_stream", after_events=2).bend(streamed())
+    cut = InjectedFault("cut_stream", after_events=2).alter_response(streamed())
     assert (sent(cut), cut.hangs_up) == (STREAM[:2], True)
 
 
 def test_a_cut_never_lets_the_last_event_through():
-    assert sent(Fault("cut_stream", after_events=100).bend(streamed())) == STREAM[:-1]
+    assert sent(InjectedFault("cut_stream", after_events=100).alter_response(streamed())) == STREAM[:-1]
 
 
 def test_a_cut_plain_answer_is_half_a_body():
-    cut = Fault("cut_stream").bend(Answer(200, {}, b"0123456789"))
+    cut = InjectedFault("cut_stream").alter_response(HttpResponse(200, {}, b"0123456789"))
     assert (cut.body, cut.hangs_up) == (b"01234", True)
 
 
 @pytest.mark.spec("TW-10")
 def test_a_stream_error_takes_the_place_of_the_rest():
-    bent = Fault("stream_error", after_events=1).bend(streamed())
+    bent = InjectedFault("stream_error", after_events=1).alter_response(streamed())
     error = (
         b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
     )
@@ -132,40 +140,44 @@ def test_a_stream_error_takes_the_place_of_the_rest():
 
 @pytest.mark.spec("TW-10")
 def test_slowness_is_a_wait_before_the_answer_or_between_its_events():
-    assert Fault("slow_first_byte", delay_s=30).bend(Answer(200, {}, b"x")).delay == 30
-    slow = Fault("slow_stream", delay_s=2).bend(streamed())
+    assert (
+        InjectedFault("slow_first_byte", delay_s=30).alter_response(HttpResponse(200, {}, b"x")).delay == 30
+    )
+    slow = InjectedFault("slow_stream", delay_s=2).alter_response(streamed())
     assert sent(slow) == [(2.0, part) for _, part in STREAM]
 
 
 def test_a_timeout_can_hang_up_instead_of_answering():
-    answer = Fault("timeout", hangs_up=True, delay_s=9).bend(Answer(504, {}, b"error"))
-    assert answer == Answer(504, {}, b"", delay=9, hangs_up=True)
+    answer = InjectedFault("timeout", hangs_up=True, delay_s=9).alter_response(
+        HttpResponse(504, {}, b"error")
+    )
+    assert answer == HttpResponse(504, {}, b"", delay=9, hangs_up=True)
 
 
 def test_garbage_is_no_json_and_no_event():
-    assert Fault("garbage").bend(Answer(200, {}, b"{}")).body.startswith(b"<html>")
-    assert sent(Fault("garbage", after_events=0).bend(streamed()))[-1][1].count(b"}") == 0
+    assert InjectedFault("garbage").alter_response(HttpResponse(200, {}, b"{}")).body.startswith(b"<html>")
+    assert sent(InjectedFault("garbage", after_events=0).alter_response(streamed()))[-1][1].count(b"}") == 0
 
 
 @pytest.mark.spec("TW-10")
 def test_faults_strike_in_order_and_as_often_as_they_say():
-    faults = Faults([Fault("overloaded", times=2), Fault("rate_limit")])
+    faults = FaultInjector([InjectedFault("overloaded", times=2), InjectedFault("rate_limit")])
     taken = [faults.take("messages", "k", False) for _ in range(4)]
     assert [fault and fault.kind for fault in taken] == ["overloaded", "overloaded", "rate_limit", None]
 
 
 def test_a_fault_can_wait_for_later_requests():
-    faults = Faults([Fault("overloaded", after=2)])
+    faults = FaultInjector([InjectedFault("overloaded", after=2)])
     assert [bool(faults.take("messages", "k", False)) for _ in range(4)] == [False, False, True, False]
 
 
 @pytest.mark.spec("TW-10")
 def test_count_tokens_and_compactions_are_struck_only_by_faults_that_name_them():
-    faults = Faults(
+    faults = FaultInjector(
         [
-            Fault("overloaded"),
-            Fault("rate_limit", endpoint="count_tokens"),
-            Fault("server_error", endpoint="compaction"),
+            InjectedFault("overloaded"),
+            InjectedFault("rate_limit", endpoint="count_tokens"),
+            InjectedFault("server_error", endpoint="compaction"),
         ]
     )
     assert faults.take("count_tokens", "k", False).kind == "rate_limit"
@@ -176,23 +188,23 @@ def test_count_tokens_and_compactions_are_struck_only_by_faults_that_name_them()
 
 
 def test_a_fault_belongs_to_the_workspace_it_was_given_for():
-    faults = Faults()
-    faults.add([Fault("overloaded")], workspace="mine")
+    faults = FaultInjector()
+    faults.add([InjectedFault("overloaded")], workspace="mine")
     assert faults.take("messages", "yours", False) is None
     assert faults.take("messages", "mine", False).kind == "overloaded"
 
 
 def test_faults_of_summaries_strike_summaries_only():
-    faults = Faults([Fault("empty_summary")])
+    faults = FaultInjector([InjectedFault("empty_summary")])
     assert faults.take("messages", "k", True) is None
-    assert faults.take_summary("k").kind == "empty_summary"
-    assert faults.take_summary("k") is None
+    assert faults.take_summary_fault("k").kind == "empty_summary"
+    assert faults.take_summary_fault("k") is None
 
 
 @pytest.mark.spec("TW-10")
 def test_chance_strikes_the_same_requests_for_the_same_seed():
     def struck(seed):
-        faults = Faults(chances={"overloaded": 0.3, "rate_limit": 0.1}, seed=seed)
+        faults = FaultInjector(chances={"overloaded": 0.3, "rate_limit": 0.1}, seed=seed)
         return [fault and fault.kind for fault in (faults.take("messages", "k", False) for _ in range(200))]
 
     assert struck(7) == struck(7)
@@ -201,9 +213,9 @@ def test_chance_strikes_the_same_requests_for_the_same_seed():
 
 
 def test_reset_brings_back_what_the_twin_was_started_with():
-    faults = Faults([Fault("overloaded")])
+    faults = FaultInjector([InjectedFault("overloaded")])
     faults.take("messages", "k", False)
-    faults.add([Fault("garbage", times=3)])
+    faults.add([InjectedFault("garbage", times=3)])
     faults.reset()
     assert faults.waiting() == 1
     faults.clear()

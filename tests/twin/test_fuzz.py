@@ -5,11 +5,11 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.twin.build import build
-from everturn.twin.routes import Call, answer
+from everturn.twin.build import build_twin
+from everturn.twin.routes import HttpRequest, dispatch
 
 ASK = {"model": "claude-opus-5-5", "max_tokens": 2000, "messages": [{"role": "user", "content": "Hello"}]}
-TWIN = build()
+TWIN = build_twin()
 FIELDS = [
     "model",
     "messages",
@@ -114,7 +114,7 @@ NEARLY = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4).map(
 def test_nothing_that_is_sent_makes_the_twin_fail(method, path, headers, body):
     # Faults that were really accepted would be right to answer 5xx: take them back first.
     TWIN.faults.reset()
-    made = answer(TWIN, Call(method, path, headers, body))
+    made = dispatch(TWIN, HttpRequest(method, path, headers, body))
     assert made.status < 500
     if made.stream is not None:
         assert sum(1 for _ in made.stream) < 10_000

@@ -5,7 +5,7 @@ from dataclasses import MISSING, fields
 from datetime import date, datetime
 from pathlib import Path
 
-from everturn.twin.faults import KINDS, VENDORS, Fault
+from everturn.twin.faults import FAULT_KINDS, FAULT_VENDORS, InjectedFault
 from everturn.twin.options import TwinOptions
 from everturn.twin.routes import _ROUTES
 
@@ -33,10 +33,12 @@ def test_every_option_is_told_with_its_default():
 
 
 def test_every_kind_of_fault_its_fields_and_its_vendors_are_told():
-    assert [kind for kind in KINDS if f"`{kind}`" not in PAGE] == []
-    assert [vendor for vendor in VENDORS if vendor not in PAGE] == []
+    assert [kind for kind in FAULT_KINDS if f"`{kind}`" not in PAGE] == []
+    assert [vendor for vendor in FAULT_VENDORS if vendor not in PAGE] == []
     settable = [
-        field.name for field in fields(Fault) if field.default is not MISSING or field.name == "headers"
+        field.name
+        for field in fields(InjectedFault)
+        if field.default is not MISSING or field.name == "headers"
     ]
     assert [name for name in settable if f"`{name}`" not in PAGE] == []
 

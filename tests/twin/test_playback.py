@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from everturn.history.blocks import block_from_fields
-from everturn.history.records import Record, Reply
-from everturn.twin.playback import said_from_records
-from everturn.twin.values import Said
+from everturn.history.records import Record, ReplyMeta
+from everturn.twin.playback import extract_replies
+from everturn.twin.values import ModelOutput
 
 
 def record(*blocks, message_id="m1", stop_reason="", model="claude-opus-5-5", **fields):
@@ -13,7 +13,7 @@ def record(*blocks, message_id="m1", stop_reason="", model="claude-opus-5-5", **
         kind=fields.pop("kind", "assistant"),
         uuid=fields.pop("uuid", "u"),
         blocks=tuple(block_from_fields(block) for block in blocks),
-        reply=Reply(message_id=message_id, model=model, stop_reason=stop_reason),
+        reply=ReplyMeta(message_id=message_id, model=model, stop_reason=stop_reason),
         **fields,
     )
 
@@ -31,9 +31,9 @@ def test_a_reply_is_put_together_from_the_records_that_share_its_id():
         record(CALL, stop_reason="tool_use"),
         record(TEXT, message_id="m2"),
     ]
-    assert said_from_records(records) == [
-        Said(({"type": "thinking", "thinking": "Hm"}, TEXT, CALL), "tool_use"),
-        Said((TEXT,), "end_turn"),
+    assert extract_replies(records) == [
+        ModelOutput(({"type": "thinking", "thinking": "Hm"}, TEXT, CALL), "tool_use"),
+        ModelOutput((TEXT,), "end_turn"),
     ]
 
 
@@ -45,18 +45,18 @@ def test_what_no_model_said_is_not_played():
         record({"type": "redacted_thinking", "data": "x"}),
         record({"type": "text", "text": ""}),
     ]
-    assert said_from_records(records) == []
+    assert extract_replies(records) == []
 
 
 def test_subagents_are_left_out_of_a_main_conversation_and_played_from_their_own_file():
     aside = record(CALL, sidechain=True, message_id="m2")
-    assert said_from_records([record(TEXT), aside]) == [Said((TEXT,), "end_turn")]
-    assert said_from_records([aside]) == [Said((CALL,), "tool_use")]
+    assert extract_replies([record(TEXT), aside]) == [ModelOutput((TEXT,), "end_turn")]
+    assert extract_replies([aside]) == [ModelOutput((CALL,), "tool_use")]
 
 
 @pytest.mark.spec("TW-8")
 def test_a_recorded_session_can_be_played():
-    from everturn.twin.build import recorded
+    from everturn.twin.build import load_recorded_replies
 
     file = Path(__file__).parent / "recorded_session.jsonl"
-    assert [said.stop_reason for said in recorded(file)] == ["tool_use", "end_turn"]
+    assert [said.stop_reason for said in load_recorded_replies(file)] == ["tool_use", "end_turn"]

@@ -5,10 +5,10 @@ import json
 import pytest
 from twin.asking import FIVE, HOUR, Desk, assistant, call, result, text, tool, user
 
-from everturn.twin.faults import Fault
+from everturn.twin.faults import InjectedFault
 from everturn.twin.options import TwinOptions
-from everturn.twin.parse import parse
-from everturn.twin.prefix import lay_out
+from everturn.twin.parse import parse_request
+from everturn.twin.request_layout import lay_out
 
 TOOLS = [tool("look"), tool("write", cache_control=FIVE)]
 SYSTEM = [text("You help.", FIVE)]
@@ -162,7 +162,7 @@ def test_workspaces_share_nothing():
 def test_what_is_written_can_be_read_only_once_the_response_begins():
     desk = Desk()
     body = {"messages": [user(text("some words", FIVE))]}
-    desk.break_with(Fault("slow_first_byte"))
+    desk.break_with(InjectedFault("slow_first_byte"))
     slow = desk.send(**body)
     assert desk.usage(**body)[0] == 0
     slow.begins()
@@ -174,7 +174,7 @@ def test_a_lost_cache_is_lost_for_its_workspace_only():
     body = {"messages": [user(text("some words", FIVE))]}
     desk.ask(**body)
     desk.ask(**body, key="other")
-    desk.break_with(Fault("lost_cache"))
+    desk.break_with(InjectedFault("lost_cache"))
     assert desk.usage(**body)[0] == 0
     assert desk.usage(**body, key="other")[0] > 0
 
@@ -201,13 +201,13 @@ def test_old_models_forget_thinking_when_a_person_speaks_and_lose_the_prefix_fro
 
 def test_the_counts_of_the_blocks_and_the_trailing_tokens_sum_to_the_billed_total():
     body = {"model": "claude-opus-5", "max_tokens": 10, **base(tool_choice={"type": "any"})}
-    request = parse("messages", {}, json.dumps(body).encode(), workspace="w")
+    request = parse_request("messages", {}, json.dumps(body).encode(), workspace="w")
     layout = lay_out(request, TwinOptions())
     assert sum(piece.tokens for piece in layout.pieces) + layout.trailing == layout.total
     desk = Desk()
     usage = desk.usage(**base(tool_choice={"type": "any"}, thinking={"type": "disabled"}))
     assert sum(usage) == layout.total
-    without = parse("messages", {}, json.dumps({**body, "tool_choice": None}).encode(), workspace="w")
+    without = parse_request("messages", {}, json.dumps({**body, "tool_choice": None}).encode(), workspace="w")
     assert layout.total - lay_out(without, TwinOptions()).total == 406 - 286
 
 

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from everturn.twin.faults import Fault, Faults
-from everturn.twin.parse import parse
-from everturn.twin.script import Speaker, line
-from everturn.twin.values import Said
+from everturn.twin.faults import FaultInjector, InjectedFault
+from everturn.twin.parse import parse_request
+from everturn.twin.speaker import Speaker, script_reply
+from everturn.twin.values import ModelOutput
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -20,7 +20,7 @@ def request(*messages, workspace="k", **fields):
             {"role": ("user", "assistant")[n % 2], "content": content} for n, content in enumerate(messages)
         ],
     }
-    return parse("messages", {}, json.dumps(body | fields).encode(), workspace=workspace)
+    return parse_request("messages", {}, json.dumps(body | fields).encode(), workspace=workspace)
 
 
 def heard(speaker, asked):
@@ -34,20 +34,22 @@ def text(words):
 
 @pytest.mark.spec("TW-8")
 def test_a_script_is_spoken_in_order_and_then_the_agent_answers():
-    speaker = Speaker([line("one"), line("two")])
+    speaker = Speaker([script_reply("one"), script_reply("two")])
     assert [heard(speaker, request("hi")) for _ in range(2)] == ["one", "two"]
     assert heard(speaker, request("hi")) == heard(Speaker(), request("hi"))
 
 
 @pytest.mark.spec("TW-8")
 def test_a_line_with_when_waits_for_its_words():
-    speaker = Speaker([line("It rains.", when="weather"), line("Hello."), line("Bye.")])
+    speaker = Speaker(
+        [script_reply("It rains.", when="weather"), script_reply("Hello."), script_reply("Bye.")]
+    )
     said = [heard(speaker, request(asked)) for asked in ("hi", "what weather is it?", "bye")]
     assert said == ["Hello.", "It rains.", "Bye."]
 
 
 def test_a_line_with_when_looks_at_the_results_of_tools_too():
-    speaker = Speaker([line("Found it.", when="ValueError")])
+    speaker = Speaker([script_reply("Found it.", when="ValueError")])
     result = [
         {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "a ValueError"}]}
     ]
@@ -56,62 +58,64 @@ def test_a_line_with_when_looks_at_the_results_of_tools_too():
 
 @pytest.mark.spec("TW-8")
 def test_the_script_of_a_workspace_comes_before_the_shared_one():
-    speaker = Speaker([line("for all")])
-    speaker.add([line("for me")], workspace="me")
+    speaker = Speaker([script_reply("for all")])
+    speaker.add([script_reply("for me")], workspace="me")
     assert [heard(speaker, request("hi", workspace="me")) for _ in range(2)] == ["for me", "for all"]
 
 
 def test_one_workspace_does_not_hear_the_script_of_another():
     speaker = Speaker()
-    speaker.add([line("secret")], workspace="me")
+    speaker.add([script_reply("secret")], workspace="me")
     assert heard(speaker, request("hi", workspace="you")) != "secret"
     assert heard(speaker, request("hi", workspace="me")) == "secret"
 
 
 def test_a_script_may_leave_out_ids_and_stop_reasons():
-    speaker = Speaker([line([{"type": "tool_use", "name": "read"}]), line("done")])
+    speaker = Speaker([script_reply([{"type": "tool_use", "name": "read"}]), script_reply("done")])
     call = speaker.say(request("hi"), rng=random.Random(5), now=NOW)
-    again = Speaker([line([{"type": "tool_use", "name": "read"}])]).say(
+    again = Speaker([script_reply([{"type": "tool_use", "name": "read"}])]).say(
         request("hi"), rng=random.Random(5), now=NOW
     )
     assert call == again
     assert call.stop_reason == "tool_use"
     assert call.content[0]["id"].startswith("toolu_01")
     assert list(call.content[0]) == ["type", "id", "name", "input"]
-    assert speaker.say(request("hi"), rng=random.Random(5), now=NOW) == Said(text("done"), "end_turn")
+    assert speaker.say(request("hi"), rng=random.Random(5), now=NOW) == ModelOutput(text("done"), "end_turn")
 
 
 def test_a_script_may_fix_id_and_stop_reason():
     call = {"type": "tool_use", "id": "toolu_mine", "name": "read", "input": {"a": 1}}
-    speaker = Speaker([line([call], "max_tokens")])
-    assert speaker.say(request("hi"), rng=random.Random(5), now=NOW) == Said(
-        (call,), "max_tokens", as_given=True
+    speaker = Speaker([script_reply([call], "max_tokens")])
+    assert speaker.say(request("hi"), rng=random.Random(5), now=NOW) == ModelOutput(
+        (call,), "max_tokens", is_verbatim=True
     )
 
 
 @pytest.mark.parametrize(
     ("stops", "said"),
     [
-        (["END"], Said(text("one "), "stop_sequence", "END")),
-        (["two", "END"], Said(text("one "), "stop_sequence", "END")),
-        (["one"], Said((), "stop_sequence", "one")),
-        (["absent"], Said(text("one END two"), "end_turn")),
+        (["END"], ModelOutput(text("one "), "stop_sequence", "END")),
+        (["two", "END"], ModelOutput(text("one "), "stop_sequence", "END")),
+        (["one"], ModelOutput((), "stop_sequence", "one")),
+        (["absent"], ModelOutput(text("one END two"), "end_turn")),
     ],
 )
 def test_an_answer_ends_where_a_stop_sequence_begins(stops, said):
-    speaker = Speaker([line("one END two")])
+    speaker = Speaker([script_reply("one END two")])
     assert speaker.say(request("hi", stop_sequences=stops), rng=random.Random(1), now=NOW) == said
 
 
 @pytest.mark.spec("TW-8")
 def test_a_recording_is_played_after_the_scripts_and_before_the_agent():
-    speaker = Speaker([line("script")], playback=[Said(text("played"), "end_turn")])
+    speaker = Speaker([script_reply("script")], playback=[ModelOutput(text("played"), "end_turn")])
     assert [heard(speaker, request("hi")) for _ in range(2)] == ["script", "played"]
     assert heard(speaker, request("hi")) not in ("script", "played")
 
 
 def test_each_workspace_hears_the_recording_from_its_beginning():
-    speaker = Speaker(playback=[Said(text("first"), "end_turn"), Said(text("second"), "end_turn")])
+    speaker = Speaker(
+        playback=[ModelOutput(text("first"), "end_turn"), ModelOutput(text("second"), "end_turn")]
+    )
     order = ["a", "b", "a", "b"]
     assert [heard(speaker, request("hi", workspace=w)) for w in order] == [
         "first",
@@ -122,10 +126,10 @@ def test_each_workspace_hears_the_recording_from_its_beginning():
 
 
 def test_reset_brings_back_what_the_twin_was_started_with():
-    speaker = Speaker([line("start")], playback=[Said(text("played"), "end_turn")])
+    speaker = Speaker([script_reply("start")], playback=[ModelOutput(text("played"), "end_turn")])
     for _ in range(2):
         heard(speaker, request("hi"))
-    speaker.add([line("late")])
+    speaker.add([script_reply("late")])
     speaker.reset()
     assert [heard(speaker, request("hi")) for _ in range(2)] == ["start", "played"]
 
@@ -147,12 +151,12 @@ def test_a_client_that_asks_for_a_summary_in_plain_words_gets_one():
     ],
 )
 def test_a_summary_can_be_empty_refused_or_a_tool_call(kind, content_types, stop_reason):
-    speaker = Speaker(faults=Faults([Fault(kind)]))
+    speaker = Speaker(faults=FaultInjector([InjectedFault(kind)]))
     said = speaker.summary(request("hi"))
     assert ([block["type"] for block in said.content], said.stop_reason) == (content_types, stop_reason)
     assert speaker.summary(request("hi")).content[0]["text"].startswith("<summary>")
 
 
 def test_a_refused_summary_in_plain_words_says_so():
-    speaker = Speaker(faults=Faults([Fault("refusing_summary")]))
+    speaker = Speaker(faults=FaultInjector([InjectedFault("refusing_summary")]))
     assert heard(speaker, request("Put it in <summary> tags")).startswith("I can't")

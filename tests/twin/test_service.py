@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from twin.asking import FIVE, HOUR, Desk, assistant, parts, text, user
 
-from everturn.twin.faults import Fault
+from everturn.twin.faults import InjectedFault
 from everturn.twin.options import TwinOptions
 
 
@@ -88,7 +88,7 @@ def test_the_price_step_of_haiku_5_5_is_at_100_000_prompt_tokens():
 def test_refused_requests_are_listed_with_zero_usage_and_use_up_no_script():
     desk = Desk()
     desk.script("only one")
-    desk.break_with(Fault("overloaded"))
+    desk.break_with(InjectedFault("overloaded"))
     assert desk.refused(messages=[]) == "messages: at least one message is required"
     assert desk.refused(messages=[user("hi")]) == "Overloaded"
     assert desk.ask(messages=[user("hi")])["content"] == [text("only one")]

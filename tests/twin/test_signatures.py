@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.measure.models import MODELS, find
+from everturn.measure.model_table import MODELS, find_model
 from everturn.twin.options import TwinOptions
-from everturn.twin.parse import parse
-from everturn.twin.seals import read, sign
+from everturn.twin.parse import parse_request
+from everturn.twin.signature_format import decode_signature, sign
 from everturn.twin.signatures import check_thinking, sign_compaction, sign_reply
-from everturn.twin.values import Refusal, Request
+from everturn.twin.values import ApiError, ParsedRequest
 
 STRICT = TwinOptions()
 CONTROLS = "thinking-binding-controls-2026-08-01"
@@ -40,10 +40,10 @@ def user(words: str) -> dict[str, Any]:
     return {"role": "user", "content": words}
 
 
-def request(messages: list[Any], model: str = OPUS_5, betas: str = "", **more: Any) -> Request:
+def request(messages: list[Any], model: str = OPUS_5, betas: str = "", **more: Any) -> ParsedRequest:
     body = {"model": model, "max_tokens": 100, "messages": messages, **more}
     headers = {"anthropic-version": "2023-06-01", "anthropic-beta": betas}
-    return parse("messages", headers, json.dumps(body).encode(), workspace="w")
+    return parse_request("messages", headers, json.dumps(body).encode(), workspace="w")
 
 
 def thought(words: str) -> dict[str, Any]:
@@ -64,41 +64,41 @@ def talk(turns: int, model: str = OPUS_5, **more: Any) -> list[Any]:
     return messages
 
 
-def verdict(sent: Request, options: TwinOptions = STRICT) -> str:
+def verdict(sent: ParsedRequest, options: TwinOptions = STRICT) -> str:
     try:
         check_thinking(sent, options)
-    except Refusal as refusal:
+    except ApiError as refusal:
         return refusal.message
     return "accepted"
 
 
-def error_code(sent: Request) -> str | None:
+def error_code(sent: ParsedRequest) -> str | None:
     try:
         check_thinking(sent, STRICT)
-    except Refusal as refusal:
+    except ApiError as refusal:
         return refusal.error_code
     return None
 
 
 def test_a_signature_looks_like_one_and_is_always_the_same():
-    model = find(OPUS_5)
+    model = find_model(OPUS_5)
     signature = sign("hm", model=model, workspace="w")
     assert signature == sign("hm", model=model, workspace="w")
     assert signature != sign("hmm", model=model, workspace="w")
     assert len(signature) > 200
-    assert read(signature).model is model
+    assert decode_signature(signature).model is model
 
 
 @given(st.integers(0, 295), st.sampled_from("ABCxyz019+/"))
 def test_a_signature_with_one_other_character_is_not_the_twins(position, character):
-    signature = sign("hm", model=find(OPUS_5), workspace="w")
+    signature = sign("hm", model=find_model(OPUS_5), workspace="w")
     changed = signature[:position] + character + signature[position + 1 :]
-    assert (read(changed) is None) == (changed != signature)
+    assert (decode_signature(changed) is None) == (changed != signature)
 
 
 @given(st.text())
 def test_reading_any_text_never_fails(words):
-    assert read(words) is None
+    assert decode_signature(words) is None
 
 
 @pytest.mark.spec("TW-6")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.twin.stream import chunks, error_event, events, pieces, sse
+from everturn.twin.stream import build_events, encode_sse, error_event, split_text, stream_chunks
 
 USAGE = {
     "input_tokens": 3,
@@ -34,7 +34,7 @@ def message(*content, **more):
 
 @pytest.mark.spec("TW-1")
 def test_a_text_answer_is_told_in_the_order_of_the_api():
-    told = list(events(message({"type": "text", "text": "One two three four five"})))
+    told = list(build_events(message({"type": "text", "text": "One two three four five"})))
     assert told == [
         (
             "message_start",
@@ -81,7 +81,7 @@ def _delta(index, **delta):
 
 def _of_block(block):
     """The start of a block, its deltas, without the events around them."""
-    told = list(events(message(block)))
+    told = list(build_events(message(block)))
     start = next(data["content_block"] for name, data in told if name == "content_block_start")
     return start, [data["delta"] for name, data in told if name == "content_block_delta"]
 
@@ -142,7 +142,7 @@ def test_what_edits_did_is_told_at_the_end_and_diagnostics_at_the_start():
         diagnostics={"cache_miss_reason": None},
         usage=USAGE | {"iterations": [{"type": "message"}]},
     )
-    told = list(events(body))
+    told = list(build_events(body))
     start, end = told[0][1]["message"], told[-2][1]
     assert "context_management" not in start
     assert "iterations" not in start["usage"]
@@ -153,19 +153,19 @@ def test_what_edits_did_is_told_at_the_end_and_diagnostics_at_the_start():
 
 
 def test_an_answer_without_content_still_pings():
-    names = [name for name, _ in events(message())]
+    names = [name for name, _ in build_events(message())]
     assert names == ["message_start", "ping", "message_delta", "message_stop"]
 
 
 @given(st.text(max_size=400))
 def test_pieces_of_a_text_are_the_text(text):
-    assert "".join(pieces(text)) == text
-    assert all(pieces(text))
+    assert "".join(split_text(text)) == text
+    assert all(split_text(text))
 
 
 def test_a_frame_names_its_event_twice():
-    assert list(sse([("ping", {"type": "ping"})])) == [b'event: ping\ndata: {"type":"ping"}\n\n']
+    assert list(encode_sse([("ping", {"type": "ping"})])) == [b'event: ping\ndata: {"type":"ping"}\n\n']
     assert error_event("overloaded_error", "Overloaded") == (
         b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
     )
-    assert all(wait == 0 for wait, _ in chunks(message()))
+    assert all(wait == 0 for wait, _ in stream_chunks(message()))

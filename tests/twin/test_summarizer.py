@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.twin.parse import parse
+from everturn.twin.parse import parse_request
 from everturn.twin.summarizer import MAX_QUOTE, MAX_QUOTE_AGAIN, summarize
 
 SECTIONS = [
@@ -23,7 +23,7 @@ SECTIONS = [
 def messages(*contents):
     turns = [{"role": ("user", "assistant")[n % 2], "content": content} for n, content in enumerate(contents)]
     body = {"model": "claude-haiku-4-5", "max_tokens": 9, "messages": turns}
-    return parse("messages", {}, json.dumps(body).encode(), workspace="k").messages
+    return parse_request("messages", {}, json.dumps(body).encode(), workspace="k").messages
 
 
 TALK = messages(

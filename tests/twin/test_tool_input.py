@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.twin.tool_input import Seen, built_in_input, made_input
+from everturn.twin.tool_input import InputHints, built_in_input, generate_input
 
 
-def made(schema, *, seed=0, seen=Seen(("src/a.py",), ("parser",))):  # noqa: B008 - a frozen value
-    return made_input(schema, seen, random.Random(seed))
+def made(schema, *, seed=0, seen=InputHints(("src/a.py",), ("parser",))):  # noqa: B008 - a frozen value
+    return generate_input(schema, seen, random.Random(seed))
 
 
 def one(schema, name="value"):

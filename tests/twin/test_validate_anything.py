@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.twin.options import TwinOptions
-from everturn.twin.parse import parse
+from everturn.twin.parse import parse_request
 from everturn.twin.signatures import check_thinking
 from everturn.twin.validate import validate
-from everturn.twin.values import Refusal
+from everturn.twin.values import ApiError
 
 BETAS = (
     "context-management-2025-06-27,compact-2026-01-12,compact-2026-09-04,thinking-binding-controls-2026-08-01,"
@@ -85,10 +85,10 @@ def judge(data: bytes, *, endpoint: Any = "messages", options: TwinOptions = LEN
     """Anything but a refusal goes through to the test and fails it."""
     headers = {"anthropic-version": "2023-06-01", "anthropic-beta": BETAS}
     try:
-        request = parse(endpoint, headers, data, workspace="w")
+        request = parse_request(endpoint, headers, data, workspace="w")
         validate(request, options)
         check_thinking(request, options)
-    except Refusal as refusal:
+    except ApiError as refusal:
         return f"{refusal.status} {refusal.message}"
     return "accepted"
 
@@ -276,7 +276,7 @@ def test_a_known_conversation_is_judged_in_a_fraction_of_a_millisecond():
     body = {"model": "claude-opus-5", "max_tokens": 100, "messages": messages}
     data = json.dumps(body).encode()
     assert len(data) > 190_000
-    request = parse("messages", {"anthropic-version": "2023-06-01"}, data, workspace="w")
+    request = parse_request("messages", {"anthropic-version": "2023-06-01"}, data, workspace="w")
     validate(request, LENIENT)
 
     def once() -> float:

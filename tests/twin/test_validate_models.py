@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from everturn.measure.models import find
-from everturn.twin.parse import parse
+from everturn.measure.model_table import find_model
+from everturn.twin.parse import parse_request
 from everturn.twin.validate import check_window
-from everturn.twin.values import Refusal
+from everturn.twin.values import ApiError
 
 ADVICE = 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
 TOOL = {"name": "look", "input_schema": {"type": "object"}}
@@ -152,17 +152,17 @@ def test_the_new_version_knows_no_sampling_not_even_at_its_default(name, verdict
 
 def window_verdict(model: str, tokens: int, max_tokens: int, endpoint: Any = "messages") -> str:
     data = json.dumps(body(model) | {"max_tokens": max_tokens}).encode()
-    request = parse(endpoint, {"anthropic-version": "2023-06-01"}, data, workspace="w")
+    request = parse_request(endpoint, {"anthropic-version": "2023-06-01"}, data, workspace="w")
     try:
         check_window(tokens, request)
-    except Refusal as refusal:
+    except ApiError as refusal:
         return refusal.message
     return "accepted"
 
 
 @pytest.mark.spec("TW-6")
 def test_a_prompt_must_fit_the_window_and_before_4_5_the_answer_too():
-    assert find("claude-opus-4-1").refuses_overflow
+    assert find_model("claude-opus-4-1").refuses_overflow
     assert window_verdict("claude-opus-5", 1_000_123, 100) == (
         "prompt is too long: 1000123 tokens > 1000000 maximum"
     )

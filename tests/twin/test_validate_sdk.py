@@ -16,10 +16,10 @@ from anthropic.types.beta import message_count_tokens_params as beta_count_token
 from anthropic.types.beta import message_create_params as beta_create_params
 
 from everturn.twin.validate.blocks import BLOCKS
-from everturn.twin.validate.facts import grammar
+from everturn.twin.validate.message_facts import grammar
 from everturn.twin.validate.params import COUNT_TOKENS, MESSAGES
 from everturn.twin.validate.tools import TOOLS
-from everturn.twin.values import Refusal
+from everturn.twin.values import ApiError
 
 # Union members are tried one after the other; no union of the SDK has more that matter here.
 ALTERNATIVES = range(5)
@@ -121,7 +121,7 @@ def refused(check, value):
     """What a rule says against a value; nothing when it takes it."""
     try:
         check(value, "it")
-    except Refusal as refusal:
+    except ApiError as refusal:
         return refusal.message
     return ""
 

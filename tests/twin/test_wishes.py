@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.twin.wishes import Wishes, wishes_in
+from everturn.twin.intents import Intents, parse_intents
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from everturn.twin.wishes import Wishes, wishes_in
     ],
 )
 def test_a_swap_is_what_stands_around_to_or_with(asked, swap):
-    assert wishes_in(asked).swap == swap
+    assert parse_intents(asked).replacement == swap
 
 
 @pytest.mark.parametrize(
@@ -33,18 +33,18 @@ def test_a_swap_is_what_stands_around_to_or_with(asked, swap):
     ],
 )
 def test_a_command_is_quoted_or_begins_with_a_program_that_is_known(asked, command, runs_tests):
-    found = wishes_in(asked)
+    found = parse_intents(asked)
     assert (found.command, found.runs_tests, found.runs) == (command, runs_tests, bool(command) or runs_tests)
 
 
 def test_a_new_file_gets_what_is_quoted_or_fenced():
-    assert wishes_in("create a file notes.md with 'remember the milk'") == Wishes(
+    assert parse_intents("create a file notes.md with 'remember the milk'") == Intents(
         paths=("notes.md",),
         words=("remember the milk",),
         new_file="notes.md",
         content="remember the milk",
     )
-    fenced = wishes_in("Create hello.py:\n```python\nprint('hi')\n```\nand run `python3 hello.py`")
+    fenced = parse_intents("Create hello.py:\n```python\nprint('hi')\n```\nand run `python3 hello.py`")
     assert (fenced.new_file, fenced.content, fenced.command) == (
         "hello.py",
         "print('hi')\n",
@@ -53,7 +53,7 @@ def test_a_new_file_gets_what_is_quoted_or_fenced():
 
 
 def test_a_line_is_added_to_a_file_that_is_named():
-    found = wishes_in('add a comment "# TODO: round" to prices.py')
+    found = parse_intents('add a comment "# TODO: round" to prices.py')
     assert (found.line, found.paths, found.plans, found.changes) == (
         "# TODO: round",
         ("prices.py",),
@@ -63,7 +63,7 @@ def test_a_line_is_added_to_a_file_that_is_named():
 
 
 def test_names_as_code_has_them_are_searched_for_first():
-    assert wishes_in("where does the receipt of computeTotal use tax_rate?").words == (
+    assert parse_intents("where does the receipt of computeTotal use tax_rate?").words == (
         "computeTotal",
         "tax_rate",
         "receipt",
@@ -72,7 +72,8 @@ def test_names_as_code_has_them_are_searched_for_first():
 
 def test_small_talk_is_no_work():
     said = {
-        asked: wishes_in(asked).small_talk for asked in ("hello", "ok great", "thanks!", "hello world.py", "")
+        asked: parse_intents(asked).small_talk
+        for asked in ("hello", "ok great", "thanks!", "hello world.py", "")
     }
     assert said == {
         "hello": "greeting",
@@ -84,13 +85,13 @@ def test_small_talk_is_no_work():
 
 
 def test_a_change_that_no_rule_covers_is_known_as_such():
-    assert wishes_in("fix the bug in cart.py").is_beyond_us
-    assert not wishes_in("change a_b to c_d").is_beyond_us
+    assert parse_intents("fix the bug in cart.py").needs_unsupported_change
+    assert not parse_intents("change a_b to c_d").needs_unsupported_change
 
 
 @given(st.text(max_size=300))
 def test_any_words_can_be_read(asked):
-    assert isinstance(wishes_in(asked), Wishes)
+    assert isinstance(parse_intents(asked), Intents)
 
 
 @pytest.mark.parametrize(
@@ -98,5 +99,5 @@ def test_any_words_can_be_read(asked):
 )
 def test_no_message_takes_long_to_read(piece):
     began = time.perf_counter()
-    wishes_in(piece * 5_000)
+    parse_intents(piece * 5_000)
     assert time.perf_counter() - began < 1

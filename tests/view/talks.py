@@ -6,16 +6,16 @@ from typing import Any
 
 from everturn.history.blocks import Block, block_from_fields, result_block, text_block
 from everturn.history.messages import Message
-from everturn.measure.models import Model, find
-from everturn.measure.outline import Head
-from everturn.view.lifetime import KeyParameters, Lifetime
+from everturn.measure.model_table import Model, find_model
+from everturn.measure.outline import Preamble
+from everturn.view.key_parameters import KeyParameters, TtlChoice
 from everturn.wire.anthropic import tool_block
 
-PARAMETERS = KeyParameters(Lifetime("5m", "a test"))
+PARAMETERS = KeyParameters(TtlChoice("5m", "a test"))
 
 
 def model(name: str = "claude-opus-5") -> Model:
-    found = find(name)
+    found = find_model(name)
     assert found is not None
     return found
 
@@ -62,7 +62,7 @@ def document(*, cited: bool) -> Block:
     return block_from_fields({"type": "document", "source": source, **more})
 
 
-HEAD = Head(
+HEAD = Preamble(
     (tool("Bash"), tool("Read")), (text_block("the static part " * 9), text_block("the dynamic part")), (0, 1)
 )
 

@@ -10,14 +10,14 @@ from view.talks import PARAMETERS, tool
 from everturn.history.blocks import block_from_json
 from everturn.history.edits import CacheDeleted
 from everturn.history.records import Record
-from everturn.measure.outline import Head
-from everturn.measure.prefix_cache import Marker
+from everturn.measure.outline import Preamble
+from everturn.measure.prefix_cache import Breakpoint
 from everturn.twin.options import TwinOptions
+from everturn.view.breakpoints import Breakpoints, Spot
 from everturn.view.cache_edits import References, edits_block, referenced
 from everturn.view.flatten import Flattener
-from everturn.view.forks import CacheSafe
-from everturn.view.markers import Marks, Spot
-from everturn.view.requests import marked_request
+from everturn.view.forks import CapturedRequest
+from everturn.view.requests import build_request
 
 EXTENDED = TwinOptions(min_cache={"claude-opus-5": 0}, extensions=frozenset({"cache_edits"}))
 TALK = [
@@ -35,8 +35,10 @@ def sent(records: list[Record], references: References = "all") -> dict:
         flattener.add(record)
     messages = flattener.flat().messages
     last = Spot(len(messages) - 1, 0)
-    safe = CacheSafe("claude-opus-5", Head((tool("Read"),)), PARAMETERS, messages, {"max_tokens": 99})
-    return json.loads(marked_request(safe, Marks(((last, Marker(-1, "5m")),))).to_bytes())
+    safe = CapturedRequest(
+        "claude-opus-5", Preamble((tool("Read"),)), PARAMETERS, messages, {"max_tokens": 99}
+    )
+    return json.loads(build_request(safe, Breakpoints(((last, Breakpoint(-1, "5m")),))).to_bytes())
 
 
 def references_in(body: dict) -> dict[str, str | None]:

@@ -6,11 +6,11 @@ import pytest
 from view.talks import model
 
 from everturn.view.cache_key import salts
-from everturn.view.lifetime import KeyParameters, Lifetime
+from everturn.view.key_parameters import KeyParameters, TtlChoice
 
 
 def salted(name: str = "claude-opus-5", **fields: Any):
-    return salts(model(name), KeyParameters(fields.pop("lifetime", Lifetime("5m", "")), **fields))
+    return salts(model(name), KeyParameters(fields.pop("lifetime", TtlChoice("5m", "")), **fields))
 
 
 PLAIN = salted()
@@ -24,7 +24,7 @@ PLAIN = salted()
         {"thinking": {"type": "adaptive", "display": "omitted"}},
         {"tool_choice": {"type": "auto", "disable_parallel_tool_use": False}},
         {"speed": "standard"},
-        {"lifetime": Lifetime("1h", "markers are no part of the key")},
+        {"lifetime": TtlChoice("1h", "markers are no part of the key")},
         {"betas": ("x",)},
     ],
     ids=str,

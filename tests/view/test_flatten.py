@@ -5,7 +5,7 @@ import pytest
 
 from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.history.edits import Cleared, Offloaded, ThinkingDropped
-from everturn.history.log import view
+from everturn.history.log import compute_view
 from everturn.history.messages import Message
 from everturn.history.records import Record
 from everturn.history.repair import NO_RESULT, Repair
@@ -17,7 +17,7 @@ from everturn.view.fragments.unspoken import UNSPOKEN
 
 
 def flat(*records: Record) -> Flat:
-    return flatten(view(records))
+    return flatten(compute_view(records))
 
 
 def block(fields: b.Fields | str) -> Block:
@@ -290,7 +290,7 @@ def test_thinking_dropped_since_a_record_out_of_sight_is_all_thinking_up_to_here
 def test_inputs_are_fitted_to_the_schemas_that_are_known():
     records = [b.user("go"), b.assistant(b.call("c", "Read", limit="5")), b.result("c")]
     schemas = {"Read": {"type": "object", "properties": {"limit": {"type": "integer"}}}}
-    found = flatten(view(records), schemas)
+    found = flatten(compute_view(records), schemas)
     assert found.messages[1] == assistant(b.call("c", "Read", limit=5))
     assert [repair.kind for repair in found.repairs] == ["tool_input"]
 

@@ -11,46 +11,46 @@ from hypothesis import strategies as st
 from twin.asking import Desk, parts
 from view.talks import HEAD, PARAMETERS, Talk, assistant, call, model, thinking, tool, user
 
-from everturn.decide.cache_breaks import Detector
-from everturn.decide.snapshot import snapshot
+from everturn.decide.cache_breaks import CacheBreakDetector
+from everturn.decide.cache_key_snapshot import take_key_snapshot
 from everturn.errors import UsageError
 from everturn.history.blocks import Block, block_from_json, result_block, text_block
 from everturn.history.messages import Message
 from everturn.history.records import Usage
 from everturn.measure.capabilities import ANTHROPIC, PLAIN
-from everturn.measure.outline import Head, Outline
+from everturn.measure.outline import Outline, Preamble
 from everturn.measure.prediction import Forecast, Prediction
 from everturn.measure.prefix_cache import PrefixCache, Ttl
 from everturn.twin.costs import TwinCosts
 from everturn.twin.options import TwinOptions
+from everturn.view.breakpoints import place_breakpoints, without_cache_control
 from everturn.view.cache_key import salts
-from everturn.view.forks import CacheSafe, Fork, continued, fork, refusal_of_tools
-from everturn.view.lifetime import KeyParameters, Lifetime
-from everturn.view.markers import place_marks, unmarked
-from everturn.view.requests import fork_marks, fork_request, marked_request
+from everturn.view.forks import CapturedRequest, Fork, continue_fork, make_fork, refusal_of_tools
+from everturn.view.key_parameters import KeyParameters, TtlChoice
+from everturn.view.requests import build_fork_request, build_request, place_fork_breakpoints
 from everturn.wire.anthropic import Request
 
 OPUS = model()
 ANYTHING = TwinOptions(min_cache={OPUS.id: 0}, foreign_signatures="accept")
 SUMMARIZE = user("Now summarize.")
-HOURLY = KeyParameters(Lifetime("1h", "a test"))
+HOURLY = KeyParameters(TtlChoice("1h", "a test"))
 
 
-def outlined(messages: list[Message], head: Head = HEAD) -> Outline:
+def outlined(messages: list[Message], head: Preamble = HEAD) -> Outline:
     outline = Outline(TwinCosts(OPUS))
-    outline.set_head(head)
+    outline.set_preamble(head)
     outline.replace_from(0, messages)
     return outline
 
 
 def parent_of(
     messages: list[Message], parameters: KeyParameters = PARAMETERS, *, previous: int = -1, **settings: Any
-) -> CacheSafe:
+) -> CapturedRequest:
     ttl: Ttl = parameters.lifetime.ttl
-    marks = place_marks(
+    marks = place_breakpoints(
         outlined(messages), HEAD, ttl=ttl, capabilities=ANTHROPIC, previous=previous, writes="its own"
     )
-    return CacheSafe(OPUS.id, HEAD, parameters, tuple(messages), {"max_tokens": 999, **settings}, marks)
+    return CapturedRequest(OPUS.id, HEAD, parameters, tuple(messages), {"max_tokens": 999, **settings}, marks)
 
 
 def body(request: Request) -> dict[str, Any]:
@@ -58,8 +58,11 @@ def body(request: Request) -> dict[str, Any]:
 
 
 def without_markers(request: Request) -> bytes:
-    plain = [Message(m.role, tuple(map(unmarked, m.blocks))) for m in request.messages]
-    tools, system = tuple(map(unmarked, request.tools)), tuple(map(unmarked, request.system))
+    plain = [Message(m.role, tuple(map(without_cache_control, m.blocks))) for m in request.messages]
+    tools, system = (
+        tuple(map(without_cache_control, request.tools)),
+        tuple(map(without_cache_control, request.system)),
+    )
     return msgspec.structs.replace(request, messages=tuple(plain), tools=tools, system=system).to_bytes()
 
 
@@ -80,8 +83,8 @@ def test_a_fork_shares_every_byte_with_its_parent_up_to_its_own_messages(seed: i
     talk = Talk(random.Random(seed))
     talk.grow(size)
     parent = parent_of(talk.messages)
-    mine = marked_request(parent, parent.marks).to_bytes()
-    forked = fork_request(fork(parent, (assistant("so"), SUMMARIZE)), ANTHROPIC).to_bytes()
+    mine = build_request(parent, parent.breakpoints).to_bytes()
+    forked = build_fork_request(make_fork(parent, (assistant("so"), SUMMARIZE)), ANTHROPIC).to_bytes()
     # All but the end of the list of messages, and of the object.
     assert common(mine, forked) == len(mine) - len(b"]}")
 
@@ -89,10 +92,13 @@ def test_a_fork_shares_every_byte_with_its_parent_up_to_its_own_messages(seed: i
 @pytest.mark.spec("PC-9", "PC-12")
 def test_a_fork_of_an_hourly_parent_differs_from_it_in_the_lifetime_of_markers_alone():
     parent = parent_of(TALK, HOURLY)
-    mine, forked = marked_request(parent, parent.marks), fork_request(fork(parent, (SUMMARIZE,)), ANTHROPIC)
+    mine, forked = (
+        build_request(parent, parent.breakpoints),
+        build_fork_request(make_fork(parent, (SUMMARIZE,)), ANTHROPIC),
+    )
     assert common(without_markers(mine), without_markers(forked)) == len(without_markers(mine)) - 2
-    assert [spot for spot, _ in fork_marks(fork(parent, ()), ANTHROPIC).places] == [
-        spot for spot, _ in parent.marks.places
+    assert [spot for spot, _ in place_fork_breakpoints(make_fork(parent, ()), ANTHROPIC).places] == [
+        spot for spot, _ in parent.breakpoints.places
     ]
     assert b'"ttl"' in mine.to_bytes()
     assert b'"ttl"' not in forked.to_bytes()
@@ -101,22 +107,24 @@ def test_a_fork_of_an_hourly_parent_differs_from_it_in_the_lifetime_of_markers_a
 @pytest.mark.spec("PC-12")
 def test_everything_in_the_key_is_the_parents():
     parameters = KeyParameters(
-        Lifetime("5m", ""), betas=("b",), thinking={"type": "adaptive"}, effort="low", speed="fast"
+        TtlChoice("5m", ""), betas=("b",), thinking={"type": "adaptive"}, effort="low", speed="fast"
     )
     parent = parent_of(TALK, parameters, metadata={"user_id": "u"})
     mine, forked = (
-        body(marked_request(parent, parent.marks)),
-        body(fork_request(fork(parent, (SUMMARIZE,)), ANTHROPIC)),
+        body(build_request(parent, parent.breakpoints)),
+        body(build_fork_request(make_fork(parent, (SUMMARIZE,)), ANTHROPIC)),
     )
     assert forked.pop("messages")[:3] == mine.pop("messages")
     assert forked == mine
-    assert fork(parent, ()).parent.parameters.betas == ("b",)
+    assert make_fork(parent, ()).parent.parameters.betas == ("b",)
 
 
 # ── reads everything, writes nothing ─────────────────────────────────────────────────────────────
 
 
-def forecast(cache: PrefixCache, safe: CacheSafe, marks: Any, more: tuple[Message, ...] = ()) -> Prediction:
+def forecast(
+    cache: PrefixCache, safe: CapturedRequest, marks: Any, more: tuple[Message, ...] = ()
+) -> Prediction:
     """One call against a cache: looked up, answered as predicted."""
     outline = outlined([*safe.messages, *more])
     own = Forecast(cache)
@@ -138,13 +146,13 @@ def test_a_fork_reads_all_that_its_parent_wrote_and_writes_nothing(
     talk = Talk(random.Random(seed), pictures=0)
     cache = PrefixCache()
     first = parent_of(talk.messages, parameters)
-    forecast(cache, first, first.marks)
+    forecast(cache, first, first.breakpoints)
     talk.grow(size)
-    parent = parent_of(talk.messages, parameters, previous=first.marks.reached)
-    paid = forecast(cache, parent, parent.marks)
+    parent = parent_of(talk.messages, parameters, previous=first.breakpoints.reached)
+    paid = forecast(cache, parent, parent.breakpoints)
     entries = {(entry.key, entry.ttl, entry.tokens) for entry in cache.entries(0)}
-    child = fork(parent, (assistant("so"), *([user("x" * 99), assistant("y")] * 30), SUMMARIZE))
-    marks = fork_marks(child, ANTHROPIC)
+    child = make_fork(parent, (assistant("so"), *([user("x" * 99), assistant("y")] * 30), SUMMARIZE))
+    marks = place_fork_breakpoints(child, ANTHROPIC)
     found = forecast(cache, parent, marks, child.messages)
     assert (found.read, found.write_5m, found.write_1h) == (paid.read + paid.write_5m + paid.write_1h, 0, 0)
     assert {(entry.key, entry.ttl, entry.tokens) for entry in cache.entries(0)} == entries
@@ -158,9 +166,9 @@ def test_a_fork_reads_all_that_its_parent_wrote_and_writes_nothing(
 def test_the_twin_bills_only_the_forks_own_messages_as_new(parameters, own):
     desk = Desk(ANYTHING)
     parent = parent_of(TALK, parameters)
-    read, hourly, short, plain = desk.usage(**body(marked_request(parent, parent.marks)))
+    read, hourly, short, plain = desk.usage(**body(build_request(parent, parent.breakpoints)))
     written = len(desk.twin.cache.entries(desk.clock.now().timestamp()))
-    told = desk.ask(**body(fork_request(fork(parent, own), ANTHROPIC)))
+    told = desk.ask(**body(build_fork_request(make_fork(parent, own), ANTHROPIC)))
     tokens = outlined([*TALK, *own]).prompt(salts(OPUS, parameters), [], minimum=0).total
     assert parts(told["usage"]) == (hourly + short, 0, 0, tokens - hourly - short)
     assert len(desk.twin.cache.entries(desk.clock.now().timestamp())) == written
@@ -169,7 +177,7 @@ def test_the_twin_bills_only_the_forks_own_messages_as_new(parameters, own):
 
 def test_where_there_is_no_cache_a_fork_has_no_markers():
     parent = parent_of(TALK)
-    assert b"cache_control" not in fork_request(fork(parent, (SUMMARIZE,)), PLAIN).to_bytes()
+    assert b"cache_control" not in build_fork_request(make_fork(parent, (SUMMARIZE,)), PLAIN).to_bytes()
 
 
 # ── what a fork may do ───────────────────────────────────────────────────────────────────────────
@@ -177,66 +185,66 @@ def test_where_there_is_no_cache_a_fork_has_no_markers():
 
 @pytest.mark.spec("PC-13")
 def test_an_output_limit_is_refused_where_it_would_change_the_thinking():
-    budget = KeyParameters(Lifetime("5m", ""), thinking={"type": "enabled", "budget_tokens": 4000})
+    budget = KeyParameters(TtlChoice("5m", ""), thinking={"type": "enabled", "budget_tokens": 4000})
     parent = parent_of(TALK, budget)
     for limit in (1, 4000):
         with pytest.raises(UsageError, match=f"An output limit of {limit} is not above the thinking budget"):
-            fork(parent, (SUMMARIZE,), max_output=limit)
-    assert fork(parent, (SUMMARIZE,), max_output=4001).settings == {"max_tokens": 4001}
-    assert fork(parent, (SUMMARIZE,)).settings == {"max_tokens": 999}
-    assert fork(parent_of(TALK), (SUMMARIZE,), max_output=1).settings == {"max_tokens": 1}
+            make_fork(parent, (SUMMARIZE,), max_output=limit)
+    assert make_fork(parent, (SUMMARIZE,), max_output=4001).settings == {"max_tokens": 4001}
+    assert make_fork(parent, (SUMMARIZE,)).settings == {"max_tokens": 999}
+    assert make_fork(parent_of(TALK), (SUMMARIZE,), max_output=1).settings == {"max_tokens": 1}
 
 
 @pytest.mark.spec("PC-13")
 def test_every_call_is_refused_where_no_tools_are_allowed():
-    child = fork(parent_of(TALK), (SUMMARIZE,), max_turns=3)
+    child = make_fork(parent_of(TALK), (SUMMARIZE,), max_turns=3)
     said: tuple[Block, ...] = (text_block("let me look"), call("x"), call("y"))
     ignored = [result_block("x", "secret"), result_block("y", "secret")]
-    later = continued(child, said, ignored)
+    later = continue_fork(child, said, ignored)
     assert later is not None
     assert later.messages == (
         SUMMARIZE,
         Message("assistant", said),
         user(*(result_block(name, refusal_of_tools(name), is_error=True) for name in ("x", "y"))),
     )
-    Desk(ANYTHING).ask(**body(fork_request(later, ANTHROPIC)))
+    Desk(ANYTHING).ask(**body(build_fork_request(later, ANTHROPIC)))
 
 
 @pytest.mark.spec("PC-13")
 def test_a_fork_with_tools_goes_on_with_their_results():
-    child = fork(parent_of(TALK), (SUMMARIZE,), max_turns=2, tools_allowed=True)
-    later = continued(child, [call("x")], [result_block("x", "found")])
+    child = make_fork(parent_of(TALK), (SUMMARIZE,), max_turns=2, tools_allowed=True)
+    later = continue_fork(child, [call("x")], [result_block("x", "found")])
     assert later is not None
     assert later.all_messages == (*TALK, SUMMARIZE, assistant(call("x")), user(result_block("x", "found")))
-    assert fork_marks(later, ANTHROPIC) == fork_marks(child, ANTHROPIC)
+    assert place_fork_breakpoints(later, ANTHROPIC) == place_fork_breakpoints(child, ANTHROPIC)
 
 
 @pytest.mark.spec("PC-13")
 def test_a_fork_ends_with_its_turns_or_when_it_calls_nothing():
-    child: Fork | None = fork(parent_of(TALK), (SUMMARIZE,), max_turns=3)
+    child: Fork | None = make_fork(parent_of(TALK), (SUMMARIZE,), max_turns=3)
     left = []
     for turn in range(5):
         left.append(child.max_turns if child else None)
-        child = continued(child, [call(f"c{turn}")]) if child else None
+        child = continue_fork(child, [call(f"c{turn}")]) if child else None
     assert left == [3, 2, 1, None, None]
-    assert continued(fork(parent_of(TALK), (SUMMARIZE,), max_turns=3), [text_block("done")]) is None
+    assert continue_fork(make_fork(parent_of(TALK), (SUMMARIZE,), max_turns=3), [text_block("done")]) is None
     with pytest.raises(UsageError, match="A fork of 0 turns does nothing"):
-        fork(parent_of(TALK), (SUMMARIZE,), max_turns=0)
+        make_fork(parent_of(TALK), (SUMMARIZE,), max_turns=0)
 
 
 @pytest.mark.spec("PC-14")
 def test_what_a_fork_does_leaves_its_parent_as_it_was():
     parent = parent_of(TALK, metadata={"user_id": "u"})
     before = msgspec.json.encode(parent)
-    detector = Detector()
-    note = snapshot(parent.model, parent.head, parent.parameters, parent.marks)
+    detector = CacheBreakDetector()
+    note = take_key_snapshot(parent.model, parent.head, parent.parameters, parent.breakpoints)
     detector.before_call("main", note, parent.head, 0.0)
     detector.after_call("main", Usage(cache_read_input_tokens=90_000))
     baseline = detector.baselines["main"]
-    child = fork(parent, (SUMMARIZE,), max_turns=2, max_output=5)
-    later = continued(child, [call("x")])
+    child = make_fork(parent, (SUMMARIZE,), max_turns=2, max_output=5)
+    later = continue_fork(child, [call("x")])
     assert later is not None
-    fork_request(later, ANTHROPIC)
+    build_fork_request(later, ANTHROPIC)
     # A fork is a source of its own: its low reads are not a break of the parent's cache.
     detector.before_call("fork:summary", note, parent.head, 1.0)
     detector.after_call("fork:summary", Usage())
@@ -246,10 +254,10 @@ def test_what_a_fork_does_leaves_its_parent_as_it_was():
 
 
 def test_a_scope_is_spelled_where_system_says_so():
-    head = Head((tool("Read"),), (text_block("shared"), text_block("own")), (0, 1), ("global", "org"))
+    head = Preamble((tool("Read"),), (text_block("shared"), text_block("own")), (0, 1), ("global", "org"))
     outline = outlined(TALK, head)
-    marks = place_marks(outline, head, ttl="1h", capabilities=ANTHROPIC, previous=-1, writes="its own")
-    sent = body(marked_request(CacheSafe(OPUS.id, head, HOURLY, tuple(TALK), {}), marks))
+    marks = place_breakpoints(outline, head, ttl="1h", capabilities=ANTHROPIC, previous=-1, writes="its own")
+    sent = body(build_request(CapturedRequest(OPUS.id, head, HOURLY, tuple(TALK), {}), marks))
     hour = {"type": "ephemeral", "ttl": "1h"}
     assert [part["cache_control"] for part in sent["system"]] == [{**hour, "scope": "global"}, hour]
     assert [part["cache_control"] for part in sent["tools"]] == [hour]
@@ -259,4 +267,4 @@ def test_a_scope_is_spelled_where_system_says_so():
 def test_a_marker_that_came_with_a_block_is_not_counted_twice():
     marked = block_from_json(b'{"type":"text","text":"more","cache_control":{"type":"ephemeral"}}')
     parent = parent_of([user("go"), assistant("ok"), user(marked)])
-    assert marked_request(parent, parent.marks).to_bytes().count(b"cache_control") == 4
+    assert build_request(parent, parent.breakpoints).to_bytes().count(b"cache_control") == 4

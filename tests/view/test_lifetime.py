@@ -4,10 +4,18 @@ import msgspec
 import pytest
 
 from everturn.measure.capabilities import ANTHROPIC, PLAIN, Capabilities
-from everturn.view.lifetime import Held, KeyParameters, Lifetime, TtlSettings, held, lifetime, spelled
+from everturn.view.key_parameters import (
+    KeyParameters,
+    LatchedParameters,
+    TtlChoice,
+    TtlSettings,
+    choose_ttl,
+    latch_parameters,
+    to_request_fields,
+)
 
 ELIGIBLE = TtlSettings(eligible=True)
-SHORT_ONLY = Capabilities(caching=True, ttls=("5m",), max_markers=4)
+SHORT_ONLY = Capabilities(caching=True, ttls=("5m",), max_breakpoints=4)
 
 
 @pytest.mark.spec("PC-9")
@@ -26,13 +34,13 @@ SHORT_ONLY = Capabilities(caching=True, ttls=("5m",), max_markers=4)
     ],
 )
 def test_an_hour_is_for_sources_on_the_list(source: str, ttl: str):
-    found = lifetime(source, "conversation", ELIGIBLE, ANTHROPIC)
+    found = choose_ttl(source, "conversation", ELIGIBLE, ANTHROPIC)
     words = (
         f"source {source!r} may ask for an hour"
         if ttl == "1h"
         else f"source {source!r} is on no list for an hour"
     )
-    assert found == Lifetime(ttl, words)
+    assert found == TtlChoice(ttl, words)
 
 
 @pytest.mark.spec("PC-9")
@@ -47,11 +55,11 @@ def test_an_hour_is_for_sources_on_the_list(source: str, ttl: str):
     ],
 )
 def test_everybody_else_gets_five_minutes_and_a_reason(purpose, settings, able, why):
-    assert lifetime("main", purpose, settings, able) == Lifetime("5m", why)
+    assert choose_ttl("main", purpose, settings, able) == TtlChoice("5m", why)
 
 
 FIRST = KeyParameters(
-    Lifetime("1h", "eligible"),
+    TtlChoice("1h", "eligible"),
     betas=("a",),
     thinking={"type": "enabled", "budget_tokens": 4000},
     effort="high",
@@ -60,7 +68,7 @@ FIRST = KeyParameters(
     extra={"service": 1},
 )
 OTHERS = {
-    "lifetime": (Lifetime("5m", "no longer eligible"), "lifetime stays 1h"),
+    "lifetime": (TtlChoice("5m", "no longer eligible"), "lifetime stays 1h"),
     "betas": (("a", "b"), "betas stays ('a',)"),
     "thinking": (None, "thinking stays {'type': 'enabled', 'budget_tokens': 4000}"),
     "effort": ("low", "effort stays high"),
@@ -80,35 +88,37 @@ def test_every_field_of_the_key_has_a_case_below():
 def test_what_the_first_request_had_holds_for_the_session(field: str):
     value, said = OTHERS[field]
     wanted = msgspec.structs.replace(FIRST, **{field: value})
-    assert held(None, FIRST) == Held(FIRST)
-    assert held(FIRST, wanted) == Held(FIRST, (said,))
+    assert latch_parameters(None, FIRST) == LatchedParameters(FIRST)
+    assert latch_parameters(FIRST, wanted) == LatchedParameters(FIRST, (said,))
     # And again: a refusal is no step towards the change.
-    assert held(held(FIRST, wanted).parameters, wanted) == Held(FIRST, (said,))
+    assert latch_parameters(latch_parameters(FIRST, wanted).parameters, wanted) == LatchedParameters(
+        FIRST, (said,)
+    )
 
 
 @pytest.mark.spec("PC-10")
 def test_eligibility_that_flips_changes_nothing_and_another_reason_is_no_change():
-    asked = msgspec.structs.replace(FIRST, lifetime=lifetime("main", "conversation", ELIGIBLE, ANTHROPIC))
-    assert held(FIRST, asked) == Held(FIRST)
+    asked = msgspec.structs.replace(FIRST, lifetime=choose_ttl("main", "conversation", ELIGIBLE, ANTHROPIC))
+    assert latch_parameters(FIRST, asked) == LatchedParameters(FIRST)
     flipped = msgspec.structs.replace(
-        FIRST, lifetime=lifetime("main", "conversation", TtlSettings(), ANTHROPIC)
+        FIRST, lifetime=choose_ttl("main", "conversation", TtlSettings(), ANTHROPIC)
     )
-    assert held(FIRST, flipped).parameters.lifetime.ttl == "1h"
+    assert latch_parameters(FIRST, flipped).parameters.lifetime.ttl == "1h"
 
 
 def test_parameters_are_spelled_as_fields_of_the_request():
-    assert spelled(FIRST) == {
+    assert to_request_fields(FIRST) == {
         "service": 1,
         "thinking": {"type": "enabled", "budget_tokens": 4000},
         "speed": "fast",
         "tool_choice": {"type": "auto"},
         "output_config": {"effort": "high"},
     }
-    assert spelled(KeyParameters(Lifetime("5m", ""))) == {}
+    assert to_request_fields(KeyParameters(TtlChoice("5m", ""))) == {}
 
 
 def test_a_format_and_an_effort_stand_beside_each_other():
     both = msgspec.structs.replace(FIRST, extra={"output_config": {"format": {"type": "json"}}})
-    assert spelled(both)["output_config"] == {"format": {"type": "json"}, "effort": "high"}
-    alone = KeyParameters(Lifetime("5m", ""), extra={"output_config": {"format": {"type": "json"}}})
-    assert spelled(alone) == {"output_config": {"format": {"type": "json"}}}
+    assert to_request_fields(both)["output_config"] == {"format": {"type": "json"}, "effort": "high"}
+    alone = KeyParameters(TtlChoice("5m", ""), extra={"output_config": {"format": {"type": "json"}}})
+    assert to_request_fields(alone) == {"output_config": {"format": {"type": "json"}}}

@@ -11,28 +11,36 @@ from view.talks import HEAD, Talk, assistant, call, image, model, thinking, tool
 from everturn.history.blocks import block_from_json, result_block, text_block
 from everturn.history.messages import Message
 from everturn.measure.capabilities import ANTHROPIC, BEDROCK, PLAIN, Capabilities
-from everturn.measure.outline import Head, Outline, Salts, Spot
-from everturn.measure.prefix_cache import Marker, Outcome, PrefixCache
+from everturn.measure.outline import Outline, Preamble, Salts, Spot
+from everturn.measure.prefix_cache import Breakpoint, CacheLookup, PrefixCache
 from everturn.twin.costs import TwinCosts
-from everturn.view import markers
-from everturn.view.markers import Marks, may_carry_marker, place_marks, unmarked, with_marker
+from everturn.view import breakpoints as markers
+from everturn.view.breakpoints import (
+    Breakpoints,
+    can_carry_breakpoint,
+    place_breakpoints,
+    with_cache_control,
+    without_cache_control,
+)
 
 COSTS = TwinCosts(model())
 
 
-def outline_of(messages: list[Message], head: Head = HEAD, able: Capabilities = ANTHROPIC) -> Outline:
+def outline_of(messages: list[Message], head: Preamble = HEAD, able: Capabilities = ANTHROPIC) -> Outline:
     outline = Outline(COSTS, lookback=able.lookback, runs_are_one=able.runs_are_one)
-    outline.set_head(head)
+    outline.set_preamble(head)
     outline.replace_from(0, messages)
     return outline
 
 
-def marks_of(messages: list[Message], head: Head = HEAD, able: Capabilities = ANTHROPIC, **more) -> Marks:
+def marks_of(
+    messages: list[Message], head: Preamble = HEAD, able: Capabilities = ANTHROPIC, **more
+) -> Breakpoints:
     asked = {"ttl": "5m", "previous": -1, "writes": "its own", **more}
-    return place_marks(outline_of(messages, head, able), head, capabilities=able, **asked)
+    return place_breakpoints(outline_of(messages, head, able), head, capabilities=able, **asked)
 
 
-def spots(marks: Marks) -> list[Spot]:
+def spots(marks: Breakpoints) -> list[Spot]:
     return [spot for spot, _ in marks.places]
 
 
@@ -45,8 +53,8 @@ TOOLS, STATIC, DYNAMIC = Spot(-1, 1), Spot(-1, 2), Spot(-1, 3)
 @pytest.mark.spec("PC-5", "PC-6")
 def test_the_last_message_the_tools_and_both_parts_of_system_end_with_a_marker():
     marks = marks_of([user("a"), assistant("b"), user("c", "d")])
-    assert marks == Marks(
-        tuple((spot, Marker(-1, "5m")) for spot in (TOOLS, STATIC, DYNAMIC, Spot(2, 1))), (), 4 + 3
+    assert marks == Breakpoints(
+        tuple((spot, Breakpoint(-1, "5m")) for spot in (TOOLS, STATIC, DYNAMIC, Spot(2, 1))), (), 4 + 3
     )
 
 
@@ -77,25 +85,25 @@ def test_a_block_that_may_not_carry_a_marker_leaves_it_to_the_one_before(unfit):
 @pytest.mark.spec("PC-5")
 @pytest.mark.parametrize("fit", [text_block("a"), image(), call("c"), result_block("c", "")])
 def test_texts_images_calls_and_results_may_carry_a_marker(fit):
-    assert may_carry_marker(fit)
+    assert can_carry_breakpoint(fit)
 
 
 @pytest.mark.spec("PC-6")
 def test_the_tool_list_ends_where_the_prefix_has_it_end():
     """A deferred tool is outside the prefix, and web tools come last in it (api-facts 1.1)."""
-    head = Head((web(), tool("Read"), tool("Zeta", defer_loading=True)), HEAD.system, (1,))
+    head = Preamble((web(), tool("Read"), tool("Zeta", defer_loading=True)), HEAD.system, (1,))
     assert spots(marks_of([user("a")], head)) == [Spot(-1, 0), Spot(-1, 4), Spot(0, 0)]
-    deferred = Head((tool("Zeta", defer_loading=True),))
+    deferred = Preamble((tool("Zeta", defer_loading=True),))
     assert spots(marks_of([user("a")], deferred)) == [Spot(0, 0)]
 
 
 def test_a_blank_part_of_system_gets_no_marker():
-    head = Head((), (text_block("words"), text_block(" ")), (0, 1))
+    head = Preamble((), (text_block("words"), text_block(" ")), (0, 1))
     assert spots(marks_of([user("a")], head)) == [Spot(-1, 0), Spot(0, 0)]
 
 
 def test_a_provider_without_a_cache_gets_none():
-    assert marks_of([user("a")], able=PLAIN) == Marks(why=("the provider has no prompt cache",))
+    assert marks_of([user("a")], able=PLAIN) == Breakpoints(why=("the provider has no prompt cache",))
 
 
 # ── out of reach ─────────────────────────────────────────────────────────────────────────────────
@@ -127,7 +135,7 @@ def test_when_markers_run_out_the_tool_list_goes_first_and_it_is_said():
 @pytest.mark.spec("PC-6")
 @pytest.mark.parametrize("limit", range(5))
 def test_the_limit_of_the_provider_is_never_exceeded(limit: int):
-    able = Capabilities(caching=True, ttls=("5m",), max_markers=limit)
+    able = Capabilities(caching=True, ttls=("5m",), max_breakpoints=limit)
     order = [Spot(0, 59), Spot(0, 19), DYNAMIC, STATIC, TOOLS]
     marks = marks_of(texts(60), able=able, previous=4)
     assert spots(marks) == sorted(order[:limit])
@@ -161,10 +169,10 @@ class Walk:
         self.outline = outline_of([], able=able)
         self.reached = -1
 
-    def ask(self) -> tuple[Marks, Outcome]:
+    def ask(self) -> tuple[Breakpoints, CacheLookup]:
         known = len(self.outline.messages)
         self.outline.replace_from(known, self.talk.messages[known:])
-        marks = place_marks(
+        marks = place_breakpoints(
             self.outline,
             HEAD,
             ttl=self.ttl,
@@ -179,7 +187,9 @@ class Walk:
         return marks, outcome
 
 
-def walked(seed: int, turns: list[int], able: Capabilities, ttl: str = "5m") -> list[tuple[Marks, Outcome]]:
+def walked(
+    seed: int, turns: list[int], able: Capabilities, ttl: str = "5m"
+) -> list[tuple[Breakpoints, CacheLookup]]:
     walk = Walk(seed, able, ttl)
     found = [walk.ask()]
     for positions in turns:
@@ -188,7 +198,7 @@ def walked(seed: int, turns: list[int], able: Capabilities, ttl: str = "5m") -> 
     return found
 
 
-def lost(found: list[tuple[Marks, Outcome]]) -> list[int]:
+def lost(found: list[tuple[Breakpoints, CacheLookup]]) -> list[int]:
     """Tokens that a request read less than the one before it had read and written."""
     outcomes = [outcome for _, outcome in found]
     before = [o.read + o.write_5m + o.write_1h for o in outcomes[:-1]]
@@ -220,11 +230,11 @@ def test_markers_are_few_in_order_and_on_blocks_that_may_carry_one(
         marks, _ = walk.ask()
         places = spots(marks)
         in_messages = [spot for spot in places if spot.message >= 0]
-        assert len(places) <= able.max_markers
+        assert len(places) <= able.max_breakpoints
         assert places == sorted(set(places))
         assert len(in_messages) == 1 + any("intermediate" in why for why in marks.why)
         assert in_messages[-1].message == len(walk.talk.messages) - 1
-        assert all(may_carry_marker(walk.talk.messages[at].blocks[block]) for at, block in in_messages)
+        assert all(can_carry_breakpoint(walk.talk.messages[at].blocks[block]) for at, block in in_messages)
         # One lifetime for all: the longer ones come first whichever it is.
         assert {marker.ttl for _, marker in marks.places} == {ttl}
 
@@ -242,20 +252,23 @@ def test_without_the_intermediate_marker_the_law_does_not_hold(monkeypatch: pyte
 
 def test_a_marker_is_added_to_the_bytes_and_nothing_else_changes():
     block = block_from_json(b'{ "text" : "\\u00e9" , "type":"text" }')
-    assert with_marker(block, "5m").raw == (
+    assert with_cache_control(block, "5m").raw == (
         b'{ "text" : "\\u00e9" , "type":"text","cache_control":{"type":"ephemeral"}}'
     )
-    assert json.loads(with_marker(block, "1h", "global").raw)["cache_control"] == {
+    assert json.loads(with_cache_control(block, "1h", "global").raw)["cache_control"] == {
         "type": "ephemeral",
         "ttl": "1h",
         "scope": "global",
     }
-    assert with_marker(tool("Read"), "5m").kind == "tool"
+    assert with_cache_control(tool("Read"), "5m").kind == "tool"
 
 
 def test_a_marker_that_a_block_came_with_is_replaced():
     came = block_from_json(b'{"type":"text","cache_control":{"type":"ephemeral","ttl":"1h"},"text":"a"}')
-    assert with_marker(came, "5m").raw == b'{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}'
-    assert unmarked(came) == text_block("a")
+    assert (
+        with_cache_control(came, "5m").raw
+        == b'{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}'
+    )
+    assert without_cache_control(came) == text_block("a")
     quoted = text_block('"cache_control"')
-    assert unmarked(quoted) is quoted
+    assert without_cache_control(quoted) is quoted

@@ -9,8 +9,14 @@ from view.talks import tool
 from everturn.errors import UsageError
 from everturn.history.blocks import text_block
 from everturn.measure.capabilities import ANTHROPIC, Capabilities
-from everturn.measure.outline import Head
-from everturn.view.sections import Scoped, Sections, head_of, own_system_prompt, system_blocks
+from everturn.measure.outline import Preamble
+from everturn.view.system_prompt import (
+    Scoped,
+    SystemPromptSections,
+    make_preamble,
+    own_system_prompt,
+    system_blocks,
+)
 
 SHARING: Capabilities = msgspec.structs.replace(ANTHROPIC, scopes=("org", "global"))
 
@@ -21,8 +27,8 @@ def counted(words: str) -> Callable[[], str]:
     return lambda: f"{words} {next(times)}"
 
 
-def sections() -> Sections:
-    made = Sections()
+def sections() -> SystemPromptSections:
+    made = SystemPromptSections()
     made.dynamic("environment", counted("environment"))
     made.static("manners", counted("manners"))
     made.static("tone", counted("tone"))
@@ -62,7 +68,7 @@ def test_a_volatile_section_is_computed_for_every_request_and_its_reason_is_on_r
 @pytest.mark.spec("PC-2")
 @pytest.mark.parametrize("why", ["", "   ", "needed", "it changes"])
 def test_a_volatile_section_without_a_written_reason_is_refused(why: str):
-    made = Sections()
+    made = SystemPromptSections()
     with pytest.raises(UsageError, match=r"Section 'clock' .* each change of it breaks the cache"):
         made.DANGEROUS_recomputed_every_request("clock", counted("clock"), why=why)
     assert made.texts("dynamic") == []
@@ -89,12 +95,14 @@ def test_only_the_static_part_is_shared_with_all_where_that_exists_and_no_mcp_to
         (text_block("manners 1\n\ntone 1"), shared),
         (text_block("environment 1\n\nmemory 1"), "org"),
     ]
-    assert head_of((), blocks) == Head((), tuple(part.block for part in blocks), (2, 3), (shared, "org"))
+    assert make_preamble((), blocks) == Preamble(
+        (), tuple(part.block for part in blocks), (2, 3), (shared, "org")
+    )
 
 
 def test_a_section_without_a_visible_word_makes_no_block():
     """The API refuses blank text, and a marker on it."""
-    made = Sections()
+    made = SystemPromptSections()
     made.static("blank", lambda: " \n")
     made.dynamic("words", lambda: "words")
     made.dynamic("empty", lambda: "")
@@ -112,5 +120,5 @@ def test_an_own_system_prompt_is_one_block_and_never_global():
 @pytest.mark.spec("PC-6")
 def test_tools_are_sent_in_one_order_whatever_order_they_came_in():
     tools = (tool("Write"), tool("Bash"), tool("Read"))
-    heads = [head_of(order, ()) for order in (tools, tools[::-1])]
-    assert heads == [Head((tools[1], tools[2], tools[0]))] * 2
+    heads = [make_preamble(order, ()) for order in (tools, tools[::-1])]
+    assert heads == [Preamble((tools[1], tools[2], tools[0]))] * 2

@@ -7,7 +7,7 @@ import pytest
 
 from everturn.history.blocks import Block, text_block
 from everturn.history.messages import Message
-from everturn.history.records import Reply, Usage
+from everturn.history.records import ReplyMeta, Usage
 from everturn.wire.anthropic import Request, Response, messages_pieces, read_response
 
 ODD = Block("invented", b'{"type":"invented", "n":1.0}')
@@ -39,7 +39,7 @@ def test_a_response_is_read_with_its_blocks_byte_for_byte():
         b'{"id":"msg_1","model":"m","stop_reason":"end_turn","content":[{"type":"invented", "n":1.0}],'
         b'"usage":{"input_tokens":5,"output_tokens":2,"new":1}}'
     )
-    expected = Reply("msg_1", "m", "end_turn", Usage(5, output_tokens=2), "req_1")
+    expected = ReplyMeta("msg_1", "m", "end_turn", Usage(5, output_tokens=2), "req_1")
     assert read_response(body, request_id="req_1") == Response((ODD,), expected)
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from everturn.history.blocks import Block, fields_of, text_block, text_of
 from everturn.history.edits import Cleared, Compacted, Segment
-from everturn.history.log import view
-from everturn.history.records import Record, Reply, Usage, Written
+from everturn.history.log import compute_view
+from everturn.history.records import CacheCreation, Record, ReplyMeta, Usage
 from everturn.view.flatten import flatten
-from everturn.wire.claude_code import Line, looks_like_a_session, read
+from everturn.wire.claude_code_reader import TranscriptLine, looks_like_a_session, parse_session_file
 
 ENVELOPE = {
     "parentUuid": "p",
@@ -27,11 +27,11 @@ BYE = b.line({"type": "user", "uuid": "u2", "message": {"role": "user", "content
 
 
 def kinds(data: bytes) -> list[tuple[int, str]]:
-    return [(flaw.line, flaw.kind) for flaw in read(data).flaws]
+    return [(flaw.line, flaw.kind) for flaw in parse_session_file(data).flaws]
 
 
 def uuids(data: bytes) -> list[str]:
-    return [record.uuid for record in read(data).records]
+    return [record.uuid for record in parse_session_file(data).records]
 
 
 # Whole values.
@@ -42,7 +42,7 @@ def test_a_user_line_is_read_with_its_envelope_and_flags():
     flags = {"isMeta": True, "isCompactSummary": True, "isVisibleInTranscriptOnly": True, "isVirtual": True}
     message = {"role": "user", "content": "hi"}
     raw = b.line({"type": "user", "uuid": "u", "message": message, **ENVELOPE, **flags, "todos": [1]})
-    assert read(raw).records == (
+    assert parse_session_file(raw).records == (
         Record(
             kind="user",
             uuid="u",
@@ -73,12 +73,12 @@ def test_an_assistant_line_is_read_with_what_the_api_said_about_it():
     }
     message = {"id": "m", "model": "x", "stop_reason": "end_turn", "usage": usage, "content": [b.say("hi")]}
     raw = b.line({"type": "assistant", "uuid": "a", "requestId": "req_1", "message": message})
-    (record,) = read(raw).records
+    (record,) = parse_session_file(raw).records
     assert record == Record(
         kind="assistant",
         uuid="a",
         blocks=(Block("text", b'{"type":"text","text":"hi"}'),),
-        reply=Reply("m", "x", "end_turn", Usage(3, 20, 100, 7, Written(5, 15)), "req_1"),
+        reply=ReplyMeta("m", "x", "end_turn", Usage(3, 20, 100, 7, CacheCreation(5, 15)), "req_1"),
         raw=raw,
     )
     assert record.reply.usage.context == 123
@@ -100,7 +100,7 @@ def test_system_attachment_and_progress_lines_are_records_too():
             b.line({"type": "progress", "uuid": "3", "data": {"type": "bash_progress"}}),
         ]
     )
-    found = [(each.kind, each.subtype, each.blocks) for each in read(data).records]
+    found = [(each.kind, each.subtype, each.blocks) for each in parse_session_file(data).records]
     assert found == [
         ("system", "api_error", ()),
         ("attachment", "task_reminder", (Block("attachment", b.line(payload)),)),
@@ -142,7 +142,7 @@ def test_every_block_keeps_its_bytes_known_or_not():
         b'{"type":"invented","n":1.0,"n":12345678901234567890123,"e":"\\u00e9"}]'
     )
     raw = b'{"type":"user","uuid":"u","message":{"content":' + content + b"}}"
-    (record,) = read(raw).records
+    (record,) = parse_session_file(raw).records
     assert [(each.kind, each.call, each.tool) for each in record.blocks] == [
         ("text", "", ""),
         ("thinking", "", ""),
@@ -169,7 +169,7 @@ def test_pieces_of_one_response_share_its_message_id():
             b.result("c2"),
         )
     )
-    assert [each.message_id for each in read(data).records] == ["m1", "", "m1", ""]
+    assert [each.message_id for each in parse_session_file(data).records] == ["m1", "", "m1", ""]
 
 
 @pytest.mark.spec("TR-6")
@@ -179,7 +179,7 @@ def test_bookkeeping_and_unknown_lines_are_kept_without_records_and_without_comp
         b'{"type":"new-thing","uuid":"n"}',
         b'{"a":1}',
     ]
-    transcript = read(b"\n".join([*lines, HELLO]))
+    transcript = parse_session_file(b"\n".join([*lines, HELLO]))
     assert [(line.type, len(line.records)) for line in transcript.lines] == [
         ("summary", 0),
         ("new-thing", 0),
@@ -210,8 +210,8 @@ bad = st.one_of(
 @example([b""], b"\n")
 def test_reading_and_writing_again_changes_no_byte(lines: list[bytes], end: bytes):
     data = end.join(lines)
-    assert read(data).to_bytes() == data
-    assert read(data + end).to_bytes() == data + end
+    assert parse_session_file(data).to_bytes() == data
+    assert parse_session_file(data + end).to_bytes() == data + end
 
 
 odd = st.recursive(
@@ -243,9 +243,9 @@ FIELDS = [
 )
 def test_a_record_with_a_uuid_is_read_whatever_the_shape_of_its_other_fields(kind, fields, content):
     fields = {"type": kind, "uuid": "u", "message": {"content": content}, **fields}
-    transcript = read(b.line(fields))
+    transcript = parse_session_file(b.line(fields))
     assert [each.uuid for each in transcript.records] == ["u"]
-    flatten(view(transcript.records))
+    flatten(compute_view(transcript.records))
 
 
 # Fields that are not what we know.
@@ -255,14 +255,14 @@ def test_one_field_of_another_type_costs_only_itself():
     usage = {"input_tokens": None, "cache_read_input_tokens": 9, "output_tokens": "many"}
     message = {"id": "m", "model": 5, "usage": usage, "content": [b.say("still here"), 17]}
     raw = b.line({"type": "assistant", "uuid": "a", "parentUuid": "p", "isMeta": "no", "message": message})
-    transcript = read(raw)
+    transcript = parse_session_file(raw)
     assert transcript.records == (
         Record(
             kind="assistant",
             uuid="a",
             parent="p",
             blocks=(text_block("still here"), text_block("17")),
-            reply=Reply("m", usage=Usage(cache_read_input_tokens=9)),
+            reply=ReplyMeta("m", usage=Usage(cache_read_input_tokens=9)),
             raw=raw,
         ),
     )
@@ -277,12 +277,14 @@ def test_a_message_without_a_uuid_is_reported():
     "payload", [b"", b',"attachment":null', b',"attachment":[1]', b',"attachment":{"type":5}']
 )
 def test_an_attachment_of_any_shape_is_a_record(payload: bytes):
-    (record,) = read(b'{"type":"attachment","uuid":"a"' + payload + b"}").records
+    (record,) = parse_session_file(b'{"type":"attachment","uuid":"a"' + payload + b"}").records
     assert isinstance(fields_of(record.blocks[0]), dict)
 
 
 def test_a_single_block_that_is_not_in_a_list_is_read():
-    (record,) = read(b'{"type":"user","uuid":"u","message":{"content":{"type":"text","text":"x"}}}').records
+    (record,) = parse_session_file(
+        b'{"type":"user","uuid":"u","message":{"content":{"type":"text","text":"x"}}}'
+    ).records
     assert record.blocks == (text_block("x"),)
 
 
@@ -296,7 +298,7 @@ def test_a_file_cut_at_any_byte_of_its_last_records_loads_all_before_and_reports
     for cut in range(first, len(data) + 1):
         torn = data[:cut]
         whole, _, tail = torn.rpartition(b"\n")
-        transcript = read(torn)
+        transcript = parse_session_file(torn)
         complete = whole.count(b"\n") + 1 + (tail in lines)
         assert len(transcript.records) == complete
         assert transcript.to_bytes() == torn
@@ -309,7 +311,7 @@ def test_a_file_cut_at_any_byte_of_its_last_records_loads_all_before_and_reports
 
 @pytest.mark.parametrize("cut", range(2, len(HELLO) + 1))
 def test_a_first_write_that_was_cut_short_is_still_a_session(cut: int):
-    assert looks_like_a_session(read(HELLO[:cut]).lines)
+    assert looks_like_a_session(parse_session_file(HELLO[:cut]).lines)
 
 
 def test_a_tear_inside_a_character_is_named():
@@ -347,7 +349,7 @@ def test_many_objects_on_one_line_take_time_in_proportion():
 def test_records_behind_a_hole_of_nul_bytes_load(data: bytes, expected: list[str]):
     assert uuids(data) == expected
     assert "hole" in {kind for _, kind in kinds(data)}
-    assert read(data).to_bytes() == data
+    assert parse_session_file(data).to_bytes() == data
 
 
 def test_comments_are_kept_and_named():
@@ -357,7 +359,7 @@ def test_comments_are_kept_and_named():
 
 def test_bytes_that_are_no_utf8_are_shown_as_replaced_and_kept_as_they_are():
     data = HELLO.replace(b"hello", b"h\xffllo")
-    transcript = read(data)
+    transcript = parse_session_file(data)
     assert text_of(transcript.records[0].blocks[0]) == "h\N{REPLACEMENT CHARACTER}llo"
     assert (kinds(data), transcript.to_bytes()) == ([(1, "not_utf8")], data)
 
@@ -365,16 +367,16 @@ def test_bytes_that_are_no_utf8_are_shown_as_replaced_and_kept_as_they_are():
 @pytest.mark.parametrize("half", [b"\\ud83d", b"\\uDE00", b"\\ud83d\\ud83d", b"\\ud83dx\\ude00"])
 def test_half_characters_are_shown_as_replaced_and_kept_as_they_are(half: bytes):
     data = HELLO.replace(b"hello", b"a" + half + b"b")
-    transcript = read(data)
+    transcript = parse_session_file(data)
     text = text_of(transcript.records[0].blocks[0])
     assert (text[0], text[-1], "\N{REPLACEMENT CHARACTER}" in text) == ("a", "b", True)
     assert (kinds(data), transcript.to_bytes()) == ([(1, "surrogate")], data)
-    flatten(view(transcript.records)).messages[0].blocks[0].raw.decode()
+    flatten(compute_view(transcript.records)).messages[0].blocks[0].raw.decode()
 
 
 def test_whole_characters_in_two_escapes_and_escaped_backslashes_are_left_alone():
     data = HELLO.replace(b"hello", b"\\ud83d\\ude00 \\\\ud83d")
-    assert text_of(read(data).records[0].blocks[0]) == "😀 \\ud83d"
+    assert text_of(parse_session_file(data).records[0].blocks[0]) == "😀 \\ud83d"
     assert kinds(data) == []
 
 
@@ -395,7 +397,7 @@ def test_what_could_be_read_once_can_be_looked_into_from_further_down():
 
     for levels in range(500, 1_000, 20):
         block = b'{"type":"text","text":"hi","x":' + b"[" * levels + b"]" * levels + b"}"
-        transcript = read(b'{"type":"user","uuid":"d","message":{"content":[' + block + b"]}}")
+        transcript = parse_session_file(b'{"type":"user","uuid":"d","message":{"content":[' + block + b"]}}")
         for record in transcript.records:
             assert further_down(150, lambda record=record: text_of(record.blocks[0])) == "hi"
         assert bool(transcript.records) != bool(transcript.flaws)
@@ -405,7 +407,7 @@ def test_what_could_be_read_once_can_be_looked_into_from_further_down():
 def test_values_that_json_does_not_have_are_named_and_only_outside_of_strings(value: bytes):
     data = HELLO[:-1] + b',"odd":' + value + b',"said":"NaN \\" Infinity"}'
     assert (uuids(data), kinds(data)) == (["u1"], [(1, "number")])
-    assert b'"said":"NaN \\" Infinity"' in read(data).records[0].raw
+    assert b'"said":"NaN \\" Infinity"' in parse_session_file(data).records[0].raw
 
 
 def test_a_torn_line_full_of_quotes_takes_time_in_proportion():
@@ -418,14 +420,14 @@ def test_a_torn_line_full_of_quotes_takes_time_in_proportion():
 def test_numbers_beyond_every_size_pass_through(number: bytes):
     block = b'{"type":"tool_result","tool_use_id":"c","content":"x","n":' + number + b"}"
     data = b'{"n":' + number + b',"type":"user","uuid":"u","message":{"content":[' + block + b"]}}"
-    assert read(data).records[0].blocks == (Block("tool_result", block, "c"),)
+    assert parse_session_file(data).records[0].blocks == (Block("tool_result", block, "c"),)
     assert kinds(data) == []
 
 
 def test_a_number_beyond_every_size_in_a_field_that_we_count_with_is_reported():
     usage = b'{"input_tokens":' + b"7" * 5_000 + b',"output_tokens":4}'
     data = b'{"type":"assistant","uuid":"u","message":{"content":"x","usage":' + usage + b"}}"
-    assert read(data).records[0].reply == Reply(usage=Usage(output_tokens=4))
+    assert parse_session_file(data).records[0].reply == ReplyMeta(usage=Usage(output_tokens=4))
     assert kinds(data) == [(1, "shape")]
 
 
@@ -435,12 +437,12 @@ def test_of_keys_that_are_given_twice_the_last_counts():
 
 def test_a_byte_order_mark_is_passed_over_and_kept():
     data = b"\xef\xbb\xbf" + HELLO
-    assert (uuids(data), kinds(data), read(data).to_bytes()) == (["u1"], [], data)
+    assert (uuids(data), kinds(data), parse_session_file(data).to_bytes()) == (["u1"], [], data)
 
 
 def test_windows_line_ends_are_kept():
     data = HELLO + b"\r\n" + BYE + b"\r\n"
-    assert (uuids(data), kinds(data), read(data).to_bytes()) == (["u1", "u2"], [], data)
+    assert (uuids(data), kinds(data), parse_session_file(data).to_bytes()) == (["u1", "u2"], [], data)
 
 
 def test_a_result_of_a_hundred_megabytes_loads_in_seconds():
@@ -448,7 +450,7 @@ def test_a_result_of_a_hundred_megabytes_loads_in_seconds():
     block = b'{"type":"tool_result","tool_use_id":"c","content":"' + text + b'"}'
     data = HELLO + b'\n{"type":"user","uuid":"big","message":{"content":[' + block + b"]}}\n" + BYE
     started = time.process_time()
-    transcript = read(data)
+    transcript = parse_session_file(data)
     assert time.process_time() - started < 5
     assert [each.uuid for each in transcript.records] == ["u1", "big", "u2"]
     assert transcript.records[1].blocks[0].raw == block
@@ -471,7 +473,7 @@ def test_a_result_of_a_hundred_megabytes_loads_in_seconds():
     ],
 )
 def test_a_file_that_is_something_else_is_no_session(data: bytes):
-    transcript = read(data)
+    transcript = parse_session_file(data)
     assert not looks_like_a_session(transcript.lines)
     assert (transcript.records, transcript.to_bytes()) == ((), data)
 
@@ -481,10 +483,10 @@ def test_lines_that_are_no_json_are_each_named():
 
 
 def test_an_empty_file_is_one_empty_line():
-    assert read(b"").lines == (Line(b""),)
-    assert read(b"").flaws == ()
+    assert parse_session_file(b"").lines == (TranscriptLine(b""),)
+    assert parse_session_file(b"").flaws == ()
 
 
 @pytest.mark.parametrize("kind", ["summary", "queue-operation", "file-history-snapshot", "last-prompt"])
 def test_a_file_of_bookkeeping_alone_is_a_session(kind: str):
-    assert looks_like_a_session(read(b.line({"type": kind})).lines)
+    assert looks_like_a_session(parse_session_file(b.line({"type": kind})).lines)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from everturn.history.blocks import block_from_fields, result_block, text_block
 from everturn.history.edits import Cleared, Compacted, Edit, Pinned, Segment, Undone
-from everturn.history.records import Record, Reply, Usage, Written
-from everturn.wire.claude_code import read
-from everturn.wire.claude_code_lines import BOUNDARY_TEXT, Place, spell
+from everturn.history.records import CacheCreation, Record, ReplyMeta, Usage
+from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.claude_code_writer import BOUNDARY_TEXT, LineContext, encode_record
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 counts = st.integers(0, 10**7)
@@ -22,7 +22,7 @@ blocks = st.one_of(
     st.builds(lambda text: block_from_fields({"type": "invented", "odd": {"b": text, "a": 1}}), words),
 )
 usages = st.none() | st.builds(
-    Usage, counts, counts, counts, counts, st.none() | st.builds(Written, counts, counts)
+    Usage, counts, counts, counts, counts, st.none() | st.builds(CacheCreation, counts, counts)
 )
 edits = st.one_of(
     st.none(),
@@ -42,7 +42,7 @@ edits = st.one_of(
 
 
 def subtype_of(edit: Edit | None) -> str:
-    line = json.loads(spell(Record(kind="system", uuid="x", edit=edit)))
+    line = json.loads(encode_record(Record(kind="system", uuid="x", edit=edit)))
     return line["subtype"]
 
 
@@ -58,7 +58,7 @@ def new_records(draw: st.DrawFn) -> Record:
         payload = {"type": "task_reminder", "content": draw(words)}
         said = (msgspec.structs.replace(block_from_fields(payload), kind="attachment"),)
         subtype = "task_reminder"
-    replies = st.builds(Reply, words, words, words, usages, words)
+    replies = st.builds(ReplyMeta, words, words, words, usages, words)
     return Record(
         kind=kind,
         uuid=draw(words.filter(bool)),
@@ -74,9 +74,9 @@ def new_records(draw: st.DrawFn) -> Record:
 @pytest.mark.spec("TR-1", "TR-4", "TR-6")
 @given(new_records())
 def test_what_was_written_is_read_as_it_was_meant(record: Record):
-    line = spell(record, Place("/home/ann", "2.1.42", "main"))
+    line = encode_record(record, LineContext("/home/ann", "2.1.42", "main"))
     assert b"\n" not in line
-    transcript = read(line)
+    transcript = parse_session_file(line)
     assert transcript.flaws == ()
     assert transcript.records == (msgspec.structs.replace(record, raw=line),)
 
@@ -84,15 +84,15 @@ def test_what_was_written_is_read_as_it_was_meant(record: Record):
 @pytest.mark.spec("TR-6")
 @given(new_records())
 def test_a_record_that_was_read_is_written_as_it_came(record: Record):
-    (came,) = read(b' {"future":1, ' + spell(record)[1:]).records
-    assert spell(came) == came.raw
+    (came,) = parse_session_file(b' {"future":1, ' + encode_record(record)[1:]).records
+    assert encode_record(came) == came.raw
     assert came.raw.startswith(b' {"future":1, ')
 
 
 @pytest.mark.spec("TR-4")
 def test_a_boundary_is_spelled_with_the_names_of_the_format():
     edit = Compacted("manual", 9, 8, "be brief", "last", ("mcp__x",), Segment("h", "a", "t"))
-    line = json.loads(spell(Record(kind="system", uuid="b", timestamp="t", session="s", edit=edit)))
+    line = json.loads(encode_record(Record(kind="system", uuid="b", timestamp="t", session="s", edit=edit)))
     assert line == {
         "parentUuid": None,
         "logicalParentUuid": "last",
@@ -122,13 +122,13 @@ def test_a_boundary_is_spelled_with_the_names_of_the_format():
 
 
 def test_a_boundary_without_more_to_say_has_the_two_fields_that_claude_code_writes():
-    line = json.loads(spell(Record(kind="system", uuid="b", edit=Compacted("auto", 155_000))))
+    line = json.loads(encode_record(Record(kind="system", uuid="b", edit=Compacted("auto", 155_000))))
     assert line["compactMetadata"] == {"trigger": "auto", "preTokens": 155_000}
 
 
 def test_a_user_line_has_the_shape_that_claude_code_writes():
     record = Record(kind="user", uuid="u", parent="p", session="s", blocks=(text_block("hi"),), meta=True)
-    line = json.loads(spell(record, Place("/w", "2.1.42", "main")))
+    line = json.loads(encode_record(record, LineContext("/w", "2.1.42", "main")))
     assert line == {
         "parentUuid": "p",
         "isSidechain": False,
@@ -147,5 +147,5 @@ def test_a_user_line_has_the_shape_that_claude_code_writes():
 
 @pytest.mark.parametrize("edit", [Undone("b"), Pinned("the port is 8080")])
 def test_edits_of_our_own_are_system_lines_that_other_readers_pass_over(edit: Edit):
-    line = json.loads(spell(Record(kind="system", uuid="x", edit=edit)))
+    line = json.loads(encode_record(Record(kind="system", uuid="x", edit=edit)))
     assert (line["type"], line["subtype"][:9]) == ("system", "everturn_")

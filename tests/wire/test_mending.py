@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.wire.mending import Flaw, Mended, is_json, mend
+from everturn.wire.line_repair import LineProblem, Mended, is_json, repair_line
 
 
 @pytest.mark.parametrize(
@@ -12,32 +12,36 @@ from everturn.wire.mending import Flaw, Mended, is_json, mend
         (b"  \r", Mended((), ())),
         (b"\xef\xbb\xbf", Mended((), ())),
         (b'\xef\xbb\xbf{"a":1}', Mended((b'{"a":1}',), ())),
-        (b"// hi", Mended((), (Flaw(7, "comment", "a comment, kept and not read"),))),
+        (b"// hi", Mended((), (LineProblem(7, "comment", "a comment, kept and not read"),))),
         (
             b'{"a":NaN,"b":"NaN"}',
             Mended(
                 (b'{"a":"not a number","b":"NaN"}',),
-                (Flaw(7, "number", "values that JSON does not have (NaN, Infinity): 1"),),
+                (LineProblem(7, "number", "values that JSON does not have (NaN, Infinity): 1"),),
             ),
         ),
         (
             b'{"a":"\\udc00"}',
-            Mended((b'{"a":"\\ufffd"}',), (Flaw(7, "surrogate", "half characters, shown as U+FFFD: 1"),)),
+            Mended(
+                (b'{"a":"\\ufffd"}',), (LineProblem(7, "surrogate", "half characters, shown as U+FFFD: 1"),)
+            ),
         ),
         (
             b'{"a":1} {"b":2}',
-            Mended((b'{"a":1}', b'{"b":2}'), (Flaw(7, "glued", "2 objects on one line"),)),
+            Mended((b'{"a":1}', b'{"b":2}'), (LineProblem(7, "glued", "2 objects on one line"),)),
         ),
         (
             b'\0\0{"a":1}\0',
-            Mended((b'{"a":1}',), (Flaw(7, "hole", "3 NUL bytes, as a crashed file system leaves them"),)),
+            Mended(
+                (b'{"a":1}',), (LineProblem(7, "hole", "3 NUL bytes, as a crashed file system leaves them"),)
+            ),
         ),
         (
             b"plain words",
             Mended(
                 (),
                 (
-                    Flaw(
+                    LineProblem(
                         7, "not_json", "11 characters that are no JSON object: 'plain words'; kept, not read"
                     ),
                 ),
@@ -46,11 +50,11 @@ from everturn.wire.mending import Flaw, Mended, is_json, mend
     ],
 )
 def test_each_damage_has_its_cure_and_its_name(raw: bytes, mended: Mended):
-    assert mend(raw, 7, is_last=False) == mended
+    assert repair_line(raw, 7, is_last=False) == mended
 
 
 def test_an_unfinished_object_is_torn_at_the_end_of_the_file_and_no_json_elsewhere():
-    kinds = [mend(b'{"a":"b', 1, is_last=is_last).flaws[0].kind for is_last in (True, False)]
+    kinds = [repair_line(b'{"a":"b', 1, is_last=is_last).flaws[0].kind for is_last in (True, False)]
     assert kinds == ["torn", "not_json"]
 
 
@@ -60,6 +64,6 @@ def test_text_is_judged_as_json_or_not():
 
 def test_what_stands_on_the_two_sides_of_a_hole_is_never_put_together():
     """Two lines of one write, of which the pages in between were lost: a record that nobody wrote."""
-    found = mend(b'{"parent":null,"a":1,' + b"\0" * 64 + b'"uuid":"2","b":1}', 7, is_last=False)
+    found = repair_line(b'{"parent":null,"a":1,' + b"\0" * 64 + b'"uuid":"2","b":1}', 7, is_last=False)
     assert found.objects == ()
     assert [flaw.kind for flaw in found.flaws] == ["hole", "not_json", "not_json"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.wire.overflow import WORDINGS, Overflow, overflow
+from everturn.wire.overflow import WORDINGS, Overflow, parse_overflow
 
 KNOWN = [
     ("prompt is too long: 1000123 tokens > 1000000 maximum", Overflow("anthropic", 1000123, 1000000), 123),
@@ -44,8 +44,8 @@ KNOWN = [
 
 @pytest.mark.parametrize(("message", "expected", "gap"), KNOWN)
 def test_every_known_wording_is_recognised_with_its_gap(message: str, expected: Overflow, gap: int):
-    assert overflow(message) == expected
-    assert overflow(f'{{"type":"error","error":{{"message":"{message.upper()}"}}}}') == expected
+    assert parse_overflow(message) == expected
+    assert parse_overflow(f'{{"type":"error","error":{{"message":"{message.upper()}"}}}}') == expected
     assert expected.gap == gap
 
 
@@ -69,13 +69,13 @@ def test_every_wording_of_the_table_is_tried_here():
     ],
 )
 def test_a_wording_that_we_do_not_know_is_no_overflow(message: str):
-    assert overflow(message) is None
+    assert parse_overflow(message) is None
 
 
 @given(st.text("0123456789,٣", max_size=30), st.text("0123456789, ", max_size=30))
 def test_numbers_of_any_shape_are_read_or_passed_over(tokens: str, limit: str):
-    assert overflow(f"prompt is too long: {tokens} tokens > {limit} maximum") is not None
+    assert parse_overflow(f"prompt is too long: {tokens} tokens > {limit} maximum") is not None
 
 
 def test_a_number_of_thousands_of_digits_is_passed_over():
-    assert overflow(f"prompt is too long: {'9' * 5000} tokens > 5 maximum") == Overflow("vertex")
+    assert parse_overflow(f"prompt is too long: {'9' * 5000} tokens > 5 maximum") == Overflow("vertex")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.twin.stream import error_event, events, sse
+from everturn.twin.stream import build_events, encode_sse, error_event
 from everturn.wire.streamed import StreamedReply, read_stream
 
 USAGE = {"input_tokens": 3, "output_tokens": 9, "cache_read_input_tokens": 5, "cache_creation": {"x": 1}}
@@ -37,7 +37,7 @@ BODY = {
 
 
 def streamed(body):
-    return b"".join(sse(events(body)))
+    return b"".join(encode_sse(build_events(body)))
 
 
 def test_a_stream_is_put_together_to_the_plain_body():

@@ -17,40 +17,40 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from rich.text import Text
 
-from everturn.chat.instructions import found_in, prompt_for, unfinished
+from everturn.chat.model_connection import ModelConnection
 from everturn.chat.permission import Permissions
-from everturn.chat.provider import Way
-from everturn.chat.screen.opening import Continued, continued
-from everturn.chat.screen.status import Figures
-from everturn.chat.screen.telling import compacted, progress, told
+from everturn.chat.screen.event_lines import format_compaction, format_event, format_progress
+from everturn.chat.screen.status import StatusFigures
 from everturn.chat.screen.terminal import Terminal
+from everturn.chat.screen.welcome import ResumedConversation, format_resumed
 from everturn.chat.sessions import remove_if_empty
-from everturn.chat.subagent import Searcher
+from everturn.chat.subagent import SearchAgent
+from everturn.chat.system_prompt import build_system_prompt, describe_interrupted_answer, find_memory_files
+from everturn.chat.tool_display import ToolDisplay
 from everturn.chat.tools.files.workspace import Workspace
 from everturn.chat.tools.todo import TodoList
-from everturn.chat.tools.toolbox import toolbox
-from everturn.chat.watching import Watching
-from everturn.dashboard.report import level_of
+from everturn.chat.tools.toolbox import build_tools
+from everturn.dashboard.report import context_level
 from everturn.dashboard.terminal import QUIET
 from everturn.decide.compact.chain import RECEIPT
 from everturn.decide.events import Compacting, CompactionDone, Event, Repaired
 from everturn.history.blocks import text_of
-from everturn.history.records import Kind, Record, when
+from everturn.history.records import Record, RecordKind, record_time
 from everturn.measure.prefix_cache import SECONDS
 from everturn.session.config.shape import Config
 from everturn.session.memory_files.nested import NestedMemory
-from everturn.session.session import Reply, Said, Session
-from everturn.session.talk.opening import DEFAULT_WAYS
-from everturn.session.talk.tools import Given, Tool
-from everturn.session.talk.wiring import FILES
+from everturn.session.opening import DEFAULT_STRATEGIES
+from everturn.session.runtime import FILES_SUFFIX
+from everturn.session.session import Reply, Session, UserInput
+from everturn.session.tools import Tool, ToolContent
 from everturn.view.fragments.recalled import TOOL as RECALL
 from everturn.view.fragments.reminder import attachment_words
-from everturn.view.sections import Sections
+from everturn.view.system_prompt import SystemPromptSections
 
 DEFAULT_MODEL: Final = "claude-opus-5"
 
 
-class Terms(NamedTuple):
+class ChatSettings(NamedTuple):
     """What a conversation is held with; `kept` is where those of the folder are kept."""
 
     folder: Path
@@ -60,20 +60,22 @@ class Terms(NamedTuple):
     takes_notes: bool = False
 
 
-class Agent:
+class ChatAgent:
     """Made closed; `open` begins or continues a conversation."""
 
-    def __init__(self, terms: Terms, way: Way, terminal: Terminal, permissions: Permissions) -> None:
+    def __init__(
+        self, terms: ChatSettings, way: ModelConnection, terminal: Terminal, permissions: Permissions
+    ) -> None:
         self.terms, self.way = terms, way
         self.terminal, self.permissions = terminal, permissions
         self.todo = TodoList()
-        self._watching = Watching(terminal, self.todo, begins=self._call_begins)
-        self._prompt = prompt_for(terms.folder, terms.home, lambda: datetime.now().date())
+        self._watching = ToolDisplay(terminal, self.todo, begins=self._call_begins)
+        self._prompt = build_system_prompt(terms.folder, terms.home, lambda: datetime.now().date())
         self.model = terms.config.model or DEFAULT_MODEL
         self._session: Session | None = None
         self._nested = self._nested_memory()
         workspace = Workspace(terms.folder)
-        self.searcher = Searcher(
+        self.searcher = SearchAgent(
             workspace, permissions, opens=self._search_session, new_path=self._search_path
         )
         self._tools = self._toolbox(workspace)
@@ -106,7 +108,7 @@ class Agent:
 
     def reopen(self) -> None:
         """The same conversation, as its file has it. A second Ctrl-C meanwhile is not listened to."""
-        with _undisturbed():
+        with _ignore_interrupts():
             path = self.session.path
             self.session.close()
             self._is_quiet = True
@@ -125,11 +127,11 @@ class Agent:
 
     def _main(self, path: str | Path) -> Session:
         notes = self.terms.takes_notes
-        ways = DEFAULT_WAYS if notes else tuple(way for way in DEFAULT_WAYS if way != "notes")
+        ways = DEFAULT_STRATEGIES if notes else tuple(way for way in DEFAULT_STRATEGIES if way != "notes")
         return self._opened(path, self._tools, self._prompt, listen=self._heard, notes=notes, ways=ways)
 
     def _opened(
-        self, path: str | Path, tools: tuple[Tool, ...], system: str | Sections, **how: Any
+        self, path: str | Path, tools: tuple[Tool, ...], system: str | SystemPromptSections, **how: Any
     ) -> Session:
         config = msgspec.structs.replace(self.terms.config, model=self.model)
         client, send = self.way.client, self.way.send
@@ -138,14 +140,14 @@ class Agent:
             path, policy=config, tools=tools, system=system, client=client, send=send, roots=roots, **how
         )
 
-    def greeting(self) -> list[Text]:
+    def format_greeting(self) -> list[Text]:
         """What a person sees of a conversation that had begun before; nothing of a new one."""
         log, screen = self.session.conversation.log, self.terminal.screen
         remarks = [Text(line, QUIET) for each in self.session.remarks for line in screen.wrapped(each)]
         sent = [record for record in log.records if record.kind in ("user", "assistant")]
         if not sent:
             return remarks
-        found = Continued(
+        found = ResumedConversation(
             id=self.session.id,
             messages=len(sent),
             tokens=self.session.context().size.tokens,
@@ -153,13 +155,13 @@ class Agent:
             answered=_last_words(sent, "assistant"),
             is_finished=_is_finished(sent[-1]),
         )
-        return [*continued(found, screen), *remarks]
+        return [*format_resumed(found, screen), *remarks]
 
     # ── one turn ─────────────────────────────────────────────────────────────────────────────────
 
     def answer(self, words: str = "") -> Reply:
         """Say something and show what comes back; nothing said means: go on."""
-        self._spoken, self._is_answering, self._watching.was_stopped = "", True, False
+        self._spoken, self._is_answering, self._watching.was_interrupted = "", True, False
         pieces = self.session.stream(self._said(words))
         self._unfinished = ""
         self._watching.wait()
@@ -172,48 +174,50 @@ class Agent:
         finally:
             pieces.close()
             self.terminal.end_text()
-            self.tell_compactions()
+            self.show_compactions()
 
-    def _said(self, words: str) -> Said:
+    def _said(self, words: str) -> UserInput:
         parts = (self._unfinished if words else "", words)
         return [{"type": "text", "text": part} for part in parts if part]
 
     def _show_piece(self, piece: str) -> None:
-        self.tell_compactions()
+        self.show_compactions()
         self._spoken += piece
         self.terminal.stream(piece)
 
-    def interrupted(self) -> None:
+    def handle_interrupt(self) -> None:
         """After a Ctrl-C: what the model had said is told to it with the next words."""
-        if self._is_answering and not self._watching.was_stopped:
-            self._unfinished = unfinished(self._spoken)
+        if self._is_answering and not self._watching.was_interrupted:
+            self._unfinished = describe_interrupted_answer(self._spoken)
         self._is_answering = False
         self.reopen()
 
     # ── tools ────────────────────────────────────────────────────────────────────────────────────
 
     def _toolbox(self, workspace: Workspace) -> tuple[Tool, ...]:
-        own = toolbox(workspace, self.permissions, search=self.searcher, todo=self.todo, memory=self._nested)
+        own = build_tools(
+            workspace, self.permissions, search=self.searcher, todo=self.todo, memory=self._nested
+        )
         return self._watching.tools((*own, Tool(RECALL, self._recall)))
 
     def _nested_memory(self) -> NestedMemory:
         folder, home = self.terms.folder, self.terms.home
-        return NestedMemory(folder, home, known=(file.path for file in found_in(folder, home).files))
+        return NestedMemory(folder, home, known=(file.path for file in find_memory_files(folder, home).files))
 
-    def _recall(self, given: Mapping[str, Any]) -> Given:
+    def _recall(self, given: Mapping[str, Any]) -> ToolContent:
         """The tool outlives the session that it looks into."""
         run = self.session.recall_tool.run
         return run(given) if run else ""
 
     def _search_path(self) -> Path:
-        return Path(f"{self.session.path}{FILES}") / f"search-{uuid.uuid4().hex[:8]}.jsonl"
+        return Path(f"{self.session.path}{FILES_SUFFIX}") / f"search-{uuid.uuid4().hex[:8]}.jsonl"
 
     def _search_session(self, path: Path, *, tools: tuple[Tool, ...], system: str) -> Session:
         return self._opened(path, self._watching.tools(tools, deep=1), system)
 
     def _call_begins(self) -> None:
         self._spoken = ""
-        self.tell_compactions()
+        self.show_compactions()
         self.terminal.end_text()
 
     # ── what happened ────────────────────────────────────────────────────────────────────────────
@@ -221,16 +225,16 @@ class Agent:
     def _heard(self, event: Event) -> None:
         match event:
             case Compacting():
-                self._watching.wait(progress(event), already=event.seconds)
+                self._watching.wait(format_progress(event), already=event.seconds)
             case CompactionDone():
                 self._done.append(event)
                 self._nested.forget()
             case Repaired() if self._is_quiet:
                 return
             case _:
-                self.terminal.show(told(event, self.terminal.screen))
+                self.terminal.show(format_event(event, self.terminal.screen))
 
-    def tell_compactions(self) -> None:
+    def show_compactions(self) -> None:
         """Compactions since the last time, each with its receipt, which comes a moment after the event."""
         done, self._done = self._done, []
         if not done:
@@ -238,14 +242,14 @@ class Agent:
         records = self.session.conversation.log.records
         receipts = [attachment_words(each.blocks[0]) for each in records if each.subtype == RECEIPT]
         for event, receipt in zip(done, receipts[-len(done) :], strict=False):
-            self.terminal.show(compacted(event, receipt, self.session.path, self.terminal.screen))
+            self.terminal.show(format_compaction(event, receipt, self.session.path, self.terminal.screen))
 
-    def figures(self, now: datetime) -> Figures:
+    def figures(self, now: datetime) -> StatusFigures:
         context, spent = self.session.context(), self.session.bill.parts["conversation"]
         seen = spent.read + spent.written + spent.input
-        return Figures(
+        return StatusFigures(
             full=context.size.tokens / context.window,
-            level=level_of(context.levels),
+            level=context_level(context.levels),
             hit_rate=spent.read / seen if seen else None,
             warm=self._warm(now),
             dollars=self.session.bill.dollars + self.searcher.spent.dollars,
@@ -255,7 +259,7 @@ class Agent:
     def _warm(self, now: datetime) -> float | None:
         """Until when the provider remembers, counted from the last answer."""
         records = self.session.conversation.log.records
-        last = next((when(each) for each in reversed(records) if each.reply is not None), None)
+        last = next((record_time(each) for each in reversed(records) if each.reply is not None), None)
         if last is None:
             return None
         lives = SECONDS[self.session.conversation.setting.parameters.lifetime.ttl]
@@ -263,7 +267,7 @@ class Agent:
         return left if left > 0 else None
 
 
-def _last_words(records: Sequence[Record], kind: Kind) -> str:
+def _last_words(records: Sequence[Record], kind: RecordKind) -> str:
     for record in reversed(records):
         words = " ".join(text_of(block) for block in record.blocks if block.kind == "text")
         if record.kind == kind and words.strip() and not (record.meta or record.compact_summary):
@@ -279,7 +283,7 @@ def _is_finished(last: Record) -> bool:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _ignore_interrupts() -> Iterator[None]:
     before: Callable[..., Any] | int | None = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

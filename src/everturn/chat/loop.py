@@ -12,31 +12,31 @@ again.
 from datetime import UTC, datetime
 from typing import Final
 
-from everturn.chat.agent import Agent
-from everturn.chat.commands import carry_out
-from everturn.chat.permission import Answer, Wish
-from everturn.chat.provider import in_words
-from everturn.chat.screen.calls import question, wish_lines
-from everturn.chat.screen.lines import Command, Nothing, Say, meaning
-from everturn.chat.screen.status import status
+from everturn.chat.agent import ChatAgent
+from everturn.chat.commands import run_slash_command
+from everturn.chat.model_connection import describe_error
+from everturn.chat.permission import PermissionAnswer, PermissionRequest
+from everturn.chat.screen.input import EmptyInput, PromptInput, SlashCommand, parse_input
+from everturn.chat.screen.status import format_status
 from everturn.chat.screen.terminal import Terminal
+from everturn.chat.screen.tool_calls import format_permission_request, format_question
 from everturn.dashboard.terminal import QUIET
 from everturn.errors import EverturnError, StoreError
 from everturn.session.upstream import UpstreamError
 
-WRONG: Final = "red"
+ERROR_STYLE: Final = "red"
 # Commands after which the status is news.
 CHANGES_CONTEXT: Final = ("retry", "compact", "undo")
 # How often a wish is asked about; showing all of it is no answer yet.
-MOST_ASKED: Final = 3
+MAX_QUESTIONS: Final = 3
 
 
-def converse(agent: Agent) -> None:
+def converse(agent: ChatAgent) -> None:
     """Until the person leaves or the input ends."""
     terminal, stops = agent.terminal, 0
     while stops < 2:
         try:
-            do(agent, terminal.read())
+            handle_input(agent, terminal.read())
             stops = 0
         except EOFError:
             break
@@ -48,71 +48,71 @@ def converse(agent: Agent) -> None:
     terminal.settle()
 
 
-def do(agent: Agent, text: str) -> None:
+def handle_input(agent: ChatAgent, text: str) -> None:
     """What one input means, done; raises EOFError where it means to leave."""
     terminal = agent.terminal
-    meant = meaning(text)
-    if isinstance(meant, Nothing):
+    meant = parse_input(text)
+    if isinstance(meant, EmptyInput):
         show_status(agent)
         return
     terminal.blank()
-    attempt(agent, meant)
+    run_input(agent, meant)
     terminal.blank()
-    if isinstance(meant, Say) or meant.name in CHANGES_CONTEXT:
+    if isinstance(meant, PromptInput) or meant.name in CHANGES_CONTEXT:
         show_status(agent)
 
 
-def attempt(agent: Agent, meant: Say | Command) -> bool:
+def run_input(agent: ChatAgent, meant: PromptInput | SlashCommand) -> bool:
     """Whether it went well. Whatever does not is told, and the conversation goes on."""
     terminal = agent.terminal
     try:
         with terminal.working():
-            return _done(agent, meant)
+            return _dispatch(agent, meant)
     except KeyboardInterrupt:
         terminal.say("Stopped.", QUIET)
-        agent.interrupted()
+        agent.handle_interrupt()
     except UpstreamError as problem:
-        terminal.say(in_words(problem), WRONG)
+        terminal.say(describe_error(problem), ERROR_STYLE)
     except StoreError as problem:
-        terminal.say(str(problem), WRONG)
+        terminal.say(str(problem), ERROR_STYLE)
         agent.reopen()
     except EverturnError as problem:
-        terminal.say(str(problem), WRONG)
+        terminal.say(str(problem), ERROR_STYLE)
     except EOFError:
         raise
     except Exception as problem:
         # Our own fault, whatever it is; a traceback would take the conversation off the screen.
-        terminal.say(f"Something went wrong here ({type(problem).__name__}: {problem}).", WRONG)
+        terminal.say(f"Something went wrong here ({type(problem).__name__}: {problem}).", ERROR_STYLE)
         terminal.say(f"What was said is kept in {agent.session.path}.", QUIET)
         agent.reopen()
     return False
 
 
-def _done(agent: Agent, meant: Say | Command) -> bool:
+def _dispatch(agent: ChatAgent, meant: PromptInput | SlashCommand) -> bool:
     match meant:
-        case Say(text=words):
+        case PromptInput(text=words):
             if stopped := agent.answer(words).stopped:
                 agent.terminal.say(f"It was stopped: {stopped}. /retry lets it go on.", QUIET)
-        case Command():
-            agent.terminal.show(carry_out(agent, meant))
+        case SlashCommand():
+            agent.terminal.show(run_slash_command(agent, meant))
     return True
 
 
-def show_status(agent: Agent) -> None:
+def show_status(agent: ChatAgent) -> None:
     """Below an answer, and again for an empty line. A pipe has nobody to look at it."""
     terminal = agent.terminal
     if terminal.kind != "pipe":
-        terminal.show([status(agent.figures(datetime.now(UTC)), terminal.screen)])
+        terminal.show([format_status(agent.figures(datetime.now(UTC)), terminal.screen)])
 
 
-def asked(terminal: Terminal, wish: Wish) -> Answer:
+def ask_permission(terminal: Terminal, wish: PermissionRequest) -> PermissionAnswer:
     """A person's answer to a wish. Nobody there means no; so does a third that is none."""
     if terminal.kind == "pipe":
         return "no"
-    terminal.show(wish_lines(wish, terminal.screen))
-    for _ in range(MOST_ASKED):
+    terminal.show(format_permission_request(wish, terminal.screen))
+    for _ in range(MAX_QUESTIONS):
         try:
-            said = terminal.ask(question(wish, terminal.screen)).strip().lower()
+            said = terminal.ask(format_question(wish, terminal.screen)).strip().lower()
         except EOFError:
             return "no"
         if said in ("y", "yes"):
@@ -122,5 +122,5 @@ def asked(terminal: Terminal, wish: Wish) -> Answer:
         if said in ("n", "no"):
             return "no"
         if said in ("s", "show"):
-            terminal.show(wish_lines(wish, terminal.screen, whole=True))
+            terminal.show(format_permission_request(wish, terminal.screen, whole=True))
     return "no"

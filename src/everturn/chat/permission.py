@@ -13,16 +13,16 @@ import msgspec
 
 from everturn.errors import UsageError
 
-Kind = Literal["look", "edit", "guarded edit", "command"]
-Mode = Literal["ask", "accept edits", "read only", "all"]
-Answer = Literal["once", "always", "no"]
-Meets = Literal["grant", "ask", "refuse"]
+ActionKind = Literal["look", "edit", "guarded edit", "command"]
+PermissionMode = Literal["ask", "accept edits", "read only", "all"]
+PermissionAnswer = Literal["once", "always", "no"]
+PermissionDecision = Literal["grant", "ask", "refuse"]
 
-MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+MODES: Final[tuple[PermissionMode, ...]] = get_args(PermissionMode)
 
 # What a kind of wish meets in each mode. Reading in the workspace is no wish; a look is at what lies outside,
 # or holds secrets by its name. An edit there, or of what git runs and trusts, is guarded.
-TABLE: Final[Mapping[Mode, Mapping[Kind, Meets]]] = {
+DECISIONS: Final[Mapping[PermissionMode, Mapping[ActionKind, PermissionDecision]]] = {
     "ask": {"look": "ask", "edit": "ask", "guarded edit": "ask", "command": "ask"},
     "accept edits": {"look": "ask", "edit": "grant", "guarded edit": "ask", "command": "ask"},
     "read only": {"look": "ask", "edit": "refuse", "guarded edit": "refuse", "command": "refuse"},
@@ -31,10 +31,10 @@ TABLE: Final[Mapping[Mode, Mapping[Kind, Meets]]] = {
 
 # Characters that could make a terminal show something other than what will happen: controls but newline
 # and tab, and the marks that turn the direction of writing.
-_HIDING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_HIDDEN_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-class Wish(msgspec.Struct, frozen=True):
+class PermissionRequest(msgspec.Struct, frozen=True):
     """What a tool wants to do. `what` is one line; `detail` a diff or the whole command; `key` what "always"
     covers, in words that can be shown."""
 
@@ -42,64 +42,64 @@ class Wish(msgspec.Struct, frozen=True):
     what: str
     detail: str
     key: str
-    kind: Kind = "command"
+    kind: ActionKind = "command"
 
 
-Ask = Callable[[Wish], Answer]
+AskPermission = Callable[[PermissionRequest], PermissionAnswer]
 
 
-class Refused(Exception):
+class PermissionDenied(Exception):
     """The wish was not granted. The words are for the model."""
 
 
-def say_no(_: Wish) -> Answer:
+def deny_all(_: PermissionRequest) -> PermissionAnswer:
     """For programs that have nobody to ask."""
     return "no"
 
 
-def shown(text: str) -> str:
+def escape_hidden(text: str) -> str:
     """Text as a person should see it before saying yes: what hides is spelled out."""
-    return _HIDING.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return _HIDDEN_CHARACTERS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
-def one_line(text: str, most: int = 200) -> str:
-    line = shown(" ".join(text.split()))
+def to_one_line(text: str, most: int = 200) -> str:
+    line = escape_hidden(" ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 class Permissions:
     """The mode, whom to ask, and what was allowed for good."""
 
-    def __init__(self, ask: Ask = say_no, mode: Mode = "ask") -> None:
+    def __init__(self, ask: AskPermission = deny_all, mode: PermissionMode = "ask") -> None:
         self._ask = ask
         self.mode = mode
-        self._always: dict[tuple[Kind, str], None] = {}
+        self._always: dict[tuple[ActionKind, str], None] = {}
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> PermissionMode:
         return self._mode
 
     @mode.setter
-    def mode(self, mode: Mode) -> None:
-        if mode not in TABLE:
+    def mode(self, mode: PermissionMode) -> None:
+        if mode not in DECISIONS:
             raise UsageError(f"There is no permission mode {mode!r}; the modes are {', '.join(MODES)}.")
-        self._mode: Mode = mode
+        self._mode: PermissionMode = mode
 
     @property
-    def remembered(self) -> tuple[str, ...]:
+    def always_allowed(self) -> tuple[str, ...]:
         return tuple(key for _, key in self._always)
 
     def forget(self) -> None:
         self._always.clear()
 
-    def require(self, wish: Wish) -> None:
+    def require(self, wish: PermissionRequest) -> None:
         """Returns when the wish is granted."""
         if why := self.refusal(wish):
-            raise Refused(why)
+            raise PermissionDenied(why)
 
-    def refusal(self, wish: Wish) -> str:
+    def refusal(self, wish: PermissionRequest) -> str:
         """Why not; "" where it may be done."""
-        meets = TABLE[self.mode][wish.kind]
+        meets = DECISIONS[self.mode][wish.kind]
         if meets == "refuse":
             return f"the session is {self.mode}: it may not {wish.what}. Say what you would do instead."
         if meets == "grant" or (wish.kind, wish.key) in self._always:

@@ -3,7 +3,7 @@
     $XDG_DATA_HOME/everturn/chat/<project>/<id>.jsonl     (or ~/.local/share/...)
 
 Ids begin with the time, so their order is that of the conversations. Folders are 0700 and files 0600: the
-store sees to that (`session/store/disk.py`).
+store sees to that (`session/store/file_system.py`).
 """
 
 import hashlib
@@ -18,14 +18,14 @@ import msgspec
 
 from everturn.errors import UsageError
 
-ENDING: Final = ".jsonl"
+SUFFIX: Final = ".jsonl"
 NEWEST: Final = "newest"
 # Where the first words of a conversation are looked for: behind hooks and settings, never far in.
-_LOOKED_AT: Final = 256 * 1024
+_MAX_BYTES_READ: Final = 256 * 1024
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class Kept(msgspec.Struct, frozen=True):
+class SavedSession(msgspec.Struct, frozen=True):
     """A conversation on disk. `changed` is a time of the clock, `size` is bytes."""
 
     path: Path
@@ -38,7 +38,7 @@ class Kept(msgspec.Struct, frozen=True):
         return self.path.stem
 
 
-def folder_of(project: Path, environment: Mapping[str, str], home: Path) -> Path:
+def project_folder(project: Path, environment: Mapping[str, str], home: Path) -> Path:
     """The project's folder. Two projects of one name are told apart by where they are."""
     data = environment.get("XDG_DATA_HOME", "")
     # An address that is not absolute is to be ignored, says the XDG base directory specification.
@@ -49,18 +49,18 @@ def folder_of(project: Path, environment: Mapping[str, str], home: Path) -> Path
     return base / "everturn" / "chat" / f"{name}-{digest}"
 
 
-def new_path(folder: Path, now: datetime, chance: str) -> Path:
+def new_session_path(folder: Path, now: datetime, chance: str) -> Path:
     """A file for a new conversation; `chance` tells those of one second apart."""
-    return folder / f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{chance[:4]}{ENDING}"
+    return folder / f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{chance[:4]}{SUFFIX}"
 
 
-def kept_in(folder: Path) -> tuple[Kept, ...]:
+def list_sessions(folder: Path) -> tuple[SavedSession, ...]:
     """All conversations in which something was said, the one that was touched last first."""
-    found = [_kept(path) for path in _files(folder)]
+    found = [_read_session(path) for path in _files(folder)]
     return tuple(sorted(filter(None, found), key=lambda each: (-each.changed, each.id)))
 
 
-def chosen(kept: Iterable[Kept], which: str) -> Kept:
+def select_session(kept: Iterable[SavedSession], which: str) -> SavedSession:
     """The newest, one by its place in the list (1 is the first), or by the beginning of its id."""
     every = tuple(kept)
     if not every:
@@ -87,21 +87,21 @@ def remove_if_empty(path: Path) -> None:
 
 def _files(folder: Path) -> list[Path]:
     try:
-        return [path for path in folder.iterdir() if path.suffix == ENDING]
+        return [path for path in folder.iterdir() if path.suffix == SUFFIX]
     except OSError:
         return []
 
 
-def _kept(path: Path) -> Kept | None:
+def _read_session(path: Path) -> SavedSession | None:
     try:
         state = path.stat()
         with path.open("rb") as file:
-            beginning = file.read(_LOOKED_AT)
+            beginning = file.read(_MAX_BYTES_READ)
     except OSError:
         return None
     if not state.st_size:
         return None
-    return Kept(path, first_words(beginning), state.st_mtime, state.st_size)
+    return SavedSession(path, read_first_prompt(beginning), state.st_mtime, state.st_size)
 
 
 class _Message(msgspec.Struct):
@@ -116,7 +116,7 @@ class _Line(msgspec.Struct):
 _read_line = msgspec.json.Decoder(_Line).decode
 
 
-def first_words(beginning: bytes) -> str:
+def read_first_prompt(beginning: bytes) -> str:
     """What a person said first, on one line; "" where that is not found."""
     for line in beginning.splitlines():
         try:

@@ -29,20 +29,25 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "statusline": ("everturn.cli.statusline:statusline", "The line at the bottom of Claude Code."),
     "twin": ("everturn.cli.twin:twin", "A Messages API on this machine, to develop and test against."),
     "undo": ("everturn.cli.undo:undo", "Take the last compaction of a session back."),
-    "unfold": ("everturn.cli.unfold:unfold", "What a compaction replaced."),
+    "expand": ("everturn.cli.expand:expand", "Show what a compaction replaced."),
     "uninstall": ("everturn.cli.uninstall:uninstall", "Take everturn out of Claude Code again."),
 }
+# Old names of commands; they still work, and say what to type next time.
+RENAMED = {"unfold": "expand"}
 # Packages that only some commands need, and the extra that brings them.
 EXTRAS = {"mcp": "mcp", "anthropic": "anthropic", "uvicorn": "twin", "httpx2": "twin", "starlette": "twin"}
 
 
-class Commands(click.Group):
+class LazyGroup(click.Group):
     """A group that knows its commands by name and loads one when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in RENAMED:
+            click.echo(f"`everturn {cmd_name}` is now `everturn {RENAMED[cmd_name]}`.", err=True)
+            cmd_name = RENAMED[cmd_name]
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
@@ -75,7 +80,7 @@ def missing_package(command: str, missing: ModuleNotFoundError) -> Exception:
     )
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="everturn")
 def main() -> None:
     """A context engine for LLM agents."""

@@ -32,11 +32,11 @@ def audit(paths: tuple[Path, ...], by: tuple[str, ...], as_json: bool, no_color:
     """
     from everturn.replay.audit import Auditor
     from everturn.replay.audit import as_json as spelled
-    from everturn.replay.sessions import sessions
+    from everturn.replay.sessions import read_sessions
 
     auditor = Auditor()
     with _progress() as progress:
-        for found in sessions(paths, progress):
+        for found in read_sessions(paths, progress):
             auditor.add(found)
     done = auditor.audit()
     if not done.sessions:

@@ -51,7 +51,7 @@ def chat(
     without a key to the twin, a small agent that follows rules. Conversations are kept: --resume continues.
     /help lists what can be typed beside words.
     """
-    from everturn.chat.begin import Options, begin
+    from everturn.chat.start import ChatOptions, start_chat
 
     if session is not None and resume is not None:
         raise click.UsageError("Give --session or --resume, not both.")
@@ -59,7 +59,7 @@ def chat(
     session = session.absolute() if session else None
     os.chdir(folder)
     settings = {"model": model, "policy": policy, "window": window}
-    options = Options(
+    options = ChatOptions(
         settings={key: value for key, value in settings.items() if value},
         words=words,
         resume=resume,
@@ -68,4 +68,4 @@ def chat(
         mode=mode.replace("-", " "),
         takes_notes=notes,
     )
-    raise SystemExit(begin(options))
+    raise SystemExit(start_chat(options))

@@ -36,15 +36,15 @@ def compact(
     itself, without any model. `everturn undo` takes it back.
     """
     from everturn.dashboard.compactions import as_json as spelled
-    from everturn.dashboard.compactions import made, planned
-    from everturn.dashboard.past import draw
+    from everturn.dashboard.compactions import render_compaction, render_plan
+    from everturn.dashboard.recall_output import print_lines
     from everturn.decide.compact.values import Compaction, CompactionPlan
-    from everturn.session.reopened import reopened
+    from everturn.session.reopen import reopen_session
 
     if from_ is not None and up_to is not None:
         raise click.UsageError("Give --from or --up-to, not both.")
     where = {"from_": from_, "up_to": up_to}
-    with reopened(file, model, dry_run=dry_run) as session:
+    with reopen_session(file, model, dry_run=dry_run) as session:
         outcome: Any = (
             session.dry_run(instructions, **where) if dry_run else session.compact(instructions, **where)
         )
@@ -53,6 +53,6 @@ def compact(
         if as_json:
             click.echo(spelled(outcome, session.bill))
         elif isinstance(outcome, CompactionPlan):
-            draw(lambda screen: planned(outcome, file, screen))
+            print_lines(lambda screen: render_plan(outcome, file, screen))
         else:
-            draw(lambda screen: made(outcome, session.bill, file, screen))
+            print_lines(lambda screen: render_compaction(outcome, session.bill, file, screen))

@@ -26,7 +26,7 @@ def config(path: Path | None, settings: tuple[str, ...], changed: bool, as_json:
     from everturn.session.config.load import config_file, config_files, load
 
     files = (config_file(path),) if path else config_files(os.environ, home=Path.home(), cwd=Path.cwd())
-    loaded = load(files, os.environ, dict(map(_pair, settings)))
+    loaded = load(files, os.environ, dict(map(_parse_setting, settings)))
     shown = {key: value for key, value in loaded.values().items() if _is_shown(loaded.origins[key], changed)}
     if as_json:
         rows = {key: {"value": value, "from": loaded.origins[key]} for key, value in shown.items()}
@@ -35,12 +35,14 @@ def config(path: Path | None, settings: tuple[str, ...], changed: bool, as_json:
     width = max(map(len, shown), default=0)
     for key, value in shown.items():
         origin = loaded.origins[key]
-        click.echo(f"{key:<{width}}  {_spelled(value)}" + ("" if origin == "default" else f"  ({origin})"))
+        click.echo(
+            f"{key:<{width}}  {_format_value(value)}" + ("" if origin == "default" else f"  ({origin})")
+        )
     for note in loaded.notes:
         click.echo(f"note: {note}", err=True)
 
 
-def _pair(setting: str) -> tuple[str, str]:
+def _parse_setting(setting: str) -> tuple[str, str]:
     key, equals, value = setting.partition("=")
     if not equals:
         raise click.BadParameter(f"{setting!r} has no '='; write KEY=VALUE.", param_hint="--set")
@@ -51,7 +53,7 @@ def _is_shown(origin: str, changed: bool) -> bool:
     return not changed or origin != "default"
 
 
-def _spelled(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "(none)"
     return "(none)" if value is None or value == "" else str(value)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from everturn.dashboard.report import ContextReport
 
 # Below this, a session is read before a progress bar could be seen.
-SHOWS_PROGRESS_ABOVE = 50 * 1024 * 1024
+MIN_BYTES_FOR_PROGRESS = 50 * 1024 * 1024
 # Pictures are looked at in pages, where this is a comfortable width.
 PICTURE_COLUMNS = 80
 
@@ -67,8 +67,8 @@ def context(
 
 def _write_picture(report: "ContextReport", out: Path) -> None:
     from everturn.dashboard.layout import Screen
-    from everturn.dashboard.picture import svg
     from everturn.dashboard.terminal import drawn
+    from everturn.dashboard.terminal_svg import svg
 
     screen = Screen(PICTURE_COLUMNS)
     picture = svg(
@@ -83,7 +83,7 @@ def _write_picture(report: "ContextReport", out: Path) -> None:
 @contextmanager
 def _progress(file: str) -> Iterator[Progress | None]:
     """A line on stderr that says how far we are, for people only and only where it takes a while."""
-    if not (sys.stderr.isatty() and _size(file) > SHOWS_PROGRESS_ABOVE):
+    if not (sys.stderr.isatty() and _size(file) > MIN_BYTES_FOR_PROGRESS):
         yield None
         return
     erase = "\r\x1b[K"

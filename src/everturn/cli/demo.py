@@ -27,30 +27,30 @@ def cache(turns: int, idle: int, seed: int, model_id: str, color: bool) -> None:
     Turn by turn: what was read from the cache, what was written to it, what was cleared and why. Then the
     bill, beside the bill of the same session with caching alone, and with nothing.
     """
-    from everturn.dashboard.turns import Bill, draw_bills, draw_steps
-    from everturn.decide.policy import policy
+    from everturn.dashboard.call_chart import NamedCost, draw_bills, draw_steps
+    from everturn.decide.policy import get_policy
     from everturn.measure.capabilities import ANTHROPIC, PLAIN
-    from everturn.measure.models import find
-    from everturn.replay.rehearsal import Scene, rehearse
-    from everturn.replay.stage import stage
+    from everturn.measure.model_table import find_model
+    from everturn.replay.demo_session import make_demo_session
+    from everturn.replay.twin_replay import TwinReplaySettings, replay_against_twin
 
-    model = find(model_id)
+    model = find_model(model_id)
     if model is None:
         raise click.BadParameter(f"there is no model {model_id!r}", param_hint="--model")
-    records, head = stage(seed=seed, turns=turns)
+    records, head = make_demo_session(seed=seed, turns=turns)
     pause = {turns // 2 + 1: timedelta(minutes=idle)}
     click.echo(
         f"An agent of {turns} turns on {model.display_name}.\n{idle} minutes idle after turn {turns // 2}.\n"
     )
-    bills: list[Bill] = []
+    bills: list[NamedCost] = []
     for name, kept, able in (
         ("everturn", "claude-code", ANTHROPIC),
         ("caching alone", "none", ANTHROPIC),
         ("nothing", "none", PLAIN),
     ):
-        scene = Scene(model=model, policy=policy(kept), capabilities=able, head=head)
-        steps = list(islice(rehearse(records, scene, pause), turns))
-        bills.append(Bill(name, sum((step.dollars for step in steps), Decimal())))
+        scene = TwinReplaySettings(model=model, policy=get_policy(kept), capabilities=able, head=head)
+        steps = list(islice(replay_against_twin(records, scene, pause), turns))
+        bills.append(NamedCost(name, sum((step.dollars for step in steps), Decimal())))
         if name == "everturn":
             draw_steps(steps, sys.stdout, color=color)
             right = sum(step.as_predicted for step in steps)
@@ -69,13 +69,18 @@ def compact(compactions: int, seed: int, model_id: str, color: bool) -> None:
     One line for every ten calls, as long as the context is full; a line for each compaction, with what it
     kept and what it dropped. Then the bill.
     """
-    from everturn.dashboard.sawtooth import draw
-    from everturn.measure.models import find
-    from everturn.replay.marathon import run
+    from everturn.dashboard.long_session_chart import draw
+    from everturn.measure.model_table import find_model
+    from everturn.replay.long_session import run_long_session
 
-    model = find(model_id)
+    model = find_model(model_id)
     if model is None:
         raise click.BadParameter(f"there is no model {model_id!r}", param_hint="--model")
     times = "once" if compactions == 1 else f"{compactions} times"
     click.echo(f"An agent on {model.display_name}, compacted {times}.\n")
-    draw(run(model=model, compactions=compactions, seed=seed), model.window, sys.stdout, color=color)
+    draw(
+        run_long_session(model=model, compactions=compactions, seed=seed),
+        model.window,
+        sys.stdout,
+        color=color,
+    )

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-SIGNS = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
+STATE_LABELS = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 
 
 @click.command(short_help="Look whether all is well, and say what to do.")
@@ -16,9 +16,9 @@ def doctor(as_json: bool) -> None:
     Changes nothing. The exit code is 1 where something is wrong.
     """
     from everturn import __version__
-    from everturn.adapters.claude_code.doctor import examine
+    from everturn.adapters.claude_code.doctor import run_checks
 
-    checks = examine(os.environ, os.getcwd(), __version__)
+    checks = run_checks(os.environ, os.getcwd(), __version__)
     is_well = all(each.state != "wrong" for each in checks)
     if as_json:
         import msgspec
@@ -26,7 +26,7 @@ def doctor(as_json: bool) -> None:
         click.echo(msgspec.json.encode({"is_well": is_well, "checks": checks}))
     else:
         for each in checks:
-            click.echo(f"{SIGNS[each.state]} {each.name}: {each.what}")
+            click.echo(f"{STATE_LABELS[each.state]} {each.name}: {each.what}")
             if each.to_do:
                 click.echo(f"      {each.to_do}")
     sys.exit(0 if is_well else 1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from everturn.adapters.claude_code.settings.entries import Wanted
+    from everturn.adapters.claude_code.settings.entries import InstallOptions
     from everturn.adapters.claude_code.settings.install import Installation
 
 
@@ -49,50 +49,56 @@ def install(
     bytes. Installing twice changes nothing.
     """
     from everturn.adapters.claude_code.settings import files
-    from everturn.adapters.claude_code.settings.entries import NAME, Wanted
-    from everturn.adapters.claude_code.settings.install import plan
+    from everturn.adapters.claude_code.settings.entries import NAME, InstallOptions
+    from everturn.adapters.claude_code.settings.install import plan_installation
 
     if path and (project or mcp):
         raise click.UsageError("--settings names one file; it goes with neither --project nor --mcp.")
     # A project's settings are for everybody who works on it: a path of this machine would not help them.
     program = (NAME,) if project else _program()
-    wanted = Wanted(program, status_line=not no_statusline, hooks=not no_hooks, shrink=shrink or 0)
+    wanted = InstallOptions(program, status_line=not no_statusline, hooks=not no_hooks, shrink=shrink or 0)
     here = os.getcwd()
     own = files.project_settings(here) if project else files.user_settings(os.environ)
     ask = sys.stdin is not None and sys.stdin.isatty() and not dry_run
     # All is planned before anything is written: what is wrong with the second must not be told too late.
-    plans = [_planned(os.path.abspath(path) if path else own, wanted, replacing=replace, may_ask=ask)]
+    plans = [
+        _plan_installation(os.path.abspath(path) if path else own, wanted, replacing=replace, may_ask=ask)
+    ]
     if mcp:
         servers = files.project_servers(here) if project else files.user_servers(os.environ)
-        plans.append(plan(servers, Wanted(program, status_line=False, hooks=False, server=True)))
+        plans.append(
+            plan_installation(servers, InstallOptions(program, status_line=False, hooks=False, server=True))
+        )
     for planned in plans:
         if not planned.is_needed:
             click.echo(f"Everything is there already: {planned.file.said}")
         elif dry_run:
             click.echo(f"Would change {planned.file.said}:\n{planned.diff()}", nl=False)
         else:
-            _carry_out(planned, may_make_folder=not path)
+            _apply_installation(planned, may_make_folder=not path)
 
 
-def _planned(path: str, wanted: "Wanted", *, replacing: bool, may_ask: bool) -> "Installation":
+def _plan_installation(
+    path: str, wanted: "InstallOptions", *, replacing: bool, may_ask: bool
+) -> "Installation":
     """Where a status line is in the way, a person may be asked."""
-    from everturn.adapters.claude_code.settings.adding import StatusLineTaken
-    from everturn.adapters.claude_code.settings.install import plan
+    from everturn.adapters.claude_code.settings.add_entries import StatusLineTaken
+    from everturn.adapters.claude_code.settings.install import plan_installation
 
     try:
-        return plan(path, wanted, replacing=replacing)
+        return plan_installation(path, wanted, replacing=replacing)
     except StatusLineTaken as taken:
         if not may_ask:
             raise
         click.echo(str(taken).partition(". ")[0] + ".")
         click.confirm("Replace it? (`everturn uninstall claude-code` brings it back)", abort=True)
-        return plan(path, wanted, replacing=True)
+        return plan_installation(path, wanted, replacing=True)
 
 
-def _carry_out(planned: "Installation", *, may_make_folder: bool) -> None:
-    from everturn.adapters.claude_code.settings.install import carry_out
+def _apply_installation(planned: "Installation", *, may_make_folder: bool) -> None:
+    from everturn.adapters.claude_code.settings.install import apply_installation
 
-    backup = carry_out(planned, datetime.now(), may_make_folder=may_make_folder)
+    backup = apply_installation(planned, datetime.now(), may_make_folder=may_make_folder)
     click.echo(f"Changed {planned.file.said}:")
     for line in planned.said:
         click.echo(f"  {line}")

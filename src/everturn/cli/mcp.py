@@ -19,8 +19,8 @@ def mcp(roots: tuple[Path, ...]) -> None:
 
     For Claude Code: claude mcp add everturn -- everturn mcp
     """
-    from everturn.mcp.server import server
-    from everturn.mcp.sessions import where_of
+    from everturn.mcp.server import build_server
+    from everturn.mcp.sessions import build_locator
 
-    where = where_of(os.environ, home=Path.home(), here=Path.cwd(), more=roots)
-    server(where).run("stdio")
+    where = build_locator(os.environ, home=Path.home(), here=Path.cwd(), more=roots)
+    build_server(where).run("stdio")

@@ -17,13 +17,13 @@ def recall(file: str, query: tuple[str, ...], limit: int, as_json: bool) -> None
     import msgspec
 
     from everturn.history.log import Log
-    from everturn.history.threads import threads
-    from everturn.session.recall.index import Index
+    from everturn.history.threads import split_threads
+    from everturn.session.recall.index import RecallIndex
     from everturn.session.recall.search import search
     from everturn.session.transcripts import open_transcript
 
-    log = Log(threads(open_transcript(file).records).main.records)
-    index = Index(file)
+    log = Log(split_threads(open_transcript(file).records).main.records)
+    index = RecallIndex(file)
     try:
         found = search(" ".join(query), limit, index=index, log=log)
     finally:
@@ -31,6 +31,6 @@ def recall(file: str, query: tuple[str, ...], limit: int, as_json: bool) -> None
     if as_json:
         click.echo(msgspec.json.encode({"hits": found.hits, "remark": found.remark, "notes": index.notes}))
         return
-    from everturn.dashboard.past import draw, hits
+    from everturn.dashboard.recall_output import print_lines, render_hits
 
-    draw(lambda screen: hits(found, index.notes, screen))
+    print_lines(lambda screen: render_hits(found, index.notes, screen))

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from everturn.replay.compare import Compared
-    from everturn.replay.parallel import Keep, Outcome
-    from everturn.replay.schemes import Scheme
+    from everturn.replay.compare import ComparisonTable
+    from everturn.replay.parallel import ReplayOutcome, ResultCache
+    from everturn.replay.policies import ReplayPolicy
 
-DEFAULT = "none,recorded,claude-code,when-cold,clear-keep-3,masking,sliding-window,summarize-85,oracle"
+DEFAULT_POLICIES = (
+    "none,recorded,claude-code,when-cold,clear-keep-3,masking,sliding-window,summarize-85,oracle"
+)
 
 
 @click.command(short_help="What recorded sessions would have cost under other policies.")
@@ -24,7 +26,7 @@ DEFAULT = "none,recorded,claude-code,when-cold,clear-keep-3,masking,sliding-wind
 @click.option(
     "--policy",
     "policies",
-    default=DEFAULT,
+    default=DEFAULT_POLICIES,
     show_default=True,
     help="Policies, with commas between them; each may have switches, as in claude-code+1h+refresh.",
 )
@@ -71,10 +73,10 @@ def replay(
     import msgspec
 
     from everturn.dashboard.progress import progress
-    from everturn.replay.parallel import Keep, default_folder, replay_all
+    from everturn.replay.parallel import ResultCache, default_folder, replay_all
 
-    schemes = _schemes(policies, ttl, model, refresh=refresh)
-    keep = Keep(str(cache or default_folder(os.environ)))
+    schemes = _parse_policies(policies, ttl, model, refresh=refresh)
+    keep = ResultCache(str(cache or default_folder(os.environ)))
     with progress("Replaying") as tell:
         done = replay_all(
             paths,
@@ -87,16 +89,16 @@ def replay(
     if not done.sessions:
         reasons = "\n".join(f"  {each.path}: {each.why}" for each in done.unreadable)
         raise click.ClickException(f"There is no session to replay.\n{reasons}".rstrip())
-    compared = _compared(done, schemes, keep)
+    compared = _compare(done, schemes, keep)
     if html is not None:
-        html.write_text(_page(done, schemes, keep), encoding="utf-8")
+        html.write_text(_render_page(done, schemes, keep), encoding="utf-8")
     if requests is not None:
         _write_requests(requests, paths, schemes)
     if into is not None:
-        from everturn.dashboard.replay_table import with_tables
+        from everturn.dashboard.replay_table import insert_tables
 
         page, name = into
-        page.write_text(with_tables(page.read_text("utf-8"), name, compared), encoding="utf-8")
+        page.write_text(insert_tables(page.read_text("utf-8"), name, compared), encoding="utf-8")
     if as_json:
         # As bytes: JSON is UTF-8, whatever the locale of the terminal is.
         told = {**msgspec.to_builtins(compared), "unreadable": msgspec.to_builtins(done.unreadable)}
@@ -107,14 +109,14 @@ def replay(
     draw(compared, color=not no_color)
 
 
-def _schemes(policies: str, ttl: str, model: str, *, refresh: bool) -> list["Scheme"]:
-    from everturn.replay.schemes import scheme, with_switches
+def _parse_policies(policies: str, ttl: str, model: str, *, refresh: bool) -> list["ReplayPolicy"]:
+    from everturn.replay.policies import apply_switches, parse_policy
 
-    named = [scheme(each, model=model) for each in policies.split(",") if each.strip()]
+    named = [parse_policy(each, model=model) for each in policies.split(",") if each.strip()]
     if not named:
         raise click.BadParameter("name at least one policy", param_hint="--policy")
     switched = [
-        with_switches(
+        apply_switches(
             each,
             ttl="1h" if "1h" in (ttl, each.ttl) else "5m",
             refresh=refresh or each.refresh,
@@ -125,15 +127,17 @@ def _schemes(policies: str, ttl: str, model: str, *, refresh: bool) -> list["Sch
     return list({each.name: each for each in switched}.values())
 
 
-def _compared(done: "Outcome", schemes: Sequence["Scheme"], keep: "Keep") -> "Compared":
+def _compare(
+    done: "ReplayOutcome", schemes: Sequence["ReplayPolicy"], keep: "ResultCache"
+) -> "ComparisonTable":
     """One session after the other: calls are needed, and only one session's at a time."""
     from everturn.replay.compare import Comparison
-    from everturn.replay.parallel.replays import whole
+    from everturn.replay.parallel.replays import load_calls
 
     comparison = Comparison()
     notes: dict[str, None] = {}
     for each in done.sessions:
-        runs = whole(each, schemes, keep).runs
+        runs = load_calls(each, schemes, keep).runs
         comparison.add(runs)
         if len(done.sessions) == 1:
             notes |= dict.fromkeys(note for run in runs for note in run.notes)
@@ -141,23 +145,25 @@ def _compared(done: "Outcome", schemes: Sequence["Scheme"], keep: "Keep") -> "Co
     return comparison.compared([*notes, *unread])
 
 
-def _page(done: "Outcome", schemes: Sequence["Scheme"], keep: "Keep") -> str:
-    from everturn.replay.page import page
-    from everturn.replay.parallel import chapters
+def _render_page(done: "ReplayOutcome", schemes: Sequence["ReplayPolicy"], keep: "ResultCache") -> str:
+    from everturn.replay.page import render_page
+    from everturn.replay.parallel import load_comparisons
 
     unreadable = [(each.path, each.why) for each in done.unreadable]
-    return page(chapters(done.sessions, schemes, keep), unreadable=unreadable)
+    return render_page(load_comparisons(done.sessions, schemes, keep), unreadable=unreadable)
 
 
-def _write_requests(file: Path, paths: Sequence[Path], schemes: Sequence["Scheme"]) -> None:
+def _write_requests(file: Path, paths: Sequence[Path], schemes: Sequence["ReplayPolicy"]) -> None:
     """Bodies are built for this alone, so it is done here and once more."""
-    from everturn.replay.requests_file import written_to
-    from everturn.replay.sessions import Session, sessions
-    from everturn.replay.simulate import simulate, uses_of
+    from everturn.replay.requests_file import make_request_writer
+    from everturn.replay.sessions import ReplaySession, read_sessions
+    from everturn.replay.simulate import index_uses, simulate
 
     with file.open("wb") as out:
-        for session in sessions(paths):
-            if isinstance(session, Session):
-                uses = uses_of(session)
+        for session in read_sessions(paths):
+            if isinstance(session, ReplaySession):
+                uses = index_uses(session)
                 for scheme in schemes:
-                    simulate(session, scheme, uses, witness=written_to(out, session.name, scheme.name))
+                    simulate(
+                        session, scheme, uses, witness=make_request_writer(out, session.name, scheme.name)
+                    )

@@ -6,8 +6,8 @@ from typing import Literal
 
 import click
 
-from everturn.twin.app import Server, bound, url_of
-from everturn.twin.build import build, faults_from, lines_from, recorded
+from everturn.twin.app import TwinServer, bind_socket, url_of
+from everturn.twin.build import build_twin, load_faults, load_recorded_replies, load_script
 from everturn.twin.options import TwinOptions
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -60,21 +60,21 @@ def twin(
     tells what each request cost.
     """
     is_recording = script is not None and script.suffix == ".jsonl"
-    made = build(
+    made = build_twin(
         clock=clock,
         options=TwinOptions(extensions=frozenset(extensions)),
-        lines=lines_from(script) if script and not is_recording else (),
-        playback=recorded(script) if script and is_recording else (),
-        faults=faults_from(faults, seed=seed) if faults else None,
+        lines=load_script(script) if script and not is_recording else (),
+        playback=load_recorded_replies(script) if script and is_recording else (),
+        faults=load_faults(faults, seed=seed) if faults else None,
         seed=seed,
     )
-    listener = bound(host, port)
-    server = Server(made, lambda: click.echo(f"everturn twin listening on {url_of(listener)}"))
+    listener = bind_socket(host, port)
+    server = TwinServer(made, lambda: click.echo(f"everturn twin listening on {url_of(listener)}"))
     _stop_on_signals(server)
     server.run(sockets=[listener])
 
 
-def _stop_on_signals(server: Server) -> None:
+def _stop_on_signals(server: TwinServer) -> None:
     """Stopping is not a failure: the exit code is 0.
 
     uvicorn ends at these signals by itself, then raises them again for whoever listened before: us.

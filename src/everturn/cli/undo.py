@@ -18,19 +18,19 @@ def undo(file: str, as_json: bool) -> None:
     """
     import msgspec
 
-    from everturn.dashboard.compactions import taken_back
-    from everturn.dashboard.past import draw
-    from everturn.decide.compact.values import NotCompacting
-    from everturn.session.reopened import reopened
+    from everturn.dashboard.compactions import render_undo
+    from everturn.dashboard.recall_output import print_lines
+    from everturn.decide.compact.values import CompactionSkipped
+    from everturn.session.reopen import reopen_session
 
-    with reopened(file) as session:
+    with reopen_session(file) as session:
         before = session.context()
         undone = session.undo()
-        if isinstance(undone, NotCompacting):
+        if isinstance(undone, CompactionSkipped):
             raise click.ClickException(undone.why)
         after = session.context()
     if as_json:
         sizes = {"tokens_before": before.size.tokens, "tokens_after": after.size.tokens}
         click.echo(msgspec.json.encode({"boundary": undone.boundary} | sizes))
         return
-    draw(lambda screen: taken_back(undone.boundary, before, after, screen))
+    print_lines(lambda screen: render_undo(undone.boundary, before, after, screen))

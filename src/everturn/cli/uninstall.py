@@ -21,7 +21,7 @@ def uninstall(out_of: str, path: str | None, project: bool, dry_run: bool) -> No
     and a status line that was replaced comes back.
     """
     from everturn.adapters.claude_code.settings import files
-    from everturn.adapters.claude_code.settings.uninstall import carry_out, plan
+    from everturn.adapters.claude_code.settings.uninstall import apply_removal, plan_removal
 
     if path and project:
         raise click.UsageError("--settings names one file; it does not go with --project.")
@@ -33,10 +33,10 @@ def uninstall(out_of: str, path: str | None, project: bool, dry_run: bool) -> No
     else:
         paths = [files.user_settings(os.environ), files.user_servers(os.environ)]
     # All are looked at before one is changed: what is wrong with the second must not be told too late.
-    removals = [plan(each) for each in paths]
+    removals = [plan_removal(each) for each in paths]
     for removal in removals:
         if not dry_run:
-            carry_out(removal)
+            apply_removal(removal)
         if removal.is_needed:
             _tell(removal, "Would clean" if dry_run else "Cleaned")
     if not any(removal.is_needed for removal in removals):

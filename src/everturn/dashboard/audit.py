@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.text import Text
 
 from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
-from everturn.dashboard.tables import KINDS, NOT_KNOWN, Section
+from everturn.dashboard.tables import KINDS, NOT_KNOWN, TableSection
 from everturn.dashboard.terminal import HEAD, QUIET
 from everturn.replay.audit import Audit
-from everturn.replay.broken import CacheBreak
-from everturn.replay.paid import Sums
+from everturn.replay.cache_breaks import CacheBreak
+from everturn.replay.call_ledger import CallTotals
 
-MOST_ROWS: Final = 10
-MOST_BREAKS: Final = 15
+MAX_ROWS: Final = 10
+MAX_BREAKS: Final = 15
 SESSION_WIDTH: Final = 16
 REASONS: Final = {
     "compaction": "compaction",
@@ -58,7 +58,7 @@ def drawn(audit: Audit, by: Sequence[str], screen: Screen) -> list[Text]:
     return lines
 
 
-def sections(audit: Audit, by: Sequence[str], screen: Screen) -> Iterator[Section]:
+def sections(audit: Audit, by: Sequence[str], screen: Screen) -> Iterator[TableSection]:
     """Those that have something to say."""
     if audit.total.calls:
         yield _kinds(audit, screen)
@@ -76,7 +76,9 @@ def sections(audit: Audit, by: Sequence[str], screen: Screen) -> Iterator[Sectio
     if audit.unreadable:
         rows = [(each.path, each.why) for each in audit.unreadable]
         columns = (Column("file", "<", grows=True, cut="start"), Column("why", "<"))
-        yield Section(f"Not read: {counted(len(rows), 'file')}", _capped(columns, rows, screen, MOST_ROWS))
+        yield TableSection(
+            f"Not read: {counted(len(rows), 'file')}", _capped(columns, rows, screen, MAX_ROWS)
+        )
 
 
 def _headline(audit: Audit, screen: Screen) -> Iterator[str]:
@@ -106,7 +108,7 @@ def _headline(audit: Audit, screen: Screen) -> Iterator[str]:
         )
 
 
-def _kinds(audit: Audit, screen: Screen) -> Section:
+def _kinds(audit: Audit, screen: Screen) -> TableSection:
     columns = (Column("kind", "<", grows=True), Column("tokens"), Column("dollars"), Column("share"))
     total = audit.total
     paid = total.dollars_by_kind
@@ -120,10 +122,10 @@ def _kinds(audit: Audit, screen: Screen) -> Section:
         for kind, label in KINDS.items()
         if total.tokens[kind] or paid.get(kind)
     ]
-    return Section("What was paid", screen.table(columns, rows))
+    return TableSection("What was paid", screen.table(columns, rows))
 
 
-def _totals(name: str, rows: dict[str, Sums], screen: Screen) -> Section:
+def _totals(name: str, rows: dict[str, CallTotals], screen: Screen) -> TableSection:
     columns = (
         Column(name, "<", grows=True, cut="start"),
         Column("calls"),
@@ -137,23 +139,23 @@ def _totals(name: str, rows: dict[str, Sums], screen: Screen) -> Section:
         (key, f"{row.calls:,}", tokens(row.context), percent(row.hit_rate or 0), _paid(row))
         for key, row in order
     ]
-    return Section(f"By {name}", screen.table(columns, drawn))
+    return TableSection(f"By {name}", screen.table(columns, drawn))
 
 
-def _paid(row: Sums) -> str:
+def _paid(row: CallTotals) -> str:
     return NOT_KNOWN if row.calls and sum(row.unpriced.values()) == row.calls else _money(row.dollars)
 
 
-def _reasons(audit: Audit, screen: Screen) -> Section:
+def _reasons(audit: Audit, screen: Screen) -> TableSection:
     columns = (Column("reason", "<", grows=True), Column("breaks"), Column("tokens"), Column("extra cost"))
     rows = [
         (REASONS[reason], f"{count:,}", tokens(lost), _money(dollars))
         for reason, (count, lost, dollars) in audit.break_reasons().items()
     ]
-    return Section("Why the cache broke", screen.table(columns, rows))
+    return TableSection("Why the cache broke", screen.table(columns, rows))
 
 
-def _breaks(audit: Audit, screen: Screen) -> Section:
+def _breaks(audit: Audit, screen: Screen) -> TableSection:
     """Which session it was in, where there are several: its name would take the room of the reason."""
     named = screen._replace(width=SESSION_WIDTH)
     names = {_place(each) for each in audit.breaks}
@@ -175,33 +177,33 @@ def _breaks(audit: Audit, screen: Screen) -> Section:
         )[-len(columns) :]
         for each in largest
     ]
-    title = "The largest breaks" if len(rows) > MOST_BREAKS else "The breaks"
-    return Section(title, _capped(columns, rows, screen, MOST_BREAKS))
+    title = "The largest breaks" if len(rows) > MAX_BREAKS else "The breaks"
+    return TableSection(title, _capped(columns, rows, screen, MAX_BREAKS))
 
 
 def _place(found: CacheBreak) -> str:
     return f"{found.session} ({found.agent})" if found.agent else found.session
 
 
-def _filled(audit: Audit, screen: Screen) -> Section:
+def _filled(audit: Audit, screen: Screen) -> TableSection:
     whole = sum(audit.filled.values())
     rows = [(name, tokens(count), percent(count / whole)) for name, count in audit.filled.items() if count]
     columns = (Column("what", "<", grows=True), Column("tokens"), Column("share"))
-    return Section("What filled the context (estimated)", screen.table(columns, rows))
+    return TableSection("What filled the context (estimated)", screen.table(columns, rows))
 
 
-def _tools(audit: Audit, screen: Screen) -> Section:
+def _tools(audit: Audit, screen: Screen) -> TableSection:
     whole = sum(audit.filled.values())
     rows = [(name, tokens(count), percent(count / whole)) for name, count in audit.tools.items() if count]
     columns = (Column("tool", "<", grows=True), Column("results"), Column("of all"))
-    return Section("Tools", _capped(columns, rows, screen, MOST_ROWS))
+    return TableSection("Tools", _capped(columns, rows, screen, MAX_ROWS))
 
 
-def _reads(audit: Audit, screen: Screen) -> Section:
+def _reads(audit: Audit, screen: Screen) -> TableSection:
     columns = (Column("file", "<", grows=True, cut="start"), Column("times"), Column("wasted"))
     rows = [(each.path, str(each.count), tokens(each.wasted)) for each in audit.reads_again]
     title = f"Read again while still in sight: {tokens(audit.wasted)} tokens wasted"
-    return Section(title, _capped(columns, rows, screen, MOST_ROWS))
+    return TableSection(title, _capped(columns, rows, screen, MAX_ROWS))
 
 
 def _capped(columns: Sequence[Column], rows: Sequence[Sequence[str]], screen: Screen, most: int) -> list[str]:

@@ -11,11 +11,11 @@ from everturn.dashboard.terminal import HEAD, QUIET
 from everturn.decide.compact.divide import messages_in
 from everturn.decide.compact.values import Compaction, CompactionPlan, Receipt
 from everturn.history.records import Record
-from everturn.session.session import Context
-from everturn.session.talk.spending import Bill
+from everturn.session.bill import Bill
+from everturn.session.session import ContextUsage
 
 # The names of the ways, for people.
-WAYS: Final = {
+STRATEGY_LABELS: Final = {
     "notes": "the session's notes",
     "fork": "a model, reading the session from its cache",
     "direct": "a model",
@@ -25,15 +25,15 @@ WAYS: Final = {
 LABEL: Final = 12
 
 
-def planned(plan: CompactionPlan, file: str, screen: Screen) -> list[Text]:
+def render_plan(plan: CompactionPlan, file: str, screen: Screen) -> list[Text]:
     """The dry run (CP-29)."""
     # Files count with their whole budget: what they will hold is not looked up in a dry run.
-    after = f"up to {plan.expected_after:,}" if plan.restoring.files else f"about {plan.expected_after:,}"
-    back = [*plan.restoring.files, *(["the todo list"] if plan.restoring.todos else [])]
-    back += [*(["the plan"] if plan.restoring.plan else []), *(name for name, _ in plan.restoring.skills)]
+    after = f"up to {plan.expected_after:,}" if plan.restoration.files else f"about {plan.expected_after:,}"
+    back = [*plan.restoration.files, *(["the todo list"] if plan.restoration.todos else [])]
+    back += [*(["the plan"] if plan.restoration.plan else []), *(name for name, _ in plan.restoration.skills)]
     rows = [
         ("summarizes", f"{_part(plan.summarized)}, about {plan.tokens_summarized:,} tokens"),
-        ("by", WAYS[plan.ways[0]] if plan.ways else "no way is allowed"),
+        ("by", STRATEGY_LABELS[plan.ways[0]] if plan.ways else "no way is allowed"),
         ("cut", _cut(plan)),
         (
             "keeps",
@@ -58,13 +58,17 @@ def _cut(plan: CompactionPlan) -> str:
     return f"before {first.uuid}"
 
 
-def made(outcome: Compaction, bill: Bill, file: str, screen: Screen) -> list[Text]:
+def render_compaction(outcome: Compaction, bill: Bill, file: str, screen: Screen) -> list[Text]:
     way = outcome.attempts[-1].way if outcome.attempts else "extract"
     spent = bill.parts["compact"]
     rows = [
         ("tokens", f"{outcome.tokens_before:,} before, {outcome.tokens_after:,} after"),
-        ("summary by", WAYS[way]),
-        *(("tried first", f"{WAYS[each.way]}: {each.problem}") for each in outcome.attempts if each.problem),
+        ("summary by", STRATEGY_LABELS[way]),
+        *(
+            ("tried first", f"{STRATEGY_LABELS[each.way]}: {each.problem}")
+            for each in outcome.attempts
+            if each.problem
+        ),
         ("price", f"${spent.dollars:.4f}" if spent.calls else "nothing: no call was made"),
         *receipt_rows(outcome.receipt),
         ("boundary", outcome.boundary.uuid),
@@ -87,7 +91,7 @@ def receipt_rows(receipt: Receipt) -> list[tuple[str, str]]:
     return [(name, "; ".join(what)) for name, what in rows]
 
 
-def taken_back(boundary: str, before: Context, after: Context, screen: Screen) -> list[Text]:
+def render_undo(boundary: str, before: ContextUsage, after: ContextUsage, screen: Screen) -> list[Text]:
     sizes = f"{tokens(before.size.tokens)} tokens before, {tokens(after.size.tokens)} now"
     lines = [Text(line) for line in screen.wrapped(f"Compaction {boundary} no longer holds: {sizes}.")]
     if after.levels.above_auto:
@@ -120,7 +124,7 @@ def _plan_fields(plan: CompactionPlan) -> dict[str, Any]:
         "ways": plan.ways,
         "summarized": [record.uuid for record in plan.summarized],
         "kept": [record.uuid for record in plan.kept],
-        "restoring": plan.restoring,
+        "restoring": plan.restoration,
         "pins": plan.pins,
         "tokens_before": plan.tokens_before,
         "expected_after": plan.expected_after,

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-Side = Literal["start", "middle", "end"]
+CutSide = Literal["start", "middle", "end"]
 
 GAP: Final = 2
 
@@ -19,7 +19,7 @@ class Column(NamedTuple):
     align: Literal["<", ">"] = ">"
     # The one column that takes the width that is left, and is cut when there is not enough.
     grows: bool = False
-    cut: Side = "end"
+    cut: CutSide = "end"
     # Where the screen is too narrow for all, the highest number is left out first; 0 is never left out.
     optional: int = 0
 
@@ -30,7 +30,7 @@ def plain(text: str, *, ascii_only: bool) -> str:
     return safe.encode("ascii", "replace").decode() if ascii_only else safe
 
 
-def fit(text: str, width: int, *, cut: Side = "end", ellipsis: str) -> str:
+def fit(text: str, width: int, *, cut: CutSide = "end", ellipsis: str) -> str:
     """The text in at most so many columns; what is cut off is marked."""
     if cell_len(text) <= width:
         return text
@@ -113,7 +113,7 @@ class Screen(NamedTuple):
     def plain(self, text: str) -> str:
         return plain(text, ascii_only=self.ascii_only)
 
-    def fitted(self, text: str, *, cut: Side = "end") -> str:
+    def fitted(self, text: str, *, cut: CutSide = "end") -> str:
         return fit(self.plain(text), self.width, cut=cut, ellipsis=self.ellipsis)
 
     def wrapped(self, text: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Final, TextIO
 
 from everturn.dashboard.layout import plain
 
-Tell = Callable[[int, int, str], None]
+ProgressCallback = Callable[[int, int, str], None]
 _LINES: Final = 20
 # Seconds of silence in a pipe.
 _QUIET: Final = 2.0
@@ -22,7 +22,7 @@ _QUIET: Final = 2.0
 @contextmanager
 def progress(
     what: str, *, to: TextIO | None = None, clock: Callable[[], float] = monotonic
-) -> Iterator[Tell]:
+) -> Iterator[ProgressCallback]:
     """`with progress("Replaying") as tell: tell(done, of, about)`."""
     stream = to or sys.stderr
     if stream.isatty():
@@ -32,7 +32,7 @@ def progress(
         yield _lines(what, stream, clock)
 
 
-def _lines(what: str, stream: TextIO, clock: Callable[[], float]) -> Tell:
+def _lines(what: str, stream: TextIO, clock: Callable[[], float]) -> ProgressCallback:
     said, start = 0, clock()
 
     def tell(done: int, of: int, about: str) -> None:
@@ -46,7 +46,7 @@ def _lines(what: str, stream: TextIO, clock: Callable[[], float]) -> Tell:
 
 
 @contextmanager
-def _bar(what: str, stream: TextIO) -> Iterator[Tell]:
+def _bar(what: str, stream: TextIO) -> Iterator[ProgressCallback]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

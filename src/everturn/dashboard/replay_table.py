@@ -9,8 +9,8 @@ from rich.console import Console
 
 from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
 from everturn.errors import UsageError
-from everturn.replay.compare import Compared, Row, Saving
-from everturn.replay.simulated import Left, Spent
+from everturn.replay.compare import ComparisonRow, ComparisonTable, Saving
+from everturn.replay.runs import ReplayCost, RetainedCount
 
 UNKNOWN: Final = "-"
 KINDS: Final = {
@@ -30,7 +30,7 @@ LEFT: Final = {
     "errors": "errors",
 }
 # Reasons of breaks that are told by name.
-_MOST_REASONS: Final = 6
+_MAX_REASONS: Final = 6
 
 
 class Drawn(NamedTuple):
@@ -41,7 +41,7 @@ class Drawn(NamedTuple):
     rows: list[tuple[str, ...]]
 
 
-def draw(compared: Compared, file: TextIO | None = None, *, color: bool = True) -> None:
+def draw(compared: ComparisonTable, file: TextIO | None = None, *, color: bool = True) -> None:
     out = sys.stdout if file is None else file
     console = Console(file=out, no_color=None if color else True, highlight=False, emoji=False, markup=False)
     screen = Screen(console.width, not _has_shapes(out))
@@ -55,7 +55,7 @@ def draw(compared: Compared, file: TextIO | None = None, *, color: bool = True) 
             console.print(part, soft_wrap=True)
 
 
-def markdown(compared: Compared) -> list[str]:
+def markdown(compared: ComparisonTable) -> list[str]:
     lines: list[str] = []
     for drawn in tables(compared):
         rules = ["---" if column.align == "<" else "--:" for column in drawn.columns]
@@ -64,7 +64,7 @@ def markdown(compared: Compared) -> list[str]:
     return [*lines, *(f"- {note}" for note in footnotes(compared))]
 
 
-def with_tables(page: str, name: str, compared: Compared) -> str:
+def insert_tables(page: str, name: str, compared: ComparisonTable) -> str:
     """The page with these tables between the markers of that name."""
     start, end = f"<!-- replay: {name} -->", f"<!-- end of replay: {name} -->"
     before, found, rest = page.partition(start)
@@ -79,7 +79,7 @@ def _cells(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def tables(compared: Compared) -> Iterator[Drawn]:
+def tables(compared: ComparisonTable) -> Iterator[Drawn]:
     yield _summary(compared)
     yield _by_kind(compared)
     yield _forgotten(compared)
@@ -87,7 +87,7 @@ def tables(compared: Compared) -> Iterator[Drawn]:
         yield _breaks(compared)
 
 
-def footnotes(compared: Compared) -> Iterator[str]:
+def footnotes(compared: ComparisonTable) -> Iterator[str]:
     floors = {row.floor for row in compared.rows if not row.unfinished}
     if floors:
         yield f"No policy can cost less than {_dollars(max(floors))}: every token paid once."
@@ -101,7 +101,7 @@ def footnotes(compared: Compared) -> Iterator[str]:
     yield from compared.notes
 
 
-def _summary(compared: Compared) -> Drawn:
+def _summary(compared: ComparisonTable) -> Drawn:
     columns = (
         Column("policy", "<", grows=True),
         Column("calls", optional=4),
@@ -134,9 +134,11 @@ def _summary(compared: Compared) -> Drawn:
     return Drawn(f"{counted(compared.sessions, 'session')}, net of what each policy costs", columns, rows)
 
 
-def _by_kind(compared: Compared) -> Drawn:
+def _by_kind(compared: ComparisonTable) -> Drawn:
     used = [
-        kind for kind in Spent.__struct_fields__ if any(getattr(row.spent, kind) for row in compared.rows)
+        kind
+        for kind in ReplayCost.__struct_fields__
+        if any(getattr(row.spent, kind) for row in compared.rows)
     ]
     columns = (
         Column("policy", "<", grows=True),
@@ -150,7 +152,7 @@ def _by_kind(compared: Compared) -> Drawn:
     return Drawn("Dollars by kind, and what the provider's own cache saves", columns, rows)
 
 
-def _forgotten(compared: Compared) -> Drawn:
+def _forgotten(compared: ComparisonTable) -> Drawn:
     columns = (Column("policy", "<", grows=True), *map(Column, LEFT.values()), Column("faults"))
     rows = [
         (row.scheme, *(_left(row.left.get(name)) for name in LEFT), f"{row.faults:,}")
@@ -159,7 +161,7 @@ def _forgotten(compared: Compared) -> Drawn:
     return Drawn("Still in the context at the end, and what had to be fetched again", columns, rows)
 
 
-def _breaks(compared: Compared) -> Drawn:
+def _breaks(compared: ComparisonTable) -> Drawn:
     columns = (Column("policy", "<"), Column("breaks"), Column("why", "<", grows=True))
     rows = [
         (row.scheme if first else "", f"{number:,}", why)
@@ -169,11 +171,11 @@ def _breaks(compared: Compared) -> Drawn:
     return Drawn("Why the cache broke", columns, rows)
 
 
-def _numbered(row: Row) -> Iterator[tuple[bool, tuple[str, int]]]:
+def _numbered(row: ComparisonRow) -> Iterator[tuple[bool, tuple[str, int]]]:
     reasons = sorted(row.breaks.items(), key=lambda item: (-item[1], item[0]))
-    for at, reason in enumerate(reasons[:_MOST_REASONS]):
+    for at, reason in enumerate(reasons[:_MAX_REASONS]):
         yield at == 0, reason
-    if rest := sum(number for _, number in reasons[_MOST_REASONS:]):
+    if rest := sum(number for _, number in reasons[_MAX_REASONS:]):
         yield False, ("other reasons", rest)
 
 
@@ -186,7 +188,7 @@ def _saving(saved: Saving | None) -> str:
     return UNKNOWN if saved is None or not saved.of else f"{saved.share:+.1%}"
 
 
-def _left(left: Left | None) -> str:
+def _left(left: RetainedCount | None) -> str:
     return UNKNOWN if left is None or not left.total else percent(left.kept / left.total)
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from everturn.dashboard.figures.calls import CacheUse, Cost, cache_use, calls_of, cost_of
-from everturn.dashboard.figures.categories import Category, split
+from everturn.dashboard.figures.calls import CacheUse, Cost, cache_use, collect_calls, cost_of
+from everturn.dashboard.figures.categories import Category, split_context
 from everturn.dashboard.figures.tools import (
     DuplicateRead,
     LargeResult,
@@ -19,8 +19,8 @@ from everturn.dashboard.figures.tools import (
     tool_table,
 )
 from everturn.dashboard.figures.views import (
-    Micro,
-    Sidechain,
+    MicroCompactionRow,
+    SidechainRow,
     ViewRow,
     micro_rows,
     sidechain_rows,
@@ -28,15 +28,15 @@ from everturn.dashboard.figures.views import (
 )
 from everturn.history.records import Record
 from everturn.history.repair import Repair
-from everturn.history.threads import Note
+from everturn.history.threads import ThreadIssue
 from everturn.measure.calibration import Calibration
-from everturn.measure.meter import Size
-from everturn.measure.thresholds import Levels, Limits
-from everturn.session.recorded import RecordedSession, Window
+from everturn.measure.meter import ContextSize
+from everturn.measure.thresholds import ContextThresholds, ThresholdLevels
+from everturn.session.recorded import ContextWindow, RecordedSession
 from everturn.view.flatten import flatten
-from everturn.wire.mending import Flaw
+from everturn.wire.line_repair import LineProblem
 
-Level = Literal["ok", "warning", "compaction", "blocked"]
+ContextLevel = Literal["ok", "warning", "compaction", "blocked"]
 
 
 class ModelName(msgspec.Struct, frozen=True):
@@ -47,11 +47,11 @@ class ModelName(msgspec.Struct, frozen=True):
     guess: str
 
 
-class Oddities(msgspec.Struct, frozen=True):
+class TranscriptProblems(msgspec.Struct, frozen=True):
     """What was wrong with the lines, with the links between them, and with what they say."""
 
-    flaws: tuple[Flaw, ...]
-    notes: tuple[Note, ...]
+    flaws: tuple[LineProblem, ...]
+    notes: tuple[ThreadIssue, ...]
     repairs: tuple[Repair, ...]
     remarks: tuple[str, ...]
 
@@ -62,11 +62,11 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     records: int
     model: ModelName
-    window: Window
-    size: Size
-    limits: Limits
-    levels: Levels
-    level: Level
+    window: ContextWindow
+    size: ContextSize
+    limits: ContextThresholds
+    levels: ThresholdLevels
+    level: ContextLevel
     free: int
     buffer: int
     calibration: Calibration
@@ -76,11 +76,11 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     duplicate_reads: tuple[DuplicateRead, ...]
     largest_results: tuple[LargeResult, ...]
     views: tuple[ViewRow, ...]
-    micro_compactions: tuple[Micro, ...]
-    sidechains: tuple[Sidechain, ...]
+    micro_compactions: tuple[MicroCompactionRow, ...]
+    sidechains: tuple[SidechainRow, ...]
     cache: CacheUse
     cost: Cost
-    oddities: Oddities
+    oddities: TranscriptProblems
 
     @property
     def is_empty(self) -> bool:
@@ -88,8 +88,8 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def context_report(session: RecordedSession) -> ContextReport:
-    parts = split(session)
-    calls = calls_of(_paid_for(session))
+    parts = split_context(session)
+    calls = collect_calls(_paid_for(session))
     used, window = session.size.tokens, session.window.tokens
     return ContextReport(
         source=session.source,
@@ -101,7 +101,7 @@ def context_report(session: RecordedSession) -> ContextReport:
         size=session.size,
         limits=session.limits,
         levels=session.levels,
-        level=level_of(session.levels),
+        level=context_level(session.levels),
         free=max(0, session.limits.auto - used),
         buffer=max(0, window - max(used, session.limits.auto)),
         calibration=session.calibration,
@@ -124,7 +124,7 @@ def as_json(report: ContextReport) -> bytes:
     return msgspec.json.format(msgspec.json.Encoder(decimal_format="number").encode(report), indent=2)
 
 
-def level_of(levels: Levels) -> Level:
+def context_level(levels: ThresholdLevels) -> ContextLevel:
     """The furthest mark that is passed, in one word."""
     if levels.at_blocking:
         return "blocked"
@@ -146,6 +146,6 @@ def _name(session: RecordedSession) -> str:
     return session.model.display_name
 
 
-def _oddities(session: RecordedSession) -> Oddities:
+def _oddities(session: RecordedSession) -> TranscriptProblems:
     repairs = flatten(session.view).repairs
-    return Oddities(session.transcript.flaws, session.thread.notes, repairs, session.remarks)
+    return TranscriptProblems(session.transcript.flaws, session.thread.notes, repairs, session.remarks)

@@ -9,8 +9,8 @@ from everturn.dashboard.figures.views import ViewRow
 from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
 from everturn.dashboard.report import ContextReport
 
-MOST_ROWS: Final = 8
-MOST_FILES: Final = 5
+MAX_ROWS: Final = 8
+MAX_FILES: Final = 5
 NOT_KNOWN: Final = "-"
 ONCE: Final = {1: "once", 2: "twice"}
 
@@ -24,14 +24,14 @@ KINDS: Final = {
 }
 
 
-class Section(NamedTuple):
+class TableSection(NamedTuple):
     title: str
     lines: list[str]
     # The first line names the columns.
     has_head: bool = True
 
 
-def sections(report: ContextReport, screen: Screen) -> Iterator[Section]:
+def sections(report: ContextReport, screen: Screen) -> Iterator[TableSection]:
     """Those that have something to say."""
     if report.tools:
         yield _tools(report, screen)
@@ -51,7 +51,7 @@ def sections(report: ContextReport, screen: Screen) -> Iterator[Section]:
         yield _oddities(report, screen)
 
 
-def _tools(report: ContextReport, screen: Screen) -> Section:
+def _tools(report: ContextReport, screen: Screen) -> TableSection:
     columns = (
         Column("tool", "<", grows=True),
         Column("calls"),
@@ -63,10 +63,10 @@ def _tools(report: ContextReport, screen: Screen) -> Section:
         (use.tool, str(use.calls), tokens(use.request_tokens), tokens(use.result_tokens), percent(use.share))
         for use in report.tools
     ]
-    return Section("Tools", _capped(columns, rows, screen, MOST_ROWS))
+    return TableSection("Tools", _capped(columns, rows, screen, MAX_ROWS))
 
 
-def _duplicates(report: ContextReport, screen: Screen) -> Section:
+def _duplicates(report: ContextReport, screen: Screen) -> TableSection:
     wasted = sum(read.wasted for read in report.duplicate_reads)
     files = counted(len(report.duplicate_reads), "file")
     columns = (
@@ -80,16 +80,16 @@ def _duplicates(report: ContextReport, screen: Screen) -> Section:
         for read in report.duplicate_reads
     ]
     title = f"Read more than once: {files}, {tokens(wasted)} tokens wasted"
-    return Section(title, _capped(columns, rows, screen, MOST_FILES))
+    return TableSection(title, _capped(columns, rows, screen, MAX_FILES))
 
 
-def _largest(report: ContextReport, screen: Screen) -> Section:
+def _largest(report: ContextReport, screen: Screen) -> TableSection:
     columns = (Column("tokens"), Column("tool", "<"), Column("about", "<", grows=True, cut="middle"))
     rows = [(tokens(each.tokens), each.tool, each.about) for each in report.largest_results]
-    return Section("Largest results", screen.table(columns, rows))
+    return TableSection("Largest results", screen.table(columns, rows))
 
 
-def _views(report: ContextReport, screen: Screen) -> Section:
+def _views(report: ContextReport, screen: Screen) -> TableSection:
     columns = (
         Column("view"),
         Column("records", optional=2),
@@ -102,7 +102,7 @@ def _views(report: ContextReport, screen: Screen) -> Section:
     rows = [_view_row(number, view) for number, view in enumerate(report.views, start=1)]
     times = len(report.views) - 1
     title = f"Compacted {ONCE.get(times, f'{times} times')}"
-    return Section(title, screen.table(columns, rows))
+    return TableSection(title, screen.table(columns, rows))
 
 
 def _view_row(number: int, view: ViewRow) -> Sequence[str]:
@@ -119,16 +119,16 @@ def _view_row(number: int, view: ViewRow) -> Sequence[str]:
     )
 
 
-def _micro(report: ContextReport, screen: Screen) -> Section:
+def _micro(report: ContextReport, screen: Screen) -> TableSection:
     columns = (Column("when", "<", grows=True), Column("results"), Column("before"), Column("saved"))
     rows = [
         (_moment(each.when), str(each.results), tokens(each.tokens_before), tokens(each.tokens_saved))
         for each in report.micro_compactions
     ]
-    return Section("Old results cleared", _capped(columns, rows, screen, MOST_ROWS))
+    return TableSection("Old results cleared", _capped(columns, rows, screen, MAX_ROWS))
 
 
-def _sidechains(report: ContextReport, screen: Screen) -> Section:
+def _sidechains(report: ContextReport, screen: Screen) -> TableSection:
     columns = (
         Column("agent", "<", grows=True),
         Column("records", optional=1),
@@ -140,21 +140,22 @@ def _sidechains(report: ContextReport, screen: Screen) -> Section:
         for side in report.sidechains
     ]
     title = f"Sub-agents: {len(rows)} (--agent ID shows one)"
-    return Section(title, _capped(columns, rows, screen, MOST_ROWS))
+    return TableSection(title, _capped(columns, rows, screen, MAX_ROWS))
 
 
-def _cache_and_cost(report: ContextReport, screen: Screen) -> Section:
+def _cache_and_cost(report: ContextReport, screen: Screen) -> TableSection:
     cache, cost = report.cache, report.cost
     columns = (Column("", "<", grows=True), Column("tokens"), Column("list price"))
     rows = [
-        (KINDS.get(line.kind, line.kind), tokens(line.tokens), dollars(line.dollars)) for line in cost.lines
+        (KINDS.get(line.kind, line.kind), tokens(line.tokens), format_dollars(line.dollars))
+        for line in cost.lines
     ]
     hits = "" if cache.hit_rate is None else f", {cache.hit_rate:.1%} of the input read from cache"
     title = f"{counted(cache.calls, 'call')} in this file{hits}"
     if not cost.lines:
-        return Section(title, _unpriced(report, screen), has_head=False)
-    total = ("all", "", dollars(cost.dollars))
-    return Section(title, [*screen.table(columns, [*rows, total]), *_unpriced(report, screen)])
+        return TableSection(title, _unpriced(report, screen), has_head=False)
+    total = ("all", "", format_dollars(cost.dollars))
+    return TableSection(title, [*screen.table(columns, [*rows, total]), *_unpriced(report, screen)])
 
 
 def _unpriced(report: ContextReport, screen: Screen) -> list[str]:
@@ -162,9 +163,9 @@ def _unpriced(report: ContextReport, screen: Screen) -> list[str]:
     return screen.wrapped(f"Without a price, by calls: {models}") if models else []
 
 
-def _oddities(report: ContextReport, screen: Screen) -> Section:
+def _oddities(report: ContextReport, screen: Screen) -> TableSection:
     lines = [line for said in _oddity_lines(report) for line in screen.wrapped(said)]
-    return Section("What was odd, and how it was taken", lines, has_head=False)
+    return TableSection("What was odd, and how it was taken", lines, has_head=False)
 
 
 def _oddity_lines(report: ContextReport) -> list[str]:
@@ -177,7 +178,7 @@ def _oddity_lines(report: ContextReport) -> list[str]:
     for kind in dict.fromkeys(note.kind for note in odd.notes):
         said = [note.what for note in odd.notes if note.kind == kind]
         lines.append(said[0] + (f" (and {len(said) - 1:,} more like this)" if len(said) > 1 else ""))
-    kinds = Counter(repair.what for repair in odd.repairs).most_common(MOST_FILES)
+    kinds = Counter(repair.what for repair in odd.repairs).most_common(MAX_FILES)
     lines += [f"{what} ({times:,} times)" if times > 1 else what for what, times in kinds]
     return lines
 
@@ -196,6 +197,6 @@ def _moment(timestamp: str) -> str:
     return timestamp[:16].replace("T", " ") or NOT_KNOWN
 
 
-def dollars(amount: Decimal) -> str:
+def format_dollars(amount: Decimal) -> str:
     """Rounded halves go to the even cent: what would be shown as nothing is shown as less than a cent."""
     return "<$0.01" if 0 < amount <= Decimal("0.005") else f"${amount:,.2f}"

@@ -15,7 +15,7 @@ from rich.text import Text
 from everturn.dashboard.grid import BUFFER, COLUMNS, FREE, ROWS, SYMBOLS, Grid, grid
 from everturn.dashboard.layout import GAP, Screen, counted, fit, percent, tokens
 from everturn.dashboard.report import ContextReport
-from everturn.dashboard.tables import Section, sections
+from everturn.dashboard.tables import TableSection, sections
 
 # Symbol, label, tokens and share; the longest label is 20 columns.
 LEGEND_WIDTH: Final = 38
@@ -162,7 +162,7 @@ def _certainty(report: ContextReport) -> str:
     return f"The total is what the API reported{tail}; the split is estimated{how}."
 
 
-def _section(section: Section, screen: Screen) -> list[Text]:
+def _section(section: TableSection, screen: Screen) -> list[Text]:
     lines = [Text(line, HEAD) for line in screen.wrapped(section.title)]
     for at, line in enumerate(section.lines):
         lines.append(Text(line, QUIET if at == 0 and section.has_head else ""))

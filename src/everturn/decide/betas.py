@@ -3,10 +3,10 @@
 from everturn.decide.compact.provider import BETA as COMPACTION
 from everturn.decide.compact.provider import KIND
 from everturn.decide.micro.declarative import BETA as CONTEXT_MANAGEMENT
-from everturn.view.forks import CacheSafe
+from everturn.view.forks import CapturedRequest
 
 
-def betas_of(safe: CacheSafe) -> tuple[str, ...]:
+def betas_of(safe: CapturedRequest) -> tuple[str, ...]:
     needed = list(safe.parameters.betas)
     if "context_management" in safe.settings:
         needed.append(CONTEXT_MANAGEMENT)

@@ -13,9 +13,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from everturn.decide.snapshot import Change, Snapshot, changes
+from everturn.decide.cache_key_snapshot import CacheKeyChange, CacheKeySnapshot, diff_key_snapshots
 from everturn.history.records import Usage
-from everturn.measure.outline import Head
+from everturn.measure.outline import Preamble
 from everturn.measure.prefix_cache import SECONDS
 
 # The provider's word for a cause, and the parts of our snapshot that it speaks of (api-facts 3).
@@ -44,13 +44,13 @@ class Diagnosis(msgspec.Struct, frozen=True):
     missed: int = 0
 
 
-class Break(msgspec.Struct, frozen=True):
+class DetectedBreak(msgspec.Struct, frozen=True):
     """A cache break and why. `disagreement` is set where the provider's own diagnosis says otherwise."""
 
     source: str
     tokens_lost: int
     why: str
-    changes: tuple[Change, ...]
+    changes: tuple[CacheKeyChange, ...]
     idle: float
     diagnosis: Diagnosis | None = None
     disagreement: str = ""
@@ -61,24 +61,24 @@ class NoBreak(msgspec.Struct, frozen=True):
     diagnosis: Diagnosis | None = None
 
 
-class Call(msgspec.Struct, frozen=True):
+class CallSnapshot(msgspec.Struct, frozen=True):
     """A call of a source: what was in its key, and when it was made."""
 
-    snapshot: Snapshot
+    snapshot: CacheKeySnapshot
     at: float
 
 
 class Baseline(msgspec.Struct, frozen=True):
     """What is kept of a source. Survives a restart as it is: it holds no prompt, only digests (CB-7)."""
 
-    answered: Call | None = None
+    answered: CallSnapshot | None = None
     read: int = 0
-    under_way: Call | None = None
-    pending: tuple[Change, ...] = ()
+    under_way: CallSnapshot | None = None
+    pending: tuple[CacheKeyChange, ...] = ()
     passes_over: Literal["nothing", "one comparison"] = "nothing"
 
 
-class Detector:
+class CacheBreakDetector:
     """Baselines by source, a bounded number of them; the one unused for longest gives way."""
 
     def __init__(
@@ -86,8 +86,8 @@ class Detector:
     ) -> None:
         self.settings = settings or BreakSettings()
         self._baselines: dict[str, Baseline] = dict(baselines or {})
-        self._heads: dict[str, tuple[Head | None, Head]] = {}
-        self._shown: dict[str, Head] = {}
+        self._heads: dict[str, tuple[Preamble | None, Preamble]] = {}
+        self._shown: dict[str, Preamble] = {}
         self._keep_bounded()
 
     @property
@@ -95,17 +95,21 @@ class Detector:
         """Everything that a restart must not lose."""
         return self._baselines
 
-    def before_call(self, source: str, now_sent: Snapshot, head: Head, now: float) -> tuple[Change, ...]:
+    def before_call(
+        self, source: str, now_sent: CacheKeySnapshot, head: Preamble, now: float
+    ) -> tuple[CacheKeyChange, ...]:
         """Note what is about to be sent; answers what of the key is not what it was."""
         last = self._baselines.pop(source, Baseline())
-        found = changes(last.answered.snapshot, now_sent) if last.answered else ()
-        call = Call(now_sent, now)
+        found = diff_key_snapshots(last.answered.snapshot, now_sent) if last.answered else ()
+        call = CallSnapshot(now_sent, now)
         self._baselines[source] = msgspec.structs.replace(last, under_way=call, pending=found)
         self._heads[source] = self._shown.get(source), head
         self._keep_bounded()
         return found
 
-    def after_call(self, source: str, usage: Usage, diagnosis: Diagnosis | None = None) -> Break | NoBreak:
+    def after_call(
+        self, source: str, usage: Usage, diagnosis: Diagnosis | None = None
+    ) -> DetectedBreak | NoBreak:
         """Judge the call that `before_call` noted; the next one is compared with it."""
         last = self._baselines.get(source)
         if last is None or last.under_way is None:
@@ -129,14 +133,14 @@ class Detector:
         if last := self._baselines.get(source):
             self._baselines[source] = msgspec.structs.replace(last, passes_over="one comparison")
 
-    def heads(self, source: str) -> tuple[Head | None, Head] | None:
+    def preambles(self, source: str) -> tuple[Preamble | None, Preamble] | None:
         """Tools and system of the last call and of the answered one before it, for showing the difference
         (CB-4). The earlier one is None for a first call, and for the first call after a restart."""
         return self._heads.get(source)
 
     def _judge(
-        self, source: str, last: Baseline, call: Call, read: int, diagnosis: Diagnosis | None
-    ) -> Break | NoBreak:
+        self, source: str, last: Baseline, call: CallSnapshot, read: int, diagnosis: Diagnosis | None
+    ) -> DetectedBreak | NoBreak:
         if last.answered is None:
             return NoBreak("the first call of this source", diagnosis)
         if last.passes_over == "one comparison":
@@ -146,7 +150,9 @@ class Detector:
             return NoBreak(f"read {read:,} tokens after {last.read:,}", diagnosis)
         idle = call.at - last.answered.at
         why = _explained(last.pending, idle)
-        return Break(source, lost, why, last.pending, idle, diagnosis, _disagreement(last.pending, diagnosis))
+        return DetectedBreak(
+            source, lost, why, last.pending, idle, diagnosis, _disagreement(last.pending, diagnosis)
+        )
 
     def _keep_bounded(self) -> None:
         while len(self._baselines) > self.settings.max_sources:
@@ -157,7 +163,7 @@ class Detector:
             known.pop(source, None)
 
 
-def _explained(pending: tuple[Change, ...], idle: float) -> str:
+def _explained(pending: tuple[CacheKeyChange, ...], idle: float) -> str:
     if pending:
         return ", ".join(change.what for change in pending)
     if idle > SECONDS["1h"]:
@@ -167,7 +173,7 @@ def _explained(pending: tuple[Change, ...], idle: float) -> str:
     return "likely server-side (prompt unchanged, gap under 5 min)"
 
 
-def _disagreement(pending: tuple[Change, ...], diagnosis: Diagnosis | None) -> str:
+def _disagreement(pending: tuple[CacheKeyChange, ...], diagnosis: Diagnosis | None) -> str:
     """Where both sides name a cause and it is not the same (CB-8). The provider names the earliest alone, and
     has reasons that name none: no earlier call known, or a parameter that it does not look at."""
     if diagnosis is None or diagnosis.reason not in DIAGNOSES:

@@ -17,11 +17,11 @@ import msgspec
 
 from everturn.history.blocks import Block
 from everturn.history.records import Usage
-from everturn.view.forks import CacheSafe
+from everturn.view.forks import CapturedRequest
 from everturn.wire.anthropic import Request
 from everturn.wire.overflow import Overflow
 
-Purpose = Literal["compact", "session_memory"]
+CallPurpose = Literal["compact", "session_memory"]
 # Why a call of a model gave nothing: the window, the provider, the line, or whoever cancelled it.
 # calls_spent is our own word: nobody was asked, because enough calls were made.
 FailureKind = Literal["too_long", "api_error", "refused", "timeout", "cancelled", "calls_spent"]
@@ -59,13 +59,13 @@ class AskModel(msgspec.Struct, frozen=True):
 
     request: Request
     betas: tuple[str, ...]
-    purpose: Purpose
+    purpose: CallPurpose
     way: Literal["fork", "direct", "provider"]
     # The conversation, or the part of it, that the request begins with; None where it shares nothing.
-    parent: CacheSafe | None = None
+    parent: CapturedRequest | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ModelAnswer(msgspec.Struct, frozen=True):
     """What the model said."""
 
     blocks: tuple[Block, ...]
@@ -73,7 +73,7 @@ class Answer(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-class Failure(msgspec.Struct, frozen=True):
+class ModelFailure(msgspec.Struct, frozen=True):
     """Why there is no answer."""
 
     kind: FailureKind
@@ -87,7 +87,7 @@ class RunHooks(msgspec.Struct, frozen=True):
 
 
 # What hooks say about a tool call; empty where none of them says anything.
-Permission = Literal["", "allow", "ask", "deny"]
+HookPermission = Literal["", "allow", "ask", "deny"]
 
 
 class HookOutcome(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ class HookOutcome(msgspec.Struct, frozen=True):
     messages: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     blocked: str = ""
-    permission: Permission = ""
+    permission: HookPermission = ""
     asks: str = ""
     updated_input: Mapping[str, Any] | None = None
     updated_output: Any = None

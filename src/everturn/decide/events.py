@@ -10,27 +10,27 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from everturn.decide.cache_breaks import Break
+from everturn.decide.cache_breaks import DetectedBreak
 from everturn.decide.compact.values import (
     Attempt,
-    Chain,
     Compaction,
+    CompactionChain,
     CompactionFailed,
+    CompactionForm,
     CompactionPlan,
-    Form,
-    Way,
+    Strategy,
 )
 from everturn.decide.effects import FailureKind, HookEvent, HookOutcome
-from everturn.decide.micro.situation import MicroPlan, PlanKind
+from everturn.decide.micro.context import MicroPlan, PlanKind
 from everturn.history.edits import Cleared, Trigger
 from everturn.history.records import Usage
 from everturn.history.repair import Repair, RepairKind
 from everturn.measure.accounting import Metrics, Shares
-from everturn.measure.prediction import Check, Verdict
+from everturn.measure.prediction import PredictionCheck, Verdict
 
 # Words that may hold what a person, a file or a provider said.
 Private = Annotated[str, msgspec.Meta(extra={"private": True})]
-Reason = Literal[
+CompactionFailureReason = Literal[
     "no_summary", "api_error", "too_long", "cancelled", "refused", "timeout", "over_threshold", "blocked",
     "calls_spent",
 ]  # fmt: skip
@@ -38,7 +38,7 @@ Cause = Literal["key_changed", "expiry", "server_side"]
 BreakerKind = Literal["failures", "rapid_refill", "summary_calls"]
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class EventContext(msgspec.Struct, frozen=True, kw_only=True):
     """When, in which session, who asked, of which model: what every event of one turn has in common."""
 
     at: datetime
@@ -48,10 +48,10 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="event"):
-    moment: Moment
+    moment: EventContext
 
 
-class Figures(msgspec.Struct, frozen=True):
+class ContextBreakdown(msgspec.Struct, frozen=True):
     """What filled the context (TOK-11), without the names of files."""
 
     total: int
@@ -73,24 +73,24 @@ class CompactionDone(Event, frozen=True, kw_only=True, tag="compaction_done"):
     """`usage` is that of the calls for the summary, all attempts together."""
 
     trigger: Trigger
-    form: Form
-    way: Way
+    form: CompactionForm
+    way: Strategy
     tokens_before: int
     tokens_after: int
     attempts: int
     usage: Usage
-    chain: Chain
-    figures: Figures | None = None
+    chain: CompactionChain
+    figures: ContextBreakdown | None = None
 
 
 class CompactionNotDone(Event, frozen=True, kw_only=True, tag="compaction_not_done"):
     trigger: Trigger
-    form: Form
-    reason: Reason
-    ways: tuple[Way, ...]
+    form: CompactionForm
+    reason: CompactionFailureReason
+    ways: tuple[Strategy, ...]
     tokens_before: int
     usage: Usage
-    chain: Chain
+    chain: CompactionChain
     # A provider's message may quote what it was sent.
     detail: Private = ""
 
@@ -98,7 +98,7 @@ class CompactionNotDone(Event, frozen=True, kw_only=True, tag="compaction_not_do
 class Compacting(Event, frozen=True, kw_only=True, tag="compacting"):
     """While a summary is being written (CP-7)."""
 
-    way: Way
+    way: Strategy
     seconds: float
     characters: int
 
@@ -182,7 +182,7 @@ EVENTS: Final[tuple[type[Event], ...]] = (
 )
 
 
-def micro_compacted(plan: MicroPlan, size: int, moment: Moment) -> MicroCompacted | None:
+def micro_compacted(plan: MicroPlan, size: int, moment: EventContext) -> MicroCompacted | None:
     """None where the plan changes nothing. `size` is the context before it."""
     cleared = {call for edit in plan.edits if isinstance(edit, Cleared) for call in edit.calls}
     results = len(cleared | set(plan.delete)) + len(plan.offload)
@@ -200,7 +200,7 @@ def micro_compacted(plan: MicroPlan, size: int, moment: Moment) -> MicroCompacte
 
 
 def compaction_done(
-    plan: CompactionPlan, made: Compaction, moment: Moment, metrics: Metrics | None = None
+    plan: CompactionPlan, made: Compaction, moment: EventContext, metrics: Metrics | None = None
 ) -> CompactionDone:
     return CompactionDone(
         moment=moment,
@@ -212,11 +212,13 @@ def compaction_done(
         attempts=len(made.attempts),
         usage=_spent(made.attempts),
         chain=plan.chain,
-        figures=figures(metrics) if metrics else None,
+        figures=make_context_breakdown(metrics) if metrics else None,
     )
 
 
-def compaction_not_done(plan: CompactionPlan, failed: CompactionFailed, moment: Moment) -> CompactionNotDone:
+def compaction_not_done(
+    plan: CompactionPlan, failed: CompactionFailed, moment: EventContext
+) -> CompactionNotDone:
     return CompactionNotDone(
         moment=moment,
         trigger=plan.asked.trigger,
@@ -230,7 +232,7 @@ def compaction_not_done(plan: CompactionPlan, failed: CompactionFailed, moment: 
     )
 
 
-_REASONS: Final[Mapping[FailureKind, Reason]] = {
+_REASONS: Final[Mapping[FailureKind, CompactionFailureReason]] = {
     "too_long": "too_long",
     "api_error": "api_error",
     "refused": "refused",
@@ -240,7 +242,7 @@ _REASONS: Final[Mapping[FailureKind, Reason]] = {
 }
 
 
-def reason_of(attempts: Sequence[Attempt]) -> Reason:
+def reason_of(attempts: Sequence[Attempt]) -> CompactionFailureReason:
     """The reason of the last attempt, in one word; a text that was made and not used was too large."""
     if not attempts:
         return "no_summary"
@@ -250,11 +252,11 @@ def reason_of(attempts: Sequence[Attempt]) -> Reason:
     return "over_threshold" if last.text else "no_summary"
 
 
-def figures(metrics: Metrics) -> Figures:
-    return Figures(metrics.total, metrics.shares, metrics.wasted, metrics.files_read_again)
+def make_context_breakdown(metrics: Metrics) -> ContextBreakdown:
+    return ContextBreakdown(metrics.total, metrics.shares, metrics.wasted, metrics.files_read_again)
 
 
-def cache_broken(verdict: Break, moment: Moment) -> CacheBroken:
+def cache_broken(verdict: DetectedBreak, moment: EventContext) -> CacheBroken:
     expired = verdict.why.startswith("possible TTL expiry")
     cause: Cause = "key_changed" if verdict.changes else "expiry" if expired else "server_side"
     return CacheBroken(
@@ -268,7 +270,7 @@ def cache_broken(verdict: Break, moment: Moment) -> CacheBroken:
     )
 
 
-def prediction_missed(check: Check, moment: Moment) -> PredictionMissed | None:
+def prediction_missed(check: PredictionCheck, moment: EventContext) -> PredictionMissed | None:
     """None where it came out as predicted, or where only the counting differs: estimates always do."""
     if check.verdict in ("as predicted", "other total"):
         return None
@@ -282,7 +284,7 @@ def prediction_missed(check: Check, moment: Moment) -> PredictionMissed | None:
     )
 
 
-def repaired(repairs: Sequence[Repair], moment: Moment) -> Repaired | None:
+def repaired(repairs: Sequence[Repair], moment: EventContext) -> Repaired | None:
     if not repairs:
         return None
     kinds: dict[RepairKind, int] = {}
@@ -292,7 +294,7 @@ def repaired(repairs: Sequence[Repair], moment: Moment) -> Repaired | None:
     return Repaired(moment=moment, kinds=kinds, details=details)
 
 
-def hook_trouble(event: HookEvent, outcome: HookOutcome, moment: Moment) -> HookTrouble | None:
+def hook_trouble(event: HookEvent, outcome: HookOutcome, moment: EventContext) -> HookTrouble | None:
     if not (outcome.problems or outcome.blocked):
         return None
     details = (*outcome.problems, *([outcome.blocked] if outcome.blocked else ()))

@@ -11,8 +11,8 @@ import msgspec
 from everturn.decide.settings import BudgetSettings, MicroSettings
 from everturn.decide.tools import ALL_ALIKE, DEFAULT_TOOLS, ToolKinds
 from everturn.errors import UsageError
-from everturn.measure.thresholds import Thresholds
-from everturn.view.lifetime import TtlSettings
+from everturn.measure.thresholds import ThresholdSettings
+from everturn.view.key_parameters import TtlSettings
 
 StepName = Literal["oversize", "time", "cached", "budget", "masking", "clear_at", "window"]
 
@@ -24,7 +24,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[StepName, ...] = ()
     micro: MicroSettings = MicroSettings()
     ttl: TtlSettings = TtlSettings()
-    thresholds: Thresholds = Thresholds()
+    thresholds: ThresholdSettings = ThresholdSettings()
     tools: ToolKinds = DEFAULT_TOOLS
     # Whether requests carry a `context_management` (MC-13).
     declares: bool = False
@@ -64,7 +64,7 @@ _ALL: Final = (
 POLICIES: Final = {each.name: each for each in _ALL}
 
 
-def policy(name: str) -> Policy:
+def get_policy(name: str) -> Policy:
     found = POLICIES.get(name)
     if found is None:
         raise UsageError(f"There is no policy {name!r}. Choose one of: {', '.join(sorted(POLICIES))}.")

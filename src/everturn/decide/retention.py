@@ -14,18 +14,18 @@ from typing import Final
 
 import msgspec
 
-from everturn.decide.summary.reading import failures
-from everturn.decide.summary.reading.facts import Facts
-from everturn.decide.summary.reading.sentences import identifiers, long_words, sentences
-from everturn.decide.summary.reading.walk import facts_of
+from everturn.decide.extractive.reading import failures
+from everturn.decide.extractive.reading.facts import Facts
+from everturn.decide.extractive.reading.sentences import identifiers, long_words, sentences
+from everturn.decide.extractive.reading.walk import extract_facts
 from everturn.history.blocks import text_of
 from everturn.history.records import Record, is_sent
 from everturn.measure.tokens import rough
 
 _WORDS: Final = re.compile(r"[^\W_]+(?:_+[^\W_]+)*")
 # Fewer words are an answer ("yes", "go on"), more than so many characters pasted matter.
-_FEWEST_WORDS: Final = 3
-_LONGEST_SENTENCE: Final = 400
+_MIN_SENTENCE_WORDS: Final = 3
+_MAX_SENTENCE_CHARACTERS: Final = 400
 # Of a long error line the beginning names it.
 _ERROR_WORDS: Final = 12
 # For the loose count: short words are everywhere, and three of four of the others make a paraphrase likely.
@@ -37,7 +37,7 @@ _DEEPEST: Final = 40
 _NAMED_TWICE: Final = 2
 
 
-class Kept(msgspec.Struct, frozen=True):
+class RetainedItems(msgspec.Struct, frozen=True):
     """So many of so many; `lost` names the others."""
 
     kept: int = 0
@@ -60,15 +60,15 @@ class Kept(msgspec.Struct, frozen=True):
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """The five shares of one compaction. `tokens` is the size of what came after, by the rough estimator."""
 
-    user_instructions: Kept
-    paths: Kept
-    identifiers: Kept
-    errors: Kept
-    pending: Kept
+    user_instructions: RetainedItems
+    paths: RetainedItems
+    identifiers: RetainedItems
+    errors: RetainedItems
+    pending: RetainedItems
     tokens: int
 
     @property
-    def parts(self) -> dict[str, Kept]:
+    def parts(self) -> dict[str, RetainedItems]:
         return {
             "user_instructions": self.user_instructions,
             "paths": self.paths,
@@ -96,9 +96,9 @@ def _mean(shares: Iterable[float | None]) -> float:
     return sum(known) / len(known) if known else 1.0
 
 
-def retention(before: Sequence[Record], after_text: str) -> Retention:
+def measure_retention(before: Sequence[Record], after_text: str) -> Retention:
     """`before` are the records that were replaced, `after_text` is what stands for them."""
-    facts = facts_of(before)
+    facts = extract_facts(before)
     text = _plain(after_text)
     return Retention(
         user_instructions=_kept(_instructions(facts), text),
@@ -115,14 +115,14 @@ def _plain(text: str) -> str:
     return f" {' '.join(_WORDS.findall(text.lower()))} "
 
 
-def _kept(wanted: Iterable[str], text: str, *, most_words: int | None = None) -> Kept:
+def _kept(wanted: Iterable[str], text: str, *, most_words: int | None = None) -> RetainedItems:
     # Equal once their marks are gone is one thing said twice.
     plain = {" ".join(_plain(each).split()[:most_words]): each for each in wanted}
     plain.pop("", None)
     lost = {words: each for words, each in plain.items() if f" {words} " not in text}
     spoken = frozenset(text.split())
     loosely = sum(_is_nearly_there(words.split(), spoken) for words in lost)
-    return Kept(len(plain) - len(lost), len(plain), tuple(lost.values()), loosely)
+    return RetainedItems(len(plain) - len(lost), len(plain), tuple(lost.values()), loosely)
 
 
 def _is_nearly_there(words: Sequence[str], spoken: frozenset[str]) -> bool:
@@ -133,7 +133,7 @@ def _is_nearly_there(words: Sequence[str], spoken: frozenset[str]) -> bool:
 def _instructions(facts: Facts) -> Iterable[str]:
     for said in facts.all_messages:
         for sentence in sentences(said.text):
-            if len(sentence) <= _LONGEST_SENTENCE and len(sentence.split()) >= _FEWEST_WORDS:
+            if len(sentence) <= _MAX_SENTENCE_CHARACTERS and len(sentence.split()) >= _MIN_SENTENCE_WORDS:
                 yield sentence
 
 
@@ -157,10 +157,10 @@ def _error_lines(records: Iterable[Record]) -> Iterable[str]:
                     yield line
 
 
-def _kept_paths(paths: Sequence[str], text: str) -> Kept:
+def _kept_paths(paths: Sequence[str], text: str) -> RetainedItems:
     """A file is named when the shortest end of its path is there that no other touched file has."""
     lost = tuple(path for path in paths if not _is_named(_telling_end(path, paths), text))
-    return Kept(len(paths) - len(lost), len(paths), lost)
+    return RetainedItems(len(paths) - len(lost), len(paths), lost)
 
 
 def _telling_end(path: str, paths: Sequence[str]) -> str:

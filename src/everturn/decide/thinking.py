@@ -11,16 +11,16 @@ from typing import NamedTuple, Protocol
 
 from everturn.history.edits import ThinkingDropped
 from everturn.history.records import Record
-from everturn.measure.models import Model, find
-from everturn.measure.outline import Head
-from everturn.measure.tokens import Counts
+from everturn.measure.model_table import Model, find_model
+from everturn.measure.outline import Preamble
+from everturn.measure.tokens import TokenCounter
 
 
 class _Setting(Protocol):
     @property
     def model(self) -> Model: ...
     @property
-    def head(self) -> Head: ...
+    def head(self) -> Preamble: ...
 
 
 class _Place(NamedTuple):
@@ -31,10 +31,10 @@ class _Place(NamedTuple):
     before: int
 
 
-class ThinkingLedger:
+class ThinkingTracker:
     """The thinking that would be sent, record by record."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: TokenCounter) -> None:
         self._counts = counts
         self._places: dict[str, _Place] = {}
         self._total = 0
@@ -109,7 +109,7 @@ class ThinkingLedger:
 
     def _maker_other_than(self, model: Model) -> str:
         """ "" where it is that model's own, and where its name tells us nothing."""
-        maker = find(self._made_by)
+        maker = find_model(self._made_by)
         return maker.id if maker is not None and maker != model else ""
 
     def _before(self, uuid: str) -> int:

@@ -16,6 +16,14 @@ was answered: a turn that is asked for again, after an error, comes out as the f
 """
 
 from everturn.engine.conversation import Conversation
-from everturn.engine.values import Flow, NewId, Outcome, Setting, Settled, Turn
+from everturn.engine.values import CompactionOutcome, ConversationSettings, Flow, NewId, ReplyAssessment, Turn
 
-__all__ = ["Conversation", "Flow", "NewId", "Outcome", "Setting", "Settled", "Turn"]
+__all__ = [
+    "CompactionOutcome",
+    "Conversation",
+    "ConversationSettings",
+    "Flow",
+    "NewId",
+    "ReplyAssessment",
+    "Turn",
+]

@@ -13,13 +13,13 @@ import msgspec
 
 from everturn.history.edits import Cleared, Compacted, Offloaded, Pinned, Trimmed, Undone
 from everturn.history.records import Record
-from everturn.history.threads import Note
+from everturn.history.threads import ThreadIssue
 
 # What an append did to the view: it goes on with one record more, or it is another one now.
-Change = Literal["extended", "replaced"]
+ViewChange = Literal["extended", "replaced"]
 
 
-class Window(Sequence[Record]):
+class RecordPrefix(Sequence[Record]):
     """A stretch of a growing list: it stays the same while the list goes on, and copies nothing."""
 
     __slots__ = ("_items", "_stop")
@@ -87,7 +87,7 @@ class Log:
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.records: list[Record] = []
-        self.notes: list[Note] = []
+        self.notes: list[ThreadIssue] = []
         # The record that the next one continues: the newest message, or what hangs below it. The last line
         # of a file may hang on an older record, and to continue that one is to leave what came since.
         self.tip: Record | None = None
@@ -105,7 +105,7 @@ class Log:
 
     @property
     def view(self) -> View:
-        shown = Window(self._shown, len(self._shown))
+        shown = RecordPrefix(self._shown, len(self._shown))
         return View(shown, self._cleared, self._offloaded, self._stale, self._pins, self._shrunk)
 
     @property
@@ -113,7 +113,7 @@ class Log:
         """The views that compactions replaced, oldest first: the history of what was seen."""
         return tuple(View(past.shown, self._cleared, self._offloaded, past.stale) for past in self._past)
 
-    def append(self, record: Record) -> Change:
+    def append(self, record: Record) -> ViewChange:
         self.records.append(record)
         if self.tip is None or record.kind in ("user", "assistant") or record.parent == self.tip.uuid:
             self.tip = record
@@ -140,7 +140,7 @@ class Log:
         self._shown.append(record)
         return "extended"
 
-    def _trim(self, before: str, record: Record) -> Change:
+    def _trim(self, before: str, record: Record) -> ViewChange:
         self._give_up_pending()
         at = next((at for at, shown in enumerate(self._shown) if shown.uuid == before), 0)
         kept = self._shown[at:]
@@ -150,7 +150,7 @@ class Log:
         self._shown = [record, *kept]
         return "replaced"
 
-    def _finish_compaction(self, boundary: Record, record: Record) -> Change:
+    def _finish_compaction(self, boundary: Record, record: Record) -> ViewChange:
         if not record.compact_summary:
             self._give_up_pending()
             self._shown.append(record)
@@ -173,7 +173,7 @@ class Log:
     def _give_up_pending(self) -> None:
         if self._pending is not None:
             what = f"boundary {self._pending.uuid} has no summary; the view before it stays in force"
-            self.notes.append(Note("half_compaction", what))
+            self.notes.append(ThreadIssue("half_compaction", what))
             self._pending = None
 
     def _kept(self, boundary: Record) -> list[Record]:
@@ -185,16 +185,16 @@ class Log:
         head, tail = places.get(segment.head, -1), places.get(segment.tail, -1)
         if not 0 <= head <= tail:
             what = f"boundary {boundary.uuid} keeps {segment.head}..{segment.tail}, which is not in the view"
-            self.notes.append(Note("lost_segment", what))
+            self.notes.append(ThreadIssue("lost_segment", what))
             return []
         return self._shown[head : tail + 1]
 
-    def _undo(self, boundary: str) -> Change:
+    def _undo(self, boundary: str) -> ViewChange:
         """Take the last compaction back. What was said since then stays, behind what it had replaced."""
         self._give_up_pending()
         if not self._past or self._past[-1].boundary != boundary:
             what = f"{boundary} is not the boundary in force; nothing was undone"
-            self.notes.append(Note("idle_undo", what))
+            self.notes.append(ThreadIssue("idle_undo", what))
             return "extended"
         past = self._past.pop()
         since = [record for record in self._shown if record.uuid not in past.hidden]
@@ -210,6 +210,6 @@ def _anchor(boundary: Record) -> str:
     return edit.kept.anchor if isinstance(edit, Compacted) and edit.kept else ""
 
 
-def view(records: Iterable[Record]) -> View:
+def compute_view(records: Iterable[Record]) -> View:
     """What the model can still see of these records (TR-5)."""
     return Log(records).view

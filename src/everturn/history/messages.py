@@ -32,7 +32,7 @@ def is_blank(block: Block) -> bool:
     return block.kind == "text" and not text_of(block).strip()
 
 
-def faults(messages: Sequence[Message]) -> tuple[str, ...]:
+def find_message_problems(messages: Sequence[Message]) -> tuple[str, ...]:
     """Why the API would refuse these messages; empty when it would not."""
     found: list[str] = []
     seen: set[str] = set()

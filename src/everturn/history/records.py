@@ -1,7 +1,7 @@
 """Records: what happened, one immutable fact each (TR-1, TR-3).
 
 A record keeps the bytes of the line it was read from; the fields beside them are what the engine looks
-at. How a line is spelled on disk is known in `wire/claude_code.py` alone.
+at. How a line is spelled on disk is known in `wire/claude_code_reader.py` alone.
 """
 
 from datetime import UTC, datetime
@@ -12,14 +12,14 @@ import msgspec
 from everturn.history.blocks import Block
 from everturn.history.edits import Cleared, Compacted, Edit
 
-Kind = Literal["user", "assistant", "system", "attachment", "progress"]
-KINDS: frozenset[str] = frozenset(get_args(Kind))
+RecordKind = Literal["user", "assistant", "system", "attachment", "progress"]
+KINDS: frozenset[str] = frozenset(get_args(RecordKind))
 
 # The model name of a reply that no model gave: "No response requested.", an API error shown as text.
 SYNTHETIC = "<synthetic>"
 
 
-class Written(msgspec.Struct, frozen=True, gc=False):
+class CacheCreation(msgspec.Struct, frozen=True, gc=False):
     """Cache writes by lifetime."""
 
     ephemeral_5m_input_tokens: int = 0
@@ -33,7 +33,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
     output_tokens: int = 0
-    cache_creation: Written | None = None
+    cache_creation: CacheCreation | None = None
 
     @property
     def context(self) -> int:
@@ -46,7 +46,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
         return self.context + self.output_tokens
 
 
-class Reply(msgspec.Struct, frozen=True, gc=False):
+class ReplyMeta(msgspec.Struct, frozen=True, gc=False):
     """What an assistant record knows of the API response that it is a piece of."""
 
     message_id: str = ""
@@ -67,7 +67,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     block, of kind "attachment"; how it reads to the model is decided in `view/`.
     """
 
-    kind: Kind
+    kind: RecordKind
     uuid: str
     parent: str = ""
     timestamp: str = ""
@@ -81,7 +81,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     api_error: bool = False
     subtype: str = ""
     blocks: tuple[Block, ...] = ()
-    reply: Reply | None = None
+    reply: ReplyMeta | None = None
     edit: Edit | None = None
     raw: bytes = b""
 
@@ -94,7 +94,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.reply.message_id if self.reply else ""
 
 
-def when(record: Record) -> datetime | None:
+def record_time(record: Record) -> datetime | None:
     """The time of a record in UTC; None when it has none that can be read."""
     try:
         moment = datetime.fromisoformat(record.timestamp)
@@ -118,7 +118,7 @@ def reported_usage(record: Record) -> Usage | None:
     return reply.usage if reply.usage.context > 0 else None
 
 
-def record_of_edit(edit: Edit, *, uuid: str, after: Record | None, at: datetime) -> Record:
+def make_edit_record(edit: Edit, *, uuid: str, after: Record | None, at: datetime) -> Record:
     """The record that makes an edit part of history, appended behind `after`."""
     known: dict[type[Edit], str] = {Cleared: "microcompact_boundary", Compacted: "compact_boundary"}
     return Record(

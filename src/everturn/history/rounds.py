@@ -46,7 +46,7 @@ def pairs(records: Iterable[Record]) -> Pairs:
     )
 
 
-def rounds(records: Sequence[Record]) -> tuple[Round, ...]:
+def split_rounds(records: Sequence[Record]) -> tuple[Round, ...]:
     """Every record belongs to exactly one round; pieces of a split response share theirs."""
     if not records:
         return ()

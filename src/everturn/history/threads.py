@@ -17,15 +17,15 @@ import msgspec
 from everturn.history.edits import Compacted, Undone
 from everturn.history.records import Record
 
-NoteKind = Literal[
+ThreadIssueKind = Literal[
     "missing_parent", "cycle", "duplicate_uuid", "abandoned", "half_compaction", "lost_segment", "idle_undo"
 ]
 
 
-class Note(msgspec.Struct, frozen=True):
+class ThreadIssue(msgspec.Struct, frozen=True):
     """Something about the links of a session that a person may want to know."""
 
-    kind: NoteKind
+    kind: ThreadIssueKind
     what: str
 
 
@@ -35,7 +35,7 @@ class Thread(msgspec.Struct, frozen=True):
     agent: str
     records: tuple[Record, ...]
     abandoned: tuple[Record, ...] = ()
-    notes: tuple[Note, ...] = ()
+    notes: tuple[ThreadIssue, ...] = ()
 
 
 class Threads(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Threads(msgspec.Struct, frozen=True):
     sidechains: tuple[Thread, ...] = ()
 
 
-def threads(records: Iterable[Record]) -> Threads:
+def split_threads(records: Iterable[Record]) -> Threads:
     """Separate a session file's records. A file of sidechain records only is one agent's own session."""
     main: list[Record] = []
     sides: dict[str, list[Record]] = {}
@@ -65,26 +65,28 @@ def threads(records: Iterable[Record]) -> Threads:
 
 
 def live_thread(records: Sequence[Record], *, agent: str) -> Thread:
-    notes: list[Note] = []
+    notes: list[ThreadIssue] = []
     links = _Links(records, notes)
     path = links.path_back_from(_newest_message(records, links.repeats | links.strays))
     live = _with_what_hangs_on_it(records, path, links)
     abandoned = tuple(record for at, record in enumerate(records) if at not in live)
     left = (record for at, record in enumerate(records) if at not in live and at not in links.repeats)
     if lost := sum(record.kind in ("user", "assistant") for record in left):
-        notes.append(Note("abandoned", f"messages on branches that were left (rewind, resume, fork): {lost}"))
+        notes.append(
+            ThreadIssue("abandoned", f"messages on branches that were left (rewind, resume, fork): {lost}")
+        )
     notes.extend(_half_compactions(records, abandoned))
     kept = tuple(record for at, record in enumerate(records) if at in live)
     return Thread(agent, kept, abandoned, tuple(notes))
 
 
-def _half_compactions(records: Sequence[Record], abandoned: Sequence[Record]) -> Iterable[Note]:
+def _half_compactions(records: Sequence[Record], abandoned: Sequence[Record]) -> Iterable[ThreadIssue]:
     """Boundaries that were written and whose summary never was (TR-10)."""
     summarized = {record.parent for record in records if record.compact_summary}
     for record in abandoned:
         if record.is_boundary and record.uuid not in summarized:
             what = f"boundary {record.uuid} has no summary; the view before it stays in force"
-            yield Note("half_compaction", what)
+            yield ThreadIssue("half_compaction", what)
 
 
 def _newest_message(records: Sequence[Record], passed_over: set[int]) -> int:
@@ -97,7 +99,7 @@ def _newest_message(records: Sequence[Record], passed_over: set[int]) -> int:
 class _Links:
     """Parents by position, healed where they are broken."""
 
-    def __init__(self, records: Sequence[Record], notes: list[Note]) -> None:
+    def __init__(self, records: Sequence[Record], notes: list[ThreadIssue]) -> None:
         self.records = records
         self.notes = notes
         self.places: dict[str, int] = {}
@@ -136,7 +138,9 @@ class _Links:
                 segments.pop(record.uuid, None)
             self.places[record.uuid] = at
         if repeated:
-            notes.append(Note("duplicate_uuid", f"records with the uuid of an earlier one: {repeated}"))
+            notes.append(
+                ThreadIssue("duplicate_uuid", f"records with the uuid of an earlier one: {repeated}")
+            )
 
     def path_back_from(self, tip: int) -> set[int]:
         path: set[int] = set()
@@ -159,10 +163,10 @@ class _Links:
         if parent < 0:
             if not record.is_boundary:
                 what = f"{record.uuid} continues {named}, which is not here"
-                self.notes.append(Note("missing_parent", what))
+                self.notes.append(ThreadIssue("missing_parent", what))
             return at - 1
         if parent in path:
-            self.notes.append(Note("cycle", f"{record.uuid} is linked in a circle"))
+            self.notes.append(ThreadIssue("cycle", f"{record.uuid} is linked in a circle"))
             return self._newest_outside(at, path)
         return parent
 

@@ -18,7 +18,7 @@ SUFFIX: Final = ".jsonl"
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]")
 
 
-class Where(msgspec.Struct, frozen=True):
+class SessionLocator(msgspec.Struct, frozen=True):
     """Where sessions may be, and which one is asked about when none is named. `roots` are real paths."""
 
     roots: tuple[Path, ...]
@@ -26,18 +26,20 @@ class Where(msgspec.Struct, frozen=True):
     current: str = ""
 
 
-def where_of(environment: Mapping[str, str], *, home: Path, here: Path, more: tuple[Path, ...] = ()) -> Where:
+def build_locator(
+    environment: Mapping[str, str], *, home: Path, here: Path, more: tuple[Path, ...] = ()
+) -> SessionLocator:
     claude = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     data = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")
     roots = (claude / "projects", data / "everturn", here, *more)
-    return Where(
+    return SessionLocator(
         tuple(dict.fromkeys(root.resolve() for root in roots)),
         claude / "projects" / _NOT_IN_A_NAME.sub("-", os.fspath(here)),
         environment.get("CLAUDE_CODE_SESSION_ID", ""),
     )
 
 
-def find(where: Where, named: str) -> Path:
+def find_session_file(where: SessionLocator, named: str) -> Path:
     """The file of a session; the error says where it was looked for."""
     if named.endswith(SUFFIX) or "/" in named:
         return _inside(where, Path(named).expanduser())
@@ -46,7 +48,7 @@ def find(where: Where, named: str) -> Path:
     return _newest(where)
 
 
-def _inside(where: Where, path: Path) -> Path:
+def _inside(where: SessionLocator, path: Path) -> Path:
     real = path.resolve()
     if real.suffix != SUFFIX:
         raise InputError(f"{path} is no session: sessions are {SUFFIX} files.")
@@ -60,7 +62,7 @@ def _inside(where: Where, path: Path) -> Path:
     return real
 
 
-def _by_id(where: Where, wanted: str) -> Path:
+def _by_id(where: SessionLocator, wanted: str) -> Path:
     found = sorted({path for path in _all(where) if path.name.startswith(wanted)}, key=_changed)
     if not found:
         raise InputError(f"There is no session whose id begins with {wanted!r} in {_listed(where)}.")
@@ -70,7 +72,7 @@ def _by_id(where: Where, wanted: str) -> Path:
     return found[-1]
 
 
-def _newest(where: Where) -> Path:
+def _newest(where: SessionLocator) -> Path:
     found = [path for path in where.project.glob(f"*{SUFFIX}") if path.is_file()]
     if not found:
         raise InputError(
@@ -80,7 +82,7 @@ def _newest(where: Where) -> Path:
     return max(found, key=_changed).resolve()
 
 
-def _all(where: Where) -> Iterator[Path]:
+def _all(where: SessionLocator) -> Iterator[Path]:
     """Not below the current directory, which may be anything: sessions there are named by their path."""
     for root in where.roots[:2]:
         for path in root.glob(f"**/*{SUFFIX}"):
@@ -95,5 +97,5 @@ def _changed(path: Path) -> float:
         return 0.0
 
 
-def _listed(where: Where) -> str:
+def _listed(where: SessionLocator) -> str:
     return ", ".join(map(str, where.roots))

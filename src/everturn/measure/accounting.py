@@ -17,7 +17,7 @@ from everturn.history.edits import Cleared, Edit, Offloaded, ThinkingDropped
 from everturn.history.log import View
 from everturn.history.records import Record, is_sent
 from everturn.measure.meter import PLACEHOLDER_TOKENS, edits_before
-from everturn.measure.tokens import Counts
+from everturn.measure.tokens import TokenCounter
 
 LOCAL_OUTPUT: Final = b"<local-command-stdout>"
 UNKNOWN_TOOL: Final = "unknown"
@@ -105,8 +105,8 @@ _UNKNOWN_CALL: Final = _Call(UNKNOWN_TOOL, "")
 class Accounts:
     """Fed one record at a time; `metrics` is the state of the view so far."""
 
-    def __init__(self, counts: Counts | None = None, *, placeholder: int = PLACEHOLDER_TOKENS) -> None:
-        self._counts = Counts() if counts is None else counts
+    def __init__(self, counts: TokenCounter | None = None, *, placeholder: int = PLACEHOLDER_TOKENS) -> None:
+        self._counts = TokenCounter() if counts is None else counts
         self._placeholder = placeholder
         self._figures: Counter[str] = Counter()
         self._requests: Counter[str] = Counter()
@@ -222,7 +222,7 @@ class Accounts:
             self._figures["thinking"] -= self._thinking.pop(at)
 
 
-def accounts_of(view: View, counts: Counts | None = None) -> Accounts:
+def accounts_of(view: View, counts: TokenCounter | None = None) -> Accounts:
     """The accounts of a whole view."""
     accounts = Accounts(counts)
     for edit in edits_before(view):

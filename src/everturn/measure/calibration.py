@@ -15,7 +15,7 @@ import msgspec
 
 from everturn.history.edits import Pinned
 from everturn.history.records import Record, reported_usage
-from everturn.measure.tokens import Counts
+from everturn.measure.tokens import TokenCounter
 
 # In 59 recorded files, fewer samples made up to four predict worse than no ratio at all; 8 made none.
 MIN_SAMPLES: Final = 8
@@ -80,8 +80,8 @@ class _Learned:
 class Calibrator:
     """Fed the records of one chain in the order they were appended; kept records are not appended again."""
 
-    def __init__(self, counts: Counts | None = None) -> None:
-        self._counts = Counts() if counts is None else counts
+    def __init__(self, counts: TokenCounter | None = None) -> None:
+        self._counts = TokenCounter() if counts is None else counts
         self._learned: dict[str, _Learned] = {}
         self._last: _Call | None = None
         self._growth = 0

@@ -19,7 +19,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     caching: bool = False
     ttls: tuple[Ttl, ...] = ()
     scopes: tuple[Scope, ...] = ()
-    max_markers: int = 0
+    max_breakpoints: int = 0
     lookback: int = LOOKBACK
     # Whether a run of tool_use, or of tool_result, counts as one lookback position.
     runs_are_one: bool = True
@@ -33,7 +33,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 ANTHROPIC: Final = Capabilities(
     caching=True,
     ttls=("5m", "1h"),
-    max_markers=4,
+    max_breakpoints=4,
     context_editing=True,
     native_compaction=True,
     diagnostics=True,
@@ -41,12 +41,12 @@ ANTHROPIC: Final = Capabilities(
 )
 # The rule for runs is documented for Anthropic's own API only, and the on-demand compaction is not there.
 BEDROCK: Final = Capabilities(
-    caching=True, ttls=("5m", "1h"), max_markers=4, runs_are_one=False, context_editing=True
+    caching=True, ttls=("5m", "1h"), max_breakpoints=4, runs_are_one=False, context_editing=True
 )
 VERTEX: Final = Capabilities(
     caching=True,
     ttls=("5m", "1h"),
-    max_markers=4,
+    max_breakpoints=4,
     runs_are_one=False,
     context_editing=True,
     native_compaction=True,

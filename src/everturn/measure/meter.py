@@ -19,15 +19,15 @@ from everturn.history.blocks import RESULT, THINKING
 from everturn.history.edits import Cleared, Edit, Offloaded, ThinkingDropped
 from everturn.history.log import View
 from everturn.history.records import Record, reported_usage
-from everturn.measure.tokens import NOTHING, Count, Counts
+from everturn.measure.tokens import NOTHING, TokenCount, TokenCounter
 
-Basis = Literal["usage", "estimate"]
+SizeBasis = Literal["usage", "estimate"]
 
 # "[Old tool result content cleared]" at four characters a token. The words live in view/fragments.
 PLACEHOLDER_TOKENS: Final = 8
 
 
-class Size(msgspec.Struct, frozen=True, kw_only=True):
+class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
     """`tokens` is the canonical size: `reported` plus the padded `estimated_tail`."""
 
     tokens: int
@@ -37,7 +37,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     rough_tail: int
     # The record after which the tail begins; "" where no usage is known.
     anchor: str
-    basis: Basis
+    basis: SizeBasis
     # Unpadded tokens hidden before the anchor since it was reported: `tokens` still includes them.
     freed: int = 0
 
@@ -47,7 +47,7 @@ class _Place(NamedTuple):
 
     ordinal: int
     uuid: str
-    before: Count
+    before: TokenCount
 
 
 class _Anchor(NamedTuple):
@@ -71,14 +71,14 @@ class Meter:
     """
 
     def __init__(
-        self, counts: Counts | None = None, *, fixed: int = 0, placeholder: int = PLACEHOLDER_TOKENS
+        self, counts: TokenCounter | None = None, *, fixed: int = 0, placeholder: int = PLACEHOLDER_TOKENS
     ) -> None:
         """`fixed` is the estimate of system prompt and tools, which no record holds."""
-        self._counts = Counts() if counts is None else counts
+        self._counts = TokenCounter() if counts is None else counts
         self._fixed = fixed
         self._placeholder = placeholder
         self._ordinal = 0
-        self._sum = Count()
+        self._sum = TokenCount()
         self._anchor: _Anchor | None = None
         self._first_piece: dict[str, _Place] = {}
         self._freed = 0
@@ -137,11 +137,11 @@ class Meter:
         del self._thinking[first:]
         return sum(self._save(held) for held in dropped)
 
-    def size(self) -> Size:
+    def size(self) -> ContextSize:
         if self._anchor is None:
             return self.estimate()
         tail = self._tail(self._anchor.place)
-        return Size(
+        return ContextSize(
             tokens=self._anchor.reported + tail.padded,
             reported=self._anchor.reported,
             estimated_tail=tail.padded,
@@ -151,11 +151,11 @@ class Meter:
             freed=self._freed,
         )
 
-    def estimate(self, *, head: int = 0) -> Size:
+    def estimate(self, *, head: int = 0) -> ContextSize:
         """As if no usage were known: everything is tail, system prompt and tools included (TOK-6). `head` is
         their estimate where it may change; what never does is known from the start."""
-        tail = self._tail(_Place(0, "", Count())) + Count(guessed=self._fixed + head)
-        return Size(
+        tail = self._tail(_Place(0, "", TokenCount())) + TokenCount(guessed=self._fixed + head)
+        return ContextSize(
             tokens=tail.padded,
             reported=0,
             estimated_tail=tail.padded,
@@ -211,11 +211,11 @@ class Meter:
             self._freed = 0
         self._anchor = _Anchor(place, usage.total, message_id)
 
-    def _tail(self, start: _Place) -> Count:
+    def _tail(self, start: _Place) -> TokenCount:
         tail = self._sum - start.before
         guessed = tail.guessed - self._saved_after(start.ordinal)
         # A result inside a record that the provider counted is cleared from that count.
-        return Count(max(0, guessed), max(0, tail.counted + min(0, guessed)))
+        return TokenCount(max(0, guessed), max(0, tail.counted + min(0, guessed)))
 
     def _saved_after(self, ordinal: int) -> int:
         """Walks from the newest saving back to the anchor: only as far as the tail is long."""
@@ -227,7 +227,7 @@ class Meter:
         return saved
 
 
-def meter_of(view: View, counts: Counts | None = None, *, fixed: int = 0) -> Meter:
+def meter_of(view: View, counts: TokenCounter | None = None, *, fixed: int = 0) -> Meter:
     """A meter that has seen a whole view. What an edit before the view hid is hidden from the start."""
     meter = Meter(counts, fixed=fixed)
     for edit in edits_before(view):
@@ -240,7 +240,7 @@ def meter_of(view: View, counts: Counts | None = None, *, fixed: int = 0) -> Met
     return meter
 
 
-def estimate_of(view: View, counts: Counts) -> int:
+def estimate_of(view: View, counts: TokenCounter) -> int:
     """Padded tokens of a view, or of a part of one, as if no usage were known. Where nothing is hidden in it
     they are a sum, for which nobody needs to know what stands where."""
     edits = (record.edit for record in view.records if record.edit is not None)
@@ -251,7 +251,7 @@ def estimate_of(view: View, counts: Counts) -> int:
         whole = counts.of(record).whole
         guessed += whole.guessed
         counted += whole.counted
-    return Count(guessed, counted).padded
+    return TokenCount(guessed, counted).padded
 
 
 def edits_before(view: View) -> tuple[Edit, ...]:

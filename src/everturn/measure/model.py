@@ -1,6 +1,6 @@
 """What a model is to us: its limits, its prices and its habits, as one value.
 
-The values themselves, with their date and sources, are the table in `models.py`.
+The values themselves, with their date and sources, are the table in `model_table.py`.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Final, Literal
 
-Line = Literal["haiku", "sonnet", "opus", "fable", "mythos"]
+ModelFamily = Literal["haiku", "sonnet", "opus", "fable", "mythos"]
 Speed = Literal["standard", "fast"]
 ThinkingMode = Literal["enabled", "adaptive", "disabled", "between_tools"]
 Lifecycle = Literal["active", "deprecated", "retired"]
@@ -63,7 +63,7 @@ class Price:
 class Model:
     id: str
     display_name: str
-    line: Line
+    line: ModelFamily
     released: date
     window: int
     max_output: int

@@ -18,7 +18,7 @@ import msgspec
 from everturn.history.blocks import Block
 from everturn.history.messages import Message
 from everturn.measure.capabilities import Scope
-from everturn.measure.prefix_cache import LOOKBACK, Marker, Prompt
+from everturn.measure.prefix_cache import LOOKBACK, Breakpoint, PromptLayout
 from everturn.measure.rendering import cites, images_in, tools_in_prefix
 
 _T = TypeVar("_T")
@@ -63,11 +63,11 @@ class Spot(NamedTuple):
     block: int
 
 
-class Head(msgspec.Struct, frozen=True):
+class Preamble(msgspec.Struct, frozen=True):
     """Tools and system: the part of a request that hardly ever changes.
 
     `marked` are the system blocks that end a cacheable part, `scopes` who may share each of them;
-    `view/sections.py` decides which.
+    `view/system_prompt.py` decides which.
     """
 
     tools: tuple[Block, ...] = ()
@@ -117,7 +117,7 @@ class Outline:
         self._runs_are_one = runs_are_one
         # Results that the provider was told to forget: they keep their place in every key and cost nothing.
         self.deleted: set[str] = set()
-        self._head = Head()
+        self._head = Preamble()
         self._head_part = _NO_HEAD
         self._messages: list[Message] = []
         self._parts: list[_Part] = []
@@ -136,7 +136,7 @@ class Outline:
         self._head_part = self._measure_head(self._head)
         self.replace_from(0, tuple(self._messages))
 
-    def set_head(self, head: Head) -> None:
+    def set_preamble(self, head: Preamble) -> None:
         if head is self._head:
             return
         self._head = head
@@ -191,7 +191,7 @@ class Outline:
             return self._index(spot)
         return len(self._head_part.order) + self._parts[spot.message].positions[spot.block]
 
-    def prompt(self, salts: Salts, marks: Sequence[tuple[Spot, Marker]], *, minimum: int) -> Prompt:
+    def prompt(self, salts: Salts, marks: Sequence[tuple[Spot, Breakpoint]], *, minimum: int) -> PromptLayout:
         """What `PrefixCache.look` takes. Nothing is computed for blocks that nobody looks at."""
         head, count, tools = self._head_part, len(self._head_part.order), self._head_part.tools
         last = self._parts[-1] if self._parts else _NOTHING
@@ -218,14 +218,14 @@ class Outline:
             return count + part.positions[index]
 
         size = count + (self._starts[-1] + len(self._messages[-1].blocks) if self._messages else 0)
-        return Prompt(
+        return PromptLayout(
             scope=salts.scope,
             keys=_Lazy(size, key),
             ends=_Lazy(size, end),
             positions=_Lazy(size, position),
             # In the order of the prefix: a tool may stand elsewhere in the request.
             markers=sorted(
-                (Marker(self._index(spot), marker.ttl) for spot, marker in marks), key=lambda m: m.index
+                (Breakpoint(self._index(spot), marker.ttl) for spot, marker in marks), key=lambda m: m.index
             ),
             total=start + last.ends[-1] + self.costs.trailing,
             minimum=minimum,
@@ -248,7 +248,7 @@ class Outline:
             message -= 1
         return message
 
-    def _measure_head(self, head: Head) -> _HeadPart:
+    def _measure_head(self, head: Preamble) -> _HeadPart:
         blocks = (*head.tools, *head.system)
         plain, web = tools_in_prefix(head.tools)
         order = (*plain, *web, *range(len(head.tools), len(blocks)))

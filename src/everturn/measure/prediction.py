@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from everturn.history.records import Usage
-from everturn.measure.prefix_cache import Outcome, PrefixCache, Prompt
+from everturn.measure.prefix_cache import CacheLookup, PrefixCache, PromptLayout
 
 Verdict = Literal["as predicted", "read less", "read more", "written otherwise", "other total"]
 
@@ -35,7 +35,7 @@ class Prediction(msgspec.Struct, frozen=True):
         return self.read, self.write_5m, self.write_1h, self.plain
 
 
-class Check(msgspec.Struct, frozen=True):
+class PredictionCheck(msgspec.Struct, frozen=True):
     """A prediction beside what was reported. `missed`: tokens that should have been read and were not."""
 
     verdict: Verdict
@@ -48,7 +48,7 @@ class Check(msgspec.Struct, frozen=True):
         return max(0, self.predicted.read - self.reported.read)
 
 
-def reported(usage: Usage) -> Prediction:
+def prediction_from_usage(usage: Usage) -> Prediction:
     """Usage in the same four kinds. Without a breakdown the writes are taken as five-minute ones."""
     written = usage.cache_creation
     hour = written.ephemeral_1h_input_tokens if written else 0
@@ -60,27 +60,27 @@ def reported(usage: Usage) -> Prediction:
     )
 
 
-def check(predicted: Prediction, usage: Usage) -> Check:
+def check_prediction(predicted: Prediction, usage: Usage) -> PredictionCheck:
     """Where blocks are only estimated the totals differ always; a read of nothing is told apart even then."""
-    seen = reported(usage)
+    seen = prediction_from_usage(usage)
     if seen.tokens == predicted.tokens:
-        return Check("as predicted", predicted, seen, "reported as predicted")
+        return PredictionCheck("as predicted", predicted, seen, "reported as predicted")
     if seen.total != predicted.total and (seen.read or not predicted.read):
         why = (
             f"{seen.total:,} tokens were billed, {predicted.total:,} expected: the provider counts otherwise"
         )
-        return Check("other total", predicted, seen, why)
+        return PredictionCheck("other total", predicted, seen, why)
     if seen.read < predicted.read:
         gone = predicted.read - seen.read
         why = f"{gone:,} tokens that should have been read were not: their entry was gone before its time"
-        return Check("read less", predicted, seen, why)
+        return PredictionCheck("read less", predicted, seen, why)
     if seen.read > predicted.read:
         why = (
             f"{seen.read - predicted.read:,} more tokens were read: an entry that we did not write was found"
         )
-        return Check("read more", predicted, seen, why)
+        return PredictionCheck("read more", predicted, seen, why)
     why = f"{seen.read:,} tokens were read as predicted, but the rest was written otherwise than asked for"
-    return Check("written otherwise", predicted, seen, why)
+    return PredictionCheck("written otherwise", predicted, seen, why)
 
 
 class Forecast:
@@ -91,21 +91,21 @@ class Forecast:
 
     def __init__(self, cache: PrefixCache | None = None) -> None:
         self._cache = cache or PrefixCache()
-        self._under_way: tuple[Prompt, float, Outcome, Prediction] | None = None
+        self._under_way: tuple[PromptLayout, float, CacheLookup, Prediction] | None = None
 
-    def predict(self, prompt: Prompt, now: float) -> Prediction:
+    def predict(self, prompt: PromptLayout, now: float) -> Prediction:
         """Look, without having sent anything. Asking again, for a log or a retry, changes nothing."""
         seen = self._cache.look(prompt, now)
         found = Prediction(seen.read, seen.write_5m, seen.write_1h, seen.plain, seen.hit)
         self._under_way = prompt, now, seen, found
         return found
 
-    def settle(self, usage: Usage, now: float) -> Check | None:
+    def settle(self, usage: Usage, now: float) -> PredictionCheck | None:
         """The call was answered: what it wrote can be read from now on. None when no call was predicted."""
         if self._under_way is None:
             return None
         (prompt, started, outcome, predicted), self._under_way = self._under_way, None
-        result = check(predicted, usage)
+        result = check_prediction(predicted, usage)
         if result.verdict == "read less":
             outcome = self._without_lost(prompt, started, outcome, result.reported.read)
         elif result.verdict == "read more":
@@ -116,7 +116,9 @@ class Forecast:
         self._cache.write(outcome, now)
         return result
 
-    def _without_lost(self, prompt: Prompt, started: float, outcome: Outcome, read: int) -> Outcome:
+    def _without_lost(
+        self, prompt: PromptLayout, started: float, outcome: CacheLookup, read: int
+    ) -> CacheLookup:
         """What should have been found and was not is gone: what is left was found, and the rest written."""
         while outcome.read > read and (lost := outcome.refreshed) is not None:
             place = lost.scope, lost.key

@@ -13,7 +13,7 @@ and pays the rest in full.
 The engine asks `look` to predict; the twin takes the same three steps to answer: `look`, then `refresh` when
 the request starts, then `write` when its response begins, for only then can others read what it wrote. Two
 requests in flight therefore both write. Time is a number of seconds, an argument. What the keys are made of
-is the caller's affair (`twin/prefix.py`, `view/`); what the tokens cost is `bill.py`'s.
+is the caller's affair (`twin/request_layout.py`, `view/`); what the tokens cost is `pricing.py`'s.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -29,7 +29,7 @@ _SWEEP_FROM: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class Breakpoint:
     """A `cache_control` on the block at `index`."""
 
     index: int
@@ -37,7 +37,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class PromptLayout:
     """A request as the cache sees it: three parallel sequences over its blocks, and the markers in order."""
 
     scope: Hashable
@@ -46,7 +46,7 @@ class Prompt:
     ends: Sequence[int]
     # Lookback position of each block: never decreasing, equal within a run that counts as one.
     positions: Sequence[int]
-    markers: Sequence[Marker]
+    markers: Sequence[Breakpoint]
     # All tokens, those after the last block included.
     total: int
     # Markers whose prefix is shorter are ignored, without an error.
@@ -61,7 +61,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CacheEntry:
     scope: Hashable
     key: Hashable
     index: int
@@ -75,7 +75,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CacheLookup:
     """The four disjoint parts of the prompt in tokens, and what the request does to the entries."""
 
     read: int
@@ -84,8 +84,8 @@ class Outcome:
     plain: int
     # Index of the block the hit ends at; None when nothing was found.
     hit: int | None
-    refreshed: Entry | None
-    written: tuple[Entry, ...]
+    refreshed: CacheEntry | None
+    written: tuple[CacheEntry, ...]
 
 
 def group_positions(kinds: Sequence[str]) -> tuple[int, ...]:
@@ -101,16 +101,16 @@ def group_positions(kinds: Sequence[str]) -> tuple[int, ...]:
 
 class PrefixCache:
     def __init__(self) -> None:
-        self._entries: dict[tuple[Hashable, Hashable], Entry] = {}
+        self._entries: dict[tuple[Hashable, Hashable], CacheEntry] = {}
         self._sweep_at = _SWEEP_FROM
 
-    def look(self, prompt: Prompt, now: float) -> Outcome:
+    def look(self, prompt: PromptLayout, now: float) -> CacheLookup:
         """What the request would read and write if it started now. Changes nothing."""
         markers = [m for m in prompt.markers if prompt.ends[m.index] >= prompt.minimum]
         found = self._highest_hit(prompt, markers, now)
         index, hit = found if found is not None else (None, None)
         read, write_1h, write_5m, plain = _billed(prompt, markers, index)
-        return Outcome(
+        return CacheLookup(
             read,
             write_1h,
             write_5m,
@@ -127,28 +127,30 @@ class PrefixCache:
             ),
         )
 
-    def refresh(self, outcome: Outcome) -> None:
+    def refresh(self, outcome: CacheLookup) -> None:
         """A read keeps the entry alive for its own TTL again, counted from the start of the request."""
         if outcome.refreshed is not None:
             self._keep(outcome.refreshed)
 
-    def write(self, outcome: Outcome, now: float) -> None:
+    def write(self, outcome: CacheLookup, now: float) -> None:
         """The response has begun: from here on others can read what this request wrote."""
         for entry in outcome.written:
             self._keep(entry)
         self._sweep(now)
 
-    def lose(self, doomed: Callable[[Entry], bool]) -> tuple[Entry, ...]:
+    def lose(self, doomed: Callable[[CacheEntry], bool]) -> tuple[CacheEntry, ...]:
         """Entries gone before their time, as happens to a provider under load."""
         lost = tuple(entry for entry in self._entries.values() if doomed(entry))
         for entry in lost:
             del self._entries[entry.scope, entry.key]
         return lost
 
-    def entries(self, now: float) -> tuple[Entry, ...]:
+    def entries(self, now: float) -> tuple[CacheEntry, ...]:
         return tuple(entry for entry in self._entries.values() if entry.alive(now))
 
-    def _highest_hit(self, prompt: Prompt, markers: list[Marker], now: float) -> tuple[int, Entry] | None:
+    def _highest_hit(
+        self, prompt: PromptLayout, markers: list[Breakpoint], now: float
+    ) -> tuple[int, CacheEntry] | None:
         for marker in reversed(markers):
             nearest = prompt.positions[marker.index]
             for index in range(marker.index, -1, -1):
@@ -158,13 +160,13 @@ class PrefixCache:
                     return index, entry
         return None
 
-    def _alive(self, prompt: Prompt, index: int, now: float) -> Entry | None:
+    def _alive(self, prompt: PromptLayout, index: int, now: float) -> CacheEntry | None:
         entry = self._entries.get((prompt.scope, prompt.keys[index]))
         if entry is None or not entry.alive(now):
             return None
         return entry if prompt.alive_at_ttl or now < entry.expires else None
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep(self, entry: CacheEntry) -> None:
         """Of two requests in flight that wrote the same prefix, the entry that lives longer stays."""
         place = (entry.scope, entry.key)
         present = self._entries.get(place)
@@ -177,17 +179,21 @@ class PrefixCache:
             self._sweep_at = max(_SWEEP_FROM, 2 * len(self._entries))
 
 
-def _at(prompt: Prompt, index: int, ttl: Ttl, now: float) -> Entry:
-    return Entry(prompt.scope, prompt.keys[index], index, prompt.ends[index], ttl, now + SECONDS[ttl])
+def _at(prompt: PromptLayout, index: int, ttl: Ttl, now: float) -> CacheEntry:
+    return CacheEntry(prompt.scope, prompt.keys[index], index, prompt.ends[index], ttl, now + SECONDS[ttl])
 
 
-def _refreshed(prompt: Prompt, markers: Sequence[Marker], index: int, hit: Entry, now: float) -> Entry:
+def _refreshed(
+    prompt: PromptLayout, markers: Sequence[Breakpoint], index: int, hit: CacheEntry, now: float
+) -> CacheEntry:
     """A read keeps an entry for its own TTL, whatever the marker that found it asks for."""
-    lengthens = prompt.longer_marker_lengthens and any(m == Marker(index, "1h") for m in markers)
+    lengthens = prompt.longer_marker_lengthens and any(m == Breakpoint(index, "1h") for m in markers)
     return _at(prompt, index, "1h" if lengthens else hit.ttl, now)
 
 
-def _billed(prompt: Prompt, markers: Sequence[Marker], hit: int | None) -> tuple[int, int, int, int]:
+def _billed(
+    prompt: PromptLayout, markers: Sequence[Breakpoint], hit: int | None
+) -> tuple[int, int, int, int]:
     """Read, 1h write, 5m write, plain: the A-B-C rule for mixed TTLs (api-facts 1.3)."""
     a = prompt.ends[hit] if hit is not None else 0
     b = max((prompt.ends[m.index] for m in markers if m.ttl == "1h"), default=a)

@@ -21,7 +21,7 @@ def lowered(auto: int, effective: int, percent: float | None) -> int:
     return min(int(effective * percent / 100), auto)
 
 
-def automatic_mark(window: int, percent: float | None = None) -> int:
+def auto_compact_threshold(window: int, percent: float | None = None) -> int:
     """Where compaction begins by itself in a window, with the reserves as they are by default."""
     effective = below(window, OUTPUT_RESERVE)
     return lowered(below(effective, AUTO_MARGIN), effective, percent)

@@ -14,7 +14,7 @@ import msgspec
 from everturn.measure.reserves import AUTO_MARGIN, OUTPUT_RESERVE, below, lowered
 
 
-class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
+class ThresholdSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Every number of this page; the defaults are made for a 200K window."""
 
     output_reserve: int = OUTPUT_RESERVE
@@ -27,10 +27,10 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     auto_percent: float | None = None
 
 
-DEFAULTS: Final = Thresholds()
+DEFAULTS: Final = ThresholdSettings()
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ContextThresholds(msgspec.Struct, frozen=True):
     """The marks, in tokens of context."""
 
     effective: int
@@ -41,7 +41,7 @@ class Limits(msgspec.Struct, frozen=True):
     blocking: int
 
 
-class Levels(msgspec.Struct, frozen=True):
+class ThresholdLevels(msgspec.Struct, frozen=True):
     """Which marks a context has reached. Independent of each other: any may be set without the others."""
 
     percent_left: int
@@ -51,11 +51,13 @@ class Levels(msgspec.Struct, frozen=True):
     at_blocking: bool
 
 
-def limits(window: int, max_output: int, settings: Thresholds = DEFAULTS) -> Limits:
+def compute_thresholds(
+    window: int, max_output: int, settings: ThresholdSettings = DEFAULTS
+) -> ContextThresholds:
     effective = below(window, min(max_output, settings.output_reserve))
     auto = lowered(below(effective, settings.auto_margin), effective, settings.auto_percent)
     shown = auto if settings.auto_compaction else effective
-    return Limits(
+    return ContextThresholds(
         effective=effective,
         auto=auto,
         shown=shown,
@@ -65,9 +67,11 @@ def limits(window: int, max_output: int, settings: Thresholds = DEFAULTS) -> Lim
     )
 
 
-def levels(used: int, limits: Limits, settings: Thresholds = DEFAULTS) -> Levels:
+def check_thresholds(
+    used: int, limits: ContextThresholds, settings: ThresholdSettings = DEFAULTS
+) -> ThresholdLevels:
     """A mark counts as passed from the very token it stands on."""
-    return Levels(
+    return ThresholdLevels(
         percent_left=_percent_left(used, limits.shown),
         above_warning=used >= limits.warning,
         above_error=used >= limits.error,

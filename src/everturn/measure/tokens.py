@@ -188,7 +188,7 @@ def estimate_block(block: Block, estimator: Estimator = ROUGH) -> int:
     return _estimate(block.kind, block.raw, estimator)
 
 
-class Count(msgspec.Struct, frozen=True, gc=False):
+class TokenCount(msgspec.Struct, frozen=True, gc=False):
     """Tokens of some records: what was guessed apart from what the provider counted."""
 
     guessed: int = 0
@@ -204,17 +204,17 @@ class Count(msgspec.Struct, frozen=True, gc=False):
         """Padding makes up for guessing, so a count gets none."""
         return padded(self.guessed) + self.counted
 
-    def __add__(self, other: "Count") -> "Count":
-        return Count(self.guessed + other.guessed, self.counted + other.counted)
+    def __add__(self, other: "TokenCount") -> "TokenCount":
+        return TokenCount(self.guessed + other.guessed, self.counted + other.counted)
 
-    def __sub__(self, other: "Count") -> "Count":
-        return Count(self.guessed - other.guessed, self.counted - other.counted)
+    def __sub__(self, other: "TokenCount") -> "TokenCount":
+        return TokenCount(self.guessed - other.guessed, self.counted - other.counted)
 
 
 class RecordCount(msgspec.Struct, frozen=True):
     """One record, whole and block by block; a record that never reaches the model has no blocks here."""
 
-    whole: Count = Count()
+    whole: TokenCount = TokenCount()
     blocks: tuple[int, ...] = ()
 
 
@@ -226,11 +226,11 @@ def estimate_record(record: Record, estimator: Estimator = ROUGH) -> RecordCount
         return NOTHING
     blocks = tuple(estimate_block(block, estimator) for block in record.blocks)
     counted = estimator.counted(record.uuid)
-    whole = Count(guessed=sum(blocks)) if counted is None else Count(counted=counted)
+    whole = TokenCount(guessed=sum(blocks)) if counted is None else TokenCount(counted=counted)
     return RecordCount(whole, blocks)
 
 
-class Counts:
+class TokenCounter:
     """Every record is counted once, whoever asks: meter, accounts and calibration share it (TOK-8)."""
 
     def __init__(self, estimator: Estimator = ROUGH) -> None:

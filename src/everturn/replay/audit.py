@@ -14,12 +14,12 @@ import msgspec
 
 from everturn.history.log import Log
 from everturn.measure.accounting import Metrics, accounts_of
-from everturn.measure.tokens import Counts
-from everturn.replay.broken import CacheBreak, judgement
-from everturn.replay.paid import Ledger, Sums, as_values, paid_in
-from everturn.replay.sessions import Session, Unreadable
+from everturn.measure.tokens import TokenCounter
+from everturn.replay.cache_breaks import CacheBreak, find_cache_breaks
+from everturn.replay.call_ledger import CallLedger, CallTotals, as_values, iter_billed_calls
+from everturn.replay.sessions import ReplaySession, Unreadable
 
-MOST_PATHS: Final = 20
+MAX_PATHS: Final = 20
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-class Repeated(msgspec.Struct, frozen=True, kw_only=True):
+class RepeatedPath(msgspec.Struct, frozen=True, kw_only=True):
     """A file that stood in a context more than once; all but one of its copies are waste."""
 
     path: str
@@ -48,8 +48,8 @@ class Repeated(msgspec.Struct, frozen=True, kw_only=True):
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionRow, ...]
     unreadable: tuple[Unreadable, ...]
-    total: Sums
-    by: dict[str, dict[str, Sums]]
+    total: CallTotals
+    by: dict[str, dict[str, CallTotals]]
     # Responses that stood in more than one file.
     repeated_calls: int
     breaks: tuple[CacheBreak, ...]
@@ -59,7 +59,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     # Tokens by what they are, estimated, over all views at their fullest; tools by name.
     filled: dict[str, int]
     tools: dict[str, int]
-    reads_again: tuple[Repeated, ...]
+    reads_again: tuple[RepeatedPath, ...]
     wasted: int
 
     def break_reasons(self) -> dict[str, tuple[int, int, Decimal]]:
@@ -75,7 +75,7 @@ class Auditor:
     """Fed one session at a time."""
 
     def __init__(self) -> None:
-        self._ledger = Ledger()
+        self._ledger = CallLedger()
         self._rows: list[SessionRow] = []
         self._unreadable: list[Unreadable] = []
         # By response: a resumed session repeats the breaks of its history.
@@ -85,13 +85,13 @@ class Auditor:
         self._tools: Counter[str] = Counter()
         self._reads: dict[str, tuple[int, int]] = {}
 
-    def add(self, found: Session | Unreadable) -> None:
+    def add(self, found: ReplaySession | Unreadable) -> None:
         if isinstance(found, Unreadable):
             self._unreadable.append(found)
             return
         project = project_of(found)
-        paid = [*paid_in(found, project)]
-        sums = self._ledger.enter(paid)
+        paid = [*iter_billed_calls(found, project)]
+        sums = self._ledger.add_calls(paid)
         breaks = 0
         if sums.calls or not paid:
             # What is all known is a copy of a session seen before, and was looked at there.
@@ -114,7 +114,7 @@ class Auditor:
         )
 
     def audit(self) -> Audit:
-        reads = [Repeated(path=p, count=c, wasted=w) for p, (c, w) in self._reads.items()]
+        reads = [RepeatedPath(path=p, count=c, wasted=w) for p, (c, w) in self._reads.items()]
         return Audit(
             sessions=tuple(self._rows),
             unreadable=tuple(self._unreadable),
@@ -126,12 +126,12 @@ class Auditor:
             judged=self._judged,
             filled=dict(self._filled.most_common()),
             tools=dict(self._tools.most_common()),
-            reads_again=tuple(sorted(reads, key=lambda read: (-read.wasted, read.path))[:MOST_PATHS]),
+            reads_again=tuple(sorted(reads, key=lambda read: (-read.wasted, read.path))[:MAX_PATHS]),
             wasted=sum(wasted for _, wasted in self._reads.values()),
         )
 
-    def _judge(self, session: Session) -> int:
-        found = judgement(session)
+    def _judge(self, session: ReplaySession) -> int:
+        found = find_cache_breaks(session)
         before = len(self._breaks)
         for each in found.breaks:
             self._breaks.setdefault((each.message, each.at), each)
@@ -159,10 +159,10 @@ class Auditor:
             self._reads[path] = count + read.count, wasted + read.wasted
 
 
-def _views(session: Session) -> Iterable[Metrics]:
+def _views(session: ReplaySession) -> Iterable[Metrics]:
     """Every view of every thread at its fullest: before each compaction, and at the end."""
     for thread in session.threads:
-        log, counts = Log(thread.records), Counts()
+        log, counts = Log(thread.records), TokenCounter()
         for view in (*log.views_before, log.view):
             yield accounts_of(view, counts).metrics()
 
@@ -174,7 +174,7 @@ class _Where(msgspec.Struct):
 _read_where = msgspec.json.Decoder(_Where).decode
 
 
-def project_of(session: Session) -> str:
+def project_of(session: ReplaySession) -> str:
     """The folder that the session worked in, where it says so; else the folder that its file is in."""
     for record in session.threads[0].records:
         try:
@@ -185,7 +185,7 @@ def project_of(session: Session) -> str:
     return str(Path(session.path).parent)
 
 
-def audit(found: Iterable[Session | Unreadable]) -> Audit:
+def audit(found: Iterable[ReplaySession | Unreadable]) -> Audit:
     auditor = Auditor()
     for each in found:
         auditor.add(each)

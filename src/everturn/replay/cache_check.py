@@ -18,18 +18,18 @@ from typing import Final
 import msgspec
 
 from everturn.history.records import Usage
-from everturn.history.threads import Thread, threads
-from everturn.measure.prefix_cache import Marker, PrefixCache, Prompt, Ttl, group_positions
+from everturn.history.threads import Thread, split_threads
+from everturn.measure.prefix_cache import Breakpoint, PrefixCache, PromptLayout, Ttl, group_positions
 from everturn.measure.tokens import estimate_block
-from everturn.replay.calls import Call, calls
-from everturn.wire.claude_code import read
+from everturn.replay.calls import RecordedCall, iter_calls
+from everturn.wire.claude_code_reader import parse_session_file
 
 # Tokens per estimated token, for what no call has measured: the median over these sessions (docs/measure.md).
 _RATIO: Final = 1.44
 _NEAR: Final = 0.05
 
 
-class Judged(msgspec.Struct, frozen=True):
+class CacheCheck(msgspec.Struct, frozen=True):
     """One call: what it should have read, what it reported, and why they differ."""
 
     session: str
@@ -51,7 +51,7 @@ class Judged(msgspec.Struct, frozen=True):
         return abs(self.predicted - self.reported) / max(1, self.context)
 
 
-class Judge:
+class CacheChecker:
     """One thread's cache, as our model has it."""
 
     def __init__(self, session: str) -> None:
@@ -59,9 +59,9 @@ class Judge:
         self._cache = PrefixCache()
         self._measured: dict[bytes, int] = {}
         self._head = 0
-        self._last: Call | None = None
+        self._last: RecordedCall | None = None
 
-    def judge(self, call: Call) -> Judged:
+    def judge(self, call: RecordedCall) -> CacheCheck:
         now = call.at.timestamp() if call.at else 0.0
         self._head = self._head or _head_of(call)
         prompt, last = self._prompt(call)
@@ -72,7 +72,7 @@ class Judge:
         self._measured[last] = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
         why = _why(call, self._last, outcome.read, usage.cache_read_input_tokens, self._head)
         self._last = call
-        return Judged(
+        return CacheCheck(
             session=self._session,
             number=call.number,
             predicted=outcome.read,
@@ -82,7 +82,7 @@ class Judge:
             written=usage.cache_creation_input_tokens,
         )
 
-    def _prompt(self, call: Call) -> tuple[Prompt, bytes]:
+    def _prompt(self, call: RecordedCall) -> tuple[PromptLayout, bytes]:
         """The call as the cache sees it, and the key of its last block."""
         keys, ends = [b"head"], [self._head]
         blocks = [(message.role, block) for message in call.messages for block in message.blocks]
@@ -91,18 +91,18 @@ class Judge:
             guess = ends[-1] + round(estimate_block(block) * _RATIO)
             ends.append(self._measured.get(keys[-1], guess))
         ttl = _ttl(call.usage)
-        prompt = Prompt(
+        prompt = PromptLayout(
             scope=call.model,
             keys=keys,
             ends=ends,
             positions=group_positions(["head", *(block.kind for _, block in blocks)]),
-            markers=[Marker(0, ttl), Marker(len(keys) - 1, ttl)],
+            markers=[Breakpoint(0, ttl), Breakpoint(len(keys) - 1, ttl)],
             total=max(ends[-1], call.usage.context),
         )
         return prompt, keys[-1]
 
 
-def _head_of(call: Call) -> int:
+def _head_of(call: RecordedCall) -> int:
     """System prompt and tools: what a first call read was the head; else what its messages leave over."""
     if call.usage.cache_read_input_tokens:
         return call.usage.cache_read_input_tokens
@@ -115,7 +115,7 @@ def _ttl(usage: Usage) -> Ttl:
     return "1h" if written and written.ephemeral_1h_input_tokens else "5m"
 
 
-def _why(call: Call, last: Call | None, predicted: int, reported: int, head: int) -> str:
+def _why(call: RecordedCall, last: RecordedCall | None, predicted: int, reported: int, head: int) -> str:
     if abs(predicted - reported) <= _NEAR * max(1, call.usage.context):
         return "as predicted"
     if last is None:
@@ -133,20 +133,20 @@ def _why(call: Call, last: Call | None, predicted: int, reported: int, head: int
     return "an earlier entry was read than the newest"
 
 
-def judged(thread: Thread, session: str) -> Iterator[Judged]:
-    judge = Judge(session)
-    for call in calls(thread):
+def check_thread(thread: Thread, session: str) -> Iterator[CacheCheck]:
+    judge = CacheChecker(session)
+    for call in iter_calls(thread):
         yield judge.judge(call)
 
 
-def judged_folder(folder: Path) -> Iterator[Judged]:
+def check_folder(folder: Path) -> Iterator[CacheCheck]:
     for path in sorted(folder.rglob("*.jsonl")):
-        found = threads(read(path.read_bytes()).records)
+        found = split_threads(parse_session_file(path.read_bytes()).records)
         for thread in (found.main, *found.sidechains):
-            yield from judged(thread, path.name)
+            yield from check_thread(thread, path.name)
 
 
-def table(results: list[Judged]) -> list[str]:
+def render_table(results: list[CacheCheck]) -> list[str]:
     """Markdown: how far off, and why."""
     count = max(1, len(results))
     bounds = ((0.001, "0.1 %"), (0.01, "1 %"), (0.05, "5 %"), (0.25, "25 %"), (2.0, "any"))
@@ -164,7 +164,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: python -m everturn.replay.cache_check FOLDER", file=sys.stderr)
         return 2
-    print("\n".join(table(list(judged_folder(Path(arguments[0]))))))
+    print("\n".join(render_table(list(check_folder(Path(arguments[0]))))))
     return 0
 
 

@@ -8,12 +8,12 @@ import msgspec
 
 from everturn.history.log import Log
 from everturn.history.messages import Message
-from everturn.history.records import Record, Usage, reported_usage, when
+from everturn.history.records import Record, Usage, record_time, reported_usage
 from everturn.history.threads import Thread
 from everturn.view.flatten import Flattener
 
 
-class Call(msgspec.Struct, frozen=True):
+class RecordedCall(msgspec.Struct, frozen=True):
     """What one response was given and what it reported. `first` is its first record."""
 
     number: int
@@ -28,7 +28,7 @@ class Call(msgspec.Struct, frozen=True):
     was_cleared: bool
 
 
-def calls(thread: Thread, which: Literal["reported", "all"] = "reported") -> Iterator[Call]:
+def iter_calls(thread: Thread, which: Literal["reported", "all"] = "reported") -> Iterator[RecordedCall]:
     """The calls of a thread. A response is split over several records; the last of them knows its usage.
 
     Many files know no usage: with "all" their calls are told too, with a usage of nothing.
@@ -45,7 +45,9 @@ def calls(thread: Thread, which: Literal["reported", "all"] = "reported") -> Ite
             number += 1
             model = record.reply.model if record.reply else ""
             messages = tuple(flattener.since(0))
-            yield Call(number, record, when(record), model, usage, messages, is_new, was_cleared)
+            yield RecordedCall(
+                number, record, record_time(record), model, usage, messages, is_new, was_cleared
+            )
             is_new = was_cleared = False
         before = len(log.view.cleared)
         if log.append(record) == "replaced":

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from everturn.measure.bill import PER_MILLION
-from everturn.replay.simulated import Left, Run, SimulatedCall, Spent
+from everturn.measure.pricing import PER_MILLION
+from everturn.replay.runs import ReplayCost, ReplayRun, RetainedCount, SimulatedCall
 from everturn.replay.totals import rates_of
 
 NONE: Final = "none"
@@ -34,7 +34,7 @@ class Saving(msgspec.Struct, frozen=True):
         return Saving(self.dollars + other.dollars, self.of + other.of)
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
     """One scheme over all sessions."""
 
     scheme: str
@@ -42,7 +42,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     unfinished: int = 0
     calls: int = 0
     dollars: Decimal = Decimal(0)
-    spent: Spent = Spent()
+    spent: ReplayCost = ReplayCost()
     # Against the same calls without management, and as they were recorded; None where that was not replayed.
     against_none: Saving | None = None
     against_recorded: Saving | None = None
@@ -56,14 +56,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     refreshes: int = 0
     faults: int = 0
     faults_per_100: float = 0.0
-    left: dict[str, Left] = {}
+    left: dict[str, RetainedCount] = {}
     floor: Decimal = Decimal(0)
 
 
-class Compared(msgspec.Struct, frozen=True):
+class ComparisonTable(msgspec.Struct, frozen=True):
     """The table, and what was assumed to make it. JSON for programs is this value, encoded."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     sessions: int
     notes: tuple[str, ...] = ()
 
@@ -75,17 +75,19 @@ class Comparison:
         self._sums: dict[str, _Sum] = {}
         self._sessions = 0
 
-    def add(self, runs: Iterable[Run]) -> None:
+    def add(self, runs: Iterable[ReplayRun]) -> None:
         by_scheme = {run.scheme: run for run in runs}
         self._sessions += bool(by_scheme)
         for name, run in by_scheme.items():
             self._sums.setdefault(name, _Sum(name)).add(run, by_scheme)
 
-    def compared(self, notes: Sequence[str] = ()) -> Compared:
-        return Compared(tuple(each.row() for each in self._sums.values()), self._sessions, tuple(notes))
+    def compared(self, notes: Sequence[str] = ()) -> ComparisonTable:
+        return ComparisonTable(
+            tuple(each.row() for each in self._sums.values()), self._sessions, tuple(notes)
+        )
 
 
-def compared(sessions: Iterable[Iterable[Run]]) -> Compared:
+def compare_runs(sessions: Iterable[Iterable[ReplayRun]]) -> ComparisonTable:
     comparison = Comparison()
     for runs in sessions:
         comparison.add(runs)
@@ -99,15 +101,15 @@ class _Sum:
         self._scheme = scheme
         self._counts: Counter[str] = Counter()
         self._breaks: Counter[str] = Counter()
-        self._spent: dict[str, Decimal] = dict.fromkeys(Spent.__struct_fields__, Decimal(0))
+        self._spent: dict[str, Decimal] = dict.fromkeys(ReplayCost.__struct_fields__, Decimal(0))
         self._floor = Decimal(0)
         self._contexts = 0.0
         self._peak = 0
-        self._left: dict[str, Left] = {}
+        self._left: dict[str, RetainedCount] = {}
         self._against: dict[str, Saving] = {}
         self._by_cache = Saving()
 
-    def add(self, run: Run, others: Mapping[str, Run]) -> None:
+    def add(self, run: ReplayRun, others: Mapping[str, ReplayRun]) -> None:
         totals = run.totals
         self._counts.update(
             sessions=1,
@@ -126,17 +128,17 @@ class _Sum:
         self._contexts += totals.mean * totals.calls
         self._peak = max(self._peak, totals.peak)
         for name, left in totals.left.items():
-            known = self._left.get(name, Left())
-            self._left[name] = Left(known.kept + left.kept, known.total + left.total)
+            known = self._left.get(name, RetainedCount())
+            self._left[name] = RetainedCount(known.kept + left.kept, known.total + left.total)
         for name in (NONE, RECORDED):
             if name in others:
                 saved = saving(run.calls, others[name].calls)
                 self._against[name] = self._against.get(name, Saving()) + saved
         self._by_cache += _by_cache(run.calls)
 
-    def row(self) -> Row:
-        count, spent = self._counts, Spent(**self._spent)
-        return Row(
+    def row(self) -> ComparisonRow:
+        count, spent = self._counts, ReplayCost(**self._spent)
+        return ComparisonRow(
             scheme=self._scheme,
             sessions=count["sessions"],
             unfinished=count["unfinished"],

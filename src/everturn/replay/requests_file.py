@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from everturn.replay.playing.journal import Witness
-from everturn.replay.simulated import SimulatedCall
+from everturn.replay.playing.call_log import RequestObserver
+from everturn.replay.runs import SimulatedCall
 from everturn.wire.anthropic import Request
 
 _encode = msgspec.json.Encoder().encode
@@ -53,7 +53,7 @@ def usage_fields(call: SimulatedCall) -> dict[str, Any]:
     }
 
 
-def written_to(file: BinaryIO, session: str, policy: str) -> Witness:
+def make_request_writer(file: BinaryIO, session: str, policy: str) -> RequestObserver:
     """A witness of a simulation that writes down all it sees."""
 
     def see(call: SimulatedCall, request: Request, tokens: Sequence[int]) -> None:

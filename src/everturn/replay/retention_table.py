@@ -14,31 +14,31 @@ from typing import Final, Literal
 
 import msgspec
 
-from everturn.decide.retention import Retention, retention
-from everturn.decide.summary import summarize
+from everturn.decide.extractive import summarize
+from everturn.decide.retention import Retention, measure_retention
 from everturn.history.blocks import text_of
 from everturn.history.log import Log
 from everturn.history.records import Record
-from everturn.history.threads import threads
-from everturn.wire.claude_code import read
+from everturn.history.threads import split_threads
+from everturn.wire.claude_code_reader import parse_session_file
 
 FOLDER: Final = Path("../shared/data/claude-code")
 START, END = "<!-- retention table -->", "<!-- end of the retention table -->"
 
-Who = Literal["model", "ours", "ours, same size"]
-WHO: Final[tuple[Who, ...]] = ("model", "ours", "ours, same size")
+SummaryAuthor = Literal["model", "ours", "ours, same size"]
+SUMMARY_AUTHORS: Final[tuple[SummaryAuthor, ...]] = ("model", "ours", "ours, same size")
 _COLUMNS: Final = ("user", "paths", "names", "errors", "pending")
 
 
-class Row(msgspec.Struct, frozen=True):
+class RetentionRow(msgspec.Struct, frozen=True):
     """One compaction: the session it is from, its number there, and what each summary kept."""
 
     session: str
     number: int
-    kept: dict[Who, Retention]
+    kept: dict[SummaryAuthor, Retention]
 
 
-def compactions(records: Iterable[Record]) -> Iterator[tuple[Sequence[Record], str]]:
+def iter_compactions(records: Iterable[Record]) -> Iterator[tuple[Sequence[Record], str]]:
     """What each compaction replaced, and the text that took its place."""
     log = Log()
     for record in records:
@@ -47,33 +47,40 @@ def compactions(records: Iterable[Record]) -> Iterator[tuple[Sequence[Record], s
             yield before, "\n".join(text_of(block) for block in record.blocks)
 
 
-def compared(before: Sequence[Record], summary: str) -> dict[Who, Retention]:
-    by_model = retention(before, summary)
+def compare_summaries(before: Sequence[Record], summary: str) -> dict[SummaryAuthor, Retention]:
+    by_model = measure_retention(before, summary)
     return {
         "model": by_model,
-        "ours": retention(before, summarize(before).text),
-        "ours, same size": retention(before, summarize(before, budget=by_model.tokens).text),
+        "ours": measure_retention(before, summarize(before).text),
+        "ours, same size": measure_retention(before, summarize(before, budget=by_model.tokens).text),
     }
 
 
-def rows(folder: Path) -> Iterator[Row]:
+def rows(folder: Path) -> Iterator[RetentionRow]:
     for path in sorted(folder.rglob("*.jsonl")):
-        found = threads(read(path.read_bytes()).records)
+        found = split_threads(parse_session_file(path.read_bytes()).records)
         for thread in (found.main, *found.sidechains):
-            for number, (before, summary) in enumerate(compactions(thread.records), start=1):
-                yield Row(path.stem[:12], number, compared(before, summary))
+            for number, (before, summary) in enumerate(iter_compactions(thread.records), start=1):
+                yield RetentionRow(path.stem[:12], number, compare_summaries(before, summary))
 
 
-def table(found: Sequence[Row]) -> str:
+def render_table(found: Sequence[RetentionRow]) -> str:
     head = ("session", "#", "summary", "tokens", *_COLUMNS, "score", "loose", "per 1K tokens")
     lines = [_line(head), _line(["---"] * 3 + ["---:"] * (len(head) - 3))]
     for row in found:
-        for who in WHO:
-            first = (row.session, str(row.number)) if who == WHO[0] else ("", "")
+        for who in SUMMARY_AUTHORS:
+            first = (row.session, str(row.number)) if who == SUMMARY_AUTHORS[0] else ("", "")
             lines.append(_line((*first, who, *_cells(row.kept[who]))))
-    for who in WHO:
+    for who in SUMMARY_AUTHORS:
         lines.append(
-            _line(("**mean**" if who == WHO[0] else "", "", who, *_means([r.kept[who] for r in found])))
+            _line(
+                (
+                    "**mean**" if who == SUMMARY_AUTHORS[0] else "",
+                    "",
+                    who,
+                    *_means([r.kept[who] for r in found]),
+                )
+            )
         )
     return "\n".join(lines)
 
@@ -102,7 +109,7 @@ def _means(kept: Sequence[Retention]) -> Iterator[str]:
     yield f"{sum(each.score_per_thousand_tokens for each in kept) / len(kept):.2f}"
 
 
-def with_table(page: str, drawn: str) -> str:
+def insert_table(page: str, drawn: str) -> str:
     """The page with the table between its markers."""
     before, start, rest = page.partition(START)
     _, end, after = rest.partition(END)
@@ -122,11 +129,11 @@ def main(arguments: Sequence[str]) -> int:
     if not found:
         print(f"No session below {folder} was ever compacted; there is nothing to compare.")
         return 0
-    drawn = table(found)
+    drawn = render_table(found)
     if page is None:
         print(drawn)
     else:
-        page.write_text(with_table(page.read_text(encoding="utf-8"), drawn), encoding="utf-8")
+        page.write_text(insert_table(page.read_text(encoding="utf-8"), drawn), encoding="utf-8")
     return 0
 
 

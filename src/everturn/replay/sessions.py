@@ -20,18 +20,18 @@ import msgspec
 from everturn.history.records import Record
 from everturn.history.threads import Thread
 from everturn.replay.readers.claude_code import CLAUDE_CODE, Parent, parent_of
-from everturn.replay.readers.table import READERS
-from everturn.replay.readers.values import Conversation, Source
+from everturn.replay.readers.registry import READERS
+from everturn.replay.readers.values import RecordedConversation, SourceFile
 
 # Told of every file before it is read: its number from 1 on, how many there are, its path.
-Progress = Callable[[int, int, Path], None]
+ReadProgress = Callable[[int, int, Path], None]
 
 # What is looked at to know whose sub-agent a file is; its first line can be a long prompt.
 _START: Final = 64 * 1024
 _AGENT_FILES: Final = "*agent-*.jsonl"
 
 
-class Session(msgspec.Struct, frozen=True):
+class ReplaySession(msgspec.Struct, frozen=True):
     """One recorded session. `digest` is of every byte that it was read from; `path` opens it again."""
 
     name: str
@@ -53,7 +53,7 @@ class Unreadable(msgspec.Struct, frozen=True):
     why: str
 
 
-def read_session(path: Path) -> Session | Unreadable:
+def read_session(path: Path) -> ReplaySession | Unreadable:
     """The session in a file, with the sub-agents that it started. `FILE#NAME` is one of several."""
     file, key = _file_and_key(path)
     found = [each for each in _sessions_in(file) if isinstance(each, Unreadable) or _has_key(each, key)]
@@ -64,7 +64,9 @@ def read_session(path: Path) -> Session | Unreadable:
     return Unreadable(str(path), f"it holds no session {key!r}")
 
 
-def sessions(paths: Iterable[Path], progress: Progress | None = None) -> Iterator[Session | Unreadable]:
+def read_sessions(
+    paths: Iterable[Path], progress: ReadProgress | None = None
+) -> Iterator[ReplaySession | Unreadable]:
     """Every session in these files and folders, in the order given, folders by name."""
     files = files_below(paths)
     agents = {file for file in files if file.match(_AGENT_FILES) and _parent(file) is not None}
@@ -90,7 +92,7 @@ def files_below(paths: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def _sessions_in(file: Path, taken: set[Path] | None = None) -> Iterator[Session | Unreadable]:
+def _sessions_in(file: Path, taken: set[Path] | None = None) -> Iterator[ReplaySession | Unreadable]:
     """What one file holds. Files of sub-agents that were put beside it are added to `taken`."""
     try:
         data = file.read_bytes()
@@ -105,9 +107,11 @@ def _sessions_in(file: Path, taken: set[Path] | None = None) -> Iterator[Session
     yield from _conversations_in(file, data, taken)
 
 
-def _conversations_in(file: Path, data: bytes, taken: set[Path] | None) -> Iterator[Session | Unreadable]:
+def _conversations_in(
+    file: Path, data: bytes, taken: set[Path] | None
+) -> Iterator[ReplaySession | Unreadable]:
     format, count = "a session", 0
-    source = Source(data)
+    source = SourceFile(data)
     try:
         reader = next((each for each in READERS if each.recognises(source)), None)
         if reader is None:
@@ -128,18 +132,18 @@ def _conversations_in(file: Path, data: bytes, taken: set[Path] | None) -> Itera
 
 
 def _session(
-    file: Path, format: str, conversation: Conversation, data: bytes, agents: Iterable[Path]
-) -> Session:
+    file: Path, format: str, conversation: RecordedConversation, data: bytes, agents: Iterable[Path]
+) -> ReplaySession:
     digest = blake2b(data, digest_size=16)
     threads, notes = list(conversation.threads), list(conversation.notes)
     for agent in agents:
         held = agent.read_bytes()
         digest.update(held)
-        for found in CLAUDE_CODE.conversations(Source(held)):
+        for found in CLAUDE_CODE.conversations(SourceFile(held)):
             threads.extend(found.threads)
             notes.extend(f"{agent.name}: {note}" for note in found.notes)
     suffix = f"#{conversation.key}" if conversation.key else ""
-    return Session(
+    return ReplaySession(
         name=file.name.partition(".")[0] + suffix,
         path=str(file) + suffix,
         format=format,
@@ -190,5 +194,5 @@ def _file_and_key(path: Path) -> tuple[Path, str]:
     return path.with_name(name), key
 
 
-def _has_key(session: Session, key: str) -> bool:
+def _has_key(session: ReplaySession, key: str) -> bool:
     return not key or session.path.endswith(f"#{key}")

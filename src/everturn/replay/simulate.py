@@ -9,31 +9,31 @@ from collections import Counter
 from collections.abc import Sequence
 
 from everturn.measure.prefix_cache import PrefixCache
-from everturn.replay.bounds.floor import floor
-from everturn.replay.bounds.oracle import whisper
-from everturn.replay.playing.acts import Acts
-from everturn.replay.playing.journal import Witness
-from everturn.replay.playing.offline_world import Writer
-from everturn.replay.playing.player import Player, Prompter
-from everturn.replay.playing.prepared import Prepared, prepare, uses_of
-from everturn.replay.playing.sight import left_in, sight
-from everturn.replay.schemes import Scheme
-from everturn.replay.sessions import Session
-from everturn.replay.simulated import Run, SimulatedCall, Totals
+from everturn.replay.bounds.floor import compute_floor
+from everturn.replay.bounds.oracle import make_oracle
+from everturn.replay.playing.call_log import RequestObserver
+from everturn.replay.playing.offline_effects import SummaryWriter
+from everturn.replay.playing.player import EditAdvisor, Player
+from everturn.replay.playing.prepared import PreparedReplay, index_uses, prepare
+from everturn.replay.playing.refetch_tracker import make_tracker, measure_retained
+from everturn.replay.playing.steps import ReplayThread
+from everturn.replay.policies import ReplayPolicy
+from everturn.replay.refetches import SessionUses
+from everturn.replay.runs import ReplayRun, SimulatedCall, Totals
+from everturn.replay.sessions import ReplaySession
 from everturn.replay.totals import totals_of
-from everturn.replay.uses import SessionUses
 
-__all__ = ["Run", "SimulatedCall", "Totals", "simulate", "uses_of"]
+__all__ = ["ReplayRun", "SimulatedCall", "Totals", "index_uses", "simulate"]
 
 
 def simulate(
-    session: Session,
-    scheme: Scheme,
+    session: ReplaySession,
+    scheme: ReplayPolicy,
     uses: SessionUses | None,
     *,
-    witness: Witness | None = None,
-    writer: Writer | None = None,
-) -> Run:
+    witness: RequestObserver | None = None,
+    writer: SummaryWriter | None = None,
+) -> ReplayRun:
     """The session under the scheme. `uses` are what faults are found with; without them there are none.
 
     `witness` is shown every request; `writer` writes the summaries, where a model is at hand (RP-5).
@@ -46,11 +46,13 @@ def simulate(
             continue
         player = Player(
             prepared.recorded[at] if scheme.compacts == "recorded" else whole,
-            prepared.cast(at, scheme),
+            prepared.thread_models(at, scheme),
             scheme,
             cache,
-            sight=sight(uses, at),
-            prompter=whisper(uses.thread(at), whole, scheme.ttl) if uses and scheme.foresight else Prompter(),
+            sight=make_tracker(uses, at),
+            prompter=make_oracle(uses.thread(at), whole, scheme.ttl)
+            if uses and scheme.foresight
+            else EditAdvisor(),
             witness=witness,
             writer=writer,
         )
@@ -59,25 +61,27 @@ def simulate(
     return _run(session, scheme, prepared, players)
 
 
-def _run(session: Session, scheme: Scheme, prepared: Prepared, players: Sequence[Player]) -> Run:
+def _run(
+    session: ReplaySession, scheme: ReplayPolicy, prepared: PreparedReplay, players: Sequence[Player]
+) -> ReplayRun:
     calls = tuple(call for player in players for call in player.journal.calls)
     made = Counter(call.thread for call in calls if call.source == "main")
     main = next((acts for acts in prepared.whole if acts.calls), None)
-    left = left_in(players[0].talk.log.view, _played(main, players[0])) if main else {}
-    return Run(
+    left = measure_retained(players[0].talk.log.view, _played(main, players[0])) if main else {}
+    return ReplayRun(
         session=session.name,
         scheme=scheme.name,
         calls=calls,
         totals=totals_of(calls, left),
         ended_early="; ".join(player.ended_early for player in players if player.ended_early),
         notes=prepared.notes(scheme),
-        floor=floor(session, scheme, made),
+        floor=compute_floor(session, scheme, made),
     )
 
 
-def _played(whole: Acts, player: Player) -> Acts:
+def _played(whole: ReplayThread, player: Player) -> ReplayThread:
     """What had happened when a thread ended early: nobody can lose what never came."""
     if not player.ended_early:
         return whole
     made = sum(call.source == "main" for call in player.journal.calls)
-    return Acts(whole.thread, whole.calls[:made])
+    return ReplayThread(whole.thread, whole.calls[:made])

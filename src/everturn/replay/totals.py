@@ -4,17 +4,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from everturn.measure.bill import PER_MILLION
 from everturn.measure.model import Rates
-from everturn.measure.models import model_or_default
-from everturn.replay.simulated import Left, SimulatedCall, Spent, Totals
+from everturn.measure.model_table import model_or_default
+from everturn.measure.pricing import PER_MILLION
+from everturn.replay.runs import ReplayCost, RetainedCount, SimulatedCall, Totals
 
 
-def totals_of(calls: Sequence[SimulatedCall], left: dict[str, Left]) -> Totals:
+def totals_of(calls: Sequence[SimulatedCall], left: dict[str, RetainedCount]) -> Totals:
     main = [call for call in calls if call.source == "main"]
     return Totals(
         calls=len(main),
-        spent=spent(calls),
+        spent=sum_costs(calls),
         read=sum(call.read for call in calls),
         write_5m=sum(call.write_5m for call in calls),
         write_1h=sum(call.write_1h for call in calls),
@@ -30,12 +30,12 @@ def totals_of(calls: Sequence[SimulatedCall], left: dict[str, Left]) -> Totals:
     )
 
 
-def spent(calls: Sequence[SimulatedCall]) -> Spent:
+def sum_costs(calls: Sequence[SimulatedCall]) -> ReplayCost:
     sums: Counter[str] = Counter()
     for call, fetched in _with_fetched(calls):
         for kind, dollars in _kinds(call, fetched):
             sums[kind] += dollars  # pyright: ignore[reportArgumentType]
-    return Spent(**{kind: Decimal(dollars) for kind, dollars in sums.items()})
+    return ReplayCost(**{kind: Decimal(dollars) for kind, dollars in sums.items()})
 
 
 def _with_fetched(calls: Sequence[SimulatedCall]) -> Iterator[tuple[SimulatedCall, int]]:

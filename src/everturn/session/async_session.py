@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from everturn.decide.compact.values import CompactionPlan, NotCompacting
-from everturn.engine import Outcome
+from everturn.decide.compact.values import CompactionPlan, CompactionSkipped
+from everturn.engine import CompactionOutcome
 from everturn.history.edits import Undone
-from everturn.session.session import Context, Reply, Said, Session
-from everturn.session.talk.spending import Bill
+from everturn.session.bill import Bill
+from everturn.session.session import ContextUsage, Reply, Session, UserInput
 
 if TYPE_CHECKING:
     from everturn.session.recall.search import Hit
@@ -47,10 +47,10 @@ class AsyncSession:
             raise
         return cls(session, thread)
 
-    async def send(self, said: Said = (), **how: Any) -> Reply:
+    async def send(self, said: UserInput = (), **how: Any) -> Reply:
         return await self._do(lambda: self.session.send(said, **how))
 
-    async def stream(self, said: Said = (), **how: Any) -> AsyncIterator[str]:
+    async def stream(self, said: UserInput = (), **how: Any) -> AsyncIterator[str]:
         """Text as it comes. What is not iterated to its end ends where it stands, as an interrupt would."""
         async with self._turn:
             pieces = self.session.stream(said, **how)
@@ -60,16 +60,18 @@ class AsyncSession:
             finally:
                 await self._in_thread(pieces.close)
 
-    async def compact(self, instructions: str = "", **where: str | None) -> Outcome:
+    async def compact(self, instructions: str = "", **where: str | None) -> CompactionOutcome:
         return await self._do(lambda: self.session.compact(instructions, **where))
 
-    async def dry_run(self, instructions: str = "", **where: str | None) -> CompactionPlan | NotCompacting:
+    async def dry_run(
+        self, instructions: str = "", **where: str | None
+    ) -> CompactionPlan | CompactionSkipped:
         return await self._do(lambda: self.session.dry_run(instructions, **where))
 
-    async def context(self) -> Context:
+    async def context(self) -> ContextUsage:
         return await self._do(self.session.context)
 
-    async def undo(self) -> Undone | NotCompacting:
+    async def undo(self) -> Undone | CompactionSkipped:
         return await self._do(self.session.undo)
 
     async def pin(self, text: str) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Generator
 from typing import Any, Protocol, TypeVar
 
 from everturn.decide.effects import (
-    Answer,
     AskModel,
     Effect,
     Emit,
-    Failure,
     FileRead,
     HookOutcome,
+    ModelAnswer,
+    ModelFailure,
     ReadFiles,
     RunHooks,
     WriteFile,
@@ -24,27 +24,27 @@ T = TypeVar("T")
 Flow = Generator[Effect, Any, T]
 
 
-class World(Protocol):
+class EffectHandler(Protocol):
     """What a flow can ask for, one method each. None of them raises: a failure is an answer too."""
 
     def write_file(self, effect: WriteFile) -> str: ...
     def read_files(self, effect: ReadFiles) -> tuple[FileRead, ...]: ...
-    def ask_model(self, effect: AskModel) -> Answer | Failure: ...
+    def ask_model(self, effect: AskModel) -> ModelAnswer | ModelFailure: ...
     def run_hooks(self, effect: RunHooks) -> HookOutcome: ...
     def emit(self, effect: Emit) -> None: ...
 
 
-class AsyncWorld(Protocol):
+class AsyncEffectHandler(Protocol):
     """The same, for those who wait without blocking."""
 
     def write_file(self, effect: WriteFile) -> Awaitable[str]: ...
     def read_files(self, effect: ReadFiles) -> Awaitable[tuple[FileRead, ...]]: ...
-    def ask_model(self, effect: AskModel) -> Awaitable[Answer | Failure]: ...
+    def ask_model(self, effect: AskModel) -> Awaitable[ModelAnswer | ModelFailure]: ...
     def run_hooks(self, effect: RunHooks) -> Awaitable[HookOutcome]: ...
     def emit(self, effect: Emit) -> Awaitable[None]: ...
 
 
-def drive(flow: Flow[T], world: World) -> T:
+def drive(flow: Flow[T], world: EffectHandler) -> T:
     """Run a flow to its end, performing each effect where it stands."""
     answer: Any = None
     while True:
@@ -55,7 +55,7 @@ def drive(flow: Flow[T], world: World) -> T:
         answer = perform(effect, world)
 
 
-async def adrive(flow: Flow[T], world: AsyncWorld) -> T:
+async def drive_async(flow: Flow[T], world: AsyncEffectHandler) -> T:
     answer: Any = None
     while True:
         try:

@@ -3,7 +3,7 @@
 A path is resolved first, so that links inside a folder work; then it is opened part by part from that folder
 without following any link, so that one put there in between is refused and not followed (S10). What cannot
 be read is no error: it is said in words, and the restoration goes on without it. Which files are wanted is
-decided in `decide/compact/restore.py`.
+decided in `decide/compact/restoration.py`.
 """
 
 import codecs
@@ -18,15 +18,15 @@ from typing import Final
 import msgspec
 
 from everturn.decide.effects import FileRead, ReadFiles
-from everturn.session.memory_files.confined import SECRETS
+from everturn.session.memory_files.confined import SECRET_FILE_PATTERNS
 
 # Larger than any source file; what is behind such a name is data, and its beginning says little.
-LARGEST: Final = 32 * 1024 * 1024
+MAX_FILE_BYTES: Final = 32 * 1024 * 1024
 # How much is looked at to tell text from data.
-LOOK: Final = 8_192
-LONGEST_CHARACTER: Final = 4
+SNIFF_BYTES: Final = 8_192
+MAX_CHARACTER_BYTES: Final = 4
 # Files that hold secrets by custom. They are not put before a model again, whoever read them first (S11).
-SECRET: Final = SECRETS
+SECRET: Final = SECRET_FILE_PATTERNS
 
 _PART: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER: Final = _PART | os.O_DIRECTORY
@@ -51,7 +51,7 @@ PROBLEMS: Final = {
 }
 
 
-class Refused(Exception):
+class UnreadableFileError(Exception):
     """Why there is no text, in words."""
 
 
@@ -68,13 +68,13 @@ class Roots(msgspec.Struct, frozen=True):
             if real.startswith(folder.rstrip("/") + "/"):
                 return folder, os.path.relpath(real, folder)
         if real in self.folders:
-            raise Refused("it is a directory")
+            raise UnreadableFileError("it is a directory")
         absolute = os.path.abspath(os.path.join(self.folders[0], path))
         way = "leads through a link to" if real != absolute else "is"
-        raise Refused(f"it {way} a place outside the allowed directories")
+        raise UnreadableFileError(f"it {way} a place outside the allowed directories")
 
 
-def roots(folders: Iterable[str | Path], *, secret: Sequence[str] = SECRET) -> Roots:
+def resolve_roots(folders: Iterable[str | Path], *, secret: Sequence[str] = SECRET) -> Roots:
     """Folders as they really are; at least one is needed."""
     real = tuple(os.path.realpath(folder) for folder in folders)
     if not real:
@@ -91,13 +91,13 @@ def _read(path: str, most: int, allowed: Roots) -> FileRead:
     try:
         folder, way = allowed.place(path)
         if any(fnmatchcase(os.path.basename(way).lower(), pattern) for pattern in allowed.secret):
-            raise Refused("its name says that it holds secrets")
-        fd = opened_below(folder, way)
+            raise UnreadableFileError("its name says that it holds secrets")
+        fd = open_below(folder, way)
         try:
             text, is_cut = _text(fd, most)
         finally:
             os.close(fd)
-    except Refused as why:
+    except UnreadableFileError as why:
         return FileRead(path, problem=str(why))
     except OSError as problem:
         said = PROBLEMS.get(problem.errno or 0) or f"it cannot be read ({problem.strerror})"
@@ -107,7 +107,7 @@ def _read(path: str, most: int, allowed: Roots) -> FileRead:
     return FileRead(path, text, is_cut)
 
 
-def opened_below(folder: str, way: str) -> int:
+def open_below(folder: str, way: str) -> int:
     """Down from the folder, part by part, following nothing."""
     *between, last = way.split("/")
     at = os.open(folder, _FOLDER)
@@ -126,12 +126,16 @@ def _below(at: int, part: str, flags: int) -> int:
 def _text(fd: int, most: int) -> tuple[str, bool]:
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
-        raise Refused(next((what for is_it, what in KINDS if is_it(found.st_mode)), "it is no file"))
-    if found.st_size > LARGEST:
-        raise Refused(f"it is too large ({found.st_size >> 20:,} MB, the most is {LARGEST >> 20})")
-    data = _bytes(fd, min(LARGEST, max(0, most) * LONGEST_CHARACTER + 1))
-    if b"\0" in data[:LOOK]:
-        raise Refused("it is binary, not text")
+        raise UnreadableFileError(
+            next((what for is_it, what in KINDS if is_it(found.st_mode)), "it is no file")
+        )
+    if found.st_size > MAX_FILE_BYTES:
+        raise UnreadableFileError(
+            f"it is too large ({found.st_size >> 20:,} MB, the most is {MAX_FILE_BYTES >> 20})"
+        )
+    data = _bytes(fd, min(MAX_FILE_BYTES, max(0, most) * MAX_CHARACTER_BYTES + 1))
+    if b"\0" in data[:SNIFF_BYTES]:
+        raise UnreadableFileError("it is binary, not text")
     is_all = found.st_size <= len(data)
     # Where we stopped, a character may be cut in two; the decoder keeps it back.
     text = codecs.getincrementaldecoder("utf-8-sig")("replace").decode(data, final=is_all)

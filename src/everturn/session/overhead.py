@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from everturn.history.records import Record, reported_usage
 from everturn.measure.calibration import Calibration
-from everturn.measure.tokens import Counts
+from everturn.measure.tokens import TokenCounter
 
 
-def unrecorded(
-    records: Iterable[Record], counts: Counts, calibration: Calibration, model_id: str
+def estimate_overhead(
+    records: Iterable[Record], counts: TokenCounter, calibration: Calibration, model_id: str
 ) -> int | None:
     """Tokens that the first call of this model held beyond its records; None before any call.
 
@@ -27,6 +27,6 @@ def unrecorded(
     return None
 
 
-def begins_here(records: Sequence[Record]) -> bool:
+def is_conversation_start(records: Sequence[Record]) -> bool:
     """Whether the first record is the first of its conversation: a slice of a session begins in mid-air."""
     return bool(records) and not records[0].parent and not records[0].is_boundary

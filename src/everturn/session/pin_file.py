@@ -15,18 +15,18 @@ from everturn.errors import InputError, UsageError
 
 SUFFIX: Final = ".pins"
 # A rule that is longer is a document; documents are files that can be read again. Our choice.
-MOST_CHARACTERS: Final = 2_000
+MAX_CHARACTERS: Final = 2_000
 _TEXT = msgspec.json.Decoder(str)
 
 
-def pin_file(transcript: str | os.PathLike[str]) -> Path:
+def pin_file_path(transcript: str | os.PathLike[str]) -> Path:
     return Path(f"{os.fspath(transcript)}{SUFFIX}")
 
 
-def pinned_beside(transcript: str | os.PathLike[str]) -> tuple[str, ...]:
+def read_pins(transcript: str | os.PathLike[str]) -> tuple[str, ...]:
     """In the order in which they were pinned, each once. A torn line is passed over: whoever wrote it was
     told of no success."""
-    path = pin_file(transcript)
+    path = pin_file_path(transcript)
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
@@ -43,20 +43,20 @@ def _read(line: bytes) -> str:
         return ""
 
 
-def pin_beside(transcript: str | os.PathLike[str], words: str) -> tuple[str, ...]:
+def append_pin(transcript: str | os.PathLike[str], words: str) -> tuple[str, ...]:
     """Pin these words, durably; gives all that are pinned now."""
     text = words.strip()
     if not text:
         raise UsageError("There is nothing to pin; give the words that must be kept.")
-    if len(text) > MOST_CHARACTERS:
+    if len(text) > MAX_CHARACTERS:
         raise UsageError(
-            f"These are {len(text):,} characters, and a pin has at most {MOST_CHARACTERS:,}: it is carried "
+            f"These are {len(text):,} characters, and a pin has at most {MAX_CHARACTERS:,}: it is carried "
             "through every compaction. Put them in a file and pin a sentence that names it."
         )
-    known = pinned_beside(transcript)
+    known = read_pins(transcript)
     if text in known:
         return known
-    _append(pin_file(transcript), msgspec.json.encode(text))
+    _append(pin_file_path(transcript), msgspec.json.encode(text))
     return (*known, text)
 
 

@@ -9,13 +9,13 @@ import os
 from pathlib import Path
 from typing import Final
 
-from everturn.session.store.disk import FILE_MODE, FOLDER_MODE
+from everturn.session.store.file_system import FILE_MODE, FOLDER_MODE
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def write_beside(folder: Path, name: str, data: bytes) -> Path:
+def write_private_file(folder: Path, name: str, data: bytes) -> Path:
     """A file of the session in a folder of its own. Raises `OSError`, in words where a link is in the way."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     if not folder.exists():

@@ -16,30 +16,35 @@ from everturn.history.edits import Cleared, Compacted
 from everturn.history.log import Log, View
 from everturn.history.messages import Message
 from everturn.history.records import Record, reported_usage
-from everturn.history.threads import Thread, Threads, threads
+from everturn.history.threads import Thread, Threads, split_threads
 from everturn.measure.calibration import Calibration, Calibrator
-from everturn.measure.meter import Size, meter_of
+from everturn.measure.meter import ContextSize, meter_of
 from everturn.measure.model import Model
-from everturn.measure.models import find, model_or_default
-from everturn.measure.thresholds import Levels, Limits, levels, limits
-from everturn.measure.tokens import Counts
-from everturn.session.overhead import begins_here, unrecorded
+from everturn.measure.model_table import find_model, model_or_default
+from everturn.measure.thresholds import (
+    ContextThresholds,
+    ThresholdLevels,
+    check_thresholds,
+    compute_thresholds,
+)
+from everturn.measure.tokens import TokenCounter
+from everturn.session.overhead import estimate_overhead, is_conversation_start
 from everturn.session.transcripts import Progress, open_transcript
 from everturn.view.flatten import flatten
-from everturn.wire.claude_code import Transcript
+from everturn.wire.claude_code_reader import Transcript
 
-Basis = Literal["given", "name", "context", "compaction", "model", "guess"]
+WindowBasis = Literal["given", "name", "context", "compaction", "model", "guess"]
 
 STANDARD_WINDOW: Final = 200_000
 LONG_WINDOW: Final = 1_000_000
 LONG_SUFFIX: Final = "[1m]"
 
 
-class Window(msgspec.Struct, frozen=True):
+class ContextWindow(msgspec.Struct, frozen=True):
     """How many tokens the context may hold, and what we know that from."""
 
     tokens: int
-    basis: Basis
+    basis: WindowBasis
     why: str
 
 
@@ -57,15 +62,15 @@ class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
     # Its row in the table, or the nearest one; `guess` says so, and is empty for a known model.
     model: Model
     guess: str
-    window: Window
+    window: ContextWindow
     calibration: Calibration
     # Tokens of system prompt and tools; None where the file does not tell (`overhead.py`).
     fixed: int | None
-    size: Size
-    limits: Limits
-    levels: Levels
+    size: ContextSize
+    limits: ContextThresholds
+    levels: ThresholdLevels
     # Every record counted once, for whoever asks next.
-    counts: Counts
+    counts: TokenCounter
     remarks: tuple[str, ...] = ()
 
     @property
@@ -82,24 +87,30 @@ def open_session(
     progress: Progress | None = None,
 ) -> RecordedSession:
     """Open a Claude Code session file, or standard input for "-", and measure it."""
-    return measured(open_transcript(path, progress), source=os.fspath(path), agent=agent, window=window)
+    return measure_transcript(
+        open_transcript(path, progress), source=os.fspath(path), agent=agent, window=window
+    )
 
 
-def measured(
+def measure_transcript(
     transcript: Transcript, *, source: str = "", agent: str = "", window: int | None = None
 ) -> RecordedSession:
     """Measure one conversation of a transcript. `agent` is a sub-agent's id or the beginning of one."""
-    found = threads(transcript.records)
+    found = split_threads(transcript.records)
     thread, remarks = _chosen(found, agent)
     log = Log(thread.records)
-    counts = Counts()
+    counts = TokenCounter()
     model_id = _model_id(thread.records)
     model, guess = _model(model_id)
-    held = which_window(thread.records, model_id, model, guess, window)
-    calibration = calibrated(thread.records, counts)
-    fixed = unrecorded(thread.records, counts, calibration, model_id) if begins_here(thread.records) else None
+    held = infer_window(thread.records, model_id, model, guess, window)
+    calibration = calibrate(thread.records, counts)
+    fixed = (
+        estimate_overhead(thread.records, counts, calibration, model_id)
+        if is_conversation_start(thread.records)
+        else None
+    )
     size = measure_view(log.view, counts, fixed=fixed or 0)
-    marks = limits(held.tokens, model.max_output)
+    marks = compute_thresholds(held.tokens, model.max_output)
     return RecordedSession(
         source=source,
         transcript=transcript,
@@ -115,13 +126,13 @@ def measured(
         fixed=fixed,
         size=size,
         limits=marks,
-        levels=levels(size.tokens, marks),
+        levels=check_thresholds(size.tokens, marks),
         counts=counts,
         remarks=(*remarks, *_about_the_start(thread)),
     )
 
 
-def measure_view(view: View, counts: Counts, *, fixed: int = 0) -> Size:
+def measure_view(view: View, counts: TokenCounter, *, fixed: int = 0) -> ContextSize:
     """The size of a view. Usage from before a boundary, or before one was taken back, is not its size."""
     return meter_of(view, counts, fixed=fixed).size()
 
@@ -132,36 +143,38 @@ def cleared_before(view: View) -> set[str]:
     return set(view.cleared) - {call for edit in edits if isinstance(edit, Cleared) for call in edit.calls}
 
 
-def which_window(
+def infer_window(
     records: Iterable[Record], model_id: str, model: Model, guess: str, given: int | None
-) -> Window:
+) -> ContextWindow:
     if given is not None:
         if given <= 0:
             raise UsageError(f"A window holds at least one token; {given:,} was asked for.")
-        return Window(given, "given", "as you said")
+        return ContextWindow(given, "given", "as you said")
     if LONG_SUFFIX in model_id:
-        return Window(LONG_WINDOW, "name", f"the model is called {model_id}")
+        return ContextWindow(LONG_WINDOW, "name", f"the model is called {model_id}")
     records = tuple(records)
     peak = max((usage.context for record in records if (usage := reported_usage(record))), default=0)
     known = _assumed(model_id, model, guess)
     if peak > known.tokens:
         larger = LONG_WINDOW if peak > STANDARD_WINDOW else STANDARD_WINDOW
-        return Window(max(larger, peak), "context", f"a context of {peak:,} tokens was reported")
+        return ContextWindow(max(larger, peak), "context", f"a context of {peak:,} tokens was reported")
     compacted = [edit.tokens_before for record in records if (edit := _automatic(record))]
     if known.tokens > STANDARD_WINDOW >= peak and any(0 < before <= STANDARD_WINDOW for before in compacted):
         at = max(compacted)
-        return Window(STANDARD_WINDOW, "compaction", f"it was compacted automatically at {at:,} tokens")
+        return ContextWindow(
+            STANDARD_WINDOW, "compaction", f"it was compacted automatically at {at:,} tokens"
+        )
     return known
 
 
-def _assumed(model_id: str, model: Model, guess: str) -> Window:
+def _assumed(model_id: str, model: Model, guess: str) -> ContextWindow:
     if not model_id:
-        return Window(STANDARD_WINDOW, "guess", "no reply in this session names a model")
+        return ContextWindow(STANDARD_WINDOW, "guess", "no reply in this session names a model")
     if not guess:
-        return Window(model.window, "model", f"what {model.display_name} has")
+        return ContextWindow(model.window, "model", f"what {model.display_name} has")
     if "claude" in model_id:
-        return Window(model.window, "guess", guess)
-    return Window(STANDARD_WINDOW, "guess", f"{model_id!r} is not in the table of models")
+        return ContextWindow(model.window, "guess", guess)
+    return ContextWindow(STANDARD_WINDOW, "guess", f"{model_id!r} is not in the table of models")
 
 
 def _automatic(record: Record) -> Compacted | None:
@@ -183,7 +196,7 @@ def _chosen(found: Threads, agent: str) -> tuple[Thread, tuple[str, ...]]:
 
 
 def _about_the_start(thread: Thread) -> tuple[str, ...]:
-    if not thread.records or begins_here(thread.records) or thread.records[0].is_boundary:
+    if not thread.records or is_conversation_start(thread.records) or thread.records[0].is_boundary:
         return ()
     return ("the file begins in the middle of a conversation; what came before is not in it",)
 
@@ -214,13 +227,13 @@ def _model_id(records: Iterable[Record]) -> str:
 
 def _model(model_id: str) -> tuple[Model, str]:
     plain = model_id.replace(LONG_SUFFIX, "")
-    if (model := find(plain)) is not None:
+    if (model := find_model(plain)) is not None:
         return model, ""
     guess = model_or_default(plain)
     return guess.model, guess.guessed if model_id else "no reply in this session names a model"
 
 
-def calibrated(records: Iterable[Record], counts: Counts) -> Calibration:
+def calibrate(records: Iterable[Record], counts: TokenCounter) -> Calibration:
     calibrator = Calibrator(counts)
     for record in records:
         calibrator.add(record)

@@ -24,51 +24,60 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
-from everturn.decide.cache_breaks import Detector
-from everturn.decide.compact.chain import undoing
-from everturn.decide.compact.values import Asked, CompactionPlan, NotCompacting, Way
+from everturn.decide.cache_breaks import CacheBreakDetector
+from everturn.decide.compact.chain import plan_undo
+from everturn.decide.compact.values import CompactionPlan, CompactionRequest, CompactionSkipped, Strategy
 from everturn.decide.effects import HookEvent
 from everturn.decide.events import Event
 from everturn.decide.policy import Policy
-from everturn.engine import Conversation, Outcome, Setting
+from everturn.engine import CompactionOutcome, Conversation, ConversationSettings
 from everturn.errors import UsageError
 from everturn.history.blocks import Block, block_from_fields, text_of
 from everturn.history.edits import Pinned, Undone
 from everturn.history.records import Usage
-from everturn.history.threads import threads
+from everturn.history.threads import split_threads
 from everturn.measure.accounting import Metrics, accounts_of
 from everturn.measure.capabilities import ANTHROPIC, Capabilities
-from everturn.measure.meter import Size
+from everturn.measure.meter import ContextSize
 from everturn.measure.outline import Costs
-from everturn.measure.thresholds import Levels, Limits, levels
+from everturn.measure.thresholds import ContextThresholds, ThresholdLevels, check_thresholds
+from everturn.session import opening
+from everturn.session.bill import Bill
 from everturn.session.config.shape import Config
+from everturn.session.conversation_runner import Exchange
 from everturn.session.hooks.run import Hooks
-from everturn.session.live import Exchange
+from everturn.session.loop_hooks import LoopHooks, PermissionCallback, deny_all
+from everturn.session.runtime import Parts, SessionRuntime
+from everturn.session.state_file import read_state
 from everturn.session.store import Access, Fsync, Store
-from everturn.session.talk import opening
-from everturn.session.talk.hooked import LoopHooks, Permit, nobody
-from everturn.session.talk.spending import Bill
-from everturn.session.talk.state import read_state
-from everturn.session.talk.tools import Call, Result, Tool, blocks_of, by_name, calls_in, can_run, run_all
-from everturn.session.talk.wiring import Parts, Wiring
-from everturn.session.upstream import Send, drained
+from everturn.session.tools import (
+    Tool,
+    ToolCall,
+    ToolResult,
+    can_run,
+    index_tools,
+    read_tool_calls,
+    run_tools,
+    to_blocks,
+)
+from everturn.session.upstream import Send, drain
 from everturn.view.flatten import flatten
 from everturn.view.fragments.recalled import NAME
 from everturn.view.fragments.recalled import TOOL as RECALL
-from everturn.view.sections import Sections
-from everturn.wire.claude_code_lines import Place
+from everturn.view.system_prompt import SystemPromptSections
+from everturn.wire.claude_code_writer import LineContext
 
 if TYPE_CHECKING:
     import anthropic
 
     from everturn.session.recall.search import Hit
 
-Said = str | Sequence[Mapping[str, Any] | Block | Result]
+UserInput = str | Sequence[Mapping[str, Any] | Block | ToolResult]
 
 # The SDK wants a stream for answers that may take longer than ten minutes; below this it does not.
 MAX_TOKENS: Final = 16_000
 # An agent that calls tools this often for one question has lost its way. Our choice.
-MOST_ROUNDS: Final = 200
+MAX_ROUNDS: Final = 200
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -76,25 +85,25 @@ class Reply(msgspec.Struct, frozen=True):
     ended before the model did."""
 
     text: str
-    calls: tuple[Call, ...]
+    calls: tuple[ToolCall, ...]
     blocks: tuple[Block, ...]
     usage: Usage
     exchange: Exchange
     stopped: str = ""
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
+class ContextUsage(msgspec.Struct, frozen=True, kw_only=True):
     """How full the context is, and with what."""
 
     model: str
     window: int
-    size: Size
-    limits: Limits
-    levels: Levels
+    size: ContextSize
+    limits: ContextThresholds
+    levels: ThresholdLevels
     metrics: Metrics
 
 
-class Session(Wiring):
+class Session(SessionRuntime):
     """One conversation, its transcript and its way to the model. Made by `Session.open`."""
 
     @classmethod
@@ -105,18 +114,18 @@ class Session(Wiring):
         model: str = "claude-opus-5",
         policy: str | Policy | Config = "claude-code",
         tools: Sequence[Tool] = (),
-        system: str | Sections = "",
+        system: str | SystemPromptSections = "",
         client: "anthropic.Anthropic | None" = None,
         send: Send | None = None,
         source: str = "main",
         max_tokens: int = MAX_TOKENS,
         thinking: Mapping[str, Any] | None = None,
         effort: str = "",
-        ways: Sequence[Way] = opening.DEFAULT_WAYS,
+        ways: Sequence[Strategy] = opening.DEFAULT_STRATEGIES,
         notes: bool = False,
         recalls: bool = False,
         hooks: Hooks | None = None,
-        permit: Permit = nobody,
+        permit: PermissionCallback = deny_all,
         listen: Callable[[Event], None] = lambda _: None,
         roots: Sequence[str | os.PathLike[str]] = (),
         capabilities: Capabilities = ANTHROPIC,
@@ -136,11 +145,11 @@ class Session(Wiring):
         files. `permit` decides about tool calls for which a hook wants a person to be asked; without one they
         are not made. With `access="read"` nothing is written, and nothing can be said.
         """
-        config = opening.config_of(policy)
+        config = opening.resolve_config(policy)
         given = opening.Wanted(model, policy, source, max_tokens, thinking, effort, ways, capabilities, costs)
-        setting = opening.setting_for(given, config, transcript=os.path.realpath(path))
+        setting = opening.build_settings(given, config, transcript=os.path.realpath(path))
         parts = Parts(
-            provider=opening.provider_of(client, send),
+            provider=opening.open_provider(client, send),
             config=config,
             system=system,
             tools=tuple(tools),
@@ -152,7 +161,7 @@ class Session(Wiring):
             clock=clock,
             new_id=new_id,
         )
-        store = Store.open(path, fsync=fsync, access=access, place=Place(cwd=os.getcwd()))
+        store = Store.open(path, fsync=fsync, access=access, place=LineContext(cwd=os.getcwd()))
         try:
             return cls._resumed(setting, store, parts, recalls=recalls)
         except BaseException:
@@ -160,50 +169,52 @@ class Session(Wiring):
             raise
 
     @classmethod
-    def _resumed(cls, setting: Setting, store: Store, parts: Parts, *, recalls: bool) -> "Session":
+    def _resumed(
+        cls, setting: ConversationSettings, store: Store, parts: Parts, *, recalls: bool
+    ) -> "Session":
         store.drop_lines()
-        found = threads(store.records).main
+        found = split_threads(store.records).main
         given = (*parts.tools, *([Tool(RECALL)] if recalls else []))
-        head = opening.head_for(parts.system, given, setting.capabilities)
+        head = opening.build_preamble(parts.system, given, setting.capabilities)
         setting = msgspec.structs.replace(setting, head=head)
         state = read_state(store.path)
-        detector = Detector(parts.config.breaks, state.baselines)
+        detector = CacheBreakDetector(parts.config.breaks, state.baselines)
         conversation = Conversation(setting, found.records, detector=detector)
-        conversation.keeper.remember(state.breaker, state.refill)
+        conversation.compaction_state.remember(state.breaker, state.refill)
         session = cls(conversation, store, parts)
         if recalls:
-            session._tools = by_name((*parts.tools, session.recall_tool))
+            session._tools = index_tools((*parts.tools, session.recall_tool))
         for note in found.notes:
             session._remark(note.what)
-        session._live.tell_repairs()
-        if not store.refuses:
+        session._live.emit_repairs()
+        if not store.read_only_reason:
             # Whoever only looks begins nothing.
-            started = session._hooked("SessionStart", source="resume" if found.records else "startup")
-            session._join(started.context)
+            started = session._run_hooks("SessionStart", source="resume" if found.records else "startup")
+            session._append_hook_context(started.context)
         return session
 
     # ── talking ──────────────────────────────────────────────────────────────────────────────────
 
-    def send(self, said: Said = (), *, rounds: int = MOST_ROUNDS) -> Reply:
+    def send(self, said: UserInput = (), *, rounds: int = MAX_ROUNDS) -> Reply:
         """Say something and hear the answer; with tools, the answer after the last of them. Nothing said
         means: go on."""
-        return drained(self._talk(said, self._call, rounds))
+        return drain(self._talk(said, self._call, rounds))
 
-    def stream(self, said: Said = (), *, rounds: int = MOST_ROUNDS) -> Generator[str, None, Reply]:
+    def stream(self, said: UserInput = (), *, rounds: int = MAX_ROUNDS) -> Generator[str, None, Reply]:
         """As `send`, text as it comes: through the SDK's stream where the session has a client, else each
         answer in one piece. What the generator returns is the reply."""
         return self._talk(said, self._live.talk, rounds)
 
     def _talk(
-        self, said: Said, call: Callable[[], Generator[str, None, Exchange]], rounds: int
+        self, said: UserInput, call: Callable[[], Generator[str, None, Exchange]], rounds: int
     ) -> Generator[str, None, Reply]:
         events: set[HookEvent] = {hook.event for hook in self._parts.hooks.hooks}
         hooks = LoopHooks(self._world.run_hooks, self._parts.permit, events=events)
-        self._say(blocks_of(said), hooks)
+        self._say(to_blocks(said), hooks)
         for left in range(rounds, -1, -1):
             exchange = yield from call()
             self._after(exchange)
-            calls = calls_in(exchange.response.blocks)
+            calls = read_tool_calls(exchange.response.blocks)
             if calls and not can_run(calls, self._tools):
                 return _reply(exchange, calls)
             if calls and left == 0:
@@ -212,7 +223,7 @@ class Session(Wiring):
                 self._run_tools(calls, hooks)
             elif left == 0 or not hooks.goes_on():
                 return _reply(exchange, (), stopped=hooks.ended)
-            self._join(hooks.taken_context())
+            self._append_hook_context(hooks.take_context())
             if hooks.ended:
                 return _reply(exchange, (), stopped=hooks.ended)
         raise UsageError(f"At least one round is needed; {rounds} were allowed.")
@@ -221,8 +232,8 @@ class Session(Wiring):
         return self._live.call()
         yield  # a generator like the other one, though it has no pieces
 
-    def _run_tools(self, calls: tuple[Call, ...], hooks: LoopHooks) -> None:
-        results, interrupt = run_all(calls, self._tools, hooks.tool)
+    def _run_tools(self, calls: tuple[ToolCall, ...], hooks: LoopHooks) -> None:
+        results, interrupt = run_tools(calls, self._tools, hooks.tool)
         self._live.put(results)
         if interrupt is not None:
             raise interrupt
@@ -231,7 +242,7 @@ class Session(Wiring):
         if blocks:
             hooks.submit(blocks)
             self._live.put(blocks)
-            self._join(hooks.taken_context())
+            self._append_hook_context(hooks.take_context())
         elif not self.conversation.log.view.records:
             raise UsageError("Nothing has been said in this session yet; say something first.")
         elif self._has_been_answered():
@@ -249,39 +260,39 @@ class Session(Wiring):
 
     # ── what fills the context, and what becomes of it ───────────────────────────────────────────
 
-    def context(self) -> Context:
+    def context(self) -> ContextUsage:
         setting, size = self.conversation.setting, self.conversation.size
         marks = self._limits()
-        return Context(
+        return ContextUsage(
             model=setting.model.id,
             window=setting.model.window,
             size=size,
             limits=marks,
-            levels=levels(size.tokens, marks, setting.policy.thresholds),
+            levels=check_thresholds(size.tokens, marks, setting.policy.thresholds),
             metrics=accounts_of(self.conversation.log.view).metrics(),
         )
 
     def compact(
         self, instructions: str = "", *, from_: str | None = None, up_to: str | None = None
-    ) -> Outcome:
+    ) -> CompactionOutcome:
         """Summarize now, at any size (CP-27): everything, or what comes after or before a record. An
         interrupt while the summary is written ends the compaction, and nothing has changed (CP-7)."""
-        self._world.interrupts_everything = False
+        self._world.interrupt_ends_call = False
         try:
             return self._live.compact(_asked(instructions, from_, up_to))
         finally:
-            self._world.interrupts_everything = True
+            self._world.interrupt_ends_call = True
             self._write_state()
 
     def dry_run(
         self, instructions: str = "", *, from_: str | None = None, up_to: str | None = None
-    ) -> CompactionPlan | NotCompacting:
+    ) -> CompactionPlan | CompactionSkipped:
         """What `compact` would do. Nothing happens."""
         return self.conversation.dry_run(_asked(instructions, from_, up_to), self._parts.clock())
 
-    def undo(self) -> Undone | NotCompacting:
+    def undo(self) -> Undone | CompactionSkipped:
         """Take the last compaction back, by appending that it no longer holds."""
-        edit = undoing(self.conversation.log.view)
+        edit = plan_undo(self.conversation.log.view)
         if isinstance(edit, Undone):
             self._append(edit)
         return edit
@@ -298,7 +309,7 @@ class Session(Wiring):
         """Where the session has these words, also what the model no longer sees."""
         from everturn.session.recall.search import recall
 
-        return recall(query, limit, index=self._opened_index(), log=self.conversation.log)
+        return recall(query, limit, index=self._open_index(), log=self.conversation.log)
 
     @property
     def recall_tool(self) -> Tool:
@@ -307,7 +318,7 @@ class Session(Wiring):
 
         def run(given: Mapping[str, Any]) -> str:
             call = block_from_fields({"type": "tool_use", "id": "", "name": NAME, "input": dict(given)})
-            return answer_tool(call, index=self._opened_index(), log=self.conversation.log)
+            return answer_tool(call, index=self._open_index(), log=self.conversation.log)
 
         return Tool(RECALL, run)
 
@@ -320,11 +331,11 @@ class Session(Wiring):
 
     def close(self) -> None:
         """Let others write. Notes that are being taken are not waited for."""
-        if self._store.refuses == "it was closed":
+        if self._store.read_only_reason == "it was closed":
             return
         try:
-            if not self._store.refuses:
-                self._hooked("SessionEnd", reason="other")
+            if not self._store.read_only_reason:
+                self._run_hooks("SessionEnd", reason="other")
             self._write_state()
             if self._index is not None:
                 self._index.close()
@@ -341,17 +352,17 @@ class Session(Wiring):
         self.close()
 
 
-def _reply(exchange: Exchange, calls: tuple[Call, ...], *, stopped: str = "") -> Reply:
+def _reply(exchange: Exchange, calls: tuple[ToolCall, ...], *, stopped: str = "") -> Reply:
     blocks = exchange.response.blocks
     text = "".join(text_of(block) for block in blocks if block.kind == "text")
     return Reply(text, calls, blocks, exchange.response.reply.usage or Usage(), exchange, stopped)
 
 
-def _asked(instructions: str, from_: str | None, up_to: str | None) -> Asked:
+def _asked(instructions: str, from_: str | None, up_to: str | None) -> CompactionRequest:
     if from_ is not None and up_to is not None:
         raise UsageError("A compaction begins at a record or ends before one; give `from_` or `up_to`.")
     if from_ is not None:
-        return Asked(trigger="manual", form="from", at=from_, instructions=instructions)
+        return CompactionRequest(trigger="manual", form="from", at=from_, instructions=instructions)
     if up_to is not None:
-        return Asked(trigger="manual", form="up_to", at=up_to, instructions=instructions)
-    return Asked(trigger="manual", instructions=instructions)
+        return CompactionRequest(trigger="manual", form="up_to", at=up_to, instructions=instructions)
+    return CompactionRequest(trigger="manual", instructions=instructions)

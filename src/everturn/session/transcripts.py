@@ -1,6 +1,6 @@
 """Session files, opened: the one place that reads them from disk, and that says in words why it could not.
 
-A damaged session opens all the same, and its flaws are in the transcript (`wire/mending.py`); an empty
+A damaged session opens all the same, and its flaws are in the transcript (`wire/line_repair.py`); an empty
 file is an empty session. Refused is only what is no session at all.
 """
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from everturn.errors import InputError, NotASession
-from everturn.wire.claude_code import Transcript, looks_like_a_session, read
+from everturn.wire.claude_code_reader import Transcript, looks_like_a_session, parse_session_file
 
 STDIN: Final = "-"
-MOST_SUGGESTIONS: Final = 3
+MAX_SUGGESTIONS: Final = 3
 
 # Told of every chunk: bytes read so far, bytes in all (0 where that is not known).
 Progress = Callable[[int, int], None]
@@ -45,13 +45,13 @@ _SIGNATURES: Final[tuple[tuple[bytes, str], ...]] = (
 def open_transcript(path: str | os.PathLike[str], progress: Progress | None = None) -> Transcript:
     """The session in a file, or on standard input for "-"."""
     if os.fspath(path) == STDIN:
-        return transcript_of(_standard_input(), "standard input")
-    return transcript_of(_content(Path(path), progress), os.fspath(path))
+        return parse_transcript(_standard_input(), "standard input")
+    return parse_transcript(_content(Path(path), progress), os.fspath(path))
 
 
-def transcript_of(data: bytes, name: str) -> Transcript:
+def parse_transcript(data: bytes, name: str) -> Transcript:
     """The session in these bytes; `name` is what an error calls them."""
-    transcript = read(data)
+    transcript = parse_session_file(data)
     if data.strip() and not looks_like_a_session(transcript.lines):
         raise NotASession(
             f"{name} is no session that everturn knows: it looks like {_looks_like(data)}. "
@@ -94,7 +94,7 @@ def _missing(path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
         return f"{said} There is no folder {folder} either."
-    near = get_close_matches(path.name, _session_names(folder), n=MOST_SUGGESTIONS, cutoff=0.4)
+    near = get_close_matches(path.name, _session_names(folder), n=MAX_SUGGESTIONS, cutoff=0.4)
     return f"{said} Did you mean {_listed([str(folder / name) for name in near])}?" if near else said
 
 
@@ -103,7 +103,7 @@ def _directory(path: Path) -> str:
     names = _session_names(path)
     if not names:
         return f"{said} (it holds no .jsonl file)."
-    newest = sorted(names, key=lambda name: (-_changed(path / name), name))[:MOST_SUGGESTIONS]
+    newest = sorted(names, key=lambda name: (-_changed(path / name), name))[:MAX_SUGGESTIONS]
     return f"{said}, for example the newest: {_listed([str(path / name) for name in newest])}."
 
 
@@ -147,7 +147,7 @@ def _if_packed(data: bytes) -> str:
         inside = zlib.decompressobj(_GZIP).decompress(data, _CHUNK)
     except zlib.error:
         return ""
-    is_session = looks_like_a_session(read(inside).lines)
+    is_session = looks_like_a_session(parse_session_file(inside).lines)
     return " of a session (decompress it first: gzip -dc FILE | everturn context -)" if is_session else ""
 
 

@@ -12,7 +12,7 @@ import msgspec
 from everturn.errors import EverturnError
 from everturn.history.blocks import text_of
 from everturn.history.records import Usage
-from everturn.session.events.telling import struck
+from everturn.session.events.serialize import redact_secrets
 from everturn.wire.anthropic import Response, read_response
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _SHOWN: Final = 200
 _COUNTS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
-class Answered(msgspec.Struct, frozen=True):
+class RawResponse(msgspec.Struct, frozen=True):
     """The body of a plain response, and the id the provider knows the request by."""
 
     body: bytes
@@ -36,14 +36,14 @@ class UpstreamError(EverturnError):
     without what looks like a key: some repeat the header that they were sent."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
-        message = struck(message)
+        message = redact_secrets(message)
         super().__init__(f"{status} {kind}: {message}" if status else f"{kind}: {message}")
         self.status = status
         self.kind = kind
         self.message = message
 
 
-class NoMessage(UpstreamError):
+class InvalidResponseError(UpstreamError):
     """The provider answered, and what it sent is no message of the API."""
 
     def __init__(self, body: bytes, problem: str) -> None:
@@ -56,39 +56,39 @@ class NoMessage(UpstreamError):
         )
 
 
-def message_of(answered: Answered) -> Response:
+def parse_message(answered: RawResponse) -> Response:
     """The message in an answer; raises `NoMessage` where there is none."""
     try:
         response = read_response(answered.body, request_id=answered.request_id)
     except (msgspec.DecodeError, RecursionError) as problem:
-        raise NoMessage(answered.body, str(problem)) from problem
+        raise InvalidResponseError(answered.body, str(problem)) from problem
     if not (response.reply.message_id or response.blocks):
-        raise NoMessage(answered.body, "it has neither an id nor content")
+        raise InvalidResponseError(answered.body, "it has neither an id nor content")
     return response
 
 
-def not_negative(usage: Usage) -> Usage:
+def clamp_usage(usage: Usage) -> Usage:
     """A count below zero means nothing, and would make the context and the bill smaller than they are."""
     counts = {name: max(0, count) for name in _COUNTS if (count := getattr(usage, name)) < 0}
     return msgspec.structs.replace(usage, **counts) if counts else usage
 
 
 # The body of the request, and the betas that its header must name. Raises `UpstreamError`.
-Send = Callable[[bytes, Sequence[str]], Answered]
+Send = Callable[[bytes, Sequence[str]], RawResponse]
 # The same, which gives the text of the answer piece by piece on the way.
-Stream = Callable[[bytes, Sequence[str]], Generator[str, None, Answered]]
+Stream = Callable[[bytes, Sequence[str]], Generator[str, None, RawResponse]]
 
 T = TypeVar("T")
 
 
-def at_once(send: Send) -> Stream:
+def as_stream(send: Send) -> Stream:
     """A stream of one piece: the whole text, when it is there."""
 
-    def stream(body: bytes, betas: Sequence[str]) -> Generator[str, None, Answered]:
+    def stream(body: bytes, betas: Sequence[str]) -> Generator[str, None, RawResponse]:
         answered = send(body, betas)
         try:
-            blocks = message_of(answered).blocks
-        except NoMessage:
+            blocks = parse_message(answered).blocks
+        except InvalidResponseError:
             # Not ours to judge: whoever reads the answer says what is wrong with it.
             return answered
         if text := "".join(text_of(block) for block in blocks if block.kind == "text"):
@@ -98,7 +98,7 @@ def at_once(send: Send) -> Stream:
     return stream
 
 
-def drained(pieces: Generator[Any, None, T]) -> T:
+def drain(pieces: Generator[Any, None, T]) -> T:
     """What a generator comes to, without what it gives on the way."""
     while True:
         try:
@@ -107,28 +107,28 @@ def drained(pieces: Generator[Any, None, T]) -> T:
             return done.value
 
 
-def through_sdk(client: "anthropic.Anthropic") -> Send:
+def make_sdk_send(client: "anthropic.Anthropic") -> Send:
     """Send with the official SDK and its retries. It spells the body again, in the same order."""
     import anthropic
 
-    def send(body: bytes, betas: Sequence[str]) -> Answered:
+    def send(body: bytes, betas: Sequence[str]) -> RawResponse:
         known, fields = _for_sdk(body)
         try:
             raw = client.beta.messages.with_raw_response.create(**known, betas=list(betas), extra_body=fields)
-            return Answered(raw.http_response.read(), raw.headers.get("request-id", ""))
+            return RawResponse(raw.http_response.read(), raw.headers.get("request-id", ""))
         except anthropic.APIError as problem:
             raise _ours(problem) from problem
 
     return send
 
 
-def stream_through_sdk(client: "anthropic.Anthropic") -> Stream:
+def make_sdk_stream(client: "anthropic.Anthropic") -> Stream:
     """Stream with the official SDK. The answer is put together and spelled by it: an equal value, and not
     always equal bytes. An error in the middle of a stream is raised behind what was already given."""
     import anthropic
     import httpx2
 
-    def stream(body: bytes, betas: Sequence[str]) -> Generator[str, None, Answered]:
+    def stream(body: bytes, betas: Sequence[str]) -> Generator[str, None, RawResponse]:
         known, fields = _for_sdk(body)
         try:
             with client.beta.messages.stream(**known, betas=list(betas), extra_body=fields) as events:
@@ -136,7 +136,7 @@ def stream_through_sdk(client: "anthropic.Anthropic") -> Stream:
                     if event.type == "text":
                         yield event.text
                 message = events.get_final_message()
-                return Answered(message.to_json(indent=None).encode(), events.request_id or "")
+                return RawResponse(message.to_json(indent=None).encode(), events.request_id or "")
         except anthropic.APIError as problem:
             raise _ours(problem) from problem
         except (httpx2.HTTPError, ValueError, AssertionError) as problem:

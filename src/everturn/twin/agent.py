@@ -3,7 +3,7 @@
 What it does next depends on the request alone: the tools on offer, and how many steps it has taken since a
 person last spoke. So the same conversation goes the same way each time, and every turn ends. It understands
 nothing; it behaves enough like an agent to fill a context the way agents do. Where it is offered the tools of
-a coding agent, which answer about a real folder, `coder.py` decides instead.
+a coding agent, which answer about a real folder, `coding_agent.py` decides instead.
 """
 
 import random
@@ -14,15 +14,15 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from everturn.twin import coder
-from everturn.twin.reading import current_turn, new_id, recent_paths, user_words
-from everturn.twin.tool_input import Seen, built_in_input, made_input
-from everturn.twin.values import Block, Message, Request, Said
+from everturn.twin import coding_agent as coder
+from everturn.twin.request_text import extract_user_text, find_recent_paths, find_turn_start, new_id
+from everturn.twin.tool_input import InputHints, built_in_input, generate_input
+from everturn.twin.values import ModelOutput, ParsedBlock, ParsedMessage, ParsedRequest
 
-Purpose = Literal["look", "change", "check", "other"]
+ToolPurpose = Literal["look", "change", "check", "other"]
 
 # Parts of a tool's name that tell what it is for; the first row that fits decides.
-_PURPOSES: Final[tuple[tuple[Purpose, tuple[str, ...]], ...]] = (
+_PURPOSES: Final[tuple[tuple[ToolPurpose, tuple[str, ...]], ...]] = (
     ("change", ("edit", "write", "replace", "patch", "apply", "create", "update", "insert", "delete")),
     ("check", ("test", "bash", "shell", "run", "exec", "command", "terminal", "build", "lint")),
     (
@@ -89,36 +89,36 @@ _THOUGHTS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class RuleBasedAgent:
     seed: int = 0
 
-    def say(self, request: Request, *, rng: random.Random) -> Said:
+    def say(self, request: ParsedRequest, *, rng: random.Random) -> ModelOutput:
         """The next step. `rng` makes ids; what is said is drawn from the request and the seed."""
         scene = _scene(request, self.seed)
         content = [*_thinking(request, scene)]
-        if coder.fits(request):
-            return _coded(coder.next_move(request), content, rng)
+        if coder.can_handle(request):
+            return _coded(coder.plan_next_step(request), content, rng)
         calls = _calls(request, scene)
         if calls:
             if scene.rng.random() < PREFACE_CHANCE:
                 content.append({"type": "text", "text": scene.fill(scene.rng.choice(_preface(scene)))})
             content += [call | {"id": new_id("toolu_", rng)} for call in calls]
-            return Said(tuple(content), "tool_use")
+            return ModelOutput(tuple(content), "tool_use")
         content.append({"type": "text", "text": _answer(request, scene)})
-        return Said(tuple(content), "")
+        return ModelOutput(tuple(content), "")
 
 
-def _coded(move: coder.Move | str, content: list[dict[str, Any]], rng: random.Random) -> Said:
+def _coded(move: coder.PlannedStep | str, content: list[dict[str, Any]], rng: random.Random) -> ModelOutput:
     """What the coder does, as the API spells it."""
-    said = move if isinstance(move, str) else move.saying
+    said = move if isinstance(move, str) else move.preface
     content += [{"type": "text", "text": said}] if said else []
     if isinstance(move, str):
-        return Said(tuple(content), "")
+        return ModelOutput(tuple(content), "")
     for act in move.acts:
         content.append(
             {"type": "tool_use", "id": new_id("toolu_", rng), "name": act.tool, "input": act.input}
         )
-    return Said(tuple(content), "tool_use")
+    return ModelOutput(tuple(content), "tool_use")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,9 @@ class _Scene:
     """Where the turn stands, and the dice for its next step."""
 
     step: int
-    plan: tuple[Purpose, ...]
-    tools: dict[Purpose, list[Block]]
-    seen: Seen
+    plan: tuple[ToolPurpose, ...]
+    tools: dict[ToolPurpose, list[ParsedBlock]]
+    seen: InputHints
     rng: random.Random
 
     def fill(self, template: str) -> str:
@@ -137,34 +137,34 @@ class _Scene:
         return template.format(path=path, word=word)
 
 
-def _scene(request: Request, seed: int) -> _Scene:
-    start = current_turn(request.messages)
+def _scene(request: ParsedRequest, seed: int) -> _Scene:
+    start = find_turn_start(request.messages)
     turn = request.messages[start:]
-    asked = user_words(turn[0]) if turn else ""
+    asked = extract_user_text(turn[0]) if turn else ""
     steps = sum(1 for message in turn if any(block.kind == "tool_use" for block in message.blocks))
     tools = _by_purpose(request.tools)
     # Two generators: the plan must be the same at every step of a turn, the dice must not.
     dice = f"{seed}:{_digest(turn[:1])}"
     plan = _plan(tools, random.Random(dice))
     words = [word for word in _WORD.findall(asked[:4000]) if word.lower() not in _FILLER]
-    seen = Seen(recent_paths(request.messages), words[:40])
+    seen = InputHints(find_recent_paths(request.messages), words[:40])
     return _Scene(steps, plan, tools, seen, random.Random(f"{dice}:{start}:{steps}"))
 
 
-def _digest(messages: Sequence[Message]) -> str:
+def _digest(messages: Sequence[ParsedMessage]) -> str:
     """What stands for a message as a seed: seeding from its whole text would cost more than answering it."""
     return "".join(block.digest.hex() for message in messages for block in message.blocks)
 
 
-def _by_purpose(tools: Sequence[Block]) -> dict[Purpose, list[Block]]:
-    found: dict[Purpose, list[Block]] = {}
+def _by_purpose(tools: Sequence[ParsedBlock]) -> dict[ToolPurpose, list[ParsedBlock]]:
+    found: dict[ToolPurpose, list[ParsedBlock]] = {}
     for tool in tools:
         if _is_callable(tool):
             found.setdefault(_purpose(str(tool.body.get("name", ""))), []).append(tool)
     return found
 
 
-def _is_callable(tool: Block) -> bool:
+def _is_callable(tool: ParsedBlock) -> bool:
     """Tools that the client runs. Server tools would need results that only the API has."""
     if tool.body.get("defer_loading"):
         return False
@@ -172,7 +172,7 @@ def _is_callable(tool: Block) -> bool:
     return kind == "custom" or built_in_input(str(kind)) is not None
 
 
-def _purpose(name: str) -> Purpose:
+def _purpose(name: str) -> ToolPurpose:
     low = name.lower()
     for purpose, parts in _PURPOSES:
         if any(part in low for part in parts):
@@ -180,16 +180,16 @@ def _purpose(name: str) -> Purpose:
     return "other"
 
 
-def _plan(tools: dict[Purpose, list[Block]], rng: random.Random) -> tuple[Purpose, ...]:
-    looks: list[Purpose] = ["look"] * rng.randint(1, MAX_LOOKS) if "look" in tools else []
-    rest: list[Purpose] = [purpose for purpose in ("other", "change", "check") if purpose in tools]
+def _plan(tools: dict[ToolPurpose, list[ParsedBlock]], rng: random.Random) -> tuple[ToolPurpose, ...]:
+    looks: list[ToolPurpose] = ["look"] * rng.randint(1, MAX_LOOKS) if "look" in tools else []
+    rest: list[ToolPurpose] = [purpose for purpose in ("other", "change", "check") if purpose in tools]
     return (*looks, *rest)
 
 
 # ── calls ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _calls(request: Request, scene: _Scene) -> list[dict[str, Any]]:
+def _calls(request: ParsedRequest, scene: _Scene) -> list[dict[str, Any]]:
     choice = request.body.get("tool_choice") or {}
     forced = choice.get("type")
     if forced == "none" or not scene.tools:
@@ -207,18 +207,18 @@ def _calls(request: Request, scene: _Scene) -> list[dict[str, Any]]:
     return []
 
 
-def _step_calls(scene: _Scene, purpose: Purpose, *, may_be_parallel: bool) -> list[dict[str, Any]]:
+def _step_calls(scene: _Scene, purpose: ToolPurpose, *, may_be_parallel: bool) -> list[dict[str, Any]]:
     tools = scene.tools[purpose]
     parallel = may_be_parallel and purpose == "look" and scene.rng.random() < PARALLEL_CHANCE
     count = scene.rng.randint(2, MAX_PARALLEL) if parallel else 1
     return [_call(scene.rng.choice(tools), scene) for _ in range(count)]
 
 
-def _call(tool: Block, scene: _Scene) -> dict[str, Any]:
+def _call(tool: ParsedBlock, scene: _Scene) -> dict[str, Any]:
     kind = str(tool.body.get("type") or "custom")
     made = built_in_input(kind) if kind != "custom" else None
     if made is None:
-        made = made_input(tool.body.get("input_schema") or {}, scene.seen, scene.rng)
+        made = generate_input(tool.body.get("input_schema") or {}, scene.seen, scene.rng)
     return {"type": "tool_use", "name": tool.body.get("name", ""), "input": made}
 
 
@@ -230,17 +230,17 @@ def _preface(scene: _Scene) -> tuple[str, ...]:
     return {"change": _CHANGES, "check": _CHECKS}.get(purpose, _OPENERS)
 
 
-def _answer(request: Request, scene: _Scene) -> str:
+def _answer(request: ParsedRequest, scene: _Scene) -> str:
     wanted = (
         (request.body.get("output_config") or {}).get("format") or request.body.get("output_format") or {}
     )
     if isinstance(wanted, dict) and isinstance(wanted.get("schema"), dict):
-        return msgspec.json.encode(made_input(wanted["schema"], scene.seen, scene.rng)).decode()
+        return msgspec.json.encode(generate_input(wanted["schema"], scene.seen, scene.rng)).decode()
     count = scene.rng.randint(3, len(_SENTENCES))
     return " ".join(scene.fill(sentence) for sentence in scene.rng.sample(_SENTENCES, count))
 
 
-def _thinking(request: Request, scene: _Scene) -> list[dict[str, Any]]:
+def _thinking(request: ParsedRequest, scene: _Scene) -> list[dict[str, Any]]:
     if not thinks(request) or (scene.step > 0 and scene.rng.random() >= RETHINK_CHANCE):
         return []
     count = scene.rng.randint(2, len(_THOUGHTS))
@@ -248,7 +248,7 @@ def _thinking(request: Request, scene: _Scene) -> list[dict[str, Any]]:
     return [{"type": "thinking", "thinking": words}]
 
 
-def thinks(request: Request) -> bool:
+def thinks(request: ParsedRequest) -> bool:
     """Whether this request gets thinking: it asks for it, or its model thinks unless told not to."""
     asked = request.body.get("thinking")
     kind = asked.get("type") if isinstance(asked, dict) else None

@@ -16,23 +16,23 @@ import uvicorn
 
 from everturn.errors import UsageError
 from everturn.twin.clock import VirtualClock
-from everturn.twin.routes import Call, answer, too_large
+from everturn.twin.routes import HttpRequest, dispatch, too_large
 from everturn.twin.service import Twin
-from everturn.twin.values import Answer, Refusal
+from everturn.twin.values import ApiError, HttpResponse
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
+AsgiMessage = MutableMapping[str, Any]
+AsgiReceive = Callable[[], Awaitable[AsgiMessage]]
+AsgiSend = Callable[[AsgiMessage], Awaitable[None]]
+AsgiApp = Callable[[AsgiMessage, AsgiReceive, AsgiSend], Awaitable[None]]
 
 # A body beyond the limit is read to its end, unkept, so that the client gets to see the answer; up to here.
-DRAINED: Final = 256 * 1024 * 1024
+MAX_DRAINED_BYTES: Final = 256 * 1024 * 1024
 # How long open connections may delay the end of the server.
 SHUTDOWN_SECONDS: Final = 1
 
 
-def app(twin: Twin) -> App:
-    async def serve(scope: Message, receive: Receive, send: Send) -> None:
+def make_app(twin: Twin) -> AsgiApp:
+    async def serve(scope: AsgiMessage, receive: AsgiReceive, send: AsgiSend) -> None:
         if scope["type"] != "http":
             return
         try:
@@ -48,13 +48,15 @@ class _Gone(Exception):
     """The client left before its request was whole: nobody asked anything, and nobody waits for an answer."""
 
 
-async def _answer(twin: Twin, scope: Message, receive: Receive) -> Answer:
+async def _answer(twin: Twin, scope: AsgiMessage, receive: AsgiReceive) -> HttpResponse:
     try:
         body = await _body(twin, receive)
-    except Refusal as refusal:
+    except ApiError as refusal:
         return twin.refused(refusal)
     query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-    return answer(twin, Call(scope["method"], scope["path"], _headers(scope["headers"]), body, query))
+    return dispatch(
+        twin, HttpRequest(scope["method"], scope["path"], _headers(scope["headers"]), body, query)
+    )
 
 
 def _headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -65,10 +67,10 @@ def _headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-async def _body(twin: Twin, receive: Receive) -> bytes:
+async def _body(twin: Twin, receive: AsgiReceive) -> bytes:
     parts: list[bytes] = []
     size, more = 0, True
-    while more and size <= DRAINED:
+    while more and size <= MAX_DRAINED_BYTES:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise _Gone
@@ -85,7 +87,7 @@ async def _body(twin: Twin, receive: Receive) -> bytes:
 # ── sending ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _send(twin: Twin, made: Answer, receive: Receive, send: Send) -> None:
+async def _send(twin: Twin, made: HttpResponse, receive: AsgiReceive, send: AsgiSend) -> None:
     await _wait(twin, made.delay)
     if made.hangs_up and made.stream is None and not made.body:
         await _hang_up(receive, send)
@@ -113,7 +115,7 @@ async def _wait(twin: Twin, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-async def _hang_up(receive: Receive, send: Send) -> None:
+async def _hang_up(receive: AsgiReceive, send: AsgiSend) -> None:
     """Close without a word. ASGI has no message for it, so we take uvicorn's own transport."""
     transport = getattr(getattr(send, "__self__", None), "transport", None)
     if transport is not None:
@@ -125,13 +127,13 @@ async def _hang_up(receive: Receive, send: Send) -> None:
 # ── serving ──────────────────────────────────────────────────────────────────────────────────────
 
 
-class Server(uvicorn.Server):
+class TwinServer(uvicorn.Server):
     """uvicorn that says nothing but when it listens."""
 
     def __init__(self, twin: Twin, on_ready: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
-                app(twin),
+                make_app(twin),
                 log_level="critical",
                 access_log=False,
                 lifespan="off",
@@ -147,7 +149,7 @@ class Server(uvicorn.Server):
         self._on_ready()
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Named as TCP: asyncio switches Nagle's algorithm off only then, and with it on each answer costs 40 ms.
@@ -170,11 +172,11 @@ def url_of(listener: socket.socket) -> str:
 
 
 @contextmanager
-def serving(twin: Twin, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+def serve_twin(twin: Twin, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """The twin on a socket for the length of a `with` block; yields its URL."""
-    listener = bound(host, port)
+    listener = bind_socket(host, port)
     ready = threading.Event()
-    server = Server(twin, ready.set)
+    server = TwinServer(twin, ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

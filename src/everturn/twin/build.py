@@ -10,27 +10,27 @@ from typing import Literal
 
 from everturn.errors import InputError
 from everturn.twin.clock import RealClock, VirtualClock
-from everturn.twin.control import object_from, read_faults, read_script
-from everturn.twin.faults import Faults
+from everturn.twin.control import decode_object, read_faults, read_script
+from everturn.twin.faults import FaultInjector
 from everturn.twin.options import TwinOptions
-from everturn.twin.playback import said_from_records
-from everturn.twin.script import Line, Speaker
+from everturn.twin.playback import extract_replies
 from everturn.twin.service import Twin
-from everturn.twin.values import Refusal, Said
-from everturn.wire.claude_code import read
+from everturn.twin.speaker import ScriptedReply, Speaker
+from everturn.twin.values import ApiError, ModelOutput
+from everturn.wire.claude_code_reader import parse_session_file
 
 
-def build(
+def build_twin(
     *,
     clock: Literal["virtual", "real"] = "virtual",
     options: TwinOptions | None = None,
-    lines: Iterable[Line] = (),
-    playback: Iterable[Said] = (),
-    faults: Faults | None = None,
+    lines: Iterable[ScriptedReply] = (),
+    playback: Iterable[ModelOutput] = (),
+    faults: FaultInjector | None = None,
     seed: int = 0,
 ) -> Twin:
     options = options or TwinOptions()
-    faults = faults or Faults(seed=seed)
+    faults = faults or FaultInjector(seed=seed)
     return Twin(
         clock=VirtualClock(options.starts_at) if clock == "virtual" else RealClock(),
         options=options,
@@ -40,26 +40,26 @@ def build(
     )
 
 
-def lines_from(file: Path) -> tuple[Line, ...]:
+def load_script(file: Path) -> tuple[ScriptedReply, ...]:
     """The replies of a script file: the body of `POST /twin/script`."""
     try:
-        return read_script(object_from(file.read_bytes()))
-    except Refusal as problem:
+        return read_script(decode_object(file.read_bytes()))
+    except ApiError as problem:
         raise InputError(f"{file} is not a script: {problem.message}") from None
 
 
-def recorded(file: Path) -> list[Said]:
+def load_recorded_replies(file: Path) -> list[ModelOutput]:
     """The replies of a recorded Claude Code session."""
-    replies = said_from_records(read(file.read_bytes()).records)
+    replies = extract_replies(parse_session_file(file.read_bytes()).records)
     if not replies:
         raise InputError(f"{file} holds no reply of an assistant; give a recorded Claude Code session.")
     return replies
 
 
-def faults_from(file: Path, *, seed: int) -> Faults:
+def load_faults(file: Path, *, seed: int) -> FaultInjector:
     """The faults of a file: the body of `POST /twin/faults`."""
     try:
-        plan = read_faults(object_from(file.read_bytes()))
-    except Refusal as problem:
+        plan = read_faults(decode_object(file.read_bytes()))
+    except ApiError as problem:
         raise InputError(f"{file} holds no faults that the twin knows: {problem.message}") from None
-    return Faults(plan.faults or (), chances=plan.chances, seed=plan.seed or seed)
+    return FaultInjector(plan.faults or (), chances=plan.chances, seed=plan.seed or seed)

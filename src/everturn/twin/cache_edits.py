@@ -8,56 +8,58 @@ the block is sent again in the same place. What was deleted is reported as a run
 
 from typing import Any, Final
 
-from everturn.twin.values import Block, Request, invalid
+from everturn.twin.values import ParsedBlock, ParsedRequest, invalid_request
 
-EXTENSION: Final = "cache_edits"
-BLOCK: Final = "cache_edits"
+CACHE_EDITS_EXTENSION: Final = "cache_edits"
+CACHE_EDITS_KIND: Final = "cache_edits"
 
 
-def deleted_results(request: Request) -> frozenset[bytes]:
+def deleted_results(request: ParsedRequest) -> frozenset[bytes]:
     """Digests of the results that this request deletes; raises for edits that cannot be carried out."""
-    seen: dict[str, Block] = {}
-    deleted: dict[str, Block] = {}
+    seen: dict[str, ParsedBlock] = {}
+    deleted: dict[str, ParsedBlock] = {}
     for number, message in enumerate(request.messages):
         for index, block in enumerate(message.blocks):
             if block.kind == "tool_result" and isinstance(block.body.get("cache_reference"), str):
                 seen[_own_reference(block, f"messages.{number}.content.{index}")] = block
-            elif block.kind == BLOCK:
+            elif block.kind == CACHE_EDITS_KIND:
                 path = f"messages.{number}.content.{index}"
                 if message.role != "user":
-                    raise invalid(f"{path}: `cache_edits` blocks are only allowed in user messages")
+                    raise invalid_request(f"{path}: `cache_edits` blocks are only allowed in user messages")
                 for reference, where in _references(block, path):
                     _delete(reference, where, seen, deleted)
     return frozenset(block.digest for block in deleted.values())
 
 
-def _own_reference(block: Block, path: str) -> str:
+def _own_reference(block: ParsedBlock, path: str) -> str:
     reference = block.body["cache_reference"]
     if reference != block.body.get("tool_use_id"):
-        raise invalid(f"{path}.cache_reference: must equal the `tool_use_id` of its block, got {reference}")
+        raise invalid_request(
+            f"{path}.cache_reference: must equal the `tool_use_id` of its block, got {reference}"
+        )
     return reference
 
 
-def _references(block: Block, path: str) -> list[tuple[str, str]]:
+def _references(block: ParsedBlock, path: str) -> list[tuple[str, str]]:
     edits: Any = block.body.get("edits")
     if not isinstance(edits, list) or not edits:
-        raise invalid(f"{path}.edits: Input should be a non-empty list")
+        raise invalid_request(f"{path}.edits: Input should be a non-empty list")
     return [_reference(edit, f"{path}.edits.{number}") for number, edit in enumerate(edits)]
 
 
 def _reference(edit: Any, path: str) -> tuple[str, str]:
     if not isinstance(edit, dict) or edit.get("type") != "delete":
-        raise invalid(f"{path}.type: Input should be 'delete'")
+        raise invalid_request(f"{path}.type: Input should be 'delete'")
     if extra := [name for name in edit if name not in ("type", "cache_reference")]:
-        raise invalid(f"{path}.{extra[0]}: Extra inputs are not permitted")
+        raise invalid_request(f"{path}.{extra[0]}: Extra inputs are not permitted")
     if not isinstance(edit.get("cache_reference"), str):
-        raise invalid(f"{path}.cache_reference: Field required")
+        raise invalid_request(f"{path}.cache_reference: Field required")
     return edit["cache_reference"], f"{path}.cache_reference"
 
 
-def _delete(reference: str, path: str, seen: dict[str, Block], deleted: dict[str, Block]) -> None:
+def _delete(reference: str, path: str, seen: dict[str, ParsedBlock], deleted: dict[str, ParsedBlock]) -> None:
     if reference in deleted:
-        raise invalid(f"{path}: {reference} was already deleted by an earlier edit")
+        raise invalid_request(f"{path}: {reference} was already deleted by an earlier edit")
     if reference not in seen:
-        raise invalid(f"{path}: no earlier `tool_result` block has the cache_reference {reference}")
+        raise invalid_request(f"{path}: no earlier `tool_result` block has the cache_reference {reference}")
     deleted[reference] = seen[reference]

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from typing import Any
 
-from everturn.measure.models import EFFORTS, MODELS, Model, find
-from everturn.twin.clock import spelled
-from everturn.twin.values import Refusal, invalid
+from everturn.measure.model_table import EFFORTS, MODELS, Model, find_model
+from everturn.twin.clock import format_time
+from everturn.twin.values import ApiError, invalid_request
 
 _DEFAULT_LIMIT = 20
 _MAX_LIMIT = 1000
@@ -35,8 +35,8 @@ def list_models(query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def one_model(id: str) -> dict[str, Any]:
-    if (model := find(id)) is None:
-        raise Refusal(404, "not_found_error", f"model: {id}")
+    if (model := find_model(id)) is None:
+        raise ApiError(404, "not_found_error", f"model: {id}")
     return describe(model)
 
 
@@ -44,7 +44,7 @@ def _limit(value: str | None) -> int:
     if value is None:
         return _DEFAULT_LIMIT
     if not value.isascii() or not value.isdigit() or len(value) > 6 or not 1 <= int(value) <= _MAX_LIMIT:
-        raise invalid(f"limit: Input should be a whole number from 1 to {_MAX_LIMIT}")
+        raise invalid_request(f"limit: Input should be a whole number from 1 to {_MAX_LIMIT}")
     return int(value)
 
 
@@ -52,7 +52,7 @@ def _place(models: list[Model], id: str, name: str) -> int:
     for place, model in enumerate(models):
         if id in (model.id, *model.aliases):
             return place
-    raise invalid(f"{name}: no model has the id {id}")
+    raise invalid_request(f"{name}: no model has the id {id}")
 
 
 def _listed_id(model: Model) -> str:
@@ -78,7 +78,7 @@ def describe(model: Model) -> dict[str, Any]:
 
 
 def _moment(day: date) -> str:
-    return spelled(datetime.combine(day, time(), UTC))
+    return format_time(datetime.combine(day, time(), UTC))
 
 
 def _can(supported: bool) -> dict[str, bool]:

@@ -48,6 +48,6 @@ class RealClock:
         return datetime.now(UTC)
 
 
-def spelled(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
     """A moment the way the control endpoints spell it."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

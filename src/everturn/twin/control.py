@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from everturn.twin.faults import ENDPOINTS, KINDS, VENDORS, Fault, Kind
-from everturn.twin.script import Line
-from everturn.twin.values import Refusal, Said, invalid
+from everturn.twin.faults import FAULT_ENDPOINTS, FAULT_KINDS, FAULT_VENDORS, FaultKind, InjectedFault
+from everturn.twin.speaker import ScriptedReply
+from everturn.twin.values import ApiError, ModelOutput, invalid_request
 
 STOP_REASONS: Final = (
     "end_turn",
@@ -48,32 +48,32 @@ class ClockChange:
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    faults: tuple[Fault, ...] | None
-    chances: dict[Kind, float] | None = None
+    faults: tuple[InjectedFault, ...] | None
+    chances: dict[FaultKind, float] | None = None
     seed: int = 0
 
 
-def object_from(body: bytes) -> dict[str, Any]:
+def decode_object(body: bytes) -> dict[str, Any]:
     """The JSON object of a control request; an empty body is an empty object."""
     if not body.strip():
         return {}
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError) as broken:
-        raise invalid(f"This is no JSON: {broken}") from None
+        raise invalid_request(f"This is no JSON: {broken}") from None
     return _object(value, "body")
 
 
 def read_clock(body: Mapping[str, Any]) -> ClockChange:
     _only(body, ("advance_s", "set"), "body")
     if len(body) != 1:
-        raise invalid('Give either {"advance_s": seconds} or {"set": "2026-11-15T00:00:00Z"}.')
+        raise invalid_request('Give either {"advance_s": seconds} or {"set": "2026-11-15T00:00:00Z"}.')
     if "advance_s" in body:
         return ClockChange(advance_s=_seconds(body["advance_s"], "advance_s"))
     return ClockChange(set_to=_moment(body["set"]))
 
 
-def read_script(body: Mapping[str, Any]) -> tuple[Line, ...]:
+def read_script(body: Mapping[str, Any]) -> tuple[ScriptedReply, ...]:
     _only(body, ("replies",), "body")
     if "replies" not in body:
         raise _wrong("replies", None, 'a list such as [{"content": "Hello", "stop_reason": "end_turn"}]')
@@ -94,20 +94,20 @@ def read_faults(body: Mapping[str, Any]) -> FaultPlan:
 # ── a scripted reply ─────────────────────────────────────────────────────────────────────────────
 
 
-def _line(item: Any, path: str) -> Line:
+def _line(item: Any, path: str) -> ScriptedReply:
     if isinstance(item, str):
         item = {"content": item}
     reply = _object(item, path)
     _only(reply, ("content", "stop_reason", "stop_sequence", "when", "output_tokens"), path)
     if "content" not in reply:
         raise _wrong(f"{path}.content", None, "a text, or a list of blocks")
-    said = Said(
+    said = ModelOutput(
         _content(reply["content"], f"{path}.content"),
         _one_of(reply.get("stop_reason") or "", ("", *STOP_REASONS), f"{path}.stop_reason"),
         stop_sequence=_text_or_none(reply.get("stop_sequence"), f"{path}.stop_sequence"),
         output_tokens=None if reply.get("output_tokens") is None else _count(reply, "output_tokens", path),
     )
-    return Line(said, _text_or_none(reply.get("when"), f"{path}.when"))
+    return ScriptedReply(said, _text_or_none(reply.get("when"), f"{path}.when"))
 
 
 def _content(value: Any, path: str) -> tuple[dict[str, Any], ...]:
@@ -134,20 +134,20 @@ def _block(item: Any, path: str) -> dict[str, Any]:
 _Check = Callable[[Mapping[str, Any], str, str], Any]
 
 
-def _fault(item: Any, path: str) -> Fault:
+def _fault(item: Any, path: str) -> InjectedFault:
     given = {"kind": item} if isinstance(item, str) else _object(item, path)
     _only(given, tuple(_FAULT_CHECKS), path)
     if "kind" not in given:
-        raise _wrong(f"{path}.kind", None, _any_of(KINDS))
-    return Fault(**{key: _FAULT_CHECKS[key](given, key, path) for key in given})
+        raise _wrong(f"{path}.kind", None, _any_of(FAULT_KINDS))
+    return InjectedFault(**{key: _FAULT_CHECKS[key](given, key, path) for key in given})
 
 
-def _random(given: Mapping[str, Any]) -> tuple[dict[Kind, float], int]:
+def _random(given: Mapping[str, Any]) -> tuple[dict[FaultKind, float], int]:
     _only(given, ("seed", "chances"), "random")
     seed = _count(given, "seed", "random") if "seed" in given else 0
     chances = _object(given.get("chances", {}), "random.chances")
     for kind, chance in chances.items():
-        _one_of(kind, KINDS, "random.chances")
+        _one_of(kind, FAULT_KINDS, "random.chances")
         if isinstance(chance, bool) or not isinstance(chance, int | float) or not 0 <= chance <= 1:
             raise _wrong(f"random.chances.{kind}", chance, "a number from 0 to 1")
     return chances, seed  # pyright: ignore[reportReturnType]  # the keys were checked just above
@@ -209,14 +209,14 @@ def _retry_after(given: Mapping[str, Any], key: str, path: str) -> float | None:
 
 
 _FAULT_CHECKS: Final[dict[str, _Check]] = {
-    "kind": _choice(*KINDS),
+    "kind": _choice(*FAULT_KINDS),
     "times": _times,
     "after": _count,
-    "endpoint": _optional_choice(*ENDPOINTS),
+    "endpoint": _optional_choice(*FAULT_ENDPOINTS),
     "message": _words,
     "retry_after": _retry_after,
     "headers": _headers,
-    "vendor": _choice(*VENDORS),
+    "vendor": _choice(*FAULT_VENDORS),
     "tokens": _count,
     "limit": _count,
     "delay_s": _wait,
@@ -224,17 +224,17 @@ _FAULT_CHECKS: Final[dict[str, _Check]] = {
     "after_events": _count,
     "error": _choice(*_STREAM_ERRORS),
 }
-assert set(_FAULT_CHECKS) == {field.name for field in fields(Fault)}
+assert set(_FAULT_CHECKS) == {field.name for field in fields(InjectedFault)}
 
 
 # ── shapes ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _wrong(key: str, value: Any, allowed: str) -> Refusal:
+def _wrong(key: str, value: Any, allowed: str) -> ApiError:
     """The sentence of every refusal here: which key, what stood there, what may stand there."""
     shown = repr(value)
     found = "is missing" if value is None else f"is {shown if len(shown) <= 80 else shown[:80] + '...'}"
-    return invalid(f"{key} {found}; allowed: {allowed}.")
+    return invalid_request(f"{key} {found}; allowed: {allowed}.")
 
 
 def _any_of(allowed: tuple[str, ...]) -> str:
@@ -244,7 +244,7 @@ def _any_of(allowed: tuple[str, ...]) -> str:
 def _only(given: Mapping[str, Any], allowed: tuple[str, ...], path: str) -> None:
     for key in given:
         if key not in allowed:
-            raise invalid(
+            raise invalid_request(
                 f"{path} has an unknown key {key!r} with {given[key]!r:.80}; allowed: {_any_of(allowed)}."
             )
 

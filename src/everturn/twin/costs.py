@@ -1,11 +1,11 @@
 """The twin's own counting, for whoever wants to predict its bill to the token."""
 
 from everturn.history.blocks import Block, fields_of
-from everturn.measure.models import Model
-from everturn.twin.count import counter
+from everturn.measure.model_table import Model
+from everturn.twin.count import make_block_counter
 from everturn.twin.options import TwinOptions
-from everturn.twin.parse import block_of
-from everturn.twin.prefix import TURN_TOKENS
+from everturn.twin.parse import make_block
+from everturn.twin.request_layout import TURN_TOKENS
 
 
 class TwinCosts:
@@ -13,7 +13,7 @@ class TwinCosts:
 
     def __init__(self, model: Model, options: TwinOptions | None = None) -> None:
         self._options = options or TwinOptions()
-        self._count = counter(model, self._options)
+        self._count = make_block_counter(model, self._options)
         self.turn = TURN_TOKENS
         self.tool_prompt = model.tool_prompt
         self.trailing = self._options.trailing_tokens
@@ -21,4 +21,4 @@ class TwinCosts:
     def block(self, block: Block, /) -> int:
         if block.kind == "cache_edits":
             return 0
-        return self._count(block_of(fields_of(block), kind=block.kind))
+        return self._count(make_block(fields_of(block), kind=block.kind))

@@ -2,7 +2,7 @@
 
 No tokenizer: bytes of text over the model's characters per token, plus a little for the frame of a block. So
 a client's estimate is wrong here in the way it is wrong in reality, by model and by kind of content. What is
-counted where in the prompt, and the hidden tokens, are decided in `prefix.py`.
+counted where in the prompt, and the hidden tokens, are decided in `request_layout.py`.
 """
 
 import math
@@ -12,13 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from everturn.measure.images import image_tokens, tier_of
-from everturn.measure.models import Model
+from everturn.measure.model_table import Model
 from everturn.twin.memo import Memo
 from everturn.twin.options import TwinOptions
-from everturn.twin.seals import read
-from everturn.twin.values import Block
+from everturn.twin.signature_format import decode_signature
+from everturn.twin.values import ParsedBlock
 
-Count = Callable[[Block], int]
+BlockCounter = Callable[[ParsedBlock], int]
 
 # Built-in tools are short on the wire and long in the prompt (api-facts 4): name starts with ..., tokens.
 _BUILT_IN: Final = (("text_editor_", 700), ("computer_", 4520), ("browser_", 6610))
@@ -41,14 +41,14 @@ _memo: Memo[tuple[bytes, int, str, float], int] = Memo(400_000)
 _encode = msgspec.json.Encoder().encode
 
 
-def counter(model: Model, options: TwinOptions) -> Count:
+def make_block_counter(model: Model, options: TwinOptions) -> BlockCounter:
     """The function that counts blocks for this model under these options."""
     if options.counter is not None:
         replaced = options.counter
         return lambda block: replaced(block, model)
     ratio = options.chars_per_token.get(model.id, model.chars_per_token)
 
-    def count(block: Block) -> int:
+    def count(block: ParsedBlock) -> int:
         # Thinking with the same signature may come with or without its text.
         shown = len(_shown(block.body)) if block.kind == "thinking" else 0
         key = (block.digest, shown, model.id, ratio)
@@ -57,7 +57,7 @@ def counter(model: Model, options: TwinOptions) -> Count:
     return count
 
 
-def text_tokens(text: str, ratio: float) -> int:
+def count_text_tokens(text: str, ratio: float) -> int:
     return math.ceil(len(text.encode("utf-8", "surrogatepass")) / ratio)
 
 
@@ -85,7 +85,7 @@ def _block(kind: str, body: dict[str, Any], model: Model, ratio: float) -> int:
 
 
 def _text(value: Any, ratio: float) -> int:
-    return text_tokens(value, ratio) if isinstance(value, str) else 0
+    return count_text_tokens(value, ratio) if isinstance(value, str) else 0
 
 
 def _json(value: Any, ratio: float) -> int:
@@ -111,7 +111,7 @@ def _thinking(body: dict[str, Any], ratio: float) -> int:
 
 def _shown(body: dict[str, Any]) -> str:
     """The words of a thinking block; what a client writes into an omitted one is ignored (api-facts 7)."""
-    seal = read(body.get("signature") or "")
+    seal = decode_signature(body.get("signature") or "")
     return "" if seal is not None and seal.kind == "omitted" else body.get("thinking") or ""
 
 

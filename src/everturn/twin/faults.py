@@ -19,14 +19,14 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Final, Literal, get_args
 
-from everturn.measure.models import Model
-from everturn.twin.clock import spelled
-from everturn.twin.reply import error_answer
+from everturn.measure.model_table import Model
+from everturn.twin.clock import format_time
+from everturn.twin.response_bodies import build_error_response
 from everturn.twin.stream import error_event
-from everturn.twin.values import Answer, Refusal
+from everturn.twin.values import ApiError, HttpResponse
 
-Endpoint = Literal["messages", "count_tokens", "compaction"]
-Kind = Literal[
+FaultEndpoint = Literal["messages", "count_tokens", "compaction"]
+FaultKind = Literal[
     "overloaded",
     "rate_limit",
     "server_error",
@@ -44,11 +44,11 @@ Kind = Literal[
     "refusing_summary",
     "tool_calling_summary",
 ]
-Vendor = Literal["anthropic", "bedrock", "bedrock_new", "vertex", "openai", "openai_responses", "gemini"]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-VENDORS: Final[tuple[Vendor, ...]] = get_args(Vendor)
-ENDPOINTS: Final[tuple[Endpoint, ...]] = get_args(Endpoint)
-SUMMARY_KINDS: Final[frozenset[Kind]] = frozenset(
+FaultVendor = Literal["anthropic", "bedrock", "bedrock_new", "vertex", "openai", "openai_responses", "gemini"]
+FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
+FAULT_VENDORS: Final[tuple[FaultVendor, ...]] = get_args(FaultVendor)
+FAULT_ENDPOINTS: Final[tuple[FaultEndpoint, ...]] = get_args(FaultEndpoint)
+SUMMARY_FAULT_KINDS: Final[frozenset[FaultKind]] = frozenset(
     {"empty_summary", "refusing_summary", "tool_calling_summary"}
 )
 
@@ -70,7 +70,7 @@ _PER_MINUTE: Final = {"requests": 50, "tokens": 38_000, "input-tokens": 30_000, 
 _IN_STREAM: Final = {kind: (error, words) for kind, (_, error, words) in _REFUSALS.items()}
 
 # How each vendor says that a prompt is too long (api-facts 5). {x} tokens were sent, {y} are allowed.
-_TOO_LONG: Final[dict[Vendor, str]] = {
+_TOO_LONG: Final[dict[FaultVendor, str]] = {
     "anthropic": "prompt is too long: {x} tokens > {y} maximum",
     "bedrock": "Input is too long for requested model.",
     "bedrock_new": "The model returned the following errors: prompt is too long: {x} tokens > {y} maximum",
@@ -94,17 +94,17 @@ GARBAGE_EVENT: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    kind: Kind
+class InjectedFault:
+    kind: FaultKind
     times: int = 1
     # How many matching requests pass before the first is struck.
     after: int = 0
-    endpoint: Endpoint | None = None
+    endpoint: FaultEndpoint | None = None
     message: str | None = None
     # Seconds; None leaves the header out, as a spend cap does (api-facts 5).
     retry_after: float | None = 1
     headers: Mapping[str, str] = field(default_factory=dict)
-    vendor: Vendor = "anthropic"
+    vendor: FaultVendor = "anthropic"
     tokens: int | None = None
     limit: int | None = None
     # Seconds to wait: before the first byte, between events, or before the connection is closed.
@@ -120,12 +120,12 @@ class Fault:
     def drops_cache(self) -> bool:
         return self.kind == "lost_cache"
 
-    def strikes(self, endpoint: str, *, is_compaction: bool) -> bool:
+    def applies_to(self, endpoint: str, *, is_compaction: bool) -> bool:
         met: str = "compaction" if is_compaction else endpoint
         named = "compaction" if self.kind == "compaction_unavailable" else "messages"
-        return self.kind not in SUMMARY_KINDS and met == (self.endpoint or named)
+        return self.kind not in SUMMARY_FAULT_KINDS and met == (self.endpoint or named)
 
-    def refusal(self, model: Model, *, at: datetime) -> Refusal | None:
+    def refusal(self, model: Model, *, at: datetime) -> ApiError | None:
         """The error that stands in place of an answer, if this kind of fault is one."""
         if self.kind == "prompt_too_long":
             return self._too_long(model)
@@ -133,9 +133,9 @@ class Fault:
             return None
         status, kind, words = _REFUSALS[self.kind]
         code = "compaction_unavailable" if self.kind == "compaction_unavailable" else None
-        return Refusal(status, kind, self.message or words, error_code=code, headers=self._error_headers(at))
+        return ApiError(status, kind, self.message or words, error_code=code, headers=self._error_headers(at))
 
-    def bend(self, answer: Answer) -> Answer:
+    def alter_response(self, answer: HttpResponse) -> HttpResponse:
         """The answer as the client gets it."""
         match self.kind:
             case "slow_first_byte":
@@ -160,24 +160,24 @@ class Fault:
             return dict(self.headers)
         return {"retry-after": f"{self.retry_after:g}"} | _limits(self.retry_after, at) | dict(self.headers)
 
-    def _too_long(self, model: Model) -> Refusal:
+    def _too_long(self, model: Model) -> ApiError:
         limit = self.limit or model.window
         sent = self.tokens or limit + _TOKENS_OVER
         words = self.message or _TOO_LONG[self.vendor].format(x=sent, y=limit)
         code = "context_length_exceeded" if self.vendor.startswith("openai") else None
-        return Refusal(400, "invalid_request_error", words, error_code=code, headers=dict(self.headers))
+        return ApiError(400, "invalid_request_error", words, error_code=code, headers=dict(self.headers))
 
-    def _timed_out(self, answer: Answer) -> Answer:
+    def _timed_out(self, answer: HttpResponse) -> HttpResponse:
         waited = replace(answer, delay=answer.delay + self.delay_s)
         return replace(waited, body=b"", stream=None, hangs_up=True) if self.hangs_up else waited
 
-    def _ends_in_error(self, answer: Answer) -> Answer:
+    def _ends_in_error(self, answer: HttpResponse) -> HttpResponse:
         kind, words = _IN_STREAM[self.error]
         if answer.stream is None:
             # Nothing was sent yet, so the same error can still be the whole answer.
             status = _REFUSALS[self.error][0]
-            return error_answer(
-                Refusal(status, kind, self.message or words), answer.headers.get("request-id", "")
+            return build_error_response(
+                ApiError(status, kind, self.message or words), answer.headers.get("request-id", "")
             )
         ending = (0.0, error_event(kind, self.message or words))
         return replace(answer, stream=chain(_first(answer.stream, self.after_events), [ending]))
@@ -185,7 +185,7 @@ class Fault:
 
 def _limits(seconds: float, at: datetime) -> dict[str, str]:
     """What was allowed, that none of it is left, and when there is more."""
-    reset = spelled(at + timedelta(seconds=seconds))
+    reset = format_time(at + timedelta(seconds=seconds))
     headers: dict[str, str] = {}
     for what, limit in _PER_MINUTE.items():
         name = f"anthropic-ratelimit-{what}"
@@ -209,24 +209,28 @@ def _slowed(stream: Iterable[tuple[float, bytes]], delay: float) -> Iterator[tup
         yield wait + delay, part
 
 
-def _cut(answer: Answer, count: int) -> Answer:
+def _cut(answer: HttpResponse, count: int) -> HttpResponse:
     """The line goes dead: some events, or half a body, and no proper end."""
     if answer.stream is not None:
         return replace(answer, stream=_first(answer.stream, count), hangs_up=True)
     return replace(answer, body=answer.body[: len(answer.body) // 2], hangs_up=True)
 
 
-def _spoiled(answer: Answer, count: int) -> Answer:
+def _spoiled(answer: HttpResponse, count: int) -> HttpResponse:
     if answer.stream is not None:
         return replace(answer, stream=chain(_first(answer.stream, count), [(0.0, GARBAGE_EVENT)]))
     return replace(answer, status=200, body=GARBAGE)
 
 
-class Faults:
+class FaultInjector:
     """The faults that wait, in the order they were given, and the chances of more."""
 
     def __init__(
-        self, faults: Iterable[Fault] = (), *, chances: Mapping[Kind, float] | None = None, seed: int = 0
+        self,
+        faults: Iterable[InjectedFault] = (),
+        *,
+        chances: Mapping[FaultKind, float] | None = None,
+        seed: int = 0,
     ):
         self._initial = (tuple(faults), dict(chances or {}), seed)
         self.reset()
@@ -234,10 +238,10 @@ class Faults:
     def reset(self) -> None:
         """Back to what the twin was started with."""
         faults, chances, seed = self._initial
-        self._waiting: list[tuple[str | None, Fault]] = [(None, fault) for fault in faults]
+        self._waiting: list[tuple[str | None, InjectedFault]] = [(None, fault) for fault in faults]
         self.draw(chances, seed=seed)
 
-    def add(self, faults: Iterable[Fault], *, workspace: str | None = None) -> None:
+    def add(self, faults: Iterable[InjectedFault], *, workspace: str | None = None) -> None:
         """More faults. They strike the requests of one workspace, or of all."""
         self._waiting += [(workspace, fault) for fault in faults]
 
@@ -245,30 +249,30 @@ class Faults:
         """Forget what waits for one workspace, or everything."""
         self._waiting = [item for item in self._waiting if workspace is not None and item[0] != workspace]
 
-    def draw(self, chances: Mapping[Kind, float], *, seed: int) -> None:
+    def draw(self, chances: Mapping[FaultKind, float], *, seed: int) -> None:
         """Strike at random: each kind with its chance per request, the same requests for the same seed."""
-        self._chances: dict[Kind, float] = dict(chances)
+        self._chances: dict[FaultKind, float] = dict(chances)
         self._rng = random.Random(seed)
 
     def waiting(self, workspace: str | None = None) -> int:
         """How many strikes are left for a workspace."""
         return sum(fault.times for owner, fault in self._waiting if owner in (None, workspace))
 
-    def take(self, endpoint: str, workspace: str, is_compaction: bool) -> Fault | None:
+    def take(self, endpoint: str, workspace: str, is_compaction: bool) -> InjectedFault | None:
         """The fault that strikes this request, if one does. Call it once per accepted request."""
         for index, (owner, fault) in enumerate(self._waiting):
-            if owner in (None, workspace) and fault.strikes(endpoint, is_compaction=is_compaction):
+            if owner in (None, workspace) and fault.applies_to(endpoint, is_compaction=is_compaction):
                 return self._used(index)
         return self._drawn(endpoint, is_compaction=is_compaction)
 
-    def take_summary(self, workspace: str) -> Fault | None:
+    def take_summary_fault(self, workspace: str) -> InjectedFault | None:
         """The fault that spoils this summary, if one does."""
         for index, (owner, fault) in enumerate(self._waiting):
-            if owner in (None, workspace) and fault.kind in SUMMARY_KINDS:
+            if owner in (None, workspace) and fault.kind in SUMMARY_FAULT_KINDS:
                 return self._used(index)
-        return self._one_of([kind for kind in self._chances if kind in SUMMARY_KINDS])
+        return self._one_of([kind for kind in self._chances if kind in SUMMARY_FAULT_KINDS])
 
-    def _used(self, index: int) -> Fault | None:
+    def _used(self, index: int) -> InjectedFault | None:
         owner, fault = self._waiting[index]
         if fault.after > 0:
             self._waiting[index] = (owner, replace(fault, after=fault.after - 1))
@@ -279,12 +283,12 @@ class Faults:
             del self._waiting[index]
         return fault
 
-    def _drawn(self, endpoint: str, *, is_compaction: bool) -> Fault | None:
+    def _drawn(self, endpoint: str, *, is_compaction: bool) -> InjectedFault | None:
         return self._one_of(
-            k for k in self._chances if Fault(k).strikes(endpoint, is_compaction=is_compaction)
+            k for k in self._chances if InjectedFault(k).applies_to(endpoint, is_compaction=is_compaction)
         )
 
-    def _one_of(self, kinds: Iterable[Kind]) -> Fault | None:
+    def _one_of(self, kinds: Iterable[FaultKind]) -> InjectedFault | None:
         # Every kind rolls once, struck or not, so that one chance does not shift the fate of another.
-        struck: list[Kind] = [kind for kind in kinds if self._rng.random() < self._chances[kind]]
-        return Fault(struck[0]) if struck else None
+        struck: list[FaultKind] = [kind for kind in kinds if self._rng.random() < self._chances[kind]]
+        return InjectedFault(struck[0]) if struck else None

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from everturn.measure.bill import Bill, PriceLine
-from everturn.measure.prefix_cache import Entry, Outcome
-from everturn.twin.clock import spelled
-from everturn.twin.values import Refusal, Request
+from everturn.measure.prefix_cache import CacheEntry, CacheLookup
+from everturn.measure.pricing import PricedUsage, PriceLine
+from everturn.twin.clock import format_time
+from everturn.twin.values import ApiError, ParsedRequest
 
 NO_USAGE: dict[str, int] = {
     "input_tokens": 0,
@@ -16,7 +16,7 @@ NO_USAGE: dict[str, int] = {
 }
 
 
-class Ledger:
+class RequestLedger:
     def __init__(self) -> None:
         self._entries: list[dict[str, Any]] = []
 
@@ -25,13 +25,13 @@ class Ledger:
 
     def answered(
         self,
-        request: Request,
+        request: ParsedRequest,
         *,
         id: str,
         at: datetime,
         body: dict[str, Any],
-        bill: Bill,
-        outcomes: tuple[Outcome, ...],
+        bill: PricedUsage,
+        outcomes: tuple[CacheLookup, ...],
     ) -> None:
         entry = _head(id, at, request.workspace, request.endpoint, 200, _model_name(request))
         entry["message_id"] = body.get("id")
@@ -46,13 +46,13 @@ class Ledger:
         self._entries.append(entry)
 
     def refused(
-        self, refusal: Refusal, *, id: str, at: datetime, workspace: str, endpoint: str, model: str | None
+        self, refusal: ApiError, *, id: str, at: datetime, workspace: str, endpoint: str, model: str | None
     ) -> None:
         entry = _head(id, at, workspace, endpoint, refusal.status, model)
         entry["error"] = {"type": refusal.kind, "message": refusal.message, "error_code": refusal.error_code}
         self._entries.append(entry)
 
-    def counted(self, request: Request, *, id: str, at: datetime) -> None:
+    def counted(self, request: ParsedRequest, *, id: str, at: datetime) -> None:
         """count_tokens is free; it is listed so that the ledger is complete."""
         self._entries.append(_head(id, at, request.workspace, request.endpoint, 200, _model_name(request)))
 
@@ -62,7 +62,7 @@ def _head(
 ) -> dict[str, Any]:
     return {
         "id": id,
-        "time": spelled(at),
+        "time": format_time(at),
         "workspace": workspace,
         "model": model,
         "endpoint": endpoint,
@@ -76,7 +76,7 @@ def _head(
     }
 
 
-def _model_name(request: Request) -> str:
+def _model_name(request: ParsedRequest) -> str:
     return str(request.body.get("model", request.model.id))
 
 
@@ -90,7 +90,7 @@ def _line(line: PriceLine) -> dict[str, Any]:
     }
 
 
-def _cache(outcome: Outcome) -> dict[str, Any]:
+def _cache(outcome: CacheLookup) -> dict[str, Any]:
     return {
         "hit_position": outcome.hit,
         "read_tokens": outcome.read,
@@ -102,10 +102,10 @@ def _cache(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(entry: CacheEntry) -> dict[str, Any]:
     return {
         "position": entry.index,
         "tokens": entry.tokens,
         "ttl": entry.ttl,
-        "expires": spelled(datetime.fromtimestamp(entry.expires, UTC)),
+        "expires": format_time(datetime.fromtimestamp(entry.expires, UTC)),
     }

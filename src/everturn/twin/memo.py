@@ -7,17 +7,17 @@ a conversation re-sends all its messages with every request.
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
-class Memo(Generic[Key, Value]):
+class Memo(Generic[K, V]):
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._entries: dict[Key, Value] = {}
+        self._entries: dict[K, V] = {}
         self._held = 0
 
-    def get(self, key: Key, compute: Callable[[], Value], *, weight: int = 1) -> Value:
+    def get(self, key: K, compute: Callable[[], V], *, weight: int = 1) -> V:
         """The remembered value of `key`; a `compute` that raises is not remembered."""
         entries = self._entries
         try:

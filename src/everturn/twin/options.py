@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Literal
 
-from everturn.measure.models import Model
-from everturn.twin.values import Block
+from everturn.measure.model_table import Model
+from everturn.twin.values import ParsedBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class TwinOptions:
     trailing_tokens: int = 3
     chars_per_token: dict[str, float] = field(default_factory=dict)
     # Replaces the whole counting of blocks, for instance by a real tokenizer.
-    counter: Callable[[Block, Model], int] | None = None
+    counter: Callable[[ParsedBlock, Model], int] | None = None
 
     # --- context editing (api-facts 2.2, 2.3)
     cleared_placeholder: str = "[cleared to save context]"

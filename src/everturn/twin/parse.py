@@ -11,15 +11,23 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from everturn.measure.models import Model, find
+from everturn.measure.model_table import Model, find_model
 from everturn.twin.memo import Memo
-from everturn.twin.values import Block, Message, Refusal, Request, Role, Ttl, invalid
+from everturn.twin.values import (
+    ApiError,
+    ParsedBlock,
+    ParsedMessage,
+    ParsedRequest,
+    RequestRole,
+    Ttl,
+    invalid_request,
+)
 
 Endpoint = Literal["messages", "count_tokens"]
 
 _MEMO_BYTES = 128 * 1024 * 1024
-_messages: Memo[bytes, Message] = Memo(_MEMO_BYTES)
-_sections: Memo[bytes, tuple[Block, ...]] = Memo(_MEMO_BYTES)
+_messages: Memo[bytes, ParsedMessage] = Memo(_MEMO_BYTES)
+_sections: Memo[bytes, tuple[ParsedBlock, ...]] = Memo(_MEMO_BYTES)
 
 _top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
@@ -50,13 +58,13 @@ def lowered(headers: Mapping[str, str]) -> dict[str, str]:
     return plain
 
 
-def parse(
+def parse_request(
     endpoint: Endpoint,
     headers: Mapping[str, str],
     body: bytes,
     *,
     workspace: str,
-) -> Request:
+) -> ParsedRequest:
     fields = _decode(_top_level, body)
     plain = lowered(headers)
     try:
@@ -65,10 +73,10 @@ def parse(
         system = _read_system(fields)
         rest = {name: _decode(_anything, raw) for name, raw in fields.items() if name not in _SEPARATE}
     except _Misshapen as wrong:
-        raise invalid(str(wrong)) from None
+        raise invalid_request(str(wrong)) from None
     except RecursionError:
-        raise invalid(_TOO_DEEP) from None
-    return Request(
+        raise invalid_request(_TOO_DEEP) from None
+    return ParsedRequest(
         endpoint=endpoint,
         workspace=workspace,
         version=plain.get("anthropic-version", ""),
@@ -85,11 +93,11 @@ def _decode(decoder: msgspec.json.Decoder[Any], data: bytes | msgspec.Raw) -> An
     try:
         return decoder.decode(data)
     except msgspec.ValidationError:
-        raise invalid("The request body must be a JSON object.") from None
+        raise invalid_request("The request body must be a JSON object.") from None
     except RecursionError:
-        raise invalid(_TOO_DEEP) from None
+        raise invalid_request(_TOO_DEEP) from None
     except (msgspec.DecodeError, ValueError) as broken:
-        raise invalid(f"The request body is not valid JSON: {broken}") from None
+        raise invalid_request(f"The request body is not valid JSON: {broken}") from None
 
 
 def _betas(header: str) -> frozenset[str]:
@@ -98,29 +106,29 @@ def _betas(header: str) -> frozenset[str]:
 
 def _model(fields: Mapping[str, Any]) -> Model:
     if "model" not in fields:
-        raise invalid("model: Field required")
+        raise invalid_request("model: Field required")
     name = fields["model"]
     if not isinstance(name, str):
-        raise invalid("model: Input should be a valid string")
-    if (model := find(name)) is None:
-        raise Refusal(404, "not_found_error", f"model: {name}")
+        raise invalid_request("model: Input should be a valid string")
+    if (model := find_model(name)) is None:
+        raise ApiError(404, "not_found_error", f"model: {name}")
     return model
 
 
-def _read_messages(fields: Mapping[str, msgspec.Raw]) -> tuple[Message, ...]:
+def _read_messages(fields: Mapping[str, msgspec.Raw]) -> tuple[ParsedMessage, ...]:
     if "messages" not in fields:
         raise _Misshapen("messages", "Field required")
-    read: list[Message] = []
+    read: list[ParsedMessage] = []
     for index, raw in enumerate(_raw_items("messages", fields["messages"])):
         data = bytes(raw)
         try:
-            read.append(_messages.get(data, lambda data=data: read_message(data), weight=len(data)))
+            read.append(_messages.get(data, lambda data=data: parse_message(data), weight=len(data)))
         except _Misshapen as wrong:
             raise _Misshapen(_join(f"messages.{index}", wrong.path), wrong.problem) from None
     return tuple(read)
 
 
-def read_message(data: bytes) -> Message:
+def parse_message(data: bytes) -> ParsedMessage:
     value = _decode(_anything, data)
     if not isinstance(value, dict):
         raise _Misshapen("", "Input should be a valid dictionary or object to extract fields from")
@@ -128,63 +136,63 @@ def read_message(data: bytes) -> Message:
     role = _role(extra)
     if "content" not in extra and role != "system":
         raise _Misshapen("content", "Field required")
-    return Message(role, content_blocks(extra.pop("content", ""), "content"), extra)
+    return ParsedMessage(role, parse_content(extra.pop("content", ""), "content"), extra)
 
 
-def _role(fields: dict[str, Any]) -> Role:
+def _role(fields: dict[str, Any]) -> RequestRole:
     if "role" not in fields:
         raise _Misshapen("role", "Field required")
     role = fields.pop("role")
-    if role not in get_args(Role):
+    if role not in get_args(RequestRole):
         raise _Misshapen("role", "Input should be 'user', 'assistant' or 'system'")
     return role
 
 
-def content_blocks(content: Any, path: str) -> tuple[Block, ...]:
+def parse_content(content: Any, path: str) -> tuple[ParsedBlock, ...]:
     """The blocks of a `content` or `system` value; a string is one text block."""
     if isinstance(content, str):
-        return (block_of({"type": "text", "text": content}),) if content else ()
+        return (make_block({"type": "text", "text": content}),) if content else ()
     if not isinstance(content, list):
         raise _Misshapen(path, "Input should be a valid list")
-    blocks: list[Block] = []
+    blocks: list[ParsedBlock] = []
     for index, item in enumerate(content):
         if not isinstance(item, dict):
             problem = "Input should be a valid dictionary or object to extract fields from"
             raise _Misshapen(f"{path}.{index}", problem)
         if not isinstance(item.get("type"), str):
             raise _Misshapen(f"{path}.{index}.type", "Field required")
-        blocks.append(block_of(item))
+        blocks.append(make_block(item))
     return tuple(blocks)
 
 
-def _read_tools(fields: Mapping[str, msgspec.Raw]) -> tuple[Block, ...]:
+def _read_tools(fields: Mapping[str, msgspec.Raw]) -> tuple[ParsedBlock, ...]:
     if "tools" not in fields or bytes(fields["tools"]) == b"null":
         return ()
     data = bytes(fields["tools"])
     return _sections.get(data, lambda: _tool_blocks(data), weight=len(data))
 
 
-def _tool_blocks(data: bytes) -> tuple[Block, ...]:
-    tools: list[Block] = []
+def _tool_blocks(data: bytes) -> tuple[ParsedBlock, ...]:
+    tools: list[ParsedBlock] = []
     for index, raw in enumerate(_raw_items("tools", data)):
         value = _decode(_anything, raw)
         if not isinstance(value, dict):
             raise _Misshapen(
                 f"tools.{index}", "Input should be a valid dictionary or object to extract fields from"
             )
-        tools.append(block_of(value, kind="tool"))
+        tools.append(make_block(value, kind="tool"))
     return tuple(tools)
 
 
-def _read_system(fields: Mapping[str, msgspec.Raw]) -> tuple[Block, ...]:
+def _read_system(fields: Mapping[str, msgspec.Raw]) -> tuple[ParsedBlock, ...]:
     if "system" not in fields:
         return ()
     data = bytes(fields["system"])
     return _sections.get(b"system " + data, lambda: _system_blocks(data), weight=len(data))
 
 
-def _system_blocks(data: bytes) -> tuple[Block, ...]:
-    return content_blocks(_decode(_anything, data), "system")
+def _system_blocks(data: bytes) -> tuple[ParsedBlock, ...]:
+    return parse_content(_decode(_anything, data), "system")
 
 
 def _raw_items(path: str, data: bytes | msgspec.Raw) -> list[msgspec.Raw]:
@@ -198,8 +206,8 @@ def _join(head: str, tail: str) -> str:
     return f"{head}.{tail}" if tail else head
 
 
-def block_of(body: dict[str, Any], *, kind: str | None = None) -> Block:
-    return Block(kind or body["type"], body, digest_of(body), _marker(body))
+def make_block(body: dict[str, Any], *, kind: str | None = None) -> ParsedBlock:
+    return ParsedBlock(kind or body["type"], body, compute_digest(body), _marker(body))
 
 
 def _marker(body: Mapping[str, Any]) -> Ttl | None:
@@ -209,7 +217,7 @@ def _marker(body: Mapping[str, Any]) -> Ttl | None:
     return "1h" if control.get("ttl") == "1h" else "5m"
 
 
-def digest_of(body: dict[str, Any]) -> bytes:
+def compute_digest(body: dict[str, Any]) -> bytes:
     """Key order counts, the marker does not (api-facts 1.3). A signed thinking block is its signature."""
     if body.get("type") == "thinking" and body.get("signature"):
         body = {"type": "thinking", "signature": body["signature"]}

@@ -2,7 +2,7 @@
 
 The conversation is tools + system + every earlier block that is not thinking (api-facts 7). A link to the
 thinking before it makes a chain: thinking may go from the start of the history, not from its middle. What a
-signature consists of is `seals.py`'s; the shape of these blocks is checked in `validate/`.
+signature consists of is `signature_format.py`'s; the shape of these blocks is checked in `validate/`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,13 +11,20 @@ from datetime import date
 from functools import lru_cache
 from typing import Any, Final
 
-from everturn.measure.models import Model
+from everturn.measure.model_table import Model
 from everturn.twin.options import TwinOptions
-from everturn.twin.seals import NOTHING, Seal, digest, read, sign, text_digest
+from everturn.twin.signature_format import (
+    EMPTY_DIGEST,
+    SignatureRecord,
+    decode_signature,
+    digest,
+    sign,
+    text_digest,
+)
 from everturn.twin.validate import betas
 from everturn.twin.validate.blocks import THINKING
-from everturn.twin.validate.facts import bond, facts_of
-from everturn.twin.values import Block, Message, Refusal, Request, invalid
+from everturn.twin.validate.message_facts import collect_message_facts, compute_binding_digest
+from everturn.twin.values import ApiError, ParsedBlock, ParsedMessage, ParsedRequest, invalid_request
 
 __all__ = ["CheckedThinking", "binding_prefix", "check_thinking", "sign", "sign_compaction", "sign_reply"]
 
@@ -42,19 +49,19 @@ _BOUND_ELSEWHERE: Final = (
 class CheckedThinking:
     """The request as the model sees it, and what was taken out of it (`input_transformations`)."""
 
-    request: Request
+    request: ParsedRequest
     transformations: tuple[dict[str, str], ...] = ()
 
 
-class Conversation:
+class BindingDigest:
     """The running digest of what thinking is bound to, block by block.
 
     Each step hashes the step before, so that a compaction block can carry the state it stands for.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ParsedRequest) -> None:
         self._base = _section_digest(request.tools) + _section_digest(request.system)
-        self.state = NOTHING
+        self.state = EMPTY_DIGEST
 
     def add(self, role: str, block_bond: bytes) -> None:
         self.state = digest(self.state + role.encode() + block_bond)
@@ -63,7 +70,7 @@ class Conversation:
         """Behind a summary the messages it replaces no longer count; one that failed replaces nothing."""
         if body.get("content") is None:
             return
-        seal = read(body.get("signature") or "")
+        seal = decode_signature(body.get("signature") or "")
         self.state = seal.prefix if seal is not None else digest(block_bond)
 
     def prefix(self) -> bytes:
@@ -75,7 +82,7 @@ def _joined(bonds: tuple[bytes, ...]) -> bytes:
     return digest(b"".join(bonds))
 
 
-def _section_digest(sent: Sequence[Block]) -> bytes:
+def _section_digest(sent: Sequence[ParsedBlock]) -> bytes:
     return _joined(tuple(block.digest for block in sent))
 
 
@@ -91,7 +98,7 @@ def _signature(body: Mapping[str, Any]) -> str:
 # --- signing a reply
 
 
-def sign_reply(content: Sequence[dict[str, Any]], request: Request) -> tuple[dict[str, Any], ...]:
+def sign_reply(content: Sequence[dict[str, Any]], request: ParsedRequest) -> tuple[dict[str, Any], ...]:
     """The reply to `request`, as `check_thinking` left it: thinking signed, and blanked where omitted."""
     if not any(block["type"] in THINKING for block in content):
         return tuple(content)
@@ -101,19 +108,19 @@ def sign_reply(content: Sequence[dict[str, Any]], request: Request) -> tuple[dic
     for block in content:
         kind = block["type"]
         if kind in THINKING:
-            prefix = conversation.prefix() if request.model.binds_thinking else NOTHING
+            prefix = conversation.prefix() if request.model.binds_thinking else EMPTY_DIGEST
             block = _sealed(block, request, prefix=prefix, chain=chain, omitted=omitted)
             chain = link(_signature(block))
         elif kind == "compaction":
-            conversation.compacted(block, bond(block))
+            conversation.compacted(block, compute_binding_digest(block))
         else:
-            conversation.add("assistant", bond(block))
+            conversation.add("assistant", compute_binding_digest(block))
         signed.append(block)
     return tuple(signed)
 
 
 def _sealed(
-    block: dict[str, Any], request: Request, *, prefix: bytes, chain: bytes, omitted: bool
+    block: dict[str, Any], request: ParsedRequest, *, prefix: bytes, chain: bytes, omitted: bool
 ) -> dict[str, Any]:
     owner = {"model": request.model, "workspace": request.workspace, "prefix": prefix, "chain": chain}
     if block["type"] == "redacted_thinking":
@@ -124,7 +131,7 @@ def _sealed(
     return {**block, "thinking": words, "signature": sign(words, **owner)}
 
 
-def sign_compaction(block: dict[str, Any], request: Request) -> dict[str, Any]:
+def sign_compaction(block: dict[str, Any], request: ParsedRequest) -> dict[str, Any]:
     """The block that stands for all messages of `request`; thinking behind it stays bound to them."""
     conversation, _ = _end_of(request)
     signature = sign(
@@ -139,18 +146,18 @@ def sign_compaction(block: dict[str, Any], request: Request) -> dict[str, Any]:
 
 
 def _changes(block: Mapping[str, Any]) -> bytes:
-    return _joined(tuple(bond(change) for change in block.get("tool_changes") or ()))
+    return _joined(tuple(compute_binding_digest(change) for change in block.get("tool_changes") or ()))
 
 
-def binding_prefix(request: Request, upto: int | None = None) -> bytes:
+def binding_prefix(request: ParsedRequest, upto: int | None = None) -> bytes:
     """What thinking that follows the first `upto` messages is bound to."""
     conversation, _ = _end_of(request if upto is None else replace(request, messages=request.messages[:upto]))
     return conversation.prefix()
 
 
-def _end_of(request: Request) -> tuple[Conversation, bytes]:
-    conversation = Conversation(request)
-    chain = NOTHING
+def _end_of(request: ParsedRequest) -> tuple[BindingDigest, bytes]:
+    conversation = BindingDigest(request)
+    chain = EMPTY_DIGEST
     for _, _, message, block, block_bond in _walk(request):
         if block.kind in THINKING:
             chain = link(_signature(block.body))
@@ -161,19 +168,19 @@ def _end_of(request: Request) -> tuple[Conversation, bytes]:
     return conversation, chain
 
 
-def _walk(request: Request) -> Iterator[tuple[int, int, Message, Block, bytes]]:
+def _walk(request: ParsedRequest) -> Iterator[tuple[int, int, ParsedMessage, ParsedBlock, bytes]]:
     for index, message in enumerate(request.messages):
-        found = facts_of(message, index)
+        found = collect_message_facts(message, index)
         for at, block in enumerate(message.blocks):
-            yield index, at, message, block, found.bonds[at]
+            yield index, at, message, block, found.binding_digests[at]
 
 
 # --- checking what comes back
 
 
-def check_thinking(request: Request, options: TwinOptions) -> CheckedThinking:
+def check_thinking(request: ParsedRequest, options: TwinOptions) -> CheckedThinking:
     """Thinking and summaries as they were signed; raises Refusal where the API would."""
-    facts = [facts_of(message, index) for index, message in enumerate(request.messages)]
+    facts = [collect_message_facts(message, index) for index, message in enumerate(request.messages)]
     if not any(found.thinking or found.compactions for found in facts):
         return CheckedThinking(request)
     check = _Check(request, options)
@@ -191,25 +198,25 @@ def check_thinking(request: Request, options: TwinOptions) -> CheckedThinking:
 
 
 class _Check:
-    def __init__(self, request: Request, options: TwinOptions) -> None:
+    def __init__(self, request: ParsedRequest, options: TwinOptions) -> None:
         self.request = request
         self.options = options
         self.binds = request.model.binds_thinking
-        self.conversation = Conversation(request)
+        self.conversation = BindingDigest(request)
         self.dropped: set[tuple[int, int]] = set()
         self.transformations: list[dict[str, str]] = []
-        self._kept: bytes = NOTHING
+        self._kept: bytes = EMPTY_DIGEST
         answers = (i for i, message in enumerate(request.messages) if message.role == "assistant")
         self._latest = max(answers, default=-1)
         self._run_is_dropped = False
-        self._before: tuple[int, Seal | None, str] | None = None
+        self._before: tuple[int, SignatureRecord | None, str] | None = None
 
     def ends_a_run(self) -> None:
         self._run_is_dropped = False
 
-    def thinking(self, index: int, at: int, block: Block) -> None:
+    def thinking(self, index: int, at: int, block: ParsedBlock) -> None:
         signature = _signature(block.body)
-        seal = read(signature)
+        seal = decode_signature(signature)
         if seal is None or (seal.kind == "redacted") != (block.kind == "redacted_thinking"):
             seal = None
             if self.options.foreign_signatures == "reject":
@@ -220,7 +227,7 @@ class _Check:
         if seal is None or self._fits(index, at, seal):
             self._kept = link(signature)
 
-    def _modified(self, index: int, seal: Seal, block: Block) -> bool:
+    def _modified(self, index: int, seal: SignatureRecord, block: ParsedBlock) -> bool:
         """Other text than was signed, or, in the latest message, another order."""
         if seal.kind == "thinking" and seal.text != text_digest(block.body["thinking"]):
             return True
@@ -229,18 +236,18 @@ class _Check:
             return False
         return seal.chain != link(before[2]) and not self._run_is_dropped
 
-    def _altered(self, index: int, at: int, block: Block) -> Refusal:
+    def _altered(self, index: int, at: int, block: ParsedBlock) -> ApiError:
         if index == self._latest:
-            return invalid(f"messages.{index}.content.{at}: {_MODIFIED}")
+            return invalid_request(f"messages.{index}.content.{at}: {_MODIFIED}")
         return self._invalid(index, at, block)
 
-    def _invalid(self, index: int, at: int, block: Block) -> Refusal:
+    def _invalid(self, index: int, at: int, block: ParsedBlock) -> ApiError:
         field = "data" if block.kind == "redacted_thinking" else "signature"
-        return invalid(f"messages.{index}.content.{at}: Invalid `{field}` in `{block.kind}` block")
+        return invalid_request(f"messages.{index}.content.{at}: Invalid `{field}` in `{block.kind}` block")
 
-    def _fits(self, index: int, at: int, seal: Seal) -> bool:
+    def _fits(self, index: int, at: int, seal: SignatureRecord) -> bool:
         """Whether the model is shown the block."""
-        if not readable(seal.model, self.request.model):
+        if not can_read_thinking(seal.model, self.request.model):
             self._drop(index, at, "model_binding_mismatch")
             return False
         if not self.binds or not seal.model.binds_thinking or not self._mismatched(seal):
@@ -249,15 +256,15 @@ class _Check:
             self._note("thinking_mismatch_allowed", index, at, "prefix_binding_mismatch")
             return True
         if _on_mismatch(self.request) == "error":
-            raise invalid(f"messages.{index}.content.{at}: {self._bound_elsewhere()}")
+            raise invalid_request(f"messages.{index}.content.{at}: {self._bound_elsewhere()}")
         self._drop(index, at, "prefix_binding_mismatch")
         self._run_is_dropped = True
         return False
 
-    def _mismatched(self, seal: Seal) -> bool:
+    def _mismatched(self, seal: SignatureRecord) -> bool:
         if self._run_is_dropped or seal.prefix != self.conversation.prefix():
             return True
-        return self._kept not in (NOTHING, seal.chain)
+        return self._kept not in (EMPTY_DIGEST, seal.chain)
 
     def _enforced(self) -> bool:
         return (
@@ -266,7 +273,7 @@ class _Check:
         )
 
     def _bound_elsewhere(self) -> str:
-        if betas.allowed(self.request, betas.BINDING_CONTROLS):
+        if betas.has_beta(self.request, betas.BINDING_CONTROLS):
             return _BOUND_ELSEWHERE
         header = betas.BINDING_CONTROLS[0]
         return (
@@ -282,12 +289,12 @@ class _Check:
         self.transformations.append({"type": kind, "path": path, "reason": reason})
 
 
-def _on_mismatch(request: Request) -> str:
+def _on_mismatch(request: ParsedRequest) -> str:
     binding = (request.body.get("thinking") or {}).get("block_binding") or {}
     return binding.get("prefix_mismatch_behavior") or "error"
 
 
-def readable(made_by: Model, reader: Model) -> bool:
+def can_read_thinking(made_by: Model, reader: Model) -> bool:
     """Whose thinking a model may read (api-facts 7): its own; from 5.1 on also that of older models."""
     if made_by.id == reader.id:
         return True
@@ -298,11 +305,11 @@ def readable(made_by: Model, reader: Model) -> bool:
     return made_by.binds_thinking and reader.released >= made_by.released
 
 
-def _check_summary(block: Block, options: TwinOptions) -> None:
+def _check_summary(block: ParsedBlock, options: TwinOptions) -> None:
     signature = block.body.get("signature")
     if not signature:
         return
-    seal = read(signature)
+    seal = decode_signature(signature)
     if seal is None or seal.kind != "compaction":
         if options.foreign_signatures == "reject":
             raise _summary_refused("signature is not valid", "compaction_signature_invalid")
@@ -313,14 +320,14 @@ def _check_summary(block: Block, options: TwinOptions) -> None:
         raise _summary_refused("tool_changes differ from those signed", "compaction_tool_changes_mismatch")
 
 
-def _summary_refused(what: str, error_code: str) -> Refusal:
-    return invalid(
+def _summary_refused(what: str, error_code: str) -> ApiError:
+    return invalid_request(
         f"messages.0.content.0: `compaction` block {what}; send the block back as it was returned",
         error_code=error_code,
     )
 
 
-def _without(request: Request, dropped: set[tuple[int, int]]) -> Request:
+def _without(request: ParsedRequest, dropped: set[tuple[int, int]]) -> ParsedRequest:
     if not dropped:
         return request
     touched = {index for index, _ in dropped}

@@ -16,14 +16,14 @@ from typing import Any
 
 import msgspec
 
-Event = tuple[str, dict[str, Any]]
+StreamEvent = tuple[str, dict[str, Any]]
 
 # What a message_start reports as output so far: the first token (api-facts 6: "small like 1-3").
 FIRST_OUTPUT_TOKENS = 1
 
 # Words per piece, in turn. The API's own pieces vary like this; the exact sizes mean nothing.
 WORDS_PER_PIECE = (1, 3, 2, 5, 4, 2, 6)
-LONGEST_WORD = 48
+MAX_WORD_CHARS = 48
 JSON_PIECE = 24
 
 # Known only at the end, so `message_start` cannot carry it.
@@ -36,7 +36,7 @@ _WORD = re.compile(r"\s*\S+|\s+$")
 _encode = msgspec.json.Encoder().encode
 
 
-def events(body: dict[str, Any]) -> Iterator[Event]:
+def build_events(body: dict[str, Any]) -> Iterator[StreamEvent]:
     """The events of one message, given the body that a plain request would have got."""
     yield "message_start", {"type": "message_start", "message": _opening(body)}
     pinged = False
@@ -52,22 +52,22 @@ def events(body: dict[str, Any]) -> Iterator[Event]:
     yield "message_stop", {"type": "message_stop"}
 
 
-def sse(parts: Iterable[Event]) -> Iterator[bytes]:
+def encode_sse(parts: Iterable[StreamEvent]) -> Iterator[bytes]:
     """Events as server-sent events; the name of an event equals the type of its data."""
     for name, data in parts:
         yield b"event: " + name.encode() + b"\ndata: " + _encode(data) + b"\n\n"
 
 
-def chunks(body: dict[str, Any]) -> Iterator[tuple[float, bytes]]:
+def stream_chunks(body: dict[str, Any]) -> Iterator[tuple[float, bytes]]:
     """The stream of an answer that nothing slows down: each event, and the seconds to wait before it."""
-    for frame in sse(events(body)):
+    for frame in encode_sse(build_events(body)):
         yield 0.0, frame
 
 
 def error_event(kind: str, message: str) -> bytes:
     """An error after HTTP 200: the stream ends with it (api-facts 6)."""
     data = {"type": "error", "error": {"type": kind, "message": message}}
-    return next(sse([("error", data)]))
+    return next(encode_sse([("error", data)]))
 
 
 # ── message_start and message_delta ──────────────────────────────────────────────────────────────
@@ -98,7 +98,7 @@ def _closing(body: dict[str, Any]) -> dict[str, Any]:
 # ── one block ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _block_events(index: int, block: dict[str, Any]) -> Iterator[Event]:
+def _block_events(index: int, block: dict[str, Any]) -> Iterator[StreamEvent]:
     opened, deltas = _opened(block)
     yield "content_block_start", {"type": "content_block_start", "index": index, "content_block": opened}
     for delta in deltas:
@@ -126,7 +126,7 @@ def _without(block: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _text_deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for piece in pieces(block["text"]):
+    for piece in split_text(block["text"]):
         yield {"type": "text_delta", "text": piece}
     for citation in block.get("citations") or ():
         yield {"type": "citations_delta", "citation": citation}
@@ -134,7 +134,7 @@ def _text_deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _thinking_deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
     # Omitted thinking is empty text: then the signature is all there is to send.
-    for piece in pieces(block["thinking"]):
+    for piece in split_text(block["thinking"]):
         yield {"type": "thinking_delta", "thinking": piece}
     yield {"type": "signature_delta", "signature": block.get("signature", "")}
 
@@ -154,7 +154,7 @@ def _compaction_delta(block: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def pieces(text: str) -> Iterator[str]:
+def split_text(text: str) -> Iterator[str]:
     """Text in pieces of a few words; together they are the text, byte for byte."""
     words = [part for word in _WORD.findall(text) for part in _parts(word)]
     sizes = cycle(WORDS_PER_PIECE)
@@ -166,6 +166,6 @@ def pieces(text: str) -> Iterator[str]:
 
 
 def _parts(word: str) -> list[str]:
-    if len(word) <= LONGEST_WORD:
+    if len(word) <= MAX_WORD_CHARS:
         return [word]
-    return [word[start : start + LONGEST_WORD] for start in range(0, len(word), LONGEST_WORD)]
+    return [word[start : start + MAX_WORD_CHARS] for start in range(0, len(word), MAX_WORD_CHARS)]

@@ -9,8 +9,14 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from everturn.twin.reading import asked_before, paths_seen, text_of, user_words, without_reminders
-from everturn.twin.values import Block, Message
+from everturn.twin.request_text import (
+    extract_summarized_requests,
+    extract_text,
+    extract_user_text,
+    find_all_paths,
+    strip_reminders,
+)
+from everturn.twin.values import ParsedBlock, ParsedMessage
 
 MAX_USER_MESSAGES: Final = 40
 MAX_QUOTE: Final = 600
@@ -28,13 +34,13 @@ _SEARCHED: Final = 4000
 _TAGS: Final = re.compile(r"</?(?:summary|analysis)>")
 
 
-def summarize(messages: Sequence[Message], instructions: str | None = None) -> str:
+def summarize(messages: Sequence[ParsedMessage], instructions: str | None = None) -> str:
     """The summary in its tags. `instructions` are named in it, so that a client sees that they arrived."""
     asked = _asked(messages)
     sections = (
         ("Primary Request and Intent", _quote(asked[:1])),
         ("Key Technical Concepts", _listed(_terms(messages), MAX_TERMS)),
-        ("Files and Code Sections", _listed(paths_seen(messages), MAX_PATHS)),
+        ("Files and Code Sections", _listed(find_all_paths(messages), MAX_PATHS)),
         ("Errors and fixes", _listed(_errors(messages), MAX_ERRORS)),
         ("Problem Solving", _calls(messages)),
         ("All user messages", _quote(asked[-MAX_USER_MESSAGES:])),
@@ -47,28 +53,28 @@ def summarize(messages: Sequence[Message], instructions: str | None = None) -> s
     return f"<summary>\n{focus}{body}\n</summary>"
 
 
-def summarize_briefly(messages: Sequence[Message], room: int) -> str:
+def summarize_briefly(messages: Sequence[ParsedMessage], room: int) -> str:
     """As much as so many characters hold: what was asked last, and what was said to it."""
     parts = [*_asked(messages)[-1:], _last_words(messages)]
     words = _clipped(" / ".join(part for part in parts if part), max(1, room))
     return f"<summary>{words}</summary>"
 
 
-def _asked(messages: Sequence[Message]) -> list[str]:
+def _asked(messages: Sequence[ParsedMessage]) -> list[str]:
     """What people said. The request for this summary may stand in one message with their last words; an
     earlier summary brings what it listed."""
     spoken = [message for message in messages if message.role == "user"]
     found = [words for message in spoken for words in _said_in(message)]
-    return found or [words for message in spoken if (words := user_words(message).strip())]
+    return found or [words for message in spoken if (words := extract_user_text(message).strip())]
 
 
-def _said_in(message: Message) -> Iterable[str]:
-    texts = (text_of(block) for block in message.blocks if block.kind == "text")
-    words = [without_reminders(text).strip() for text in texts if "<summary>" not in text]
-    *older, last = [said for text in words for said in asked_before(text) or ()] or [""]
+def _said_in(message: ParsedMessage) -> Iterable[str]:
+    texts = (extract_text(block) for block in message.blocks if block.kind == "text")
+    words = [strip_reminders(text).strip() for text in texts if "<summary>" not in text]
+    *older, last = [said for text in words for said in extract_summarized_requests(text) or ()] or [""]
     yield from (_clipped(said, MAX_QUOTE_AGAIN) for said in older)
     yield from filter(None, [last])
-    if plain := "\n".join(text for text in words if asked_before(text) is None).strip():
+    if plain := "\n".join(text for text in words if extract_summarized_requests(text) is None).strip():
         yield plain
 
 
@@ -87,27 +93,27 @@ def _listed(items: Iterable[str], limit: int) -> str:
     return _quote(list(dict.fromkeys(items))[-limit:])
 
 
-def _blocks(messages: Iterable[Message]) -> Iterable[Block]:
+def _blocks(messages: Iterable[ParsedMessage]) -> Iterable[ParsedBlock]:
     return (block for message in messages for block in message.blocks)
 
 
-def _errors(messages: Sequence[Message]) -> list[str]:
+def _errors(messages: Sequence[ParsedMessage]) -> list[str]:
     results = (block for block in _blocks(messages) if block.kind == "tool_result")
     return [line.strip() for block in results for line in _error_lines(block)]
 
 
-def _error_lines(block: Block) -> list[str]:
-    text = text_of(block)[:_SEARCHED]
+def _error_lines(block: ParsedBlock) -> list[str]:
+    text = extract_text(block)[:_SEARCHED]
     found = _ERROR.findall(text)
     return found or ([text] if block.body.get("is_error") and text else [])
 
 
-def _terms(messages: Sequence[Message]) -> list[str]:
-    texts = (text_of(block)[:_SEARCHED] for block in _blocks(messages) if block.kind == "text")
+def _terms(messages: Sequence[ParsedMessage]) -> list[str]:
+    texts = (extract_text(block)[:_SEARCHED] for block in _blocks(messages) if block.kind == "text")
     return [term for text in texts for term in _TERM.findall(text)]
 
 
-def _calls(messages: Sequence[Message]) -> str:
+def _calls(messages: Sequence[ParsedMessage]) -> str:
     names: dict[str, int] = {}
     for block in _blocks(messages):
         if block.kind == "tool_use":
@@ -118,9 +124,9 @@ def _calls(messages: Sequence[Message]) -> str:
     )
 
 
-def _last_words(messages: Sequence[Message]) -> str:
+def _last_words(messages: Sequence[ParsedMessage]) -> str:
     for message in reversed(messages):
-        words = user_words(message).strip()
+        words = extract_user_text(message).strip()
         if message.role == "assistant" and words:
             return words
     return ""

@@ -27,9 +27,9 @@ class TwinForTests:
     """A twin in this process, on virtual time, and clients that talk to it."""
 
     def __init__(self, **settings: Any) -> None:
-        from everturn.twin.build import build
+        from everturn.twin.build import build_twin
 
-        self.twin: Twin = build(**settings)
+        self.twin: Twin = build_twin(**settings)
         self._open: list[Any] = []
 
     def client(self, *, api_key: str = "test-key", **settings: Any) -> "anthropic.Anthropic":

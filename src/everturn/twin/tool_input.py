@@ -16,7 +16,7 @@ OPTIONAL_CHANCE: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class InputHints:
     """What the conversation offers to fill in: paths that were named, words that were said."""
 
     paths: Sequence[str] = ()
@@ -59,7 +59,7 @@ def built_in_input(kind: str) -> dict[str, Any] | None:
     return next((dict(made) for prefix, made in _BUILT_IN if kind.startswith(prefix)), None)
 
 
-def made_input(schema: Mapping[str, Any], seen: Seen, rng: random.Random) -> dict[str, Any]:
+def generate_input(schema: Mapping[str, Any], seen: InputHints, rng: random.Random) -> dict[str, Any]:
     """An object that fits the schema of a tool."""
     made = _Maker(schema, seen, rng).value("", schema, 0)
     return made if isinstance(made, dict) else {}
@@ -68,7 +68,7 @@ def made_input(schema: Mapping[str, Any], seen: Seen, rng: random.Random) -> dic
 @dataclass(frozen=True, slots=True)
 class _Maker:
     root: Mapping[str, Any]
-    seen: Seen
+    seen: InputHints
     rng: random.Random
 
     def value(self, name: str, schema: Any, depth: int) -> Any:

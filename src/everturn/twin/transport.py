@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 import httpx2
 
 from everturn.twin.clock import VirtualClock
-from everturn.twin.routes import Call, answer
+from everturn.twin.routes import HttpRequest, dispatch
 from everturn.twin.service import Twin
-from everturn.twin.values import Answer
+from everturn.twin.values import HttpResponse
 
 
 class TwinTransport(httpx2.BaseTransport):
@@ -24,12 +24,12 @@ class TwinTransport(httpx2.BaseTransport):
         self.twin = twin
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        made = answer(self.twin, _call(request, request.read()))
+        made = dispatch(self.twin, _call(request, request.read()))
         self._wait(made.delay, request)
         _begin(made, request)
         return httpx2.Response(made.status, headers=_headers(made), stream=_Sync(self._parts(made, request)))
 
-    def _parts(self, made: Answer, request: httpx2.Request) -> Iterator[bytes]:
+    def _parts(self, made: HttpResponse, request: httpx2.Request) -> Iterator[bytes]:
         for wait, part in _timed(made):
             self._wait(wait, request)
             yield part
@@ -46,12 +46,12 @@ class AsyncTwinTransport(httpx2.AsyncBaseTransport):
         self.twin = twin
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        made = answer(self.twin, _call(request, await request.aread()))
+        made = dispatch(self.twin, _call(request, await request.aread()))
         await self._wait(made.delay, request)
         _begin(made, request)
         return httpx2.Response(made.status, headers=_headers(made), stream=_Async(self._parts(made, request)))
 
-    async def _parts(self, made: Answer, request: httpx2.Request) -> AsyncIterator[bytes]:
+    async def _parts(self, made: HttpResponse, request: httpx2.Request) -> AsyncIterator[bytes]:
         for wait, part in _timed(made):
             await self._wait(wait, request)
             yield part
@@ -79,22 +79,22 @@ class _Async(httpx2.AsyncByteStream):
         return self._parts
 
 
-def _call(request: httpx2.Request, body: bytes) -> Call:
+def _call(request: httpx2.Request, body: bytes) -> HttpRequest:
     headers = {name.lower(): value for name, value in request.headers.items()}
-    return Call(request.method, request.url.path, headers, body, dict(request.url.params))
+    return HttpRequest(request.method, request.url.path, headers, body, dict(request.url.params))
 
 
-def _timed(made: Answer) -> Iterable[tuple[float, bytes]]:
+def _timed(made: HttpResponse) -> Iterable[tuple[float, bytes]]:
     return made.stream if made.stream is not None else [(0.0, made.body)]
 
 
-def _headers(made: Answer) -> dict[str, str]:
+def _headers(made: HttpResponse) -> dict[str, str]:
     if made.stream is not None or made.hangs_up:
         return made.headers
     return made.headers | {"content-length": str(len(made.body))}
 
 
-def _begin(made: Answer, request: httpx2.Request) -> None:
+def _begin(made: HttpResponse, request: httpx2.Request) -> None:
     """The response starts here, unless the line is dead before its first byte."""
     if made.hangs_up and made.stream is None and not made.body:
         raise httpx2.RemoteProtocolError("Server disconnected without sending a response.", request=request)

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from everturn.measure.models import Model
+from everturn.measure.model_table import Model
 
 Ttl = Literal["5m", "1h"]
-Role = Literal["user", "assistant", "system"]
+RequestRole = Literal["user", "assistant", "system"]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ParsedBlock:
     """One block of the prompt: a tool definition, a system text, or a piece of a message."""
 
     kind: str
@@ -28,15 +28,15 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    role: Role
-    blocks: tuple[Block, ...]
+class ParsedMessage:
+    role: RequestRole
+    blocks: tuple[ParsedBlock, ...]
     # Everything of the message beside role and content, such as `clear_at` or `output_config`.
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ParsedRequest:
     """A request whose shape is right. Whether its content is right is `validate`'s question."""
 
     endpoint: Literal["messages", "count_tokens"]
@@ -45,16 +45,16 @@ class Request:
     betas: frozenset[str]
     model: Model
     body: dict[str, Any]
-    tools: tuple[Block, ...]
-    system: tuple[Block, ...]
-    messages: tuple[Message, ...]
+    tools: tuple[ParsedBlock, ...]
+    system: tuple[ParsedBlock, ...]
+    messages: tuple[ParsedMessage, ...]
 
     @property
     def streams(self) -> bool:
         return bool(self.body.get("stream"))
 
 
-class Refusal(Exception):
+class ApiError(Exception):
     """An answer that is an error, as the API would word it."""
 
     def __init__(
@@ -74,13 +74,13 @@ class Refusal(Exception):
         self.headers = headers or {}
 
 
-def invalid(message: str, *, error_code: str | None = None) -> Refusal:
+def invalid_request(message: str, *, error_code: str | None = None) -> ApiError:
     """400 invalid_request_error: by far the most common refusal."""
-    return Refusal(400, "invalid_request_error", message, error_code=error_code)
+    return ApiError(400, "invalid_request_error", message, error_code=error_code)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ModelOutput:
     """What the model says: content blocks as the API spells them, and why it stopped."""
 
     content: tuple[dict[str, Any], ...]
@@ -89,7 +89,7 @@ class Said:
     # Set where a script fixes it; otherwise the twin counts the content.
     output_tokens: int | None = None
     # A script that names its stop reason is said as it stands, whatever max_tokens says.
-    as_given: bool = False
+    is_verbatim: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """What goes over the wire: a whole body, or a stream of pieces, each after a delay in seconds."""
 
     status: int

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from everturn.measure.models import Model
+from everturn.measure.model_table import Model
 from everturn.measure.outline import Salts
-from everturn.view.lifetime import KeyParameters
+from everturn.view.key_parameters import KeyParameters
 
 
 def salts(model: Model, parameters: KeyParameters) -> Salts:

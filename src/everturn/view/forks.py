@@ -14,27 +14,27 @@ import msgspec
 from everturn.errors import UsageError
 from everturn.history.blocks import Block, result_block
 from everturn.history.messages import Message
-from everturn.measure.outline import Head
-from everturn.view.lifetime import KeyParameters
-from everturn.view.markers import Marks
+from everturn.measure.outline import Preamble
+from everturn.view.breakpoints import Breakpoints
+from everturn.view.key_parameters import KeyParameters
 
 
-class CacheSafe(msgspec.Struct, frozen=True):
+class CapturedRequest(msgspec.Struct, frozen=True):
     """Everything in the cache key, as the parent last sent it, and where its markers stood."""
 
     model: str
-    head: Head
+    head: Preamble
     parameters: KeyParameters
     messages: tuple[Message, ...]
     # The other top-level fields of the parent's request; none of them is part of the key.
     settings: Mapping[str, Any]
-    marks: Marks = Marks()
+    breakpoints: Breakpoints = Breakpoints()
 
 
 class Fork(msgspec.Struct, frozen=True):
     """What a fork sends, and what it may do."""
 
-    parent: CacheSafe
+    parent: CapturedRequest
     messages: tuple[Message, ...]
     settings: Mapping[str, Any]
     max_turns: int
@@ -45,8 +45,8 @@ class Fork(msgspec.Struct, frozen=True):
         return (*self.parent.messages, *self.messages)
 
 
-def fork(
-    parent: CacheSafe,
+def make_fork(
+    parent: CapturedRequest,
     messages: tuple[Message, ...],
     *,
     max_turns: int = 1,
@@ -73,7 +73,7 @@ def _may_limit(thinking: Mapping[str, Any] | None, limit: int) -> bool:
     return not isinstance(budget, int) or limit > budget
 
 
-def continued(fork: Fork, said: Sequence[Block], answered: Sequence[Block] = ()) -> Fork | None:
+def continue_fork(fork: Fork, said: Sequence[Block], answered: Sequence[Block] = ()) -> Fork | None:
     """The fork's next turn after this reply; None when it is over: nothing was called, or no turn is left.
 
     `answered` are the results of its calls. Where it may use no tools, every call is refused instead.

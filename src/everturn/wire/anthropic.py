@@ -11,8 +11,8 @@ import msgspec
 
 from everturn.history.blocks import Block
 from everturn.history.messages import Message
-from everturn.history.records import Reply, Usage
-from everturn.wire.claude_code import blocks_from_content
+from everturn.history.records import ReplyMeta, Usage
+from everturn.wire.claude_code_reader import blocks_from_content
 from everturn.wire.fitting import fitting
 
 _encode = msgspec.json.Encoder().encode
@@ -72,7 +72,7 @@ class Response(msgspec.Struct, frozen=True):
     """A reply as it came: its blocks byte for byte, and what the API said about it."""
 
     blocks: tuple[Block, ...]
-    reply: Reply
+    reply: ReplyMeta
 
 
 _read_body = msgspec.json.Decoder(_Body).decode
@@ -87,7 +87,7 @@ def read_response(body: bytes, *, request_id: str = "") -> Response:
         seen = fitting(body, _Body)
         if not seen.id:
             raise
-    reply = Reply(seen.id, seen.model, seen.stop_reason or "", seen.usage, request_id)
+    reply = ReplyMeta(seen.id, seen.model, seen.stop_reason or "", seen.usage, request_id)
     return Response(blocks_from_content(seen.content), reply)
 
 

@@ -1,19 +1,19 @@
 """Fields of unknown shape: what fits of an object is read, the rest is forgotten, field by field.
 
 A newer writer may change the type of one field; that must not cost us the others (TR-6). This is the
-slow way in, for lines that the fast one refused (`wire/claude_code.py`); the caller reports them.
+slow way in, for lines that the fast one refused (`wire/claude_code_reader.py`); the caller reports them.
 """
 
 from typing import Any, TypeVar, get_args
 
 import msgspec
 
-Shape = TypeVar("Shape", bound=msgspec.Struct)
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def fitting(raw: bytes | msgspec.Raw, shape: type[Shape]) -> Shape:
+def fitting(raw: bytes | msgspec.Raw, shape: type[StructT]) -> StructT:
     """A struct of the fields that fit, also inside of structs; those that do not keep their defaults."""
     try:
         given = _read_fields(raw)

@@ -57,7 +57,7 @@ WORDINGS = (
 )
 
 
-def overflow(message: str) -> Overflow | None:
+def parse_overflow(message: str) -> Overflow | None:
     """What an error message says about the window; None when it speaks of something else."""
     for wording in WORDINGS:
         if match := wording.pattern.search(message):

@@ -10,7 +10,7 @@ import msgspec
 
 from everturn.wire.sse import ServerEvent, SseReader
 
-Fields = dict[str, Any]
+_Fields = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 _read = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -22,8 +22,8 @@ class StreamedReply:
         self.is_whole = False
         self.problem = ""
         self._sse = SseReader()
-        self._message: Fields = {}
-        self._blocks: dict[int, Fields] = {}
+        self._message: _Fields = {}
+        self._blocks: dict[int, _Fields] = {}
         self._inputs: dict[int, list[str]] = {}
 
     def feed(self, piece: bytes) -> None:
@@ -43,7 +43,7 @@ class StreamedReply:
         except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, RecursionError) as problem:
             self.problem = f"the event {event.name!r} is not of a shape that we know: {problem!r}"
 
-    def _add(self, kind: str, fields: Fields) -> None:
+    def _add(self, kind: str, fields: _Fields) -> None:
         match kind:
             case "message_start":
                 self._message = dict(fields["message"])
@@ -63,7 +63,7 @@ class StreamedReply:
                 # Pings, and whatever else may come: the API adds events that mean nothing to most.
                 pass
 
-    def _fill(self, at: int, delta: Fields) -> None:
+    def _fill(self, at: int, delta: _Fields) -> None:
         block = self._blocks[at]
         match delta["type"]:
             case "text_delta":
@@ -82,15 +82,15 @@ class StreamedReply:
             case other:
                 self.problem = f"a delta of a kind that we cannot add up: {other!r}"
 
-    def _close(self, fields: Fields) -> None:
+    def _close(self, fields: _Fields) -> None:
         self._message |= fields.get("delta") or {}
-        usage: Fields = fields.get("usage") or {}
+        usage: _Fields = fields.get("usage") or {}
         reported = {name: value for name, value in usage.items() if value is not None}
         self._message["usage"] = {**(self._message.get("usage") or {}), **reported}
         if fields.get("context_management") is not None:
             self._message["context_management"] = fields["context_management"]
 
-    def _finished(self, at: int) -> Fields:
+    def _finished(self, at: int) -> _Fields:
         block, said = self._blocks[at], "".join(self._inputs.get(at, ()))
         # As it came, not read and spelled anew: numbers may be longer than ours.
         return {**block, "input": msgspec.Raw(said.encode())} if said.strip() else block

@@ -9,7 +9,7 @@ import anthropic
 import pytest
 
 import everturn
-from everturn.adapters.shadow import PassedThrough
+from everturn.adapters.tracking import PassedThrough
 from everturn.twin.testing import TwinForTests
 
 HAIKU = "claude-haiku-4-5"

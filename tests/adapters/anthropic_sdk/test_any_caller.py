@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everturn
-from everturn.adapters.shadow import PassedThrough
+from everturn.adapters.tracking import PassedThrough
 from everturn.session.config.shape import Config, Switches
-from everturn.twin.build import build
-from everturn.twin.faults import Fault
+from everturn.twin.build import build_twin
+from everturn.twin.faults import InjectedFault
 from everturn.twin.transport import TwinTransport
 
 # A window that a few messages fill: compactions happen all the time.
@@ -47,7 +47,7 @@ plans = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 2), st.integers
 
 class Caller:
     def __init__(self, folder: str | None, model: str) -> None:
-        self.twin, self.folder, self.model = build(), folder, model
+        self.twin, self.folder, self.model = build_twin(), folder, model
         self.lists: list[list[Any]] = [[], [], []]
         self.events: list[Any] = []
         self.allowed: set[str] = set()
@@ -119,13 +119,13 @@ class Caller:
             case "abandon":
                 self.abandon(agent, asked)
             case "fault":
-                self.twin.faults.add((Fault("overloaded"),))
+                self.twin.faults.add((InjectedFault("overloaded"),))
                 try:
                     self.lists[agent] = self.finish(agent, asked)
                 except anthropic.APIStatusError:
                     self.lists[agent] = self.finish(agent, asked)
             case "too long":
-                self.twin.faults.add((Fault("prompt_too_long"),))
+                self.twin.faults.add((InjectedFault("prompt_too_long"),))
                 self.try_to(agent, asked)
             case "restart":
                 self.middleware.close()

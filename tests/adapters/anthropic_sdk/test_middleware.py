@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 import everturn
-from everturn.adapters.shadow import PassedThrough
+from everturn.adapters.tracking import PassedThrough
 from everturn.errors import UsageError
 from everturn.history.records import Record
-from everturn.wire.claude_code import read
+from everturn.wire.claude_code_reader import parse_session_file
 
 LONG = "A long log line, as agents see them. " * 2000
 SYSTEM = "You are terse. " * 2000
@@ -29,7 +29,7 @@ def user(text):
 
 
 def records_of(bench, at=0) -> list[Record]:
-    return list(read((bench.folder / bench.transcripts[at]).read_bytes()).records)
+    return list(parse_session_file((bench.folder / bench.transcripts[at]).read_bytes()).records)
 
 
 def words(messages):
@@ -494,7 +494,9 @@ def test_if_our_code_fails_the_callers_request_goes_on(bench, monkeypatch, caplo
 
 
 def test_if_a_reply_cannot_be_recorded_the_caller_has_it_all_the_same(bench, monkeypatch):
-    monkeypatch.setattr("everturn.session.live.Live.received", lambda *_: 1 / 0)
+    monkeypatch.setattr(
+        "everturn.session.conversation_runner.ConversationRunner.record_response", lambda *_: 1 / 0
+    )
     messages = bench.talk([], "One?")
     monkeypatch.undo()
     bench.talk(messages, "Two?")
@@ -507,7 +509,7 @@ def test_on_a_full_disk_the_conversation_goes_on_in_memory(bench, monkeypatch, c
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("everturn.session.store.disk.Disk.write", full)
+    monkeypatch.setattr("everturn.session.store.file_system.LocalFileSystem.write", full)
     with caplog.at_level(logging.WARNING, logger="everturn"):
         messages = bench.talk(messages, *(f"More {n}: {LONG}" for n in range(10)))
     assert bench.middleware.conversations[0].compactions == 1
@@ -534,7 +536,7 @@ def test_a_listener_that_fails_costs_nothing(benches, monkeypatch):
 def test_a_request_that_only_our_form_makes_invalid_is_sent_in_the_callers(bench, monkeypatch):
     messages = bench.talk([], "One?")
     monkeypatch.setattr(
-        "everturn.adapters.shadow.shadow.Ticket.fields",
+        "everturn.adapters.tracking.conversation.PreparedCall.fields",
         lambda ticket: {"model": HAIKU, "messages": []},
     )
     assert bench.ask([*messages, user("Two?")]).content

@@ -7,7 +7,7 @@ import weakref
 import httpx2
 import pytest
 
-from everturn.adapters.anthropic_sdk.tap import tap, tap_async
+from everturn.adapters.anthropic_sdk.response_tap import tap, tap_async
 
 STREAM = b'event: message_start\ndata: {"type":"message_start","message":{"id":"m","content":[]}}\n\n'
 STOP = b'data: {"type":"message_stop"}\n\n'

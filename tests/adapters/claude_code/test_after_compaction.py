@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_session import SmallSession, call, text
 
-from everturn.adapters.claude_code.after_compaction import restored
-from everturn.session.pin_file import pin_beside
-from everturn.view.fragments.session_state import MOST_CHARACTERS, session_state
+from everturn.adapters.claude_code.restore import build_restored_context
+from everturn.session.pin_file import append_pin
+from everturn.view.fragments.session_state import MAX_CHARACTERS, session_state
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "claude-code"
 
@@ -44,7 +44,9 @@ def worked() -> SmallSession:
 def told(session: SmallSession, folder: Path, last_before: str = "") -> str:
     path = folder / "s.jsonl"
     path.write_bytes(session.to_bytes())
-    answer = restored({"transcript_path": str(path)}, {"last_uuid": last_before} if last_before else None)
+    answer = build_restored_context(
+        {"transcript_path": str(path)}, {"last_uuid": last_before} if last_before else None
+    )
     return answer.replace(str(path), "THE TRANSCRIPT")
 
 
@@ -121,7 +123,7 @@ LINES = st.lists(
 @given(LINES, LINES, LINES, st.text(max_size=4_000), st.text(max_size=300))
 def test_what_is_told_is_never_longer_than_a_hook_may_say(rules, tasks, files, message, path):
     words = session_state(rules=rules, tasks=tasks, files=files, last_message=message, transcript=path)
-    assert len(words) <= MOST_CHARACTERS
+    assert len(words) <= MAX_CHARACTERS
     assert bool(words) == bool(rules or tasks or files or message)
 
 
@@ -135,13 +137,13 @@ def test_what_there_is_no_room_for_is_counted():
 )
 def test_recorded_sessions_are_restored_within_the_bound():
     paths = [path for path in sorted(DATA.rglob("*.jsonl")) if b'"compact_boundary"' in path.read_bytes()][:8]
-    answers = [restored({"transcript_path": str(path)}, None) for path in paths]
-    assert [len(answer) <= MOST_CHARACTERS for answer in answers] == [True] * len(paths)
+    answers = [build_restored_context({"transcript_path": str(path)}, None) for path in paths]
+    assert [len(answer) <= MAX_CHARACTERS for answer in answers] == [True] * len(paths)
     assert any("Files used last" in answer for answer in answers)
 
 
 def test_words_pinned_from_outside_are_told_too(tmp_path):
-    pin_beside(tmp_path / "s.jsonl", "Keep the API stable.")
+    append_pin(tmp_path / "s.jsonl", "Keep the API stable.")
     lines = told(worked().boundary(100).summary("We fixed the parser."), tmp_path).splitlines()
     assert '- "Keep the API stable."' in lines
     assert '- "Never push to main."' in lines

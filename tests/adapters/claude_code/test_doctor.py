@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from everturn.adapters.claude_code import doctor
-from everturn.adapters.claude_code.doctor import Check, examine
+from everturn.adapters.claude_code.doctor import DoctorCheck, run_checks
 from everturn.adapters.claude_code.settings import install
-from everturn.adapters.claude_code.settings.entries import Wanted
+from everturn.adapters.claude_code.settings.entries import InstallOptions
 
 NOW = datetime(2026, 11, 15)
 PYTHON = (sys.executable, "-m", "everturn")
@@ -29,37 +29,39 @@ def home(tmp_path, monkeypatch) -> Path:
 def look(home):
     """The checks by name. Nothing of this machine but its PATH is seen."""
 
-    def run(**environment: str) -> dict[str, Check]:
+    def run(**environment: str) -> dict[str, DoctorCheck]:
         project = home / "project"
         project.mkdir(exist_ok=True)
-        found = examine({"PATH": os.environ["PATH"], "HOME": str(home)} | environment, str(project), "1.2.3")
+        found = run_checks(
+            {"PATH": os.environ["PATH"], "HOME": str(home)} | environment, str(project), "1.2.3"
+        )
         return {each.name: each for each in found}
 
     return run
 
 
-def put(path: Path, wanted: Wanted) -> None:
-    install.carry_out(install.plan(str(path), wanted), NOW)
+def put(path: Path, wanted: InstallOptions) -> None:
+    install.apply_installation(install.plan_installation(str(path), wanted), NOW)
 
 
 def test_a_machine_without_an_installation_is_well_and_told_what_to_do(look):
     found = look()
     assert {each.state for each in found.values()} <= {"ok", "note"}
-    assert found["everturn"] == Check("everturn", "ok", "1.2.3")
-    assert found["Claude Code"] == Check(
+    assert found["everturn"] == DoctorCheck("everturn", "ok", "1.2.3")
+    assert found["Claude Code"] == DoctorCheck(
         "Claude Code", "note", "everturn is not in its settings", "`everturn install claude-code` sets it up"
     )
 
 
 def test_an_installation_is_run_and_found_well(look, home):
-    put(home / ".claude" / "settings.json", Wanted(PYTHON))
-    put(home / ".claude.json", Wanted(PYTHON, status_line=False, hooks=False, server=True))
+    put(home / ".claude" / "settings.json", InstallOptions(PYTHON))
+    put(home / ".claude.json", InstallOptions(PYTHON, status_line=False, hooks=False, server=True))
     found = look()
     assert {each.state for each in found.values() if each.name != "status line"} <= {"ok", "note"}
     # A busy machine may be slow; what it prints is the same.
     assert "prints 'Sonnet 5.5 · context 42% (50% of auto-compact) · $1.25'" in found["status line"].what
-    assert found["hooks"] == Check("hooks", "ok", "PreCompact, SessionStart, SessionEnd")
-    assert found["MCP server"] == Check("MCP server", "ok", "everturn")
+    assert found["hooks"] == DoctorCheck("hooks", "ok", "PreCompact, SessionStart, SessionEnd")
+    assert found["MCP server"] == DoctorCheck("MCP server", "ok", "everturn")
     assert "Claude Code" not in found
 
 
@@ -71,7 +73,7 @@ def test_an_installation_is_run_and_found_well(look, home):
     ],
 )
 def test_a_program_that_is_gone_is_wrong(look, home, program, says):
-    put(home / ".claude" / "settings.json", Wanted((program,)))
+    put(home / ".claude" / "settings.json", InstallOptions((program,)))
     found = look(PATH=str(home))
     assert [(found[name].state, found[name].what) for name in ("status line", "hooks")] == [
         ("wrong", says)
@@ -90,7 +92,7 @@ def test_a_status_line_that_does_not_work_is_wrong(look, home, script, says):
     program = home / "everturn"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    put(home / ".claude" / "settings.json", Wanted((str(program),), hooks=False))
+    put(home / ".claude" / "settings.json", InstallOptions((str(program),), hooks=False))
     found = look()["status line"]
     assert (found.state, says in found.what) == ("wrong", True)
 
@@ -99,7 +101,7 @@ def test_a_program_that_cannot_be_started_is_wrong(look, home):
     program = home / "everturn"
     program.write_bytes(b"\x00\x01")
     program.chmod(0o755)
-    put(home / ".claude" / "settings.json", Wanted((str(program),), hooks=False))
+    put(home / ".claude" / "settings.json", InstallOptions((str(program),), hooks=False))
     found = look()["status line"]
     assert (found.state, "does not run" in found.what) == ("wrong", True)
 
@@ -122,7 +124,7 @@ def test_another_configuration_folder_is_looked_at(look, home):
 
 def test_a_project_in_the_home_directory_is_not_told_twice(home):
     (home / ".claude" / "settings.json").write_text("{}")
-    found = examine({"PATH": "", "HOME": str(home)}, str(home), "1.2.3")
+    found = run_checks({"PATH": "", "HOME": str(home)}, str(home), "1.2.3")
     assert [each.name for each in found if each.what.endswith("settings.json")] == ["user settings"]
 
 
@@ -132,7 +134,7 @@ def test_transcripts_are_counted_and_those_that_cannot_be_read_are_wrong(look, h
     folder.mkdir(parents=True)
     for name in ("a.jsonl", "b.jsonl", "notes.txt"):
         (folder / name).write_text("")
-    assert look()["transcripts"] == Check("transcripts", "ok", f"2 in {folder.parent}")
+    assert look()["transcripts"] == DoctorCheck("transcripts", "ok", f"2 in {folder.parent}")
     may = os.access
     monkeypatch.setattr(
         doctor.os, "access", lambda path, how: not str(path).endswith("b.jsonl") and may(path, how)
@@ -146,7 +148,7 @@ def test_a_folder_that_others_may_look_into_is_wrong(look, home):
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     found = look(XDG_STATE_HOME=str(home / "state"))["hook files"]
-    assert found == Check(
+    assert found == DoctorCheck(
         "hook files", "wrong", f"others may look into {folder} (mode 755)", f"chmod 700 {folder}"
     )
     folder.chmod(0o700)

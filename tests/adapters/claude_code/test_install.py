@@ -13,34 +13,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.adapters.claude_code.settings import files, install, receipts, uninstall
-from everturn.adapters.claude_code.settings.adding import StatusLineTaken, added
-from everturn.adapters.claude_code.settings.entries import Wanted, check, hook_entries
-from everturn.adapters.claude_code.settings.removing import empty_containers, removed
+from everturn.adapters.claude_code.settings.add_entries import StatusLineTaken, add_entries
+from everturn.adapters.claude_code.settings.entries import InstallOptions, check_settings, hook_entries
+from everturn.adapters.claude_code.settings.remove_entries import find_empty_containers, remove_entries
 from everturn.errors import EverturnError, InputError, StoreError
 
 NOW = datetime(2026, 11, 15, 10, 41, 5)
-ALL = Wanted(("/opt/every turn/everturn",), shrink=30_000, server=True)
+ALL = InstallOptions(("/opt/every turn/everturn",), shrink=30_000, server=True)
 WANTED = st.sampled_from(
     [
-        Wanted(),
+        InstallOptions(),
         ALL,
-        Wanted(status_line=False),
-        Wanted(hooks=False),
-        Wanted(("/usr/bin/python3", "-m", "everturn")),
+        InstallOptions(status_line=False),
+        InstallOptions(hooks=False),
+        InstallOptions(("/usr/bin/python3", "-m", "everturn")),
     ]
 )
 
 
-def installed(path: Path | str, wanted: Wanted = ALL, *, replacing: bool = True) -> install.Installation:
-    planned = install.plan(str(path), wanted, replacing=replacing)
+def installed(
+    path: Path | str, wanted: InstallOptions = ALL, *, replacing: bool = True
+) -> install.Installation:
+    planned = install.plan_installation(str(path), wanted, replacing=replacing)
     if planned.is_needed:
-        install.carry_out(planned, NOW)
+        install.apply_installation(planned, NOW)
     return planned
 
 
 def uninstalled(path: Path | str) -> uninstall.Removal:
-    removal = uninstall.plan(str(path))
-    uninstall.carry_out(removal)
+    removal = uninstall.plan_removal(str(path))
+    uninstall.apply_removal(removal)
     return removal
 
 
@@ -63,13 +65,13 @@ def test_uninstalling_gives_back_the_same_bytes(text, wanted, mark):
 
 @given(texts(), WANTED)
 def test_installing_twice_is_installing_once(text, wanted):
-    once = added(text, wanted, replace=True).text
-    assert added(once, wanted, replace=False) == (once, (), "")
+    once = add_entries(text, wanted, replace=True).text
+    assert add_entries(once, wanted, replace=False) == (once, (), "")
 
 
 @given(texts(), WANTED)
 def test_everything_that_was_there_is_still_there(text, wanted):
-    before, after = json.loads(text), json.loads(added(text, wanted, replace=True).text)
+    before, after = json.loads(text), json.loads(add_entries(text, wanted, replace=True).text)
     ours = hook_entries(wanted) if wanted.hooks else {}
     assert {name: after[name] for name in before if name not in ("hooks", "statusLine", "mcpServers")} == {
         name: value for name, value in before.items() if name not in ("hooks", "statusLine", "mcpServers")
@@ -83,9 +85,9 @@ def test_everything_that_was_there_is_still_there(text, wanted):
 @given(texts(), WANTED, st.sampled_from(["before", "after"]))
 def test_what_somebody_wrote_since_stays_and_only_our_entries_go(text, wanted, where):
     """The file is changed after us, so the backup cannot be put back: our entries are cut out of the text."""
-    change = added(text, wanted, replace=True)
+    change = add_entries(text, wanted, replace=True)
     with_theirs = dict(json.loads(text))
-    names = empty_containers(text)
+    names = find_empty_containers(text)
     if where == "before":
         start = change.text.index("{") + 1
         comma = "," if json.loads(change.text) else ""
@@ -94,20 +96,20 @@ def test_what_somebody_wrote_since_stays_and_only_our_entries_go(text, wanted, w
         end = change.text.rindex("}")
         comma = "," if json.loads(change.text) else ""
         changed = f'{change.text[:end]}{comma} "theirs" : 1.50{change.text[end:]}'
-    left = removed(changed, replaced=change.replaced, empty_before=names).text
+    left = remove_entries(changed, replaced=change.replaced, empty_before=names).text
     assert json.loads(left) == with_theirs | {"theirs": 1.5}
     assert '"theirs" : 1.50' in left
 
 
 @given(texts(), WANTED)
 def test_without_a_receipt_nothing_of_ours_is_left(text, wanted):
-    left = removed(added(text, wanted, replace=True).text).text
-    check(left, "settings")
-    assert removed(left).said == ()
+    left = remove_entries(add_entries(text, wanted, replace=True).text).text
+    check_settings(left, "settings")
+    assert remove_entries(left).said == ()
 
 
 def test_the_entries_are_as_claude_code_reads_them(settings):
-    installed(settings, Wanted(("/opt/every turn/everturn",), shrink=30_000))
+    installed(settings, InstallOptions(("/opt/every turn/everturn",), shrink=30_000))
 
     def handler(*arguments: str, timeout: int = 30) -> dict:
         return {
@@ -143,7 +145,7 @@ def test_a_handler_of_ours_among_others_goes_alone():
     text = json.dumps(
         {"hooks": {"Stop": [{"hooks": [{"type": "http", "url": "x"}, ours, {"command": "y"}]}]}}
     )
-    assert json.loads(removed(text).text) == {
+    assert json.loads(remove_entries(text).text) == {
         "hooks": {"Stop": [{"hooks": [{"type": "http", "url": "x"}, {"command": "y"}]}]}
     }
 
@@ -152,12 +154,12 @@ def test_another_program_of_a_similar_name_is_not_ours():
     handler = {"type": "command", "command": "everturned", "args": ["hook"]}
     line = {"command": "echo everturn statusline"}
     text = json.dumps({"statusLine": line, "hooks": {"Stop": [{"hooks": [handler]}]}})
-    assert removed(text) == (text, (), "")
+    assert remove_entries(text) == (text, (), "")
 
 
 def test_installing_from_another_place_changes_only_what_is_called(settings):
     settings.write_text('{"a":  1.50}')
-    installed(settings, Wanted(("/old/everturn",), shrink=5_000, server=True))
+    installed(settings, InstallOptions(("/old/everturn",), shrink=5_000, server=True))
     settings.write_text(settings.read_text().replace('"refreshInterval": 10', '"refreshInterval":   99'))
     moved = installed(settings, ALL, replacing=False)
     assert [line.split(":")[0] for line in moved.said] == [
@@ -184,14 +186,20 @@ def test_our_handler_among_others_is_made_to_call_this_program():
     text = json.dumps(
         {"hooks": {"PreCompact": [{"hooks": [{"command": "x"}]}, {"hooks": [{"command": "y"}, old]}]}}
     )
-    changed = json.loads(added(text, Wanted(status_line=False), replace=False).text)["hooks"]["PreCompact"]
-    ours = hook_entries(Wanted())["PreCompact"]["hooks"]
+    changed = json.loads(add_entries(text, InstallOptions(status_line=False), replace=False).text)["hooks"][
+        "PreCompact"
+    ]
+    ours = hook_entries(InstallOptions())["PreCompact"]["hooks"]
     assert changed == [{"hooks": [{"command": "x"}]}, {"hooks": [{"command": "y"}, *ours]}]
 
 
 def test_a_server_of_our_name_that_is_not_ours_is_left_alone():
     text = '{"mcpServers": {"everturn": {"url": "x"}}}'
-    assert added(text, Wanted(status_line=False, hooks=False, server=True), replace=True) == (text, (), "")
+    assert add_entries(text, InstallOptions(status_line=False, hooks=False, server=True), replace=True) == (
+        text,
+        (),
+        "",
+    )
 
 
 def test_a_status_line_of_somebody_else_is_kept_unless_replaced(settings):
@@ -200,8 +208,8 @@ def test_a_status_line_of_somebody_else_is_kept_unless_replaced(settings):
     with pytest.raises(StatusLineTaken, match=r"There is a status line already: 'mine\.sh'"):
         installed(settings, replacing=False)
     assert settings.read_text() == text
-    installed(settings, Wanted(status_line=False), replacing=False)
-    installed(settings, Wanted(), replacing=True)
+    installed(settings, InstallOptions(status_line=False), replacing=False)
+    installed(settings, InstallOptions(), replacing=True)
     settings.write_text(settings.read_text().replace('"hooks"', '"theirs": 1, "hooks"'))
     uninstalled(settings)
     assert json.loads(settings.read_text()) == json.loads(text) | {"theirs": 1}
@@ -236,26 +244,26 @@ def test_a_backup_never_overwrites_another(settings, tmp_path):
 
 def test_two_installations_are_undone_to_what_was_before_the_first(settings, tmp_path):
     settings.write_text('{"a":  1}')
-    installed(settings, Wanted(hooks=False))
+    installed(settings, InstallOptions(hooks=False))
     installed(settings, ALL)
     uninstalled(settings)
     assert (settings.read_text(), len(list(tmp_path.iterdir()))) == ('{"a":  1}', 1)
 
 
 def test_entries_that_were_taken_out_by_hand_come_back_and_go_for_good(settings):
-    installed(settings, Wanted())
+    installed(settings, InstallOptions())
     value = json.loads(settings.read_text())
     del value["hooks"]["PreCompact"]
     settings.write_text(json.dumps(value))
-    assert [line.split(":")[0] for line in installed(settings, Wanted()).said] == ["hook PreCompact"]
+    assert [line.split(":")[0] for line in installed(settings, InstallOptions()).said] == ["hook PreCompact"]
     uninstalled(settings)
     assert json.loads(settings.read_text()) == {}
 
 
 def test_a_file_and_folder_that_we_made_are_gone_again(tmp_path):
     path = tmp_path / "new" / "settings.json"
-    planned = install.plan(str(path), ALL)
-    install.carry_out(planned, NOW, may_make_folder=True)
+    planned = install.plan_installation(str(path), ALL)
+    install.apply_installation(planned, NOW, may_make_folder=True)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert uninstalled(path).said == ("the file is gone: it was not there before",)
     assert list(tmp_path.iterdir()) == []
@@ -286,10 +294,10 @@ def test_a_link_is_followed_and_stays_a_link(settings, tmp_path):
 
 def test_somebody_else_writing_meanwhile_is_noticed(settings):
     settings.write_text("{}")
-    planned = install.plan(str(settings), ALL)
+    planned = install.plan_installation(str(settings), ALL)
     settings.write_text('{"theirs": 1}')
     with pytest.raises(StoreError, match="was changed by somebody else just now"):
-        install.carry_out(planned, NOW)
+        install.apply_installation(planned, NOW)
     assert settings.read_text() == '{"theirs": 1}'
     uninstalled(settings)
     assert settings.read_text() == '{"theirs": 1}'
@@ -297,21 +305,21 @@ def test_somebody_else_writing_meanwhile_is_noticed(settings):
 
 def test_a_crash_before_the_settings_are_written_leaves_them_as_they_were(settings, monkeypatch):
     settings.write_text("{}")
-    planned = install.plan(str(settings), ALL)
+    planned = install.plan_installation(str(settings), ALL)
 
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(install, "replace", crash)
+    monkeypatch.setattr(install, "replace_file", crash)
     with pytest.raises(KeyboardInterrupt):
-        install.carry_out(planned, NOW)
+        install.apply_installation(planned, NOW)
     assert uninstalled(settings).said == ()
     assert settings.read_text() == "{}"
 
 
 def test_a_disk_that_fails_leaves_no_half_file(settings, monkeypatch, tmp_path):
     settings.write_text("{}")
-    planned = install.plan(str(settings), ALL)
+    planned = install.plan_installation(str(settings), ALL)
     replacing = os.replace
 
     def fail(source: str, target: str) -> None:
@@ -321,7 +329,7 @@ def test_a_disk_that_fails_leaves_no_half_file(settings, monkeypatch, tmp_path):
 
     monkeypatch.setattr(files.os, "replace", fail)
     with pytest.raises(StoreError, match="could not be written: No space left on device"):
-        install.carry_out(planned, NOW)
+        install.apply_installation(planned, NOW)
     assert settings.read_text() == "{}"
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
 
@@ -375,7 +383,7 @@ def test_a_backup_that_is_lost_or_changed_is_told(settings):
     settings.write_text('{"a": 1}')
     installed(settings)
     after = settings.read_bytes()
-    receipt = receipts.receipt_of(str(settings))
+    receipt = receipts.read_receipt(str(settings))
     assert receipt
     Path(receipt.backup).write_text("{}")
     with pytest.raises(StoreError, match="is not what was saved there"):

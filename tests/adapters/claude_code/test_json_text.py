@@ -11,12 +11,12 @@ from everturn.adapters.claude_code.settings import json_text
 
 @given(texts(), VALUES)
 def test_a_member_that_is_put_in_and_taken_out_leaves_the_value_as_it_was(text, value):
-    changed = json_text.with_member(text, ["new one"], value)
+    changed = json_text.add_member(text, ["new one"], value)
     expected = json.loads(text) | {"new one": value}
     assert json.loads(changed) == expected
     assert list(json.loads(changed)) == list(expected)
     spans = json_text.members_at(changed, [])
-    back = json_text.without(changed, spans, len(spans) - 1)
+    back = json_text.remove_span(changed, spans, len(spans) - 1)
     assert json.loads(back) == json.loads(text)
     if len(spans) > 1:
         assert back == text
@@ -27,7 +27,7 @@ def test_taking_out_a_member_takes_out_only_that(text):
     spans = json_text.members_at(text, [])
     for number, span in enumerate(spans):
         kept = [each for at, each in enumerate(spans) if at != number]
-        left = json_text.without(text, spans, number)
+        left = json_text.remove_span(text, spans, number)
         assert [(each.key, each.value) for each in json_text.members_at(left, [])] == [
             (each.key, each.value) for each in kept
         ]
@@ -48,18 +48,18 @@ def test_taking_out_a_member_takes_out_only_that(text):
     ],
 )
 def test_new_text_follows_the_layout_around_it(text, expected):
-    assert json_text.with_member(text, ["new"], {"a": 1}) == expected
+    assert json_text.add_member(text, ["new"], {"a": 1}) == expected
 
 
 def test_an_item_follows_the_layout_of_its_list():
     text = '{\n  "a": {\n    "b": [\n      1\n    ]\n  }\n}'
     expected = '{\n  "a": {\n    "b": [\n      1,\n      {\n        "c": 2\n      }\n    ]\n  }\n}'
-    assert json_text.with_item(text, ["a", "b"], {"c": 2}) == expected
+    assert json_text.add_item(text, ["a", "b"], {"c": 2}) == expected
 
 
 def test_of_two_members_of_one_name_the_last_counts_as_in_every_reader():
     text = '{"a": {"x": 1}, "a": {"y": 2}}'
-    assert json_text.with_member(text, ["a", "z"], 3) == '{"a": {"x": 1}, "a": {"y": 2,"z": 3}}'
+    assert json_text.add_member(text, ["a", "z"], 3) == '{"a": {"x": 1}, "a": {"y": 2,"z": 3}}'
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,6 @@ def test_of_two_members_of_one_name_the_last_counts_as_in_every_reader():
     ],
 )
 def test_what_is_no_json_is_told_with_its_place(text, says):
-    with pytest.raises(json_text.NotJson) as caught:
-        json_text.parsed(text)
+    with pytest.raises(json_text.InvalidJson) as caught:
+        json_text.parse_json(text)
     assert says in str(caught.value)

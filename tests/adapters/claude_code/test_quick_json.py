@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.adapters.claude_code.quick_json import at, decode, number, text
+from everturn.adapters.claude_code.quick_json import decode, get_number, get_path, get_text
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -40,12 +40,12 @@ def test_what_is_no_json_is_a_value_error(words):
 
 def test_looking_into_a_value_never_fails():
     value = {"a": {"b": 3, "c": "words", "yes": True, "endless": inf}}
-    assert [number(value, "a", name) for name in ("b", "c", "yes", "endless", "none")] == [
+    assert [get_number(value, "a", name) for name in ("b", "c", "yes", "endless", "none")] == [
         3,
         None,
         None,
         None,
         None,
     ]
-    assert [text(value, "a", name) for name in ("b", "c", "none")] == ["", "words", ""]
-    assert [at(value, "a", "b", "deeper"), at([], "a"), at(None)] == [None, None, None]
+    assert [get_text(value, "a", name) for name in ("b", "c", "none")] == ["", "words", ""]
+    assert [get_path(value, "a", "b", "deeper"), get_path([], "a"), get_path(None)] == [None, None, None]

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from everturn.adapters.claude_code.shrink import shrunk
+from everturn.adapters.claude_code.shrink import shrink_result
 
 LIMIT = 3_000
 LONG = "line of output\n" * 400
@@ -22,7 +22,7 @@ def payload(tool: str, response: object, **given: object) -> dict[str, object]:
 
 def test_a_long_output_is_named_where_it_stood(tmp_path):
     response = {"stdout": LONG, "stderr": "short", "interrupted": False, "isImage": False, "extra": [1]}
-    changed = shrunk(payload("Bash", response), LIMIT, str(tmp_path))
+    changed = shrink_result(payload("Bash", response), LIMIT, str(tmp_path))
     path = tmp_path / "s1" / "toolu_1-stdout.txt"
     assert isinstance(changed, dict)
     first, _, rest = changed["stdout"].partition("\n")
@@ -45,7 +45,7 @@ def test_a_long_output_is_named_where_it_stood(tmp_path):
     ],
 )
 def test_each_tool_keeps_its_shape(tmp_path, tool, response, place):
-    changed = shrunk(payload(tool, response), LIMIT, str(tmp_path))
+    changed = shrink_result(payload(tool, response), LIMIT, str(tmp_path))
     inner, before = changed, response
     for step in place[:-1]:
         inner, before = inner[step], before[step]
@@ -53,7 +53,7 @@ def test_each_tool_keeps_its_shape(tmp_path, tool, response, place):
 
 
 def test_a_plain_text_of_a_server_stays_plain_text(tmp_path):
-    changed = shrunk(payload("mcp__docs__search", LONG), LIMIT, str(tmp_path))
+    changed = shrink_result(payload("mcp__docs__search", LONG), LIMIT, str(tmp_path))
     assert isinstance(changed, str)
     assert len(changed) < LIMIT
 
@@ -72,18 +72,18 @@ def test_a_plain_text_of_a_server_stays_plain_text(tmp_path):
     ],
 )
 def test_what_is_short_or_of_an_unknown_shape_stays(tmp_path, tool, response):
-    assert shrunk(payload(tool, response), LIMIT, str(tmp_path)) is None
+    assert shrink_result(payload(tool, response), LIMIT, str(tmp_path)) is None
     assert os.listdir(tmp_path) == []
 
 
 def test_reading_a_moved_result_is_not_moved_again(tmp_path):
     response = {"stdout": LONG, "stderr": ""}
     given = payload("Bash", response, command=f"cat {tmp_path}/s1/toolu_0-stdout.txt")
-    assert shrunk(given, LIMIT, str(tmp_path)) is None
+    assert shrink_result(given, LIMIT, str(tmp_path)) is None
 
 
 def test_a_call_without_a_name_gets_a_file_all_the_same(tmp_path):
     given = payload("Bash", {"stdout": LONG}) | {"tool_use_id": "../../x"}
-    shrunk(given, LIMIT, str(tmp_path))
+    shrink_result(given, LIMIT, str(tmp_path))
     (name,) = os.listdir(tmp_path / "s1")
     assert name.startswith("______x-stdout-")

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.adapters.claude_code.statusline import line_of, parts_of
-from everturn.adapters.claude_code.tail import seconds_of
-from everturn.measure.reserves import automatic_mark
-from everturn.measure.thresholds import Thresholds, limits
+from everturn.adapters.claude_code.statusline import build_segments, format_line
+from everturn.adapters.claude_code.transcript_tail import parse_timestamp
+from everturn.measure.reserves import auto_compact_threshold
+from everturn.measure.thresholds import ThresholdSettings, compute_thresholds
 
-NOW = seconds_of("2026-11-15T10:00:00Z") or 0.0
+NOW = parse_timestamp("2026-11-15T10:00:00Z") or 0.0
 PLAIN = {"NO_COLOR": "1"}
 FULL = {
     "model": {"id": "claude-opus-5-5", "display_name": "Opus 5.5"},
@@ -39,7 +39,7 @@ FULL = {
 
 
 def line(payload: object, now: float = NOW, **environment: str) -> str:
-    return line_of(json.dumps(payload).encode(), PLAIN | environment, now)
+    return format_line(json.dumps(payload).encode(), PLAIN | environment, now)
 
 
 def without(*names: str) -> dict:
@@ -82,10 +82,10 @@ def test_colours_say_what_is_urgent():
         "context_window": {"context_window_size": 200_000, "used_percentage": 82},
         "prompt_cache": {"expires_at": NOW + 30},
     }
-    drawn = line_of(json.dumps(payload).encode(), {}, NOW)
+    drawn = format_line(json.dumps(payload).encode(), {}, NOW)
     red, yellow = "\x1b[31mcontext 82% (98% of auto-compact)\x1b[0m", "\x1b[33mwarm 0:30\x1b[0m"
     assert drawn == f"{red}\x1b[2m · \x1b[0m{yellow}"
-    assert "\x1b" not in line_of(json.dumps(payload).encode(), {"TERM": "dumb"}, NOW)
+    assert "\x1b" not in format_line(json.dumps(payload).encode(), {"TERM": "dumb"}, NOW)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def test_the_automatic_mark_is_where_claude_code_has_it(environment, expected):
 @pytest.mark.parametrize("percent", [None, 50.0, 100.0])
 @pytest.mark.parametrize("window", [16_000, 200_000, 1_000_000])
 def test_the_automatic_mark_is_that_of_the_library(window, percent):
-    library = limits(window, 64_000, Thresholds(auto_percent=percent)).auto
-    assert automatic_mark(window, percent) == library
+    library = compute_thresholds(window, 64_000, ThresholdSettings(auto_percent=percent)).auto
+    assert auto_compact_threshold(window, percent) == library
 
 
 def test_control_characters_do_not_reach_the_terminal():
@@ -205,9 +205,9 @@ def test_any_value_in_any_field_gives_one_line_that_fits(path, value, columns):
 
 @given(st.binary())
 def test_any_bytes_give_one_line(data):
-    assert "\n" not in line_of(data, PLAIN, NOW)
+    assert "\n" not in format_line(data, PLAIN, NOW)
 
 
 def test_parts_are_named_so_that_they_can_be_left_out():
-    names = [part.name for part in parts_of(FULL, {}, NOW)]
+    names = [part.name for part in build_segments(FULL, {}, NOW)]
     assert names == ["model", "context", "hit", "cache", "cost", "miss"]

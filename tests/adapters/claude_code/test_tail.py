@@ -8,11 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.adapters.claude_code.tail import LIFETIMES, LONGEST, last_reply, last_uuid, seconds_of
-from everturn.history.records import reported_usage, when
-from everturn.history.threads import threads
+from everturn.adapters.claude_code.transcript_tail import (
+    LIFETIME_SECONDS,
+    MAX_TAIL_BYTES,
+    parse_timestamp,
+    read_last_reply,
+    read_last_uuid,
+)
+from everturn.history.records import record_time, reported_usage
+from everturn.history.threads import split_threads
 from everturn.measure.prefix_cache import SECONDS
-from everturn.wire.claude_code import read
+from everturn.wire.claude_code_reader import parse_session_file
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "claude-code"
 
@@ -34,7 +40,7 @@ def written(path: Path, *lines: object) -> str:
 
 
 def told(path: str):
-    found = last_reply(path)
+    found = read_last_reply(path)
     return found and (found.read, found.written, found.fresh, found.context, found.lifetime, found.when)
 
 
@@ -95,28 +101,28 @@ def test_a_line_that_is_still_written_is_passed_over(tmp_path):
 
 
 def test_only_the_end_of_a_long_transcript_is_read(tmp_path):
-    long = {"type": "user", "message": {"content": "x" * LONGEST}}
+    long = {"type": "user", "message": {"content": "x" * MAX_TAIL_BYTES}}
     path = written(tmp_path / "s.jsonl", reply(read=5), long)
-    assert last_reply(path) is None
+    assert read_last_reply(path) is None
     written(tmp_path / "s.jsonl", long, reply(read=5, at="2026-01-05T12:00:00Z"))
     assert told(path) == (5, 0, 0, 5, 300, NOON)
 
 
 @pytest.mark.parametrize("path", ["", "/nowhere/s.jsonl", "/", "a\0b"])
 def test_a_transcript_that_cannot_be_read_is_none(path):
-    assert (last_reply(path), last_uuid(path)) == (None, "")
+    assert (read_last_reply(path), read_last_uuid(path)) == (None, "")
 
 
 def test_the_last_name_is_found(tmp_path):
     path = written(tmp_path / "s.jsonl", {"uuid": "u1"}, {"uuid": "u2"}, {"type": "queue"}, {"uuid": 3})
-    assert last_uuid(path) == "u2"
+    assert read_last_uuid(path) == "u2"
 
 
 @given(st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2400, 1, 1)))
 def test_a_time_is_read_as_datetime_reads_it(moment):
     moment = moment.replace(tzinfo=UTC)
     stamp = moment.isoformat().replace("+00:00", "Z")
-    assert seconds_of(stamp) == pytest.approx(moment.timestamp(), abs=1e-3)
+    assert parse_timestamp(stamp) == pytest.approx(moment.timestamp(), abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +137,11 @@ def test_a_time_is_read_as_datetime_reads_it(moment):
     ],
 )
 def test_other_times_are_read_or_none(stamp, seconds):
-    assert seconds_of(stamp) == seconds
+    assert parse_timestamp(stamp) == seconds
 
 
 def test_the_lifetimes_are_those_that_everything_else_counts_with():
-    assert sorted(LIFETIMES.values()) == sorted(SECONDS.values())
+    assert sorted(LIFETIME_SECONDS.values()) == sorted(SECONDS.values())
 
 
 @pytest.mark.skipif(
@@ -144,13 +150,13 @@ def test_the_lifetimes_are_those_that_everything_else_counts_with():
 def test_recorded_sessions_end_as_the_audit_reads_them():
     compared = 0
     for path in sorted(DATA.rglob("*.jsonl")):
-        records = threads(read(path.read_bytes()).records).main.records
+        records = split_threads(parse_session_file(path.read_bytes()).records).main.records
         # The audit counts a response by the last record of it that reports usage.
         last = next((record for record in reversed(records) if reported_usage(record)), None)
-        found = last_reply(str(path))
+        found = read_last_reply(str(path))
         if last is None or found is None or last.agent:
             continue
-        usage, moment = reported_usage(last), when(last)
+        usage, moment = reported_usage(last), record_time(last)
         assert usage is not None
         expected = usage.cache_read_input_tokens, usage.cache_creation_input_tokens, usage.input_tokens
         assert (found.read, found.written, found.fresh) == expected, path.name

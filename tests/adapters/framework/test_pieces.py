@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.adapters.framework import Piece, Shown, opaque, traced
+from everturn.adapters.framework import FrameworkMessage, TracedBlocks, make_opaque_block, trace_blocks
 
 
 def text(words: str) -> dict[str, Any]:
@@ -20,20 +20,20 @@ def result(id: str, words: str) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": id, "content": words}
 
 
-def sent(*pieces: Piece) -> list[dict[str, Any]]:
+def sent(*pieces: FrameworkMessage) -> list[dict[str, Any]]:
     return [{"role": piece.role, "content": list(piece.blocks)} for piece in pieces]
 
 
 PIECES = [
-    Piece("user", [text("Go.")]),
-    Piece("assistant", [text("I look."), call("a"), call("b")]),
-    Piece("user", [result("a", "one")]),
-    Piece("user", [result("b", "two")]),
+    FrameworkMessage("user", [text("Go.")]),
+    FrameworkMessage("assistant", [text("I look."), call("a"), call("b")]),
+    FrameworkMessage("user", [result("a", "one")]),
+    FrameworkMessage("user", [result("b", "two")]),
 ]
 
 few = st.sampled_from(["yes", "no", "go on"])
 pieces = st.builds(
-    lambda role, words: Piece(role, [text(each) for each in words]),
+    lambda role, words: FrameworkMessage(role, [text(each) for each in words]),
     st.sampled_from(["user", "assistant"]),
     st.lists(few, min_size=1, max_size=3),
 )
@@ -42,13 +42,13 @@ pieces = st.builds(
 @given(st.lists(pieces, max_size=8), st.integers(0, 8))
 def test_what_a_compaction_kept_is_what_was_last_even_if_it_says_the_same(pieces, cut):
     kept = list(range(len(pieces)))[cut:]
-    shown = traced(sent(*pieces[cut:]), pieces)
+    shown = trace_blocks(sent(*pieces[cut:]), pieces)
     assert [(each.source, each.is_untouched) for each in shown] == [(at, True) for at in kept]
 
 
 def test_messages_that_were_put_together_come_apart_again():
-    together = Piece("user", [*PIECES[2].blocks, *PIECES[3].blocks])
-    shown = traced(sent(PIECES[0], PIECES[1], together), PIECES)
+    together = FrameworkMessage("user", [*PIECES[2].blocks, *PIECES[3].blocks])
+    shown = trace_blocks(sent(PIECES[0], PIECES[1], together), PIECES)
     assert [(each.source, each.is_untouched) for each in shown] == [
         (0, True),
         (1, True),
@@ -59,22 +59,26 @@ def test_messages_that_were_put_together_come_apart_again():
 
 def test_a_cleared_result_is_a_change_of_its_message_alone():
     cleared = result("a", "[cleared]")
-    together = Piece("user", [cleared, *PIECES[3].blocks])
-    assert traced(sent(*PIECES[:2], together), PIECES)[2:] == [
-        Shown("user", 2, (cleared,), (0,), False),
-        Shown("user", 3, (result("b", "two"),), (0,), True),
+    together = FrameworkMessage("user", [cleared, *PIECES[3].blocks])
+    assert trace_blocks(sent(*PIECES[:2], together), PIECES)[2:] == [
+        TracedBlocks("user", 2, (cleared,), (0,), False),
+        TracedBlocks("user", 3, (result("b", "two"),), (0,), True),
     ]
 
 
 def test_a_summary_comes_from_nowhere():
     summary = text("What happened so far.")
-    assert traced(sent(Piece("user", [summary])), PIECES) == [Shown("user", -1, (summary,), (-1,), False)]
+    assert trace_blocks(sent(FrameworkMessage("user", [summary])), PIECES) == [
+        TracedBlocks("user", -1, (summary,), (-1,), False)
+    ]
 
 
 def test_a_marker_is_no_change():
     marked = {**text("Go."), "cache_control": {"type": "ephemeral"}}
-    assert traced(sent(Piece("user", [marked])), PIECES)[0].is_untouched
+    assert trace_blocks(sent(FrameworkMessage("user", [marked])), PIECES)[0].is_untouched
 
 
 def test_what_is_not_known_is_known_by_its_content():
-    assert opaque({"kind": "strange", "of": {1, 2}}) != opaque({"kind": "strange", "of": {1, 3}})
+    assert make_opaque_block({"kind": "strange", "of": {1, 2}}) != make_opaque_block(
+        {"kind": "strange", "of": {1, 3}}
+    )

@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from everturn.adapters.framework import Counted, Heard, answered, is_refused, is_too_long, unreached
+from everturn.adapters.framework import (
+    FrameworkReply,
+    FrameworkUsage,
+    build_response,
+    is_bad_request,
+    is_too_long,
+    to_upstream_error,
+)
 
 
 class Full(Exception):
@@ -17,9 +24,9 @@ class Refused(Exception):
 
 def test_a_reply_is_a_message_of_the_api():
     call = {"type": "tool_use", "id": "a", "name": "read", "input": {}}
-    counted = Counted(input_tokens=100, cache_read=60, cache_written=30, output_tokens=7)
-    heard = Heard(id="m", model="claude-haiku-4-5", blocks=[call], counted=counted)
-    assert json.loads(answered(heard).body) == {
+    counted = FrameworkUsage(input_tokens=100, cache_read=60, cache_written=30, output_tokens=7)
+    heard = FrameworkReply(id="m", model="claude-haiku-4-5", blocks=[call], counted=counted)
+    assert json.loads(build_response(heard).body) == {
         "id": "m",
         "type": "message",
         "role": "assistant",
@@ -36,7 +43,7 @@ def test_a_reply_is_a_message_of_the_api():
 
 
 def test_a_reply_that_nobody_counted_has_no_usage():
-    assert "usage" not in json.loads(answered(Heard(id="m", model="x", blocks=[])).body)
+    assert "usage" not in json.loads(build_response(FrameworkReply(id="m", model="x", blocks=[])).body)
 
 
 @pytest.mark.parametrize(
@@ -52,5 +59,5 @@ def test_too_long_is_known_by_its_kind_or_by_its_words(problem, too_long):
 
 
 def test_a_refusal_has_its_status():
-    assert (is_refused(Refused()), is_refused(ValueError())) == (True, False)
-    assert (unreached(Refused("no")).status, unreached(ValueError("no")).status) == (400, 0)
+    assert (is_bad_request(Refused()), is_bad_request(ValueError())) == (True, False)
+    assert (to_upstream_error(Refused("no")).status, to_upstream_error(ValueError("no")).status) == (400, 0)

@@ -2,8 +2,19 @@
 
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, ToolMessage
 
-from everturn.adapters.framework import Counted, Heard, Piece, opaque, traced
-from everturn.adapters.langchain.messages import heard, messages_of, piece_of, tool_fields
+from everturn.adapters.framework import (
+    FrameworkMessage,
+    FrameworkReply,
+    FrameworkUsage,
+    make_opaque_block,
+    trace_blocks,
+)
+from everturn.adapters.langchain.messages import (
+    build_messages,
+    to_framework_message,
+    to_framework_reply,
+    tool_fields,
+)
 
 CALL = {"id": "a", "name": "read", "args": {"path": "x.py"}, "type": "tool_call"}
 USE = {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "x.py"}}
@@ -12,33 +23,37 @@ THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
 
 def shown(message, *blocks):
     """What becomes of a message where the engine shows these blocks of it."""
-    piece = piece_of(message)
-    return messages_of(traced([{"role": piece.role, "content": list(blocks)}], [piece]), [message])
+    piece = to_framework_message(message)
+    return build_messages(trace_blocks([{"role": piece.role, "content": list(blocks)}], [piece]), [message])
 
 
 def test_words_are_a_text_block():
-    assert piece_of(HumanMessage("Hi.")) == Piece("user", [{"type": "text", "text": "Hi."}])
-    assert piece_of(AIMessage("Hello.")) == Piece("assistant", [{"type": "text", "text": "Hello."}])
+    assert to_framework_message(HumanMessage("Hi.")) == FrameworkMessage(
+        "user", [{"type": "text", "text": "Hi."}]
+    )
+    assert to_framework_message(AIMessage("Hello.")) == FrameworkMessage(
+        "assistant", [{"type": "text", "text": "Hello."}]
+    )
 
 
 def test_a_call_is_there_once_wherever_langchain_keeps_it():
     streamed = {**USE, "input": {}, "partial_json": "{"}
     delta = {"type": "input_json_delta", "partial_json": "{"}
-    assert piece_of(AIMessage("", tool_calls=[CALL])) == Piece("assistant", [USE])
-    assert piece_of(AIMessage([THOUGHT, streamed, delta], tool_calls=[CALL])) == Piece(
+    assert to_framework_message(AIMessage("", tool_calls=[CALL])) == FrameworkMessage("assistant", [USE])
+    assert to_framework_message(AIMessage([THOUGHT, streamed, delta], tool_calls=[CALL])) == FrameworkMessage(
         "assistant", [THOUGHT, USE]
     )
 
 
 def test_a_call_that_nobody_could_read_is_seen_too():
     broken = {"id": "a", "name": "read", "args": "{", "error": None, "type": "invalid_tool_call"}
-    assert piece_of(AIMessage("", invalid_tool_calls=[broken])).blocks == [{**USE, "input": {}}]
+    assert to_framework_message(AIMessage("", invalid_tool_calls=[broken])).blocks == [{**USE, "input": {}}]
 
 
 def test_a_result_knows_its_call_and_whether_it_failed():
     result = {"type": "tool_result", "tool_use_id": "a", "content": "No."}
-    assert piece_of(ToolMessage("No.", tool_call_id="a")).blocks == [result]
-    assert piece_of(ToolMessage("No.", tool_call_id="a", status="error")).blocks == [
+    assert to_framework_message(ToolMessage("No.", tool_call_id="a")).blocks == [result]
+    assert to_framework_message(ToolMessage("No.", tool_call_id="a", status="error")).blocks == [
         {**result, "is_error": True}
     ]
 
@@ -46,7 +61,7 @@ def test_a_result_knows_its_call_and_whether_it_failed():
 def test_a_picture_counts_as_one_and_its_bytes_stay_where_they_are():
     url = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 9000}}
     standard = {"type": "image", "base64": "A" * 9000, "mime_type": "image/png"}
-    blocks = piece_of(HumanMessage([url, standard])).blocks
+    blocks = to_framework_message(HumanMessage([url, standard])).blocks
     assert [block["type"] for block in blocks] == ["image", "image"]
     assert len(str(blocks)) < 300
     assert blocks[0] != blocks[1]
@@ -54,8 +69,8 @@ def test_a_picture_counts_as_one_and_its_bytes_stay_where_they_are():
 
 def test_a_message_of_an_unknown_kind_is_text_to_the_engine_and_itself_to_the_model():
     strange = ChatMessage("From afar.", role="observer")
-    (block,) = piece_of(strange).blocks
-    assert block == opaque(strange.model_dump(mode="json"))
+    (block,) = to_framework_message(strange).blocks
+    assert block == make_opaque_block(strange.model_dump(mode="json"))
     (back,) = shown(strange, block)
     assert back is strange
 
@@ -77,7 +92,7 @@ def test_a_reply_without_its_thinking_is_the_same_reply_otherwise():
 def test_new_words_are_a_human_message_and_a_mended_pair_a_tool_message():
     result = {"type": "tool_result", "tool_use_id": "b", "content": "Lost.", "is_error": True}
     summary = {"type": "text", "text": "So far."}
-    assert messages_of(traced([{"role": "user", "content": [result, summary]}], []), []) == [
+    assert build_messages(trace_blocks([{"role": "user", "content": [result, summary]}], []), []) == [
         ToolMessage("Lost.", tool_call_id="b", status="error"),
         HumanMessage("So far."),
     ]
@@ -85,7 +100,7 @@ def test_new_words_are_a_human_message_and_a_mended_pair_a_tool_message():
 
 def test_a_reply_that_is_ours_is_a_reply():
     said = {"role": "assistant", "content": [{"type": "text", "text": "Done."}]}
-    assert messages_of(traced([said], []), []) == [AIMessage("Done.")]
+    assert build_messages(trace_blocks([said], []), []) == [AIMessage("Done.")]
 
 
 def test_usage_is_told_apart_by_what_the_cache_did():
@@ -98,8 +113,8 @@ def test_usage_is_told_apart_by_what_the_cache_did():
     message = AIMessage(
         "Hi.", usage_metadata=usage, response_metadata={"id": "msg_1", "stop_reason": "end_turn"}
     )
-    counted = Counted(input_tokens=100, cache_read=60, cache_written=30, output_tokens=7)
-    assert heard(message, "m", "none") == Heard(
+    counted = FrameworkUsage(input_tokens=100, cache_read=60, cache_written=30, output_tokens=7)
+    assert to_framework_reply(message, "m", "none") == FrameworkReply(
         id="msg_1",
         model="m",
         blocks=[{"type": "text", "text": "Hi."}],
@@ -110,8 +125,8 @@ def test_usage_is_told_apart_by_what_the_cache_did():
 
 
 def test_a_reply_without_usage_is_counted_by_nobody():
-    assert heard(AIMessage("Hi."), "m", "new").counted is None
-    assert heard(AIMessage("Hi."), "m", "new").id == "new"
+    assert to_framework_reply(AIMessage("Hi."), "m", "new").counted is None
+    assert to_framework_reply(AIMessage("Hi."), "m", "new").id == "new"
 
 
 def test_tools_of_all_kinds_are_spelled_as_the_api_does():

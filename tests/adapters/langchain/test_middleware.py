@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, System
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from everturn.adapters.shadow import PassedThrough
+from everturn.adapters.tracking import PassedThrough
 from everturn.history.blocks import text_of
 
 # A window that a few tasks fill: compactions happen all the time.
@@ -111,7 +111,7 @@ def test_leading_system_messages_outlive_a_compaction(bench):
 def test_tools_and_the_system_prompt_are_part_of_the_conversation(bench):
     middleware = bench.middleware()
     bench.talk(bench.agent(middleware, system_prompt="Mind the feed. " * 4000), range(1))
-    (shadow,) = middleware.shadows
+    (shadow,) = middleware.tracker
     usage = bench.twin.ledger[-1]["usage"]
     counted = sum(usage[name] for name in usage if name.endswith("input_tokens"))
     assert [text_of(block) for block in shadow.head.system] == ["Mind the feed. " * 4000]
@@ -245,16 +245,16 @@ def test_another_error_is_the_agents(bench):
     assert len(bench.twin.ledger) == 1
 
 
-@pytest.mark.parametrize("what", ["read", "prepare", "received"])
+@pytest.mark.parametrize("what", ["read", "prepare", "record_response"])
 def test_where_we_fail_the_agent_goes_on(bench, monkeypatch, what):
     middleware = bench.middleware()
 
     def broken(*_, **__):
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(middleware.shadows, what, broken)
+    monkeypatch.setattr(middleware.tracker, what, broken)
     middleware._at_once = middleware._at_once._replace(
-        prepare=middleware.shadows.prepare, received=middleware.shadows.received
+        prepare=middleware.tracker.prepare, record_response=middleware.tracker.record_response
     )
     messages = bench.talk(bench.agent(middleware), range(1))
     assert messages[-1].text != ""
@@ -266,7 +266,7 @@ def test_where_our_request_is_refused_the_agents_own_is_sent(bench, monkeypatch)
     from everturn.adapters.langchain import call
 
     monkeypatch.setattr(
-        call, "messages_of", lambda *_: [AIMessage(""), ToolMessage("x", tool_call_id="nobody's")]
+        call, "build_messages", lambda *_: [AIMessage(""), ToolMessage("x", tool_call_id="nobody's")]
     )
     messages = bench.talk(bench.agent(bench.middleware()), range(1))
     assert messages[-1].text != ""

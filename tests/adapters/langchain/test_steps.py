@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.adapters.langchain.steps import taken, taken_async
+from everturn.adapters.langchain.call_flow import run_call_flow, run_call_flow_async
 
 
 def flow(step, broken):
@@ -31,13 +31,13 @@ async def breaks_async():
 
 
 def test_what_a_step_raises_is_raised_where_it_was_asked_for():
-    assert taken(flow(works, breaks)) == (1, "broken", 1)
+    assert run_call_flow(flow(works, breaks)) == (1, "broken", 1)
 
 
 async def test_and_so_with_awaits():
-    assert await taken_async(flow(works_async, breaks_async)) == (1, "broken", 1)
+    assert await run_call_flow_async(flow(works_async, breaks_async)) == (1, "broken", 1)
 
 
 def test_what_a_flow_does_not_catch_is_its_callers():
     with pytest.raises(ValueError, match="broken"):
-        taken(flow(breaks, breaks))
+        run_call_flow(flow(breaks, breaks))

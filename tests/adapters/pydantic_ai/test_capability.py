@@ -22,7 +22,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import FunctionModel
 
-from everturn.adapters.shadow import PassedThrough
+from everturn.adapters.tracking import PassedThrough
 from everturn.history.blocks import text_of
 
 # A window that a few tasks fill: compactions happen all the time.
@@ -111,7 +111,7 @@ async def test_tools_and_instructions_are_part_of_the_conversation(bench):
     await bench.talk(
         bench.agent(capability, system_prompt=(), instructions="Mind the feed. " * 4000), range(1)
     )
-    (shadow,) = capability.shadows
+    (shadow,) = capability.tracker
     usage = bench.twin.ledger[-1]["usage"]
     counted = sum(usage[name] for name in usage if name.endswith("input_tokens"))
     assert [text_of(block) for block in shadow.head.system] == [("Mind the feed. " * 4000).strip()]
@@ -254,7 +254,7 @@ async def test_room_is_made_once_even_if_there_is_always_more(bench, monkeypatch
         tried.append(ticket)
         return ticket
 
-    monkeypatch.setattr(capability.shadows, "make_room_async", roomy)
+    monkeypatch.setattr(capability.tracker, "compact_after_overflow_async", roomy)
     bench.twin.faults({"kind": "prompt_too_long", "times": 9})
     with pytest.raises(ModelContextWindowExceededError):
         await bench.talk(bench.agent(capability), range(1))
@@ -268,14 +268,14 @@ async def test_another_error_is_the_agents(bench):
     assert len(bench.twin.ledger) == 1
 
 
-@pytest.mark.parametrize("what", ["read", "prepare_async", "received_async"])
+@pytest.mark.parametrize("what", ["read", "prepare_async", "record_response_async"])
 async def test_where_we_fail_the_agent_goes_on(bench, monkeypatch, what):
     capability = bench.capability()
 
     def broken(*_, **__):
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(capability.shadows, what, broken)
+    monkeypatch.setattr(capability.tracker, what, broken)
     messages = await bench.talk(bench.agent(capability), range(1))
     assert messages[-1].parts[-1].content != ""
     assert {type(event) for event in bench.events} == {PassedThrough}
@@ -286,7 +286,7 @@ async def test_where_our_request_is_refused_the_agents_own_is_sent(bench, monkey
     from everturn.adapters.pydantic_ai import call
 
     stray = ModelRequest(parts=[ToolReturnPart("read_file", "x", "nobody's")])
-    monkeypatch.setattr(call, "messages_of", lambda *_: [stray])
+    monkeypatch.setattr(call, "build_messages", lambda *_: [stray])
     messages = await bench.talk(bench.agent(bench.capability()), range(1))
     assert messages[-1].parts[-1].content != ""
     assert bench.twin.ledger[0]["status"] == 400

@@ -21,19 +21,24 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
-from everturn.adapters.framework import Counted, traced
-from everturn.adapters.pydantic_ai.parts import heard, held_apart, messages_of, spelled
+from everturn.adapters.framework import FrameworkUsage, trace_blocks
+from everturn.adapters.pydantic_ai.messages import (
+    build_messages,
+    collect_permanent_parts,
+    convert_message,
+    to_framework_reply,
+)
 
 USE = {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "x.py"}}
 SYSTEM = SystemPromptPart("You are Otto.")
 
 
 def blocks(*parts):
-    return spelled(ModelRequest(parts=list(parts))).piece.blocks
+    return convert_message(ModelRequest(parts=list(parts))).piece.blocks
 
 
 def said(*parts):
-    return spelled(ModelResponse(parts=list(parts))).piece.blocks
+    return convert_message(ModelResponse(parts=list(parts))).piece.blocks
 
 
 def text(words):
@@ -42,9 +47,9 @@ def text(words):
 
 def shown(message, *content):
     """What becomes of a message where the engine shows these blocks of it."""
-    source = spelled(message)
-    traces = traced([{"role": source.piece.role, "content": list(content)}], [source.piece])
-    return messages_of(traces, [source])
+    source = convert_message(message)
+    traces = trace_blocks([{"role": source.piece.role, "content": list(content)}], [source.piece])
+    return build_messages(traces, [source])
 
 
 def test_words_are_text_blocks_and_markers_are_none():
@@ -82,11 +87,16 @@ def test_a_picture_counts_as_one_and_its_bytes_stay_where_they_are():
 
 
 def test_what_the_system_says_is_no_block_and_outlives_its_message():
-    source = spelled(ModelRequest(parts=[SYSTEM, UserPromptPart("Hi.")]))
+    source = convert_message(ModelRequest(parts=[SYSTEM, UserPromptPart("Hi.")]))
     assert source.piece.blocks == [text("Hi.")]
-    summary = traced([{"role": "user", "content": [text("So far.")]}], [source.piece])
-    assert held_apart(summary, [source]) == [ModelRequest(parts=[SYSTEM])]
-    assert held_apart(traced([{"role": "user", "content": [text("Hi.")]}], [source.piece]), [source]) == []
+    summary = trace_blocks([{"role": "user", "content": [text("So far.")]}], [source.piece])
+    assert collect_permanent_parts(summary, [source]) == [ModelRequest(parts=[SYSTEM])]
+    assert (
+        collect_permanent_parts(
+            trace_blocks([{"role": "user", "content": [text("Hi.")]}], [source.piece]), [source]
+        )
+        == []
+    )
 
 
 def test_feedback_is_words_of_the_user():
@@ -99,7 +109,7 @@ def test_a_part_of_an_unknown_kind_is_text_to_the_engine_and_itself_to_the_model
     message = ModelResponse(
         parts=[NativeToolCallPart("web_search", {"query": "x"}, "n1"), TextPart("Found.")]
     )
-    opaque, words = spelled(message).piece.blocks
+    opaque, words = convert_message(message).piece.blocks
     assert (opaque["type"], "web_search" in opaque["text"]) == ("text", True)
     (back,) = shown(message, opaque, words)
     assert back is message
@@ -122,10 +132,10 @@ def test_a_mended_call_is_the_same_part_with_other_arguments():
 
 
 def test_new_words_are_a_user_prompt_and_a_mended_pair_a_tool_return():
-    calls = spelled(ModelResponse(parts=[ToolCallPart("read", {"path": "x.py"}, "a")]))
+    calls = convert_message(ModelResponse(parts=[ToolCallPart("read", {"path": "x.py"}, "a")]))
     lost = {"type": "tool_result", "tool_use_id": "a", "content": [text("Lost.")], "is_error": True}
     content = [lost, text("So far.")]
-    (made,) = messages_of(traced([{"role": "user", "content": content}], [calls.piece]), [calls])
+    (made,) = build_messages(trace_blocks([{"role": "user", "content": content}], [calls.piece]), [calls])
     returned, prompt = made.parts
     assert (returned.tool_name, returned.tool_call_id, returned.content) == ("read", "a", "Lost.")
     assert returned.outcome == "failed"
@@ -133,14 +143,14 @@ def test_new_words_are_a_user_prompt_and_a_mended_pair_a_tool_return():
 
 
 def test_a_reply_that_is_ours_is_a_reply():
-    (made,) = messages_of(traced([{"role": "assistant", "content": [text("Done."), USE]}], []), [])
+    (made,) = build_messages(trace_blocks([{"role": "assistant", "content": [text("Done."), USE]}], []), [])
     assert (made.kind, made.parts[0].content, made.parts[1].tool_call_id) == ("response", "Done.", "a")
 
 
 def test_usage_is_told_apart_by_what_the_cache_did():
     usage = RequestUsage(input_tokens=100, cache_read_tokens=60, cache_write_tokens=30, output_tokens=7)
     response = ModelResponse(parts=[TextPart("Hi.")], usage=usage, provider_response_id="msg_1")
-    found = heard(response, "m", "none")
+    found = to_framework_reply(response, "m", "none")
     assert (found.id, found.blocks) == ("msg_1", [text("Hi.")])
-    assert found.counted == Counted(input_tokens=100, cache_read=60, cache_written=30, output_tokens=7)
-    assert heard(ModelResponse(parts=[TextPart("Hi.")]), "m", "new").counted is None
+    assert found.counted == FrameworkUsage(input_tokens=100, cache_read=60, cache_written=30, output_tokens=7)
+    assert to_framework_reply(ModelResponse(parts=[TextPart("Hi.")]), "m", "new").counted is None

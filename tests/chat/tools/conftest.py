@@ -2,7 +2,7 @@ import pytest
 
 from everturn.chat.permission import Permissions
 from everturn.chat.tools.files.workspace import Workspace
-from everturn.chat.tools.toolbox import toolbox
+from everturn.chat.tools.toolbox import build_tools
 
 
 class Hands:
@@ -14,7 +14,7 @@ class Hands:
         self.says = "once"
         self.permissions = Permissions(self._ask)
         self.workspace = Workspace(root)
-        self.tools = {tool.name: tool for tool in toolbox(self.workspace, self.permissions, **more)}
+        self.tools = {tool.name: tool for tool in build_tools(self.workspace, self.permissions, **more)}
 
     def _ask(self, wish):
         self.wishes.append(wish)
@@ -27,7 +27,9 @@ class Hands:
         """The words of a call that is not done."""
         with pytest.raises(Exception) as problem:  # noqa: PT011
             self.do(tool, **fields)
-        assert type(problem.value).__name__ in ("NotDone", "Refused"), repr(problem.value)
+        assert type(problem.value).__name__ in ("ToolError", "PermissionDenied", "RefusedFile"), repr(
+            problem.value
+        )
         return str(problem.value)
 
     def write(self, path, content):

@@ -3,7 +3,7 @@ import subprocess
 
 import pytest
 
-from everturn.chat.tools.finding.glob import MOST_NAMES
+from everturn.chat.tools.search.glob import MAX_NAMES
 
 
 def git(folder, *words):
@@ -69,11 +69,11 @@ def test_links_to_folders_are_not_walked(hands, elsewhere):
 
 
 def test_a_long_list_is_cut_and_said(hands):
-    for number in range(MOST_NAMES + 5):
+    for number in range(MAX_NAMES + 5):
         hands.write(f"f{number}.py", "")
     lines = hands.do("Glob", pattern="*.py").splitlines()
-    assert len(lines) == MOST_NAMES + 1
-    assert lines[-1] == f"[{MOST_NAMES} of {MOST_NAMES + 5} files; use a narrower pattern for the others.]"
+    assert len(lines) == MAX_NAMES + 1
+    assert lines[-1] == f"[{MAX_NAMES} of {MAX_NAMES + 5} files; use a narrower pattern for the others.]"
 
 
 def test_names_that_are_no_utf8_can_be_listed(hands):

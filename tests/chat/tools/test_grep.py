@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from everturn.chat.tools.finding.grep import MOST_CHARACTERS, grep_tool
-from everturn.session.files import LARGEST
+from everturn.chat.tools.search.grep import MAX_CHARACTERS, grep_tool
+from everturn.session.files import MAX_FILE_BYTES
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def test_a_limit_is_kept_and_said(project):
 def test_a_large_answer_is_cut_at_a_line(project):
     project.write("long.txt", "wide " * 90 + "\n" + ("wide " * 90 + "\n") * 500)
     said = project.do("Grep", pattern="wide", output_mode="content", head_limit=1_000)
-    assert MOST_CHARACTERS - 1_000 < len(said) < MOST_CHARACTERS + 100
-    assert said.endswith(f"wide \n[Cut after {MOST_CHARACTERS:,} characters; narrow the search.]")
+    assert MAX_CHARACTERS - 1_000 < len(said) < MAX_CHARACTERS + 100
+    assert said.endswith(f"wide \n[Cut after {MAX_CHARACTERS:,} characters; narrow the search.]")
 
 
 def test_binaries_secrets_links_and_large_files_are_passed_by(project, elsewhere):
@@ -68,7 +68,7 @@ def test_binaries_secrets_links_and_large_files_are_passed_by(project, elsewhere
     os.symlink(elsewhere / "theirs.py", project.root / "link.py")
     project.write("data.bin", b"needle\0")
     project.write(".env", "needle")
-    project.write("big.log", (b"needle" + b" " * 1_018) * (LARGEST // 1_024 + 1))
+    project.write("big.log", (b"needle" + b" " * 1_018) * (MAX_FILE_BYTES // 1_024 + 1))
     project.write("ours.txt", "needle caf\xe9".encode("latin-1"))
     assert project.do("Grep", pattern="needle") == "ours.txt"
     assert project.wishes == []

@@ -1,10 +1,10 @@
 import pytest
 
-from everturn.chat.tools.inputs import Given, NotDone
+from everturn.chat.tools.inputs import ToolError, ToolInput
 
 
 def test_a_missing_field_has_its_default_and_none_is_missing():
-    given = Given("T", {"a": None})
+    given = ToolInput("T", {"a": None})
     assert (
         given.words("a", "x"),
         given.number("a", 3),
@@ -19,7 +19,7 @@ def test_a_missing_field_has_its_default_and_none_is_missing():
 
 
 def test_what_models_spell_a_little_wrongly_is_understood():
-    given = Given("T", {"n": "12", "f": 3.0, "yes": "true", "no": "false"})
+    given = ToolInput("T", {"n": "12", "f": 3.0, "yes": "true", "no": "false"})
     assert (given.number("n", 0), given.number("f", 0), given.flag("yes", False), given.flag("no", True)) == (
         12,
         3,
@@ -29,9 +29,9 @@ def test_what_models_spell_a_little_wrongly_is_understood():
 
 
 def test_numbers_are_kept_within_their_bounds():
-    assert Given("T", {"n": 99}).number("n", 1, most=10) == 10
-    with pytest.raises(NotDone, match=r"`n` of T must be a whole number, 1 or more; it was '0'\."):
-        Given("T", {"n": 0}).number("n", 1, least=1)
+    assert ToolInput("T", {"n": 99}).number("n", 1, most=10) == 10
+    with pytest.raises(ToolError, match=r"`n` of T must be a whole number, 1 or more; it was '0'\."):
+        ToolInput("T", {"n": 0}).number("n", 1, least=1)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,6 @@ def test_numbers_are_kept_within_their_bounds():
     ],
 )
 def test_what_is_wrong_is_said_with_the_value_and_what_was_wanted(ask, said):
-    with pytest.raises(NotDone) as problem:
-        ask(Given("T", {"empty": "", "n": 1, "yes": True, "mixed": [1]}))
+    with pytest.raises(ToolError) as problem:
+        ask(ToolInput("T", {"empty": "", "n": 1, "yes": True, "mixed": [1]}))
     assert str(problem.value) == said

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.chat.tools.finding.patterns import MOST_CHOICES, TooManyChoices, matcher, spelled_out
+from everturn.chat.tools.search.glob_patterns import MAX_CHOICES, TooManyChoices, compile_glob, expand_braces
 
 PATHS = ["a.py", "src/a.py", "src/b/c.py", "src/b/c.ts", "docs/x.md", "src/.hidden"]
 
@@ -30,7 +30,7 @@ PATHS = ["a.py", "src/a.py", "src/b/c.py", "src/b/c.ts", "docs/x.md", "src/.hidd
     ],
 )
 def test_a_pattern_means_these_paths(pattern, meant):
-    assert list(filter(matcher(pattern), PATHS)) == meant
+    assert list(filter(compile_glob(pattern), PATHS)) == meant
 
 
 NAMES = st.sampled_from(["a", "b", "ab", "ba"])
@@ -47,20 +47,20 @@ def test_matching_agrees_with_trying_everything(names, parts):
         return bool(names) and PurePosixPath(names[0]).match(parts[0]) and fits(names[1:], parts[1:])
 
     asked = [*parts, "*"] if parts[-1] == "**" else parts
-    assert matcher("/".join(parts))("/".join(names)) == fits(names, asked)
+    assert compile_glob("/".join(parts))("/".join(names)) == fits(names, asked)
 
 
 def test_braces_are_spelled_out_and_bounded():
-    assert spelled_out("a{b,{c,d}}e") == ["abe", "ace", "ade"]
-    assert spelled_out("{x}{a,b}") == ["{x}a", "{x}b"]
-    assert spelled_out("{a}{") == ["{a}{"]
-    with pytest.raises(TooManyChoices, match=str(MOST_CHOICES)):
-        spelled_out("{a,b}" * 20)
+    assert expand_braces("a{b,{c,d}}e") == ["abe", "ace", "ade"]
+    assert expand_braces("{x}{a,b}") == ["{x}a", "{x}b"]
+    assert expand_braces("{a}{") == ["{a}{"]
+    with pytest.raises(TooManyChoices, match=str(MAX_CHOICES)):
+        expand_braces("{a,b}" * 20)
     with pytest.raises(TooManyChoices):
-        spelled_out("{a,a}" * 3_000)
+        expand_braces("{a,a}" * 3_000)
 
 
 def test_a_malicious_pattern_takes_no_long_time():
     began = time.perf_counter()
-    assert not matcher("**/" * 40 + "*a" * 60 + "b")("/".join(["a" * 60] * 40))
+    assert not compile_glob("**/" * 40 + "*a" * 60 + "b")("/".join(["a" * 60] * 40))
     assert time.perf_counter() - began < 1

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from everturn.chat.tools.files.read import LARGEST_PICTURE, LONGEST_LINE, MOST_LINES, MOST_TOKENS
+from everturn.chat.tools.files.read import MAX_IMAGE_BYTES, MAX_LINE_CHARACTERS, MAX_LINES, MAX_TOKENS
 from everturn.measure.tokens import rough
 
 PNG = base64.b64decode(
@@ -28,26 +28,26 @@ def test_offset_and_limit_choose_lines_and_what_is_left_is_said(hands):
 
 
 def test_a_long_file_is_cut_after_so_many_lines(hands):
-    hands.write("a.txt", "x\n" * (MOST_LINES + 5))
+    hands.write("a.txt", "x\n" * (MAX_LINES + 5))
     said = hands.do("Read", file_path="a.txt", limit=10_000)
-    assert said.count("\tx") == MOST_LINES
-    assert said.endswith(f"offset {MOST_LINES + 1} for more.]")
+    assert said.count("\tx") == MAX_LINES
+    assert said.endswith(f"offset {MAX_LINES + 1} for more.]")
 
 
 def test_a_wide_file_is_cut_after_so_many_tokens(hands):
     hands.write("a.txt", ("word " * 300 + "\n") * 1_000)
     said = hands.do("Read", file_path="a.txt")
-    assert 0.9 * MOST_TOKENS < rough(said) <= MOST_TOKENS + 50
+    assert 0.9 * MAX_TOKENS < rough(said) <= MAX_TOKENS + 50
     last = said.count("\tword")
     assert said.endswith(
-        f"[Cut after line {last}, the limit of {MOST_TOKENS:,} tokens. Read with offset {last + 1} for more.]"
+        f"[Cut after line {last}, the limit of {MAX_TOKENS:,} tokens. Read with offset {last + 1} for more.]"
     )
 
 
 def test_a_very_long_line_is_cut_and_the_next_one_is_whole(hands):
     hands.write("a.txt", "y" * 100_000 + "\nend\n")
     first, second = hands.do("Read", file_path="a.txt").splitlines()
-    assert first.startswith("     1\t" + "y" * LONGEST_LINE + " [… ")
+    assert first.startswith("     1\t" + "y" * MAX_LINE_CHARACTERS + " [… ")
     assert second == "     2\tend"
 
 
@@ -83,7 +83,7 @@ def test_a_picture_is_given_as_a_block(hands):
 
 
 def test_a_picture_too_large_for_the_api_is_refused(hands):
-    hands.write("a.png", PNG + b"\0" * LARGEST_PICTURE)
+    hands.write("a.png", PNG + b"\0" * MAX_IMAGE_BYTES)
     assert "is a picture of 10 MB; the most is 10" in hands.fails("Read", file_path="a.png")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.chat.tools.shell import MOST_CHARACTERS, covered
+from everturn.chat.tools.bash import MAX_CHARACTERS, permission_key
 
 
 def is_gone(pid):
@@ -58,9 +58,9 @@ def test_of_a_long_output_the_middle_is_left_out(hands):
     assert said.startswith("1\n2\n3\n")
     assert said.endswith("\n999999\n1000000")
     assert "characters left out …]" in said
-    assert len(said) < MOST_CHARACTERS + 100
-    exact = hands.do("Bash", command=f"head -c {MOST_CHARACTERS} /dev/zero | tr '\\0' x")
-    assert exact == "x" * MOST_CHARACTERS
+    assert len(said) < MAX_CHARACTERS + 100
+    exact = hands.do("Bash", command=f"head -c {MAX_CHARACTERS} /dev/zero | tr '\\0' x")
+    assert exact == "x" * MAX_CHARACTERS
 
 
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(hands):
@@ -135,7 +135,7 @@ def test_the_person_sees_the_whole_command_and_can_say_no(hands):
     ],
 )
 def test_always_covers_first_words_of_plain_commands_only(command, key):
-    assert covered(command) == key
+    assert permission_key(command) == key
 
 
 def test_always_for_a_plain_command_does_not_cover_what_is_joined_to_it(hands):

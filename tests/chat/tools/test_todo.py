@@ -1,8 +1,8 @@
 import pytest
 
-from everturn.chat.tools.todo import MOST, Todo, TodoList, todo_tool
+from everturn.chat.tools.todo import MAX_TODOS, Todo, TodoList, todo_tool
 from everturn.session.session import Session
-from everturn.twin.upstream import through_twin
+from everturn.twin.upstream import make_twin_send
 
 TODOS = [
     {"content": "Read the  parser", "status": "completed", "activeForm": "Reading"},
@@ -36,8 +36,8 @@ def test_the_list_is_replaced_as_a_whole():
             "`status` of TodoWrite must be one of pending, in_progress, completed; it was 'soon'.",
         ),
         (
-            {"todos": [{"content": "a"}] * (MOST + 1)},
-            f"A list of {MOST + 1} steps is too long; the most is {MOST}. Put some together.",
+            {"todos": [{"content": "a"}] * (MAX_TODOS + 1)},
+            f"A list of {MAX_TODOS + 1} steps is too long; the most is {MAX_TODOS}. Put some together.",
         ),
     ],
 )
@@ -53,9 +53,9 @@ def test_a_compaction_would_bring_the_list_back(tmp_path, twin):
     call = {"type": "tool_use", "name": "TodoWrite", "input": {"todos": TODOS}}
     twin.script({"content": [call]}, "Kept.")
     with Session.open(
-        tmp_path / "s.jsonl", tools=[todo_tool(TodoList())], send=through_twin(twin.twin), roots=[tmp_path]
+        tmp_path / "s.jsonl", tools=[todo_tool(TodoList())], send=make_twin_send(twin.twin), roots=[tmp_path]
     ) as session:
         session.send("Make a list.")
-        assert session.dry_run().restoring.todos == (
+        assert session.dry_run().restoration.todos == (
             "- [completed] Read the parser\n- [in_progress] Fix it\n- [pending] Run the tests"
         )

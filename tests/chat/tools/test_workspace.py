@@ -1,11 +1,11 @@
 import os
 
-from everturn.chat.tools.files.workspace import Place
+from everturn.chat.tools.files.workspace import ResolvedPath
 
 
 def test_a_path_is_inside_however_it_is_spelled(hands):
     hands.write("src/a.py", "x")
-    inside = Place(str(hands.root), "src/a.py", "src/a.py", is_inside=True)
+    inside = ResolvedPath(str(hands.root), "src/a.py", "src/a.py", is_inside=True)
     spellings = ("src/a.py", "./src/../src/a.py", str(hands.root / "src/a.py"))
     assert [hands.workspace.place(path) for path in spellings] == [inside] * 3
 

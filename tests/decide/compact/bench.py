@@ -7,21 +7,21 @@ from typing import Any
 import builders as b
 from decide.conversations import NOON
 
+from everturn.decide.compact.build_records import build_compaction
 from everturn.decide.compact.chain import chain_of
-from everturn.decide.compact.finish import finish
-from everturn.decide.compact.plan import plan
+from everturn.decide.compact.plan import plan_compaction
 from everturn.decide.compact.settings import DEFAULTS
-from everturn.decide.compact.values import Asked, Compaction, CompactionPlan, NotCompacting
+from everturn.decide.compact.values import Compaction, CompactionPlan, CompactionRequest, CompactionSkipped
 from everturn.decide.effects import FileRead
 from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.measure.meter import meter_of
-from everturn.measure.models import model_or_default
-from everturn.measure.thresholds import limits
-from everturn.measure.tokens import Counts
+from everturn.measure.model_table import model_or_default
+from everturn.measure.thresholds import compute_thresholds
+from everturn.measure.tokens import TokenCounter
 
 MODEL = model_or_default("claude-opus-4-5").model
-LIMITS = limits(MODEL.window, MODEL.max_output)
+LIMITS = compute_thresholds(MODEL.window, MODEL.max_output)
 TRANSCRIPT = "sessions/one.jsonl"
 SUMMARY = (
     "Summary:\n1. Primary request and intent: the user wants the parser fixed, its tests made to pass and "
@@ -34,13 +34,13 @@ class Bench:
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.log = Log(records)
-        self.counts = Counts()
+        self.counts = TokenCounter()
         self._ids = count(1)
 
     def new_id(self) -> str:
         return f"n{next(self._ids)}"
 
-    def plan(self, asked: Asked, **more: Any) -> CompactionPlan | NotCompacting:
+    def plan(self, asked: CompactionRequest, **more: Any) -> CompactionPlan | CompactionSkipped:
         view = self.log.view
         given: dict[str, Any] = {
             "size": meter_of(view, self.counts).size().tokens,
@@ -51,16 +51,16 @@ class Bench:
             "chain": chain_of(view, threshold=LIMITS.auto, source="main"),
             "ways": ("fork", "direct", "extract"),
         }
-        return plan(view, asked, **(given | more))
+        return plan_compaction(view, asked, **(given | more))
 
-    def planned(self, asked: Asked, **more: Any) -> CompactionPlan:
+    def planned(self, asked: CompactionRequest, **more: Any) -> CompactionPlan:
         found = self.plan(asked, **more)
         assert isinstance(found, CompactionPlan), found
         return found
 
     def compact(
         self,
-        asked: Asked,
+        asked: CompactionRequest,
         *,
         files: Sequence[FileRead] = (),
         hooks: Sequence[str] = (),
@@ -87,18 +87,18 @@ class Bench:
             "new_id": self.new_id,
             "counts": self.counts,
         }
-        return finish(planned, text, "fork", files, hooks, **(given | more))
+        return build_compaction(planned, text, "fork", files, hooks, **(given | more))
 
     @property
     def shown(self) -> list[str]:
         return [record.uuid for record in self.log.view.records]
 
 
-def manual(**more: Any) -> Asked:
-    return Asked(trigger="manual", **more)
+def manual(**more: Any) -> CompactionRequest:
+    return CompactionRequest(trigger="manual", **more)
 
 
-AUTO = Asked(trigger="auto")
+AUTO = CompactionRequest(trigger="auto")
 
 
 def turn(at: int, *, words: str = "", path: str = "") -> list[Record]:

@@ -5,17 +5,17 @@ from decide.compact.bench import SUMMARY
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.decide.compact.answer import Checked, checked, formatted
-from everturn.decide.effects import Answer
+from everturn.decide.compact.summary_response import SummaryCheck, check_summary, formatted
+from everturn.decide.effects import ModelAnswer
 from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.history.records import Usage
 
 CALL = block_from_fields({"type": "tool_use", "id": "c1", "name": "Read", "input": {}})
 
 
-def said(*blocks: Block | str, stop: str = "end_turn") -> Answer:
+def said(*blocks: Block | str, stop: str = "end_turn") -> ModelAnswer:
     made = tuple(text_block(each) if isinstance(each, str) else each for each in blocks)
-    return Answer(made, stop, Usage())
+    return ModelAnswer(made, stop, Usage())
 
 
 @pytest.mark.spec("CP-8")
@@ -40,18 +40,18 @@ def said(*blocks: Block | str, stop: str = "end_turn") -> Answer:
         (said(SUMMARY, stop="pause_turn"), "it did not end by itself (stop reason pause_turn)"),
     ],
 )
-def test_what_is_no_summary_is_named_and_leaves_no_text(answer: Answer, problem: str):
-    assert checked(answer) == Checked(problem=problem)
+def test_what_is_no_summary_is_named_and_leaves_no_text(answer: ModelAnswer, problem: str):
+    assert check_summary(answer) == SummaryCheck(problem=problem)
 
 
 @pytest.mark.spec("CP-8")
 def test_text_beside_a_call_is_an_answer():
-    assert checked(said(SUMMARY, CALL, stop="tool_use")) == Checked(SUMMARY)
+    assert check_summary(said(SUMMARY, CALL, stop="tool_use")) == SummaryCheck(SUMMARY)
 
 
 def test_a_summary_of_an_error_is_no_error():
     text = "Summary:\n1. Request: find out why the API says 'prompt is too long'. " + "It does. " * 60
-    assert checked(said(text)) == Checked(text.strip())
+    assert check_summary(said(text)) == SummaryCheck(text.strip())
 
 
 @pytest.mark.spec("CP-8")

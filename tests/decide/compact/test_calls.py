@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_logs import broken_logs
 
-from everturn.decide.compact.calls import Called, attached, parts_inside, traces
+from everturn.decide.compact.call_index import Called, attached, index_calls, parts_inside
 from everturn.history.blocks import Block, block_from_fields, block_from_json, fields_of, parts_of
 from everturn.history.records import Record
 
@@ -32,7 +32,7 @@ def tools_of(records: list[Record]) -> list[str]:
 
 @given(broken_logs(most=20))
 def test_calls_and_their_results_are_found_as_a_walk_for_each_tool_finds_them(records: list[Record]):
-    seen, tools = traces(records), tools_of(records)
+    seen, tools = index_calls(records), tools_of(records)
     for named in ([], tools, *([tool] for tool in tools)):
         assert seen.called(*named) == called_naively(records, *named)
 
@@ -40,20 +40,20 @@ def test_calls_and_their_results_are_found_as_a_walk_for_each_tool_finds_them(re
 @given(broken_logs(most=20))
 def test_attachments_are_found_in_one_walk_as_by_themselves(records: list[Record]):
     types = {record.subtype for record in records}
-    assert traces(records).attached(*types) == attached(records, *types)
+    assert index_calls(records).attached(*types) == attached(records, *types)
 
 
 def test_a_call_of_the_same_id_waits_for_a_result_of_its_own():
     first, again = b.call("c1", "Read", file_path="a"), b.call("c1", "Read", file_path="b")
     records = [b.assistant(first), b.result("c1", "old"), b.assistant(again, id="m2")]
-    assert [(each.at, each.given, each.answer) for each in traces(records).called("Read")] == [
+    assert [(each.at, each.given, each.answer) for each in index_calls(records).called("Read")] == [
         (2, {"file_path": "b"}, "")
     ]
 
 
 def test_calls_of_several_tools_come_in_the_order_in_which_they_were_made():
     records = [b.assistant(b.call(f"c{at}", tool), id=f"m{at}") for at, tool in enumerate(TOOLS)]
-    assert [each.tool for each in traces(records).called(*reversed(TOOLS))] == list(TOOLS)
+    assert [each.tool for each in index_calls(records).called(*reversed(TOOLS))] == list(TOOLS)
 
 
 PICTURE = '{"type":"image","source":{"type":"base64","media_type":"image/png","data":""}}'

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_logs import sound_logs
 
-from everturn.decide.compact.divide import Division, divided, first_words, messages_in
-from everturn.decide.compact.values import NotCompacting
+from everturn.decide.compact.divide import Division, divide_view, first_words, messages_in
+from everturn.decide.compact.values import CompactionSkipped
 from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.history.rounds import pairs
@@ -19,7 +19,7 @@ def names(records: tuple[Record, ...]) -> list[str]:
 
 
 def split(form: str, at: str, records: list[Record] | None = None) -> tuple[list[str], list[str], str]:
-    found = divided(Log(records or turns(2)).view, manual(form=form, at=at))
+    found = divide_view(Log(records or turns(2)).view, manual(form=form, at=at))
     assert isinstance(found, Division), found
     return names(found.summarized), names(found.kept), found.moved
 
@@ -50,7 +50,7 @@ def test_the_boundary_before_is_on_neither_side_of_what_is_kept():
 @pytest.mark.parametrize(("form", "at"), [("up_to", "u1"), ("from", "b2-next")])
 def test_a_part_without_messages_is_refused(form: str, at: str):
     records = [*turns(2), b.system(uuid="b2-next")]
-    assert divided(Log(records).view, manual(form=form, at=at)) == NotCompacting(
+    assert divide_view(Log(records).view, manual(form=form, at=at)) == CompactionSkipped(
         "There is nothing to compact: the part that would be summarized has no messages yet."
     )
 
@@ -62,8 +62,8 @@ def test_no_cut_separates_a_call_from_its_result_or_the_pieces_of_a_message(
 ):
     at = data.draw(st.sampled_from(records)).uuid
     form = data.draw(st.sampled_from(["from", "up_to"]))
-    found = divided(Log(records).view, manual(form=form, at=at))
-    if isinstance(found, NotCompacting):
+    found = divide_view(Log(records).view, manual(form=form, at=at))
+    if isinstance(found, CompactionSkipped):
         return
     for side in (found.summarized, found.kept):
         assert pairs(side).orphans == ()

@@ -11,20 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_logs import sound_logs
 
-from everturn.decide.compact.chain import chain_of, undoing
-from everturn.decide.compact.values import Chain, NotCompacting, Receipt
+from everturn.decide.compact.chain import chain_of, plan_undo
+from everturn.decide.compact.values import CompactionChain, CompactionSkipped, Receipt
 from everturn.decide.effects import FileRead
 from everturn.errors import UsageError
 from everturn.history.blocks import Block, fields_of, text_of
 from everturn.history.edits import Compacted, Offloaded, Segment, Undone
 from everturn.history.log import Log
-from everturn.history.messages import faults
+from everturn.history.messages import find_message_problems
 from everturn.history.records import Record
-from everturn.history.threads import threads
+from everturn.history.threads import split_threads
 from everturn.measure.meter import meter_of
 from everturn.view.flatten import flatten
-from everturn.wire.claude_code import read
-from everturn.wire.claude_code_lines import spell
+from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.claude_code_writer import encode_record
 
 FORMS = ("full", "from", "up_to")
 FILES = [FileRead("src/c1.py", "now\n")]
@@ -59,7 +59,7 @@ def test_the_new_view_is_boundary_summary_kept_and_restored(form: str, shown: st
     ]
     assert bench.log.notes == []
     flat = flatten(bench.log.view)
-    assert (faults(flat.messages), flat.repairs) == ((), ())
+    assert (find_message_problems(flat.messages), flat.repairs) == ((), ())
 
 
 @pytest.mark.spec("CP-10")
@@ -92,15 +92,15 @@ def test_kept_bytes_are_the_same_the_view_is_valid_and_undo_brings_the_old_one_b
     form = data.draw(st.sampled_from(FORMS))
     wanted = asked(form, at=data.draw(st.sampled_from(records)).uuid)
     planned = bench.plan(wanted)
-    if isinstance(planned, NotCompacting):
+    if isinstance(planned, CompactionSkipped):
         return
     done = bench.compact(wanted, files=FILES)
     kept = [record for record in bench.log.view.records if record not in done.records]
     assert kept == list(planned.kept)
-    assert faults(flatten(bench.log.view).messages) == ()
+    assert find_message_problems(flatten(bench.log.view).messages) == ()
     sent = {block.raw for block in blocks(bench.log)}
     assert {block.raw for record in kept for block in record.blocks if record.kind != "attachment"} <= sent
-    undone = undoing(bench.log.view)
+    undone = plan_undo(bench.log.view)
     assert isinstance(undone, Undone)
     bench.log.append(b.edited(undone, "undo"))
     assert list(bench.log.view.records) == before
@@ -112,8 +112,8 @@ def test_written_and_read_again_it_is_the_same_view(form: str):
     bench = Bench(_linked(turns(3)))
     bench.compact(asked(form), files=FILES)
     bench.log.append(b.user("go on", uuid="next", parent=bench.log.records[-1].uuid))
-    lines = b"\n".join(spell(record) for record in bench.log.records)
-    loaded = Log(threads(read(lines).records).main.records)
+    lines = b"\n".join(encode_record(record) for record in bench.log.records)
+    loaded = Log(split_threads(parse_session_file(lines).records).main.records)
     assert [record.uuid for record in loaded.view.records] == bench.shown
     assert flatten(loaded.view) == flatten(bench.log.view)
 
@@ -227,7 +227,7 @@ def test_the_receipt_names_what_was_retained_what_is_recoverable_and_what_was_dr
 @pytest.mark.spec("CP-25")
 def test_each_compaction_knows_the_one_before():
     bench = Bench(turns(1))
-    chains: list[Chain] = []
+    chains: list[CompactionChain] = []
     for at in range(2, 5):
         chains.append(chain_of(bench.log.view, threshold=167_000, source="main"))
         done = bench.compact(AUTO)
@@ -237,9 +237,9 @@ def test_each_compaction_knows_the_one_before():
         for record in turn(at):
             bench.log.append(record)
     assert chains == [
-        Chain(threshold=167_000),
-        Chain(follows="n1", turns_since=2, length=2, threshold=167_000),
-        Chain(follows="n4", turns_since=2, length=3, threshold=167_000),
+        CompactionChain(threshold=167_000),
+        CompactionChain(follows="n1", turns_since=2, length=2, threshold=167_000),
+        CompactionChain(follows="n4", turns_since=2, length=3, threshold=167_000),
     ]
 
 
@@ -256,19 +256,21 @@ def test_undo_is_an_appended_fact_and_what_was_said_since_stays():
     before = list(bench.shown)
     bench.compact(AUTO, files=FILES)
     bench.log.append(b.user("go on", uuid="next"))
-    undone = undoing(bench.log.view)
+    undone = plan_undo(bench.log.view)
     assert undone == Undone("n1", "asked for by the user")
     bench.log.append(b.edited(undone, "undo"))
     assert bench.shown == [*before, "next"]
     assert len(bench.log.records) == len(before) + 4 + 2
-    assert undoing(bench.log.view) == NotCompacting(
+    assert plan_undo(bench.log.view) == CompactionSkipped(
         "There is no compaction to undo: the view goes back to the beginning."
     )
 
 
 def test_equal_input_gives_equal_bytes():
     made = [Bench(turns(3)).compact(asked("up_to"), files=FILES) for _ in range(2)]
-    assert [spell(record) for record in made[0].records] == [spell(record) for record in made[1].records]
+    assert [encode_record(record) for record in made[0].records] == [
+        encode_record(record) for record in made[1].records
+    ]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from decide.compact.bench import SUMMARY, Bench, manual, turns
 
-from everturn.decide.compact.gate import gate
+from everturn.decide.compact.gate import check_gate
 from everturn.decide.compact.values import CompactionPlan
 from everturn.history.edits import Pinned
 from everturn.measure.tokens import padded, rough
@@ -19,7 +19,7 @@ def planned() -> CompactionPlan:
 
 
 def test_a_summary_is_let_in(planned: CompactionPlan):
-    assert gate(SUMMARY, planned, estimate=rough) == ""
+    assert check_gate(SUMMARY, planned, estimate=rough) == ""
 
 
 @pytest.mark.spec("CP-31")
@@ -36,12 +36,13 @@ def test_a_summary_is_let_in(planned: CompactionPlan):
     ],
 )
 def test_what_is_no_summary_is_refused_with_its_reason(planned: CompactionPlan, text: str, reason: str):
-    assert gate(text, planned, estimate=rough) == reason
+    assert check_gate(text, planned, estimate=rough) == reason
 
 
 def test_quoted_tool_syntax_is_no_call(planned: CompactionPlan):
     assert (
-        gate(SUMMARY + "\nThe prompt uses `<invoke>` tags:\n> <invoke name=x>", planned, estimate=rough) == ""
+        check_gate(SUMMARY + "\nThe prompt uses `<invoke>` tags:\n> <invoke name=x>", planned, estimate=rough)
+        == ""
     )
 
 
@@ -49,10 +50,10 @@ def test_quoted_tool_syntax_is_no_call(planned: CompactionPlan):
 def test_a_summary_as_large_as_what_it_replaces_is_refused(planned: CompactionPlan):
     size = padded(3_300)
     as_large = msgspec.structs.replace(planned, tokens_summarized=size)
-    assert gate(SUMMARY, as_large, estimate=lambda text: 3_300) == (
+    assert check_gate(SUMMARY, as_large, estimate=lambda text: 3_300) == (
         f"it is no smaller ({size:,} tokens) than what it replaces ({size:,})"
     )
-    assert gate(SUMMARY, as_large, estimate=lambda text: 3_299) == ""
+    assert check_gate(SUMMARY, as_large, estimate=lambda text: 3_299) == ""
 
 
 @pytest.mark.spec("CP-31")
@@ -60,7 +61,7 @@ def test_a_pin_beyond_its_budget_must_be_in_the_summary():
     long = "Keep the ports: " + ", ".join(str(port) for port in range(8_000, 9_600))
     bench = Bench([*turns(6), b.edited(Pinned(long), "pin"), b.edited(Pinned("Port 1 is mine"), "pin2")])
     planned = bench.planned(manual())
-    assert (planned.pins, planned.demanded) == (("Port 1 is mine",), (long,))
-    assert gate(SUMMARY, planned, estimate=rough) == f"it lost what was pinned: {long}"
+    assert (planned.pins, planned.must_quote) == (("Port 1 is mine",), (long,))
+    assert check_gate(SUMMARY, planned, estimate=rough) == f"it lost what was pinned: {long}"
     wrapped = long.replace(", 8500,", ",\n8500,")
-    assert gate(f"{SUMMARY}\n{wrapped}", planned, estimate=rough) == ""
+    assert check_gate(f"{SUMMARY}\n{wrapped}", planned, estimate=rough) == ""

@@ -5,15 +5,15 @@ from decide.compact.bench import turns
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.decide.compact.ladder import next_rung
-from everturn.decide.compact.values import NotCompacting
+from everturn.decide.compact.overflow_retry import drop_oldest_rounds
+from everturn.decide.compact.values import CompactionSkipped
 from everturn.history.blocks import text_block
-from everturn.history.log import view
-from everturn.history.messages import Message, faults
+from everturn.history.log import compute_view
+from everturn.history.messages import Message, find_message_problems
 from everturn.measure.tokens import estimate_block
 from everturn.view.flatten import flatten
 from everturn.view.fragments.truncated import TRUNCATED
-from everturn.wire.overflow import Overflow, overflow
+from everturn.wire.overflow import Overflow, parse_overflow
 
 MARKER = Message("user", (TRUNCATED,))
 SILENT = Overflow("vertex")
@@ -29,14 +29,14 @@ def conversation(rounds: int, tokens: int = 100) -> tuple[Message, ...]:
 
 
 def rung(messages: tuple[Message, ...], error: Overflow | None, tried: int = 0) -> tuple[Message, ...]:
-    found = next_rung(messages, error, tried)
-    assert not isinstance(found, NotCompacting), found
+    found = drop_oldest_rounds(messages, error, tried)
+    assert not isinstance(found, CompactionSkipped), found
     return found
 
 
 @pytest.mark.spec("CP-9")
 def test_the_gap_in_the_error_says_how_many_rounds_go():
-    error = overflow("prompt is too long: 200500 tokens > 200000 maximum")
+    error = parse_overflow("prompt is too long: 200500 tokens > 200000 maximum")
     messages = conversation(9)
     # 100 of the question and 200 of each of two rounds are exactly the gap.
     assert rung(messages, error) == (MARKER, *messages[5:])
@@ -60,7 +60,7 @@ def test_the_marker_of_a_retry_is_not_what_the_next_one_drops():
 
 @pytest.mark.spec("CP-9")
 def test_after_three_retries_it_says_what_to_do():
-    assert next_rung(conversation(9), SILENT, 3) == NotCompacting(
+    assert drop_oldest_rounds(conversation(9), SILENT, 3) == CompactionSkipped(
         "The conversation is still too long to be summarized after 3 retries. "
         "Compact a part of it, or clear large results first."
     )
@@ -68,8 +68,8 @@ def test_after_three_retries_it_says_what_to_do():
 
 @pytest.mark.spec("CP-9")
 def test_where_nothing_would_be_left_it_says_what_to_do():
-    refused = next_rung((MARKER, *conversation(1)[1:]), SILENT, 1)
-    assert isinstance(refused, NotCompacting)
+    refused = drop_oldest_rounds((MARKER, *conversation(1)[1:]), SILENT, 1)
+    assert isinstance(refused, CompactionSkipped)
     assert "Clear or shorten the largest message" in refused.why
 
 
@@ -81,12 +81,12 @@ def test_a_gap_larger_than_all_still_tries_the_newest_round():
 @pytest.mark.spec("CP-9")
 @given(st.integers(2, 12), st.integers(0, 3_000), st.integers(0, 2))
 def test_every_rung_is_shorter_valid_and_the_end_of_the_one_before(count: int, gap: int, tried: int):
-    messages = flatten(view(turns(count))).messages
+    messages = flatten(compute_view(turns(count))).messages
     found = rung(messages, Overflow("anthropic", gap + 1, 1), tried)
     spoken = found[1:] if found[0] == MARKER else found
     assert spoken == messages[-len(spoken) :]
     assert len(spoken) < len(messages)
-    assert faults(found) == ()
+    assert find_message_problems(found) == ()
     dropped = messages[: -len(spoken)]
     freed = sum(estimate_block(block) for message in dropped for block in message.blocks)
     assert freed >= gap or len(spoken) <= 2

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from everturn.decide.compact.settings import DEFAULTS
-from everturn.measure.models import MODELS
-from everturn.measure.thresholds import Thresholds, limits
+from everturn.measure.model_table import MODELS
+from everturn.measure.thresholds import ThresholdSettings, compute_thresholds
 
 PAGE = Path(__file__).parents[3] / "docs" / "compaction.md"
 
@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "compaction.md"
 def test_the_marks_in_the_manual_are_those_of_a_200k_window():
     drawing = PAGE.read_text(encoding="utf-8").split("```")[1]
     numbers = [float(found.replace(",", "")) for found in re.findall(r"\s\s([\d.,]+)(?=\s|$)", drawing)]
-    marks, given = limits(200_000, max(model.max_output for model in MODELS)), Thresholds()
+    marks, given = compute_thresholds(200_000, max(model.max_output for model in MODELS)), ThresholdSettings()
     assert numbers == [
         200_000,
         given.output_reserve,

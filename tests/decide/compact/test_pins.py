@@ -97,7 +97,7 @@ def test_the_budget_takes_the_callers_first_and_then_the_newest():
         carried=("mine, all mine!!", "Never do two.", "Never do six."), unpinned=("Never do one.",)
     )
     assert pins_of([Pinned("x" * 400)], said[:1], small, rough) == Pins(
-        carried=("Never do one.",), demanded=("x" * 400,)
+        carried=("Never do one.",), must_quote=("x" * 400,)
     )
 
 

@@ -5,12 +5,12 @@ import msgspec
 import pytest
 from decide.compact.bench import AUTO, LIMITS, MODEL, Bench, manual, turns
 
-from everturn.decide.compact.values import Asked, CompactionPlan, NotCompacting
+from everturn.decide.compact.values import CompactionPlan, CompactionRequest, CompactionSkipped
 from everturn.history.edits import Cleared
 from everturn.history.records import Record
 from everturn.measure.accounting import accounts_of
 
-EMPTY = NotCompacting("There is nothing to compact: the conversation has no messages yet.")
+EMPTY = CompactionSkipped("There is nothing to compact: the conversation has no messages yet.")
 
 
 @pytest.mark.spec("CP-1")
@@ -24,7 +24,7 @@ def test_a_view_without_messages_is_refused(records: list[Record]):
 
 @pytest.mark.spec("CP-1")
 def test_a_summary_alone_is_not_summarized_again():
-    assert Bench([b.boundary(), b.summary(), b.attachment("x")]).plan(manual()) == NotCompacting(
+    assert Bench([b.boundary(), b.summary(), b.attachment("x")]).plan(manual()) == CompactionSkipped(
         "There is nothing to compact: nothing was said since the last compaction."
     )
 
@@ -41,7 +41,7 @@ def test_a_plan_notes_the_size_and_what_filled_the_view():
 
 def test_system_prompt_and_tools_that_fill_the_window_are_named_before_any_summary():
     refused = Bench(turns(1)).plan(AUTO, size=LIMITS.auto + 60_000)
-    assert isinstance(refused, NotCompacting)
+    assert isinstance(refused, CompactionSkipped)
     assert refused.why.startswith("System prompt and tools alone take about ")
 
 
@@ -60,7 +60,7 @@ def test_a_dry_run_says_what_goes_what_stays_what_comes_back_and_what_it_costs()
     planned = bench.planned(manual(form="up_to", at="u4"))
     assert [record.uuid for record in planned.summarized] == shown[:13]
     assert [record.uuid for record in planned.kept] == ["u4", "a4", "r4", "b4"]
-    assert planned.restoring.files == ("src/c3.py", "src/c2.py", "src/c1.py")
+    assert planned.restoration.files == ("src/c3.py", "src/c2.py", "src/c1.py")
     assert planned.pins == ("Never push to main.",)
     assert planned.ways == ("fork", "direct", "extract")
     assert planned.tokens_kept < planned.expected_after
@@ -107,8 +107,8 @@ def test_what_is_cleared_is_not_counted():
 
 
 def test_an_unknown_record_is_named():
-    refused = Bench(turns(1)).plan(Asked(trigger="manual", form="from", at="nowhere"))
-    assert isinstance(refused, NotCompacting)
+    refused = Bench(turns(1)).plan(CompactionRequest(trigger="manual", form="from", at="nowhere"))
+    assert isinstance(refused, CompactionSkipped)
     assert "'nowhere'" in refused.why
 
 

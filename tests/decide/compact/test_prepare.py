@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from random_logs import broken_logs
 
-from everturn.decide.compact.prepare import prepared, with_prompt
+from everturn.decide.compact.prepare import prepare_messages, with_prompt
 from everturn.decide.compact.settings import DEFAULTS
 from everturn.history.blocks import fields_of, text_of
 from everturn.history.edits import Cleared
-from everturn.history.log import Log, view
-from everturn.history.messages import Message, faults
+from everturn.history.log import Log, compute_view
+from everturn.history.messages import Message, find_message_problems
 from everturn.history.records import Record
 from everturn.view.fragments.unspoken import UNSPOKEN
 
@@ -19,7 +19,7 @@ PAPER = {"type": "document", "source": {"type": "text", "media_type": "text/plai
 
 
 def ready(records: list[Record]) -> tuple[Message, ...]:
-    return prepared(view(records), records, DEFAULTS)
+    return prepare_messages(compute_view(records), records, DEFAULTS)
 
 
 def told(records: list[Record]) -> list[str]:
@@ -77,7 +77,7 @@ def test_what_is_cleared_stays_cleared():
         b.edited(Cleared(("c1",)), "e"),
     ]
     log = Log(records)
-    shown = prepared(log.view, records[:3], DEFAULTS)
+    shown = prepare_messages(log.view, records[:3], DEFAULTS)
     assert text_of(shown[-1].blocks[0]) == "[Old tool result content cleared]"
 
 
@@ -96,5 +96,5 @@ def test_the_prompt_joins_the_last_word_of_the_user():
 @given(broken_logs(edits=True))
 def test_what_is_sent_is_valid_whatever_was_recorded(records: list[Record]):
     log = Log(records)
-    messages = with_prompt(prepared(log.view, tuple(log.view.records), DEFAULTS), "sum up")
-    assert faults(messages) == ()
+    messages = with_prompt(prepare_messages(log.view, tuple(log.view.records), DEFAULTS), "sum up")
+    assert find_message_problems(messages) == ()

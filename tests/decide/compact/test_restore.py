@@ -6,9 +6,9 @@ import builders as b
 import pytest
 from decide.compact.bench import AUTO, Bench, attached, manual, turn, turns
 
-from everturn.decide.compact.restore import restoring
+from everturn.decide.compact.restoration import plan_restoration
 from everturn.decide.compact.settings import DEFAULTS, CompactSettings
-from everturn.decide.compact.values import Restoring
+from everturn.decide.compact.values import RestorationPlan
 from everturn.decide.effects import FileRead
 from everturn.history.blocks import fields_of
 from everturn.history.edits import Cleared
@@ -16,8 +16,8 @@ from everturn.history.records import Record
 from everturn.view.fragments.reminder import attachment_words
 
 
-def found(summarized: list[Record], kept: list[Record] | None = None, **more: Any) -> Restoring:
-    return restoring(summarized, kept or [], DEFAULTS, **more)
+def found(summarized: list[Record], kept: list[Record] | None = None, **more: Any) -> RestorationPlan:
+    return plan_restoration(summarized, kept or [], DEFAULTS, **more)
 
 
 def note(kind: str, uuid: str, **fields: Any) -> Record:
@@ -60,7 +60,7 @@ def test_plan_and_memory_files_and_visible_ones_are_passed_over_with_the_reason(
     records = [record for at, path in enumerate(paths) for record in turn(at, path=path)]
     records += used("p", "ExitPlanMode", plan="1. go", planFilePath="my-plan.md")
     kept = turn(20, path="src/seen.py")
-    assert found(records, kept) == Restoring(
+    assert found(records, kept) == RestorationPlan(
         files=("src/x.py",),
         skipped=(
             ("src/seen.py", "still visible in the kept messages"),
@@ -116,7 +116,7 @@ def test_a_restored_file_is_restored_again_after_the_next_compaction():
     bench.compact(AUTO, files=files)
     for record in turn(3):
         bench.log.append(record)
-    assert bench.planned(AUTO).restoring.files == ("src/c3.py", "src/c2.py", "src/c1.py")
+    assert bench.planned(AUTO).restoration.files == ("src/c3.py", "src/c2.py", "src/c1.py")
 
 
 # ── work ─────────────────────────────────────────────────────────────────────────────────────────
@@ -144,14 +144,14 @@ def test_tasks_are_followed_from_call_to_call_and_across_a_compaction():
         *used("k3", "TaskUpdate", taskId="1", status="in_progress"),
     ]
     bench = Bench(first)
-    assert bench.planned(AUTO).restoring.todos == "- [in_progress] #1 look\n- [pending] #2 act"
+    assert bench.planned(AUTO).restoration.todos == "- [in_progress] #1 look\n- [pending] #2 act"
     bench.compact(AUTO)
     for record in [*turn(2), *used("k4", "TaskUpdate", taskId="1", status="completed")]:
         bench.log.append(record)
-    assert bench.planned(AUTO).restoring.todos == "- [completed] #1 look\n- [pending] #2 act"
+    assert bench.planned(AUTO).restoration.todos == "- [completed] #1 look\n- [pending] #2 act"
     for record in used("k5", "TaskUpdate", taskId="2", status="deleted"):
         bench.log.append(record)
-    assert bench.planned(AUTO).restoring.todos == ""
+    assert bench.planned(AUTO).restoration.todos == ""
 
 
 @pytest.mark.spec("CP-14")
@@ -216,10 +216,10 @@ def test_agents_at_work_or_not_collected_are_named_so_that_no_second_one_is_star
     bench.compact(AUTO)
     for record in turn(2):
         bench.log.append(record)
-    assert bench.planned(AUTO).restoring.agents == expected
+    assert bench.planned(AUTO).restoration.agents == expected
     for record in used("o1b", "TaskOutput", "<status>failed</status>", task_id="a1"):
         bench.log.append(record)
-    assert bench.planned(AUTO).restoring.agents == expected[1:]
+    assert bench.planned(AUTO).restoration.agents == expected[1:]
 
 
 # ── skills and announcements ─────────────────────────────────────────────────────────────────────
@@ -241,11 +241,11 @@ def test_skills_come_back_most_recent_first_across_compactions():
         ("ship", "Base directory for this skill: skills/ship\n\nTag it."),
         ("lint", "Base directory for this skill: skills/lint\n\nRun the linter."),
     )
-    assert bench.planned(AUTO).restoring.skills == expected
+    assert bench.planned(AUTO).restoration.skills == expected
     bench.compact(AUTO)
     for record in turn(2):
         bench.log.append(record)
-    assert bench.planned(AUTO).restoring.skills == expected
+    assert bench.planned(AUTO).restoration.skills == expected
     kept = skill("lint", "Run the linter.")
     assert [name for name, _ in found(list(bench.log.view.records), kept).skills] == ["ship"]
 
@@ -297,7 +297,7 @@ def test_tools_agents_and_servers_are_announced_again_as_differences_and_skill_n
     assert attached(bench) == ["restored_tools", "restored_listing", "restored_listing", "compaction_receipt"]
     for record in turn(3):
         bench.log.append(record)
-    again = bench.planned(AUTO).restoring
+    again = bench.planned(AUTO).restoration
     assert (again.tools, again.listings) == (("WebFetch", "LSP"), expected)
 
 

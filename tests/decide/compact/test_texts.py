@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.decide.compact.budget import Fitted, fitted
+from everturn.decide.compact.budget import TruncatedText, truncate_to_tokens
 from everturn.measure.tokens import rough
 from everturn.view.fragments.escaping import escaped
 from everturn.view.fragments.summary_prompt import repair_prompt, summary_prompt
@@ -83,11 +83,11 @@ def test_escaping_twice_is_escaping_once(text: str):
 
 @given(st.text(st.sampled_from("ab\n"), max_size=200), st.integers(-1, 40))
 def test_a_fitted_text_is_the_beginning_and_within_its_budget(text: str, tokens: int):
-    found = fitted(text, tokens, rough)
+    found = truncate_to_tokens(text, tokens, rough)
     assert text.startswith(found.text)
     assert rough(found.text) <= max(tokens, 0)
     assert found.is_cut == (rough(text) > tokens)
 
 
 def test_a_text_is_cut_at_the_end_of_a_line():
-    assert fitted("one\ntwo two two two two", 3, rough) == Fitted("one\n", is_cut=True)
+    assert truncate_to_tokens("one\ntwo two two two two", 3, rough) == TruncatedText("one\n", is_cut=True)

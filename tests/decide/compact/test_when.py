@@ -5,25 +5,31 @@ from typing import Any
 import pytest
 from decide.compact.bench import LIMITS, Bench, turns
 
-from everturn.decide.compact.breakers import Breaker, Refill, filled_by
-from everturn.decide.compact.values import Asked, Chain, NotCompacting
-from everturn.decide.compact.when import Cold, Proposal, answered, cold_proposal, should_compact
+from everturn.decide.compact.breakers import CompactionBreaker, RefillBreaker, filled_by
+from everturn.decide.compact.triggers import (
+    Cold,
+    Proposal,
+    answer_proposal,
+    propose_compaction,
+    should_compact,
+)
+from everturn.decide.compact.values import CompactionChain, CompactionRequest, CompactionSkipped
 from everturn.measure.accounting import accounts_of
-from everturn.measure.thresholds import Thresholds
+from everturn.measure.thresholds import ThresholdSettings
 
 FULL = LIMITS.auto
-AUTO = Asked(trigger="auto")
-OPEN = Breaker().failed("a").failed("b").failed("no answer")
-SOON = Chain(follows="b1", turns_since=3)
+AUTO = CompactionRequest(trigger="auto")
+OPEN = CompactionBreaker().failed("a").failed("b").failed("no answer")
+SOON = CompactionChain(follows="b1", turns_since=3)
 
 
-def decide(size: int = FULL, **more: Any) -> Asked | NotCompacting:
+def decide(size: int = FULL, **more: Any) -> CompactionRequest | CompactionSkipped:
     given = {
-        "thresholds": Thresholds(),
+        "thresholds": ThresholdSettings(),
         "source": "main",
-        "breaker": Breaker(),
-        "refill": Refill(),
-        "chain": Chain(),
+        "breaker": CompactionBreaker(),
+        "refill": RefillBreaker(),
+        "chain": CompactionChain(),
     }
     return should_compact(size, LIMITS, **(given | more))
 
@@ -32,19 +38,21 @@ def decide(size: int = FULL, **more: Any) -> Asked | NotCompacting:
 def test_it_is_due_from_the_mark_on():
     assert decide(FULL) == AUTO
     assert decide(FULL, source="main:style:terse") == AUTO
-    assert decide(FULL - 1) == NotCompacting(f"{FULL - 1:,} tokens are below the automatic mark of {FULL:,}")
+    assert decide(FULL - 1) == CompactionSkipped(
+        f"{FULL - 1:,} tokens are below the automatic mark of {FULL:,}"
+    )
 
 
 @pytest.mark.spec("CP-20")
 @pytest.mark.parametrize("source", ["compact", "session_memory", "compact:fork"])
 def test_a_compaction_never_compacts_itself(source: str):
-    assert decide(source=source) == NotCompacting(f"{source} is itself part of a compaction")
+    assert decide(source=source) == CompactionSkipped(f"{source} is itself part of a compaction")
 
 
 @pytest.mark.spec("CP-20")
 def test_disabled_is_disabled():
-    off = Thresholds(auto_compaction=False)
-    assert decide(thresholds=off) == NotCompacting("automatic compaction is disabled")
+    off = ThresholdSettings(auto_compaction=False)
+    assert decide(thresholds=off) == CompactionSkipped("automatic compaction is disabled")
 
 
 @pytest.mark.spec("CP-20", "CP-22")
@@ -53,19 +61,19 @@ def test_three_failures_in_a_row_open_the_breaker_and_a_success_closes_it():
         "3 compactions in a row have failed, the last one because: no answer. "
         "Automatic compaction is off until one succeeds: compact by hand, or start anew."
     )
-    assert decide(breaker=OPEN) == NotCompacting(told)
+    assert decide(breaker=OPEN) == CompactionSkipped(told)
     assert OPEN.says == told
-    assert decide(breaker=Breaker().failed("a").failed("b")) == AUTO
-    assert decide(breaker=Breaker().failed("a").failed("b").succeeded("notes").failed("c")) == AUTO
+    assert decide(breaker=CompactionBreaker().failed("a").failed("b")) == AUTO
+    assert decide(breaker=CompactionBreaker().failed("a").failed("b").succeeded("notes").failed("c")) == AUTO
     assert decide(breaker=OPEN.succeeded("extract")) == AUTO
-    assert Breaker().says == ""
+    assert CompactionBreaker().says == ""
 
 
 @pytest.mark.spec("CP-23")
 def test_a_context_that_refills_at_once_again_and_again_stops_the_loop_and_is_told_what_fills_it():
-    refill = Refill().compacted(Chain()).compacted(SOON).compacted(SOON)
+    refill = RefillBreaker().compacted(CompactionChain()).compacted(SOON).compacted(SOON)
     metrics = accounts_of(Bench(turns(3)).log.view).metrics()
-    assert decide(refill=refill, chain=SOON, filled_by=filled_by(metrics)) == NotCompacting(
+    assert decide(refill=refill, chain=SOON, filled_by=filled_by(metrics)) == CompactionSkipped(
         "The context was full again 3 turns after a compaction, for the 3. time in a row, so another one "
         "would not help. What fills it: results of Read 98%, calls of Read 0%, human 0%. "
         "Ask for less at once, or move what is large into files."
@@ -74,11 +82,11 @@ def test_a_context_that_refills_at_once_again_and_again_stops_the_loop_and_is_to
 
 @pytest.mark.spec("CP-23")
 def test_work_between_two_compactions_starts_the_count_anew():
-    late = Chain(follows="b1", turns_since=4)
-    refill = Refill().compacted(SOON).compacted(SOON)
+    late = CompactionChain(follows="b1", turns_since=4)
+    refill = RefillBreaker().compacted(SOON).compacted(SOON)
     assert decide(refill=refill, chain=late) == AUTO
     assert decide(refill=refill.compacted(late), chain=SOON) == AUTO
-    assert decide(refill=Refill().compacted(SOON), chain=SOON) == AUTO
+    assert decide(refill=RefillBreaker().compacted(SOON), chain=SOON) == AUTO
 
 
 MARK = round(LIMITS.auto * 0.7)
@@ -89,7 +97,7 @@ MARK = round(LIMITS.auto * 0.7)
     ("moment", "good"), [("cache_cold", "the cache is cold"), ("task_finished", "the task is finished")]
 )
 def test_a_good_moment_above_the_lower_mark_is_proposed(moment: Any, good: str):
-    assert cold_proposal(MARK, LIMITS, moment=moment, cold=Cold()) == Proposal(
+    assert propose_compaction(MARK, LIMITS, moment=moment, cold=Cold()) == Proposal(
         AUTO, f"{MARK:,} of {LIMITS.auto:,} tokens are used, and {good}"
     )
 
@@ -105,16 +113,18 @@ def test_a_good_moment_above_the_lower_mark_is_proposed(moment: Any, good: str):
     ],
 )
 def test_at_any_other_time_nothing_is_proposed(size: int, moment: Any, cold: Cold, why: str):
-    assert cold_proposal(size, LIMITS, moment=moment, cold=cold) == NotCompacting(why)
+    assert propose_compaction(size, LIMITS, moment=moment, cold=cold) == CompactionSkipped(why)
 
 
 @pytest.mark.spec("CP-24")
 def test_the_user_accepts_defers_or_declines():
     made = Proposal(AUTO, "a good moment")
-    said = {word: answered(made, word, size=MARK, limits=LIMITS) for word in ("accept", "defer", "decline")}
+    said = {
+        word: answer_proposal(made, word, size=MARK, limits=LIMITS) for word in ("accept", "defer", "decline")
+    }
     assert said == {
         "accept": (AUTO, Cold()),
-        "defer": (NotCompacting("deferred by the user"), Cold(MARK + 10_000)),
-        "decline": (NotCompacting("declined by the user"), Cold(LIMITS.auto)),
+        "defer": (CompactionSkipped("deferred by the user"), Cold(MARK + 10_000)),
+        "decline": (CompactionSkipped("declined by the user"), Cold(LIMITS.auto)),
     }
     assert decide(FULL) == AUTO

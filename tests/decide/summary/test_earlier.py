@@ -3,9 +3,9 @@
 import builders as b
 import pytest
 
-from everturn.decide.summary import summarize
-from everturn.decide.summary.reading.earlier import read_back
-from everturn.decide.summary.reading.facts import Earlier, FileWork, Said
+from everturn.decide.extractive import summarize
+from everturn.decide.extractive.reading.earlier import parse_summary
+from everturn.decide.extractive.reading.facts import Earlier, FileWork, QuotedText
 
 BY_A_MODEL = """\
 This session is being continued from a previous conversation that ran out of context.
@@ -55,8 +55,8 @@ If you need details, read the transcript.
 
 
 def test_a_models_summary_is_read_by_its_headings():
-    assert read_back(BY_A_MODEL) == Earlier(
-        messages=(Said("make it faster"), Said("never touch\nthe schema")),
+    assert parse_summary(BY_A_MODEL) == Earlier(
+        messages=(QuotedText("make it faster"), QuotedText("never touch\nthe schema")),
         files=(
             FileWork("docs/notes.md", notes="**docs/notes.md** (read only)"),
             FileWork("src/importer.py", notes="- The heart of it.\n```python\ndef load(): ...\n```"),
@@ -126,8 +126,8 @@ def test_paths_below_a_shared_root_are_whole_again_when_read_back():
         records += [b.assistant(b.call(name, "Read", file_path=name), id=name), b.result(name)]
     text = summarize(records).text
     assert "…/a.py" in text
-    assert read_back(text).files == (FileWork("/p/src/a.py", read=1), FileWork("/p/src/b.py", read=1))
+    assert parse_summary(text).files == (FileWork("/p/src/a.py", read=1), FileWork("/p/src/b.py", read=1))
 
 
 def test_a_text_without_sections_hands_nothing_down():
-    assert read_back("1. First we did this.\n- and that") == Earlier(items={4: (), 5: (), 7: ()})
+    assert parse_summary("1. First we did this.\n- and that") == Earlier(items={4: (), 5: (), 7: ()})

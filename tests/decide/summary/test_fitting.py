@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.decide.summary.settings import SummarySettings
-from everturn.decide.summary.writing.fitting import Dropped, Entry, fit, grants, wanted
+from everturn.decide.extractive.settings import SummarySettings
+from everturn.decide.extractive.writing.fitting import Dropped, SummaryEntry, fit, grants, wanted
 
 SHARES = SummarySettings().shares
 
@@ -30,13 +30,13 @@ def test_grants_never_exceed_the_room_nor_what_is_wanted(some, room):
 
 
 def test_every_entry_gets_its_short_form_before_one_gets_its_whole_story():
-    entries = [Entry("a" * 60, rank=1, short="a"), Entry("b" * 60, rank=0, short="b")]
+    entries = [SummaryEntry("a" * 60, rank=1, short="a"), SummaryEntry("b" * 60, rank=0, short="b")]
     found = fit(3, entries, wanted(entries) - 1)
     assert found.body == f"   - a\n   - {'b' * 60}"
     assert found.dropped == (Dropped(3, "a" * 60, 59),)
 
 
 def test_an_entry_without_room_is_counted_on_the_page():
-    found = fit(4, [Entry("a" * 60, rank=1), Entry("b", rank=0)], 10)
+    found = fit(4, [SummaryEntry("a" * 60, rank=1), SummaryEntry("b", rank=0)], 10)
     assert found.body == "   - b\n   [1 more left out]"
     assert found.dropped == (Dropped(4, "a" * 60, 60),)

@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_logs import broken_logs, sound_logs
 
-from everturn.decide.retention import retention
-from everturn.decide.summary import Summary, summarize
-from everturn.decide.summary.reading.earlier import read_back
-from everturn.decide.summary.reading.sentences import standing_rules
-from everturn.decide.summary.reading.walk import human_words
-from everturn.decide.summary.writing.quoting import escaped, original_length
+from everturn.decide.extractive import Summary, summarize
+from everturn.decide.extractive.reading.earlier import parse_summary
+from everturn.decide.extractive.reading.sentences import standing_rules
+from everturn.decide.extractive.reading.walk import human_words
+from everturn.decide.extractive.writing.quoting import escaped, original_length
+from everturn.decide.retention import measure_retention
 from everturn.history.records import Record
-from everturn.history.threads import threads
+from everturn.history.threads import split_threads
 from everturn.measure.tokens import rough
-from everturn.replay.made_up import Shape, made_up_session
-from everturn.wire.claude_code import read
+from everturn.replay.synthetic import SessionShape, generate_session
+from everturn.wire.claude_code_reader import parse_session_file
 
 BUDGETS = st.sampled_from([0, 1, 40, 200, 400, 800, 2_000, 8_000])
 FORMS = st.sampled_from(["full", "from", "up_to"])
@@ -52,7 +52,7 @@ def said_in(records: Sequence[Record]) -> list[str]:
 
 def accounted(messages: Sequence[str], summary: Summary) -> bool:
     """Every message is on the page, in order, whole or marked as cut; the rest is the oldest, and counted."""
-    found = read_back(summary.text)
+    found = parse_summary(summary.text)
     missing, characters = found.missing
     # No text in these tests has the escape of its own.
     shown = [said.text.replace("&lt;", "<") for said in found.messages]
@@ -78,7 +78,7 @@ def test_every_message_of_the_user_is_there_word_for_word_or_marked_as_cut(messa
     summary = summarize(records, budget=budget)
     assert accounted(said_in(records), summary)
     said = [record.uuid for record in records if human_words(record)]
-    found = read_back(summary.text)
+    found = parse_summary(summary.text)
     # Two messages may be equal and only one of them cut: what is compared is their places.
     shown = [None] * found.missing[0] + [message.text for message in found.messages]
     whole = [escaped(message) for message in said_in(records)]
@@ -129,7 +129,7 @@ def test_twenty_compactions_in_a_row_lose_no_standing_instruction(generations, d
             b.boundary(f"b{at}"),
             b.summary(f"It goes on.\n\n{summary.text}\n\nThat is all.", uuid=f"s{at}"),
         ]
-    standing = read_back(summary.text).standing
+    standing = parse_summary(summary.text).standing
     assert [rule for rule in rules if rule not in standing] == []
     assert accounted(everything, summary)
 
@@ -137,8 +137,10 @@ def test_twenty_compactions_in_a_row_lose_no_standing_instruction(generations, d
 @pytest.mark.spec("BY-5")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_made_up_session_is_summarized_whole(seed):
-    lines = made_up_session(seed=seed, tokens=60_000, shape=Shape(boundaries=0, sidechains=0, images=0))
-    records = threads(read(b"\n".join(lines)).records).main.records
+    lines = generate_session(
+        seed=seed, tokens=60_000, shape=SessionShape(boundaries=0, sidechains=0, images=0)
+    )
+    records = split_threads(parse_session_file(b"\n".join(lines)).records).main.records
     summary = summarize(records)
     assert accounted(said_in(records), summary)
     rules = [rule for text in said_in(records) for rule in standing_rules(text, 300)]
@@ -164,12 +166,12 @@ def test_endless_repetition_of_anything_takes_no_endless_time(piece):
     ]
     summary = summarize(records, instructions=text)
     assert rough(summary.text) <= 8_000
-    assert retention(records, summary.text).score >= 0
+    assert measure_retention(records, summary.text).score >= 0
 
 
 def test_a_made_up_session_keeps_its_messages_through_twenty_compactions():
-    lines = made_up_session(seed=5, tokens=60_000, shape=Shape(boundaries=0, sidechains=0, images=0))
-    records = list(threads(read(b"\n".join(lines)).records).main.records)
+    lines = generate_session(seed=5, tokens=60_000, shape=SessionShape(boundaries=0, sidechains=0, images=0))
+    records = list(split_threads(parse_session_file(b"\n".join(lines)).records).main.records)
     step = len(records) // GENERATIONS + 1
     view: list[Record] = []
     summary = summarize([])

@@ -1,15 +1,15 @@
 """Section 6: the user's words, whole; and when they do not fit, the oldest long ones are marked as cut."""
 
-from everturn.decide.summary.reading.facts import Said
-from everturn.decide.summary.writing.fitting import Dropped
-from everturn.decide.summary.writing.messages import fit_messages, want
+from everturn.decide.extractive.reading.facts import QuotedText
+from everturn.decide.extractive.writing.fitting import Dropped
+from everturn.decide.extractive.writing.messages import fit_messages, want
 
 RUNGS = (1_000, 100, 40)
 NONE = (0, 0)
 
 
 def test_messages_that_fit_stand_word_for_word():
-    said = (Said("one\n\n  two", "u1"), Said("three", "u2"))
+    said = (QuotedText("one\n\n  two", "u1"), QuotedText("three", "u2"))
     found = fit_messages(said, NONE, want(said, NONE), RUNGS)
     assert found.body == '   - "one\n\n       two"\n   - "three"'
     assert found.dropped == ()
@@ -17,7 +17,7 @@ def test_messages_that_fit_stand_word_for_word():
 
 def test_the_oldest_long_message_is_shortened_first():
     old, middle, new = "a" * 2_000, "short", "b" * 2_000
-    said = (Said(old, "u1"), Said(middle, "u2"), Said(new, "u3"))
+    said = (QuotedText(old, "u1"), QuotedText(middle, "u2"), QuotedText(new, "u3"))
     found = fit_messages(said, NONE, 3_200, RUNGS)
     assert "[… 1,000 characters left out …]" in found.body
     assert f'"{middle}"' in found.body
@@ -26,7 +26,7 @@ def test_the_oldest_long_message_is_shortened_first():
 
 
 def test_when_even_the_shortest_forms_do_not_fit_the_oldest_go_and_are_counted():
-    said = tuple(Said(f"message number {at}", f"u{at}") for at in range(20))
+    said = tuple(QuotedText(f"message number {at}", f"u{at}") for at in range(20))
     found = fit_messages(said, (3, 500), 200, RUNGS)
     first = found.body.split("\n")[0]
     kept = found.body.count('"') // 2

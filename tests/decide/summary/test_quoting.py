@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.decide.summary import summarize
-from everturn.decide.summary.reading.earlier import read_back
-from everturn.decide.summary.writing.quoting import (
+from everturn.decide.extractive import summarize
+from everturn.decide.extractive.reading.earlier import parse_summary
+from everturn.decide.extractive.writing.quoting import (
     clipped,
     escaped,
     is_cut,
@@ -77,7 +77,7 @@ def test_quoted_data_cannot_leave_its_place_by_any_line_break(line_break):
     text = summarize(records).text
     stolen = [line for line in text.splitlines() if line.startswith(('   - "delete', "6. All"))]
     assert stolen == ["6. All user messages:"]
-    assert [said.text for said in read_back(text).messages] == ["go"]
+    assert [said.text for said in parse_summary(text).messages] == ["go"]
 
 
 @pytest.mark.spec("CP-33")

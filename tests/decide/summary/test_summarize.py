@@ -3,7 +3,7 @@
 import builders as b
 import pytest
 
-from everturn.decide.summary import SummarySettings, summarize
+from everturn.decide.extractive import SummarySettings, summarize
 from everturn.history.edits import Pinned
 from everturn.measure.tokens import rough
 

@@ -3,9 +3,14 @@
 import builders as b
 import pytest
 
-from everturn.decide.summary.reading.facts import Deed, Failure, FileWork, Said, Task
-from everturn.decide.summary.reading.sentences import announcements, conclusions, identifiers, standing_rules
-from everturn.decide.summary.reading.walk import facts_of, human_words
+from everturn.decide.extractive.reading.facts import FileWork, QuotedText, TaskItem, ToolAction, ToolFailure
+from everturn.decide.extractive.reading.sentences import (
+    announcements,
+    conclusions,
+    identifiers,
+    standing_rules,
+)
+from everturn.decide.extractive.reading.walk import extract_facts, human_words
 
 
 @pytest.mark.parametrize(
@@ -71,23 +76,23 @@ def test_a_picture_of_the_user_leaves_its_mark():
     ],
 )
 def test_a_call_says_what_it_did_to_which_file(tool, inputs, work):
-    facts = facts_of([b.assistant(b.call("c", tool, **inputs))])
+    facts = extract_facts([b.assistant(b.call("c", tool, **inputs))])
     assert facts.files == {work.path: work}
 
 
 def test_a_patch_may_touch_several_files():
     patch = "*** Begin Patch\n*** Update File: a.py\n@@\n+x\n*** Add File: b.py\n+y\n*** End Patch"
-    facts = facts_of([b.assistant(b.call("c", "apply_patch", input=patch))])
+    facts = extract_facts([b.assistant(b.call("c", "apply_patch", input=patch))])
     assert {path: work.edited for path, work in facts.files.items()} == {"a.py": 1, "b.py": 1}
 
 
 def test_files_are_in_the_order_of_their_last_use():
     calls = [b.call(f"c{at}", "Read", file_path=path) for at, path in enumerate(("/a", "/b", "/a"))]
-    assert list(facts_of([b.assistant(*calls)]).files) == ["/b", "/a"]
+    assert list(extract_facts([b.assistant(*calls)]).files) == ["/b", "/a"]
 
 
 def test_a_failure_knows_what_was_done_next_and_what_the_user_said():
-    facts = facts_of(
+    facts = extract_facts(
         [
             b.assistant(b.call("c1", "Bash", command="go test ./..."), id="m1"),
             b.result("c1", "ok  a\n--- FAIL: TestB (0.1s)\nFAIL"),
@@ -97,9 +102,12 @@ def test_a_failure_knows_what_was_done_next_and_what_the_user_said():
             b.assistant(b.call("c3", "Edit", file_path="/b_test.go", new_string="x"), id="m3"),
         ]
     )
-    ran, edited = Deed("c1", "Bash", "ran", "go test ./..."), Deed("c3", "Edit", "edited", "/b_test.go", "x")
+    ran, edited = (
+        ToolAction("c1", "Bash", "ran", "go test ./..."),
+        ToolAction("c3", "Edit", "edited", "/b_test.go", "x"),
+    )
     lines = ("ok  a", "--- FAIL: TestB (0.1s)")
-    assert facts.failures == (Failure(ran, lines, edited, "that one is flaky"),)
+    assert facts.failures == (ToolFailure(ran, lines, edited, "that one is flaky"),)
     assert facts.failed == {"c1"}
     assert facts.unanswered == (edited,)
 
@@ -109,18 +117,18 @@ def test_a_refusal_is_the_users_word_and_no_failure():
         "The user doesn't want to proceed with this tool use. The tool use was rejected. "
         "The user provided the following reason for the rejection:  use pnpm"
     )
-    facts = facts_of(
+    facts = extract_facts(
         [
             b.assistant(b.call("c", "Bash", command="npm i")),
             b.user([b.answer("c", said, is_error=True)], uuid="r"),
         ]
     )
     assert facts.failures == ()
-    assert facts.answers == (Said("use pnpm", "r"),)
+    assert facts.answers == (QuotedText("use pnpm", "r"),)
 
 
 def test_tasks_made_one_by_one_go_by_the_number_of_their_result():
-    facts = facts_of(
+    facts = extract_facts(
         [
             b.assistant(
                 b.call("c1", "TaskCreate", subject="first"), b.call("c2", "TaskCreate", subject="second")
@@ -131,22 +139,22 @@ def test_tasks_made_one_by_one_go_by_the_number_of_their_result():
             b.assistant(b.call("c4", "TaskUpdate", taskId="8", status="in_progress"), id="m3"),
         ]
     )
-    assert facts.tasks == (Task("first", "completed"), Task("second", "in_progress"))
+    assert facts.tasks == (TaskItem("first", "completed"), TaskItem("second", "in_progress"))
 
 
 def test_the_last_whole_list_of_tasks_counts():
     plan = [{"step": "measure", "status": "in_progress"}, {"step": "write", "status": "pending"}, "odd"]
-    facts = facts_of(
+    facts = extract_facts(
         [
             b.assistant(b.call("c1", "TodoWrite", todos=[{"content": "old", "status": "pending"}])),
             b.assistant(b.call("c2", "update_plan", plan=plan), id="m2"),
         ]
     )
-    assert facts.tasks == (Task("measure", "in_progress"), Task("write"))
+    assert facts.tasks == (TaskItem("measure", "in_progress"), TaskItem("write"))
 
 
 def test_thinking_and_what_tools_answered_are_not_spoken_words():
-    facts = facts_of(
+    facts = extract_facts(
         [
             b.assistant(
                 b.think("hidden_thought_name"), b.call("c", "Read", file_path="/a"), "spoken_name_here"

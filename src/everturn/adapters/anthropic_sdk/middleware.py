@@ -13,46 +13,46 @@ from typing import TYPE_CHECKING, Any
 
 import anthropic
 
-from everturn.adapters.anthropic_sdk.attempts import (
-    REFUSED,
-    REQUEST_ID,
-    answered,
-    aside,
-    betas_of,
-    body_of,
+from everturn.adapters.anthropic_sdk.response_tap import tap, tap_async
+from everturn.adapters.anthropic_sdk.sdk_requests import (
+    BAD_REQUEST,
+    REQUEST_ID_HEADER,
+    apply_prepared_call,
+    build_summary_request,
     is_too_long,
-    ours,
-    unreached,
+    read_betas,
+    read_body,
+    read_response_body,
+    to_upstream_error,
 )
-from everturn.adapters.anthropic_sdk.tap import tap, tap_async
-from everturn.adapters.shadow import (
+from everturn.adapters.tracking import (
     AsyncSend,
+    BreakpointOwner,
     CallerRequest,
-    Markers,
-    NotOurs,
-    Overview,
-    Shadows,
-    Ticket,
+    ConversationOverview,
+    ConversationTracker,
+    PreparedCall,
+    UnsupportedRequest,
     default_folder,
+    make_overview,
     manner_of,
-    overview,
-    recalled,
+    recall_conversation,
 )
 from everturn.decide.events import Event
 from everturn.decide.policy import Policy
 from everturn.errors import UsageError
+from everturn.session.bill import Bill
 from everturn.session.config.shape import Config
-from everturn.session.talk.spending import Bill
-from everturn.session.upstream import Answered, Send
+from everturn.session.upstream import RawResponse, Send
 
 if TYPE_CHECKING:
     from everturn.session.recall.search import Hit
 
 
-class EverturnMiddleware(anthropic.Middleware):
+class AnthropicSDKMiddleware(anthropic.Middleware):
     """Made by `everturn.middleware`. One can serve any number of clients, threads and event loops."""
 
-    def __init__(self, shadows: Shadows) -> None:
+    def __init__(self, shadows: ConversationTracker) -> None:
         self._shadows = shadows
 
     @property
@@ -61,16 +61,16 @@ class EverturnMiddleware(anthropic.Middleware):
         return self._shadows.bill
 
     @property
-    def conversations(self) -> tuple[Overview, ...]:
+    def conversations(self) -> tuple[ConversationOverview, ...]:
         """Those in memory, the one used last at the end."""
-        return tuple(map(overview, self._shadows))
+        return tuple(map(make_overview, self._shadows))
 
     def recall(self, query: str, limit: int = 8, *, conversation: str = "") -> "tuple[Hit, ...]":
         """Where a conversation, the one used last if none is named, has these words."""
         held = [each for each in self._shadows if conversation in ("", each.id)]
         if not held:
             raise UsageError(f"There is no conversation {conversation!r} in memory; see `conversations`.")
-        return recalled(held[-1], query, limit)
+        return recall_conversation(held[-1], query, limit)
 
     def close(self) -> None:
         """Let other processes go on with the transcripts. The next request opens what it needs again."""
@@ -85,36 +85,38 @@ class EverturnMiddleware(anthropic.Middleware):
         send = _sends(request, call_next)
         try:
             ticket = self._shadows.prepare(read, send)
-            attempt = ours(request, ticket)
+            attempt = apply_prepared_call(request, ticket)
         except Exception as problem:
             self._shadows.failed(problem)
             return call_next(request)
         response = call_next(attempt)
-        if response.status_code == REFUSED:
+        if response.status_code == BAD_REQUEST:
             response, ticket = self._refused(request, response, ticket, send, call_next)
         if ticket is not None and response.http_response.is_success:
             self._listen(response.http_response, ticket)
         return response
 
     def _refused(
-        self, request: anthropic.APIRequest, response: Any, ticket: Ticket, send: Send, call_next: Any
-    ) -> tuple[Any, Ticket | None]:
+        self, request: anthropic.APIRequest, response: Any, ticket: PreparedCall, send: Send, call_next: Any
+    ) -> tuple[Any, PreparedCall | None]:
         """Too long: room is made, once. Refused otherwise: the caller's own request decides whose fault
         it is."""
         body = response.http_response.read()
         if not is_too_long(response.status_code, body):
             return self._without_us(call_next(request), body, ticket), None
         try:
-            other = self._shadows.make_room(ticket, send)
+            other = self._shadows.compact_after_overflow(ticket, send)
         except Exception as problem:
             self._shadows.failed(problem)
             return response, None
-        return (response, None) if other is None else (call_next(ours(request, other)), other)
+        return (response, None) if other is None else (call_next(apply_prepared_call(request, other)), other)
 
-    def _listen(self, http: Any, ticket: Ticket) -> None:
+    def _listen(self, http: Any, ticket: PreparedCall) -> None:
         def complete(body: bytes) -> None:
             try:
-                self._shadows.received(ticket, Answered(body, http_headers.get(REQUEST_ID, "")))
+                self._shadows.record_response(
+                    ticket, RawResponse(body, http_headers.get(REQUEST_ID_HEADER, ""))
+                )
             except Exception as problem:
                 self._shadows.failed(problem, ticket)
 
@@ -133,34 +135,45 @@ class EverturnMiddleware(anthropic.Middleware):
         send = _sends_async(request, call_next)
         try:
             ticket = await self._shadows.prepare_async(read, send)
-            attempt = ours(request, ticket)
+            attempt = apply_prepared_call(request, ticket)
         except Exception as problem:
             self._shadows.failed(problem)
             return await call_next(request)
         response = await call_next(attempt)
-        if response.status_code == REFUSED:
+        if response.status_code == BAD_REQUEST:
             response, ticket = await self._refused_async(request, response, ticket, send, call_next)
         if ticket is not None and response.http_response.is_success:
             await self._listen_async(response.http_response, ticket)
         return response
 
     async def _refused_async(
-        self, request: anthropic.APIRequest, response: Any, ticket: Ticket, send: AsyncSend, call_next: Any
-    ) -> tuple[Any, Ticket | None]:
+        self,
+        request: anthropic.APIRequest,
+        response: Any,
+        ticket: PreparedCall,
+        send: AsyncSend,
+        call_next: Any,
+    ) -> tuple[Any, PreparedCall | None]:
         body = await response.http_response.aread()
         if not is_too_long(response.status_code, body):
             return self._without_us(await call_next(request), body, ticket), None
         try:
-            other = await self._shadows.make_room_async(ticket, send)
+            other = await self._shadows.compact_after_overflow_async(ticket, send)
         except Exception as problem:
             self._shadows.failed(problem)
             return response, None
-        return (response, None) if other is None else (await call_next(ours(request, other)), other)
+        return (
+            (response, None)
+            if other is None
+            else (await call_next(apply_prepared_call(request, other)), other)
+        )
 
-    async def _listen_async(self, http: Any, ticket: Ticket) -> None:
+    async def _listen_async(self, http: Any, ticket: PreparedCall) -> None:
         async def complete(body: bytes) -> None:
             try:
-                await self._shadows.received_async(ticket, Answered(body, headers.get(REQUEST_ID, "")))
+                await self._shadows.record_response_async(
+                    ticket, RawResponse(body, headers.get(REQUEST_ID_HEADER, ""))
+                )
             except Exception as problem:
                 self._shadows.failed(problem, ticket)
 
@@ -174,16 +187,16 @@ class EverturnMiddleware(anthropic.Middleware):
 
     def _read(self, request: anthropic.APIRequest) -> CallerRequest | None:
         try:
-            body = body_of(request)
+            body = read_body(request)
             if body is None:
                 return None
-            read = self._shadows.read(body, betas_of(request))
+            read = self._shadows.read(body, read_betas(request))
         except Exception as problem:
             self._shadows.failed(problem)
             return None
-        return None if isinstance(read, NotOurs) else read
+        return None if isinstance(read, UnsupportedRequest) else read
 
-    def _without_us(self, response: Any, refusal: bytes, ticket: Ticket) -> Any:
+    def _without_us(self, response: Any, refusal: bytes, ticket: PreparedCall) -> Any:
         """Where the caller's own request is taken, the fault was ours."""
         if response.http_response.is_success:
             self._shadows.failed(RuntimeError(f"refused: {refusal.decode(errors='replace')}"), ticket)
@@ -191,23 +204,23 @@ class EverturnMiddleware(anthropic.Middleware):
 
 
 def _sends(request: anthropic.APIRequest, call_next: Any) -> Send:
-    def send(body: bytes, betas: Sequence[str]) -> Answered:
+    def send(body: bytes, betas: Sequence[str]) -> RawResponse:
         try:
-            http = call_next(aside(request, body, betas)).http_response
-            return answered(http.status_code, http.headers, http.read())
+            http = call_next(build_summary_request(request, body, betas)).http_response
+            return read_response_body(http.status_code, http.headers, http.read())
         except anthropic.AnthropicError as problem:
-            raise unreached(problem) from problem
+            raise to_upstream_error(problem) from problem
 
     return send
 
 
 def _sends_async(request: anthropic.APIRequest, call_next: Any) -> AsyncSend:
-    async def send(body: bytes, betas: Sequence[str]) -> Answered:
+    async def send(body: bytes, betas: Sequence[str]) -> RawResponse:
         try:
-            http = (await call_next(aside(request, body, betas))).http_response
-            return answered(http.status_code, http.headers, await http.aread())
+            http = (await call_next(build_summary_request(request, body, betas))).http_response
+            return read_response_body(http.status_code, http.headers, await http.aread())
         except anthropic.AnthropicError as problem:
-            raise unreached(problem) from problem
+            raise to_upstream_error(problem) from problem
 
     return send
 
@@ -218,9 +231,9 @@ def middleware(
     folder: str | os.PathLike[str] | None = "",
     readable: Sequence[str | os.PathLike[str]] = (),
     listen: Callable[[Event], None] = lambda _: None,
-    markers: Markers = "ours",
+    markers: BreakpointOwner = "ours",
     **more: Any,
-) -> EverturnMiddleware:
+) -> AnthropicSDKMiddleware:
     """A middleware for `anthropic.Anthropic` and `anthropic.AsyncAnthropic`: conversations without an end.
 
     `folder` is where transcripts are kept: the usual place for data if not given, memory alone for None.
@@ -230,4 +243,6 @@ def middleware(
     """
     kept = default_folder() if folder == "" else folder
     more |= {"listen": listen, "markers": markers}
-    return EverturnMiddleware(Shadows(manner_of(policy, folder=kept, readable=readable, **more)))
+    return AnthropicSDKMiddleware(
+        ConversationTracker(manner_of(policy, folder=kept, readable=readable, **more))
+    )

@@ -18,20 +18,20 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from everturn.adapters.claude_code.markers import state_folder
+from everturn.adapters.claude_code.compaction_marker import state_folder
 from everturn.adapters.claude_code.settings import files
 from everturn.adapters.claude_code.settings.entries import (
     NAME,
     STATUS_LINE,
     calls_us,
-    check,
+    check_settings,
     handlers_of,
     is_our_handler,
     is_our_status_line,
 )
 from everturn.errors import EverturnError
 
-OLDEST_PYTHON: Final = (3, 11)
+MIN_PYTHON: Final = (3, 11)
 # The package that tells whether an extra is installed.
 EXTRAS: Final[Mapping[str, str]] = {
     "twin": "uvicorn", "anthropic": "anthropic", "langchain": "langchain", "pydantic-ai": "pydantic_ai",
@@ -43,14 +43,14 @@ SAMPLE: Final = {
     "cost": {"total_cost_usd": 1.25},
 }
 # Checks of what installing brought; without any of them, nothing is installed.
-OURS: Final = ("status line", "hooks", "MCP server")
-SECONDS_FOR_SAMPLE: Final = 10
+INSTALLED_CHECKS: Final = ("status line", "hooks", "MCP server")
+SAMPLE_TIMEOUT_SECONDS: Final = 10
 # Claude Code gives up on a line that takes longer (ecosystem 0.7).
-SECONDS_ALLOWED: Final = 0.3
-OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+MAX_STATUS_LINE_SECONDS: Final = 0.3
+GROUP_AND_OTHERS_MODE: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-class Check(msgspec.Struct, frozen=True):
+class DoctorCheck(msgspec.Struct, frozen=True):
     """One thing that was looked at. A note is worth knowing; only "wrong" is wrong."""
 
     name: str
@@ -59,14 +59,14 @@ class Check(msgspec.Struct, frozen=True):
     to_do: str = ""
 
 
-def examine(environment: Mapping[str, str], project: str, version: str) -> tuple[Check, ...]:
+def run_checks(environment: Mapping[str, str], project: str, version: str) -> tuple[DoctorCheck, ...]:
     """Every check, in the order a person would make them."""
-    found = [_python(), Check("everturn", "ok", version), _sqlite(), _extras()]
+    found = [_python(), DoctorCheck("everturn", "ok", version), _sqlite(), _extras()]
     for name, path in _places(environment, project).items():
         found.extend(_settings(name, path, environment))
-    if not any(each.name in OURS for each in found):
+    if not any(each.name in INSTALLED_CHECKS for each in found):
         to_do = "`everturn install claude-code` sets it up"
-        found.append(Check("Claude Code", "note", "everturn is not in its settings", to_do))
+        found.append(DoctorCheck("Claude Code", "note", "everturn is not in its settings", to_do))
     found.append(_transcripts(files.transcripts_folder(environment)))
     data = environment.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
     found.append(_private("hook files", state_folder(environment)))
@@ -85,52 +85,52 @@ def _places(environment: Mapping[str, str], project: str) -> dict[str, str]:
     return {name: path for path, name in {path: name for name, path in reversed(places.items())}.items()}
 
 
-def _python() -> Check:
+def _python() -> DoctorCheck:
     version = ".".join(str(part) for part in sys.version_info[:3])
-    if sys.version_info >= OLDEST_PYTHON:
-        return Check("python", "ok", f"{version} at {sys.executable}")
-    needed = ".".join(str(part) for part in OLDEST_PYTHON)
-    return Check(
+    if sys.version_info >= MIN_PYTHON:
+        return DoctorCheck("python", "ok", f"{version} at {sys.executable}")
+    needed = ".".join(str(part) for part in MIN_PYTHON)
+    return DoctorCheck(
         "python", "wrong", f"{version} is too old", f"install everturn with python {needed} or newer"
     )
 
 
-def _sqlite() -> Check:
+def _sqlite() -> DoctorCheck:
     connection = sqlite3.connect(":memory:")
     try:
         connection.execute("create virtual table words using fts5(word)")
     except sqlite3.OperationalError as problem:
         to_do = "`everturn recall` needs a python whose sqlite has FTS5; that of python.org does"
-        return Check(
+        return DoctorCheck(
             "sqlite", "wrong", f"{sqlite3.sqlite_version} without full-text search ({problem})", to_do
         )
     finally:
         connection.close()
-    return Check("sqlite", "ok", f"{sqlite3.sqlite_version} with full-text search")
+    return DoctorCheck("sqlite", "ok", f"{sqlite3.sqlite_version} with full-text search")
 
 
-def _extras() -> Check:
+def _extras() -> DoctorCheck:
     there = [extra for extra, package in EXTRAS.items() if find_spec(package)]
     missing = [extra for extra in EXTRAS if extra not in there]
     what = f"installed: {', '.join(there) or 'none'}"
     if not missing:
-        return Check("extras", "ok", what)
+        return DoctorCheck("extras", "ok", what)
     to_do = f"`pip install 'everturn[NAME]'` brings one: {', '.join(missing)}"
-    return Check("extras", "note", what, to_do)
+    return DoctorCheck("extras", "note", what, to_do)
 
 
-def _settings(name: str, path: str, environment: Mapping[str, str]) -> Iterator[Check]:
+def _settings(name: str, path: str, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
     try:
-        file = files.opened(path)
+        file = files.read_settings_file(path)
         if file.data is None:
             return
-        check(file.text, file.said)
+        check_settings(file.text, file.said)
     except EverturnError as problem:
-        yield Check(
+        yield DoctorCheck(
             name, "wrong", str(problem), "Claude Code does not read such settings either: correct them"
         )
         return
-    yield Check(name, "ok", file.said)
+    yield DoctorCheck(name, "ok", file.said)
     settings = json.loads(file.text)
     line = settings.get(STATUS_LINE)
     if is_our_status_line(line):
@@ -154,24 +154,24 @@ def _called_by_hooks(settings: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _programs(name: str, called: Mapping[str, str], environment: Mapping[str, str]) -> Check:
+def _programs(name: str, called: Mapping[str, str], environment: Mapping[str, str]) -> DoctorCheck:
     for program in called.values():
         if not _found(program, environment):
             return _not_found(name, program)
-    return Check(name, "ok", ", ".join(called))
+    return DoctorCheck(name, "ok", ", ".join(called))
 
 
 def _found(program: str, environment: Mapping[str, str]) -> str | None:
     return shutil.which(os.path.expanduser(program), path=environment.get("PATH"))
 
 
-def _not_found(name: str, program: str) -> Check:
+def _not_found(name: str, program: str) -> DoctorCheck:
     where = "there is no such program" if os.path.dirname(program) else "it is not on the PATH"
     to_do = "`everturn install claude-code`, with the options it was installed with, writes where it is now"
-    return Check(name, "wrong", f"the settings call {program}, but {where}", to_do)
+    return DoctorCheck(name, "wrong", f"the settings call {program}, but {where}", to_do)
 
 
-def _status_line(command: list[str], environment: Mapping[str, str]) -> Check:
+def _status_line(command: list[str], environment: Mapping[str, str]) -> DoctorCheck:
     program = _found(command[0], environment)
     if program is None:
         return _not_found("status line", command[0])
@@ -181,27 +181,29 @@ def _status_line(command: list[str], environment: Mapping[str, str]) -> Check:
             [program, *command[1:]],
             input=json.dumps(SAMPLE).encode(),
             capture_output=True,
-            timeout=SECONDS_FOR_SAMPLE,
+            timeout=SAMPLE_TIMEOUT_SECONDS,
             env={**environment, "NO_COLOR": "1"},
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
-        return Check(
+        return DoctorCheck(
             "status line", "wrong", f"{shlex.join(command)} does not run: {problem}", "install it anew"
         )
     took = time.perf_counter() - start
     line = done.stdout.decode(errors="replace").strip()
     if done.returncode or not line:
         said = done.stderr.decode(errors="replace").strip()[-300:] or "it prints nothing"
-        return Check("status line", "wrong", f"{shlex.join(command)} fails: {said}", "install everturn anew")
-    if took > SECONDS_ALLOWED:
+        return DoctorCheck(
+            "status line", "wrong", f"{shlex.join(command)} fails: {said}", "install everturn anew"
+        )
+    if took > MAX_STATUS_LINE_SECONDS:
         to_do = "Claude Code may drop it; a slow disk or a busy machine explains it, run doctor again"
-        return Check("status line", "note", f"prints {line!r}, but took {took * 1_000:.0f} ms", to_do)
-    return Check("status line", "ok", f"prints {line!r} in {took * 1_000:.0f} ms")
+        return DoctorCheck("status line", "note", f"prints {line!r}, but took {took * 1_000:.0f} ms", to_do)
+    return DoctorCheck("status line", "ok", f"prints {line!r} in {took * 1_000:.0f} ms")
 
 
-def _transcripts(folder: str) -> Check:
+def _transcripts(folder: str) -> DoctorCheck:
     if not os.path.isdir(folder):
-        return Check(
+        return DoctorCheck(
             "transcripts", "note", f"there is no folder {folder}", "it appears with the first session"
         )
     paths = [
@@ -213,26 +215,26 @@ def _transcripts(folder: str) -> Check:
     closed = [path for path in paths if not os.access(path, os.R_OK)]
     if closed:
         to_do = "check who owns them (ls -l); `everturn audit` and the status line cannot read them"
-        return Check(
+        return DoctorCheck(
             "transcripts",
             "wrong",
             f"{len(closed)} of {len(paths)} cannot be read, such as {closed[0]}",
             to_do,
         )
-    return Check("transcripts", "ok", f"{len(paths)} in {folder}")
+    return DoctorCheck("transcripts", "ok", f"{len(paths)} in {folder}")
 
 
-def _private(name: str, path: str) -> Check:
+def _private(name: str, path: str) -> DoctorCheck:
     """What was said in a session is its owner's alone."""
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)
     except FileNotFoundError:
-        return Check(name, "ok", f"none yet ({path})")
-    if mode & OF_OTHERS:
+        return DoctorCheck(name, "ok", f"none yet ({path})")
+    if mode & GROUP_AND_OTHERS_MODE:
         what = f"others may look into {path} (mode {mode:o})"
-        return Check(name, "wrong", what, f"chmod 700 {shlex.quote(path)}")
+        return DoctorCheck(name, "wrong", what, f"chmod 700 {shlex.quote(path)}")
     if not os.access(path, os.W_OK | os.X_OK):
-        return Check(
+        return DoctorCheck(
             name, "wrong", f"{path} may not be written to (mode {mode:o})", "check who owns it (ls -ld)"
         )
-    return Check(name, "ok", f"{path}, its owner's alone")
+    return DoctorCheck(name, "ok", f"{path}, its owner's alone")

@@ -38,7 +38,7 @@ def decode(text: str) -> object:
     return value
 
 
-def at(value: object, *names: str) -> object:
+def get_path(value: object, *names: str) -> object:
     """The field at the end of these names; None where there is no such field."""
     for name in names:
         if not isinstance(value, dict):
@@ -47,14 +47,14 @@ def at(value: object, *names: str) -> object:
     return value
 
 
-def number(value: object, *names: str) -> float | None:
+def get_number(value: object, *names: str) -> float | None:
     """A number that can be calculated with: neither true nor false, neither endless nor undefined."""
-    found = at(value, *names)
+    found = get_path(value, *names)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
     return found if abs(found) < 1e15 else None
 
 
-def text(value: object, *names: str) -> str:
-    found = at(value, *names)
+def get_text(value: object, *names: str) -> str:
+    found = get_path(value, *names)
     return found if isinstance(found, str) else ""

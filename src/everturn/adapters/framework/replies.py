@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import msgspec
 
-from everturn.session.upstream import Answered, UpstreamError
-from everturn.wire.overflow import overflow
+from everturn.session.upstream import RawResponse, UpstreamError
+from everturn.wire.overflow import parse_overflow
 
-REFUSED: Final = 400
+BAD_REQUEST: Final = 400
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FrameworkUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The tokens of a reply as frameworks count them: `input_tokens` are all of the input."""
 
     input_tokens: int = 0
@@ -28,17 +28,17 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         }
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class FrameworkReply(msgspec.Struct, frozen=True, kw_only=True):
     """A reply: its blocks, and what it says about itself."""
 
     id: str
     model: str
     blocks: Sequence[dict[str, Any]]
-    counted: Counted | None = None
+    counted: FrameworkUsage | None = None
     stop_reason: str = ""
 
 
-def answered(heard: Heard) -> Answered:
+def build_response(heard: FrameworkReply) -> RawResponse:
     """The body that the Messages API would have sent for this reply."""
     calls = any(block.get("type") == "tool_use" for block in heard.blocks)
     body: dict[str, Any] = {
@@ -51,18 +51,18 @@ def answered(heard: Heard) -> Answered:
     }
     if heard.counted is not None:
         body["usage"] = heard.counted.usage()
-    return Answered(msgspec.json.encode(body))
+    return RawResponse(msgspec.json.encode(body))
 
 
 def is_too_long(problem: Exception, kind: type[Exception]) -> bool:
     """Whether this is a provider's "too long": by the framework's own kind of error, or by its words."""
-    return isinstance(problem, kind) or overflow(str(problem)) is not None
+    return isinstance(problem, kind) or parse_overflow(str(problem)) is not None
 
 
-def is_refused(problem: Exception) -> bool:
+def is_bad_request(problem: Exception) -> bool:
     """Whether the provider found fault with the request itself."""
-    return getattr(problem, "status_code", 0) == REFUSED
+    return getattr(problem, "status_code", 0) == BAD_REQUEST
 
 
-def unreached(problem: Exception) -> UpstreamError:
+def to_upstream_error(problem: Exception) -> UpstreamError:
     return UpstreamError(getattr(problem, "status_code", 0) or 0, type(problem).__name__, str(problem))

@@ -11,15 +11,20 @@ import msgspec
 from langchain.agents.middleware.types import ModelRequest
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from everturn.adapters.framework import Piece, body_of, traced
-from everturn.adapters.langchain.messages import content_blocks, messages_of, piece_of, tool_fields
-from everturn.adapters.shadow import Ticket
+from everturn.adapters.framework import FrameworkMessage, build_body, trace_blocks
+from everturn.adapters.langchain.messages import (
+    build_messages,
+    content_blocks,
+    to_framework_message,
+    tool_fields,
+)
+from everturn.adapters.tracking import PreparedCall
 
-Marker = dict[str, Any]
-MARKER: Final[Marker] = {"type": "ephemeral"}
+CacheControl = dict[str, Any]
+EPHEMERAL: Final[CacheControl] = {"type": "ephemeral"}
 
 
-class Call:
+class LangChainCall:
     def __init__(self, request: ModelRequest[Any], summary_model: Any = None) -> None:
         self.request = request
         self.model = _name(request.model)
@@ -29,13 +34,13 @@ class Call:
         # System messages at the front are no part of what may be summarized.
         self._front: list[BaseMessage] = list(request.messages[:first])
         self._messages: list[BaseMessage] = list(request.messages[first:])
-        self._pieces: list[Piece] = list(map(piece_of, self._messages))
+        self._pieces: list[FrameworkMessage] = list(map(to_framework_message, self._messages))
         self._marker = _marker(request)
 
     def body(self) -> dict[str, Any]:
         """The request as the Messages API takes it. Tools and system prompt are in it, to be counted."""
         request = self.request
-        return body_of(
+        return build_body(
             self.model,
             self._pieces,
             max_tokens=_setting(request, "max_tokens"),
@@ -45,7 +50,7 @@ class Call:
             tools=list(map(tool_fields, request.tools)),
         )
 
-    def attempt(self, ticket: Ticket) -> ModelRequest[Any]:
+    def build_request(self, ticket: PreparedCall) -> ModelRequest[Any]:
         """The agent's request with what the engine shows of its messages."""
         shown = [*self._front, *self._shown(ticket.fields()["messages"])]
         return self._marked(self.request.override(messages=shown))
@@ -91,7 +96,7 @@ class Call:
         )
 
     def _shown(self, messages: Sequence[Any]) -> list[Any]:
-        return messages_of(traced(messages, self._pieces), self._messages)
+        return build_messages(trace_blocks(messages, self._pieces), self._messages)
 
 
 def is_anthropic(model: Any) -> bool:
@@ -107,12 +112,12 @@ def _setting(request: ModelRequest[Any], name: str) -> Any:
     return request.model_settings.get(name) or getattr(request.model, name, None)
 
 
-def _marker(request: ModelRequest[Any]) -> Marker | None:
+def _marker(request: ModelRequest[Any]) -> CacheControl | None:
     """The agent's own, if it has one."""
-    return request.model_settings.get("cache_control", MARKER) if is_anthropic(request.model) else None
+    return request.model_settings.get("cache_control", EPHEMERAL) if is_anthropic(request.model) else None
 
 
-def _marked(message: SystemMessage | None, marker: Marker) -> SystemMessage | None:
+def _marked(message: SystemMessage | None, marker: CacheControl) -> SystemMessage | None:
     if message is None or not message.content:
         return message
     *before, last = content_blocks(message.content)

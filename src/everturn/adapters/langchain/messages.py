@@ -11,8 +11,14 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from everturn.adapters.framework import Counted, Heard, Piece, Shown, opaque
-from everturn.adapters.shadow.chain import digest
+from everturn.adapters.framework import (
+    FrameworkMessage,
+    FrameworkReply,
+    FrameworkUsage,
+    TracedBlocks,
+    make_opaque_block,
+)
+from everturn.adapters.tracking.chain import digest
 
 Fields = dict[str, Any]
 # Pieces of a call that was streamed; the call itself is among the message's `tool_calls`.
@@ -30,14 +36,14 @@ _FILES: Final = {
 # ── to the engine ────────────────────────────────────────────────────────────────────────────────
 
 
-def piece_of(message: BaseMessage) -> Piece:
+def to_framework_message(message: BaseMessage) -> FrameworkMessage:
     if isinstance(message, AIMessage):
-        return Piece("assistant", said(message))
+        return FrameworkMessage("assistant", reply_blocks(message))
     if isinstance(message, ToolMessage):
-        return Piece("user", _results(message))
+        return FrameworkMessage("user", _results(message))
     if isinstance(message, HumanMessage):
-        return Piece("user", content_blocks(message.content))
-    return Piece("user", [opaque(message.model_dump(mode="json"))])
+        return FrameworkMessage("user", content_blocks(message.content))
+    return FrameworkMessage("user", [make_opaque_block(message.model_dump(mode="json"))])
 
 
 def content_blocks(content: Any) -> list[Fields]:
@@ -45,7 +51,7 @@ def content_blocks(content: Any) -> list[Fields]:
     return [{"type": "text", "text": part} if isinstance(part, str) else _spelled(part) for part in parts]
 
 
-def said(message: AIMessage) -> list[Fields]:
+def reply_blocks(message: AIMessage) -> list[Fields]:
     """The blocks of a reply. LangChain keeps its calls twice, and those of `tool_calls` hold."""
     calls: dict[Any, Fields] = {
         call["id"]: _call(call["id"], call["name"], call["args"]) for call in message.tool_calls
@@ -75,25 +81,25 @@ def tool_fields(tool: Any) -> Fields:
     }
 
 
-def heard(message: AIMessage, model: str, otherwise: str) -> Heard:
+def to_framework_reply(message: AIMessage, model: str, otherwise: str) -> FrameworkReply:
     """A reply with its usage; `otherwise` is the id of one that has none."""
     about = message.response_metadata
-    return Heard(
+    return FrameworkReply(
         id=about.get("id") or message.id or otherwise,
         model=model,
-        blocks=said(message),
+        blocks=reply_blocks(message),
         counted=_counted(message),
         stop_reason=about.get("stop_reason") or "",
     )
 
 
-def _counted(message: AIMessage) -> Counted | None:
+def _counted(message: AIMessage) -> FrameworkUsage | None:
     if (usage := message.usage_metadata) is None:
         return None
     details: Any = usage.get("input_token_details") or {}
     # langchain-anthropic tells writes by their lifetime, and then says 0 for all of them.
     by_lifetime = sum(details.get(f"ephemeral_{ttl}_input_tokens") or 0 for ttl in ("5m", "1h"))
-    return Counted(
+    return FrameworkUsage(
         input_tokens=usage["input_tokens"],
         cache_read=details.get("cache_read") or 0,
         cache_written=by_lifetime or details.get("cache_creation") or 0,
@@ -129,7 +135,7 @@ def _spelled(part: Fields) -> Fields:
 # ── and back ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def messages_of(shown: Sequence[Shown], sources: Sequence[BaseMessage]) -> list[BaseMessage]:
+def build_messages(shown: Sequence[TracedBlocks], sources: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Whatever was not touched is the very same object."""
     messages: list[BaseMessage] = []
     for each in shown:
@@ -150,7 +156,7 @@ def _changed(source: BaseMessage, blocks: Sequence[Fields]) -> BaseMessage:
     return source.model_copy(update={"content": list(blocks)})
 
 
-def _new(shown: Shown) -> Iterator[BaseMessage]:
+def _new(shown: TracedBlocks) -> Iterator[BaseMessage]:
     if shown.role == "assistant":
         yield AIMessage(**_reply_fields(shown.blocks, as_text=True))
         return

@@ -12,29 +12,34 @@ import msgspec
 from pydantic_ai.messages import InstructionPart, ModelMessage
 from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 
-from everturn.adapters.framework import Piece, body_of, traced
-from everturn.adapters.pydantic_ai.parts import Spelled, held_apart, messages_of, spelled
-from everturn.adapters.shadow import Ticket
+from everturn.adapters.framework import FrameworkMessage, build_body, trace_blocks
+from everturn.adapters.pydantic_ai.messages import (
+    ConvertedMessage,
+    build_messages,
+    collect_permanent_parts,
+    convert_message,
+)
+from everturn.adapters.tracking import PreparedCall
 
 HOUR: Final = "1h"
 # pydantic-ai knows how each model is told so; a setting of the model's own would come before it.
-UNTHINKING: Final[dict[str, Any]] = {"thinking": False, "anthropic_thinking": None}
+THINKING_DISABLED: Final[dict[str, Any]] = {"thinking": False, "anthropic_thinking": None}
 
 
-class Call:
+class PydanticAICall:
     def __init__(self, context: ModelRequestContext) -> None:
         self.context = context
         self.model = context.model.model_name
         self._settings: dict[str, Any] = dict(context.model_settings or {})
         if not any(name == "cache" or "_cache" in name for name in self._settings):
             self._settings["cache"] = True
-        self._sources: list[Spelled] = list(map(spelled, context.messages))
-        self._pieces: list[Piece] = [each.piece for each in self._sources]
+        self._sources: list[ConvertedMessage] = list(map(convert_message, context.messages))
+        self._pieces: list[FrameworkMessage] = [each.piece for each in self._sources]
 
     def body(self) -> dict[str, Any]:
         """The request as the Messages API takes it. Tools and instructions are in it, to be counted."""
         is_long = any(value == HOUR for name, value in self._settings.items() if "cache" in name)
-        return body_of(
+        return build_body(
             self.model,
             self._pieces,
             max_tokens=self._settings.get("max_tokens"),
@@ -44,7 +49,7 @@ class Call:
             tools=list(map(_tool, _tools(self.context.model_request_parameters))),
         )
 
-    def attempt(self, ticket: Ticket) -> ModelRequestContext:
+    def build_request(self, ticket: PreparedCall) -> ModelRequestContext:
         """The agent's request with what the engine shows of its messages."""
         shown = self._shown(ticket.fields()["messages"])
         settings: Any = self._settings
@@ -58,10 +63,10 @@ class Call:
             # A fork shares the agent's prompt to the last byte, but it may always answer in words.
             parameters = replace(self.context.model_request_parameters, allow_text_output=True)
             return self._shown(fields["messages"]), self._settings | settings, parameters
-        shown = messages_of(traced(fields["messages"], self._pieces), self._sources)
+        shown = build_messages(trace_blocks(fields["messages"], self._pieces), self._sources)
         words = [InstructionPart(content=block["text"]) for block in fields.get("system", ())]
         # There is no thinking in what it reads, and an agent that thinks could not go on without.
-        return shown, settings | UNTHINKING, ModelRequestParameters(instruction_parts=words)
+        return shown, settings | THINKING_DISABLED, ModelRequestParameters(instruction_parts=words)
 
     def _system(self) -> list[dict[str, str]]:
         parts = [part for each in self._sources for part in each.held if part.part_kind == "system-prompt"]
@@ -69,8 +74,8 @@ class Call:
         return [{"type": "text", "text": part.content} for part in parts if part.content]
 
     def _shown(self, messages: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
-        shown = traced(messages, self._pieces)
-        return [*held_apart(shown, self._sources), *messages_of(shown, self._sources)]
+        shown = trace_blocks(messages, self._pieces)
+        return [*collect_permanent_parts(shown, self._sources), *build_messages(shown, self._sources)]
 
 
 def _tools(parameters: ModelRequestParameters) -> list[Any]:

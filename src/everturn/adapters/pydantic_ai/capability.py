@@ -18,34 +18,38 @@ from pydantic_ai.models import ModelRequestContext, infer_model
 
 from everturn.adapters.framework import (
     DEFAULT_POLICY,
-    Chosen,
-    Holder,
-    Options,
-    answered,
-    is_refused,
+    AdapterOptions,
+    FrameworkAdapter,
+    PolicyChoice,
+    build_response,
+    is_bad_request,
     is_too_long,
-    unreached,
+    to_upstream_error,
 )
-from everturn.adapters.pydantic_ai.call import Call
-from everturn.adapters.pydantic_ai.parts import heard
-from everturn.adapters.shadow import AsyncSend, NotOurs, Ticket
-from everturn.session.upstream import Answered
+from everturn.adapters.pydantic_ai.call import PydanticAICall
+from everturn.adapters.pydantic_ai.messages import to_framework_reply
+from everturn.adapters.tracking import AsyncSend, PreparedCall, UnsupportedRequest
+from everturn.session.upstream import RawResponse
 
 
-class Everturn(Holder, AbstractCapability[Any]):
+class Everturn(FrameworkAdapter, AbstractCapability[Any]):
     """One serves any number of agents and runs. `summary_model` is a model for summaries, or the name of
     one, the agent's own if not given; all other options are in `Options`."""
 
     def __init__(
-        self, policy: Chosen = DEFAULT_POLICY, *, summary_model: Any = None, **options: Unpack[Options]
+        self,
+        policy: PolicyChoice = DEFAULT_POLICY,
+        *,
+        summary_model: Any = None,
+        **options: Unpack[AdapterOptions],
     ) -> None:
         super().__init__(policy, summary_model=summary_model, **options)
         self._began()
 
     def _began(self) -> None:
         """Before each step of a run: nothing was sent, and nothing was tried."""
-        self._call: Call | None = None
-        self._ticket: Ticket | None = None
+        self._call: PydanticAICall | None = None
+        self._ticket: PreparedCall | None = None
         self._has_made_room = False
         self._refusal: Exception | None = None
 
@@ -62,14 +66,14 @@ class Everturn(Holder, AbstractCapability[Any]):
         if self._refusal is not None:
             return request_context
         try:
-            call = Call(request_context)
-            read = self.shadows.read(call.body())
-            if isinstance(read, NotOurs):
+            call = PydanticAICall(request_context)
+            read = self.tracker.read(call.body())
+            if isinstance(read, UnsupportedRequest):
                 return request_context
-            ticket = await self.shadows.prepare_async(read, self._sends(call))
-            attempt = call.attempt(ticket)
+            ticket = await self.tracker.prepare_async(read, self._sends(call))
+            attempt = call.build_request(ticket)
         except Exception as problem:
-            self.shadows.failed(problem)
+            self.tracker.failed(problem)
             return request_context
         self._call, self._ticket = call, ticket
         return attempt
@@ -82,21 +86,21 @@ class Everturn(Holder, AbstractCapability[Any]):
         if self._call is None or self._ticket is None:
             raise error
         if is_too_long(error, ModelContextWindowExceededError):
-            if await self._makes_room(self._call, self._ticket):
+            if await self._compact_after_overflow(self._call, self._ticket):
                 raise RetryModelRequest
-        elif is_refused(error):
+        elif is_bad_request(error):
             self._refusal = error
             raise RetryModelRequest
         raise error
 
-    async def _makes_room(self, call: Call, ticket: Ticket) -> bool:
+    async def _compact_after_overflow(self, call: PydanticAICall, ticket: PreparedCall) -> bool:
         if self._has_made_room:
             return False
         self._has_made_room = True
         try:
-            return await self.shadows.make_room_async(ticket, self._sends(call)) is not None
+            return await self.tracker.compact_after_overflow_async(ticket, self._sends(call)) is not None
         except Exception as problem:
-            self.shadows.failed(problem)
+            self.tracker.failed(problem)
             return False
 
     async def after_model_request(
@@ -105,17 +109,17 @@ class Everturn(Holder, AbstractCapability[Any]):
         call, ticket, refusal = self._call, self._ticket, self._refusal
         self._began()
         if refusal is not None:
-            self.shadows.failed(refusal)
+            self.tracker.failed(refusal)
         if call is not None and ticket is not None:
             try:
-                said = answered(heard(response, call.model, self.shadows.manner.new_id()))
-                await self.shadows.received_async(ticket, said)
+                said = build_response(to_framework_reply(response, call.model, self.tracker.manner.new_id()))
+                await self.tracker.record_response_async(ticket, said)
             except Exception as problem:
-                self.shadows.failed(problem, ticket)
+                self.tracker.failed(problem, ticket)
         return response
 
-    def _sends(self, call: Call) -> AsyncSend:
-        async def send(body: bytes, _: Sequence[str]) -> Answered:
+    def _sends(self, call: PydanticAICall) -> AsyncSend:
+        async def send(body: bytes, _: Sequence[str]) -> RawResponse:
             messages, settings, parameters = call.asking(body)
             try:
                 model = infer_model(self.summary_model or call.context.model)
@@ -123,7 +127,7 @@ class Everturn(Holder, AbstractCapability[Any]):
                 ready = model.prepare_messages(messages, parameters)
                 reply = await model.request(ready, settings, parameters)
             except Exception as problem:
-                raise unreached(problem) from problem
-            return answered(heard(reply, call.model, "summary"))
+                raise to_upstream_error(problem) from problem
+            return build_response(to_framework_reply(reply, call.model, "summary"))
 
         return send

@@ -24,32 +24,34 @@ from typing import Final, Literal, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from everturn.chat.screen.lines import goes_on, joined
+from everturn.chat.screen.input import is_continued, join_lines
 from everturn.chat.screen.status import PATIENCE
-from everturn.chat.screen.wrapping import Wrapping
+from everturn.chat.screen.wrapping import StreamWrapper
 from everturn.dashboard.layout import Screen
 
-Kind = Literal["live", "plain", "pipe"]
+TerminalKind = Literal["live", "plain", "pipe"]
 
 _ERASE: Final = "\r\x1b[K"
 # Often enough for a counter of seconds to look alive.
 _REPAINTS: Final = 0.25
 # Below this nothing can be said; a terminal that reports less has not been asked yet.
-_LEAST_WIDTH: Final = 20
+_MIN_WIDTH: Final = 20
 _SHAPES: Final = "›●✔→…"
 
 
 class Terminal:
     """Where a conversation is held. `say_to` is standard output unless a program wants that for itself."""
 
-    def __init__(self, *, say_to: TextIO | None = None, kind: Kind | None = None) -> None:
+    def __init__(self, *, say_to: TextIO | None = None, kind: TerminalKind | None = None) -> None:
         # A program that was started without them has none of its own.
         self._in, self._out = sys.stdin or io.StringIO(), say_to or sys.stdout or io.StringIO()
-        self.kind: Kind = kind or kind_of(self._in, self._out, os.environ.get("TERM", ""))
+        self.kind: TerminalKind = kind or detect_terminal_kind(
+            self._in, self._out, os.environ.get("TERM", "")
+        )
         self.is_ascii = not _has_shapes(self._out)
-        _be_forgiving(self._in, self._out, ascii_only=self.is_ascii)
+        _replace_bad_bytes(self._in, self._out, ascii_only=self.is_ascii)
         self._console = Console(file=self._out, highlight=False, emoji=False, markup=False, soft_wrap=True)
-        self._text = Wrapping(self._width() if self.kind == "live" else 0)
+        self._text = StreamWrapper(self._width() if self.kind == "live" else 0)
         self._lock = threading.RLock()
         self._waits_for: Callable[[float], str] | None = None
         self._since = 0.0
@@ -63,7 +65,7 @@ class Terminal:
         return Screen(self._width(), self.is_ascii)
 
     def _width(self) -> int:
-        return max(_LEAST_WIDTH, shutil.get_terminal_size().columns)
+        return max(_MIN_WIDTH, shutil.get_terminal_size().columns)
 
     # ── saying ───────────────────────────────────────────────────────────────────────────────────
 
@@ -93,7 +95,7 @@ class Terminal:
         """A piece of a text that goes on."""
         with self._lock:
             self.settle()
-            self._out.write(self._text.fed(piece))
+            self._out.write(self._text.feed(piece))
             self._out.flush()
 
     def end_text(self) -> None:
@@ -102,7 +104,7 @@ class Terminal:
             self.settle()
             self._out.write(self._text.ended())
             self._out.flush()
-            self._text = Wrapping(self._width() if self.kind == "live" else 0)
+            self._text = StreamWrapper(self._width() if self.kind == "live" else 0)
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────
 
@@ -160,25 +162,25 @@ class Terminal:
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────
 
-    def remember_lines_in(self, file: str) -> None:
+    def load_line_history(self, file: str) -> None:
         """What is typed can be had again with the arrow keys, also tomorrow."""
         if self.kind == "pipe":
             return
-        from everturn.chat.screen import editing
+        from everturn.chat.screen import line_history as editing
 
         self._history = file
-        editing.begin(file)
+        editing.load_history(file)
 
     def read(self) -> str:
         """What a person types, several lines where they go on. Raises EOFError at the end."""
         lines = [self._line(self._prompt())]
-        while goes_on(lines[-1]):
+        while is_continued(lines[-1]):
             lines.append(self._line(self._prompt("more")))
         if self._history:
-            from everturn.chat.screen import editing
+            from everturn.chat.screen import line_history as editing
 
-            editing.keep(joined(lines), self._history)
-        return joined(lines)
+            editing.append_history(join_lines(lines), self._history)
+        return join_lines(lines)
 
     def ask(self, question: str) -> str:
         """A short answer. "" where there is nobody to ask."""
@@ -210,7 +212,7 @@ class Terminal:
         return f"\x01\x1b[1;36m\x02{sign}\x01\x1b[0m\x02"
 
 
-def kind_of(stdin: TextIO, stdout: TextIO, term: str) -> Kind:
+def detect_terminal_kind(stdin: TextIO, stdout: TextIO, term: str) -> TerminalKind:
     if not (stdin.isatty() and stdout.isatty()):
         return "pipe"
     return "plain" if term in ("", "dumb", "unknown") else "live"
@@ -229,7 +231,7 @@ def _has_shapes(out: TextIO) -> bool:
     return True
 
 
-def _be_forgiving(stdin: TextIO, stdout: TextIO, *, ascii_only: bool) -> None:
+def _replace_bad_bytes(stdin: TextIO, stdout: TextIO, *, ascii_only: bool) -> None:
     """Bytes that are no text become marks: a wrong byte in a pipe ends no conversation."""
     for stream in (stdin, stdout):
         if (change := getattr(stream, "reconfigure", None)) is not None:

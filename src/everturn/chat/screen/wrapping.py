@@ -13,7 +13,7 @@ TAB: Final = 4
 _PARTS: Final = re.compile(r"\n| +|[^ \n]+")
 
 
-class Wrapping:
+class StreamWrapper:
     """`width` 0: lines are as long as they come. `column` is where the cursor stands."""
 
     def __init__(self, width: int = 0) -> None:
@@ -22,9 +22,9 @@ class Wrapping:
         self._blanks = 0
         self.column = 0
 
-    def fed(self, piece: str) -> str:
+    def feed(self, piece: str) -> str:
         """What can be written now."""
-        said = [self._part(part) for part in _PARTS.findall(harmless(piece))]
+        said = [self._part(part) for part in _PARTS.findall(sanitize_text(piece))]
         return "".join(said)
 
     def ended(self) -> str:
@@ -78,7 +78,7 @@ class Wrapping:
         return said
 
 
-def harmless(text: str) -> str:
+def sanitize_text(text: str) -> str:
     """Printable characters, line breaks, blanks for tabs."""
     spelled = text.replace("\r\n", "\n").replace("\t", " " * TAB)
     return "".join(each if each == "\n" or each.isprintable() else "" for each in spelled)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class NotDone(Exception):
+class ToolError(Exception):
     """Why nothing was done, and what would help. The words are for the model."""
 
 
-class Given:
+class ToolInput:
     """Fields of one call. A missing optional field has its default; a wrong type is refused."""
 
     def __init__(self, tool: str, fields: Mapping[str, Any]) -> None:
@@ -73,7 +73,7 @@ class Given:
             raise self._wrong(name, "a list of objects", value)
         return value
 
-    def _wrong(self, name: str, wanted: str, value: object) -> NotDone:
+    def _wrong(self, name: str, wanted: str, value: object) -> ToolError:
         if value is None:
-            return NotDone(f"{self.tool} needs `{name}`: {wanted}.")
-        return NotDone(f"`{name}` of {self.tool} must be {wanted}; it was {str(value)[:80]!r}.")
+            return ToolError(f"{self.tool} needs `{name}`: {wanted}.")
+        return ToolError(f"`{name}` of {self.tool} must be {wanted}; it was {str(value)[:80]!r}.")

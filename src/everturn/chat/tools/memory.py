@@ -9,18 +9,18 @@ from typing import Any
 
 from everturn.history.blocks import text_of
 from everturn.session.memory_files.nested import NestedMemory
-from everturn.session.talk.tools import Given, Tool
+from everturn.session.tools import Tool, ToolContent
 from everturn.view.fragments.memory import memory_file
 from everturn.view.fragments.reminder import reminder
 
 
-def with_memory(tool: Tool, memory: NestedMemory) -> Tool:
+def attach_memory(tool: Tool, memory: NestedMemory) -> Tool:
     """The same tool; what its folder's memory files say stands behind its result."""
     run = tool.run
     if run is None:
         return tool
 
-    def attaching(fields: Mapping[str, Any]) -> Given:
+    def attaching(fields: Mapping[str, Any]) -> ToolContent:
         answer = run(fields)
         # The call went well, so there is a path, and it led somewhere.
         path = str(fields["file_path"])
@@ -32,7 +32,7 @@ def with_memory(tool: Tool, memory: NestedMemory) -> Tool:
     return Tool(tool.definition, attaching)
 
 
-def _behind(answer: Given, texts: list[str]) -> Given:
+def _behind(answer: ToolContent, texts: list[str]) -> ToolContent:
     if not texts:
         return answer
     words = text_of(reminder("\n\n".join(texts)))

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-Field = Mapping[str, Any]
+FieldSchema = Mapping[str, Any]
 
 
-def definition(name: str, description: str, fields: Mapping[str, Field], *required: str) -> dict[str, Any]:
+def tool_definition(
+    name: str, description: str, fields: Mapping[str, FieldSchema], *required: str
+) -> dict[str, Any]:
     return {
         "name": name,
         "description": " ".join(description.split()),
@@ -14,17 +16,17 @@ def definition(name: str, description: str, fields: Mapping[str, Field], *requir
     }
 
 
-def words(about: str) -> Field:
+def string_field(about: str) -> FieldSchema:
     return {"type": "string", "description": about}
 
 
-def number(about: str, *, least: int = 0) -> Field:
+def integer_field(about: str, *, least: int = 0) -> FieldSchema:
     return {"type": "integer", "minimum": least, "description": about}
 
 
-def flag(about: str) -> Field:
+def boolean_field(about: str) -> FieldSchema:
     return {"type": "boolean", "description": about}
 
 
-def choice(about: str, *options: str) -> Field:
+def enum_field(about: str, *options: str) -> FieldSchema:
     return {"type": "string", "enum": list(options), "description": about}

@@ -10,12 +10,12 @@ from typing import Any, Final
 import msgspec
 
 from everturn.chat.tools import schema
-from everturn.chat.tools.inputs import Given, NotDone
-from everturn.session.talk.tools import Tool
+from everturn.chat.tools.inputs import ToolError, ToolInput
+from everturn.session.tools import Tool
 
-STATES: Final = ("pending", "in_progress", "completed")
+STATUSES: Final = ("pending", "in_progress", "completed")
 # More than this is no list that anybody works through. Our choice.
-MOST: Final = 100
+MAX_TODOS: Final = 100
 
 
 class Todo(msgspec.Struct, frozen=True):
@@ -36,13 +36,13 @@ class TodoList:
 _ITEM: Final = {
     "type": "object",
     "properties": {
-        "content": schema.words("What is to be done"),
-        "status": schema.choice("How far it is", *STATES),
-        "activeForm": schema.words("The same while it is being done: 'Running the tests'"),
+        "content": schema.string_field("What is to be done"),
+        "status": schema.enum_field("How far it is", *STATUSES),
+        "activeForm": schema.string_field("The same while it is being done: 'Running the tests'"),
     },
     "required": ["content", "status"],
 }
-DEFINITION: Final = schema.definition(
+DEFINITION: Final = schema.tool_definition(
     "TodoWrite",
     """Keep a list of the steps of a task that has several. The list given replaces the old one. One step at
     a time is in_progress; mark a step completed as soon as it is.""",
@@ -53,10 +53,10 @@ DEFINITION: Final = schema.definition(
 
 def todo_tool(todo: TodoList) -> Tool:
     def run(fields: Mapping[str, Any]) -> str:
-        listed = Given("TodoWrite", fields).items("todos")
-        if len(listed) > MOST:
-            raise NotDone(
-                f"A list of {len(listed)} steps is too long; the most is {MOST}. Put some together."
+        listed = ToolInput("TodoWrite", fields).items("todos")
+        if len(listed) > MAX_TODOS:
+            raise ToolError(
+                f"A list of {len(listed)} steps is too long; the most is {MAX_TODOS}. Put some together."
             )
         todo.replace(tuple(_todo(each) for each in listed))
         return _said(todo.todos)
@@ -65,8 +65,8 @@ def todo_tool(todo: TodoList) -> Tool:
 
 
 def _todo(fields: Mapping[str, Any]) -> Todo:
-    given = Given("TodoWrite", fields)
-    return Todo(" ".join(given.words("content").split()), given.choice("status", STATES))
+    given = ToolInput("TodoWrite", fields)
+    return Todo(" ".join(given.words("content").split()), given.choice("status", STATUSES))
 
 
 def _said(todos: tuple[Todo, ...]) -> str:

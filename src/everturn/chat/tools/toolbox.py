@@ -5,20 +5,20 @@ provider's cache cold.
 """
 
 from everturn.chat.permission import Permissions
-from everturn.chat.tools.files.changing import edit_tool, write_tool
+from everturn.chat.tools.bash import bash_tool
+from everturn.chat.tools.files.edit import edit_tool, write_tool
 from everturn.chat.tools.files.read import read_tool
 from everturn.chat.tools.files.workspace import Workspace
-from everturn.chat.tools.finding.glob import glob_tool
-from everturn.chat.tools.finding.grep import grep_tool
-from everturn.chat.tools.memory import with_memory
-from everturn.chat.tools.shell import bash_tool
+from everturn.chat.tools.memory import attach_memory
+from everturn.chat.tools.search.glob import glob_tool
+from everturn.chat.tools.search.grep import grep_tool
 from everturn.chat.tools.task import Search, task_tool
 from everturn.chat.tools.todo import TodoList, todo_tool
 from everturn.session.memory_files.nested import NestedMemory
-from everturn.session.talk.tools import Tool
+from everturn.session.tools import Tool
 
 
-def toolbox(
+def build_tools(
     workspace: Workspace,
     permissions: Permissions,
     *,
@@ -33,18 +33,18 @@ def toolbox(
         edit_tool(workspace, permissions),
     )
     return (
-        *(with_memory(tool, memory) if memory else tool for tool in touching),
-        *searching_tools(workspace, permissions),
+        *(attach_memory(tool, memory) if memory else tool for tool in touching),
+        *build_search_tools(workspace, permissions),
         bash_tool(workspace, permissions),
         todo_tool(todo or TodoList()),
         *([task_tool(search)] if search else []),
     )
 
 
-def searching_tools(workspace: Workspace, permissions: Permissions) -> tuple[Tool, ...]:
+def build_search_tools(workspace: Workspace, permissions: Permissions) -> tuple[Tool, ...]:
     return glob_tool(workspace, permissions), grep_tool(workspace, permissions)
 
 
-def reading_tools(workspace: Workspace, permissions: Permissions) -> tuple[Tool, ...]:
+def build_read_only_tools(workspace: Workspace, permissions: Permissions) -> tuple[Tool, ...]:
     """What a search agent gets: nothing in it changes anything."""
-    return read_tool(workspace, permissions), *searching_tools(workspace, permissions)
+    return read_tool(workspace, permissions), *build_search_tools(workspace, permissions)

@@ -13,14 +13,14 @@ from typing import Any, get_args
 
 import msgspec
 
-from everturn.history.records import Record, Usage, reported_usage, when
-from everturn.measure.bill import Kind, PriceLine, bill
+from everturn.history.records import Record, Usage, record_time, reported_usage
 from everturn.measure.model import Model
-from everturn.measure.models import find
+from everturn.measure.model_table import find_model
+from everturn.measure.pricing import ChargeKind, PriceLine, compute_priced_usage
 from everturn.session.recorded import LONG_SUFFIX
 
 
-class Call(msgspec.Struct, frozen=True):
+class ReportedCall(msgspec.Struct, frozen=True):
     message_id: str
     model: str
     day: date | None
@@ -41,7 +41,7 @@ class CacheUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostLine(msgspec.Struct, frozen=True):
-    """`kind` as in `measure/bill.py`: input, cache_read, cache_write_5m, ..."""
+    """`kind` as in `measure/pricing.py`: input, cache_read, cache_write_5m, ..."""
 
     kind: str
     tokens: int
@@ -67,21 +67,21 @@ class _Line(msgspec.Struct):
 _read_line = msgspec.json.Decoder(_Line).decode
 
 
-def calls_of(records: Iterable[Record]) -> tuple[Call, ...]:
+def collect_calls(records: Iterable[Record]) -> tuple[ReportedCall, ...]:
     """In the order in which they began."""
-    found: dict[str, Call] = {}
+    found: dict[str, ReportedCall] = {}
     for record in records:
         usage = reported_usage(record)
         if usage is None or record.reply is None:
             continue
-        moment = when(record)
+        moment = record_time(record)
         day = moment.date() if moment else None
-        call = Call(record.message_id, record.reply.model, day, usage, _as_reported(record, usage))
+        call = ReportedCall(record.message_id, record.reply.model, day, usage, _as_reported(record, usage))
         found[record.message_id or record.uuid] = call
     return tuple(found.values())
 
 
-def cache_use(calls: Sequence[Call]) -> CacheUse:
+def cache_use(calls: Sequence[ReportedCall]) -> CacheUse:
     read = sum(call.usage.cache_read_input_tokens for call in calls)
     context = sum(call.usage.context for call in calls)
     return CacheUse(
@@ -94,16 +94,16 @@ def cache_use(calls: Sequence[Call]) -> CacheUse:
     )
 
 
-def cost_of(calls: Iterable[Call]) -> Cost:
+def cost_of(calls: Iterable[ReportedCall]) -> Cost:
     lines: list[PriceLine] = []
     unpriced: dict[str, int] = {}
     for call in calls:
-        model = find(call.model.replace(LONG_SUFFIX, ""))
+        model = find_model(call.model.replace(LONG_SUFFIX, ""))
         if model is None:
             unpriced[call.model] = unpriced.get(call.model, 0) + 1
             continue
-        lines.extend(bill(call.reported, model, on=_priced_on(call, model)).lines)
-    by_kind = ((kind, [line for line in lines if line.kind == kind]) for kind in get_args(Kind))
+        lines.extend(compute_priced_usage(call.reported, model, on=_priced_on(call, model)).lines)
+    by_kind = ((kind, [line for line in lines if line.kind == kind]) for kind in get_args(ChargeKind))
     summed = tuple(_sum_of(kind, its) for kind, its in by_kind if its)
     return Cost(sum((line.dollars for line in summed), Decimal(0)), summed, unpriced)
 
@@ -113,7 +113,7 @@ def _sum_of(kind: str, lines: Sequence[PriceLine]) -> CostLine:
     return CostLine(kind, sum(line.tokens for line in lines), dollars)
 
 
-def _priced_on(call: Call, model: Model) -> date:
+def _priced_on(call: ReportedCall, model: Model) -> date:
     """Prices have changed over time; a call without a readable time is priced as on the model's first day."""
     return call.day or model.released
 

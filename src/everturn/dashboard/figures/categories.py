@@ -12,8 +12,8 @@ import msgspec
 from everturn.dashboard.figures.apportion import apportion
 from everturn.history.records import Record
 from everturn.measure.accounting import Accounts, Metrics
-from everturn.measure.tokens import Counts
-from everturn.session.overhead import unrecorded
+from everturn.measure.tokens import TokenCounter
+from everturn.session.overhead import estimate_overhead
 from everturn.session.recorded import RecordedSession, cleared_before
 
 # In the order in which they are drawn: what is sent first comes first.
@@ -48,7 +48,7 @@ class Category(msgspec.Struct, frozen=True, kw_only=True):
     of_window: float
 
 
-class Split(msgspec.Struct, frozen=True):
+class ContextSplit(msgspec.Struct, frozen=True):
     """The categories, and the factor between a plain estimate of what is in the file and its share."""
 
     categories: tuple[Category, ...]
@@ -56,7 +56,7 @@ class Split(msgspec.Struct, frozen=True):
     metrics: Metrics
 
 
-def split(session: RecordedSession) -> Split:
+def split_context(session: RecordedSession) -> ContextSplit:
     metrics = accounts_of(session).metrics()
     rough = _inside(session, metrics)
     used = session.size.tokens
@@ -78,7 +78,7 @@ def split(session: RecordedSession) -> Split:
         )
         for key, label in LABELS.items()
     )
-    return Split(tuple(made), stretch, metrics)
+    return ContextSplit(tuple(made), stretch, metrics)
 
 
 def accounts_of(session: RecordedSession) -> Accounts:
@@ -112,14 +112,14 @@ def _inside(session: RecordedSession, metrics: Metrics) -> dict[str, int]:
     }
 
 
-def text_tokens(record: Record, counts: Counts) -> int:
+def text_tokens(record: Record, counts: TokenCounter) -> int:
     blocks = zip(record.blocks, counts.of(record).blocks, strict=False)
     return sum(tokens for block, tokens in blocks if block.kind == "text")
 
 
 def _outside(session: RecordedSession, used: int, plain: int) -> dict[str, int]:
     records = session.view.records
-    here = unrecorded(records, session.counts, session.calibration, session.model_id)
+    here = estimate_overhead(records, session.counts, session.calibration, session.model_id)
     held = min(used, session.fixed or 0 if here is None else here)
     if plain and not plain <= (used - held) * MAX_STRETCH <= plain * MAX_STRETCH * MAX_STRETCH:
         held = max(0, used - session.calibration.corrected(plain))

@@ -7,13 +7,13 @@ from typing import Any, Final, cast
 import msgspec
 
 from everturn.dashboard.figures.apportion import apportion
-from everturn.dashboard.figures.categories import Split
+from everturn.dashboard.figures.categories import ContextSplit
 from everturn.history.blocks import Block, fields_of
 from everturn.history.records import Record
 from everturn.measure.accounting import UNKNOWN_TOOL
 from everturn.session.recorded import RecordedSession
 
-MOST_RESULTS: Final = 5
+MAX_RESULTS: Final = 5
 # Where tools say what they are about, the most telling first.
 _TELLING: Final = (
     "file_path", "notebook_path", "path", "command", "pattern", "query", "url", "description", "prompt",
@@ -47,7 +47,7 @@ class LargeResult(msgspec.Struct, frozen=True, kw_only=True):
     call: str
 
 
-def tool_table(session: RecordedSession, split: Split) -> tuple[ToolUse, ...]:
+def tool_table(session: RecordedSession, split: ContextSplit) -> tuple[ToolUse, ...]:
     """Largest first. The columns add up to the categories of tool requests and tool results."""
     tokens = {category.key: category.tokens for category in split.categories}
     requests = _stretched(split.metrics.tool_requests, tokens["tool_requests"])
@@ -67,7 +67,7 @@ def tool_table(session: RecordedSession, split: Split) -> tuple[ToolUse, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.request_tokens - row.result_tokens, row.tool)))
 
 
-def duplicate_reads(split: Split) -> tuple[DuplicateRead, ...]:
+def duplicate_reads(split: ContextSplit) -> tuple[DuplicateRead, ...]:
     """Most wasteful first."""
     reads = (
         DuplicateRead(
@@ -81,7 +81,7 @@ def duplicate_reads(split: Split) -> tuple[DuplicateRead, ...]:
     return tuple(sorted(reads, key=lambda read: (-read.wasted, read.path)))
 
 
-def largest_results(session: RecordedSession, split: Split) -> tuple[LargeResult, ...]:
+def largest_results(session: RecordedSession, split: ContextSplit) -> tuple[LargeResult, ...]:
     """Of what the model still sees: cleared results are no longer large."""
     calls = {block.call: block for _, block in _blocks(session) if block.is_call}
     hidden = session.view.cleared.keys() | session.view.offloaded.keys()
@@ -90,7 +90,7 @@ def largest_results(session: RecordedSession, split: Split) -> tuple[LargeResult
         for block, tokens in zip(record.blocks, session.counts.of(record).blocks, strict=False):
             if block.is_result and block.call not in hidden:
                 sizes[block.call] = tokens
-    largest = sorted(sizes.items(), key=lambda item: -item[1])[:MOST_RESULTS]
+    largest = sorted(sizes.items(), key=lambda item: -item[1])[:MAX_RESULTS]
     return tuple(_large(calls.get(call), call, round(tokens * split.stretch)) for call, tokens in largest)
 
 

@@ -5,17 +5,17 @@ from itertools import pairwise
 
 import msgspec
 
-from everturn.dashboard.figures.calls import calls_of
+from everturn.dashboard.figures.calls import collect_calls
 from everturn.dashboard.figures.categories import text_tokens
 from everturn.history.edits import Cleared, Compacted
 from everturn.history.log import View
 from everturn.history.records import Record
 from everturn.history.threads import Thread
-from everturn.measure.tokens import Counts
+from everturn.measure.tokens import TokenCounter
 from everturn.session.recorded import RecordedSession
 
 
-class Compaction(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionRow(msgspec.Struct, frozen=True, kw_only=True):
     """What ended a view. `tokens_before` is what the harness noted, 0 where it noted nothing."""
 
     trigger: str
@@ -33,10 +33,10 @@ class ViewRow(msgspec.Struct, frozen=True, kw_only=True):
     first_context: int | None
     peak_context: int | None
     # What ended it; None for the view that is in force.
-    compaction: Compaction | None
+    compaction: CompactionRow | None
 
 
-class Micro(msgspec.Struct, frozen=True, kw_only=True):
+class MicroCompactionRow(msgspec.Struct, frozen=True, kw_only=True):
     """Results cleared in one go, as the harness noted it."""
 
     when: str
@@ -46,7 +46,7 @@ class Micro(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Sidechain(msgspec.Struct, frozen=True, kw_only=True):
+class SidechainRow(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     records: int
     calls: int
@@ -60,7 +60,7 @@ def view_rows(session: RecordedSession) -> tuple[ViewRow, ...]:
     return tuple(_row(view, end) for view, end in zip(views, [*ends, None], strict=True))
 
 
-def _row(view: View, end: Compaction | None) -> ViewRow:
+def _row(view: View, end: CompactionRow | None) -> ViewRow:
     contexts = _contexts(_own(view))
     return ViewRow(
         records=len(view.records),
@@ -76,11 +76,11 @@ def _own(view: View) -> list[Record]:
     return [record for record in view.records if record.uuid not in view.stale]
 
 
-def _compaction(session: RecordedSession, after: View) -> Compaction:
+def _compaction(session: RecordedSession, after: View) -> CompactionRow:
     first = after.records[0] if after.records else None
     edit = first.edit if first else None
     contexts = _contexts(_own(after))
-    return Compaction(
+    return CompactionRow(
         trigger=edit.trigger if isinstance(edit, Compacted) else "window",
         tokens_before=edit.tokens_before if isinstance(edit, Compacted) else 0,
         when=first.timestamp if first else "",
@@ -89,17 +89,17 @@ def _compaction(session: RecordedSession, after: View) -> Compaction:
     )
 
 
-def _summary(view: View, counts: Counts) -> int:
+def _summary(view: View, counts: TokenCounter) -> int:
     return sum(text_tokens(record, counts) for record in view.records if record.compact_summary)
 
 
 def _contexts(records: Sequence[Record]) -> list[int]:
-    return [call.usage.context for call in calls_of(records)]
+    return [call.usage.context for call in collect_calls(records)]
 
 
-def micro_rows(thread: Thread) -> tuple[Micro, ...]:
+def micro_rows(thread: Thread) -> tuple[MicroCompactionRow, ...]:
     return tuple(
-        Micro(
+        MicroCompactionRow(
             when=record.timestamp,
             results=len(record.edit.calls),
             tokens_before=record.edit.tokens_before,
@@ -111,14 +111,14 @@ def micro_rows(thread: Thread) -> tuple[Micro, ...]:
     )
 
 
-def sidechain_rows(session: RecordedSession) -> tuple[Sidechain, ...]:
+def sidechain_rows(session: RecordedSession) -> tuple[SidechainRow, ...]:
     sides = (side for side in session.threads.sidechains if side.agent != session.thread.agent)
     return tuple(_side(side) for side in sides)
 
 
-def _side(thread: Thread) -> Sidechain:
+def _side(thread: Thread) -> SidechainRow:
     contexts = _contexts(thread.records)
-    return Sidechain(
+    return SidechainRow(
         agent=thread.agent,
         records=len(thread.records),
         calls=len(contexts),

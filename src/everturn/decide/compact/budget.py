@@ -5,17 +5,17 @@ from collections.abc import Callable
 import msgspec
 
 
-class Fitted(msgspec.Struct, frozen=True):
+class TruncatedText(msgspec.Struct, frozen=True):
     text: str
     is_cut: bool = False
 
 
-def fitted(text: str, tokens: int, estimate: Callable[[str], int]) -> Fitted:
+def truncate_to_tokens(text: str, tokens: int, estimate: Callable[[str], int]) -> TruncatedText:
     """The beginning of a text. Shrunk by the ratio of the estimate, until the estimate agrees."""
     if estimate(text) <= tokens:
-        return Fitted(text)
+        return TruncatedText(text)
     shown = text
     while shown and (size := estimate(shown)) > tokens:
         shown = shown[: min(len(shown) - 1, len(shown) * max(tokens, 0) // max(size, 1))]
     whole_lines = shown[: shown.rfind("\n") + 1]
-    return Fitted(whole_lines or shown, is_cut=True)
+    return TruncatedText(whole_lines or shown, is_cut=True)

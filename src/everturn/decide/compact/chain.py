@@ -6,21 +6,21 @@ of the chain it was.
 
 import msgspec
 
-from everturn.decide.compact.calls import attached, mapping
+from everturn.decide.compact.call_index import attached, mapping
 from everturn.decide.compact.divide import is_said
-from everturn.decide.compact.values import Chain, NotCompacting
+from everturn.decide.compact.values import CompactionChain, CompactionSkipped
 from everturn.history.edits import Undone
 from everturn.history.log import View
 
 RECEIPT = "compaction_receipt"
 
 
-def chain_of(view: View, *, threshold: int, source: str) -> Chain:
+def chain_of(view: View, *, threshold: int, source: str) -> CompactionChain:
     """The place of a compaction of this view among those before it."""
     boundary = view.boundary
     if boundary is None:
-        return Chain(threshold=threshold, source=source)
-    return Chain(
+        return CompactionChain(threshold=threshold, source=source)
+    return CompactionChain(
         follows=boundary.uuid,
         turns_since=turns_since(view),
         length=_length(view) + 1,
@@ -40,12 +40,12 @@ def _length(view: View) -> int:
     return max((length for length in told if isinstance(length, int)), default=1)
 
 
-def undoing(view: View, *, why: str = "asked for by the user") -> Undone | NotCompacting:
+def plan_undo(view: View, *, why: str = "asked for by the user") -> Undone | CompactionSkipped:
     """The edit that takes the last compaction back."""
     if view.boundary is None:
-        return NotCompacting("There is no compaction to undo: the view goes back to the beginning.")
+        return CompactionSkipped("There is no compaction to undo: the view goes back to the beginning.")
     return Undone(view.boundary.uuid, why)
 
 
-def chain_fields(chain: Chain) -> dict[str, str | int]:
+def chain_fields(chain: CompactionChain) -> dict[str, str | int]:
     return msgspec.structs.asdict(chain)

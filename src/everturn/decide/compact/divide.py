@@ -1,13 +1,13 @@
 """Where a view is divided: what is summarized and what is kept, never through a round (CP-12).
 
-`at` is the first record behind the cut. Forms: `values.py`; whether to compact at all: `when.py`.
+`at` is the first record behind the cut. Forms: `values.py`; whether to compact at all: `triggers.py`.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
-from everturn.decide.compact.values import Asked, NotCompacting
+from everturn.decide.compact.values import CompactionRequest, CompactionSkipped
 from everturn.history.blocks import text_of
 from everturn.history.log import View
 from everturn.history.records import Record
@@ -23,13 +23,13 @@ class Division(msgspec.Struct, frozen=True):
     moved: str = ""
 
 
-def divided(view: View, asked: Asked) -> Division | NotCompacting:
+def divide_view(view: View, asked: CompactionRequest) -> Division | CompactionSkipped:
     records = tuple(view.records)
     if asked.form == "full":
         return _checked(Division(records))
     places = [at for at, record in enumerate(records) if record.uuid == asked.at]
     if not places:
-        return NotCompacting(
+        return CompactionSkipped(
             f"The view has no record {asked.at!r} to divide it at. Name one that the model can still see."
         )
     cut = _nearest_cut(records, places[0], asked)
@@ -41,7 +41,7 @@ def divided(view: View, asked: Asked) -> Division | NotCompacting:
     return _checked(Division(records[:cut], records[cut:], moved))
 
 
-def _nearest_cut(records: Sequence[Record], at: int, asked: Asked) -> int:
+def _nearest_cut(records: Sequence[Record], at: int, asked: CompactionRequest) -> int:
     """The nearest place that splits nothing; of two, the one that keeps more word for word."""
     prefer = -1 if asked.form == "up_to" else 1
     return min(cut_points(records), key=lambda cut: (abs(cut - at), -prefer * cut))
@@ -52,13 +52,13 @@ def _moved(records: Sequence[Record], wanted: int, cut: int) -> str:
     return f"record {records[wanted].uuid} lies inside a round, so the cut is {where}"
 
 
-def _checked(found: Division) -> Division | NotCompacting:
+def _checked(found: Division) -> Division | CompactionSkipped:
     # A summary alone is nothing to summarize: it would only be told again.
     if not any(is_said(each) and not each.compact_summary for each in found.summarized):
         part = "part that would be summarized" if found.kept else "conversation"
         is_old = any(each.compact_summary for each in found.summarized)
         since = "nothing was said since the last compaction" if is_old else f"the {part} has no messages yet"
-        return NotCompacting(f"There is nothing to compact: {since}.")
+        return CompactionSkipped(f"There is nothing to compact: {since}.")
     return found
 
 

@@ -17,22 +17,22 @@ from typing import Any
 
 import msgspec
 
-from everturn.decide.compact.finish import finish
-from everturn.decide.compact.ground import Ground
-from everturn.decide.compact.plan import plan as planned
+from everturn.decide.compact.build_records import build_compaction
+from everturn.decide.compact.context import CompactionContext
+from everturn.decide.compact.plan import plan_compaction as planned
 from everturn.decide.compact.provider import with_block
+from everturn.decide.compact.strategies import STRATEGIES
 from everturn.decide.compact.unsent import first_unsent
 from everturn.decide.compact.values import (
-    Asked,
     Attempt,
     Compaction,
     CompactionFailed,
     CompactionPlan,
-    NotCompacting,
-    Way,
+    CompactionRequest,
+    CompactionSkipped,
+    Strategy,
 )
-from everturn.decide.compact.ways import WAYS
-from everturn.decide.effects import AskModel, Effect, Failure, FileRead, HookOutcome, ReadFiles, RunHooks
+from everturn.decide.effects import AskModel, Effect, FileRead, HookOutcome, ModelFailure, ReadFiles, RunHooks
 
 
 class _World(msgspec.Struct, frozen=True):
@@ -42,22 +42,22 @@ class _World(msgspec.Struct, frozen=True):
     context: tuple[str, ...]
 
 
-def compaction(
-    asked: Asked, ground: Ground, *, now: datetime, new_id: Callable[[], str]
-) -> Generator[Effect, Any, Compaction | CompactionFailed | NotCompacting]:
+def run_compaction(
+    asked: CompactionRequest, ground: CompactionContext, *, now: datetime, new_id: Callable[[], str]
+) -> Generator[Effect, Any, Compaction | CompactionFailed | CompactionSkipped]:
     hooks: HookOutcome = yield RunHooks("PreCompact", _hook_payload(asked))
     if hooks.blocked:
-        return NotCompacting(f"a PreCompact hook does not allow it: {hooks.blocked}")
+        return CompactionSkipped(f"a PreCompact hook does not allow it: {hooks.blocked}")
     words = "\n\n".join(part for part in (asked.instructions, *hooks.instructions) if part.strip())
-    plan = plan_of(msgspec.structs.replace(asked, instructions=words), ground, now)
-    if isinstance(plan, NotCompacting):
+    plan = preview_compaction(msgspec.structs.replace(asked, instructions=words), ground, now)
+    if isinstance(plan, CompactionSkipped):
         return plan
-    most, left = _most(plan, ground), _calls(ground)
+    most, left = _max_tokens_after(plan, ground), _calls(ground)
     attempts: list[Attempt] = []
     world: _World | None = None
     for way in plan.ways:
         its_plan = _plan_for(way, plan, ground, now, most)
-        attempt, left = yield from _counted(WAYS[way](its_plan, ground), left, ground)
+        attempt, left = yield from _counted(STRATEGIES[way](its_plan, ground), left, ground)
         if attempt.problem:
             attempts.append(attempt)
             if attempt.failure is not None and attempt.failure.kind == "cancelled":
@@ -76,12 +76,12 @@ def compaction(
     return CompactionFailed(attempts=tuple(attempts), why=_summed_up(attempts), plan=plan)
 
 
-def _calls(ground: Ground) -> int:
+def _calls(ground: CompactionContext) -> int:
     return ground.settings.calls if ground.calls is None else ground.calls
 
 
 def _counted(
-    way: Generator[Effect, Any, Attempt], left: int, ground: Ground
+    way: Generator[Effect, Any, Attempt], left: int, ground: CompactionContext
 ) -> Generator[Effect, Any, tuple[Attempt, int]]:
     """A way that may make so many calls; one more gets our own refusal as its answer, with the reason why
     another one was needed. What is left is for the next way."""
@@ -92,21 +92,23 @@ def _counted(
         except StopIteration as done:
             return done.value, left
         if isinstance(effect, AskModel) and not left:
-            before = f"{answer.message}; " if isinstance(answer, Failure) else ""
-            answer = Failure("calls_spent", before + _spent(ground))
+            before = f"{answer.message}; " if isinstance(answer, ModelFailure) else ""
+            answer = ModelFailure("calls_spent", before + _spent(ground))
             continue
         left -= isinstance(effect, AskModel)
         answer = yield effect
 
 
-def _spent(ground: Ground) -> str:
+def _spent(ground: CompactionContext) -> str:
     calls = _calls(ground)
     if not calls:
         return "no model is asked: too many compactions of this session have not helped"
     return f"no model is asked again: the calls for this summary ({calls}) are spent"
 
 
-def plan_of(asked: Asked, ground: Ground, now: datetime) -> CompactionPlan | NotCompacting:
+def preview_compaction(
+    asked: CompactionRequest, ground: CompactionContext, now: datetime
+) -> CompactionPlan | CompactionSkipped:
     """What would happen: the dry run (CP-29)."""
     return planned(
         ground.view,
@@ -124,24 +126,30 @@ def plan_of(asked: Asked, ground: Ground, now: datetime) -> CompactionPlan | Not
     )
 
 
-def _plan_for(way: Way, plan: CompactionPlan, ground: Ground, now: datetime, most: int) -> CompactionPlan:
+def _plan_for(
+    way: Strategy, plan: CompactionPlan, ground: CompactionContext, now: datetime, most: int
+) -> CompactionPlan:
     """Notes stand for what they cover, and what came after it is kept as it is (SM-6). A fork leaves out what
     was not sent yet, where the result would still be small enough."""
     if way not in ("notes", "fork") or plan.asked.form != "full":
         return plan
     at = ground.notes_end_before if way == "notes" else first_unsent(plan, ground)
-    found = plan_of(msgspec.structs.replace(plan.asked, form="up_to", at=at), ground, now) if at else plan
-    if isinstance(found, NotCompacting):
+    found = (
+        preview_compaction(msgspec.structs.replace(plan.asked, form="up_to", at=at), ground, now)
+        if at
+        else plan
+    )
+    if isinstance(found, CompactionSkipped):
         return plan
     too_much = found.tokens_kept > ground.settings.most_unsent * most or found.expected_after >= most
     return plan if way == "fork" and too_much else found
 
 
-def _hook_payload(asked: Asked) -> dict[str, Any]:
+def _hook_payload(asked: CompactionRequest) -> dict[str, Any]:
     return {"trigger": asked.trigger, "custom_instructions": asked.instructions}
 
 
-def _most(plan: CompactionPlan, ground: Ground) -> int:
+def _max_tokens_after(plan: CompactionPlan, ground: CompactionContext) -> int:
     """A result must be under the mark, or it would trigger again at once; by hand, smaller is enough. What
     did not fit must become smaller even where it was under the mark; and where the usage that was reported
     is far too low, as behind some gateways, smaller than it is by estimate."""
@@ -155,11 +163,11 @@ def _summed_up(attempts: Sequence[Attempt]) -> str:
     return "; ".join(f"{attempt.way}: {attempt.problem}" for attempt in attempts) or "no way is allowed"
 
 
-def _look_around(plan: CompactionPlan, ground: Ground) -> Generator[Effect, Any, _World]:
+def _look_around(plan: CompactionPlan, ground: CompactionContext) -> Generator[Effect, Any, _World]:
     """What comes back beside the summary is read now, as it is on disk, and hooks may add to it (CP-18)."""
     files: tuple[FileRead, ...] = ()
-    if plan.restoring.files:
-        files = yield ReadFiles(plan.restoring.files, ground.settings.read_characters)
+    if plan.restoration.files:
+        files = yield ReadFiles(plan.restoration.files, ground.settings.read_characters)
     started: HookOutcome = yield RunHooks("SessionStart", {"source": "compact"})
     return _World(files, started.context)
 
@@ -175,12 +183,12 @@ def _finished(
     plan: CompactionPlan,
     attempt: Attempt,
     world: _World,
-    ground: Ground,
+    ground: CompactionContext,
     attempts: tuple[Attempt, ...],
     now: datetime,
     new_id: Callable[[], str],
 ) -> Compaction:
-    made = finish(
+    made = build_compaction(
         plan,
         attempt.text,
         attempt.way,

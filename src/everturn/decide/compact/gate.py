@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from everturn.decide.compact.answer import text_problem
 from everturn.decide.compact.settings import DEFAULTS, CompactSettings
+from everturn.decide.compact.summary_response import text_problem
 from everturn.decide.compact.values import CompactionPlan
 from everturn.measure.tokens import padded
 
@@ -33,7 +33,7 @@ _PLACEHOLDER: Final = re.compile(
 )
 
 
-def gate(
+def check_gate(
     text: str,
     plan: CompactionPlan,
     *,
@@ -59,5 +59,5 @@ def _words_beside_headings(text: str) -> int:
 
 def _lost(text: str, plan: CompactionPlan) -> str:
     told = " ".join(text.split())
-    lost = [pin for pin in plan.demanded if " ".join(pin.split()) not in told]
+    lost = [pin for pin in plan.must_quote if " ".join(pin.split()) not in told]
     return f"it lost what was pinned: {'; '.join(lost)}" if lost else ""

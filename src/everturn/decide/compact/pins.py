@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from everturn.decide.compact.calls import attached
+from everturn.decide.compact.call_index import attached
 from everturn.decide.compact.settings import CompactSettings
 from everturn.history.blocks import text_of
 from everturn.history.edits import Pinned
@@ -55,7 +55,7 @@ class Pins(msgspec.Struct, frozen=True):
     """Within the budget; the caller's beyond it, which the summary must quote; found ones beyond it."""
 
     carried: tuple[str, ...] = ()
-    demanded: tuple[str, ...] = ()
+    must_quote: tuple[str, ...] = ()
     unpinned: tuple[str, ...] = ()
 
 
@@ -80,7 +80,7 @@ def pins_of(
             carried.append(text)
     return Pins(
         carried=tuple(text for text in (*own, *found) if text in carried),
-        demanded=tuple(text for text in own if text not in carried),
+        must_quote=tuple(text for text in own if text not in carried),
         unpinned=tuple(text for text in found if text not in carried),
     )
 

@@ -1,7 +1,7 @@
 """What a compaction would do, as a value that can be shown before anything happens (CP-1, CP-12, CP-29).
 
 A plan reads the view and nothing else; carrying it out is the flow's, turning its outcome into records is
-`finish.py`'s. Nothing to compact is an answer too, with its reason.
+`build_records.py`'s. Nothing to compact is an answer too, with its reason.
 """
 
 from collections.abc import Sequence
@@ -10,59 +10,61 @@ from typing import NamedTuple
 
 import msgspec
 
-from everturn.decide.compact.budget import Fitted, fitted
-from everturn.decide.compact.divide import Division, divided, messages_in
+from everturn.decide.compact.budget import TruncatedText, truncate_to_tokens
+from everturn.decide.compact.divide import Division, divide_view, messages_in
 from everturn.decide.compact.pins import Pins, pins_of
-from everturn.decide.compact.restore import restoring
+from everturn.decide.compact.restoration import plan_restoration
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.unanswered import unanswered
 from everturn.decide.compact.values import (
-    Asked,
-    Chain,
+    CompactionChain,
     CompactionPlan,
+    CompactionRequest,
+    CompactionSkipped,
     Measured,
-    NotCompacting,
-    Restoring,
-    Way,
+    RestorationPlan,
+    Strategy,
 )
 from everturn.history.log import View
 from everturn.history.records import Record, reported_usage
 from everturn.measure.accounting import accounts_of
-from everturn.measure.bill import Bill, Tokens, price
 from everturn.measure.meter import estimate_of
 from everturn.measure.model import Model
-from everturn.measure.thresholds import Limits
-from everturn.measure.tokens import Counts, padded
+from everturn.measure.pricing import BilledTokens, PricedUsage, price
+from everturn.measure.thresholds import ContextThresholds
+from everturn.measure.tokens import TokenCounter, padded
 
 
-def plan(
+def plan_compaction(
     view: View,
-    asked: Asked,
+    asked: CompactionRequest,
     *,
     size: int,
-    limits: Limits,
+    limits: ContextThresholds,
     settings: CompactSettings,
     model: Model,
-    counts: Counts,
-    chain: Chain,
-    ways: tuple[Way, ...],
+    counts: TokenCounter,
+    chain: CompactionChain,
+    ways: tuple[Strategy, ...],
     on: date = date.max,
     measured: Measured | None = None,
     transcript: str = "",
-) -> CompactionPlan | NotCompacting:
+) -> CompactionPlan | CompactionSkipped:
     """`on` is the day whose prices hold; without one, the newest known. `measured` is the view as somebody
     has followed it; else it is measured here. `transcript` is the path of the session's own file."""
-    division = divided(view, asked)
-    if isinstance(division, NotCompacting):
+    division = divide_view(view, asked)
+    if isinstance(division, CompactionSkipped):
         return division
     whole = measured or measured_now(view, counts)
     fixed = _fixed(view, size, whole, counts)
     if asked.trigger == "auto" and fixed >= limits.auto:
-        return NotCompacting(
+        return CompactionSkipped(
             f"System prompt and tools alone take about {fixed:,} of the {limits.auto:,} tokens at which "
             "compaction begins: no summary makes room. Remove tools, or choose a model with a larger window."
         )
-    back = restoring(division.summarized, division.kept, settings, hidden=view.cleared, transcript=transcript)
+    back = plan_restoration(
+        division.summarized, division.kept, settings, hidden=view.cleared, transcript=transcript
+    )
     question = _open_question(division, limits, settings, counts)
     back = msgspec.structs.replace(back, unanswered=question)
     pins = pins_of(view.pins, division.summarized, settings, counts.estimator.text)
@@ -75,7 +77,7 @@ def plan(
         summarized=division.summarized,
         kept=division.kept,
         ways=ways,
-        restoring=back,
+        restoration=back,
         pins=pins.carried,
         tokens_before=size,
         expected_after=fixed + kept + _expected_new(division, back, pins, settings, counts),
@@ -88,22 +90,22 @@ def plan(
         tokens_kept=kept,
         messages_summarized=messages.summarized,
         messages_kept=messages.kept,
-        demanded=pins.demanded,
+        must_quote=pins.must_quote,
         unpinned=pins.unpinned,
     )
 
 
-def measured_now(view: View, counts: Counts) -> Measured:
+def measured_now(view: View, counts: TokenCounter) -> Measured:
     """Whoever follows a view record by record knows this without a walk through it (`following.py`)."""
     return Measured(_tokens(view, view.records, counts), accounts_of(view, counts).metrics())
 
 
-def _tokens(view: View, records: Sequence[Record], counts: Counts) -> int:
+def _tokens(view: View, records: Sequence[Record], counts: TokenCounter) -> int:
     """Padded tokens of a part of the view. All estimated: reported usage speaks of whole requests."""
     return estimate_of(View(records, view.cleared, view.offloaded), counts)
 
 
-def _fixed(view: View, size: int, whole: Measured, counts: Counts) -> int:
+def _fixed(view: View, size: int, whole: Measured, counts: TokenCounter) -> int:
     """System prompt and tools, which no record holds: what usage reports and the records do not explain.
 
     The first response of the view tells it best: little had been said, so little is estimated.
@@ -116,16 +118,16 @@ def _fixed(view: View, size: int, whole: Measured, counts: Counts) -> int:
 
 
 def _open_question(
-    division: Division, limits: Limits, settings: CompactSettings, counts: Counts
-) -> Fitted | None:
+    division: Division, limits: ContextThresholds, settings: CompactSettings, counts: TokenCounter
+) -> TruncatedText | None:
     """What the user said last, where it has no answer and is not among the kept messages."""
     text = "" if division.kept else unanswered(division.summarized)
     most = min(settings.unanswered_tokens, int(settings.most_unanswered * limits.auto))
-    return fitted(text, most, counts.estimator.text) if text else None
+    return truncate_to_tokens(text, most, counts.estimator.text) if text else None
 
 
 def _expected_new(
-    division: Division, back: Restoring, pins: Pins, settings: CompactSettings, counts: Counts
+    division: Division, back: RestorationPlan, pins: Pins, settings: CompactSettings, counts: TokenCounter
 ) -> int:
     """What is added beside the kept messages, restored files at most as large as their budget."""
     estimate = counts.estimator.text
@@ -138,13 +140,17 @@ def _expected_new(
     return padded(settings.expected_summary + told) + files
 
 
-def _dollars(size: int, ways: tuple[Way, ...], model: Model, settings: CompactSettings, on: date) -> float:
+def _dollars(
+    size: int, ways: tuple[Strategy, ...], model: Model, settings: CompactSettings, on: date
+) -> float:
     """The price of the first way. A fork reads the conversation from the cache, a direct call pays for it."""
     first = ways[0] if ways else "extract"
     if first in ("notes", "extract") or not model.prices:
         return 0.0
-    used = Tokens(output=settings.expected_output, **({"read": size} if first == "fork" else {"input": size}))
-    return float(Bill(price(used, model.rates(on=on, prompt_tokens=size))).dollars)
+    used = BilledTokens(
+        output=settings.expected_output, **({"read": size} if first == "fork" else {"input": size})
+    )
+    return float(PricedUsage(price(used, model.rates(on=on, prompt_tokens=size))).dollars)
 
 
 class _Messages(NamedTuple):
@@ -154,7 +160,9 @@ class _Messages(NamedTuple):
     kept: int
 
 
-def _why(asked: Asked, division: Division, messages: _Messages, size: int, limits: Limits) -> str:
+def _why(
+    asked: CompactionRequest, division: Division, messages: _Messages, size: int, limits: ContextThresholds
+) -> str:
     if asked.is_reactive:
         cause = f"a request of about {size:,} tokens did not fit"
     elif asked.trigger == "auto":

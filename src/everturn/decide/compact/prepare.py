@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from everturn.decide.compact.calls import is_one_of
+from everturn.decide.compact.call_index import is_one_of
 from everturn.decide.compact.settings import CompactSettings
 from everturn.history.blocks import Block, block_from_fields, fields_of, parts_of, text_block
 from everturn.history.log import View
@@ -20,7 +20,7 @@ from everturn.view.fragments.stand_in import stand_in
 from everturn.view.fragments.unspoken import UNSPOKEN
 
 
-def prepared(view: View, records: Sequence[Record], settings: CompactSettings) -> tuple[Message, ...]:
+def prepare_messages(view: View, records: Sequence[Record], settings: CompactSettings) -> tuple[Message, ...]:
     """These records of the view as messages, ready for a prompt behind them (`with_prompt`)."""
     shown = [each for each in records if not _comes_back(each, settings)]
     flat = flatten(msgspec.structs.replace(view, records=shown))

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from everturn.decide.compact.values import Compaction
-from everturn.decide.effects import Answer
+from everturn.decide.effects import ModelAnswer
 from everturn.history.blocks import Block, fields_of
-from everturn.view.forks import CacheSafe
-from everturn.view.requests import marked_request
+from everturn.view.forks import CapturedRequest
+from everturn.view.requests import build_request
 from everturn.wire.anthropic import Request
 
 BETA = "compact-2026-09-04"
@@ -21,23 +21,23 @@ KIND = "compaction"
 _NOT_BESIDE = ("context_management", "stop_sequences", "output_format")
 
 
-class Kept(NamedTuple):
+class ProviderSummary(NamedTuple):
     block: Block
     text: str
 
 
-def compaction_request(safe: CacheSafe, instructions: str) -> Request:
+def build_compaction_request(safe: CapturedRequest, instructions: str) -> Request:
     asks: dict[str, Any] = {"type": "summarize"} | ({"instructions": instructions} if instructions else {})
-    request = marked_request(safe, safe.marks)
+    request = build_request(safe, safe.breakpoints)
     fields = {name: value for name, value in request.settings.items() if name not in _NOT_BESIDE}
     return msgspec.structs.replace(request, settings={**fields, "compaction": asks})
 
 
-def compaction_block(answer: Answer) -> Kept | None:
+def compaction_block(answer: ModelAnswer) -> ProviderSummary | None:
     """The signed block; None where the API gave no summary, which it says with an empty answer."""
     for block in answer.blocks:
         if block.kind == KIND and isinstance(content := fields_of(block).get("content"), str) and content:
-            return Kept(block, content)
+            return ProviderSummary(block, content)
     return None
 
 

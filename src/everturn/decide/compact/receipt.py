@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from everturn.decide.compact.calls import parts_inside
-from everturn.decide.compact.restored import RestoredThings
+from everturn.decide.compact.call_index import parts_inside
+from everturn.decide.compact.restored_attachments import RestoredThings
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import CompactionPlan, Receipt
 from everturn.history.blocks import RESULT, THINKING
@@ -34,7 +34,7 @@ def receipt_of(
 
 
 def _retained(plan: CompactionPlan, back: RestoredThings, settings: CompactSettings) -> tuple[str, ...]:
-    restoring = plan.restoring
+    restoring = plan.restoration
     every = (
         _count(plan.messages_kept, "message", "verbatim"),
         _count(len(plan.pins), "instruction of the user", "verbatim", plural="instructions of the user"),
@@ -53,7 +53,7 @@ def _recoverable(
 ) -> tuple[str, ...]:
     where = f"in {transcript}" if transcript else "in the transcript"
     lost = {path for path, _ in back.left_out}
-    earlier = [path for path in plan.restoring.read if path not in lost and path not in back.files]
+    earlier = [path for path in plan.restoration.read if path not in lost and path not in back.files]
     every = (
         _count(plan.messages_summarized, "summarized message", where),
         _named("files read earlier, by reading them again", earlier, settings),

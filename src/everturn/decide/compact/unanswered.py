@@ -7,7 +7,7 @@ the next reply has to answer must not be paraphrased by anyone.
 from collections.abc import Sequence
 from typing import Final
 
-from everturn.decide.compact.calls import attached
+from everturn.decide.compact.call_index import attached
 from everturn.decide.compact.divide import is_said
 from everturn.history.blocks import text_of
 from everturn.history.records import Record

@@ -7,15 +7,15 @@ the summary, and the fork is the last request with one question more. Division i
 
 import msgspec
 
-from everturn.decide.compact.ground import Ground
+from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.values import CompactionPlan
 from everturn.history.records import Record
-from everturn.measure.tokens import Count
+from everturn.measure.tokens import TokenCount
 from everturn.view.flatten import flatten
-from everturn.view.forks import CacheSafe
+from everturn.view.forks import CapturedRequest
 
 
-def first_unsent(plan: CompactionPlan, ground: Ground) -> str:
+def first_unsent(plan: CompactionPlan, ground: CompactionContext) -> str:
     """The record at which to divide; "" where everything is to be summarized: because somebody asked for
     that, because little is new, or because the last request cannot be told from the rest."""
     if plan.asked.trigger != "auto" or plan.asked.form != "full":
@@ -27,7 +27,7 @@ def first_unsent(plan: CompactionPlan, ground: Ground) -> str:
     return records[at].uuid if _sent(records[:at], ground) is not None else ""
 
 
-def as_sent(plan: CompactionPlan, ground: Ground) -> CacheSafe | None:
+def as_sent(plan: CompactionPlan, ground: CompactionContext) -> CapturedRequest | None:
     """The conversation as the last request had it, where that is exactly what is summarized."""
     return _sent(plan.summarized, ground) if plan.asked.form == "up_to" else None
 
@@ -41,15 +41,15 @@ def _last_answer(records: tuple[Record, ...]) -> int:
     return next(at for at, each in enumerate(records) if each is newest or (name and each.message_id == name))
 
 
-def _tokens(records: tuple[Record, ...], ground: Ground) -> int:
-    return sum((ground.counts.of(record).whole for record in records), Count()).padded
+def _tokens(records: tuple[Record, ...], ground: CompactionContext) -> int:
+    return sum((ground.counts.of(record).whole for record in records), TokenCount()).padded
 
 
-def _sent(records: tuple[Record, ...], ground: Ground) -> CacheSafe | None:
+def _sent(records: tuple[Record, ...], ground: CompactionContext) -> CapturedRequest | None:
     """Nothing where the messages differ or a marker stands behind them: it would be another prefix."""
-    safe, shown = ground.safe, flatten(msgspec.structs.replace(ground.view, records=records))
+    safe, shown = ground.captured, flatten(msgspec.structs.replace(ground.view, records=records))
     messages = safe.messages[: len(shown.messages)]
     reach = max((spot.message for spot, _ in ground.answered.places), default=-1)
     if tuple(shown.messages) != messages or not -1 < reach < len(messages):
         return None
-    return msgspec.structs.replace(safe, messages=messages, marks=ground.answered)
+    return msgspec.structs.replace(safe, messages=messages, breakpoints=ground.answered)

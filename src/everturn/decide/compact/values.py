@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from everturn.decide.compact.budget import Fitted
-from everturn.decide.effects import Failure
+from everturn.decide.compact.budget import TruncatedText
+from everturn.decide.effects import ModelFailure
 from everturn.history.blocks import Block
 from everturn.history.edits import Segment, Trigger
 from everturn.history.records import Record, Usage
@@ -13,17 +13,17 @@ from everturn.measure.accounting import Metrics
 
 # full: everything is summarized. from: what comes after a record is summarized, the cached prefix before it
 # stays. up_to: what comes before a record is summarized, the newer part is kept verbatim behind the summary.
-Form = Literal["full", "from", "up_to"]
+CompactionForm = Literal["full", "from", "up_to"]
 # notes: the session's own notes serve as the summary. fork: a call that shares the cache. direct: a call of
 # its own. provider: the API's own compaction. extract: the summarizer that needs no model.
-Way = Literal["notes", "fork", "direct", "provider", "extract"]
+Strategy = Literal["notes", "fork", "direct", "provider", "extract"]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Who wants a compaction, and of what."""
 
     trigger: Trigger
-    form: Form = "full"
+    form: CompactionForm = "full"
     # The record at which a partial compaction divides the view.
     at: str = ""
     instructions: str = ""
@@ -31,7 +31,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     is_reactive: bool = False
 
 
-class Chain(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionChain(msgspec.Struct, frozen=True, kw_only=True):
     """How this compaction follows another one (CP-25)."""
 
     follows: str = ""
@@ -48,13 +48,13 @@ class Measured(msgspec.Struct, frozen=True):
     metrics: Metrics
 
 
-class Restoring(msgspec.Struct, frozen=True, kw_only=True):
+class RestorationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is brought back beside the summary (CP-13 to CP-17)."""
 
     files: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     # What the user said last, where nobody has answered it yet.
-    unanswered: Fitted | None = None
+    unanswered: TruncatedText | None = None
     todos: str = ""
     plan: str = ""
     skills: tuple[tuple[str, str], ...] = ()
@@ -73,17 +73,17 @@ class Restoring(msgspec.Struct, frozen=True, kw_only=True):
 class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a compaction would do. Nothing has happened: this is the dry run (CP-29)."""
 
-    asked: Asked
+    asked: CompactionRequest
     summarized: tuple[Record, ...]
     kept: tuple[Record, ...]
-    ways: tuple[Way, ...]
-    restoring: Restoring
+    ways: tuple[Strategy, ...]
+    restoration: RestorationPlan
     pins: tuple[str, ...]
     tokens_before: int
     expected_after: int
     # A dollar figure where prices are known; 0 where the model is not in the table.
     expected_dollars: float
-    chain: Chain
+    chain: CompactionChain
     why: str
     # What filled the view before (CP-1).
     metrics: Metrics | None = None
@@ -95,11 +95,11 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     messages_summarized: int = 0
     messages_kept: int = 0
     # Pins beyond their budget: the caller's, which the summary itself must quote, and found ones, which go.
-    demanded: tuple[str, ...] = ()
+    must_quote: tuple[str, ...] = ()
     unpinned: tuple[str, ...] = ()
 
 
-class NotCompacting(msgspec.Struct, frozen=True):
+class CompactionSkipped(msgspec.Struct, frozen=True):
     """No compaction, and why: nothing to do, a breaker, a recursion, a view that cannot be divided there."""
 
     why: str
@@ -116,12 +116,12 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One way that was tried: its text, or the reason that it has none."""
 
-    way: Way
+    way: Strategy
     text: str = ""
     problem: str = ""
     usage: Usage = Usage()
     # Where no answer came at all; and where the API compacted by itself, the block that must be sent back.
-    failure: Failure | None = None
+    failure: ModelFailure | None = None
     block: Block | None = None
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from everturn.decide.compact.calls import Called, Traces, mappings, text
+from everturn.decide.compact.call_index import Called, CallIndex, mappings, text
 from everturn.decide.compact.settings import CompactSettings
 from everturn.history.blocks import text_of
 from everturn.history.records import Record
@@ -28,7 +28,7 @@ _AGENT_LINE: Final = re.compile(r"^- ([\w-]+) \((\w+)\): (.*)$")
 _OVER: Final = frozenset({"completed", "failed", "killed", "cancelled", "stopped"})
 
 
-def todo_list(seen: Traces, settings: CompactSettings) -> str:
+def todo_list(seen: CallIndex, settings: CompactSettings) -> str:
     """The list as it stands, a line each; "" where there is none, or nothing on it is left to do."""
     lists = seen.called(*settings.todo_tools)
     tasks = seen.called(*_TASK_TOOLS)
@@ -87,7 +87,7 @@ def _open(todos: Sequence[tuple[str, str, str]]) -> str:
     return "\n".join(lines)
 
 
-def plan_made(seen: Traces) -> str:
+def plan_made(seen: CallIndex) -> str:
     """The newest plan, whole: as it was presented, or as an earlier compaction restored it."""
     presented = seen.called("ExitPlanMode")
     plans = [(each.at, text(each.given.get("plan"))) for each in presented]
@@ -95,7 +95,7 @@ def plan_made(seen: Traces) -> str:
     return max(((at, plan) for at, plan in plans if plan), default=(-1, ""))[1]
 
 
-def is_planning(seen: Traces) -> bool:
+def is_planning(seen: CallIndex) -> bool:
     """Whether plan mode is on: entered, and no plan approved since."""
     entered = [each.at for each in seen.called("EnterPlanMode") if not each.failed]
     entered += [each.at for each in seen.attached("plan_mode", "plan_mode_reentry")]
@@ -104,7 +104,7 @@ def is_planning(seen: Traces) -> bool:
     return max(entered, default=-1) > max(left, default=-1)
 
 
-def agents_at_work(seen: Traces, settings: CompactSettings) -> tuple[str, ...]:
+def agents_at_work(seen: CallIndex, settings: CompactSettings) -> tuple[str, ...]:
     """Agents that run in the background and whose result nobody has fetched."""
     found: dict[str, tuple[str, str]] = {}
     for each in seen.attached(AGENTS):
@@ -142,7 +142,7 @@ def _finished(records: Sequence[Record]) -> list[tuple[str, str]]:
     return [found for words in texts if "<task-notification>" in words for found in _NOTICE.findall(words)]
 
 
-def _collected(seen: Traces, settings: CompactSettings) -> list[str]:
+def _collected(seen: CallIndex, settings: CompactSettings) -> list[str]:
     names: list[str] = []
     for each in seen.called(*settings.collecting_tools):
         name = next(

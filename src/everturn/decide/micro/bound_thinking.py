@@ -7,11 +7,11 @@ decided anew when the loop has ended; a clearing of a cold cache may find the ca
 
 import msgspec
 
-from everturn.decide.micro.situation import MicroPlan, Situation, nothing
+from everturn.decide.micro.context import MicroContext, MicroPlan, no_change
 from everturn.history.edits import ThinkingDropped
 
 
-def with_thinking(plan: MicroPlan, since: str, situation: Situation) -> MicroPlan:
+def with_thinking(plan: MicroPlan, since: str, situation: MicroContext) -> MicroPlan:
     """The plan with what it costs in thinking. `since` is the first reply behind the edit, "" for none."""
     if not situation.binds_thinking or not since:
         return plan
@@ -20,6 +20,8 @@ def with_thinking(plan: MicroPlan, since: str, situation: Situation) -> MicroPla
     lost = situation.thinking_tokens_after(since) if situation.thinking_tokens_after else 0
     price = lost * situation.policy.micro.thinking_worth
     if price and price >= plan.tokens_saved:
-        return nothing(f"{plan.why}; but {lost:,} tokens of thinking are worth more than what would be saved")
+        return no_change(
+            f"{plan.why}; but {lost:,} tokens of thinking are worth more than what would be saved"
+        )
     why = f"{plan.why}; takes {lost:,} tokens of thinking along, which is bound to what changes"
     return msgspec.structs.replace(plan, edits=(*plan.edits, ThinkingDropped(since, why)), why=why)

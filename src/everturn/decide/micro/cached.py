@@ -1,23 +1,23 @@
 """Delete old results in the provider's cache, which stays warm; our own messages do not change (MC-9, MC-12).
 
-What is marked here becomes part of a request in `cached_state.py`.
+What is marked here becomes part of a request in `cache_edit_state.py`.
 """
 
-from everturn.decide.micro.cached_state import registered
-from everturn.decide.micro.situation import MicroPlan, Situation, nothing
+from everturn.decide.micro.cache_edit_state import register_results
+from everturn.decide.micro.context import MicroContext, MicroPlan, no_change
 
 
-def cached(situation: Situation) -> MicroPlan:
+def plan_cache_deletion(situation: MicroContext) -> MicroPlan:
     settings = situation.policy.micro.cached
     if reason := _unable(situation):
-        return nothing(reason)
-    active = registered(situation.cached, situation.results).active
+        return no_change(reason)
+    active = register_results(situation.cached, situation.results).active
     if len(active) < settings.trigger:
-        return nothing(f"{len(active)} of {settings.trigger} active results")
+        return no_change(f"{len(active)} of {settings.trigger} active results")
     old = active[: max(0, len(active) - max(0, settings.keep))]
     doomed = tuple(call for call in old if situation.results.was_seen(call))
     if not doomed:
-        return nothing(f"{len(active)} active results, but the model has not seen those beyond the newest")
+        return no_change(f"{len(active)} active results, but the model has not seen those beyond the newest")
     saved = situation.results.tokens_of(doomed)
     return MicroPlan(
         "cached",
@@ -25,12 +25,12 @@ def cached(situation: Situation) -> MicroPlan:
         tokens_saved=saved,
         delete=doomed,
         forgotten=situation.results.paths_of(doomed),
-        tells_detector="deleted",
+        detector_notice="deleted",
         suppresses_warning=True,
     )
 
 
-def _unable(situation: Situation) -> str:
+def _unable(situation: MicroContext) -> str:
     if not situation.capabilities.cache_edits:
         return "the provider takes no cache edits"
     if not situation.is_main:

@@ -5,15 +5,15 @@ sending all of it: once over the trigger it stays over it, and the edit fires wi
 """
 
 from everturn.decide.micro.clearing import clearing
-from everturn.decide.micro.situation import MicroPlan, Situation, nothing
+from everturn.decide.micro.context import MicroContext, MicroPlan, no_change
 
 
-def clear_at(situation: Situation) -> MicroPlan:
+def plan_clear_at(situation: MicroContext) -> MicroPlan:
     settings = situation.policy.micro.clear_at
     has_fired = situation.results.count < situation.results.arrived
     if situation.size <= settings.trigger and not has_fired:
-        return nothing(f"{situation.size:,} tokens, not over {settings.trigger:,}")
+        return no_change(f"{situation.size:,} tokens, not over {settings.trigger:,}")
     doomed = situation.results.all_but(max(0, settings.keep))
     if not doomed:
-        return nothing(f"no more than the newest {settings.keep} results are there")
+        return no_change(f"no more than the newest {settings.keep} results are there")
     return clearing("clear_at", situation, doomed, f"the whole prompt is over {settings.trigger:,} tokens")

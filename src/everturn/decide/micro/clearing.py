@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 
 from everturn.decide.micro.bound_thinking import with_thinking
-from everturn.decide.micro.situation import MicroPlan, Situation, several
+from everturn.decide.micro.context import MicroContext, MicroPlan, several
 from everturn.decide.policy import StepName
-from everturn.decide.results import Result
+from everturn.decide.result_tracker import TrackedResult
 from everturn.history.edits import Cleared
 
 
-def clearing(kind: StepName, situation: Situation, doomed: Sequence[Result], because: str) -> MicroPlan:
+def clearing(
+    kind: StepName, situation: MicroContext, doomed: Sequence[TrackedResult], because: str
+) -> MicroPlan:
     """`doomed` is oldest first and not empty."""
     saved = situation.results.saving(doomed)
     why = f"{because}: clears {several(len(doomed), 'result')}, saves {saved:,} tokens"
@@ -25,12 +27,12 @@ def clearing(kind: StepName, situation: Situation, doomed: Sequence[Result], bec
         why=why,
         tokens_saved=saved,
         forgotten=situation.results.paths_of(edit.calls),
-        tells_detector="deleted",
+        detector_notice="deleted",
         suppresses_warning=True,
     )
     return with_thinking(plan, situation.results.reply_after(doomed[0]), situation)
 
 
-def seen(situation: Situation, results: Sequence[Result]) -> list[Result]:
+def seen(situation: MicroContext, results: Sequence[TrackedResult]) -> list[TrackedResult]:
     """Without those of the newest user message: what the model never saw would be lost to it."""
     return [result for result in results if situation.results.was_seen(result.call)]

@@ -24,23 +24,23 @@ CLEAR_TOOL_USES: Final = "clear_tool_uses_20250919"
 BETA: Final = "context-management-2025-06-27"
 
 Thinking = Literal["none", "present", "redacted"]
-Kept = Literal["all", "last_turn"]
+KeptThinking = Literal["all", "last_turn"]
 
 
 def thinking_kept(
-    before: Kept, *, now: datetime, last_reply: datetime | None, settings: DeclarativeSettings
-) -> Kept:
+    before: KeptThinking, *, now: datetime, last_reply: datetime | None, settings: DeclarativeSettings
+) -> KeptThinking:
     """All of it until the cache has surely gone cold once; from then on the last turn, until a compaction."""
     if before == "last_turn" or last_reply is None:
         return before
     return "last_turn" if now - last_reply > settings.idle else "all"
 
 
-def declarative(
+def build_context_management(
     tools: Iterable[str],
     *,
     thinking: Thinking,
-    kept: Kept,
+    kept: KeptThinking,
     settings: DeclarativeSettings,
     capabilities: Capabilities,
 ) -> dict[str, Any] | None:
@@ -51,7 +51,9 @@ def declarative(
     return {"edits": edits} if edits else None
 
 
-def _thinking_edit(thinking: Thinking, kept: Kept, settings: DeclarativeSettings) -> list[dict[str, Any]]:
+def _thinking_edit(
+    thinking: Thinking, kept: KeptThinking, settings: DeclarativeSettings
+) -> list[dict[str, Any]]:
     if not settings.thinking or thinking != "present":
         return []
     turns = {"type": "thinking_turns", "value": max(1, settings.thinking_turns)}
@@ -77,7 +79,7 @@ def _tool_edit(tools: Iterable[str], settings: DeclarativeSettings) -> list[dict
     return [edit]
 
 
-class Applied(msgspec.Struct, frozen=True):
+class AppliedContextEdit(msgspec.Struct, frozen=True):
     """One edit that the API reports as applied: how many uses or turns went, and how many tokens."""
 
     edit: str
@@ -85,7 +87,7 @@ class Applied(msgspec.Struct, frozen=True):
     tokens: int = 0
 
     @property
-    def tells_detector(self) -> Literal["nothing", "deleted"]:
+    def detector_notice(self) -> Literal["nothing", "deleted"]:
         return "deleted" if self.cleared or self.tokens else "nothing"
 
 
@@ -100,13 +102,15 @@ class _Management(msgspec.Struct):
     applied_edits: tuple[_AppliedEdit, ...] = ()
 
 
-def applied_edits(reported: object) -> tuple[Applied, ...]:
+def applied_edits(reported: object) -> tuple[AppliedContextEdit, ...]:
     """From a response's `context_management`, decoded; what cannot be read says nothing."""
     try:
         edits = msgspec.convert(reported, _Management).applied_edits
     except msgspec.ValidationError:
         return ()
     return tuple(
-        Applied(edit.type, edit.cleared_tool_uses + edit.cleared_thinking_turns, edit.cleared_input_tokens)
+        AppliedContextEdit(
+            edit.type, edit.cleared_tool_uses + edit.cleared_thinking_turns, edit.cleared_input_tokens
+        )
         for edit in edits
     )

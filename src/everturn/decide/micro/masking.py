@@ -4,12 +4,12 @@ A baseline to compare with. It shows all tools alike and also hides what the mod
 """
 
 from everturn.decide.micro.clearing import clearing
-from everturn.decide.micro.situation import MicroPlan, Situation, nothing
+from everturn.decide.micro.context import MicroContext, MicroPlan, no_change
 
 
-def masking(situation: Situation) -> MicroPlan:
+def plan_masking(situation: MicroContext) -> MicroPlan:
     keep = situation.policy.micro.masking.keep
     doomed = situation.results.all_but(max(0, keep))
     if not doomed:
-        return nothing(f"no more than {keep} results are shown")
+        return no_change(f"no more than {keep} results are shown")
     return clearing("masking", situation, doomed, f"only the newest {keep} results are shown")

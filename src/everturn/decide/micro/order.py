@@ -11,36 +11,36 @@ from typing import Final
 
 import msgspec
 
-from everturn.decide.micro.budget import budget
-from everturn.decide.micro.cached import cached
-from everturn.decide.micro.clear_at import clear_at
-from everturn.decide.micro.masking import masking
-from everturn.decide.micro.oversize import oversize
-from everturn.decide.micro.situation import MicroPlan, Situation, nothing
-from everturn.decide.micro.time_based import is_cold, time_based
-from everturn.decide.micro.window import window
+from everturn.decide.micro.budget import plan_budget_clearing
+from everturn.decide.micro.cached import plan_cache_deletion
+from everturn.decide.micro.clear_at import plan_clear_at
+from everturn.decide.micro.context import MicroContext, MicroPlan, no_change
+from everturn.decide.micro.masking import plan_masking
+from everturn.decide.micro.oversize import plan_offloading
+from everturn.decide.micro.time_based import is_cold, plan_time_based_clearing
+from everturn.decide.micro.window import plan_sliding_window
 from everturn.decide.policy import StepName
 
-STEPS: Final[Mapping[StepName, Callable[[Situation], MicroPlan]]] = {
-    "oversize": oversize,
-    "time": time_based,
-    "cached": cached,
-    "budget": budget,
-    "masking": masking,
-    "clear_at": clear_at,
-    "window": window,
+STEPS: Final[Mapping[StepName, Callable[[MicroContext], MicroPlan]]] = {
+    "oversize": plan_offloading,
+    "time": plan_time_based_clearing,
+    "cached": plan_cache_deletion,
+    "budget": plan_budget_clearing,
+    "masking": plan_masking,
+    "clear_at": plan_clear_at,
+    "window": plan_sliding_window,
 }
 
 
-def micro(situation: Situation) -> MicroPlan:
+def plan_micro_compaction(situation: MicroContext) -> MicroPlan:
     steps = situation.policy.steps
     if not steps:
-        return nothing(f"policy {situation.policy.name!r} changes nothing")
+        return no_change(f"policy {situation.policy.name!r} changes nothing")
     change = _first_that_acts(situation, tuple(name for name in steps if name != "oversize"))
-    return _beside(oversize(situation), change) if "oversize" in steps else change
+    return _beside(plan_offloading(situation), change) if "oversize" in steps else change
 
 
-def _first_that_acts(situation: Situation, steps: tuple[StepName, ...]) -> MicroPlan:
+def _first_that_acts(situation: MicroContext, steps: tuple[StepName, ...]) -> MicroPlan:
     reasons: list[str] = []
     for name in steps:
         plan = STEPS[name](situation)
@@ -50,7 +50,7 @@ def _first_that_acts(situation: Situation, steps: tuple[StepName, ...]) -> Micro
         # Also when it found nothing more to clear: a turn that is decided twice must come out the same.
         if name == "time" and is_cold(situation):
             break
-    return nothing("; ".join(reasons))
+    return no_change("; ".join(reasons))
 
 
 def _beside(moved: MicroPlan, change: MicroPlan) -> MicroPlan:

@@ -9,19 +9,19 @@ from hashlib import blake2b
 from string import ascii_letters, digits
 from typing import Final
 
-from everturn.decide.micro.situation import MicroPlan, OffloadPlan, Situation, nothing, several
-from everturn.decide.results import Fresh
+from everturn.decide.micro.context import MicroContext, MicroPlan, OffloadPlan, no_change, several
+from everturn.decide.result_tracker import Fresh
 from everturn.history.blocks import text_of
 
 _SAFE: Final = frozenset(ascii_letters + digits + "_-")
 # Long enough for every id that providers give, short enough for every file system.
-_LONGEST_NAME: Final = 100
+_MAX_NAME_LENGTH: Final = 100
 
 
-def oversize(situation: Situation) -> MicroPlan:
+def plan_offloading(situation: MicroContext) -> MicroPlan:
     chosen = _chosen(situation)
     if not chosen:
-        return nothing("every new result may be shown")
+        return no_change("every new result may be shown")
     limit = situation.policy.micro.oversize.preview
     plans = tuple(_plan(fresh, why, limit) for fresh, why in chosen)
     saved = sum(_saved(fresh, plan) for (fresh, _), plan in zip(chosen, plans, strict=True))
@@ -29,7 +29,7 @@ def oversize(situation: Situation) -> MicroPlan:
     return MicroPlan("oversize", why=why, tokens_saved=saved, offload=plans)
 
 
-def _chosen(situation: Situation) -> list[tuple[Fresh, str]]:
+def _chosen(situation: MicroContext) -> list[tuple[Fresh, str]]:
     """Those over their own limit, then the largest until the message fits; in the order they came."""
     settings, results = situation.policy.micro.oversize, situation.results
     held = sum(results.shown_characters(fresh.result) for fresh in results.newest)
@@ -45,7 +45,7 @@ def _chosen(situation: Situation) -> list[tuple[Fresh, str]]:
     return [(fresh, chosen[fresh.result.call]) for fresh in results.newest if fresh.result.call in chosen]
 
 
-def _candidates(situation: Situation) -> list[Fresh]:
+def _candidates(situation: MicroContext) -> list[Fresh]:
     results, preview = situation.results, situation.policy.micro.oversize.preview
     return [
         fresh
@@ -81,7 +81,7 @@ def preview(text: str, limit: int) -> str:
 
 def file_name(call: str) -> str:
     """Derived from the call id, so that it never changes; an id that is no plain name gets a digest."""
-    plain = "".join(letter if letter in _SAFE else "_" for letter in call)[:_LONGEST_NAME]
+    plain = "".join(letter if letter in _SAFE else "_" for letter in call)[:_MAX_NAME_LENGTH]
     if plain == call and call:
         return f"{plain}.txt"
     return f"{plain}-{blake2b(call.encode(errors='surrogatepass'), digest_size=6).hexdigest()}.txt"

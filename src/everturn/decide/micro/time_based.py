@@ -3,28 +3,28 @@
 import msgspec
 
 from everturn.decide.micro.clearing import clearing, seen
-from everturn.decide.micro.situation import MicroPlan, Situation, nothing
+from everturn.decide.micro.context import MicroContext, MicroPlan, no_change
 from everturn.history.edits import CacheDeletionsEnded
 
 
-def time_based(situation: Situation) -> MicroPlan:
+def plan_time_based_clearing(situation: MicroContext) -> MicroPlan:
     settings = situation.policy.micro.time
     if reason := _too_early(situation):
-        return nothing(reason)
+        return no_change(reason)
     keep = max(1, settings.keep)
     doomed = seen(situation, situation.results.all_but(keep))
     if not doomed:
-        return nothing(f"idle long enough, but nothing to clear beyond the newest {keep}")
+        return no_change(f"idle long enough, but nothing to clear beyond the newest {keep}")
     plan = clearing("time", situation, doomed, f"{_idle_minutes(situation)} minutes idle, the cache is cold")
     return _starting_over(plan, situation) if plan.kind == "time" else plan
 
 
-def is_cold(situation: Situation) -> bool:
+def is_cold(situation: MicroContext) -> bool:
     """Whether the pause was so long that this kind alone has the turn."""
     return not _too_early(situation)
 
 
-def _too_early(situation: Situation) -> str:
+def _too_early(situation: MicroContext) -> str:
     if not situation.is_main:
         return f"source {situation.source!r} is not the main thread"
     if situation.last_reply is None:
@@ -36,12 +36,12 @@ def _too_early(situation: Situation) -> str:
     return ""
 
 
-def _idle_minutes(situation: Situation) -> int:
+def _idle_minutes(situation: MicroContext) -> int:
     since = situation.last_reply or situation.now
     return int((situation.now - since).total_seconds() // 60)
 
 
-def _starting_over(plan: MicroPlan, situation: Situation) -> MicroPlan:
+def _starting_over(plan: MicroPlan, situation: MicroContext) -> MicroPlan:
     """Deletions in a cache that is gone mean nothing any more; what they hid is cleared here for good."""
     ended = (CacheDeletionsEnded(plan.why),) if situation.cached.pinned else ()
     return msgspec.structs.replace(plan, edits=(*plan.edits, *ended), resets_cached=True)

@@ -8,28 +8,28 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from everturn.decide.micro.bound_thinking import with_thinking
-from everturn.decide.micro.situation import MicroPlan, Situation, nothing, several
+from everturn.decide.micro.context import MicroContext, MicroPlan, no_change, several
 from everturn.history.edits import Trimmed
 from everturn.history.records import Record, is_sent
 from everturn.history.rounds import cut_points
-from everturn.measure.tokens import Counts, padded
+from everturn.measure.tokens import TokenCounter, padded
 
 
-def window(situation: Situation) -> MicroPlan:
+def plan_sliding_window(situation: MicroContext) -> MicroPlan:
     settings, records = situation.policy.micro.window, situation.records
     if situation.size <= settings.tokens:
-        return nothing(f"{situation.size:,} tokens, not over {settings.tokens:,}")
-    sums = _tokens_from_each_on(records, situation.counts or Counts())
+        return no_change(f"{situation.size:,} tokens, not over {settings.tokens:,}")
+    sums = _tokens_from_each_on(records, situation.counts or TokenCounter())
     # What no record holds (system prompt, tools) stays whatever is cut.
     fixed = max(0, situation.size - sums[0])
     room = max(0, int(settings.tokens * settings.share) - fixed)
     cut = _cut(records, sums, room)
     if sums[cut] == sums[0]:
-        return nothing(f"{situation.size:,} tokens, but there is no earlier round to drop")
+        return no_change(f"{situation.size:,} tokens, but there is no earlier round to drop")
     return _trimmed(situation, cut, sums[0] - sums[cut])
 
 
-def _trimmed(situation: Situation, cut: int, saved: int) -> MicroPlan:
+def _trimmed(situation: MicroContext, cut: int, saved: int) -> MicroPlan:
     records, limit = situation.records, situation.policy.micro.window.tokens
     why = f"{situation.size:,} tokens, over {limit:,}: drops {several(cut, 'record')}, saves {saved:,} tokens"
     calls = [block.call for record in records[:cut] for block in record.blocks if block.is_result]
@@ -39,14 +39,14 @@ def _trimmed(situation: Situation, cut: int, saved: int) -> MicroPlan:
         why=why,
         tokens_saved=saved,
         forgotten=situation.results.paths_of(calls),
-        tells_detector="deleted",
+        detector_notice="deleted",
         suppresses_warning=True,
     )
     said = (record.uuid for record in records[cut:] if record.kind == "assistant")
     return with_thinking(plan, next(said, ""), situation)
 
 
-def _tokens_from_each_on(records: Sequence[Record], counts: Counts) -> list[int]:
+def _tokens_from_each_on(records: Sequence[Record], counts: TokenCounter) -> list[int]:
     backwards = accumulate((counts.of(record).whole.total for record in reversed(records)), initial=0)
     return [padded(total) for total in backwards][::-1]
 

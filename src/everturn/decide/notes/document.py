@@ -17,7 +17,7 @@ import msgspec
 
 from everturn.decide.notes.settings import NotesSettings
 from everturn.measure.tokens import ROUGH, rough
-from everturn.view.fragments.notes import SECTIONS, Section, cut_here, over_file, over_section, template
+from everturn.view.fragments.notes import SECTIONS, NotesSection, cut_here, over_file, over_section, template
 
 _FENCE: Final = "---\n"
 _NAME: Final = "everturn: "
@@ -68,7 +68,7 @@ def spell_notes(notes: Notes) -> str:
     return f"{_FENCE}{_NAME}{state}\n{_FENCE}{notes.body}"
 
 
-def section_texts(body: str, sections: Sequence[Section] = SECTIONS) -> dict[str, str]:
+def section_texts(body: str, sections: Sequence[NotesSection] = SECTIONS) -> dict[str, str]:
     """What stands below each heading, without its italic line. Only known headings divide the notes: a line
     of a shell script begins with "# " as well."""
     known = {section.heading: section for section in sections}
@@ -89,7 +89,7 @@ def _without_first(lines: list[str], description: str) -> str:
     return "\n".join(body).strip("\n")
 
 
-def update_problems(before: str, after: str, sections: Sequence[Section] = SECTIONS) -> tuple[str, ...]:
+def update_problems(before: str, after: str, sections: Sequence[NotesSection] = SECTIONS) -> tuple[str, ...]:
     """What an update must not have done; none where it may be kept (SM-1)."""
     lines = [line.rstrip() for line in after.splitlines()]
     problems = [problem for section in sections if (problem := _heading_problem(section, lines))]
@@ -102,7 +102,7 @@ def update_problems(before: str, after: str, sections: Sequence[Section] = SECTI
     return tuple(problems)
 
 
-def _heading_problem(section: Section, lines: Sequence[str]) -> str:
+def _heading_problem(section: NotesSection, lines: Sequence[str]) -> str:
     places = [at for at, line in enumerate(lines) if line == section.heading]
     if len(places) != 1:
         return f'the heading "{section.title}" is there {len(places)} times'

@@ -44,7 +44,7 @@ class Replacement(msgspec.Struct, frozen=True):
     every: bool = False
 
 
-class Refused(msgspec.Struct, frozen=True):
+class EditRefused(msgspec.Struct, frozen=True):
     why: str
 
 
@@ -71,7 +71,7 @@ def extraction_message(notes: Notes, path: str, settings: NotesSettings) -> Mess
     return Message("user", (text_block(asked),))
 
 
-def allowed(call: Block, path: str) -> Replacement | Refused:
+def check_edit_call(call: Block, path: str) -> Replacement | EditRefused:
     """What a call wants to replace in the notes; or why it may not be made.
 
     The path is compared as it is spelled: another spelling of the same file is refused, which costs a call,
@@ -79,16 +79,16 @@ def allowed(call: Block, path: str) -> Replacement | Refused:
     """
     tool = EDIT_TOOLS.get(call.tool)
     if tool is None:
-        return Refused(f"{call.tool or 'a tool'} may not be used here; only an edit of {path} may")
+        return EditRefused(f"{call.tool or 'a tool'} may not be used here; only an edit of {path} may")
     given = _input(call)
     field, command = tool.command
     if field and given.get(field) != command:
-        return Refused(f"only the command {command!r} may be used here")
+        return EditRefused(f"only the command {command!r} may be used here")
     if given.get(tool.path) != path:
-        return Refused(f"only {path} may be edited here")
+        return EditRefused(f"only {path} may be edited here")
     old, new, every = given.get(tool.old), given.get(tool.new), given.get(tool.all, False)
     if not (isinstance(old, str) and isinstance(new, str) and old and isinstance(every, bool)):
-        return Refused(f"{tool.old} and {tool.new} must be texts, and {tool.old} not an empty one")
+        return EditRefused(f"{tool.old} and {tool.new} must be texts, and {tool.old} not an empty one")
     return Replacement(old, new, every)
 
 
@@ -100,22 +100,22 @@ def _input(call: Block) -> Mapping[str, Any]:
     return cast(Mapping[str, Any], given) if isinstance(given, dict) else {}
 
 
-def replaced(body: str, wanted: Replacement) -> str | Refused:
+def apply_replacement(body: str, wanted: Replacement) -> str | EditRefused:
     found = body.count(wanted.old)
     if not found:
-        return Refused("the text to replace is not in the notes")
+        return EditRefused("the text to replace is not in the notes")
     if found > 1 and not wanted.every:
-        return Refused(f"the text to replace is there {found} times; name more of what is around it")
+        return EditRefused(f"the text to replace is there {found} times; name more of what is around it")
     return body.replace(wanted.old, wanted.new)
 
 
-def updated(body: str, said: Sequence[Block], path: str) -> Updated | NotUpdated:
+def apply_fork_edits(body: str, said: Sequence[Block], path: str) -> Updated | NotUpdated:
     """The notes after everything that the fork did in one answer. Each edit that would break a heading is
     refused by itself, so that one bad edit does not lose the good ones."""
     before, answers, refusals = body, list[Block](), list[str]()
     for call in (block for block in said if block.is_call):
         result = _after(body, call, path)
-        if isinstance(result, Refused):
+        if isinstance(result, EditRefused):
             refusals.append(result.why)
             answers.append(result_block(call.call, f"Refused: {result.why}.", is_error=True))
         else:
@@ -128,12 +128,12 @@ def updated(body: str, said: Sequence[Block], path: str) -> Updated | NotUpdated
     return Updated(body, tuple(answers))
 
 
-def _after(body: str, call: Block, path: str) -> str | Refused:
-    wanted = allowed(call, path)
-    if isinstance(wanted, Refused):
+def _after(body: str, call: Block, path: str) -> str | EditRefused:
+    wanted = check_edit_call(call, path)
+    if isinstance(wanted, EditRefused):
         return wanted
-    result = replaced(body, wanted)
-    if isinstance(result, Refused):
+    result = apply_replacement(body, wanted)
+    if isinstance(result, EditRefused):
         return result
     problems = update_problems(body, result)
-    return Refused("; ".join(problems)) if problems else result
+    return EditRefused("; ".join(problems)) if problems else result

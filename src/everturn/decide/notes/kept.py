@@ -18,7 +18,7 @@ from everturn.history.log import View
 from everturn.history.records import Record
 from everturn.history.rounds import cut_points
 from everturn.measure.meter import PLACEHOLDER_TOKENS
-from everturn.measure.tokens import Counts, rough
+from everturn.measure.tokens import TokenCounter, rough
 
 Beginning = Literal["running", "resumed"]
 
@@ -29,7 +29,7 @@ class Rejected(msgspec.Struct, frozen=True):
     why: str
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptRecords(msgspec.Struct, frozen=True):
     """Records [start, end) of the view stay as they are, behind the notes."""
 
     start: int
@@ -38,9 +38,9 @@ class Kept(msgspec.Struct, frozen=True):
     why: str
 
 
-def kept_behind(
-    notes: Notes | None, view: View, counts: Counts, settings: NotesSettings, *, session: Beginning
-) -> Kept | Rejected:
+def select_kept_records(
+    notes: Notes | None, view: View, counts: TokenCounter, settings: NotesSettings, *, session: Beginning
+) -> KeptRecords | Rejected:
     """What a compaction by notes would keep. In a resumed session whose covered record is gone from the view,
     everything is taken as covered: what is in the file was noted before it was closed."""
     if not settings.enabled:
@@ -64,13 +64,15 @@ def still_over(tokens_after: int, threshold: int) -> Rejected | None:
 
 def _extended(
     first: int, records: Sequence[Record], sizes: Sequence[int], settings: NotesSettings
-) -> Kept | Rejected:
+) -> KeptRecords | Rejected:
     """From the cut point at or before the first uncovered record, one cut point further back at a time."""
     floor = min(_after_boundary(records), first)
     *earlier, start = [at for at in cut_points(records) if floor <= at <= first] or [-1]
     if start < 0:
         return Rejected("the records that the notes do not cover cannot be cut off whole")
-    kept = Kept(start, sum(sizes[start:]), sum(map(has_text, records[start:])), "all that is not covered")
+    kept = KeptRecords(
+        start, sum(sizes[start:]), sum(map(has_text, records[start:])), "all that is not covered"
+    )
     if kept.tokens > settings.keep_at_most:
         too_many = f"{kept.tokens:,} tokens came after what the notes cover"
         return Rejected(f"{too_many}; at most {settings.keep_at_most:,} are kept")
@@ -81,7 +83,7 @@ def _extended(
         if tokens > settings.keep_at_most:
             break
         messages = kept.messages + sum(map(has_text, records[point : kept.start]))
-        kept = Kept(point, tokens, messages, "extended backwards until enough is kept")
+        kept = KeptRecords(point, tokens, messages, "extended backwards until enough is kept")
     return kept
 
 
@@ -98,12 +100,12 @@ def has_text(record: Record) -> bool:
     return any(block.kind == "text" for block in record.blocks)
 
 
-def _sizes(view: View, counts: Counts) -> list[int]:
+def _sizes(view: View, counts: TokenCounter) -> list[int]:
     """Unpadded tokens by record; what is hidden counts as what stands in for it."""
     return [_size(record, view, counts) for record in view.records]
 
 
-def _size(record: Record, view: View, counts: Counts) -> int:
+def _size(record: Record, view: View, counts: TokenCounter) -> int:
     count = counts.of(record)
     hidden = 0
     for block, tokens in zip(record.blocks, count.blocks, strict=False):

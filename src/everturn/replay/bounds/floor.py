@@ -11,30 +11,32 @@ from typing import Final
 from everturn.decide.settings import OversizeSettings
 from everturn.history.blocks import Block, text_of
 from everturn.history.records import Record, is_sent
-from everturn.measure.bill import PER_MILLION
 from everturn.measure.model import Model, Rates
-from everturn.replay.playing.acts import Act
-from everturn.replay.playing.counting import Scaled
-from everturn.replay.playing.player import Cast
+from everturn.measure.pricing import PER_MILLION
+from everturn.replay.playing.counting import ScaledCosts
+from everturn.replay.playing.player import ThreadModels
 from everturn.replay.playing.prepared import prepare
-from everturn.replay.schemes import Scheme
-from everturn.replay.sessions import Session
+from everturn.replay.playing.steps import ReplayStep
+from everturn.replay.policies import ReplayPolicy
+from everturn.replay.sessions import ReplaySession
 
 _OVERSIZE: Final = OversizeSettings()
 
 
-def floor(session: Session, scheme: Scheme, made: Mapping[str, int] | None = None) -> Decimal:
+def compute_floor(
+    session: ReplaySession, scheme: ReplayPolicy, made: Mapping[str, int] | None = None
+) -> Decimal:
     """`made` are the calls that a run made of each thread, where it ended early."""
     prepared = prepare(session)
     total = Decimal(0)
     for at, acts in enumerate(prepared.whole):
         count = len(acts.calls) if made is None else made.get(acts.thread, 0)
         if acts.calls[:count]:
-            total += _floor_of(acts.calls[:count], prepared.cast(at, scheme))
+            total += _floor_of(acts.calls[:count], prepared.thread_models(at, scheme))
     return total
 
 
-def _floor_of(calls: Sequence[Act], cast: Cast) -> Decimal:
+def _floor_of(calls: Sequence[ReplayStep], cast: ThreadModels) -> Decimal:
     first = cast.models[calls[0].model]
     total = cast.head_tokens * _cheapest(first, calls[0])
     for number, act in enumerate(calls, start=1):
@@ -52,7 +54,7 @@ def _blocks(records: Sequence[Record]) -> list[Block]:
     return [block for record in records if is_sent(record) for block in record.blocks]
 
 
-def _least(block: Block, costs: Scaled) -> int:
+def _least(block: Block, costs: ScaledCosts) -> int:
     """A result so large that a policy may show only its beginning counts as that."""
     tokens = costs.block(block)
     if not block.is_result or len(text := text_of(block)) <= _OVERSIZE.single:
@@ -60,11 +62,11 @@ def _least(block: Block, costs: Scaled) -> int:
     return tokens * _OVERSIZE.preview // len(text)
 
 
-def _rates(model: Model, act: Act) -> Rates:
+def _rates(model: Model, act: ReplayStep) -> Rates:
     """Of a short prompt: a long one may cost more."""
     return model.rates(on=act.at.date(), prompt_tokens=0)
 
 
-def _cheapest(model: Model, act: Act) -> Decimal:
+def _cheapest(model: Model, act: ReplayStep) -> Decimal:
     rates = _rates(model, act)
     return min(rates.input, rates.write_5m, rates.write_1h)

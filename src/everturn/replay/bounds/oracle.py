@@ -16,14 +16,14 @@ from everturn.history.edits import Cleared, Edit
 from everturn.history.records import is_sent
 from everturn.measure.meter import PLACEHOLDER_TOKENS
 from everturn.measure.prefix_cache import LOOKBACK, SECONDS, Ttl, group_positions
-from everturn.replay.playing.acts import Act, Acts
-from everturn.replay.playing.player import Player, Prompter
-from everturn.replay.uses import ThreadUses
+from everturn.replay.playing.player import EditAdvisor, Player
+from everturn.replay.playing.steps import ReplayStep, ReplayThread
+from everturn.replay.refetches import ThreadUses
 
 
-def whisper(uses: ThreadUses, acts: Acts, ttl: Ttl) -> Prompter:
+def make_oracle(uses: ThreadUses, acts: ReplayThread, ttl: Ttl) -> EditAdvisor:
     """What it says before each call of a thread."""
-    return Prompter(_Oracle(uses, acts, ttl).edit)
+    return EditAdvisor(_Oracle(uses, acts, ttl).edit)
 
 
 class _Place(NamedTuple):
@@ -43,20 +43,20 @@ class _Entry(NamedTuple):
 
 
 class _Oracle:
-    def __init__(self, uses: ThreadUses, acts: Acts, ttl: Ttl) -> None:
+    def __init__(self, uses: ThreadUses, acts: ReplayThread, ttl: Ttl) -> None:
         self._needed_until = _needed_until(uses)
         self._numbers = uses.numbers
         self._until_lapse = _calls_until_lapse(acts, ttl)
         self._life = timedelta(seconds=SECONDS[ttl])
         self._entries: list[_Entry] = []
 
-    def edit(self, player: Player, act: Act) -> Edit | None:
+    def edit(self, player: Player, act: ReplayStep) -> Edit | None:
         places = _places(player)
         cached = _cached(places)
-        self._note_request(cached, player.journal.touched)
+        self._note_request(cached, player.journal.last_touched_at)
         dead = self._dead(places[:cached], act)
         first, why = dead[0] if dead else None, "the prefix has lapsed"
-        if not player.journal.has_lapsed(act.at, player.ttl):
+        if not player.journal.has_expired(act.at, player.ttl):
             first, why = self._best(places, cached, dead, player, act), "that pays"
         if first is None:
             return None
@@ -70,7 +70,7 @@ class _Oracle:
         if at is not None:
             self._entries.append(_Entry(cached, at))
 
-    def _dead(self, places: Sequence[_Place], act: Act) -> list[int]:
+    def _dead(self, places: Sequence[_Place], act: ReplayStep) -> list[int]:
         number = next((self._numbers[each.uuid] for each in act.reply if each.uuid in self._numbers), 0)
         return [
             at
@@ -80,7 +80,7 @@ class _Oracle:
         ]
 
     def _best(
-        self, places: Sequence[_Place], cached: int, dead: Sequence[int], player: Player, act: Act
+        self, places: Sequence[_Place], cached: int, dead: Sequence[int], player: Player, act: ReplayStep
     ) -> int | None:
         """From which block on clearing saves most; None where it saves nothing."""
         rates = player.model.rates(on=act.at.date(), prompt_tokens=0)
@@ -116,10 +116,10 @@ def _needed_until(uses: ThreadUses) -> Mapping[str, int]:
     return found
 
 
-def _calls_until_lapse(acts: Acts, ttl: Ttl) -> list[int]:
+def _calls_until_lapse(acts: ReplayThread, ttl: Ttl) -> list[int]:
     """From each call on, how many there are before the prefix lapses or the thread ends."""
     left: list[int] = []
-    later: Act | None = None
+    later: ReplayStep | None = None
     for act in reversed(acts.calls):
         lapses = later is None or (later.at - act.at).total_seconds() > SECONDS[ttl]
         left.append(1 if lapses else left[-1] + 1)

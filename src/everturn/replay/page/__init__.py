@@ -1,6 +1,6 @@
 """The runs of a replay as one HTML page that people can open, send and read offline (RP-10)."""
 
-from everturn.replay.page.chapters import Chapter, chapter_of
-from everturn.replay.page.document import page
+from everturn.replay.page.document import render_page
+from everturn.replay.page.session_comparison import SessionComparison, build_session_comparison
 
-__all__ = ["Chapter", "chapter_of", "page"]
+__all__ = ["SessionComparison", "build_session_comparison", "render_page"]

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Final
 
-from everturn.replay.page import plot, spelling
-from everturn.replay.page.chapters import Chapter, Tally, baseline, in_order
+from everturn.replay.page import formatting, plot
 from everturn.replay.page.markup import Html, element
-from everturn.replay.simulated import Run
+from everturn.replay.page.session_comparison import PolicyTotals, SessionComparison, baseline, in_order
+from everturn.replay.runs import ReplayRun
 
 # In this order from the left: what is cheapest per token comes first.
 KINDS: Final = {
@@ -30,14 +30,14 @@ _NARROW: Final = 0.3
 _POINTS: Final = 300
 
 
-def bars(found: Sequence[Tally], floor: Decimal | None, oracle: Decimal | None) -> Html:
+def bars(found: Sequence[PolicyTotals], floor: Decimal | None, oracle: Decimal | None) -> Html:
     most = max([each.dollars for each in found] + [each for each in (floor, oracle) if each is not None])
     bounds = [(name, each) for name, each in (("floor", floor), ("oracle", oracle)) if each is not None]
     rows = [_bar(each, baseline(found), bounds, most) for each in in_order(found)]
     return element("div", rows, _bound_names(bounds, most), class_="bars")
 
 
-def legend(found: Sequence[Tally]) -> Html:
+def legend(found: Sequence[PolicyTotals]) -> Html:
     used = {kind for each in found for kind, amount in each.by_kind.items() if amount}
     return swatches((kind, name) for kind, name in KINDS.items() if kind in used)
 
@@ -48,7 +48,7 @@ def swatches(names: Iterable[tuple[str, str]]) -> Html:
     return element("ul", keys, class_="legend")
 
 
-def so_far(chapter: Chapter, chosen: str) -> Html:
+def so_far(chapter: SessionComparison, chosen: str) -> Html:
     """One line for each scheme: dollars after each call of the recording."""
     courses = [(run.scheme, _course(run)) for run in chapter.runs]
     bounds = [(name, each) for name, each in (("floor", chapter.floor), ("oracle", chapter.oracle)) if each]
@@ -62,7 +62,7 @@ def so_far(chapter: Chapter, chosen: str) -> Html:
     shapes += [_level(name, float(amount), top, width) for name, amount in bounds]
     shapes += [_line(name, course, top, chosen) for name, course in courses if course]
     words = [
-        element("span", spelling.dollars(Decimal(str(mark))), style=f"top:{100 - 100 * mark / top:.4g}%")
+        element("span", formatting.dollars(Decimal(str(mark))), style=f"top:{100 - 100 * mark / top:.4g}%")
         for mark in marks[1:]
     ]
     drawing = plot.svg(width, shapes, label="Dollars so far, one line for each policy")
@@ -74,19 +74,21 @@ def so_far(chapter: Chapter, chosen: str) -> Html:
     return element("div", element("div", words, class_="scale"), inside, class_="row middle so-far")
 
 
-def _bar(each: Tally, against: Tally, bounds: Sequence[tuple[str, Decimal]], most: Decimal) -> Html:
+def _bar(
+    each: PolicyTotals, against: PolicyTotals, bounds: Sequence[tuple[str, Decimal]], most: Decimal
+) -> Html:
     parts, x = [], 0.0
     for kind, name in KINDS.items():
         amount = each.by_kind.get(kind, Decimal(0))
         wide = _x(amount, most)
-        said = element("title", f"{name}: {spelling.dollars(amount)}")
+        said = element("title", f"{name}: {formatting.dollars(amount)}")
         parts.append(element("rect", said, x=f"{x:g}", width=f"{wide:g}", y=180, height=640, class_=kind))
         x += wide
     lines = [
-        plot.upright(_x(amount, most), f"{name}: {spelling.dollars(amount)}", class_=f"bound {name}")
+        plot.upright(_x(amount, most), f"{name}: {formatting.dollars(amount)}", class_=f"bound {name}")
         for name, amount in bounds
     ]
-    label = f"{each.scheme}: {spelling.dollars(each.dollars)}"
+    label = f"{each.scheme}: {formatting.dollars(each.dollars)}"
     drawing = plot.svg(_WIDE, [part for part in parts if 'width="0"' not in part], lines, label=label)
     return element(
         "div",
@@ -94,7 +96,7 @@ def _bar(each: Tally, against: Tally, bounds: Sequence[tuple[str, Decimal]], mos
         element("div", drawing, class_="bar"),
         element(
             "div",
-            element("b", spelling.dollars(each.dollars)),
+            element("b", formatting.dollars(each.dollars)),
             " ",
             _compared(each, against),
             class_="amount",
@@ -103,14 +105,14 @@ def _bar(each: Tally, against: Tally, bounds: Sequence[tuple[str, Decimal]], mos
     )
 
 
-def _compared(each: Tally, against: Tally) -> Html:
+def _compared(each: PolicyTotals, against: PolicyTotals) -> Html:
     if each.unfinished:
-        said = f"{spelling.count(each.unfinished, 'session')} did not come to the end under this policy"
+        said = f"{formatting.count(each.unfinished, 'session')} did not come to the end under this policy"
         return element("span", "unfinished", class_="worse", title=said)
     if each.scheme == against.scheme:
         return element("span", "baseline", class_="soft")
     kind = "better" if each.dollars < against.dollars else "worse"
-    return element("span", spelling.change(each.dollars, against.dollars), class_=kind)
+    return element("span", formatting.change(each.dollars, against.dollars), class_=kind)
 
 
 def _bound_names(bounds: Sequence[tuple[str, Decimal]], most: Decimal) -> Html:
@@ -130,7 +132,7 @@ def _bound_name(name: str, amount: Decimal, at: float) -> Html:
     return element(
         "span",
         element("b", name),
-        f" {spelling.dollars(amount)}",
+        f" {formatting.dollars(amount)}",
         class_=f"bound-name {name} {side}".rstrip(),
         style=f"left:{100 * at:.4g}%",
     )
@@ -140,7 +142,7 @@ def _x(amount: Decimal, most: Decimal) -> float:
     return round(float(amount / most) * _WIDE, 2) if most else 0.0
 
 
-def _course(run: Run) -> list[Decimal]:
+def _course(run: ReplayRun) -> list[Decimal]:
     """Dollars after each call of the recording; what is called besides counts to the one before it."""
     found: list[Decimal] = []
     paid = Decimal(0)
@@ -157,12 +159,12 @@ def _line(name: str, course: Sequence[Decimal], top: float, chosen: str) -> Html
     step = max(1, len(course) // _POINTS)
     at = [*range(0, len(course) - 1, step), len(course) - 1]
     points = [(x, plot.height_of(float(course[x]), top)) for x in at]
-    said = f"{name}: {spelling.dollars(course[-1])}"
+    said = f"{name}: {formatting.dollars(course[-1])}"
     kind = "course on" if name == chosen else "course"
     return plot.line(points, said, class_=kind, data_policy=name)
 
 
 def _level(name: str, amount: float, top: float, width: int) -> Html:
     y = plot.height_of(amount, top)
-    said = element("title", f"{name}: {spelling.dollars(Decimal(str(amount)))}")
+    said = element("title", f"{name}: {formatting.dollars(Decimal(str(amount)))}")
     return element("line", said, x1=0, x2=width, y1=y, y2=y, class_=f"bound {name}")

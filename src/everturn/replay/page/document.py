@@ -8,9 +8,15 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Final
 
-from everturn.replay.page import parts, spelling
-from everturn.replay.page.chapters import Chapter, by_cost, cheapest, how_many_are_drawn, tallies
+from everturn.replay.page import formatting, parts
 from everturn.replay.page.markup import Html, element, raw
+from everturn.replay.page.session_comparison import (
+    SessionComparison,
+    by_cost,
+    cheapest,
+    how_many_are_drawn,
+    sum_policies,
+)
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 # A square in the colour of a hit, so that no browser asks for an icon.
@@ -20,16 +26,16 @@ _ICON: Final = (
 )
 
 
-def page(chapters: Sequence[Chapter], *, unreadable: Sequence[tuple[str, str]] = ()) -> str:
+def render_page(chapters: Sequence[SessionComparison], *, unreadable: Sequence[tuple[str, str]] = ()) -> str:
     """The page for these sessions; `unreadable` are the files that gave none, as (path, why)."""
     told = [each for each in chapters if any(run.totals.calls for run in each.runs)]
     body = _told(by_cost(told), unreadable) if told else _nothing(unreadable)
     return "<!doctype html>\n" + element("html", _head(), element("body", body), lang="en") + "\n"
 
 
-def _told(chapters: Sequence[Chapter], unreadable: Sequence[tuple[str, str]]) -> Html:
+def _told(chapters: Sequence[SessionComparison], unreadable: Sequence[tuple[str, str]]) -> Html:
     drawn = how_many_are_drawn(chapters)
-    chosen = cheapest(tallies(chapters)).scheme
+    chosen = cheapest(sum_policies(chapters)).scheme
     return element(
         "main",
         parts.headline(chapters),
@@ -54,7 +60,7 @@ def _unread(unreadable: Sequence[tuple[str, str]]) -> Html | str:
     rows = [
         element("tr", element("td", path), element("td", why, class_="words")) for path, why in unreadable
     ]
-    title = element("h2", f"{spelling.count(len(unreadable), 'file')} could not be read")
+    title = element("h2", f"{formatting.count(len(unreadable), 'file')} could not be read")
     return element("section", title, element("div", element("table", rows), class_="scroll tall-table"))
 
 

@@ -5,24 +5,24 @@ from typing import Final
 
 import msgspec
 
-from everturn.replay.page import plot, spelling
-from everturn.replay.page.chapters import (
-    Chapter,
-    Tally,
+from everturn.replay.page import formatting, plot
+from everturn.replay.page.cost_figures import bars, legend, so_far, swatches
+from everturn.replay.page.markup import Html, element, json_script
+from everturn.replay.page.session_comparison import (
+    PolicyTotals,
+    SessionComparison,
     baseline,
     bound,
     cheapest,
     in_order,
-    tallies,
+    sum_policies,
     written,
 )
-from everturn.replay.page.cost_figures import bars, legend, so_far, swatches
-from everturn.replay.page.markup import Html, element, json_script
 from everturn.replay.page.session_figures import figures
-from everturn.replay.simulated import Run, SimulatedCall
+from everturn.replay.runs import ReplayRun, SimulatedCall
 
 # Longer lists are cut on the page, and say so; the JSON of `everturn replay` has every call.
-MOST_EVENTS: Final = 150
+MAX_EVENTS: Final = 150
 _CALLED: Final = {
     "main": "turn", "compact": "summary", "refresh": "keeps the cache warm", "fault": "fetches again",
 }  # fmt: skip
@@ -36,36 +36,36 @@ _MARKS: Final = (
 )
 
 
-def headline(chapters: Sequence[Chapter]) -> Html:
-    found = tallies(chapters)
+def headline(chapters: Sequence[SessionComparison]) -> Html:
+    found = sum_policies(chapters)
     base, best = baseline(found), cheapest(found)
-    calls = spelling.count(max(each.calls for each in found), "call")
+    calls = formatting.count(max(each.calls for each in found), "call")
     if best.dollars < base.dollars:
-        said = f"{best.scheme} would have cost {spelling.dollars(best.dollars)} instead of "
-        said += f"{spelling.dollars(base.dollars)}"
+        said = f"{best.scheme} would have cost {formatting.dollars(best.dollars)} instead of "
+        said += f"{formatting.dollars(base.dollars)}"
     else:
-        said = f"{base.scheme} was the cheapest: {spelling.dollars(base.dollars)}"
-    lead = f"{spelling.count(len(chapters), 'session')}, {calls}, replayed under "
-    lead += f"{spelling.count(len(found), 'policy')}. ".replace("policys", "policies")
+        said = f"{base.scheme} was the cheapest: {formatting.dollars(base.dollars)}"
+    lead = f"{formatting.count(len(chapters), 'session')}, {calls}, replayed under "
+    lead += f"{formatting.count(len(found), 'policy')}. ".replace("policys", "policies")
     lead += "Computed on this machine from the recordings; no model was asked."
     tiles = [
-        _tile(f"Cost under {base.scheme}", spelling.dollars(base.dollars), _hit(base)),
+        _tile(f"Cost under {base.scheme}", formatting.dollars(base.dollars), _hit(base)),
         _tile(
             f"Cheapest: {best.scheme}",
-            spelling.dollars(best.dollars),
+            formatting.dollars(best.dollars),
             _saved(best, base),
             f"; {_hit(best)}",
         ),
         _tile("Faults of the cheapest", best.faults_per_100, "per 100 calls: needed, but no longer there"),
         _tile(
             "Largest context",
-            spelling.tokens(base.peak),
-            f"tokens; {spelling.tokens(best.peak)} under {best.scheme}",
+            formatting.tokens(base.peak),
+            f"tokens; {formatting.tokens(best.peak)} under {best.scheme}",
         ),
     ]
     floor = bound(chapter.floor for chapter in chapters)
     if floor is not None:
-        tiles.append(_tile("Floor", spelling.dollars(floor), "below this no policy can go"))
+        tiles.append(_tile("Floor", formatting.dollars(floor), "below this no policy can go"))
     return element(
         "header",
         element("div", "everturn replay", class_="eyebrow"),
@@ -75,8 +75,8 @@ def headline(chapters: Sequence[Chapter]) -> Html:
     )
 
 
-def policies(chapters: Sequence[Chapter]) -> Html:
-    found = tallies(chapters)
+def policies(chapters: Sequence[SessionComparison]) -> Html:
+    found = sum_policies(chapters)
     floor = bound(chapter.floor for chapter in chapters)
     oracle = bound(chapter.oracle for chapter in chapters)
     said = (
@@ -94,7 +94,7 @@ def policies(chapters: Sequence[Chapter]) -> Html:
     )
 
 
-def session_table(chapters: Sequence[Chapter], drawn: int) -> Html:
+def session_table(chapters: Sequence[SessionComparison], drawn: int) -> Html:
     """Every session; those that are drawn can be opened."""
     heads = ("Session", "Context", "Calls", "Baseline", "Cheapest", "", "Faults / 100")
     rows = [_session_row(chapter, number, opens=number < drawn) for number, chapter in enumerate(chapters)]
@@ -112,8 +112,8 @@ def session_table(chapters: Sequence[Chapter], drawn: int) -> Html:
     )
 
 
-def chapter(given: Chapter, number: int, chosen: str) -> Html:
-    found = tallies([given])
+def chapter(given: SessionComparison, number: int, chosen: str) -> Html:
+    found = sum_policies([given])
     about = " · ".join(each for each in (given.model, *given.notes) if each)
     return element(
         "section",
@@ -133,11 +133,11 @@ def _tile(name: str, value: str, *said: str) -> Html:
     return element("div", element("dt", name), element("dd", value, element("small", *said)), class_="tile")
 
 
-def _hit(each: Tally) -> str:
-    return f"{spelling.share(each.read, each.prompt)} read from the cache"
+def _hit(each: PolicyTotals) -> str:
+    return f"{formatting.share(each.read, each.prompt)} read from the cache"
 
 
-def _policy_table(found: Sequence[Tally]) -> Html:
+def _policy_table(found: Sequence[PolicyTotals]) -> Html:
     heads = (
         "Policy",
         "Dollars",
@@ -156,35 +156,35 @@ def _policy_table(found: Sequence[Tally]) -> Html:
     return element("table", head, element("tbody", rows))
 
 
-def _policy_row(each: Tally, base: Tally) -> Html:
+def _policy_row(each: PolicyTotals, base: PolicyTotals) -> Html:
     why = "; ".join(f"{count:,} × {reason}" for reason, count in each.breaks.items())
-    saved = spelling.dollars(base.dollars - each.dollars) if each.scheme != base.scheme else "–"
+    saved = formatting.dollars(base.dollars - each.dollars) if each.scheme != base.scheme else "–"
     saved = "unfinished" if each.unfinished else saved
     cells = (
         each.scheme,
-        spelling.dollars(each.dollars),
+        formatting.dollars(each.dollars),
         saved.replace("$-", "−$"),
-        spelling.share(each.read, each.prompt),
+        formatting.share(each.read, each.prompt),
         element("span", f"{sum(each.breaks.values()):,}", title=why or "none"),
-        spelling.tokens(each.peak),
-        spelling.tokens(each.mean),
+        formatting.tokens(each.peak),
+        formatting.tokens(each.mean),
         f"{each.compactions:,}",
         each.faults_per_100,
-        spelling.share(each.kept, each.mattered),
+        formatting.share(each.kept, each.mattered),
     )
     return element("tr", [element("td", cell) for cell in cells])
 
 
-def _session_row(given: Chapter, number: int, *, opens: bool) -> Html:
-    found = tallies([given])
+def _session_row(given: SessionComparison, number: int, *, opens: bool) -> Html:
+    found = sum_policies([given])
     base, best = baseline(found), cheapest(found)
     name = element("button", given.name, type="button", data_opens=str(number)) if opens else given.name
     cells = (
         name,
         _spark(given, base.scheme),
         f"{base.calls:,}",
-        spelling.dollars(base.dollars),
-        f"{spelling.dollars(best.dollars)} {best.scheme}",
+        formatting.dollars(base.dollars),
+        f"{formatting.dollars(best.dollars)} {best.scheme}",
         _saved(best, base),
         best.faults_per_100,
     )
@@ -193,12 +193,12 @@ def _session_row(given: Chapter, number: int, *, opens: bool) -> Html:
     )
 
 
-def _saved(best: Tally, base: Tally) -> Html:
+def _saved(best: PolicyTotals, base: PolicyTotals) -> Html:
     kind = "better" if best.dollars < base.dollars else "soft"
-    return element("span", spelling.change(best.dollars, base.dollars), class_=kind)
+    return element("span", formatting.change(best.dollars, base.dollars), class_=kind)
 
 
-def _spark(given: Chapter, scheme: str) -> Html:
+def _spark(given: SessionComparison, scheme: str) -> Html:
     calls = next(run.calls for run in given.runs if run.scheme == scheme)
     if not calls:
         return element("div", class_="spark")
@@ -210,17 +210,17 @@ def _spark(given: Chapter, scheme: str) -> Html:
     return element("div", drawing, class_="spark")
 
 
-def _choice(each: Tally, base: Tally, chosen: str) -> Html:
+def _choice(each: PolicyTotals, base: PolicyTotals, chosen: str) -> Html:
     change = (
-        "" if each.scheme == base.scheme or each.unfinished else spelling.change(each.dollars, base.dollars)
+        "" if each.scheme == base.scheme or each.unfinished else formatting.change(each.dollars, base.dollars)
     )
     said = "unfinished" if each.unfinished else change
-    small = element("small", f"{spelling.dollars(each.dollars)} {said}".strip())
+    small = element("small", f"{formatting.dollars(each.dollars)} {said}".strip())
     pressed = "true" if each.scheme == chosen else "false"
     return element("button", each.scheme, small, type="button", data_policy=each.scheme, aria_pressed=pressed)
 
 
-def _view(run: Run, chosen: str) -> Html:
+def _view(run: ReplayRun, chosen: str) -> Html:
     ended = element("p", f"Ended early: {run.ended_early}", class_="worse") if run.ended_early else ""
     hint = element(
         "p", "Point at a call, or use the arrow keys, to read what happened and why.", class_="soft"
@@ -240,7 +240,7 @@ def _view(run: Run, chosen: str) -> Html:
     )
 
 
-def _events(run: Run) -> Html | str:
+def _events(run: ReplayRun) -> Html | str:
     """Everything that changed what was seen or broke the cache, in the order it happened."""
     found = [(x, call, said) for x, call in enumerate(run.calls) for said in _happened(call)]
     if not found:
@@ -249,12 +249,12 @@ def _events(run: Run) -> Html | str:
         element(
             "tr",
             element("td", element("button", f"call {call.number}", type="button", data_call=str(x))),
-            element("td", spelling.moment(call.at), class_="left"),
+            element("td", formatting.moment(call.at), class_="left"),
             element("td", said, class_="words"),
         )
-        for x, call, said in found[:MOST_EVENTS]
+        for x, call, said in found[:MAX_EVENTS]
     ]
-    left = len(found) - MOST_EVENTS
+    left = len(found) - MAX_EVENTS
     more = element("p", f"{left:,} more are not listed.", class_="soft") if left > 0 else ""
     table = element("div", element("table", element("tbody", rows)), class_="scroll tall-table", tabindex=0)
     return element("details", element("summary", f"What happened ({len(found):,})"), table, more)
@@ -265,7 +265,7 @@ def _happened(call: SimulatedCall) -> list[str]:
     if call.source == "compact":
         said.append(f"Compacted. {call.why}")
     elif call.cleared:
-        said.append(f"{spelling.count(call.cleared, 'result')} cleared. {call.why}")
+        said.append(f"{formatting.count(call.cleared, 'result')} cleared. {call.why}")
     if call.broke:
         said.append(f"The cache broke: {call.broke}")
     said.extend(f"Fault: {_fault(fault)}" for fault in call.faults)
@@ -274,7 +274,7 @@ def _happened(call: SimulatedCall) -> list[str]:
 
 def _fault(fault: object) -> str:
     what, kind, size = (getattr(fault, name) for name in ("what", "kind", "tokens"))
-    return f"{kind} “{what}” had to be fetched again, {spelling.tokens(size)} tokens"
+    return f"{kind} “{what}” had to be fetched again, {formatting.tokens(size)} tokens"
 
 
 def _spelled(calls: Sequence[SimulatedCall]) -> str:
@@ -287,13 +287,13 @@ def _spelled(calls: Sequence[SimulatedCall]) -> str:
     rows = [
         (
             call.number,
-            spelling.moment(call.at),
+            formatting.moment(call.at),
             word(_CALLED.get(call.source, call.source)),
             call.read,
             written(call),
             call.plain,
             call.output,
-            spelling.dollars(call.dollars),
+            formatting.dollars(call.dollars),
             word(call.why),
             word(call.broke),
             [word(_fault(fault)) for fault in call.faults],

@@ -9,17 +9,17 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Final
 
-from everturn.replay.page import plot, spelling
-from everturn.replay.page.chapters import prompt, written
+from everturn.replay.page import formatting, plot
 from everturn.replay.page.markup import Html, element
-from everturn.replay.simulated import Run, SimulatedCall
+from everturn.replay.page.session_comparison import prompt, written
+from everturn.replay.runs import ReplayRun, SimulatedCall
 
 # A pause in which a prefix with the default lifetime lapses (api-facts 1.3).
 PAUSE: Final = timedelta(minutes=5)
 _X_LABELS: Final = 4
 
 
-def figures(run: Run) -> Html:
+def figures(run: ReplayRun) -> Html:
     calls = run.calls
     if not calls:
         return element("p", "No call was made.", class_="soft")
@@ -52,10 +52,12 @@ def _context(calls: Sequence[SimulatedCall]) -> Html:
         _threads(calls),
         _pauses(calls),
         [plot.upright(x, "", class_="boundary") for x, call in enumerate(calls) if call.source == "compact"],
-        label=f"Context over {spelling.count(len(calls), 'call')}, at most {spelling.tokens(_peak(calls))}",
+        label=(
+            f"Context over {formatting.count(len(calls), 'call')}, at most {formatting.tokens(_peak(calls))}"
+        ),
     )
     words = [
-        element("span", spelling.tokens(round(mark)), style=f"top:{100 - 100 * mark / top:.4g}%")
+        element("span", formatting.tokens(round(mark)), style=f"top:{100 - 100 * mark / top:.4g}%")
         for mark in marks[1:]
     ]
     return _row("tall", element("div", words, class_="scale"), drawing)
@@ -74,7 +76,7 @@ def _lanes(calls: Sequence[SimulatedCall]) -> list[Html]:
 def _lane(calls: Sequence[SimulatedCall], name: str, kind: str, said: Callable[[SimulatedCall], str]) -> Html:
     found = [(x, call.number, words) for x, call in enumerate(calls) if (words := said(call))]
     marks = [plot.upright(x + 0.5, f"Call {number}: {words}", class_=kind) for x, number, words in found]
-    label = f"{name}: {spelling.count(len(found), 'call')}"
+    label = f"{name}: {formatting.count(len(found), 'call')}"
     number = element("b", f"{len(found):,}") if found else element("span", "none", class_="soft")
     return _row(
         "lane", element("div", name, " ", number, class_="name"), plot.svg(len(calls), marks, label=label)
@@ -90,7 +92,7 @@ def _hits(calls: Sequence[SimulatedCall]) -> Html:
         ("write", part(written)),
         ("plain", part(lambda call: call.plain)),
     )
-    hit = spelling.share(sum(call.read for call in calls), sum(prompt(call) for call in calls))
+    hit = formatting.share(sum(call.read for call in calls), sum(prompt(call) for call in calls))
     drawing = plot.svg(len(calls), plot.stacked(layers, 1), label=f"Share read from the cache: {hit}")
     return _row("strip", element("div", "Hits ", element("b", hit), class_="name"), drawing)
 
@@ -101,7 +103,7 @@ def _times(calls: Sequence[SimulatedCall]) -> Html:
         element(
             "span",
             element("b", f"call {calls[x].number}"),
-            spelling.moment(calls[x].at),
+            formatting.moment(calls[x].at),
             style=f"left:{100 * x / len(calls):.4g}%",
         )
         for x in at
@@ -127,7 +129,7 @@ def _threads(calls: Sequence[SimulatedCall]) -> list[Html]:
 def _pauses(calls: Sequence[SimulatedCall]) -> list[Html]:
     gaps = [(x, b.at - a.at) for x, (a, b) in enumerate(pairwise(calls), start=1) if a.thread == b.thread]
     return [
-        plot.upright(x, f"A pause of {spelling.duration(gap)}", class_="pause")
+        plot.upright(x, f"A pause of {formatting.duration(gap)}", class_="pause")
         for x, gap in gaps
         if gap > PAUSE
     ]
@@ -138,7 +140,7 @@ def _compaction(call: SimulatedCall) -> str:
 
 
 def _clearing(call: SimulatedCall) -> str:
-    return f"{spelling.count(call.cleared, 'result')} cleared. {call.why}" if call.cleared else ""
+    return f"{formatting.count(call.cleared, 'result')} cleared. {call.why}" if call.cleared else ""
 
 
 def _peak(calls: Sequence[SimulatedCall]) -> int:

@@ -1,17 +1,23 @@
 """Many sessions under many schemes, on all cores; what was computed once is kept (RP-10)."""
 
 from everturn.replay.parallel.engines import ENGINES, Engine
-from everturn.replay.parallel.keep import Keep, default_folder
-from everturn.replay.parallel.replays import Outcome, Replayed, chapters, replay_all, whole
+from everturn.replay.parallel.replays import (
+    ReplayedSession,
+    ReplayOutcome,
+    load_calls,
+    load_comparisons,
+    replay_all,
+)
+from everturn.replay.parallel.result_cache import ResultCache, default_folder
 
 __all__ = [
     "ENGINES",
     "Engine",
-    "Keep",
-    "Outcome",
-    "Replayed",
-    "chapters",
+    "ReplayOutcome",
+    "ReplayedSession",
+    "ResultCache",
     "default_folder",
+    "load_calls",
+    "load_comparisons",
     "replay_all",
-    "whole",
 ]

@@ -14,16 +14,16 @@ from everturn.errors import EverturnError, UsageError
 
 Engine = Literal["here", "processes", "ray"]
 ENGINES: Final[tuple[Engine, ...]] = ("processes", "ray", "here")
-Task = TypeVar("Task")
-Result = TypeVar("Result")
+TaskT = TypeVar("TaskT")
+ResultT = TypeVar("ResultT")
 
 # A worker that has done so many tasks makes room for a fresh one, so that memory does not creep up.
 _TASKS_A_WORKER: Final = 200
 
 
-def mapped(
-    work: Callable[[Task], Result], tasks: Sequence[Task], *, engine: Engine, workers: int
-) -> Iterator[tuple[int, Result]]:
+def map_tasks(
+    work: Callable[[TaskT], ResultT], tasks: Sequence[TaskT], *, engine: Engine, workers: int
+) -> Iterator[tuple[int, ResultT]]:
     if engine == "ray":
         return _by_ray(work, tasks, workers)
     if engine == "here" or workers == 1 or len(tasks) < 2:
@@ -32,11 +32,11 @@ def mapped(
 
 
 def _by_processes(
-    work: Callable[[Task], Result], tasks: Sequence[Task], workers: int
-) -> Iterator[tuple[int, Result]]:
+    work: Callable[[TaskT], ResultT], tasks: Sequence[TaskT], workers: int
+) -> Iterator[tuple[int, ResultT]]:
     pool = ProcessPoolExecutor(workers, get_context("spawn"), max_tasks_per_child=_TASKS_A_WORKER)
     waiting = iter(enumerate(tasks))
-    running: dict[Future[Result], int] = {}
+    running: dict[Future[ResultT], int] = {}
     try:
         while True:
             # Few at a time: results are taken as fast as they come, and never pile up.
@@ -56,8 +56,8 @@ def _by_processes(
 
 
 def _by_ray(
-    work: Callable[[Task], Result], tasks: Sequence[Task], workers: int
-) -> Iterator[tuple[int, Result]]:
+    work: Callable[[TaskT], ResultT], tasks: Sequence[TaskT], workers: int
+) -> Iterator[tuple[int, ResultT]]:
     ray = _ray()
     if started := not ray.is_initialized():
         quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}

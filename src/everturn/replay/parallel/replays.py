@@ -13,22 +13,27 @@ from typing import Final
 import msgspec
 
 from everturn.errors import StoreError
-from everturn.replay.page.chapters import Chapter, by_cost, chapter_of, how_many_are_drawn
-from everturn.replay.parallel.engines import Engine, mapped
-from everturn.replay.parallel.keep import Keep
-from everturn.replay.schemes import Scheme
-from everturn.replay.sessions import Session, Unreadable, files_below, sessions
-from everturn.replay.simulate import simulate, uses_of
-from everturn.replay.simulated import Run
+from everturn.replay.page.session_comparison import (
+    SessionComparison,
+    build_session_comparison,
+    by_cost,
+    how_many_are_drawn,
+)
+from everturn.replay.parallel.engines import Engine, map_tasks
+from everturn.replay.parallel.result_cache import ResultCache
+from everturn.replay.policies import ReplayPolicy
+from everturn.replay.runs import ReplayRun
+from everturn.replay.sessions import ReplaySession, Unreadable, files_below, read_sessions
+from everturn.replay.simulate import index_uses, simulate
 
 # Told after every task: how many are done, of how many, and which file it was about.
-Tell = Callable[[int, int, str], None]
+ProgressCallback = Callable[[int, int, str], None]
 _AGENT: Final = "agent-"
 # Below so many bytes, starting workers takes longer than the work itself.
 _SMALL: Final = 2_000_000
 
 
-class Replayed(msgspec.Struct, frozen=True):
+class ReplayedSession(msgspec.Struct, frozen=True):
     """One session under every scheme. `runs` are without their calls; `whole` brings those back."""
 
     name: str
@@ -37,33 +42,33 @@ class Replayed(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
     digest: str
     agents: tuple[str, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[ReplayRun, ...]
     # How many of the runs were computed now; the others were kept from before.
     computed: int = 0
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    sessions: tuple[Replayed, ...] = ()
+class ReplayOutcome(msgspec.Struct, frozen=True):
+    sessions: tuple[ReplayedSession, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
 
 
-class Task(msgspec.Struct, frozen=True):
+class ReplayTask(msgspec.Struct, frozen=True):
     """One file for one worker."""
 
     file: str
-    schemes: tuple[Scheme, ...]
-    keep: Keep
+    schemes: tuple[ReplayPolicy, ...]
+    keep: ResultCache
 
 
 def replay_all(
     paths: Iterable[Path],
-    schemes: Sequence[Scheme],
-    keep: Keep,
+    schemes: Sequence[ReplayPolicy],
+    keep: ResultCache,
     *,
     engine: Engine = "processes",
     workers: int = 1,
-    tell: Tell | None = None,
-) -> Outcome:
+    tell: ProgressCallback | None = None,
+) -> ReplayOutcome:
     """Every session in these files and folders under every scheme."""
     files = files_below(paths)
     agents = [file for file in files if _AGENT in file.name]
@@ -74,10 +79,12 @@ def replay_all(
     # A sub-agent whose session is here was replayed with it; any other is a session by itself.
     alone = [file for file in agents if file.stem.rpartition(_AGENT)[2] not in known]
     rest = _replay_files(alone, schemes, keep, engine, workers, tell)
-    return Outcome(found.sessions + rest.sessions, found.unreadable + rest.unreadable)
+    return ReplayOutcome(found.sessions + rest.sessions, found.unreadable + rest.unreadable)
 
 
-def whole(replayed: Replayed, schemes: Iterable[Scheme], keep: Keep) -> Replayed:
+def load_calls(
+    replayed: ReplayedSession, schemes: Iterable[ReplayPolicy], keep: ResultCache
+) -> ReplayedSession:
     """The same with the calls of its runs, from where they are kept."""
     runs = [(each.name, keep.run(replayed.digest, replayed.name, each)) for each in schemes]
     if gone := [name for name, run in runs if run is None]:
@@ -88,23 +95,27 @@ def whole(replayed: Replayed, schemes: Iterable[Scheme], keep: Keep) -> Replayed
     return msgspec.structs.replace(replayed, runs=tuple(run for _, run in runs if run is not None))
 
 
-def chapters(found: Sequence[Replayed], schemes: Sequence[Scheme], keep: Keep) -> list[Chapter]:
+def load_comparisons(
+    found: Sequence[ReplayedSession], schemes: Sequence[ReplayPolicy], keep: ResultCache
+) -> list[SessionComparison]:
     """For the page: calls are brought back only for the sessions that it draws."""
     bare = by_cost(_chapter(each) for each in found)
     by_path = {each.path: each for each in found}
     drawn = bare[: how_many_are_drawn(bare)]
-    return [_chapter(whole(by_path[each.path], schemes, keep)) for each in drawn] + bare[len(drawn) :]
+    return [_chapter(load_calls(by_path[each.path], schemes, keep)) for each in drawn] + bare[len(drawn) :]
 
 
-def _chapter(each: Replayed) -> Chapter:
-    return chapter_of(each.runs, name=each.name, path=each.path, model=each.model, notes=each.notes)
+def _chapter(each: ReplayedSession) -> SessionComparison:
+    return build_session_comparison(
+        each.runs, name=each.name, path=each.path, model=each.model, notes=each.notes
+    )
 
 
-def replay_file(task: Task) -> Outcome:
+def replay_file(task: ReplayTask) -> ReplayOutcome:
     """What one worker does. Plain values in and out."""
-    done: list[Replayed] = []
+    done: list[ReplayedSession] = []
     failed: list[Unreadable] = []
-    for each in sessions([Path(task.file)]):
+    for each in read_sessions([Path(task.file)]):
         if isinstance(each, Unreadable):
             failed.append(each)
             continue
@@ -122,66 +133,68 @@ def replay_file(task: Task) -> Outcome:
             failed.append(
                 Unreadable(each.path, f"it cannot be replayed ({type(problem).__name__}: {problem})")
             )
-    return Outcome(tuple(done), tuple(failed))
+    return ReplayOutcome(tuple(done), tuple(failed))
 
 
 def _replay_files(
     files: Sequence[Path],
-    schemes: Sequence[Scheme],
-    keep: Keep,
+    schemes: Sequence[ReplayPolicy],
+    keep: ResultCache,
     engine: Engine,
     workers: int,
-    tell: Tell | None,
-) -> Outcome:
+    tell: ProgressCallback | None,
+) -> ReplayOutcome:
     tasks = _tasks(files, schemes, keep, workers)
     if engine == "processes" and sum(_size(file) for file in files) < _SMALL:
         engine = "here"
-    found: dict[int, Outcome] = {}
-    for number, outcome in mapped(replay_file, tasks, engine=engine, workers=workers):
+    found: dict[int, ReplayOutcome] = {}
+    for number, outcome in map_tasks(replay_file, tasks, engine=engine, workers=workers):
         found[number] = outcome
         if tell is not None:
             tell(len(found), len(tasks), tasks[number].file)
-    by_file: dict[str, list[Outcome]] = {str(file): [] for file in files}
+    by_file: dict[str, list[ReplayOutcome]] = {str(file): [] for file in files}
     for number, task in enumerate(tasks):
         by_file[task.file].append(found[number])
     together = [_together(outcomes) for outcomes in by_file.values()]
-    return Outcome(
+    return ReplayOutcome(
         tuple(each for outcome in together for each in outcome.sessions),
         tuple(each for outcome in together for each in outcome.unreadable),
     )
 
 
-def _tasks(files: Sequence[Path], schemes: Sequence[Scheme], keep: Keep, workers: int) -> list[Task]:
+def _tasks(
+    files: Sequence[Path], schemes: Sequence[ReplayPolicy], keep: ResultCache, workers: int
+) -> list[ReplayTask]:
     """A file for each worker, the largest first; where there are fewer files than workers, a scheme."""
     ordered = sorted(files, key=_size, reverse=True)
     shares = [tuple(schemes)] if len(files) >= workers else [(scheme,) for scheme in schemes]
     kept = keep.for_workers()
-    return [Task(str(file), share, kept) for file in ordered for share in shares]
+    return [ReplayTask(str(file), share, kept) for file in ordered for share in shares]
 
 
-def _together(outcomes: Sequence[Outcome]) -> Outcome:
+def _together(outcomes: Sequence[ReplayOutcome]) -> ReplayOutcome:
     """The outcomes of one file under different schemes, as one. What failed once is not shown elsewhere."""
     failed = {each.path: each for outcome in outcomes for each in outcome.unreadable}
-    done: dict[str, Replayed] = {}
+    done: dict[str, ReplayedSession] = {}
     for each in (each for outcome in outcomes for each in outcome.sessions if each.path not in failed):
         known = done.get(each.path, msgspec.structs.replace(each, runs=(), computed=0))
         runs, computed = known.runs + each.runs, known.computed + each.computed
         done[each.path] = msgspec.structs.replace(known, runs=runs, computed=computed)
-    return Outcome(tuple(done.values()), tuple(failed.values()))
+    return ReplayOutcome(tuple(done.values()), tuple(failed.values()))
 
 
-def _replay(session: Session, task: Task) -> Replayed:
-    uses = cache(lambda: uses_of(session))
-    runs: list[Run] = []
+def _replay(session: ReplaySession, task: ReplayTask) -> ReplayedSession:
+    uses = cache(lambda: index_uses(session))
+    runs: list[ReplayRun] = []
     computed = 0
     for scheme in task.schemes:
         run = task.keep.run(session.digest, session.name, scheme)
         if run is None:
             run = simulate(session, scheme, uses())
-            task.keep.keep_run(session.digest, session.name, scheme, run)
+            task.keep.save_run(session.digest, session.name, scheme, run)
             computed += 1
         runs.append(msgspec.structs.replace(run, calls=()))
-    return Replayed(
+    return ReplayedSession(
         name=session.name,
         path=session.path,
         model=session.model,

@@ -15,12 +15,12 @@ from everturn.history.blocks import Block, text_block
 from everturn.history.records import Record, is_sent
 from everturn.measure.calibration import MAX_FACTOR, MIN_SAMPLES
 from everturn.measure.model import Model
-from everturn.measure.outline import Head
-from everturn.replay.playing.acts import Act
+from everturn.measure.outline import Preamble
+from everturn.replay.playing.steps import ReplayStep
 from everturn.twin.costs import TwinCosts
 
 
-class Scaled:
+class ScaledCosts:
     """`measure.outline.Costs`, scaled; blocks whose size is known otherwise have that size."""
 
     def __init__(self, model: Model, ratio: float = 1.0) -> None:
@@ -37,7 +37,7 @@ class Scaled:
             known = self._counted[block.raw] = max(1, round(self._twin.block(block) * self.ratio))
         return known
 
-    def fix(self, block: Block, tokens: int) -> None:
+    def set_tokens(self, block: Block, tokens: int) -> None:
         """This block is so large, whatever its bytes say."""
         self._counted[block.raw] = tokens
 
@@ -45,39 +45,39 @@ class Scaled:
         return sum(map(self.block, blocks))
 
 
-class Ratio(msgspec.Struct, frozen=True):
+class CountRatio(msgspec.Struct, frozen=True):
     """What a session's own usage says about the twin's counting of one model."""
 
     ratio: float = 1.0
     samples: int = 0
 
 
-def ratio_of(threads: Iterable[Sequence[Act]], model: str, plain: Scaled) -> Ratio:
+def fit_ratio(threads: Iterable[Sequence[ReplayStep]], model: str, plain: ScaledCosts) -> CountRatio:
     """Learned from pairs of calls with nothing but new records between them."""
     counted = reported = samples = 0
     for acts in threads:
         for last, act in pairwise(acts):
             if not (last.context and act.context and last.model == act.model == model) or act.is_edited:
                 continue
-            grown, more = plain.all(said(last.reply, act.before)), act.context - last.context
+            grown, more = plain.all(sent_blocks(last.reply, act.before)), act.context - last.context
             if 0 < grown <= more * MAX_FACTOR and 0 < more <= grown * MAX_FACTOR:
                 counted, reported, samples = counted + grown, reported + more, samples + 1
-    return Ratio(reported / counted, samples) if samples >= MIN_SAMPLES else Ratio(samples=samples)
+    return CountRatio(reported / counted, samples) if samples >= MIN_SAMPLES else CountRatio(samples=samples)
 
 
-def said(*records: Iterable[Record]) -> Iterable[Block]:
+def sent_blocks(*records: Iterable[Record]) -> Iterable[Block]:
     return (block for some in records for record in some if is_sent(record) for block in record.blocks)
 
 
-def head_tokens(acts: Sequence[Act], costs: Scaled) -> int:
+def estimate_preamble_tokens(acts: Sequence[ReplayStep], costs: ScaledCosts) -> int:
     """What the first call was shown beyond its messages; 0 where it reported nothing."""
     if not acts or not acts[0].context:
         return 0
-    return max(0, acts[0].context - costs.all(said(acts[0].before)) - costs.turn - costs.trailing)
+    return max(0, acts[0].context - costs.all(sent_blocks(acts[0].before)) - costs.turn - costs.trailing)
 
 
-def head_of(thread: str, tokens: int, recorded: str = "") -> tuple[Head, Block]:
+def make_stand_in_preamble(thread: str, tokens: int, recorded: str = "") -> tuple[Preamble, Block]:
     """One block for all of it: what was recorded of it, else a stand-in. That names its thread: no recording
     tells which threads share a prompt."""
     block = text_block(recorded or f"[system prompt and tools of {thread}, not recorded: {tokens} tokens]")
-    return Head(system=(block,), marked=(0,)), block
+    return Preamble(system=(block,), marked=(0,)), block

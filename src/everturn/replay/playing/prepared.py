@@ -7,55 +7,59 @@ from everturn.history.blocks import text_block
 from everturn.history.edits import Compacted
 from everturn.history.records import reported_usage
 from everturn.measure.model import Model
-from everturn.measure.models import model_or_default
+from everturn.measure.model_table import model_or_default
 from everturn.measure.prefix_cache import Ttl
-from everturn.replay.playing.acts import Acts, acts_of, models_of
-from everturn.replay.playing.counting import Ratio, Scaled, head_tokens, ratio_of
-from everturn.replay.playing.player import Cast
-from everturn.replay.schemes import Scheme
-from everturn.replay.sessions import Session
-from everturn.replay.uses import SessionUses, index_session
+from everturn.replay.playing.counting import CountRatio, ScaledCosts, estimate_preamble_tokens, fit_ratio
+from everturn.replay.playing.player import ThreadModels
+from everturn.replay.playing.steps import ReplayThread, build_replay_thread, models_of
+from everturn.replay.policies import ReplayPolicy
+from everturn.replay.refetches import SessionUses, index_session
+from everturn.replay.sessions import ReplaySession
 
 # A recording that compacted by itself below this had the usual window, whatever its model could have had.
 USUAL_WINDOW: Final = 200_000
 
 
-class Prepared:
+class PreparedReplay:
     """What is the same for every scheme: acts, counting, heads."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ReplaySession) -> None:
         self.session = session
-        self.recorded = tuple(acts_of(thread, "as recorded") for thread in session.threads)
-        self.whole = tuple(acts_of(thread, "left out") for thread in session.threads)
+        self.recorded = tuple(build_replay_thread(thread, "as recorded") for thread in session.threads)
+        self.whole = tuple(build_replay_thread(thread, "left out") for thread in session.threads)
         self.ratios = {
-            name: ratio_of((acts.calls for acts in self.recorded), name, Scaled(model_or_default(name).model))
+            name: fit_ratio(
+                (acts.calls for acts in self.recorded), name, ScaledCosts(model_or_default(name).model)
+            )
             for name in models_of(self.recorded)
         }
-        self._costs: dict[tuple[str, float], Scaled] = {}
+        self._costs: dict[tuple[str, float], ScaledCosts] = {}
 
-    def costs(self, model: Model, ratio: float) -> Scaled:
+    def costs(self, model: Model, ratio: float) -> ScaledCosts:
         key = model.id, ratio
-        return self._costs.setdefault(key, Scaled(model, ratio))
+        return self._costs.setdefault(key, ScaledCosts(model, ratio))
 
-    def cast(self, at: int, scheme: Scheme) -> Cast:
+    def thread_models(self, at: int, scheme: ReplayPolicy) -> ThreadModels:
         """The models of a thread by the name they were recorded with, and how large its head is."""
-        acts: Acts = self.recorded[at]
+        acts: ReplayThread = self.recorded[at]
         models: dict[str, Model] = {}
-        costs: dict[str, Scaled] = {}
+        costs: dict[str, ScaledCosts] = {}
         for name in models_of((acts,)):
             models[name] = _windowed(model_or_default(scheme.model or name).model, self._window(scheme))
             # One model for all replies counts them all alike.
             by = self.session.model if scheme.model and self.session.model in self.ratios else name
             costs[name] = self.costs(models[name], self.ratios[by].ratio)
         first = acts.calls[0].model
-        if text := self._recorded_head() if at == 0 else "":
-            return Cast(models, costs, costs[first].block(text_block(text)), text, self._ttl(at, scheme))
+        if text := self._recorded_preamble() if at == 0 else "":
+            return ThreadModels(
+                models, costs, costs[first].block(text_block(text)), text, self._ttl(at, scheme)
+            )
         recorded = model_or_default(first).model
-        tokens = head_tokens(acts.calls, self.costs(recorded, self.ratios[first].ratio))
+        tokens = estimate_preamble_tokens(acts.calls, self.costs(recorded, self.ratios[first].ratio))
         tokens = round(tokens * recorded.chars_per_token / models[first].chars_per_token)
-        return Cast(models, costs, tokens, ttl=self._ttl(at, scheme))
+        return ThreadModels(models, costs, tokens, ttl=self._ttl(at, scheme))
 
-    def _ttl(self, at: int, scheme: Scheme) -> Ttl:
+    def _ttl(self, at: int, scheme: ReplayPolicy) -> Ttl:
         """The recorded scheme has the lifetime that the recording paid for, unless it is told otherwise."""
         if scheme.compacts != "recorded" or scheme.ttl != "5m":
             return scheme.ttl
@@ -64,10 +68,10 @@ class Prepared:
         hours = sum(each.ephemeral_1h_input_tokens for each in written)
         return "1h" if hours > sum(each.ephemeral_5m_input_tokens for each in written) else "5m"
 
-    def _recorded_head(self) -> str:
+    def _recorded_preamble(self) -> str:
         return "\n\n".join(part for part in (self.session.system, self.session.tools) if part)
 
-    def _window(self, scheme: Scheme) -> int:
+    def _window(self, scheme: ReplayPolicy) -> int:
         return scheme.window or (USUAL_WINDOW if self._was_compacted_early() else 0)
 
     def _was_compacted_early(self) -> bool:
@@ -77,7 +81,7 @@ class Prepared:
         ]
         return bool(sizes) and max(sizes) < USUAL_WINDOW
 
-    def notes(self, scheme: Scheme) -> tuple[str, ...]:
+    def notes(self, scheme: ReplayPolicy) -> tuple[str, ...]:
         found = list(self.session.notes)
         for name, ratio in self.ratios.items():
             guess = model_or_default(scheme.model or name)
@@ -94,23 +98,23 @@ def _windowed(model: Model, window: int) -> Model:
     return replace(model, window=min(model.window, window)) if window else model
 
 
-_last: list[Prepared] = []
+_last: list[PreparedReplay] = []
 
 
-def prepare(session: Session) -> Prepared:
+def prepare(session: ReplaySession) -> PreparedReplay:
     """Kept for the last session: schemes are usually compared one after the other."""
     if not (_last and _is_same(_last[0].session, session)):
-        _last[:] = [Prepared(session)]
+        _last[:] = [PreparedReplay(session)]
     return _last[0]
 
 
-def _is_same(one: Session, other: Session) -> bool:
+def _is_same(one: ReplaySession, other: ReplaySession) -> bool:
     named = bool(one.digest) and (one.path, one.digest) == (other.path, other.digest)
     return one is other or named
 
 
-def uses_of(session: Session) -> SessionUses:
+def index_uses(session: ReplaySession) -> SessionUses:
     """What faults are found with, its blocks counted as the simulation counts."""
     prepared = prepare(session)
-    ratio = prepared.ratios.get(session.model, Ratio()).ratio
+    ratio = prepared.ratios.get(session.model, CountRatio()).ratio
     return index_session(session, prepared.costs(model_or_default(session.model).model, ratio).block)

@@ -12,8 +12,8 @@ from itertools import groupby
 from typing import Final, Literal
 
 from everturn.history.records import Usage
-from everturn.replay.readers.notebook import Notebook, Said, usage_of
-from everturn.replay.readers.values import Conversation, Reader, Source
+from everturn.replay.readers.record_builder import RecordBuilder, ReplyDetails, usage_from_counts
+from everturn.replay.readers.values import Reader, RecordedConversation, SourceFile
 
 _STARTED: Final = re.compile(rb"^# aider chat started at (.+)$", re.MULTILINE)
 _MODEL: Final = re.compile(r"^(?:Main model|Models?): (\S+)", re.MULTILINE)
@@ -26,39 +26,41 @@ _NOTES: Final = (
     "what aider printed between two replies stands for what it told the model; files are not in it",
 )
 
-Kind = Literal["typed", "printed", "said"]
+AiderPartKind = Literal["typed", "printed", "said"]
 
 
-def _recognises(source: Source) -> bool:
+def _recognises(source: SourceFile) -> bool:
     return _STARTED.search(source.data) is not None
 
 
-def _conversations(source: Source) -> Iterator[Conversation]:
+def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     starts = [*_STARTED.finditer(source.data)]
     ends = [*(start.start() for start in starts[1:]), len(source.data)]
     for number, (start, end) in enumerate(zip(starts, ends, strict=True), start=1):
         text = source.data[start.end() : end].decode(errors="replace")
         chat = _Chat(start[1].decode(errors="replace").strip(), text)
         if chat.thread.records:
-            yield Conversation((chat.thread,), str(number) if len(starts) > 1 else "", (*_NOTES, *chat.notes))
+            yield RecordedConversation(
+                (chat.thread,), str(number) if len(starts) > 1 else "", (*_NOTES, *chat.notes)
+            )
 
 
 class _Chat:
     def __init__(self, started: str, text: str) -> None:
-        self._book = Notebook()
+        self._book = RecordBuilder()
         self._started: str | None = started if _is_time(started) else None
         self._model = ""
         self._usage: Usage | None = None
         self._printed = ""
         self._is_told = False
-        parts: list[tuple[Kind, str]] = [(kind, "".join(lines)) for kind, lines in _parts(text)]
+        parts: list[tuple[AiderPartKind, str]] = [(kind, "".join(lines)) for kind, lines in _parts(text)]
         # Older versions print usage before a reply, newer ones behind it.
         self._counts_follow = _counts_follow(parts)
         for at, (kind, words) in enumerate(parts):
             self._part(kind, words, _usage_in(parts[at + 1][1]) if at + 1 < len(parts) else None)
         self.thread, self.notes = self._book.thread, self._book.notes
 
-    def _part(self, kind: Kind, words: str, next_usage: Usage | None) -> None:
+    def _part(self, kind: AiderPartKind, words: str, next_usage: Usage | None) -> None:
         if kind == "typed":
             self._tell(words)
         elif kind == "printed":
@@ -70,7 +72,7 @@ class _Chat:
             if not self._is_told:
                 self._tell(self._printed)
             usage = next_usage if self._counts_follow else self._usage
-            said = Said(model=self._model, usage=usage)
+            said = ReplyDetails(model=self._model, usage=usage)
             self._book.assistant(words.strip("\n"), said)
             self._usage, self._printed, self._is_told = None, "", False
 
@@ -80,19 +82,19 @@ class _Chat:
         self._is_told = self._is_told or bool(words.strip())
 
 
-def _parts(text: str) -> Iterator[tuple[Kind, Iterator[str]]]:
+def _parts(text: str) -> Iterator[tuple[AiderPartKind, Iterator[str]]]:
     for kind, lines in groupby(text.splitlines(keepends=True), key=_kind):
         strip = {"typed": 5, "printed": 2, "said": 0}[kind]
         yield kind, (line[strip:] if line.strip() else line for line in lines)
 
 
-def _kind(line: str) -> Kind:
+def _kind(line: str) -> AiderPartKind:
     if line.startswith("#### "):
         return "typed"
     return "printed" if line.startswith(("> ", ">\n")) else "said"
 
 
-def _counts_follow(parts: list[tuple[Kind, str]]) -> bool:
+def _counts_follow(parts: list[tuple[AiderPartKind, str]]) -> bool:
     spoken = False
     for kind, words in parts:
         spoken = spoken or (kind == "said" and bool(words.strip()))
@@ -103,10 +105,12 @@ def _counts_follow(parts: list[tuple[Kind, str]]) -> bool:
 
 def _usage_in(words: str) -> Usage | None:
     if (counted := _COUNTED.search(words)) is not None:
-        return usage_of(prompt=_number(counted[1], counted[2]), output=_number(counted[3], counted[4]))
+        return usage_from_counts(
+            prompt=_number(counted[1], counted[2]), output=_number(counted[3], counted[4])
+        )
     if (sent := _SENT.search(words)) is not None:
         prompt, written, read, output = (_number(sent[at], sent[at + 1]) for at in (1, 3, 5, 7))
-        return usage_of(prompt=prompt, written=written, read=read, output=output)
+        return usage_from_counts(prompt=prompt, written=written, read=read, output=output)
     return None
 
 

@@ -7,16 +7,16 @@ import msgspec
 
 from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.history.records import Usage
-from everturn.replay.readers.notebook import Notebook, Said, text_of_parts, texts
 from everturn.replay.readers.openai_messages import is_openai, lists_of_messages
-from everturn.replay.readers.values import Conversation, Head, Reader, Source
+from everturn.replay.readers.record_builder import RecordBuilder, ReplyDetails, text_of_parts, texts
+from everturn.replay.readers.values import Reader, RecordedConversation, RecordedPreamble, SourceFile
 
 
-def converse(messages: Iterable[dict[str, Any]], notebook: Notebook, *, model: str = "") -> None:
+def read_messages(messages: Iterable[dict[str, Any]], notebook: RecordBuilder, *, model: str = "") -> None:
     for message in messages:
         at = message.get("timestamp")
         if message.get("role") == "assistant":
-            said = Said(
+            said = ReplyDetails(
                 model=texts(message.get("model")) or model,
                 id=texts(message.get("id")),
                 usage=_usage(message.get("usage")),
@@ -27,7 +27,7 @@ def converse(messages: Iterable[dict[str, Any]], notebook: Notebook, *, model: s
             _user(message, notebook, at)
 
 
-def _user(message: dict[str, Any], notebook: Notebook, at: Any) -> None:
+def _user(message: dict[str, Any], notebook: RecordBuilder, at: Any) -> None:
     words: list[Block] = []
     for block in _blocks(message.get("content")):
         if block.is_result:
@@ -56,19 +56,19 @@ def _usage(usage: Any) -> Usage | None:
         return None
 
 
-def _recognises(source: Source) -> bool:
+def _recognises(source: SourceFile) -> bool:
     found = lists_of_messages(source)
     return bool(found) and not any(is_openai(messages) for _, messages in found)
 
 
-def _conversations(source: Source) -> Iterator[Conversation]:
+def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     found = lists_of_messages(source)
     for number, (around, messages) in enumerate(found, start=1):
-        notebook = Notebook()
-        converse(messages, notebook, model=texts(around.get("model")))
+        notebook = RecordBuilder()
+        read_messages(messages, notebook, model=texts(around.get("model")))
         key = "" if len(found) == 1 else str(number)
-        head = Head(text_of_parts(around.get("system")), around.get("tools"))
-        yield Conversation((notebook.thread,), key, notebook.notes, head)
+        head = RecordedPreamble(text_of_parts(around.get("system")), around.get("tools"))
+        yield RecordedConversation((notebook.thread,), key, notebook.notes, head)
 
 
 ANTHROPIC: Final = Reader("anthropic-messages", _recognises, _conversations)

@@ -1,4 +1,4 @@
-"""Claude Code's session JSONL: `wire/claude_code.py` reads it, `history/threads.py` finds its threads."""
+"""Claude Code's session JSONL, read by `wire/claude_code_reader.py` and split by `history/threads.py`."""
 
 import re
 from collections.abc import Iterator
@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from everturn.history.threads import threads
-from everturn.replay.readers.values import Conversation, Reader, Source
-from everturn.wire.claude_code import BOOKKEEPING, looks_like_a_session, read
+from everturn.history.threads import split_threads
+from everturn.replay.readers.values import Reader, RecordedConversation, SourceFile
+from everturn.wire.claude_code_reader import BOOKKEEPING, looks_like_a_session, parse_session_file
 
 # Enough lines to know a session by: some begin with dozens of snapshots.
 _LOOKED_AT: Final = 256 * 1024
@@ -16,25 +16,25 @@ _TYPED: Final = re.compile(rb'"type": ?"(?:user|assistant|system|progress|attach
 _LINKED: Final = re.compile(rb'"(?:parentUuid|sessionId|leafUuid|messageId)": ?')
 
 
-def _recognises(source: Source) -> bool:
+def _recognises(source: SourceFile) -> bool:
     start = source.data[:_LOOKED_AT]
     if _LINKED.search(start) is None:
         return False
     bookkeeping = any(b'"%s"' % kind.encode() in start for kind in BOOKKEEPING)
     if _TYPED.search(start) is None and not bookkeeping:
         return False
-    return looks_like_a_session(read(start[: start.rfind(b"\n") + 1] or start).lines)
+    return looks_like_a_session(parse_session_file(start[: start.rfind(b"\n") + 1] or start).lines)
 
 
-def _conversations(source: Source) -> Iterator[Conversation]:
-    transcript = read(source.data)
-    found = threads(transcript.records)
+def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
+    transcript = parse_session_file(source.data)
+    found = split_threads(transcript.records)
     every = (found.main, *found.sidechains) if found.main.records else found.sidechains
     spoken = tuple(t for t in every if any(r.kind in ("user", "assistant") for r in t.records))
     flaws = (f"line {flaw.line}: {flaw.what}" for flaw in transcript.flaws)
     notes = (note.what for thread in spoken for note in thread.notes)
     if spoken:
-        yield Conversation(spoken, notes=(*flaws, *notes))
+        yield RecordedConversation(spoken, notes=(*flaws, *notes))
 
 
 CLAUDE_CODE: Final = Reader("claude-code", _recognises, _conversations)

@@ -10,9 +10,16 @@ from typing import Any, Final
 
 from everturn.history.blocks import Block
 from everturn.history.records import Usage
-from everturn.replay.readers.notebook import Notebook, Said, call_block, text_of_parts, texts, usage_of
 from everturn.replay.readers.openai_messages import content_blocks
-from everturn.replay.readers.values import Conversation, Head, Reader, Source
+from everturn.replay.readers.record_builder import (
+    RecordBuilder,
+    ReplyDetails,
+    call_block,
+    text_of_parts,
+    texts,
+    usage_from_counts,
+)
+from everturn.replay.readers.values import Reader, RecordedConversation, RecordedPreamble, SourceFile
 
 _CALLS: Final = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
@@ -20,7 +27,7 @@ _WRAPPERS: Final = ("response_item", "session_meta", "turn_context", "event_msg"
 _ITEMS: Final = (*_CALLS, *_OUTPUTS, "reasoning")
 
 
-def _recognises(source: Source) -> bool:
+def _recognises(source: SourceFile) -> bool:
     lines = source.lines
     wrapped = any(each.get("type") in _WRAPPERS and isinstance(each.get("payload"), dict) for each in lines)
     bare = any(
@@ -38,7 +45,7 @@ def _is_item_content(content: Any) -> bool:
     )
 
 
-def _conversations(source: Source) -> Iterator[Conversation]:
+def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     rollout = _Rollout()
     for line in source.lines:
         payload = line.get("payload")
@@ -53,7 +60,7 @@ class _Rollout:
     """A response is over when something answers it or when its usage is told."""
 
     def __init__(self) -> None:
-        self._book = Notebook()
+        self._book = RecordBuilder()
         self._model = ""
         self._instructions = ""
         self._said: list[Block] = []
@@ -61,9 +68,11 @@ class _Rollout:
         self._answers: list[tuple[str, str, Any]] = []
         self._usage: Usage | None = None
 
-    def conversation(self) -> Conversation:
+    def conversation(self) -> RecordedConversation:
         self._close()
-        return Conversation((self._book.thread,), "", self._book.notes, Head(self._instructions))
+        return RecordedConversation(
+            (self._book.thread,), "", self._book.notes, RecordedPreamble(self._instructions)
+        )
 
     def line(self, kind: str, payload: dict[str, Any], at: Any) -> None:
         match kind:
@@ -84,7 +93,7 @@ class _Rollout:
         info = payload.get("info")
         last = info.get("last_token_usage") if isinstance(info, dict) else None
         if payload.get("type") == "token_count" and isinstance(last, dict) and self._said:
-            self._usage = usage_of(
+            self._usage = usage_from_counts(
                 prompt=last.get("input_tokens"),
                 read=last.get("cached_input_tokens"),
                 output=last.get("output_tokens"),
@@ -113,7 +122,7 @@ class _Rollout:
     def _close(self) -> None:
         """Write the response down, and then what answered it."""
         if self._said:
-            said = Said(model=self._model, usage=self._usage)
+            said = ReplyDetails(model=self._model, usage=self._usage)
             self._book.assistant(self._said, said, self._said_at)
         for call, output, at in self._answers:
             self._book.result(call, output, at)

@@ -5,20 +5,20 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from everturn.replay.readers.notebook import Notebook, Said, texts
-from everturn.replay.readers.values import Conversation, Reader, Source
+from everturn.replay.readers.record_builder import RecordBuilder, ReplyDetails, texts
+from everturn.replay.readers.values import Reader, RecordedConversation, SourceFile
 
 _KEY: Final = re.compile(
     r"code: (?:Char\('(?P<char>.|\\.)'\)|(?P<name>\w+)), .*?kind: (?P<kind>\w+)", re.DOTALL
 )
 
 
-def _recognises(source: Source) -> bool:
+def _recognises(source: SourceFile) -> bool:
     return any(each.get("dir") == "to_tui" and "kind" in each for each in source.lines[:100])
 
 
-def _conversations(source: Source) -> Iterator[Conversation]:
-    book, model = Notebook(), ""
+def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
+    book, model = RecordBuilder(), ""
     typed, sent = "", ""
     for line in source.lines:
         if line.get("kind") == "key_event":
@@ -32,9 +32,9 @@ def _conversations(source: Source) -> Iterator[Conversation]:
             book.user(sent, line.get("ts"))
             sent = ""
         elif event.get("type") == "agent_message":
-            book.assistant(texts(event.get("message")), Said(model=model), line.get("ts"))
+            book.assistant(texts(event.get("message")), ReplyDetails(model=model), line.get("ts"))
     note = "the user's words are put together from the keys that were pressed"
-    yield Conversation((book.thread,), "", (note, *book.notes))
+    yield RecordedConversation((book.thread,), "", (note, *book.notes))
 
 
 def _event(line: dict[str, Any]) -> dict[str, Any]:

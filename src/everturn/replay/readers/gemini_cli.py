@@ -8,11 +8,18 @@ from typing import Any, Final
 
 from everturn.history.blocks import Block, text_block
 from everturn.history.records import Usage
-from everturn.replay.readers.notebook import Notebook, Said, call_block, text_of_parts, texts, usage_of
-from everturn.replay.readers.values import Conversation, Reader, Source
+from everturn.replay.readers.record_builder import (
+    RecordBuilder,
+    ReplyDetails,
+    call_block,
+    text_of_parts,
+    texts,
+    usage_from_counts,
+)
+from everturn.replay.readers.values import Reader, RecordedConversation, SourceFile
 
 
-def _recognises(source: Source) -> bool:
+def _recognises(source: SourceFile) -> bool:
     whole = source.whole
     messages = whole.get("messages") if isinstance(whole, dict) else None
     return (
@@ -22,28 +29,28 @@ def _recognises(source: Source) -> bool:
     )
 
 
-def _conversations(source: Source) -> Iterator[Conversation]:
+def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     whole = source.whole
-    book = Notebook(texts(whole.get("sessionId")))
+    book = RecordBuilder(texts(whole.get("sessionId")))
     for message in whole["messages"]:
         at = message.get("timestamp") if isinstance(message, dict) else None
         if _type(message) == "user":
             book.user(text_of_parts(message.get("content")), at)
         elif _type(message) == "gemini":
             _reply(message, book, at)
-    yield Conversation((book.thread,), "", book.notes)
+    yield RecordedConversation((book.thread,), "", book.notes)
 
 
 def _type(message: Any) -> Any:
     return message.get("type") if isinstance(message, dict) else None
 
 
-def _reply(message: dict[str, Any], book: Notebook, at: Any) -> None:
+def _reply(message: dict[str, Any], book: RecordBuilder, at: Any) -> None:
     calls = [call for call in message.get("toolCalls") or () if isinstance(call, dict)]
     blocks: list[Block] = [text_block(text_of_parts(message.get("content")))]
     blocks += [call_block(texts(call.get("id")), texts(call.get("name")), call.get("args")) for call in calls]
     usage = _usage(message.get("tokens"))
-    said = Said(model=texts(message.get("model")), id=texts(message.get("id")), usage=usage)
+    said = ReplyDetails(model=texts(message.get("model")), id=texts(message.get("id")), usage=usage)
     book.assistant(blocks, said, at)
     for call in calls:
         failed = call.get("status") not in ("success", None)
@@ -66,7 +73,7 @@ def _usage(tokens: Any) -> Usage | None:
     if not isinstance(tokens, dict):
         return None
     output = (tokens.get("output") or 0) + (tokens.get("thoughts") or 0)
-    return usage_of(prompt=tokens.get("input"), read=tokens.get("cached"), output=output)
+    return usage_from_counts(prompt=tokens.get("input"), read=tokens.get("cached"), output=output)
 
 
 GEMINI_CLI: Final = Reader("gemini-cli", _recognises, _conversations)

@@ -9,13 +9,20 @@ from typing import Any, Final
 
 from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.history.records import Usage
-from everturn.replay.readers.notebook import Notebook, Said, call_block, text_of_parts, texts, usage_of
-from everturn.replay.readers.values import Conversation, Head, Reader, Source
+from everturn.replay.readers.record_builder import (
+    RecordBuilder,
+    ReplyDetails,
+    call_block,
+    text_of_parts,
+    texts,
+    usage_from_counts,
+)
+from everturn.replay.readers.values import Reader, RecordedConversation, RecordedPreamble, SourceFile
 
 _DATA_URL: Final = re.compile(r"data:(?P<media>[\w/+.-]+);base64,(?P<data>.+)", re.DOTALL)
 
 
-def converse(messages: Iterable[Any], notebook: Notebook, *, model: str = "") -> str:
+def read_messages(messages: Iterable[Any], notebook: RecordBuilder, *, model: str = "") -> str:
     """Write the messages down; answers the system prompt that stood among them."""
     system: list[str] = []
     for message in messages:
@@ -35,7 +42,7 @@ def converse(messages: Iterable[Any], notebook: Notebook, *, model: str = "") ->
     return "\n\n".join(words for words in system if words)
 
 
-def _assistant(message: dict[str, Any], notebook: Notebook, model: str) -> None:
+def _assistant(message: dict[str, Any], notebook: RecordBuilder, model: str) -> None:
     blocks = list(content_blocks(message.get("content")))
     for call in message.get("tool_calls") or ():
         made = call.get("function") if isinstance(call, dict) else None
@@ -44,7 +51,7 @@ def _assistant(message: dict[str, Any], notebook: Notebook, model: str) -> None:
     if isinstance(made := message.get("function_call"), dict):
         blocks.append(call_block(texts(made.get("name")), texts(made.get("name")), made.get("arguments")))
     response = response_of(message)
-    said = Said(
+    said = ReplyDetails(
         model=texts(response.get("model")) or model,
         id=texts(response.get("id")),
         usage=openai_usage(response.get("usage")),
@@ -59,7 +66,7 @@ def response_of(message: dict[str, Any]) -> dict[str, Any]:
     return response if isinstance(response, dict) else message
 
 
-def _tool(message: dict[str, Any], notebook: Notebook) -> None:
+def _tool(message: dict[str, Any], notebook: RecordBuilder) -> None:
     ids = message.get("tool_call_ids")
     call = texts(message.get("tool_call_id")) or (ids[0] if isinstance(ids, list) and ids else "")
     content = text_of_parts(message.get("content"))
@@ -94,7 +101,9 @@ def openai_usage(usage: Any) -> Usage | None:
         return None
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    return usage_of(prompt=usage.get("prompt_tokens"), read=cached, output=usage.get("completion_tokens"))
+    return usage_from_counts(
+        prompt=usage.get("prompt_tokens"), read=cached, output=usage.get("completion_tokens")
+    )
 
 
 def is_openai(messages: Any) -> bool:
@@ -123,7 +132,7 @@ def _part_types(message: dict[str, Any]) -> Iterator[Any]:
             yield part.get("type")
 
 
-def lists_of_messages(source: Source) -> list[tuple[dict[str, Any], list[Any]]]:
+def lists_of_messages(source: SourceFile) -> list[tuple[dict[str, Any], list[Any]]]:
     """Lists of messages, each with what stands around it: a list, a request body, lines of either."""
     whole = source.whole
     if are_messages(whole):
@@ -138,24 +147,24 @@ def lists_of_messages(source: Source) -> list[tuple[dict[str, Any], list[Any]]]:
     return []
 
 
-def _recognises(source: Source) -> bool:
+def _recognises(source: SourceFile) -> bool:
     return any(is_openai(messages) for _, messages in lists_of_messages(source))
 
 
-def _conversations(source: Source) -> Iterator[Conversation]:
+def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     found = lists_of_messages(source)
     for number, (around, messages) in enumerate(found, start=1):
-        notebook = Notebook()
-        system = converse(messages, notebook, model=texts(around.get("model")))
+        notebook = RecordBuilder()
+        system = read_messages(messages, notebook, model=texts(around.get("model")))
         key = "" if len(found) == 1 else str(number)
-        head = Head(system, around.get("tools"))
-        yield Conversation((notebook.thread,), key, notebook.notes, head)
+        head = RecordedPreamble(system, around.get("tools"))
+        yield RecordedConversation((notebook.thread,), key, notebook.notes, head)
 
 
 OPENAI: Final = Reader("openai-messages", _recognises, _conversations)
 
 
-def _is_tau(source: Source) -> bool:
+def _is_tau(source: SourceFile) -> bool:
     whole = source.whole
     return (
         isinstance(whole, list)
@@ -166,12 +175,12 @@ def _is_tau(source: Source) -> bool:
     )
 
 
-def _tau(source: Source) -> Iterator[Conversation]:
+def _tau(source: SourceFile) -> Iterator[RecordedConversation]:
     for each in source.whole:
-        notebook = Notebook()
-        system = converse(each["traj"], notebook)
+        notebook = RecordBuilder()
+        system = read_messages(each["traj"], notebook)
         key = f"task{each['task_id']}-trial{each.get('trial', 0)}"
-        yield Conversation((notebook.thread,), key, notebook.notes, Head(system))
+        yield RecordedConversation((notebook.thread,), key, notebook.notes, RecordedPreamble(system))
 
 
 TAU_BENCH: Final = Reader("tau-bench", _is_tau, _tau)

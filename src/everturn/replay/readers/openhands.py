@@ -9,12 +9,19 @@ from typing import Any, Final
 
 from everturn.history.blocks import Block, text_block
 from everturn.history.records import Usage
-from everturn.replay.readers.notebook import Notebook, Said, call_block, text_of_parts, texts, usage_of
 from everturn.replay.readers.openai_messages import openai_usage
-from everturn.replay.readers.values import Conversation, Head, Reader, Source
+from everturn.replay.readers.record_builder import (
+    RecordBuilder,
+    ReplyDetails,
+    call_block,
+    text_of_parts,
+    texts,
+    usage_from_counts,
+)
+from everturn.replay.readers.values import Reader, RecordedConversation, RecordedPreamble, SourceFile
 
 
-def _runs(source: Source) -> list[dict[str, Any]]:
+def _runs(source: SourceFile) -> list[dict[str, Any]]:
     found = source.lines or (source.whole if isinstance(source.whole, list) else [source.whole])
     return [each for each in found if isinstance(each, dict) and _is_run(each)]
 
@@ -28,11 +35,11 @@ def _is_run(value: dict[str, Any]) -> bool:
     )
 
 
-def _recognises(source: Source) -> bool:
+def _recognises(source: SourceFile) -> bool:
     return bool(_runs(source))
 
 
-def _conversations(source: Source) -> Iterator[Conversation]:
+def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     found = _runs(source)
     for run in found:
         key = texts(run.get("instance_id")) if len(found) > 1 else ""
@@ -48,13 +55,13 @@ class _Run:
         metadata = run.get("metadata")
         config = metadata.get("llm_config") if isinstance(metadata, dict) else None
         self._model = texts(config.get("model")) if isinstance(config, dict) else ""
-        self._book = Notebook()
-        self._head = Head()
+        self._book = RecordBuilder()
+        self._head = RecordedPreamble()
         # The call that an action made, by the action's id.
         self._calls: dict[Any, str] = {}
         self._notes: list[str] = []
 
-    def conversation(self, key: str) -> Conversation:
+    def conversation(self, key: str) -> RecordedConversation:
         pending: list[dict[str, Any]] = []
         for event in self._events:
             if pending and _response(event) != _response(pending[0]):
@@ -70,13 +77,13 @@ class _Run:
             else:
                 self._told(event)
         self._reply(pending)
-        return Conversation((self._book.thread,), key, (*self._notes, *self._book.notes), self._head)
+        return RecordedConversation((self._book.thread,), key, (*self._notes, *self._book.notes), self._head)
 
     def _told(self, event: dict[str, Any]) -> None:
         args = event.get("args")
         given = args if isinstance(args, dict) else {}
         if event.get("action") == "system":
-            self._head = Head(texts(given.get("content")), given.get("tools"))
+            self._head = RecordedPreamble(texts(given.get("content")), given.get("tools"))
         elif event.get("action") == "message" and event.get("source") == "user":
             self._book.user(
                 texts(given.get("content")) or texts(event.get("message")), event.get("timestamp")
@@ -101,7 +108,7 @@ class _Run:
                 blocks.append(call_block(id, name, action.get("args") if given is None else given))
         id = texts(response.get("id"))
         usage = self._usages.get(id) or openai_usage(response.get("usage"))
-        said = Said(model=texts(response.get("model")) or self._model, id=id, usage=usage)
+        said = ReplyDetails(model=texts(response.get("model")) or self._model, id=id, usage=usage)
         self._book.assistant(blocks, said, actions[0].get("timestamp"))
 
     def _observe(self, event: dict[str, Any]) -> None:
@@ -161,7 +168,7 @@ def _arguments(message: dict[str, Any], id: str) -> Any:
 def _usages(metrics: Any) -> dict[str, Usage | None]:
     listed = metrics.get("token_usages") if isinstance(metrics, dict) else None
     return {
-        texts(each.get("response_id")): usage_of(
+        texts(each.get("response_id")): usage_from_counts(
             prompt=each.get("prompt_tokens"),
             read=each.get("cache_read_tokens"),
             written=each.get("cache_write_tokens"),

@@ -8,13 +8,19 @@ from typing import Any, Final
 
 from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.history.records import Usage
-from everturn.replay.readers.notebook import Notebook, Said, call_block, text_of_parts, texts
-from everturn.replay.readers.values import Conversation, Reader, Source
+from everturn.replay.readers.record_builder import (
+    RecordBuilder,
+    ReplyDetails,
+    call_block,
+    text_of_parts,
+    texts,
+)
+from everturn.replay.readers.values import Reader, RecordedConversation, SourceFile
 
 _COUNTS: Final = ("input", "cacheWrite", "cacheRead", "output")
 
 
-def _recognises(source: Source) -> bool:
+def _recognises(source: SourceFile) -> bool:
     first = source.lines[0] if source.lines else {}
     is_header = first.get("type") == "session" and "id" in first and "cwd" in first
     return is_header and any(
@@ -22,9 +28,9 @@ def _recognises(source: Source) -> bool:
     )
 
 
-def _conversations(source: Source) -> Iterator[Conversation]:
+def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     path = _newest_path(source.lines)
-    book = Notebook(texts(source.lines[0].get("id")))
+    book = RecordBuilder(texts(source.lines[0].get("id")))
     # The record that each entry became, for compactions that keep a tail; by position and by id.
     places: dict[Any, str] = {}
     left_out = 0
@@ -40,7 +46,7 @@ def _conversations(source: Source) -> Iterator[Conversation]:
         if book.last != before:
             places[at] = places[entry.get("id", at)] = book.last
     notes = (f"{left_out} entries on branches that were left",) if left_out else ()
-    yield Conversation((book.thread,), "", (*notes, *book.notes))
+    yield RecordedConversation((book.thread,), "", (*notes, *book.notes))
 
 
 def _newest_path(lines: Sequence[dict[str, Any]]) -> set[int]:
@@ -56,13 +62,13 @@ def _newest_path(lines: Sequence[dict[str, Any]]) -> set[int]:
     return path
 
 
-def _message(message: dict[str, Any], book: Notebook, at: Any) -> None:
+def _message(message: dict[str, Any], book: RecordBuilder, at: Any) -> None:
     match message.get("role"):
         case "user":
             book.user(_blocks(message.get("content")), at)
         case "assistant":
             usage = _usage(message.get("usage"))
-            said = Said(
+            said = ReplyDetails(
                 model=texts(message.get("model")), usage=usage, stop_reason=texts(message.get("stopReason"))
             )
             book.assistant(_blocks(message.get("content")), said, at)
@@ -106,7 +112,7 @@ def _usage(usage: Any) -> Usage | None:
     return Usage(plain, written, read, output) if plain + written + read else None
 
 
-def _compaction(entry: dict[str, Any], book: Notebook, places: dict[Any, str]) -> None:
+def _compaction(entry: dict[str, Any], book: RecordBuilder, places: dict[Any, str]) -> None:
     first = entry.get("firstKeptEntryId", entry.get("firstKeptEntryIndex"))
     kept = places.get(first, "")
     if not kept and isinstance(first, int):

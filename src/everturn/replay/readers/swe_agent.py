@@ -12,27 +12,33 @@ from typing import Any, Final
 import msgspec
 
 from everturn.history.blocks import Block, text_block
-from everturn.replay.readers.notebook import Notebook, Said, call_block, text_of_parts, texts
 from everturn.replay.readers.openai_messages import (
     are_messages,
-    converse,
     openai_usage,
+    read_messages,
     response_of,
 )
-from everturn.replay.readers.values import Conversation, Head, Reader, Source
+from everturn.replay.readers.record_builder import (
+    RecordBuilder,
+    ReplyDetails,
+    call_block,
+    text_of_parts,
+    texts,
+)
+from everturn.replay.readers.values import Reader, RecordedConversation, RecordedPreamble, SourceFile
 
 _TOOL: Final = "bash"
 _COMMAND: Final = re.compile(r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n?```", re.DOTALL)
 
 
-def _follow(messages: Sequence[dict[str, Any]], notebook: Notebook, *, model: str) -> str:
+def _follow(messages: Sequence[dict[str, Any]], notebook: RecordBuilder, *, model: str) -> str:
     """Write a run down, commands in words included; answers its system prompt."""
     system: list[str] = []
     waiting = ""
     for at, message in enumerate(messages):
         role = message.get("role")
         if message.get("tool_calls") or role in ("tool", "function"):
-            converse([message], notebook, model=model)
+            read_messages([message], notebook, model=model)
         elif role == "system":
             system.append(text_of_parts(message.get("content")))
         elif role == "assistant":
@@ -49,14 +55,14 @@ def _follow(messages: Sequence[dict[str, Any]], notebook: Notebook, *, model: st
     return "\n\n".join(words for words in system if words)
 
 
-def _say(message: dict[str, Any], notebook: Notebook, *, call: str, model: str) -> None:
+def _say(message: dict[str, Any], notebook: RecordBuilder, *, call: str, model: str) -> None:
     content = text_of_parts(message.get("content"))
     blocks: list[Block] = [text_block(content)]
     if call:
         thought = texts(message.get("thought")) or _COMMAND.sub("", content)
         blocks = [text_block(thought), call_block(call, _TOOL, {"command": _command(message)})]
     response = response_of(message)
-    said = Said(
+    said = ReplyDetails(
         model=texts(response.get("model")) or model,
         id=texts(response.get("id")),
         usage=openai_usage(response.get("usage")),
@@ -72,7 +78,7 @@ def _command(message: dict[str, Any]) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def _is_mini(source: Source) -> bool:
+def _is_mini(source: SourceFile) -> bool:
     whole = source.whole
     if isinstance(whole, dict):
         named = texts(whole.get("trajectory_format")).startswith("mini-swe-agent")
@@ -84,12 +90,12 @@ def _is_mini(source: Source) -> bool:
     return whole[0]["role"] == "system" and bool(_command(first))
 
 
-def _mini(source: Source) -> Iterator[Conversation]:
+def _mini(source: SourceFile) -> Iterator[RecordedConversation]:
     whole = source.whole
     messages = whole["messages"] if isinstance(whole, dict) else whole
-    notebook = Notebook()
+    notebook = RecordBuilder()
     system = _follow(messages, notebook, model=_mini_model(whole))
-    yield Conversation((notebook.thread,), "", notebook.notes, Head(system))
+    yield RecordedConversation((notebook.thread,), "", notebook.notes, RecordedPreamble(system))
 
 
 def _mini_model(whole: Any) -> str:
@@ -101,23 +107,23 @@ def _mini_model(whole: Any) -> str:
 MINI_SWE_AGENT: Final = Reader("mini-swe-agent", _is_mini, _mini)
 
 
-def _is_swe(source: Source) -> bool:
+def _is_swe(source: SourceFile) -> bool:
     whole = source.whole
     return isinstance(whole, dict) and "trajectory" in whole and are_messages(whole.get("history"))
 
 
-def _swe(source: Source) -> Iterator[Conversation]:
+def _swe(source: SourceFile) -> Iterator[RecordedConversation]:
     whole = source.whole
     by_agent: dict[str, list[dict[str, Any]]] = {}
     for message in whole["history"]:
         by_agent.setdefault(texts(message.get("agent")), []).append(message)
-    books: list[Notebook] = []
+    books: list[RecordBuilder] = []
     systems: list[str] = []
     for agent, messages in by_agent.items():
-        books.append(Notebook(agent=agent if books else ""))
+        books.append(RecordBuilder(agent=agent if books else ""))
         systems.append(_follow(messages, books[-1], model=_swe_model(whole.get("replay_config"))))
     threads = tuple(book.thread for book in books)
-    yield Conversation(threads, "", books[0].notes, Head(systems[0]))
+    yield RecordedConversation(threads, "", books[0].notes, RecordedPreamble(systems[0]))
 
 
 def _swe_model(config: Any) -> str:

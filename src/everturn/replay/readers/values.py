@@ -9,23 +9,23 @@ import msgspec
 from everturn.history.threads import Thread
 
 
-class Head(msgspec.Struct, frozen=True):
+class RecordedPreamble(msgspec.Struct, frozen=True):
     """The system prompt and the tools, where a file holds them. Tools are as the file spells them."""
 
     system: str = ""
     tools: Any = None
 
 
-class Conversation(msgspec.Struct, frozen=True):
+class RecordedConversation(msgspec.Struct, frozen=True):
     """One conversation of a file. `key` names it among several in the same file; empty where it is alone."""
 
     threads: tuple[Thread, ...]
     key: str = ""
     notes: tuple[str, ...] = ()
-    head: Head = Head()
+    head: RecordedPreamble = RecordedPreamble()
 
 
-class Source:
+class SourceFile:
     """The bytes of a file, and the JSON in them, parsed once for all readers that look at it."""
 
     def __init__(self, data: bytes) -> None:
@@ -65,5 +65,5 @@ class Reader(NamedTuple):
     """One format: its name, how it is recognised, and how it is read."""
 
     format: str
-    recognises: Callable[[Source], bool]
-    conversations: Callable[[Source], Iterator[Conversation]]
+    recognises: Callable[[SourceFile], bool]
+    conversations: Callable[[SourceFile], Iterator[RecordedConversation]]

@@ -17,7 +17,7 @@ from everturn.decide.policy import POLICIES
 from everturn.session.config.shape import Config, Secret
 
 
-class Wrong(Exception):
+class InvalidConfigValue(Exception):
     """A value that its key does not allow. The reader of a whole source turns it into words for people."""
 
 
@@ -63,7 +63,7 @@ NO: Final = frozenset({"0", "false", "no", "off"})
 _ADDRESS: Final = re.compile(r"https?://[^\s/?#@]+(?:[/?#][^\s@]*)?")
 
 
-class Key(msgspec.Struct, frozen=True):
+class ConfigKey(msgspec.Struct, frozen=True):
     name: str
     type: Any
     default: Any
@@ -81,13 +81,13 @@ class Key(msgspec.Struct, frozen=True):
         return "EVERTURN_" + self.name.upper().replace(".", "_")
 
 
-def _keys(shape: type[msgspec.Struct], prefix: str = "") -> Iterator[Key]:
+def _keys(shape: type[msgspec.Struct], prefix: str = "") -> Iterator[ConfigKey]:
     for field in msgspec.structs.fields(shape):
         name = prefix + field.name
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             yield from _keys(field.type, name + ".")
         else:
-            yield Key(name, _without_none(field.type), field.default)
+            yield ConfigKey(name, _without_none(field.type), field.default)
 
 
 def _without_none(kind: Any) -> Any:
@@ -97,13 +97,13 @@ def _without_none(kind: Any) -> Any:
     return kind
 
 
-KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _keys(Config)}
+KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _keys(Config)}
 SECTIONS: Final = frozenset(
     ".".join(parts[:count]) for parts in (name.split(".") for name in KEYS) for count in range(1, len(parts))
 )
 
 
-def allowed(key: Key) -> str:
+def allowed(key: ConfigKey) -> str:
     """What a key may be, in words."""
     if key.name == "policy":
         return f"one of {', '.join(sorted(POLICIES))}"
@@ -123,7 +123,7 @@ def allowed(key: Key) -> str:
     }[key.type]
 
 
-def value_of(key: Key, given: Any) -> Any:
+def parse_value(key: ConfigKey, given: Any) -> Any:
     """The value of a key as a file or a caller gives it; raises Wrong."""
     kind = key.type
     if kind in (int, float):
@@ -138,38 +138,38 @@ def value_of(key: Key, given: Any) -> Any:
         return given if isinstance(given, Secret) else Secret(_text(given))
     if kind is not bool:
         return _chosen(key, _text(given))
-    raise Wrong
+    raise InvalidConfigValue
 
 
-def value_of_text(key: Key, text: str) -> Any:
+def parse_text_value(key: ConfigKey, text: str) -> Any:
     """The value of a key as an environment variable or a command line gives it: always a text."""
     kind = key.type
     if kind is bool:
-        return is_yes(text)
+        return parse_boolean(text)
     if kind in (int, float):
         try:
             return _number(key, kind(text.strip().replace("_", "")))
         except (ValueError, OverflowError):
-            raise Wrong from None
+            raise InvalidConfigValue from None
     if get_origin(kind) is tuple:
         return tuple(part.strip() for part in text.split(",") if part.strip())
-    return value_of(key, text)
+    return parse_value(key, text)
 
 
-def is_yes(text: str) -> bool:
+def parse_boolean(text: str) -> bool:
     word = text.strip().lower()
     if word not in YES | NO:
-        raise Wrong
+        raise InvalidConfigValue
     return word in YES
 
 
-def _number(key: Key, given: Any) -> float:
+def _number(key: ConfigKey, given: Any) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float) or not isfinite(given):
-        raise Wrong
+        raise InvalidConfigValue
     if key.type is int and not isinstance(given, int):
-        raise Wrong
+        raise InvalidConfigValue
     if not key.bounds.hold(given):
-        raise Wrong
+        raise InvalidConfigValue
     return key.type(given)
 
 
@@ -181,30 +181,30 @@ def _duration(given: Any) -> timedelta:
     elif isinstance(given, int | float) and not isinstance(given, bool) and isfinite(given):
         seconds = given
     else:
-        raise Wrong
+        raise InvalidConfigValue
     # A thousand years: what is longer was meant otherwise, and a clock could not add it.
     if not 0 <= seconds <= 365_000 * _UNITS["d"]:
-        raise Wrong
+        raise InvalidConfigValue
     return timedelta(seconds=seconds)
 
 
 def _texts(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list | tuple) or not all(isinstance(part, str) for part in given):
-        raise Wrong
+        raise InvalidConfigValue
     return tuple(given)
 
 
 def _text(given: Any) -> str:
     if not isinstance(given, str) or "\0" in given:
-        raise Wrong
+        raise InvalidConfigValue
     return given
 
 
-def _chosen(key: Key, text: str) -> str:
+def _chosen(key: ConfigKey, text: str) -> str:
     if key.name == "policy" and text not in POLICIES:
-        raise Wrong
+        raise InvalidConfigValue
     if get_origin(key.type) is Literal and text not in get_args(key.type):
-        raise Wrong
+        raise InvalidConfigValue
     if key.name == "provider.base_url" and text and not _ADDRESS.fullmatch(text):
-        raise Wrong
+        raise InvalidConfigValue
     return text

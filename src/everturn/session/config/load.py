@@ -12,12 +12,19 @@ import msgspec
 from everturn.errors import InputError
 from everturn.session.config.keys import KEYS
 from everturn.session.config.shape import DEFAULT_POLICY, Config, of_policy
-from everturn.session.config.sources import Given, Toml, Whose, from_arguments, from_environment, from_toml
+from everturn.session.config.sources import (
+    ConfigScope,
+    ConfigSource,
+    TomlFile,
+    from_arguments,
+    from_environment,
+    from_toml,
+)
 
 PROJECT_FILE: Final = "everturn.toml"
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedConfig(msgspec.Struct, frozen=True):
     """The configuration, where each of its values came from, and what was passed over on the way."""
 
     config: Config
@@ -29,10 +36,10 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def load(
-    files: Sequence[Toml] = (),
+    files: Sequence[TomlFile] = (),
     environment: Mapping[str, str] | None = None,
     arguments: Mapping[str, Any] | None = None,
-) -> Loaded:
+) -> LoadedConfig:
     """Later sources win. Raises InputError, which names every key, value, origin and what is allowed."""
     sources = [
         *(from_toml(file) for file in files),
@@ -45,7 +52,7 @@ def load(
     return _layered(sources)
 
 
-def _layered(sources: Sequence[Given]) -> Loaded:
+def _layered(sources: Sequence[ConfigSource]) -> LoadedConfig:
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for source in sources:
@@ -60,7 +67,7 @@ def _layered(sources: Sequence[Given]) -> Loaded:
         key: f"policy {name}" if value_at(base, key) != value_at(Config(), key) else "default" for key in KEYS
     }
     notes = tuple(note for source in sources for note in source.notes)
-    return Loaded(config, {**from_policy, **origins}, notes)
+    return LoadedConfig(config, {**from_policy, **origins}, notes)
 
 
 def value_at(config: msgspec.Struct, key: str) -> Any:
@@ -84,7 +91,7 @@ def _told(problems: Sequence[str]) -> str:
     )
 
 
-def config_files(environment: Mapping[str, str], *, home: Path, cwd: Path) -> tuple[Toml, ...]:
+def config_files(environment: Mapping[str, str], *, home: Path, cwd: Path) -> tuple[TomlFile, ...]:
     """The user's file, then the project's, as far as they exist. A file that was named must exist."""
     named = environment.get("EVERTURN_CONFIG", "")
     folder = environment.get("XDG_CONFIG_HOME") or home / ".config"
@@ -95,7 +102,7 @@ def config_files(environment: Mapping[str, str], *, home: Path, cwd: Path) -> tu
     return tuple(file for file in found if file is not None)
 
 
-def config_file(path: Path) -> Toml:
+def config_file(path: Path) -> TomlFile:
     """A file that somebody named, as their own."""
     file = _file(path, "user")
     if file is None:
@@ -103,9 +110,9 @@ def config_file(path: Path) -> Toml:
     return file
 
 
-def _file(path: Path, whose: Whose) -> Toml | None:
+def _file(path: Path, whose: ConfigScope) -> TomlFile | None:
     try:
-        return Toml(path.read_text(encoding="utf-8"), str(path), whose)
+        return TomlFile(path.read_text(encoding="utf-8"), str(path), whose)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as problem:

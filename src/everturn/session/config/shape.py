@@ -11,11 +11,11 @@ import msgspec
 from everturn.decide.cache_breaks import BreakSettings
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.notes.settings import NotesSettings
-from everturn.decide.policy import Policy, StepName, policy
+from everturn.decide.policy import Policy, StepName, get_policy
 from everturn.decide.settings import MicroSettings
 from everturn.decide.tools import DEFAULT_TOOLS, ToolKinds
-from everturn.measure.thresholds import Thresholds
-from everturn.view.lifetime import TtlSettings
+from everturn.measure.thresholds import ThresholdSettings
+from everturn.view.key_parameters import TtlSettings
 
 DEFAULT_POLICY: Final = "claude-code"
 
@@ -44,7 +44,7 @@ class Secret:
         return "(set, not shown)" if self._value else "(not set)"
 
 
-class Provider(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The way to the API. A project's file cannot change it: it could send the key elsewhere."""
 
     api_key: Secret = Secret()
@@ -76,13 +76,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None = None
     switches: Switches = Switches()
     micro: MicroSettings = MicroSettings()
-    thresholds: Thresholds = Thresholds()
+    thresholds: ThresholdSettings = ThresholdSettings()
     ttl: TtlSettings = TtlSettings()
     tools: ToolKinds = DEFAULT_TOOLS
     breaks: BreakSettings = BreakSettings()
     compact: CompactSettings = CompactSettings()
     notes: NotesSettings = NotesSettings()
-    provider: Provider = Provider()
+    provider: ProviderSettings = ProviderSettings()
 
     @property
     def compacts(self) -> bool:
@@ -97,7 +97,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """The policy with everything that was configured, and without what is switched off."""
         switches = self.switches
         micro_on = switches.everything and switches.micro_compaction
-        chosen = policy(self.policy)
+        chosen = get_policy(self.policy)
         return msgspec.structs.replace(
             chosen,
             steps=tuple(step for step in chosen.steps if micro_on and self._is_on(step)),
@@ -116,7 +116,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 def of_policy(name: str) -> Config:
     """The configuration that a policy stands for; raises UsageError where there is none of that name."""
-    chosen = policy(name)
+    chosen = get_policy(name)
     return Config(
         policy=name, micro=chosen.micro, thresholds=chosen.thresholds, ttl=chosen.ttl, tools=chosen.tools
     )

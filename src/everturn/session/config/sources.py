@@ -10,15 +10,24 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from everturn.session.config.keys import KEYS, SECTIONS, Key, Wrong, allowed, is_yes, value_of, value_of_text
+from everturn.session.config.keys import (
+    KEYS,
+    SECTIONS,
+    ConfigKey,
+    InvalidConfigValue,
+    allowed,
+    parse_boolean,
+    parse_text_value,
+    parse_value,
+)
 
 # A project's file came with the project; the user's own is theirs.
-Whose = Literal["user", "project"]
+ConfigScope = Literal["user", "project"]
 # What a project may not choose: it would decide where the user's key is sent.
 NOT_FOR_PROJECTS: Final = "provider."
 
 
-class Given(msgspec.Struct, frozen=True):
+class ConfigSource(msgspec.Struct, frozen=True):
     """One source, read. Problems stop the start; notes are told and passed over."""
 
     origin: Mapping[str, str] = {}
@@ -27,13 +36,13 @@ class Given(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class Toml(msgspec.Struct, frozen=True):
+class TomlFile(msgspec.Struct, frozen=True):
     text: str
     name: str
-    whose: Whose = "user"
+    whose: ConfigScope = "user"
 
 
-class Known(NamedTuple):
+class KnownVariable(NamedTuple):
     """An environment name that users already know, and what it does to which key."""
 
     variable: str
@@ -41,20 +50,20 @@ class Known(NamedTuple):
     how: Literal["value", "value where it is in range", "switches off", "switches on"] = "value"
 
 
-KNOWN: Final = (
-    Known("DISABLE_COMPACT", "switches.compaction", "switches off"),
-    Known("DISABLE_AUTO_COMPACT", "thresholds.auto_compaction", "switches off"),
-    Known("DISABLE_MICROCOMPACT", "switches.micro_compaction", "switches off"),
+KNOWN_VARIABLES: Final = (
+    KnownVariable("DISABLE_COMPACT", "switches.compaction", "switches off"),
+    KnownVariable("DISABLE_AUTO_COMPACT", "thresholds.auto_compaction", "switches off"),
+    KnownVariable("DISABLE_MICROCOMPACT", "switches.micro_compaction", "switches off"),
     # Outside (0, 100] it is ignored (TOK-14).
-    Known("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "thresholds.auto_percent", "value where it is in range"),
-    Known("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "window", "value where it is in range"),
-    Known("API_MAX_INPUT_TOKENS", "micro.declarative.trigger"),
-    Known("API_TARGET_INPUT_TOKENS", "micro.declarative.target"),
-    Known("ENABLE_PROMPT_CACHING_1H", "ttl.eligible", "switches on"),
-    Known("ANTHROPIC_MODEL", "model"),
-    Known("ANTHROPIC_API_KEY", "provider.api_key"),
-    Known("ANTHROPIC_AUTH_TOKEN", "provider.auth_token"),
-    Known("ANTHROPIC_BASE_URL", "provider.base_url"),
+    KnownVariable("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "thresholds.auto_percent", "value where it is in range"),
+    KnownVariable("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "window", "value where it is in range"),
+    KnownVariable("API_MAX_INPUT_TOKENS", "micro.declarative.trigger"),
+    KnownVariable("API_TARGET_INPUT_TOKENS", "micro.declarative.target"),
+    KnownVariable("ENABLE_PROMPT_CACHING_1H", "ttl.eligible", "switches on"),
+    KnownVariable("ANTHROPIC_MODEL", "model"),
+    KnownVariable("ANTHROPIC_API_KEY", "provider.api_key"),
+    KnownVariable("ANTHROPIC_AUTH_TOKEN", "provider.auth_token"),
+    KnownVariable("ANTHROPIC_BASE_URL", "provider.base_url"),
 )
 # Names with our prefix that are no keys: where the file is; and what the test suite reads.
 OTHERS: Final = frozenset({"EVERTURN_CONFIG", "EVERTURN_PROFILE", "EVERTURN_WRITE_GOLDEN"})
@@ -67,7 +76,7 @@ class _Reading:
         self.problems: list[str] = []
         self.notes: list[str] = []
 
-    def take(self, name: str, given: Any, origin: str, read: Callable[[Key, Any], Any]) -> None:
+    def take(self, name: str, given: Any, origin: str, read: Callable[[ConfigKey, Any], Any]) -> None:
         key = KEYS.get(name)
         if key is None:
             self.problems.append(f"{origin}: there is no key {name!r}.{_did_you_mean(name)}")
@@ -75,19 +84,19 @@ class _Reading:
         try:
             self.values[name] = read(key, given)
             self.origin[name] = origin
-        except Wrong:
+        except InvalidConfigValue:
             self.problems.append(f"{origin}: {name} = {_shown(key, given)}, allowed is {allowed(key)}.")
 
-    def given(self) -> Given:
-        return Given(self.origin, self.values, tuple(self.problems), tuple(self.notes))
+    def given(self) -> ConfigSource:
+        return ConfigSource(self.origin, self.values, tuple(self.problems), tuple(self.notes))
 
 
-def from_toml(file: Toml) -> Given:
+def from_toml(file: TomlFile) -> ConfigSource:
     reading = _Reading()
     try:
         table = tomllib.loads(file.text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        return Given(problems=(f"{file.name} is no TOML: {problem}.",))
+        return ConfigSource(problems=(f"{file.name} is no TOML: {problem}.",))
     for name, value in _flat(table):
         if name in SECTIONS:
             example = min(key for key in KEYS if key.startswith(name + "."))
@@ -97,23 +106,23 @@ def from_toml(file: Toml) -> Given:
         elif file.whose == "project" and name.startswith(NOT_FOR_PROJECTS):
             reading.notes.append(f"{file.name}: {name} is not taken from a project's file")
         else:
-            reading.take(name, value, file.name, value_of)
+            reading.take(name, value, file.name, parse_value)
     return reading.given()
 
 
-def from_arguments(arguments: Mapping[str, Any]) -> Given:
+def from_arguments(arguments: Mapping[str, Any]) -> ConfigSource:
     """Keys with their dots, or nested mappings; a text is read as a command line would give it."""
     reading = _Reading()
     for name, value in _flat(arguments):
-        read = value_of_text if isinstance(value, str) else value_of
+        read = parse_text_value if isinstance(value, str) else parse_value
         reading.take(name, value, "argument", read)
     return reading.given()
 
 
-def from_environment(environment: Mapping[str, str]) -> Given:
+def from_environment(environment: Mapping[str, str]) -> ConfigSource:
     """Names that users know first, then our own: who sets one of ours means us. Empty is not set."""
     reading = _Reading()
-    for known in KNOWN:
+    for known in KNOWN_VARIABLES:
         if text := environment.get(known.variable, "").strip():
             _known(reading, known, text)
     ours = {key.variable: name for name, key in KEYS.items()}
@@ -122,7 +131,7 @@ def from_environment(environment: Mapping[str, str]) -> Given:
             continue
         origin = f"environment {variable}"
         if variable in ours:
-            reading.take(ours[variable], environment[variable].strip(), origin, value_of_text)
+            reading.take(ours[variable], environment[variable].strip(), origin, parse_text_value)
         else:
             near = get_close_matches(variable, ours, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
@@ -130,20 +139,20 @@ def from_environment(environment: Mapping[str, str]) -> Given:
     return reading.given()
 
 
-def _known(reading: _Reading, known: Known, text: str) -> None:
+def _known(reading: _Reading, known: KnownVariable, text: str) -> None:
     origin = f"environment {known.variable}"
     if known.how == "value":
-        reading.take(known.key, text, origin, value_of_text)
+        reading.take(known.key, text, origin, parse_text_value)
         return
     try:
         if known.how == "value where it is in range":
-            reading.values[known.key] = value_of_text(KEYS[known.key], text)
-        elif is_yes(text):
+            reading.values[known.key] = parse_text_value(KEYS[known.key], text)
+        elif parse_boolean(text):
             reading.values[known.key] = known.how == "switches on"
         else:
             return
         reading.origin[known.key] = origin
-    except Wrong:
+    except InvalidConfigValue:
         if known.how == "value where it is in range":
             reading.notes.append(f"{origin} = {text!r} is ignored: allowed is {allowed(KEYS[known.key])}")
         else:
@@ -166,7 +175,7 @@ def _did_you_mean(name: str) -> str:
     return f" Did you mean {near[0]}?" if near else " `everturn config` lists all keys."
 
 
-def _shown(key: Key, given: Any) -> str:
+def _shown(key: ConfigKey, given: Any) -> str:
     """A value in an error. A secret is not shown, nor an address that may hold one."""
     if key.is_secret or key.name == "provider.base_url":
         return "(a value that is not shown)"

@@ -11,13 +11,13 @@ from everturn.decide.events import Event
 Sink = Callable[[Event], None]
 
 # A sink that fails this often in a row is not asked again: it would cost every turn. Our choice.
-MOST_FAILURES: Final = 10
+MAX_FAILURES: Final = 10
 
 
 class SinkProblem(msgspec.Struct, frozen=True):
     sink: str
     what: str
-    is_left_out: bool = False
+    is_disabled: bool = False
 
 
 class FanOut:
@@ -46,7 +46,7 @@ class FanOut:
 
     def _failed(self, name: str, problem: Exception) -> None:
         self._failures[name] += 1
-        left_out = self._failures[name] >= MOST_FAILURES
+        left_out = self._failures[name] >= MAX_FAILURES
         if left_out:
             del self._sinks[name]
         # The type only: the words of an exception may hold what the event held.

@@ -11,7 +11,7 @@ from everturn.decide.events import CompactionNotDone, Event
 from everturn.errors import UsageError
 from everturn.history.records import Usage
 from everturn.session.events.fan_out import Sink
-from everturn.session.events.telling import Content, flat, told
+from everturn.session.events.serialize import ContentMode, flatten_fields, serialize_event
 
 PROVIDER: Final = "anthropic"
 # Our field, and what the conventions call it (semantic conventions 0.66b2; ecosystem 2.6).
@@ -27,12 +27,12 @@ TOTAL_INPUT: Final = "gen_ai.usage.input_tokens"
 OPERATION: Final = "gen_ai.operation.name"
 
 
-def otel_sink(tracer: Any = None, content: Content = "left out") -> Sink:
+def otel_sink(tracer: Any = None, content: ContentMode = "left out") -> Sink:
     """A span for each event, beginning and ending when it happened; a failed compaction is an error."""
     tracer = tracer or _tracer()
 
     def tell(event: Event) -> None:
-        fields = told(event, content)
+        fields = serialize_event(event, content)
         moment = int(event.moment.at.timestamp() * 1_000_000_000)
         span = tracer.start_span(
             f"everturn.{fields['event']}", attributes=attributes(event, fields), start_time=moment
@@ -43,7 +43,7 @@ def otel_sink(tracer: Any = None, content: Content = "left out") -> Sink:
 
 
 def attributes(event: Event, fields: Mapping[str, Any]) -> dict[str, Any]:
-    plain = flat({name: value for name, value in fields.items() if name not in ("event", "at")})
+    plain = flatten_fields({name: value for name, value in fields.items() if name not in ("event", "at")})
     # The raw input count is the uncached part; the total takes its place.
     plain.pop("usage.input_tokens", None)
     named = {NAMES.get(name, f"everturn.{name}"): value for name, value in plain.items()}

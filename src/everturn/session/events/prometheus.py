@@ -24,7 +24,7 @@ from everturn.errors import UsageError
 from everturn.session.events.fan_out import Sink
 
 
-class Counted(NamedTuple):
+class CounterIncrement(NamedTuple):
     """What one event adds to one counter: labels and an amount, as often as needed."""
 
     labels: tuple[str, ...]
@@ -37,10 +37,10 @@ class Metric(NamedTuple):
     event: type[Event]
     labels: tuple[str, ...]
     # Any: each row takes the event that it names.
-    count: Callable[[Any], list[Counted]]
+    count: Callable[[Any], list[CounterIncrement]]
 
 
-def _tokens_of_summary(event: CompactionDone | CompactionNotDone) -> list[Counted]:
+def _tokens_of_summary(event: CompactionDone | CompactionNotDone) -> list[CounterIncrement]:
     usage = event.usage
     kinds = {
         "input": usage.input_tokens,
@@ -48,41 +48,41 @@ def _tokens_of_summary(event: CompactionDone | CompactionNotDone) -> list[Counte
         "cache_write": usage.cache_creation_input_tokens,
         "output": usage.output_tokens,
     }
-    return [Counted((kind,), tokens) for kind, tokens in kinds.items() if tokens]
+    return [CounterIncrement((kind,), tokens) for kind, tokens in kinds.items() if tokens]
 
 
 # One row for each counter. Names get `_total` from the client.
 METRICS: Final[tuple[Metric, ...]] = (
     Metric("everturn_micro_compactions", "Micro-compactions.", MicroCompacted, ("kind",),
-           lambda e: [Counted((e.kind,))]),
+           lambda e: [CounterIncrement((e.kind,))]),
     Metric("everturn_micro_compaction_saved_tokens", "Tokens that micro-compactions took out of contexts.",
-           MicroCompacted, ("kind",), lambda e: [Counted((e.kind,), e.tokens_saved)]),
+           MicroCompacted, ("kind",), lambda e: [CounterIncrement((e.kind,), e.tokens_saved)]),
     Metric("everturn_compactions", "Compactions.", CompactionDone, ("trigger", "form", "way"),
-           lambda e: [Counted((e.trigger, e.form, e.way))]),
+           lambda e: [CounterIncrement((e.trigger, e.form, e.way))]),
     Metric("everturn_compaction_saved_tokens", "Tokens that compactions took out.", CompactionDone,
-           ("way",), lambda e: [Counted((e.way,), max(0, e.tokens_before - e.tokens_after))]),
+           ("way",), lambda e: [CounterIncrement((e.way,), max(0, e.tokens_before - e.tokens_after))]),
     Metric("everturn_summary_tokens", "Tokens of the calls that wrote summaries.", CompactionDone, ("kind",),
            _tokens_of_summary),
     Metric("everturn_failed_compactions", "Compactions that came to nothing.", CompactionNotDone,
-           ("trigger", "reason"), lambda e: [Counted((e.trigger, e.reason))]),
+           ("trigger", "reason"), lambda e: [CounterIncrement((e.trigger, e.reason))]),
     Metric("everturn_failed_summary_tokens", "Tokens of calls whose summary was not used.", CompactionNotDone,
            ("kind",), _tokens_of_summary),
     Metric("everturn_notes_taken", "Times that session notes were brought up to date.", NotesTaken, (),
-           lambda e: [Counted(())]),
+           lambda e: [CounterIncrement(())]),
     Metric("everturn_notes_rejected", "Times that session notes could not be used.", NotesRejected, (),
-           lambda e: [Counted(())]),
+           lambda e: [CounterIncrement(())]),
     Metric("everturn_cache_breaks", "Prompt caches found cold.", CacheBroken, ("cause",),
-           lambda e: [Counted((e.cause,))]),
+           lambda e: [CounterIncrement((e.cause,))]),
     Metric("everturn_cache_break_lost_tokens", "Tokens that had to be written again.", CacheBroken,
-           ("cause",), lambda e: [Counted((e.cause,), e.tokens_lost)]),
+           ("cause",), lambda e: [CounterIncrement((e.cause,), e.tokens_lost)]),
     Metric("everturn_breakers_opened", "Times that automatic compaction stopped trying.", BreakerOpened,
-           ("breaker",), lambda e: [Counted((e.breaker,))]),
+           ("breaker",), lambda e: [CounterIncrement((e.breaker,))]),
     Metric("everturn_repairs", "Repairs of views that arrived broken.", Repaired, ("kind",),
-           lambda e: [Counted((kind,), n) for kind, n in e.kinds.items()]),
+           lambda e: [CounterIncrement((kind,), n) for kind, n in e.kinds.items()]),
     Metric("everturn_predictions_missed", "Calls whose cache use came out otherwise than predicted.",
-           PredictionMissed, ("verdict",), lambda e: [Counted((e.verdict.replace(" ", "_"),))]),
+           PredictionMissed, ("verdict",), lambda e: [CounterIncrement((e.verdict.replace(" ", "_"),))]),
     Metric("everturn_hook_problems", "Hooks that failed, were late, or blocked.", HookTrouble, ("hook",),
-           lambda e: [Counted((e.hook,))]),
+           lambda e: [CounterIncrement((e.hook,))]),
 )  # fmt: skip
 
 

@@ -17,8 +17,8 @@ from everturn.decide.events import (
 )
 from everturn.history.records import Record
 from everturn.session.events.fan_out import Sink
-from everturn.session.events.telling import Content, name_of, told
-from everturn.wire.claude_code_lines import spell
+from everturn.session.events.serialize import ContentMode, event_name, serialize_event
+from everturn.wire.claude_code_writer import encode_record
 
 LOGGER: Final = "everturn.events"
 # What a person should hear of; the rest is for the record.
@@ -31,14 +31,14 @@ def level_of(event: Event) -> int:
     return logging.WARNING if isinstance(event, WARNINGS) else logging.INFO
 
 
-def log_sink(logger: logging.Logger | None = None, content: Content = "left out") -> Sink:
+def log_sink(logger: logging.Logger | None = None, content: ContentMode = "left out") -> Sink:
     """One line per event, an object in JSON, so that no text can forge a line."""
     target = logger or logging.getLogger(LOGGER)
 
     def tell(event: Event) -> None:
         level = level_of(event)
         if target.isEnabledFor(level):
-            target.log(level, "%s", msgspec.json.encode(told(event, content)).decode())
+            target.log(level, "%s", msgspec.json.encode(serialize_event(event, content)).decode())
 
     return tell
 
@@ -48,12 +48,12 @@ def transcript_sink(
     *,
     new_id: Callable[[], str],
     last: Callable[[], Record | None],
-    content: Content = "left out",
+    content: ContentMode = "left out",
 ) -> Sink:
     """A system record behind the last one. The model never sees it; other tools pass over it."""
 
     def tell(event: Event) -> None:
-        append(event_record(told(event, content), event, uuid=new_id(), after=last()))
+        append(event_record(serialize_event(event, content), event, uuid=new_id(), after=last()))
 
     return tell
 
@@ -69,6 +69,6 @@ def event_record(fields: Mapping[str, Any], event: Event, *, uuid: str, after: R
         sidechain=after.sidechain if after else False,
         subtype=SUBTYPE,
     )
-    line = msgspec.json.decode(spell(bare))
-    line |= {"content": name_of(event), FIELD: dict(fields)}
+    line = msgspec.json.decode(encode_record(bare))
+    line |= {"content": event_name(event), FIELD: dict(fields)}
     return msgspec.structs.replace(bare, raw=msgspec.json.encode(line))

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
-from everturn.session.hooks.rules import MOST_CHARACTERS, Said
+from everturn.session.hooks.rules import MAX_CHARACTERS, HookOutput
 from everturn.session.hooks.settings import CommandHook
 
 # Ends with this code: what was about to happen shall not (HK-2).
-BLOCKS: Final = 2
+BLOCKING_EXIT_CODE: Final = 2
 # Room for the longest texts that are used, in JSON with everything escaped. What is beyond is read and lost.
-MOST_BYTES: Final = 16 * MOST_CHARACTERS
+MAX_OUTPUT_BYTES: Final = 16 * MAX_CHARACTERS
 # After the command itself has ended, children may still hold its output open: this long is waited for it.
 GRACE: Final = 0.2
 # What a command needs to find its tools and speak the user's language; keys are not among it.
@@ -36,7 +36,7 @@ def environment_for_hooks(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name in PASSED_ON or name.startswith("LC_")}
 
 
-def run_command(hook: CommandHook, payload: bytes, *, cwd: str, environment: Mapping[str, str]) -> Said:
+def run_command(hook: CommandHook, payload: bytes, *, cwd: str, environment: Mapping[str, str]) -> HookOutput:
     """Run it to its end or to the end of its time."""
     try:
         process = subprocess.Popen(
@@ -50,21 +50,21 @@ def run_command(hook: CommandHook, payload: bytes, *, cwd: str, environment: Map
             start_new_session=True,
         )
     except (OSError, ValueError) as problem:
-        return Said(problems=(f"could not be started: {problem}",))
+        return HookOutput(problems=(f"could not be started: {problem}",))
     try:
         output, errors, in_time = _talk(process, payload, time.monotonic() + hook.seconds)
         code = process.poll()
     finally:
         _end(process)
     if not in_time:
-        return Said(problems=(f"took longer than {hook.seconds:g} s and was ended",))
-    return said(code or 0, output, errors)
+        return HookOutput(problems=(f"took longer than {hook.seconds:g} s and was ended",))
+    return parse_command_output(code or 0, output, errors)
 
 
-def said(code: int, output: bytes, errors: bytes) -> Said:
+def parse_command_output(code: int, output: bytes, errors: bytes) -> HookOutput:
     """What an exit code and two streams mean."""
-    if code == BLOCKS:
-        return Said(blocks=errors.decode(errors="replace"))
+    if code == BLOCKING_EXIT_CODE:
+        return HookOutput(blocks=errors.decode(errors="replace"))
     words, problem = _words(output)
     problems = (problem,) if problem else ()
     if code:
@@ -73,14 +73,14 @@ def said(code: int, output: bytes, errors: bytes) -> Said:
         problems = (f"{ended}: {told}" if told else ended, *problems)
         # What a failing command prints is used only where it is clearly meant: as JSON.
         words = words if isinstance(words, Mapping) else ""
-    return Said(words, problems=problems)
+    return HookOutput(words, problems=problems)
 
 
 def _words(output: bytes) -> tuple[str | Mapping[str, Any], str]:
     try:
         text = output.decode()
     except UnicodeDecodeError:
-        text = output.decode(errors="replace") if len(output) >= MOST_BYTES else "\0"
+        text = output.decode(errors="replace") if len(output) >= MAX_OUTPUT_BYTES else "\0"
     if "\0" in text:
         return "", "printed what is no text; it was left out"
     if not text.lstrip().startswith("{"):
@@ -123,7 +123,7 @@ def _talk(process: subprocess.Popen[bytes], payload: bytes, deadline: float) -> 
 
 def _read_some(selector: selectors.BaseSelector, stream: int, kept: bytearray) -> None:
     data = os.read(stream, 65_536)
-    kept += data[: MOST_BYTES - len(kept)]
+    kept += data[: MAX_OUTPUT_BYTES - len(kept)]
     if not data:
         selector.unregister(stream)
 

@@ -9,13 +9,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from everturn.decide.effects import HookEvent, HookOutcome, Permission
+from everturn.decide.effects import HookEvent, HookOutcome, HookPermission
 
 # Where words that a hook prints without a name for them go.
-Goes = Literal["instructions", "context", "nowhere"]
+OutputTarget = Literal["instructions", "context", "nowhere"]
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class HookRule(msgspec.Struct, frozen=True, kw_only=True):
     # The field of the payload that a matcher is compared with; empty where every hook of the event runs.
     matches: str = ""
     can_block: bool = False
@@ -23,37 +23,40 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     takes: tuple[str, ...] = ()
     # Whether "continue": false ends the loop, instead of what is about to happen.
     ends: bool = False
-    words: Goes = "nowhere"
+    words: OutputTarget = "nowhere"
     # Seconds, where the hook sets no limit of its own (ecosystem 2.3).
     seconds: float = 600
 
 
-RULES: Final[Mapping[HookEvent, Rule]] = {
-    "PreCompact": Rule(matches="trigger", can_block=True, words="instructions"),
-    "PostCompact": Rule(matches="trigger", words="context"),
-    "SessionStart": Rule(matches="source", words="context"),
-    "SessionEnd": Rule(matches="reason", seconds=1.5),
-    "UserPromptSubmit": Rule(can_block=True, words="context", seconds=30),
-    "PreToolUse": Rule(
+HOOK_RULES: Final[Mapping[HookEvent, HookRule]] = {
+    "PreCompact": HookRule(matches="trigger", can_block=True, words="instructions"),
+    "PostCompact": HookRule(matches="trigger", words="context"),
+    "SessionStart": HookRule(matches="source", words="context"),
+    "SessionEnd": HookRule(matches="reason", seconds=1.5),
+    "UserPromptSubmit": HookRule(can_block=True, words="context", seconds=30),
+    "PreToolUse": HookRule(
         matches="tool_name", can_block=True, takes=("permissionDecision", "updatedInput"), ends=True
     ),
-    "PostToolUse": Rule(
+    "PostToolUse": HookRule(
         matches="tool_name", can_block=True, words="context", takes=("updatedToolOutput",), ends=True
     ),
-    "Stop": Rule(can_block=True, ends=True),
+    "Stop": HookRule(can_block=True, ends=True),
 }
 
 # Longer texts are cut; what a hook says is read by a model that pays for every word (ecosystem 2.3).
-MOST_CHARACTERS: Final = 10_000
+MAX_CHARACTERS: Final = 10_000
 # How a hook names what it wants to be done with its words.
-_NAMED: Final[Mapping[str, Goes]] = {"customInstructions": "instructions", "additionalContext": "context"}
+_NAMED: Final[Mapping[str, OutputTarget]] = {
+    "customInstructions": "instructions",
+    "additionalContext": "context",
+}
 
 
-_STRICTEST_FIRST: Final[tuple[Permission, ...]] = ("deny", "ask", "allow")
+_STRICTEST_FIRST: Final[tuple[HookPermission, ...]] = ("deny", "ask", "allow")
 _ONLY_SOME: Final = ("permissionDecision", "updatedInput", "updatedToolOutput")
 
 
-class Said(msgspec.Struct, frozen=True):
+class HookOutput(msgspec.Struct, frozen=True):
     """What one hook said, whichever way it ran."""
 
     output: str | Mapping[str, Any] = ""
@@ -62,9 +65,9 @@ class Said(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def outcome(event: HookEvent, name: str, said: Said) -> HookOutcome:
+def read_outcome(event: HookEvent, name: str, said: HookOutput) -> HookOutcome:
     """One hook's words as an outcome. `name` is how its problems are told apart from others'."""
-    rule, found = RULES[event], _Found(name)
+    rule, found = HOOK_RULES[event], _OutcomeBuilder(name)
     found.problems.extend(said.problems)
     if isinstance(said.output, str):
         found.add(rule.words, said.output, rule)
@@ -86,12 +89,12 @@ def outcome(event: HookEvent, name: str, said: Said) -> HookOutcome:
     )
 
 
-def together(outcomes: list[HookOutcome]) -> HookOutcome:
+def merge_outcomes(outcomes: list[HookOutcome]) -> HookOutcome:
     """All hooks of an event, in the order in which they stand. The first reason is the reason, and the first
     new input or output is the one: they ran side by side, so none has seen another's. Of permissions the
     strictest counts."""
     said = {each.permission for each in outcomes}
-    permissions: list[Permission] = [each for each in _STRICTEST_FIRST if each in said]
+    permissions: list[HookPermission] = [each for each in _STRICTEST_FIRST if each in said]
     return HookOutcome(
         instructions=tuple(text for each in outcomes for text in each.instructions),
         context=tuple(text for each in outcomes for text in each.context),
@@ -106,20 +109,20 @@ def together(outcomes: list[HookOutcome]) -> HookOutcome:
     )
 
 
-class _Found:
+class _OutcomeBuilder:
     def __init__(self, name: str) -> None:
         self.name = name
-        self.texts: dict[Goes, list[str]] = {"instructions": [], "context": [], "nowhere": []}
+        self.texts: dict[OutputTarget, list[str]] = {"instructions": [], "context": [], "nowhere": []}
         self.messages: list[str] = []
         self.problems: list[str] = []
         self.blocked = ""
-        self.permission: Permission = ""
+        self.permission: HookPermission = ""
         self.asks = ""
         self.updated_input: Mapping[str, Any] | None = None
         self.updated_output: Any = None
         self.ended = ""
 
-    def add(self, goes: Goes, text: str, rule: Rule) -> None:
+    def add(self, goes: OutputTarget, text: str, rule: HookRule) -> None:
         if not text.strip():
             return
         # A hook that prints something though nobody asked for it is not broken: shells are talkative.
@@ -128,20 +131,20 @@ class _Found:
         else:
             self.problems.append(f"words for {goes} are not used here; they were left out")
 
-    def block(self, rule: Rule, why: str) -> None:
+    def block(self, rule: HookRule, why: str) -> None:
         if not rule.can_block:
             self.problems.append("it cannot block here; what it asked for was done all the same")
             return
         self.blocked = self.short(why.strip()) or f"blocked by hook {self.name}, which gave no reason"
 
     def short(self, text: str) -> str:
-        if len(text) <= MOST_CHARACTERS:
+        if len(text) <= MAX_CHARACTERS:
             return text
-        self.problems.append(f"{len(text):,} characters were cut to {MOST_CHARACTERS:,}")
-        return text[:MOST_CHARACTERS]
+        self.problems.append(f"{len(text):,} characters were cut to {MAX_CHARACTERS:,}")
+        return text[:MAX_CHARACTERS]
 
 
-def _read(event: HookEvent, rule: Rule, output: Mapping[str, Any], found: _Found) -> None:
+def _read(event: HookEvent, rule: HookRule, output: Mapping[str, Any], found: _OutcomeBuilder) -> None:
     specific = output.get("hookSpecificOutput") or {}
     if not isinstance(specific, Mapping):
         found.problems.append(f"hookSpecificOutput is {_kind(specific)}, not an object")
@@ -157,7 +160,9 @@ def _read(event: HookEvent, rule: Rule, output: Mapping[str, Any], found: _Found
     _read_decision(rule, output, specific, found)
 
 
-def _read_decision(rule: Rule, output: Mapping[str, Any], specific: Mapping[str, Any], found: _Found) -> None:
+def _read_decision(
+    rule: HookRule, output: Mapping[str, Any], specific: Mapping[str, Any], found: _OutcomeBuilder
+) -> None:
     if output.get("decision") in ("block", "deny"):
         found.block(rule, _text(output, "reason", found))
     elif output.get("continue") is False and rule.ends:
@@ -173,7 +178,7 @@ def _read_decision(rule: Rule, output: Mapping[str, Any], specific: Mapping[str,
         found.updated_output = specific.get("updatedToolOutput")
 
 
-def _read_permission(rule: Rule, specific: Mapping[str, Any], found: _Found) -> None:
+def _read_permission(rule: HookRule, specific: Mapping[str, Any], found: _OutcomeBuilder) -> None:
     said, why = specific.get("permissionDecision"), _text(specific, "permissionDecisionReason", found)
     if said is not None and said not in _STRICTEST_FIRST:
         found.problems.append(f"permissionDecision is {said!r}; allowed are {', '.join(_STRICTEST_FIRST)}")
@@ -190,7 +195,7 @@ def _read_permission(rule: Rule, specific: Mapping[str, Any], found: _Found) -> 
     found.updated_input = given
 
 
-def _text(fields: Mapping[str, Any], name: str, found: _Found) -> str:
+def _text(fields: Mapping[str, Any], name: str, found: _OutcomeBuilder) -> str:
     value = fields.get(name)
     if value is None or isinstance(value, str):
         return value or ""

@@ -15,15 +15,15 @@ import msgspec
 
 from everturn.decide.effects import HookEvent, HookOutcome, RunHooks
 from everturn.session.hooks.commands import run_command
-from everturn.session.hooks.rules import RULES, Said, outcome, together
+from everturn.session.hooks.rules import HOOK_RULES, HookOutput, merge_outcomes, read_outcome
 from everturn.session.hooks.settings import CommandHook, matches
 
 Payload = Mapping[str, Any]
-Spoken = str | Mapping[str, Any] | None
-Callback = Callable[[Payload], Spoken | Awaitable[Spoken]]
+CallbackResult = str | Mapping[str, Any] | None
+Callback = Callable[[Payload], CallbackResult | Awaitable[CallbackResult]]
 
 
-class CallHook(msgspec.Struct, frozen=True):
+class CallbackHook(msgspec.Struct, frozen=True):
     """A Python callable. It gets the payload and may return words, an object as a command prints, or None."""
 
     event: HookEvent
@@ -37,7 +37,7 @@ class CallHook(msgspec.Struct, frozen=True):
         return self.label or getattr(self.call, "__qualname__", type(self.call).__name__)
 
 
-Hook = CommandHook | CallHook
+Hook = CommandHook | CallbackHook
 
 # A command is ended by its own clock; this much more is waited for it to say so.
 LATE: Final = 1.0
@@ -58,7 +58,7 @@ class Hooks(msgspec.Struct, frozen=True):
         return await run_hooks_async(effect, self)
 
     def of(self, effect: RunHooks) -> list[Hook]:
-        value = str(effect.payload.get(RULES[effect.event].matches, ""))
+        value = str(effect.payload.get(HOOK_RULES[effect.event].matches, ""))
         return [hook for hook in self.hooks if hook.event == effect.event and matches(hook.matcher, value)]
 
 
@@ -67,17 +67,19 @@ def run_hooks(effect: RunHooks, hooks: Hooks) -> HookOutcome:
     chosen = hooks.of(effect)
     running = [_Running(hook, effect, hooks) for hook in chosen]
     began = time.monotonic()
-    return together([each.joined(began) for each in running])
+    return merge_outcomes([each.joined(began) for each in running])
 
 
 async def run_hooks_async(effect: RunHooks, hooks: Hooks) -> HookOutcome:
     """The same on an event loop. An async callable runs on that loop, beside everything else there."""
-    return together(list(await asyncio.gather(*(_one(hook, effect, hooks) for hook in hooks.of(effect)))))
+    return merge_outcomes(
+        list(await asyncio.gather(*(_one(hook, effect, hooks) for hook in hooks.of(effect))))
+    )
 
 
 async def _one(hook: Hook, effect: RunHooks, hooks: Hooks) -> HookOutcome:
-    if isinstance(hook, CallHook) and inspect.iscoroutinefunction(hook.call):
-        return outcome(effect.event, hook.name, await _awaited(hook, _payload(effect, hooks)))
+    if isinstance(hook, CallbackHook) and inspect.iscoroutinefunction(hook.call):
+        return read_outcome(effect.event, hook.name, await _awaited(hook, _payload(effect, hooks)))
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     running = _Running(hook, effect, hooks, tell=lambda: loop.call_soon_threadsafe(ended.set))
@@ -88,7 +90,7 @@ async def _one(hook: Hook, effect: RunHooks, hooks: Hooks) -> HookOutcome:
     return running.joined(time.monotonic())
 
 
-async def _awaited(hook: CallHook, payload: Payload) -> Said:
+async def _awaited(hook: CallbackHook, payload: Payload) -> HookOutput:
     task = asyncio.ensure_future(_call(hook, payload))
     try:
         await asyncio.wait({task}, timeout=_seconds(hook))
@@ -98,7 +100,7 @@ async def _awaited(hook: CallHook, payload: Payload) -> Said:
     return task.result() if task.done() and not task.cancelled() else _too_long(hook)
 
 
-async def _call(hook: CallHook, payload: Payload) -> Said:
+async def _call(hook: CallbackHook, payload: Payload) -> HookOutput:
     try:
         return _spoken(await hook.call(payload))  # type: ignore[misc]
     except Exception as problem:
@@ -125,21 +127,21 @@ class _Running:
         return self._outcome or self.too_late()
 
     def too_late(self) -> HookOutcome:
-        return outcome(self.event, self.hook.name, _too_long(self.hook))
+        return read_outcome(self.event, self.hook.name, _too_long(self.hook))
 
     def _run(self) -> None:
         try:
-            self._outcome = outcome(self.event, self.hook.name, self._ran())
+            self._outcome = read_outcome(self.event, self.hook.name, self._ran())
         except BaseException as problem:
             # SystemExit too: a hook does not end the program.
-            self._outcome = outcome(self.event, self.hook.name, _raised(problem))
+            self._outcome = read_outcome(self.event, self.hook.name, _raised(problem))
         try:
             self._tell()
         except RuntimeError:
             # The loop is closed: nobody waits any more.
             return
 
-    def _ran(self) -> Said:
+    def _ran(self) -> HookOutput:
         if isinstance(self.hook, CommandHook):
             cwd = str(self._payload.get("cwd", ""))
             payload = msgspec.json.encode(self._payload, enc_hook=str)
@@ -150,7 +152,7 @@ class _Running:
         return _spoken(returned)
 
 
-async def _result_of(awaitable: Awaitable[Spoken]) -> Spoken:
+async def _result_of(awaitable: Awaitable[CallbackResult]) -> CallbackResult:
     return await awaitable
 
 
@@ -159,31 +161,31 @@ def _payload(effect: RunHooks, hooks: Hooks) -> Payload:
 
 
 def _seconds(hook: Hook) -> float:
-    return hook.seconds or RULES[hook.event].seconds
+    return hook.seconds or HOOK_RULES[hook.event].seconds
 
 
 def _limit(hook: Hook) -> float:
     return _seconds(hook) + (LATE if isinstance(hook, CommandHook) else 0)
 
 
-def _spoken(value: object) -> Said:
+def _spoken(value: object) -> HookOutput:
     if value is None:
-        return Said()
+        return HookOutput()
     if isinstance(value, str | Mapping):
-        return Said(value if isinstance(value, str) else dict(value))
-    return Said(problems=(f"returned a {type(value).__name__}; allowed are a text, a mapping or None",))
+        return HookOutput(value if isinstance(value, str) else dict(value))
+    return HookOutput(problems=(f"returned a {type(value).__name__}; allowed are a text, a mapping or None",))
 
 
-def _raised(problem: BaseException) -> Said:
+def _raised(problem: BaseException) -> HookOutput:
     """The type only: the words of an exception may hold anything that the hook was told."""
-    return Said(problems=(f"raised {type(problem).__name__}",))
+    return HookOutput(problems=(f"raised {type(problem).__name__}",))
 
 
-def _too_long(hook: Hook) -> Said:
-    return Said(problems=(f"took longer than {_seconds(hook):g} s and was given up",))
+def _too_long(hook: Hook) -> HookOutput:
+    return HookOutput(problems=(f"took longer than {_seconds(hook):g} s and was given up",))
 
 
-def in_order(*groups: Sequence[Hook]) -> tuple[Hook, ...]:
+def merge_hooks(*groups: Sequence[Hook]) -> tuple[Hook, ...]:
     """Hooks of several origins: callables as registered, then files as read; each command once per event."""
     found: dict[tuple[object, ...], Hook] = {}
     for hook in (hook for group in groups for hook in group):

@@ -13,7 +13,7 @@ from typing import Any, Final, cast, get_args
 import msgspec
 
 from everturn.decide.effects import HookEvent
-from everturn.session.hooks.rules import RULES
+from everturn.session.hooks.rules import HOOK_RULES
 
 # For files that are the user's own.
 EVERYTHING: Final = ("*",)
@@ -22,7 +22,7 @@ _PLAIN: Final = re.compile(r"[\w|\- ]*\Z")
 _CONDITIONS: Final = ("if",)
 
 
-class Command(msgspec.Struct, frozen=True):
+class HookCommand(msgspec.Struct, frozen=True):
     """A command to run. With `args` it is a program and its arguments; without, a line for the shell."""
 
     command: str
@@ -37,7 +37,7 @@ class Command(msgspec.Struct, frozen=True):
 class CommandHook(msgspec.Struct, frozen=True):
     event: HookEvent
     matcher: str
-    run: Command
+    run: HookCommand
     seconds: float
     origin: str = ""
 
@@ -46,7 +46,7 @@ class CommandHook(msgspec.Struct, frozen=True):
         return f"{self.run.command!r} ({self.origin})" if self.origin else repr(self.run.command)
 
 
-class HooksRead(msgspec.Struct, frozen=True):
+class ParsedHooks(msgspec.Struct, frozen=True):
     hooks: tuple[CommandHook, ...] = ()
     problems: tuple[str, ...] = ()
     digest: str = ""
@@ -64,24 +64,24 @@ def matches(matcher: str, value: str) -> bool:
         return False
 
 
-def hooks_in(data: bytes, *, origin: str, trusted: Collection[str]) -> HooksRead:
+def parse_hooks(data: bytes, *, origin: str, trusted: Collection[str]) -> ParsedHooks:
     """The command hooks of a settings file. `trusted` holds the digests that somebody has agreed to."""
     try:
         settings = msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError) as problem:
-        return HooksRead(problems=(f"{origin} is no JSON ({problem}); no hook of it is run",))
+        return ParsedHooks(problems=(f"{origin} is no JSON ({problem}); no hook of it is run",))
     section = settings.get("hooks") if isinstance(settings, dict) else None
     if section is None:
-        return HooksRead()
+        return ParsedHooks()
     if not isinstance(section, dict):
-        return HooksRead(problems=(f"{origin}: hooks must be an object",))
+        return ParsedHooks(problems=(f"{origin}: hooks must be an object",))
     digest = hashlib.sha256(msgspec.json.encode(section, order="sorted")).hexdigest()
     reader = _Reader(origin)
     reader.read(section)
     if reader.hooks and digest not in trusted and "*" not in trusted:
         why = f"{origin}: {len(reader.hooks)} hooks are not run, because nobody has said to trust them"
-        return HooksRead(problems=(*reader.problems, f"{why} ({digest[:12]})"), digest=digest)
-    return HooksRead(tuple(reader.hooks), tuple(reader.problems), digest)
+        return ParsedHooks(problems=(*reader.problems, f"{why} ({digest[:12]})"), digest=digest)
+    return ParsedHooks(tuple(reader.hooks), tuple(reader.problems), digest)
 
 
 class _Reader:
@@ -122,8 +122,8 @@ class _Reader:
         hook = CommandHook(
             event,
             matcher,
-            Command(entry["command"], tuple(args) if args is not None else None),
-            float(entry.get("timeout", RULES[event].seconds)),
+            HookCommand(entry["command"], tuple(args) if args is not None else None),
+            float(entry.get("timeout", HOOK_RULES[event].seconds)),
             self.origin,
         )
         # One command configured twice for one event runs once.

@@ -15,32 +15,32 @@ from typing import Final
 import msgspec
 
 # Asked for every path, after its links are resolved; False keeps it unread.
-Permission = Callable[[Path], bool]
+ReadPermission = Callable[[Path], bool]
 
 # Names that hold secrets. What is in a memory file is sent to a model.
-SECRETS: Final = (
+SECRET_FILE_PATTERNS: Final = (
     ".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "id_rsa*", "id_ed25519*", "id_ecdsa*",
     ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "*credentials*.json", "*.tfstate",
 )  # fmt: skip
 
 
-class Reach(msgspec.Struct, frozen=True, kw_only=True):
+class ReadScope(msgspec.Struct, frozen=True, kw_only=True):
     """What may be read: below these folders, with this permission, up to so many bytes."""
 
     roots: tuple[Path, ...]
-    may_read: Permission
+    may_read: ReadPermission
     # A larger one is no instruction to anybody (ecosystem 2.5).
     max_bytes: int = 4 * 1024 * 1024
 
 
-class Unread(msgspec.Struct, frozen=True):
+class UnreadFile(msgspec.Struct, frozen=True):
     """Why a file was not read. `is_missing` where there simply is none."""
 
     why: str
     is_missing: bool = False
 
 
-class Text(msgspec.Struct, frozen=True):
+class FileText(msgspec.Struct, frozen=True):
     path: Path
     text: str
 
@@ -50,24 +50,24 @@ def allow_all(_: Path) -> bool:
     return True
 
 
-def read_confined(path: Path, reach: Reach) -> Text | Unread:
+def read_confined(path: Path, reach: ReadScope) -> FileText | UnreadFile:
     try:
         real = path.resolve(strict=True)
     except (FileNotFoundError, NotADirectoryError):
-        return Unread("there is no such file", is_missing=True)
+        return UnreadFile("there is no such file", is_missing=True)
     except (OSError, RuntimeError, ValueError) as problem:
-        return Unread(f"its path cannot be followed ({type(problem).__name__})")
+        return UnreadFile(f"its path cannot be followed ({type(problem).__name__})")
     root = _root_of(real, reach.roots)
     if root is None:
-        return Unread("it lies outside the allowed roots; add its folder to them to have it read")
-    if any(fnmatch(real.name.lower(), pattern) for pattern in SECRETS):
-        return Unread("its name says that it holds secrets")
+        return UnreadFile("it lies outside the allowed roots; add its folder to them to have it read")
+    if any(fnmatch(real.name.lower(), pattern) for pattern in SECRET_FILE_PATTERNS):
+        return UnreadFile("its name says that it holds secrets")
     if not _is_permitted(real, reach.may_read):
-        return Unread("permission was refused")
+        return UnreadFile("permission was refused")
     return _read(real, root, reach.max_bytes)
 
 
-def _is_permitted(real: Path, may_read: Permission) -> bool:
+def _is_permitted(real: Path, may_read: ReadPermission) -> bool:
     try:
         return may_read(real) is True
     except Exception:
@@ -84,32 +84,32 @@ def _root_of(real: Path, roots: Sequence[Path]) -> Path | None:
     return None
 
 
-def _read(real: Path, root: Path, most: int) -> Text | Unread:
+def _read(real: Path, root: Path, most: int) -> FileText | UnreadFile:
     try:
         descriptor = _opened_below(root, real.relative_to(root).parts)
     except OSError as problem:
-        return Unread(f"it cannot be opened: {problem.strerror}")
+        return UnreadFile(f"it cannot be opened: {problem.strerror}")
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return Unread("it is no regular file")
+            return UnreadFile("it is no regular file")
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(most + 1)
     except OSError as problem:
-        return Unread(f"it cannot be read: {problem.strerror}")
+        return UnreadFile(f"it cannot be read: {problem.strerror}")
     finally:
         os.close(descriptor)
     if len(data) > most:
-        return Unread(f"it is larger than {most:,} bytes")
+        return UnreadFile(f"it is larger than {most:,} bytes")
     return _decoded(real, data)
 
 
-def _decoded(real: Path, data: bytes) -> Text | Unread:
+def _decoded(real: Path, data: bytes) -> FileText | UnreadFile:
     if b"\0" in data:
-        return Unread("it is no text")
+        return UnreadFile("it is no text")
     try:
-        return Text(real, data.decode("utf-8-sig"))
+        return FileText(real, data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        return Unread("it is no UTF-8 text")
+        return UnreadFile("it is no UTF-8 text")
 
 
 def _opened_below(root: Path, parts: Sequence[str]) -> int:

@@ -7,8 +7,8 @@ take()            what is to be attached now; the triggers are cleared, the file
 from collections.abc import Iterable
 from pathlib import Path
 
-from everturn.session.memory_files.confined import Permission, Reach, allow_all
-from everturn.session.memory_files.found import Loader, Memory, default_roots, folders_between
+from everturn.session.memory_files.confined import ReadPermission, ReadScope, allow_all
+from everturn.session.memory_files.discovery import MemoryFiles, MemoryLoader, default_roots, folders_between
 
 
 class NestedMemory:
@@ -20,12 +20,12 @@ class NestedMemory:
         home: Path,
         *,
         roots: tuple[Path, ...] = (),
-        may_read: Permission = allow_all,
+        may_read: ReadPermission = allow_all,
         known: Iterable[str] = (),
     ) -> None:
         self._cwd = cwd.resolve()
         self._home = home
-        self._reach = Reach(roots=roots or default_roots(self._cwd, home), may_read=may_read)
+        self._reach = ReadScope(roots=roots or default_roots(self._cwd, home), may_read=may_read)
         self._triggers: dict[Path, None] = {}
         self._always = frozenset(known)
         self.read = set(self._always)
@@ -49,8 +49,8 @@ class NestedMemory:
             self.triggered(path)
             self.read.discard(str(self._real(path)))
 
-    def take(self) -> Memory:
-        loader = Loader(self._reach, self._home, self.read)
+    def take(self) -> MemoryFiles:
+        loader = MemoryLoader(self._reach, self._home, self.read)
         folders = {folder: None for file in self._triggers for folder in folders_between(self._cwd, file)}
         for folder in folders:
             loader.load_folder(folder, "nested")

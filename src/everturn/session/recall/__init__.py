@@ -1,1 +1,1 @@
-"""Everything that was cleared or summarized stays addressable: search it, open it, unfold it (BY-4)."""
+"""Everything that was cleared or summarized stays addressable: search it, open it, expand it (BY-4)."""

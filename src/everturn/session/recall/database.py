@@ -26,16 +26,16 @@ CREATE INDEX passages_of_records ON passages (uuid);
 CREATE TABLE progress (upto INTEGER, fingerprint TEXT);
 INSERT INTO progress VALUES (0, '');
 """
-WORDS: Final = """
+FULL_TEXT_TABLE: Final = """
 CREATE VIRTUAL TABLE words USING fts5(
     text, content='passages', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
 """
 
 # fts5: an index of words. none: as in a library without FTS5, passages are read one by one.
-Words = Literal["fts5", "none"]
+FullTextEngine = Literal["fts5", "none"]
 
 
-def on_disk(place: str) -> sqlite3.Connection:
+def open_on_disk(place: str) -> sqlite3.Connection:
     """Raises `sqlite3.OperationalError` where another process holds it."""
     _touch(place)
     db = sqlite3.connect(place, timeout=0, check_same_thread=False)
@@ -54,23 +54,23 @@ def on_disk(place: str) -> sqlite3.Connection:
     return db
 
 
-def in_memory(words: Words) -> sqlite3.Connection:
-    return with_tables(sqlite3.connect(MEMORY, check_same_thread=False), words)
+def open_in_memory(words: FullTextEngine) -> sqlite3.Connection:
+    return create_tables(sqlite3.connect(MEMORY, check_same_thread=False), words)
 
 
-def with_tables(db: sqlite3.Connection, words: Words) -> sqlite3.Connection:
+def create_tables(db: sqlite3.Connection, words: FullTextEngine) -> sqlite3.Connection:
     db.executescript(f"{TABLES} PRAGMA user_version = {SCHEMA};")
     if words == "fts5":
         with suppress(sqlite3.OperationalError):
-            db.executescript(WORDS)
+            db.executescript(FULL_TEXT_TABLE)
     return db
 
 
-def has_words(db: sqlite3.Connection) -> bool:
+def has_full_text_table(db: sqlite3.Connection) -> bool:
     return bool(db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'words'").fetchone()[0])
 
 
-def damage(db: sqlite3.Connection) -> str:
+def find_damage(db: sqlite3.Connection) -> str:
     """Why this database cannot be used; empty when it can."""
     try:
         version = db.execute("PRAGMA user_version").fetchone()[0]
@@ -83,7 +83,7 @@ def damage(db: sqlite3.Connection) -> str:
     return "" if verdict == "ok" else f"it is damaged ({verdict})"
 
 
-def remove(place: str) -> None:
+def remove_database(place: str) -> None:
     for name in (place, f"{place}-wal", f"{place}-shm", f"{place}-journal"):
         with suppress(FileNotFoundError):
             os.unlink(name)

@@ -16,17 +16,17 @@ import msgspec
 from everturn.errors import InputError
 from everturn.session.recall.database import (
     MEMORY,
-    Words,
-    damage,
-    has_words,
-    in_memory,
-    on_disk,
-    remove,
-    with_tables,
+    FullTextEngine,
+    create_tables,
+    find_damage,
+    has_full_text_table,
+    open_in_memory,
+    open_on_disk,
+    remove_database,
 )
-from everturn.session.recall.passages import Passage, passages
+from everturn.session.recall.passages import Passage, iter_passages
 from everturn.session.recall.query import Query
-from everturn.wire.claude_code import read
+from everturn.wire.claude_code_reader import parse_session_file
 
 SUFFIX: Final = ".index.sqlite"
 # Enough of a file's beginning and of what was last read of it to notice that it is another one.
@@ -52,25 +52,27 @@ T = TypeVar("T")
 Rows = tuple[list[tuple[int, float]], str]
 
 
-class Match(msgspec.Struct, frozen=True):
+class PassageMatch(msgspec.Struct, frozen=True):
     """A passage that was found; a higher score fits better or is newer."""
 
     passage: Passage
     score: float
 
 
-class Index:
+class RecallIndex:
     """Open until `close`. `notes` says what a person may want to know of how it came to be."""
 
-    def __init__(self, transcript: str | os.PathLike[str], *, place: str = "", words: Words = "fts5") -> None:
+    def __init__(
+        self, transcript: str | os.PathLike[str], *, place: str = "", words: FullTextEngine = "fts5"
+    ) -> None:
         """`place` is where it is kept: beside the transcript, or ":memory:"."""
         self._transcript = os.path.realpath(transcript)
         self._place = place or self._transcript + SUFFIX
-        self._words: Words = words
+        self._words: FullTextEngine = words
         self.notes: list[str] = []
         self._db = self._opened()
         self.catch_up()
-        if not has_words(self._db):
+        if not has_full_text_table(self._db):
             self.notes.append("this SQLite has no FTS5: passages are searched one by one")
 
     def close(self) -> None:
@@ -80,7 +82,7 @@ class Index:
         """Read what was appended since the last time; how many passages that made."""
         return self._healed(self._catch_up)
 
-    def find(self, query: Query, most: int) -> tuple[list[Match], str]:
+    def find(self, query: Query, most: int) -> tuple[list[PassageMatch], str]:
         """The best passages, one of each block; and how they were found, where not by all words."""
         return self._healed(lambda: self._find(query, most))
 
@@ -92,24 +94,24 @@ class Index:
 
     def _opened(self) -> sqlite3.Connection:
         if self._place == MEMORY:
-            return in_memory(self._words)
+            return open_in_memory(self._words)
         is_new = not os.path.exists(self._place)
         try:
-            db = on_disk(self._place)
+            db = open_on_disk(self._place)
         except (OSError, sqlite3.OperationalError) as problem:
             return self._in_memory(str(problem))
         except sqlite3.DatabaseError as problem:
             return self._anew(f"it is damaged ({problem})")
         if is_new:
             return self._with_tables(db)
-        if why := damage(db) or self._is_of_another_file(db):
+        if why := find_damage(db) or self._is_of_another_file(db):
             db.close()
             return self._anew(why)
         return db
 
     def _with_tables(self, db: sqlite3.Connection) -> sqlite3.Connection:
         try:
-            return with_tables(db, self._words)
+            return create_tables(db, self._words)
         except sqlite3.Error as problem:
             db.close()
             return self._in_memory(str(problem))
@@ -117,15 +119,15 @@ class Index:
     def _anew(self, why: str) -> sqlite3.Connection:
         self.notes.append(f"the index was built anew: {why}")
         try:
-            remove(self._place)
-            return self._with_tables(on_disk(self._place))
+            remove_database(self._place)
+            return self._with_tables(open_on_disk(self._place))
         except (OSError, sqlite3.Error) as problem:
             return self._in_memory(str(problem))
 
     def _in_memory(self, why: str) -> sqlite3.Connection:
         self.notes.append(f"the index is kept in memory only: {why}")
         self._place = MEMORY
-        return in_memory(self._words)
+        return open_in_memory(self._words)
 
     def _healed(self, act: Callable[[], T]) -> T:
         """What a broken database cannot do, a new one can."""
@@ -154,7 +156,7 @@ class Index:
         before: int = self._db.execute(NEWEST).fetchone()[0]
         with self._db:
             self._db.executemany(INSERT, self._rows(fresh))
-            if has_words(self._db):
+            if has_full_text_table(self._db):
                 self._db.execute(INSERT_WORDS, (before,))
             upto += len(fresh)
             reached = (upto, _fingerprint(self._transcript, upto))
@@ -163,9 +165,9 @@ class Index:
 
     def _rows(self, fresh: bytes) -> Iterator[tuple[object, ...]]:
         tools: dict[str, str] = {}
-        for record in read(fresh).records:
+        for record in parse_session_file(fresh).records:
             tools.update((block.call, block.tool) for block in record.blocks if block.is_call)
-            for passage in passages(record, lambda call: tools.get(call) or self._tool_of(call)):
+            for passage in iter_passages(record, lambda call: tools.get(call) or self._tool_of(call)):
                 yield msgspec.structs.astuple(passage)
 
     def _tool_of(self, call: str) -> str:
@@ -174,7 +176,7 @@ class Index:
 
     # ── finding ──────────────────────────────────────────────────────────────────────────────────
 
-    def _find(self, query: Query, most: int) -> tuple[list[Match], str]:
+    def _find(self, query: Query, most: int) -> tuple[list[PassageMatch], str]:
         by_words = (self._by_all_words, self._by_some_words)
         ways = (self._by_letters, *by_words) if query.needs_letters else (*by_words, self._by_letters)
         for way in ways:
@@ -199,17 +201,17 @@ class Index:
         return rows, "found by letters, not by words"
 
     def _matched(self, words: str, most: int) -> list[tuple[int, float]]:
-        return self._db.execute(MATCH, (words, most)).fetchall() if has_words(self._db) else []
+        return self._db.execute(MATCH, (words, most)).fetchall() if has_full_text_table(self._db) else []
 
-    def _best(self, rows: list[tuple[int, float]], most: int) -> list[Match]:
+    def _best(self, rows: list[tuple[int, float]], most: int) -> list[PassageMatch]:
         newest: int = self._db.execute(NEWEST).fetchone()[0]
         scored = [(-rank * (1 + RECENCY * number / newest), number) for number, rank in rows]
-        found: dict[tuple[str, int], Match] = {}
+        found: dict[tuple[str, int], PassageMatch] = {}
         for score, number in sorted(scored, reverse=True):
             if len(found) == most:
                 break
             passage = Passage(*self._db.execute(FETCH, (number,)).fetchone())
-            found.setdefault((passage.uuid, passage.block), Match(passage, score))
+            found.setdefault((passage.uuid, passage.block), PassageMatch(passage, score))
         return list(found.values())
 
 
@@ -227,7 +229,7 @@ def _read_from(path: str, offset: int) -> bytes:
 def _whole_lines(data: bytes) -> int:
     """Up to the last line that is whole: ended by a line break, or readable without one."""
     ended = data.rfind(b"\n") + 1
-    tail = read(data[ended:])
+    tail = parse_session_file(data[ended:])
     return len(data) if tail.records and not tail.flaws else ended
 
 

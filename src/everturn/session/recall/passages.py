@@ -14,10 +14,10 @@ from everturn.history.records import Record
 from everturn.view.fragments.recalled import NAME
 from everturn.view.fragments.reminder import attachment_words
 
-Source = Literal["user", "assistant", "thinking", "call", "result", "summary", "attachment"]
+PassageSource = Literal["user", "assistant", "thinking", "call", "result", "summary", "attachment"]
 
 # About forty lines of code: enough around a hit to understand it, few enough to show several.
-PASSAGE: Final = 1_600
+MAX_PASSAGE_CHARACTERS: Final = 1_600
 
 
 class Passage(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class Passage(msgspec.Struct, frozen=True):
     uuid: str
     block: int
     start: int
-    source: Source
+    source: PassageSource
     tool: str
     call: str
     agent: str
@@ -34,18 +34,18 @@ class Passage(msgspec.Struct, frozen=True):
     text: str
 
 
-class Said(msgspec.Struct, frozen=True):
+class SearchableText(msgspec.Struct, frozen=True):
     """The words of one block. A result does not name its tool: whoever knows the call does."""
 
     block: Block
-    source: Source
+    source: PassageSource
     tool: str
     words: str
 
 
-def passages(record: Record, tool_of: Callable[[str], str]) -> Iterator[Passage]:
+def iter_passages(record: Record, tool_of: Callable[[str], str]) -> Iterator[Passage]:
     """`tool_of` names the tool of a call that came before; a result does not say it itself."""
-    for number, said in enumerate(said_in(record)):
+    for number, said in enumerate(iter_searchable_texts(record)):
         block = said.block
         tool = said.tool or (tool_of(block.call) if block.is_result else "")
         # What was recalled is in the transcript once already; its echo would be found first.
@@ -56,16 +56,16 @@ def passages(record: Record, tool_of: Callable[[str], str]) -> Iterator[Passage]
             yield Passage(record.uuid, number, start, *place, text)
 
 
-def said_in(record: Record) -> Iterator[Said]:
+def iter_searchable_texts(record: Record) -> Iterator[SearchableText]:
     """What a record says, block by block; bookkeeping says nothing."""
     if record.kind not in ("user", "assistant", "attachment") or record.display_only:
         return
     for block in record.blocks:
         source, words = _words(record, block)
-        yield Said(block, source, block.tool, words)
+        yield SearchableText(block, source, block.tool, words)
 
 
-def _words(record: Record, block: Block) -> tuple[Source, str]:
+def _words(record: Record, block: Block) -> tuple[PassageSource, str]:
     if record.kind == "attachment":
         return "attachment", attachment_words(block)
     if block.is_call:
@@ -105,11 +105,11 @@ def _cut(words: str) -> Iterator[tuple[int, str]]:
 
 def _end(words: str, start: int) -> int:
     """Behind the last line break, or blank, in the second half; a line without either is cut where it is."""
-    end = start + PASSAGE
+    end = start + MAX_PASSAGE_CHARACTERS
     if end >= len(words):
         return len(words)
     for mark in ("\n", " "):
-        found = words.rfind(mark, start + PASSAGE // 2, end)
+        found = words.rfind(mark, start + MAX_PASSAGE_CHARACTERS // 2, end)
         if found >= 0:
             return found + 1
     return end

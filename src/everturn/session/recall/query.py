@@ -13,8 +13,8 @@ import msgspec
 from everturn.errors import UsageError
 
 # More words than this only make a query slower; more characters are a pasted text, not a query.
-MOST_TERMS: Final = 24
-MOST_CHARACTERS: Final = 1_000
+MAX_TERMS: Final = 24
+MAX_CHARACTERS: Final = 1_000
 
 _TERMS: Final = re.compile(r'"([^"]*)"|([^\s"]+)')
 # Scripts that are written without blanks, in which a word is found only by its letters.
@@ -46,15 +46,15 @@ class Query(msgspec.Struct, frozen=True):
         return ["%" + re.sub(r"([\\%_])", r"\\\1", term) + "%" for term in self.terms]
 
 
-def parse(text: str) -> Query:
-    if len(text) > MOST_CHARACTERS:
-        raise UsageError(f"A query has at most {MOST_CHARACTERS:,} characters; this one has {len(text):,}.")
+def parse_query(text: str) -> Query:
+    if len(text) > MAX_CHARACTERS:
+        raise UsageError(f"A query has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}.")
     clean = "".join(" " if _is_control(each) else each for each in text)
     terms = _TERMS.findall(clean)
     found = tuple(dict.fromkeys(filter(None, ((phrase or word).strip() for phrase, word in terms))))
     if not found:
         raise UsageError("There is nothing to look for; give one or more words.")
-    return Query(found[:MOST_TERMS], any(re.search(r"[^\w\s]", phrase) for phrase, _ in terms))
+    return Query(found[:MAX_TERMS], any(re.search(r"[^\w\s]", phrase) for phrase, _ in terms))
 
 
 def _is_control(letter: str) -> bool:

@@ -12,13 +12,13 @@ from typing import Final, Literal
 import msgspec
 
 from everturn.history.log import Log
-from everturn.session.recall.index import Index, Match
-from everturn.session.recall.passages import Passage, Source
-from everturn.session.recall.query import Query, parse
+from everturn.session.recall.index import PassageMatch, RecallIndex
+from everturn.session.recall.passages import Passage, PassageSource
+from everturn.session.recall.query import Query, parse_query
 
 # visible: in the view. cleared: its record is, its content is not. summarized: before the boundary, or
 # trimmed. aside: on a branch that was left, or a sub-agent's.
-State = Literal["visible", "cleared", "summarized", "aside"]
+HitState = Literal["visible", "cleared", "summarized", "aside"]
 
 LIMIT: Final = 8
 SNIPPET: Final = 240
@@ -30,38 +30,38 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """One place in the transcript."""
 
     record: str
-    source: Source
+    source: PassageSource
     tool: str
     at: str
     agent: str
-    state: State
+    state: HitState
     snippet: str
     score: float
 
 
-class Recalled(msgspec.Struct, frozen=True):
+class RecallResult(msgspec.Struct, frozen=True):
     """What was found. `remark` says how, where it was not by all words."""
 
     hits: tuple[Hit, ...]
     remark: str = ""
 
 
-def recall(query: str, limit: int = LIMIT, *, index: Index, log: Log) -> tuple[Hit, ...]:
+def recall(query: str, limit: int = LIMIT, *, index: RecallIndex, log: Log) -> tuple[Hit, ...]:
     """Where the session has these words. Raises UsageError for a query without any."""
     return search(query, limit, index=index, log=log).hits
 
 
-def search(query: str, limit: int = LIMIT, *, index: Index, log: Log) -> Recalled:
+def search(query: str, limit: int = LIMIT, *, index: RecallIndex, log: Log) -> RecallResult:
     """As `recall`, with a remark. The index is brought up to date first."""
-    parsed = parse(query)
+    parsed = parse_query(query)
     index.catch_up()
     found, remark = index.find(parsed, limit)
     states = _States(log, (match.passage.uuid for match in found))
     marks = _marks(parsed)
-    return Recalled(tuple(_hit(match, states, marks) for match in found), remark)
+    return RecallResult(tuple(_hit(match, states, marks) for match in found), remark)
 
 
-def _hit(match: Match, states: "_States", marks: re.Pattern[str]) -> Hit:
+def _hit(match: PassageMatch, states: "_States", marks: re.Pattern[str]) -> Hit:
     passage = match.passage
     return Hit(
         record=passage.uuid,
@@ -70,7 +70,7 @@ def _hit(match: Match, states: "_States", marks: re.Pattern[str]) -> Hit:
         at=passage.at,
         agent=passage.agent,
         state=states.of(passage),
-        snippet=snippet(passage.text, marks),
+        snippet=make_snippet(passage.text, marks),
         score=round(match.score, 3),
     )
 
@@ -84,14 +84,14 @@ class _States:
         self._shown = {record.uuid for record in self._view.records if record.uuid in wanted}
         self._known = {record.uuid for record in log.records if record.uuid in wanted}
 
-    def of(self, passage: Passage) -> State:
+    def of(self, passage: Passage) -> HitState:
         if passage.uuid in self._shown:
             hidden = passage.call in self._view.cleared or passage.call in self._view.offloaded
             return "cleared" if passage.source == "result" and hidden else "visible"
         return "summarized" if passage.uuid in self._known else "aside"
 
 
-def snippet(text: str, marks: re.Pattern[str]) -> str:
+def make_snippet(text: str, marks: re.Pattern[str]) -> str:
     """The stretch around the place with the most matches, on one line, each match marked."""
     places = [found.start() for found in marks.finditer(text)]
     start, end = _window(text, places)

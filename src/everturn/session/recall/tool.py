@@ -11,12 +11,12 @@ import msgspec
 from everturn.errors import EverturnError
 from everturn.history.blocks import Block
 from everturn.history.log import Log
-from everturn.session.recall.index import Index
+from everturn.session.recall.index import RecallIndex
 from everturn.session.recall.search import LIMIT, Hit, search
 from everturn.view.fragments import recalled
 
 RECALL_TOOL: Final = recalled.TOOL
-MOST_HITS: Final = 20
+MAX_HITS: Final = 20
 PAGE: Final = 10_000
 
 
@@ -31,7 +31,7 @@ class _Call(msgspec.Struct):
     input: _Asked
 
 
-def answer_tool(call: Block, *, index: Index, log: Log) -> str:
+def answer_tool(call: Block, *, index: RecallIndex, log: Log) -> str:
     """The result of a call of `RECALL_TOOL`, in words, whatever was asked."""
     try:
         asked = msgspec.json.decode(call.raw, type=_Call).input
@@ -42,8 +42,8 @@ def answer_tool(call: Block, *, index: Index, log: Log) -> str:
         return str(problem)
 
 
-def _hits(asked: _Asked, index: Index, log: Log) -> str:
-    found = search(asked.query, max(1, min(asked.limit, MOST_HITS)), index=index, log=log)
+def _hits(asked: _Asked, index: RecallIndex, log: Log) -> str:
+    found = search(asked.query, max(1, min(asked.limit, MAX_HITS)), index=index, log=log)
     if not found.hits:
         return recalled.nothing(asked.query)
     listed = [_shown(number, hit) for number, hit in enumerate(found.hits, start=1)]
@@ -55,7 +55,7 @@ def _shown(number: int, hit: Hit) -> str:
     return recalled.hit(number, record=hit.record, what=what, at=hit.at, state=hit.state, snippet=hit.snippet)
 
 
-def _page(asked: _Asked, index: Index) -> str:
+def _page(asked: _Asked, index: RecallIndex) -> str:
     index.catch_up()
     pieces = index.passages_of(asked.record)
     names = list(dict.fromkeys(piece.uuid for piece in pieces))

@@ -8,7 +8,7 @@ import os
 from typing import Final
 
 from everturn.errors import SessionLocked, StoreError
-from everturn.session.store.disk import CREATE, Io
+from everturn.session.store.file_system import CREATE, FileSystem
 
 SUFFIX: Final = ".lock"
 # Wide enough for any process number, so that a shorter one overwrites a longer one whole.
@@ -17,10 +17,10 @@ WIDTH: Final = 20
 TRIES: Final = 5
 
 
-class Lock:
+class TranscriptLock:
     """Held from its making until `release`."""
 
-    def __init__(self, io: Io, transcript: str) -> None:
+    def __init__(self, io: FileSystem, transcript: str) -> None:
         self._io = io
         self._path = transcript + SUFFIX
         self._fd = self._taken(transcript)

@@ -2,16 +2,16 @@
 
 Shape first, then what must hold between the messages, then what the model allows. The tables of fields are
 `params.py`, `blocks.py` and `tools.py` in the notation of `grammar.py`; everything about a single message is
-remembered in `facts.py`. Decoding and unknown models are `twin/parse.py`'s, signatures are
+remembered in `message_facts.py`. Decoding and unknown models are `twin/parse.py`'s, signatures are
 `twin/signatures.py`'s.
 """
 
 from everturn.twin.options import TwinOptions
-from everturn.twin.validate import betas, pairings
-from everturn.twin.validate.facts import Facts, facts_of, grammar
-from everturn.twin.validate.grammar import refuse
-from everturn.twin.validate.markers import check_markers
-from everturn.twin.validate.messages import check_messages, check_needs
+from everturn.twin.validate import betas, combinations
+from everturn.twin.validate.breakpoints import check_breakpoints
+from everturn.twin.validate.grammar import invalid_field
+from everturn.twin.validate.message_facts import MessageFacts, collect_message_facts, grammar
+from everturn.twin.validate.messages import check_beta_requirements, check_messages
 from everturn.twin.validate.model_rules import (
     check_effort,
     check_limits,
@@ -24,37 +24,37 @@ from everturn.twin.validate.model_rules import (
 )
 from everturn.twin.validate.params import COUNT_TOKENS, MESSAGES
 from everturn.twin.validate.tools import check_tools
-from everturn.twin.values import Block, Request, invalid
+from everturn.twin.values import ParsedBlock, ParsedRequest, invalid_request
 
 __all__ = ["check_window", "request_facts", "validate"]
 
 _PARAMETERS = {"messages": grammar.shape(MESSAGES), "count_tokens": grammar.shape(COUNT_TOKENS)}
 _SECTIONS_REMEMBERED = 2_000
-_sections: dict[int, tuple[Block, ...]] = {}
+_sections: dict[int, tuple[ParsedBlock, ...]] = {}
 
 
-def validate(request: Request, options: TwinOptions) -> None:
+def validate(request: ParsedRequest, options: TwinOptions) -> None:
     """Raises the Refusal the API would answer with."""
     check_version(request, options)
     _check_parameters(request)
     facts = request_facts(request)
-    check_needs(request, facts, options)
-    check_markers(request, facts)
+    check_beta_requirements(request, facts, options)
+    check_breakpoints(request, facts)
     check_messages(request, facts)
     _check_model(request)
     check_thinking_first(request, facts)
-    pairings.check_prewarm(request)
-    pairings.check_edits(request)
-    pairings.check_compaction_blocks(request, facts)
-    pairings.check_compaction(request, facts)
-    pairings.check_thread(request)
+    combinations.check_prewarm(request)
+    combinations.check_edits(request)
+    combinations.check_compaction_blocks(request, facts)
+    combinations.check_compaction(request, facts)
+    combinations.check_thread(request)
 
 
-def request_facts(request: Request) -> list[Facts]:
-    return [facts_of(message, index) for index, message in enumerate(request.messages)]
+def request_facts(request: ParsedRequest) -> list[MessageFacts]:
+    return [collect_message_facts(message, index) for index, message in enumerate(request.messages)]
 
 
-def _check_parameters(request: Request) -> None:
+def _check_parameters(request: ParsedRequest) -> None:
     _PARAMETERS[request.endpoint](request.body, "")
     betas.check_parameters(request)
     _once(request.tools, "tools")
@@ -62,7 +62,7 @@ def _check_parameters(request: Request) -> None:
     _once(request.system, "system")
 
 
-def _check_model(request: Request) -> None:
+def _check_model(request: ParsedRequest) -> None:
     check_limits(request)
     check_sampling(request)
     check_effort(request)
@@ -70,8 +70,8 @@ def _check_model(request: Request) -> None:
     check_tool_choice(request)
 
 
-def _once(sent: tuple[Block, ...], section: str) -> None:
-    """The parser hands out the same tuple for the same bytes; `facts.py` says why its id can be trusted."""
+def _once(sent: tuple[ParsedBlock, ...], section: str) -> None:
+    """The parser returns the same tuple for the same bytes; `message_facts.py` says why its id is safe."""
     if _sections.get(id(sent)) is sent:
         return
     if section == "tools":
@@ -85,10 +85,10 @@ def _once(sent: tuple[Block, ...], section: str) -> None:
     _sections[id(sent)] = sent
 
 
-def _check_system(sent: tuple[Block, ...]) -> None:
+def _check_system(sent: tuple[ParsedBlock, ...]) -> None:
     for index, block in enumerate(sent):
         if block.kind != "text":
-            raise refuse(f"system.{index}.type", "Input should be 'text'")
+            raise invalid_field(f"system.{index}.type", "Input should be 'text'")
         grammar["text_block"](block.body, f"system.{index}")
         if not block.body["text"].strip() and block.marker is None:
-            raise invalid("system: text content blocks must be non-empty")
+            raise invalid_request("system: text content blocks must be non-empty")

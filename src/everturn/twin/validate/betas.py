@@ -7,9 +7,9 @@ from api-facts 2.1, 2.5, 2.6, 7 and the SDK's own descriptions. Any one of the l
 from typing import Any
 
 from everturn.twin.validate.blocks import BLOCKS
-from everturn.twin.validate.grammar import EXTRA, refuse, unknown_tag
+from everturn.twin.validate.grammar import EXTRA, invalid_field, unknown_tag
 from everturn.twin.validate.tools import TOOLS
-from everturn.twin.values import Request
+from everturn.twin.values import ParsedRequest
 
 Headers = tuple[str, ...]
 
@@ -17,7 +17,7 @@ CLEARING: Headers = ("context-management-2025-06-27",)
 COMPACT_AT_THRESHOLD: Headers = ("compact-2026-01-12",)
 COMPACT_ON_DEMAND: Headers = ("compact-2026-09-04",)
 # No header brings it: a switch of the twin (`TwinOptions.extensions`).
-EXTENSION: Headers = ()
+NO_BETA_HEADER: Headers = ()
 BINDING_CONTROLS: Headers = ("thinking-binding-controls-2026-08-01",)
 _COMPACTION = COMPACT_AT_THRESHOLD + COMPACT_ON_DEMAND
 _MCP: Headers = ("mcp-client-2025-11-20", "mcp-client-2026-09-15", "mcp-client-2025-04-04")
@@ -67,56 +67,56 @@ _TASK_BUDGETS: Headers = ("task-budgets-2026-03-13",)
 _DISPLAY_UPDATES: Headers = ("thinking-display-updates-2026-08-18",)
 
 
-def allowed(request: Request, headers: Headers) -> bool:
+def has_beta(request: ParsedRequest, headers: Headers) -> bool:
     return not request.betas.isdisjoint(headers)
 
 
-def check_parameters(request: Request) -> None:
+def check_parameters(request: ParsedRequest) -> None:
     """Fields of the body that exist only under a header."""
     body = request.body
     for name, headers in PARAMETERS.items():
-        if body.get(name) is not None and not allowed(request, headers):
-            raise refuse(name, EXTRA)
-    if body.get("compaction") is not None and not allowed(request, COMPACT_ON_DEMAND):
+        if body.get(name) is not None and not has_beta(request, headers):
+            raise invalid_field(name, EXTRA)
+    if body.get("compaction") is not None and not has_beta(request, COMPACT_ON_DEMAND):
         needed = COMPACT_ON_DEMAND[0]
-        raise refuse("compaction", f"the `compaction` parameter requires anthropic-beta: {needed}")
+        raise invalid_field("compaction", f"the `compaction` parameter requires anthropic-beta: {needed}")
     _check_output_config(request, body.get("output_config"))
     _check_thinking(request, body.get("thinking"))
     _check_edits(request, body.get("context_management"))
 
 
-def _check_output_config(request: Request, config: Any) -> None:
-    if config and config.get("task_budget") is not None and not allowed(request, _TASK_BUDGETS):
-        raise refuse("output_config.task_budget", EXTRA)
+def _check_output_config(request: ParsedRequest, config: Any) -> None:
+    if config and config.get("task_budget") is not None and not has_beta(request, _TASK_BUDGETS):
+        raise invalid_field("output_config.task_budget", EXTRA)
 
 
-def _check_thinking(request: Request, thinking: Any) -> None:
+def _check_thinking(request: ParsedRequest, thinking: Any) -> None:
     if not thinking:
         return
     path = f"thinking.{thinking['type']}"
-    if thinking.get("block_binding") is not None and not allowed(request, BINDING_CONTROLS):
-        raise refuse(f"{path}.block_binding", EXTRA)
-    if thinking.get("display") == "updates" and not allowed(request, _DISPLAY_UPDATES):
-        raise refuse(f"{path}.display", "Input should be 'summarized' or 'omitted'")
+    if thinking.get("block_binding") is not None and not has_beta(request, BINDING_CONTROLS):
+        raise invalid_field(f"{path}.block_binding", EXTRA)
+    if thinking.get("display") == "updates" and not has_beta(request, _DISPLAY_UPDATES):
+        raise invalid_field(f"{path}.display", "Input should be 'summarized' or 'omitted'")
 
 
-def _check_edits(request: Request, management: Any) -> None:
+def _check_edits(request: ParsedRequest, management: Any) -> None:
     for index, edit in enumerate((management or {}).get("edits") or ()):
-        if not allowed(request, EDITS[edit["type"]]):
-            known = [kind for kind, headers in EDITS.items() if allowed(request, headers)]
-            raise refuse(f"context_management.edits.{index}", unknown_tag(edit["type"], known))
+        if not has_beta(request, EDITS[edit["type"]]):
+            known = [kind for kind, headers in EDITS.items() if has_beta(request, headers)]
+            raise invalid_field(f"context_management.edits.{index}", unknown_tag(edit["type"], known))
 
 
-def check_tools(request: Request) -> None:
+def check_tools(request: ParsedRequest) -> None:
     for index, tool in enumerate(request.tools):
         kind = tool.body.get("type")
-        if kind in TOOL_KINDS and not allowed(request, TOOL_KINDS[kind]):
-            raise refuse(f"tools.{index}", unknown_tag(kind, _open_to(request, TOOLS, TOOL_KINDS)))
+        if kind in TOOL_KINDS and not has_beta(request, TOOL_KINDS[kind]):
+            raise invalid_field(f"tools.{index}", unknown_tag(kind, _open_to(request, TOOLS, TOOL_KINDS)))
 
 
-def unexpected_block(kind: str, request: Request) -> str:
+def unexpected_block(kind: str, request: ParsedRequest) -> str:
     return unknown_tag(kind, _open_to(request, BLOCKS, BLOCK_KINDS))
 
 
-def _open_to(request: Request, table: dict[str, str], gates: dict[str, Headers]) -> list[str]:
-    return [kind for kind in table if kind not in gates or allowed(request, gates[kind])]
+def _open_to(request: ParsedRequest, table: dict[str, str], gates: dict[str, Headers]) -> list[str]:
+    return [kind for kind in table if kind not in gates or has_beta(request, gates[kind])]

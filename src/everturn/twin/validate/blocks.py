@@ -6,9 +6,9 @@ kinds need a beta header is in `betas.py`, what must be true between blocks in `
 
 from everturn.twin.validate.grammar import Grammar, text
 
-CARRIER = "cache_control marker?"
-_CALLED = f"{CARRIER}, caller caller?"
-_ANSWER = f"tool_use_id! server_id, {CARRIER}"
+CACHE_CONTROL_FIELD = "cache_control marker?"
+_CALLED = f"{CACHE_CONTROL_FIELD}, caller caller?"
+_ANSWER = f"tool_use_id! server_id, {CACHE_CONTROL_FIELD}"
 
 SHAPES = {
     "citations_switch": "enabled bool",
@@ -104,11 +104,15 @@ FAMILIES = {
     },
 }
 
-_TEXT = f"text! str, {CARRIER}, citations [citation]?"
-_IMAGE = f"source! image_source, {CARRIER}, transformations image_transformations?"
-_DOCUMENT = f"source! document_source, {CARRIER}, citations citations_switch?, context str?, title str?"
-_SEARCH_RESULT = f"content! [text_block], source! str, title! str, {CARRIER}, citations citations_switch"
-_TOOL_REFERENCE = f"tool_name! str, {CARRIER}"
+_TEXT = f"text! str, {CACHE_CONTROL_FIELD}, citations [citation]?"
+_IMAGE = f"source! image_source, {CACHE_CONTROL_FIELD}, transformations image_transformations?"
+_DOCUMENT = (
+    f"source! document_source, {CACHE_CONTROL_FIELD}, citations citations_switch?, context str?, title str?"
+)
+_SEARCH_RESULT = (
+    f"content! [text_block], source! str, title! str, {CACHE_CONTROL_FIELD}, citations citations_switch"
+)
+_TOOL_REFERENCE = f"tool_name! str, {CACHE_CONTROL_FIELD}"
 
 # Inside a tool_result's list (api-facts 7).
 RESULT_PARTS = {
@@ -117,7 +121,7 @@ RESULT_PARTS = {
     "document": _DOCUMENT,
     "search_result": _SEARCH_RESULT,
     "tool_reference": _TOOL_REFERENCE,
-    "browser_state": f"tabs! [tab], {CARRIER}, state_changes [browser_change]?",
+    "browser_state": f"tabs! [tab], {CACHE_CONTROL_FIELD}, state_changes [browser_change]?",
 }
 
 BLOCKS = {
@@ -128,8 +132,8 @@ BLOCKS = {
     "thinking": "signature! str, thinking! str",
     "redacted_thinking": "data! str",
     "tool_use": f"id! tool_id, input! object, name! called_name, {_CALLED}, toolset_name str?",
-    "tool_result": f"tool_use_id! tool_id, {CARRIER}, content str/[result_part]?, is_error bool?, "
-    "toolset_name str?",
+    "tool_result": f"tool_use_id! tool_id, {CACHE_CONTROL_FIELD}, content str/[result_part]?, "
+    "is_error bool?, toolset_name str?",
     "server_tool_use": f"id! server_id, input! object, name! server_tool, {_CALLED}",
     "web_search_tool_result": f"content! [web_result]/web_error, {_ANSWER}, caller caller?",
     "web_fetch_tool_result": f"content! web_fetched, {_ANSWER}, caller caller?",
@@ -138,14 +142,14 @@ BLOCKS = {
     "text_editor_code_execution_tool_result": f"content! editor_output, {_ANSWER}",
     "tool_search_tool_result": f"content! tool_search_output, {_ANSWER}",
     "advisor_tool_result": f"content! advice, {_ANSWER}",
-    "mcp_tool_use": f"id! str, input! object, name! str, server_name! str, {CARRIER}",
-    "mcp_tool_result": f"tool_use_id! str, {CARRIER}, content str/[text_block], is_error bool",
+    "mcp_tool_use": f"id! str, input! object, name! str, server_name! str, {CACHE_CONTROL_FIELD}",
+    "mcp_tool_result": f"tool_use_id! str, {CACHE_CONTROL_FIELD}, content str/[text_block], is_error bool",
     "mcp_tool_listing": "mcp_server_name! str, tools! [mcp_tool]",
-    "container_upload": f"file_id! str, {CARRIER}",
-    "compaction": f"{CARRIER}, content summary?, encrypted_content str?, signature str?, "
+    "container_upload": f"file_id! str, {CACHE_CONTROL_FIELD}",
+    "compaction": f"{CACHE_CONTROL_FIELD}, content summary?, encrypted_content str?, signature str?, "
     "tool_changes [tool_change]?",
-    "tool_addition": f"tool! changed_tool, {CARRIER}",
-    "tool_removal": f"tool! removed_tool, {CARRIER}",
+    "tool_addition": f"tool! changed_tool, {CACHE_CONTROL_FIELD}",
+    "tool_removal": f"tool! removed_tool, {CACHE_CONTROL_FIELD}",
     "fallback": "from! fallback_model, to! fallback_model, trigger any",
 }
 

@@ -1,7 +1,7 @@
 """What must hold between the messages of a request: roles, calls and their results, nothing empty.
 
 api-facts 5 and 7. Consecutive messages of one role are one turn. The shape of a single message is
-`facts.py`'s; thinking signatures are `twin/signatures.py`'s.
+`message_facts.py`'s; thinking signatures are `twin/signatures.py`'s.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from everturn.twin.options import TwinOptions
 from everturn.twin.validate import betas
 from everturn.twin.validate.blocks import SERVER_RESULTS
-from everturn.twin.validate.facts import Facts, Need, ServerCall
-from everturn.twin.validate.grammar import EXTRA, below, refuse, unknown_tag
-from everturn.twin.values import Message, Request, invalid
+from everturn.twin.validate.grammar import EXTRA, invalid_field, join_path, unknown_tag
+from everturn.twin.validate.message_facts import BetaRequirement, MessageFacts, ServerCall
+from everturn.twin.values import ParsedMessage, ParsedRequest, invalid_request
 
-MESSAGES_AT_MOST = 100_000
+MAX_MESSAGES = 100_000
 _VERSION_WITHOUT_CITED_INPUT = "2026-10-21"
-_IMAGES_AT_MOST, _IMAGES_ON_SMALL_WINDOWS, _SMALL_WINDOW = 600, 100, 200_000
+_MAX_IMAGES, _IMAGES_ON_SMALL_WINDOWS, _SMALL_WINDOW = 600, 100, 200_000
 # After these an assistant turn is unfinished, not prefilled: the server goes on with its own work.
 _RESUMABLE = SERVER_RESULTS | {"server_tool_use", "mcp_tool_use", "compaction"}
 _UNEXPECTED_SYSTEM = (
@@ -25,11 +25,11 @@ _UNEXPECTED_SYSTEM = (
 )
 
 
-def check_messages(request: Request, facts: Sequence[Facts]) -> None:
+def check_messages(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
     if not facts:
-        raise invalid("messages: at least one message is required")
-    if len(facts) > MESSAGES_AT_MOST:
-        raise refuse("messages", f"List should have at most {MESSAGES_AT_MOST} items after validation")
+        raise invalid_request("messages: at least one message is required")
+    if len(facts) > MAX_MESSAGES:
+        raise invalid_field("messages", f"List should have at most {MAX_MESSAGES} items after validation")
     _check_roles(request, facts)
     _check_places(request, facts)
     _check_filled(request, facts)
@@ -38,39 +38,41 @@ def check_messages(request: Request, facts: Sequence[Facts]) -> None:
     _check_end(request, facts)
 
 
-def check_needs(request: Request, facts: Sequence[Facts], options: TwinOptions) -> None:
+def check_beta_requirements(
+    request: ParsedRequest, facts: Sequence[MessageFacts], options: TwinOptions
+) -> None:
     """Blocks and fields of messages that exist only under a header."""
     extended = "cache_edits" in options.extensions
     for index, found in enumerate(facts):
-        for need in found.needs:
-            if not betas.allowed(request, need.headers) and not (
-                extended and need.headers == betas.EXTENSION
+        for need in found.beta_requirements:
+            if not betas.has_beta(request, need.headers) and not (
+                extended and need.headers == betas.NO_BETA_HEADER
             ):
-                raise refuse(f"messages.{index}.{need.path}", _missing(need, request))
+                raise invalid_field(f"messages.{index}.{need.path}", _missing(need, request))
 
 
-def _missing(need: Need, request: Request) -> str:
+def _missing(need: BetaRequirement, request: ParsedRequest) -> str:
     if need.kind is None:
         return EXTRA
     if need.kind == "tool_definition":
         return unknown_tag(need.kind, ("tool_reference", "mcp_tool_reference", "mcp_toolset_reference"))
-    if need.kind == "compaction" and betas.allowed(request, betas.COMPACT_AT_THRESHOLD):
+    if need.kind == "compaction" and betas.has_beta(request, betas.COMPACT_AT_THRESHOLD):
         return f"a signed `compaction` block requires anthropic-beta: {betas.COMPACT_ON_DEMAND[0]}"
     return betas.unexpected_block(need.kind, request)
 
 
-def _check_roles(request: Request, facts: Sequence[Facts]) -> None:
+def _check_roles(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
     sent = request.messages
     if any(message.role == "system" for message in sent):
         _check_system_messages(request, facts)
     opens_with_summary = facts[0].kinds[:1] == ("compaction",)
     if sent[0].role == "assistant" and not opens_with_summary:
-        raise invalid('messages: first message must use the "user" role')
+        raise invalid_request('messages: first message must use the "user" role')
 
 
-def _check_system_messages(request: Request, facts: Sequence[Facts]) -> None:
+def _check_system_messages(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
     if not request.model.system_messages:
-        raise refuse("messages", _UNEXPECTED_SYSTEM)
+        raise invalid_field("messages", _UNEXPECTED_SYSTEM)
     sent = request.messages
     for index, message in enumerate(sent):
         if message.role != "system":
@@ -78,28 +80,28 @@ def _check_system_messages(request: Request, facts: Sequence[Facts]) -> None:
         before = next((i for i in range(index - 1, -1, -1) if sent[i].role != "system"), None)
         after = next((i for i in range(index + 1, len(sent)) if sent[i].role != "system"), None)
         if before is None or not _may_precede_system(sent[before], facts[before]):
-            raise refuse(
+            raise invalid_field(
                 f"messages.{index}",
                 "role 'system' must follow a 'user' message or an 'assistant' message that ends in a server "
                 "tool result",
             )
         if after is not None and sent[after].role != "assistant":
-            raise refuse(
+            raise invalid_field(
                 f"messages.{index}", "role 'system' must precede an 'assistant' message or end the array"
             )
         _check_system_message(message, facts[index], f"messages.{index}")
 
 
-def _may_precede_system(message: Message, found: Facts) -> bool:
+def _may_precede_system(message: ParsedMessage, found: MessageFacts) -> bool:
     return message.role == "user" or (bool(found.kinds) and found.kinds[-1] in SERVER_RESULTS)
 
 
-def _check_system_message(message: Message, found: Facts, path: str) -> None:
+def _check_system_message(message: ParsedMessage, found: MessageFacts, path: str) -> None:
     if not message.blocks and not message.extra.get("output_config"):
-        raise refuse(path, "a 'system' message must have content or output_config")
+        raise invalid_field(path, "a 'system' message must have content or output_config")
     if message.extra.get("clear_at") == "next_user_message" and found.markers:
-        where = below(path, f"{found.markers[0].path}.cache_control")
-        raise refuse(where, "cache_control cannot be set on a message with `clear_at`")
+        where = join_path(path, f"{found.markers[0].path}.cache_control")
+        raise invalid_field(where, "cache_control cannot be set on a message with `clear_at`")
 
 
 # Which side of the conversation a block belongs to; kinds not named here may stand on both.
@@ -113,7 +115,7 @@ _ONLY_IN = {
 }
 
 
-def _check_places(request: Request, facts: Sequence[Facts]) -> None:
+def _check_places(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
     strict = request.version >= _VERSION_WITHOUT_CITED_INPUT
     places = {**_ONLY_IN, "document": "user"} if strict else _ONLY_IN
     for index, (message, found) in enumerate(zip(request.messages, facts, strict=True)):
@@ -122,30 +124,30 @@ def _check_places(request: Request, facts: Sequence[Facts]) -> None:
             place = places.get(kind, role)
             if place != role:
                 where = f"messages.{index}.content.{at}"
-                raise refuse(where, f"`{kind}` blocks can only be in `{place}` messages")
+                raise invalid_field(where, f"`{kind}` blocks can only be in `{place}` messages")
         if strict and found.cited is not None and role == "user":
             path = f"messages.{index}.content.{found.cited}.text.citations"
-            raise refuse(path, "citations are not permitted on text blocks in `user` messages")
+            raise invalid_field(path, "citations are not permitted on text blocks in `user` messages")
 
 
-def _check_filled(request: Request, facts: Sequence[Facts]) -> None:
+def _check_filled(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
     last = len(facts) - 1
     for index, found in enumerate(facts):
         role = request.messages[index].role
         if not found.kinds and role != "system" and not (index == last and role == "assistant"):
-            raise refuse(
+            raise invalid_field(
                 f"messages.{index}",
                 "all messages must have non-empty content except for the optional final assistant message",
             )
         if found.blank is not None:
-            raise refuse("messages", f"text content blocks must {found.blank}")
+            raise invalid_field("messages", f"text content blocks must {found.blank}")
 
 
-def _check_images(request: Request, facts: Sequence[Facts]) -> None:
-    limit = _IMAGES_ON_SMALL_WINDOWS if request.model.window <= _SMALL_WINDOW else _IMAGES_AT_MOST
+def _check_images(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
+    limit = _IMAGES_ON_SMALL_WINDOWS if request.model.window <= _SMALL_WINDOW else _MAX_IMAGES
     images = sum(found.images for found in facts)
     if images > limit:
-        raise refuse("messages", f"too many images: {images} > {limit}")
+        raise invalid_field("messages", f"too many images: {images} > {limit}")
 
 
 @dataclass(slots=True)
@@ -161,7 +163,7 @@ class _Pending:
     answering: bool = False
 
 
-def _check_calls(request: Request, facts: Sequence[Facts]) -> None:
+def _check_calls(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
     pending = _Pending()
     for index, (message, found) in enumerate(zip(request.messages, facts, strict=True)):
         if message.role == "assistant":
@@ -174,11 +176,11 @@ def _check_calls(request: Request, facts: Sequence[Facts]) -> None:
         _close(pending, request)
 
 
-def _assistant(pending: _Pending, index: int, found: Facts) -> None:
+def _assistant(pending: _Pending, index: int, found: MessageFacts) -> None:
     pending.answered.clear()
     for at, id in found.calls:
         if id in pending.seen:
-            raise refuse(f"messages.{index}.content.{at}", "`tool_use` ids must be unique")
+            raise invalid_field(f"messages.{index}.content.{at}", "`tool_use` ids must be unique")
         pending.seen.add(id)
         pending.calls[id] = index
     for call in found.server_calls:
@@ -186,7 +188,7 @@ def _assistant(pending: _Pending, index: int, found: Facts) -> None:
         pending.server_seen.add(call.id)
     for at, kind, id in found.server_results:
         if id not in pending.server_seen:
-            raise refuse(
+            raise invalid_field(
                 f"messages.{index}.content.{at}",
                 f"unexpected `tool_use_id` found in `{kind}` blocks: {id}. Each `{kind}` block must have a "
                 "corresponding `server_tool_use` block before it.",
@@ -194,7 +196,7 @@ def _assistant(pending: _Pending, index: int, found: Facts) -> None:
         pending.server.pop(id, None)
 
 
-def _user(pending: _Pending, index: int, found: Facts, request: Request) -> None:
+def _user(pending: _Pending, index: int, found: MessageFacts, request: ParsedRequest) -> None:
     if not found.results and not pending.calls and not pending.server:
         pending.answering = True
         pending.answered.clear()
@@ -204,12 +206,12 @@ def _user(pending: _Pending, index: int, found: Facts, request: Request) -> None
         path = f"messages.{index}.content.{at}"
         if id in pending.answered:
             reason = "each tool_use must have a single result. Found multiple `tool_result` blocks with id:"
-            raise refuse(path, f"{reason} {id}")
+            raise invalid_field(path, f"{reason} {id}")
         if id in pending.calls and at >= leading:
             # A result after other content does not count as given.
             _close(pending, request)
         if id not in pending.calls:
-            raise refuse(
+            raise invalid_field(
                 path,
                 f"unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block "
                 "must have a corresponding `tool_use` block in the previous message.",
@@ -223,7 +225,7 @@ def _user(pending: _Pending, index: int, found: Facts, request: Request) -> None
         _check_server_calls(pending)
 
 
-def _close(pending: _Pending, request: Request) -> None:
+def _close(pending: _Pending, request: ParsedRequest) -> None:
     """The moment by which every call must have had its result."""
     pending.answering = False
     if not pending.calls:
@@ -231,11 +233,11 @@ def _close(pending: _Pending, request: Request) -> None:
     index = next(iter(pending.calls.values()))
     ids = ", ".join(id for id, at in pending.calls.items() if at == index)
     if request.body.get("compaction") is not None:
-        raise invalid(
+        raise invalid_request(
             f"messages.{index}: the conversation to compact ends in an unanswered tool call: {ids}",
             error_code="compaction_incomplete_turn",
         )
-    raise refuse(
+    raise invalid_field(
         f"messages.{index}",
         f"`tool_use` ids were found without `tool_result` blocks immediately after: {ids}. Each `tool_use` "
         "block must have a corresponding `tool_result` block in the next message.",
@@ -244,13 +246,13 @@ def _close(pending: _Pending, request: Request) -> None:
 
 def _check_server_calls(pending: _Pending) -> None:
     for call in pending.server.values():
-        raise invalid(
+        raise invalid_request(
             f"`{call.name}` tool use with id `{call.id}` was found without a corresponding "
             f"`{call.answered_by}` block"
         )
 
 
-def _check_end(request: Request, facts: Sequence[Facts]) -> None:
+def _check_end(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
     """How the conversation may end: with the user, or with an unfinished answer where that is possible."""
     message, found = request.messages[-1], facts[-1]
     if message.role != "assistant" or request.endpoint != "messages":
@@ -259,9 +261,9 @@ def _check_end(request: Request, facts: Sequence[Facts]) -> None:
     if request.body.get("compaction") is not None or last in _RESUMABLE:
         return
     if not request.model.prefill:
-        raise invalid(
+        raise invalid_request(
             "This model does not support assistant message prefill. "
             "The conversation must end with a user message."
         )
     if last == "text" and message.blocks[-1].body["text"][-1:].isspace():
-        raise refuse("messages", "final assistant content cannot end with trailing whitespace")
+        raise invalid_field("messages", "final assistant content cannot end with trailing whitespace")

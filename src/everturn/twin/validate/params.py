@@ -1,22 +1,22 @@
 """Which fields a request has beside its messages, and their shapes.
 
 From the parameter types of the official SDK 2.8, `messages` and `count_tokens`. What a field may say on which
-model is decided in `model_rules.py`; which fields go together in `pairings.py`.
+model is decided in `model_rules.py`; which fields go together in `combinations.py`.
 """
 
-from everturn.twin.validate.blocks import CARRIER, add_blocks
+from everturn.twin.validate.blocks import CACHE_CONTROL_FIELD, add_blocks
 from everturn.twin.validate.grammar import Grammar, fraction, integer, text
 from everturn.twin.validate.tools import add_tools
 
-COMPACTION_TRIGGER_AT_LEAST = 50_000  # api-facts 2.4
-INSTRUCTIONS_AT_MOST = 16_384  # api-facts 2.5
-THINKING_BUDGET_AT_LEAST = 1_024
-USER_ID_AT_MOST = 512
+MIN_COMPACTION_TRIGGER = 50_000  # api-facts 2.4
+MAX_INSTRUCTIONS_CHARS = 16_384  # api-facts 2.5
+MIN_THINKING_BUDGET = 1_024
+MAX_USER_ID_CHARS = 512
 
 _SHARED = (
-    f"model! str, {CARRIER}, output_config output_config?, speed 'standard'/'fast'?, thinking thinking?, "
-    "tool_choice tool_choice?, user_profile_id str?, workspace_id str?, compaction compaction?, "
-    "context_management context_management?, mcp_servers [mcp_server]?, "
+    f"model! str, {CACHE_CONTROL_FIELD}, output_config output_config?, speed 'standard'/'fast'?, "
+    "thinking thinking?, tool_choice tool_choice?, user_profile_id str?, workspace_id str?, "
+    "compaction compaction?, context_management context_management?, mcp_servers [mcp_server]?, "
     "output_format output_format?"
 )
 MESSAGES = (
@@ -75,15 +75,15 @@ _FAMILIES = {
 }
 
 
-def full_grammar() -> Grammar:
+def build_grammar() -> Grammar:
     grammar = Grammar()
     grammar.define("natural", integer(at_least=0))
     grammar.define("positive", integer(at_least=1))
     grammar.define("fraction", fraction)
-    grammar.define("thinking_budget", integer(at_least=THINKING_BUDGET_AT_LEAST))
-    grammar.define("compaction_tokens", integer(at_least=COMPACTION_TRIGGER_AT_LEAST))
-    grammar.define("instructions", text(at_most=INSTRUCTIONS_AT_MOST))
-    grammar.define("user_id", text(at_most=USER_ID_AT_MOST))
+    grammar.define("thinking_budget", integer(at_least=MIN_THINKING_BUDGET))
+    grammar.define("compaction_tokens", integer(at_least=MIN_COMPACTION_TRIGGER))
+    grammar.define("instructions", text(at_most=MAX_INSTRUCTIONS_CHARS))
+    grammar.define("user_id", text(at_most=MAX_USER_ID_CHARS))
     grammar.define("effort", grammar.kind("'low'/'medium'/'high'/'xhigh'/'max'"))
     add_blocks(grammar)
     add_tools(grammar)

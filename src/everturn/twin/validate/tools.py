@@ -5,12 +5,12 @@ From the parameter types of the official SDK 2.8. A tool without `type` is a `cu
 
 from typing import Any
 
-from everturn.twin.validate.blocks import CARRIER
-from everturn.twin.validate.grammar import Grammar, refuse, text
-from everturn.twin.values import Block, invalid
+from everturn.twin.validate.blocks import CACHE_CONTROL_FIELD
+from everturn.twin.validate.grammar import Grammar, invalid_field, text
+from everturn.twin.values import ParsedBlock, invalid_request
 
 _CALLERS = "'direct'/'code_execution_20250825'/'code_execution_20260120'/'code_execution_20260521'"
-_ANY = f"allowed_callers [allowed_caller], {CARRIER}, defer_loading bool, strict bool"
+_ANY = f"allowed_callers [allowed_caller], {CACHE_CONTROL_FIELD}, defer_loading bool, strict bool"
 _CLIENT = f"{_ANY}, input_examples [object]"
 _SEARCH = f"name! 'web_search', {_ANY}, allowed_domains [str]?, blocked_domains [str]?, max_uses positive?, "
 _SEARCH += "user_location user_location?"
@@ -34,8 +34,8 @@ TOOLS = {
     "computer_20241022": _SCREEN,
     "computer_20250124": _SCREEN,
     "computer_20251124": f"{_SCREEN}, enable_zoom bool",
-    "computer_toolset_20260801": f"{CARRIER}, configs {{member_config?}}?",
-    "browser_toolset_20260801": f"{CARRIER}, configs {{member_config?}}?",
+    "computer_toolset_20260801": f"{CACHE_CONTROL_FIELD}, configs {{member_config?}}?",
+    "browser_toolset_20260801": f"{CACHE_CONTROL_FIELD}, configs {{member_config?}}?",
     "code_execution_20250522": _CODE,
     "code_execution_20250825": _CODE,
     "code_execution_20260120": _CODE,
@@ -53,8 +53,8 @@ TOOLS = {
     "tool_search_tool_regex": f"name! 'tool_search_tool_regex', {_ANY}",
     "advisor_20260301": f"model! str, name! 'advisor', {_ANY}, caching marker?, max_tokens positive?, "
     "max_uses positive?",
-    "mcp_toolset": f"mcp_server_name! str, {CARRIER}, configs {{mcp_config}}?, default_config mcp_config, "
-    "tools [mcp_tool]?",
+    "mcp_toolset": f"mcp_server_name! str, {CACHE_CONTROL_FIELD}, configs {{mcp_config}}?, "
+    "default_config mcp_config, tools [mcp_tool]?",
 }
 
 _SHAPES = {
@@ -81,31 +81,31 @@ def kind_of(tool: dict[str, Any]) -> str:
     return tool.get("type") or "custom"
 
 
-def check_tools(tools: tuple[Block, ...]) -> None:
+def check_tools(tools: tuple[ParsedBlock, ...]) -> None:
     """What must hold among tools whose shape is right."""
     names: set[str] = set()
     for index, tool in enumerate(tools):
         _check_tool(tool.body, f"tools.{index}.{kind_of(tool.body)}")
         name = tool.body.get("name")
         if name in names:
-            raise refuse("tools", "Tool names must be unique.")
+            raise invalid_field("tools", "Tool names must be unique.")
         if name is not None:
             names.add(name)
     if tools and all(tool.body.get("defer_loading") for tool in tools):
-        raise invalid("At least one tool must have defer_loading=false.")
+        raise invalid_request("At least one tool must have defer_loading=false.")
 
 
 def _check_tool(body: dict[str, Any], path: str) -> None:
     if body.get("defer_loading") and body.get("cache_control"):
-        raise refuse(
+        raise invalid_field(
             path,
             f"Tool '{body.get('name')}' cannot have both defer_loading=true and cache_control set. "
             "Tools with defer_loading cannot use prompt caching.",
         )
     schema = body.get("input_schema")
     if isinstance(schema, dict) and any(word in schema for word in _NOT_AT_THE_TOP):
-        raise refuse(
+        raise invalid_field(
             f"{path}.input_schema", "input_schema does not support oneOf, allOf, or anyOf at the top level"
         )
     if body.get("allowed_domains") and body.get("blocked_domains"):
-        raise refuse(path, "Only one of `allowed_domains` or `blocked_domains` can be set.")
+        raise invalid_field(path, "Only one of `allowed_domains` or `blocked_domains` can be set.")

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 
-class Section(msgspec.Struct, frozen=True):
+class NotesSection(msgspec.Struct, frozen=True):
     """A heading, and the italic line below it that says what belongs there."""
 
     title: str
@@ -22,20 +22,24 @@ class Section(msgspec.Struct, frozen=True):
 
 
 SECTIONS: Final = (
-    Section("Session title", "What this session is about, in five to ten words that name things."),
-    Section("Current state", "What is being worked on right now, what is unfinished, what comes next."),
-    Section("Task specification", "What the user asked for, with the decisions and limits they set."),
-    Section("Files and functions", "The files that matter: what is in them, and why that is relevant."),
-    Section("Workflow", "Commands that are run, in their order, and how to read what they print."),
-    Section("Errors and corrections", "What failed and how it was fixed; what was corrected; dead ends."),
-    Section("Codebase and system documentation", "The parts of the system, and how they work together."),
-    Section("Learnings", "What worked well, what did not, what to avoid. Nothing that stands above."),
-    Section("Key results", "What the user asked to be given: an answer, a table, a text; word for word."),
-    Section("Worklog", "What was done, step by step, a few words each."),
+    NotesSection("Session title", "What this session is about, in five to ten words that name things."),
+    NotesSection("Current state", "What is being worked on right now, what is unfinished, what comes next."),
+    NotesSection("Task specification", "What the user asked for, with the decisions and limits they set."),
+    NotesSection("Files and functions", "The files that matter: what is in them, and why that is relevant."),
+    NotesSection("Workflow", "Commands that are run, in their order, and how to read what they print."),
+    NotesSection(
+        "Errors and corrections", "What failed and how it was fixed; what was corrected; dead ends."
+    ),
+    NotesSection("Codebase and system documentation", "The parts of the system, and how they work together."),
+    NotesSection("Learnings", "What worked well, what did not, what to avoid. Nothing that stands above."),
+    NotesSection(
+        "Key results", "What the user asked to be given: an answer, a table, a text; word for word."
+    ),
+    NotesSection("Worklog", "What was done, step by step, a few words each."),
 )
 
 
-def template(sections: Sequence[Section] = SECTIONS) -> str:
+def template(sections: Sequence[NotesSection] = SECTIONS) -> str:
     """Notes in which nothing has been noted."""
     return "\n".join(f"{section.heading}\n{section.description}\n" for section in sections)
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 NAME: Final = "recall"
 # What one answer may put into a context that was just made smaller.
-MOST_CHARACTERS: Final = 12_000
+MAX_CHARACTERS: Final = 12_000
 
 TOOL: Final[dict[str, Any]] = {
     "name": NAME,
@@ -48,4 +48,4 @@ def page(record: str, start: int, text: str, whole: int) -> str:
 def cut(text: str) -> str:
     """An answer within its bound."""
     note = "\n[Cut here: the answer is too long.]"
-    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - len(note)] + note
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - len(note)] + note

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Final
 
 # Longer strings from a hook are put in a file, and the model sees only their beginning (ecosystem 2.3).
-MOST_CHARACTERS: Final = 10_000
+MAX_CHARACTERS: Final = 10_000
 # So many of them may be the rules: without a bound, an essay would leave no room for the tasks.
-MOST_FOR_RULES: Final = 5_000
+MAX_RULE_CHARACTERS: Final = 5_000
 
 _OPENING: Final = (
     "Facts about this session from before it was compacted, read from its transcript. They are quoted for "
@@ -30,9 +30,9 @@ def session_state(
     if not (rules or tasks or files or last_message):
         return ""
     end = f"Everything that was said is in {transcript}" if transcript else ""
-    parts, left = [_OPENING], MOST_CHARACTERS - len(_OPENING) - len(end) - 2
+    parts, left = [_OPENING], MAX_CHARACTERS - len(_OPENING) - len(end) - 2
     for heading, lines, most in (
-        ("What the user asked for throughout, and the summary does not say:", rules, MOST_FOR_RULES),
+        ("What the user asked for throughout, and the summary does not say:", rules, MAX_RULE_CHARACTERS),
         ("Tasks:", tasks, left),
         ("The user's last message:", [last_message] if last_message else [], left),
         ("Files used last, the latest first:", files, left),

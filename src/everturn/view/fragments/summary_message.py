@@ -3,11 +3,11 @@
 from typing import Final, Literal
 
 from everturn.view.fragments.escaping import SUMMARY_TAG, escaped
-from everturn.view.fragments.summary_prompt import Form
+from everturn.view.fragments.summary_prompt import CompactionForm
 
 Resuming = Literal["with_the_user", "directly", "autonomous"]
 
-_OPENING: Final[dict[Form, str]] = {
+_OPENING: Final[dict[CompactionForm, str]] = {
     "full": "This session continues an earlier conversation that ran out of context. It is summarized here.",
     "from": "This session continues an earlier conversation that ran out of context. The messages above are "
     "from it, word for word; what came after them is summarized here.",
@@ -31,7 +31,7 @@ _RESUMING: Final[dict[Resuming, str]] = {
 }
 
 
-def summary_message(text: str, *, form: Form, transcript: str, resuming: Resuming) -> str:
+def summary_message(text: str, *, form: CompactionForm, transcript: str, resuming: Resuming) -> str:
     """`transcript` is the path under which the model can read everything exactly; "" where there is none."""
     parts = [_OPENING[form], f"<{SUMMARY_TAG}>\n{escaped(text)}\n</{SUMMARY_TAG}>", _DATA]
     if transcript:

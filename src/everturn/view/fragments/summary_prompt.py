@@ -6,14 +6,14 @@ from typing import Final, Literal
 from everturn.history.blocks import text_block
 from everturn.view.fragments.escaping import escaped
 
-Form = Literal["full", "from", "up_to"]
+CompactionForm = Literal["full", "from", "up_to"]
 
 _TEXT_ONLY: Final = (
     "Answer with text only and call no tool. No tool runs here: whatever you need is in the conversation "
     "above, and a call in place of text would leave us without a summary."
 )
 
-_TASK: Final[dict[Form, str]] = {
+_TASK: Final[dict[CompactionForm, str]] = {
     "full": (
         "Write a summary of this whole conversation. It will replace the conversation: what it leaves out "
         "is out of sight for whoever continues the work."
@@ -29,7 +29,7 @@ _TASK: Final[dict[Form, str]] = {
     ),
 }
 
-_WHERE: Final[dict[Form, str]] = {
+_WHERE: Final[dict[CompactionForm, str]] = {
     "full": "",
     "from": "The recent part begins with the message that starts like this:",
     "up_to": "The earlier part ends before the message that starts like this:",
@@ -73,7 +73,7 @@ _RULES: Final = (
 
 
 def summary_prompt(
-    form: Form, instructions: str = "", *, divided_at: str = "", quoted: Sequence[str] = ()
+    form: CompactionForm, instructions: str = "", *, divided_at: str = "", quoted: Sequence[str] = ()
 ) -> str:
     """The last message of a summary request.
 

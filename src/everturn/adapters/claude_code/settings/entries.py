@@ -1,7 +1,7 @@
 """What everturn puts into the settings, and how it knows its own again. Texts in, texts out.
 
 Entries are called by their command: what runs `everturn statusline` or `everturn hook` is ours, whoever wrote
-it there. Putting them in is in `adding.py`, taking them out in `removing.py`.
+it there. Putting them in is in `add_entries.py`, taking them out in `remove_entries.py`.
 """
 
 import os
@@ -16,11 +16,11 @@ STATUS_LINE: Final = "statusLine"
 # How often the line is drawn anew while nothing happens, so that the countdown of the cache moves.
 REFRESH_SECONDS: Final = 10
 # Reading a long transcript takes a while; a session that ends waits for nobody (ecosystem 2.3).
-HOOK_SECONDS: Final = 30
-END_SECONDS: Final = 1
+HOOK_TIMEOUT_SECONDS: Final = 30
+SESSION_END_TIMEOUT_SECONDS: Final = 1
 
 
-class Wanted(NamedTuple):
+class InstallOptions(NamedTuple):
     """What to put in, and the program that it calls: a name on the path, or a path, with its arguments."""
 
     program: tuple[str, ...] = (NAME,)
@@ -31,7 +31,7 @@ class Wanted(NamedTuple):
     server: bool = False
 
 
-class Change(NamedTuple):
+class SettingsChange(NamedTuple):
     """A text after a change, and in words what was done."""
 
     text: str
@@ -40,11 +40,11 @@ class Change(NamedTuple):
     replaced: str = ""
 
 
-def check(text: str, name: str) -> None:
+def check_settings(text: str, name: str) -> None:
     """InputError unless a text is settings that can be changed."""
     try:
-        value = json_text.parsed(text)
-    except json_text.NotJson as problem:
+        value = json_text.parse_json(text)
+    except json_text.InvalidJson as problem:
         raise InputError(
             f"{name} is no JSON: {problem}. Nothing was changed; correct it and try again."
         ) from None
@@ -71,12 +71,12 @@ def _kind(value: object) -> str:
     return names.get(type(value), "an object")
 
 
-def hook_entries(wanted: Wanted) -> dict[str, dict[str, Any]]:
+def hook_entries(wanted: InstallOptions) -> dict[str, dict[str, Any]]:
     """The entry of each event. The program is called with arguments, not through a shell."""
     entries = {
         "PreCompact": {"hooks": [_handler(wanted, "PreCompact")]},
         "SessionStart": {"matcher": "compact", "hooks": [_handler(wanted, "SessionStart")]},
-        "SessionEnd": {"hooks": [_handler(wanted, "SessionEnd", seconds=END_SECONDS)]},
+        "SessionEnd": {"hooks": [_handler(wanted, "SessionEnd", seconds=SESSION_END_TIMEOUT_SECONDS)]},
     }
     if wanted.shrink:
         shrinking = _handler(wanted, "PostToolUse", "--shrink", str(wanted.shrink))
@@ -84,7 +84,7 @@ def hook_entries(wanted: Wanted) -> dict[str, dict[str, Any]]:
     return entries
 
 
-def _handler(wanted: Wanted, *arguments: str, seconds: int = HOOK_SECONDS) -> dict[str, Any]:
+def _handler(wanted: InstallOptions, *arguments: str, seconds: int = HOOK_TIMEOUT_SECONDS) -> dict[str, Any]:
     program, *rest = wanted.program
     return {"type": "command", "command": program, "args": [*rest, "hook", *arguments], "timeout": seconds}
 
@@ -124,6 +124,6 @@ def handlers_of(group: object) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def shown_status_line(value: object) -> str:
+def describe_status_line(value: object) -> str:
     command = value.get("command") if isinstance(value, dict) else None
     return repr(command) if isinstance(command, str) else "one of another kind"

@@ -13,29 +13,29 @@ from typing import Final, NamedTuple
 from everturn.errors import InputError, StoreError
 
 # Backups and receipts hold what the settings hold, and there may be keys in those.
-PRIVATE: Final = 0o600
-PRIVATE_FOLDER: Final = 0o700
-_MARK: Final = "\ufeff"
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+_BYTE_ORDER_MARK: Final = "\ufeff"
 EMPTY: Final = "{}\n"
 
 
-class Opened(NamedTuple):
+class SettingsFile(NamedTuple):
     """A file as it was found. `target` is what a link leads to; `data` is None where there is no file yet."""
 
     path: str
     target: str
     data: bytes | None
-    mode: int = PRIVATE
+    mode: int = FILE_MODE
 
     @property
     def text(self) -> str:
         """What can be changed: an empty file is an empty object."""
-        text = (self.data or b"").decode().removeprefix(_MARK)
+        text = (self.data or b"").decode().removeprefix(_BYTE_ORDER_MARK)
         return text if text.strip() else EMPTY
 
-    def spelled(self, text: str) -> bytes:
+    def render(self, text: str) -> bytes:
         """A text as this file spells it: with its byte order mark, where it has one."""
-        mark = _MARK if (self.data or b"").startswith(_MARK.encode()) else ""
+        mark = _BYTE_ORDER_MARK if (self.data or b"").startswith(_BYTE_ORDER_MARK.encode()) else ""
         return (mark + text).encode()
 
     @property
@@ -47,15 +47,15 @@ class Opened(NamedTuple):
         )
 
 
-def opened(path: str) -> Opened:
+def read_settings_file(path: str) -> SettingsFile:
     """InputError, in words, where it cannot be read or is no text."""
     target = os.path.realpath(path)
     try:
         with open(target, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            found = Opened(path, target, file.read(), mode)
+            found = SettingsFile(path, target, file.read(), mode)
     except FileNotFoundError:
-        return Opened(path, target, None)
+        return SettingsFile(path, target, None)
     except IsADirectoryError:
         raise InputError(f"{path} is a directory; name the settings file in it.") from None
     except OSError as problem:
@@ -71,7 +71,7 @@ def opened(path: str) -> Opened:
     return found
 
 
-def check_writable(file: Opened) -> None:
+def check_writable(file: SettingsFile) -> None:
     """StoreError, in words, before anything is written. A read-only file is meant: also root is refused."""
     if file.data is not None and not file.mode & stat.S_IWUSR:
         raise StoreError(
@@ -89,9 +89,9 @@ def check_writable(file: Opened) -> None:
         )
 
 
-def replace(file: Opened, data: bytes | None) -> None:
+def replace_file(file: SettingsFile, data: bytes | None) -> None:
     """The file with other bytes, or gone for None; nothing where it is no longer what was read."""
-    if opened(file.path).data != file.data:
+    if read_settings_file(file.path).data != file.data:
         raise StoreError(
             f"{file.said} was changed by somebody else just now. Nothing was written; try again."
         )
@@ -99,15 +99,15 @@ def replace(file: Opened, data: bytes | None) -> None:
         if data is None:
             os.unlink(file.target)
         else:
-            write(file.target, data, file.mode)
+            write_file(file.target, data, file.mode)
     except OSError as problem:
         raise StoreError(f"{file.said} could not be written: {problem.strerror}. It is as it was.") from None
 
 
-def write(path: str, data: bytes, mode: int = PRIVATE) -> None:
+def write_file(path: str, data: bytes, mode: int = FILE_MODE) -> None:
     """Beside it, durable, then in its place: a crash leaves the old file or the new one."""
     unfinished = f"{path}.{os.getpid()}.tmp"
-    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
         with open(fd, "wb") as out:
             out.write(data)

@@ -10,23 +10,23 @@ from difflib import unified_diff
 import msgspec
 
 from everturn.adapters.claude_code.settings import receipts
-from everturn.adapters.claude_code.settings.adding import added
-from everturn.adapters.claude_code.settings.entries import Wanted, check
+from everturn.adapters.claude_code.settings.add_entries import add_entries
+from everturn.adapters.claude_code.settings.entries import InstallOptions, check_settings
 from everturn.adapters.claude_code.settings.files import (
-    PRIVATE_FOLDER,
-    Opened,
+    FOLDER_MODE,
+    SettingsFile,
     check_writable,
-    opened,
-    replace,
+    read_settings_file,
+    replace_file,
 )
-from everturn.adapters.claude_code.settings.removing import empty_containers
+from everturn.adapters.claude_code.settings.remove_entries import find_empty_containers
 from everturn.errors import StoreError
 
 
 class Installation(msgspec.Struct, frozen=True):
     """What is to be done to one file, not done yet. Without a difference there is nothing to do."""
 
-    file: Opened
+    file: SettingsFile
     text: str
     said: tuple[str, ...]
     replaced: str = ""
@@ -46,46 +46,46 @@ class Installation(msgspec.Struct, frozen=True):
         return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
 
-def plan(path: str, wanted: Wanted, *, replacing: bool = False) -> Installation:
+def plan_installation(path: str, wanted: InstallOptions, *, replacing: bool = False) -> Installation:
     """Raises InputError or UsageError, in words, where the file cannot be changed."""
-    file = opened(path)
-    check(file.text, file.said)
-    change = added(file.text, wanted, replace=replacing)
+    file = read_settings_file(path)
+    check_settings(file.text, file.said)
+    change = add_entries(file.text, wanted, replace=replacing)
     return Installation(file, change.text, change.said, change.replaced)
 
 
-def carry_out(planned: Installation, now: datetime, *, may_make_folder: bool = False) -> str:
+def apply_installation(planned: Installation, now: datetime, *, may_make_folder: bool = False) -> str:
     """Do it; where the backup is, "" where there was no file."""
     file = planned.file
     folder = os.path.dirname(file.target)
     makes_folder = may_make_folder and not os.path.lexists(folder)
     try:
         if makes_folder:
-            os.makedirs(folder, PRIVATE_FOLDER)
+            os.makedirs(folder, FOLDER_MODE)
         check_writable(file)
         receipt = _receipt(planned, now, made_folder=makes_folder)
-        receipts.keep(file.path, receipt)
+        receipts.write_receipt(file.path, receipt)
     except OSError as problem:
         raise StoreError(
             f"No backup of {file.said} could be made: {problem.strerror}. Nothing was changed."
         ) from None
-    replace(file, file.spelled(planned.text))
+    replace_file(file, file.render(planned.text))
     return receipt.backup
 
 
-def _receipt(planned: Installation, now: datetime, *, made_folder: bool) -> receipts.Receipt:
+def _receipt(planned: Installation, now: datetime, *, made_folder: bool) -> receipts.InstallReceipt:
     file = planned.file
-    after = receipts.digest(file.spelled(planned.text))
-    before = receipts.receipt_of(file.path)
+    after = receipts.digest(file.render(planned.text))
+    before = receipts.read_receipt(file.path)
     if before and before.after == receipts.digest(file.data):
         # Only we wrote here since: what was there before us is still what to go back to.
         replaced = before.replaced or planned.replaced
         return msgspec.structs.replace(before, after=after, replaced=replaced)
-    return receipts.Receipt(
+    return receipts.InstallReceipt(
         before=receipts.digest(file.data),
         after=after,
         backup=receipts.back_up(file, now),
         replaced=planned.replaced or (before.replaced if before else ""),
-        empty_before=empty_containers(file.text),
+        empty_before=find_empty_containers(file.text),
         made_folder=made_folder,
     )

@@ -15,11 +15,11 @@ _DECODER: Final = json.JSONDecoder()
 _COMMENT: Final = re.compile(r"\s*(?://|/\*|#)")
 
 
-class NotJson(ValueError):
+class InvalidJson(ValueError):
     """The text is no JSON; the message says where and what to do."""
 
 
-class Span(NamedTuple):
+class JsonSpan(NamedTuple):
     """A member of an object, or an item of an array (its key is ""): where it is, and its value."""
 
     key: str
@@ -29,13 +29,13 @@ class Span(NamedTuple):
     value: Any
 
 
-class Layout(NamedTuple):
+class JsonLayout(NamedTuple):
     """How a text is laid out. Without a unit of indentation it is on one line."""
 
     newline: str = "\n"
     unit: str = "  "
 
-    def spelled(self, value: Any, base: str) -> str:
+    def render(self, value: Any, base: str) -> str:
         """A value that begins on a line indented by `base`."""
         if not self.unit:
             return json.dumps(value, ensure_ascii=False)
@@ -43,18 +43,18 @@ class Layout(NamedTuple):
         return (self.newline + base).join(lines)
 
 
-def parsed(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """The value of a text; NotJson where Claude Code could not read it either."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as problem:
-        raise NotJson(_told(text, problem)) from None
+        raise InvalidJson(_told(text, problem)) from None
     except RecursionError:
-        raise NotJson("it is nested too deeply to be read") from None
+        raise InvalidJson("it is nested too deeply to be read") from None
 
 
 def _no_constant(name: str) -> Any:
-    raise NotJson(f"it holds {name}, which is no JSON; write a number or null instead")
+    raise InvalidJson(f"it holds {name}, which is no JSON; write a number or null instead")
 
 
 def _told(text: str, problem: json.JSONDecodeError) -> str:
@@ -67,90 +67,90 @@ def _told(text: str, problem: json.JSONDecodeError) -> str:
     return f"{problem.msg[0].lower()}{problem.msg[1:]} at {where}"
 
 
-def layout_of(text: str) -> Layout:
+def detect_layout(text: str) -> JsonLayout:
     """As the first member of the object is indented."""
-    spans = members(text, _start(text))
+    spans = find_members(text, _start(text))
     if not spans:
-        return Layout("\r\n" if "\r\n" in text else "\n")
+        return JsonLayout("\r\n" if "\r\n" in text else "\n")
     before = text[_start(text) + 1 : spans[0].start]
     if "\n" not in before:
-        return Layout(unit="")
-    return Layout("\r\n" if "\r\n" in before else "\n", before.rpartition("\n")[2] or "  ")
+        return JsonLayout(unit="")
+    return JsonLayout("\r\n" if "\r\n" in before else "\n", before.rpartition("\n")[2] or "  ")
 
 
-def members(text: str, at: int) -> list[Span]:
+def find_members(text: str, at: int) -> list[JsonSpan]:
     """The members of the object that begins at a place. The text must be valid."""
-    found: list[Span] = []
+    found: list[JsonSpan] = []
     at = _skip(text, at + 1)
     while text[at] != "}":
         at = _skip(text, at + 1) if text[at] == "," else at
         key, end = _DECODER.raw_decode(text, at)
         value_start = _skip(text, _skip(text, end) + 1)
         value, value_end = _DECODER.raw_decode(text, value_start)
-        found.append(Span(key, at, value_start, value_end, value))
+        found.append(JsonSpan(key, at, value_start, value_end, value))
         at = _skip(text, value_end)
     return found
 
 
-def items(text: str, at: int) -> list[Span]:
+def find_items(text: str, at: int) -> list[JsonSpan]:
     """The items of the array that begins at a place."""
-    found: list[Span] = []
+    found: list[JsonSpan] = []
     at = _skip(text, at + 1)
     while text[at] != "]":
         at = _skip(text, at + 1) if text[at] == "," else at
         value, end = _DECODER.raw_decode(text, at)
-        found.append(Span("", at, at, end, value))
+        found.append(JsonSpan("", at, at, end, value))
         at = _skip(text, end)
     return found
 
 
-def member(text: str, *names: str) -> Span | None:
+def find_member(text: str, *names: str) -> JsonSpan | None:
     """The member at the end of these names, from the outermost object on; of two alike, the last."""
     at, found = _start(text), None
     for name in names:
         if text[at] != "{":
             return None
-        found = next((span for span in reversed(members(text, at)) if span.key == name), None)
+        found = next((span for span in reversed(find_members(text, at)) if span.key == name), None)
         if found is None:
             return None
         at = found.value_start
     return found
 
 
-def members_at(text: str, names: Sequence[str]) -> list[Span]:
+def members_at(text: str, names: Sequence[str]) -> list[JsonSpan]:
     """The members of the object that the names lead to."""
-    return members(text, _place(text, names))
+    return find_members(text, _place(text, names))
 
 
-def items_at(text: str, names: Sequence[str]) -> list[Span]:
+def items_at(text: str, names: Sequence[str]) -> list[JsonSpan]:
     """The items of the array that the names lead to."""
-    return items(text, _place(text, names))
+    return find_items(text, _place(text, names))
 
 
-def items_within(text: str, item: Span, name: str) -> list[Span]:
+def items_within(text: str, item: JsonSpan, name: str) -> list[JsonSpan]:
     """The items of an array that is a member of an item; of two alike, the last."""
-    found = [span for span in members(text, item.value_start) if span.key == name]
-    return items(text, found[-1].value_start)
+    found = [span for span in find_members(text, item.value_start) if span.key == name]
+    return find_items(text, found[-1].value_start)
 
 
-def with_member(text: str, names: Sequence[str], value: Any) -> str:
+def add_member(text: str, names: Sequence[str], value: Any) -> str:
     """The text with one member more, in the object that all names but the last lead to."""
-    layout = layout_of(text)
+    layout = detect_layout(text)
     at = _place(text, names[:-1])
-    return _with(text, at, members(text, at), f"{json.dumps(names[-1])}: ", value, layout)
+    return _with(text, at, find_members(text, at), f"{json.dumps(names[-1])}: ", value, layout)
 
 
-def with_item(text: str, names: Sequence[str], value: Any) -> str:
+def add_item(text: str, names: Sequence[str], value: Any) -> str:
     """The text with one item more, at the end of the array that the names lead to."""
     at = _place(text, names)
-    return _with(text, at, items(text, at), "", value, layout_of(text))
+    return _with(text, at, find_items(text, at), "", value, detect_layout(text))
 
 
-def with_value(text: str, span: Span, spelled: str) -> str:
+def replace_value(text: str, span: JsonSpan, spelled: str) -> str:
     return text[: span.value_start] + spelled + text[span.end :]
 
 
-def without(text: str, spans: Sequence[Span], number: int) -> str:
+def remove_span(text: str, spans: Sequence[JsonSpan], number: int) -> str:
     """The text without one of the spans of a container. What was put in last leaves no trace."""
     if len(spans) == 1:
         start, end = _skip_back(text, spans[0].start), _skip(text, spans[0].end)
@@ -161,25 +161,25 @@ def without(text: str, spans: Sequence[Span], number: int) -> str:
     return text[:start] + text[end:]
 
 
-def _with(text: str, at: int, spans: Sequence[Span], key: str, value: Any, layout: Layout) -> str:
+def _with(text: str, at: int, spans: Sequence[JsonSpan], key: str, value: Any, layout: JsonLayout) -> str:
     if spans:
         before = spans[-2].end if len(spans) > 1 else at
         gap = text[text.index(text[at] if before == at else ",", before) + 1 : spans[-1].start]
         base = gap.rpartition("\n")[2] if "\n" in gap else _indentation(text, at)
-        return f"{text[: spans[-1].end]},{gap}{key}{layout.spelled(value, base)}{text[spans[-1].end :]}"
+        return f"{text[: spans[-1].end]},{gap}{key}{layout.render(value, base)}{text[spans[-1].end :]}"
     outer = _indentation(text, at)
     end = _skip(text, at + 1)
     if not layout.unit:
-        return f"{text[: at + 1]}{key}{layout.spelled(value, outer)}{text[end:]}"
+        return f"{text[: at + 1]}{key}{layout.render(value, outer)}{text[end:]}"
     inner = outer + layout.unit
-    body = f"{layout.newline}{inner}{key}{layout.spelled(value, inner)}{layout.newline}{outer}"
+    body = f"{layout.newline}{inner}{key}{layout.render(value, inner)}{layout.newline}{outer}"
     return text[: at + 1] + body + text[end:]
 
 
 def _place(text: str, names: Sequence[str]) -> int:
     if not names:
         return _start(text)
-    found = member(text, *names)
+    found = find_member(text, *names)
     if found is None:
         raise KeyError(".".join(names))
     return found.value_start

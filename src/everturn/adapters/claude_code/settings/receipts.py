@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from everturn.adapters.claude_code.settings.files import PRIVATE, Opened, write
+from everturn.adapters.claude_code.settings.files import FILE_MODE, SettingsFile, write_file
 
-NAME: Final = ".everturn.json"
+RECEIPT_SUFFIX: Final = ".everturn.json"
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class InstallReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """Digests of the file before and after; `backup` is "" where there was no file before."""
 
     before: str
@@ -35,29 +35,29 @@ def digest(data: bytes | None) -> str:
 
 
 def receipt_path(path: str) -> str:
-    return path + NAME
+    return path + RECEIPT_SUFFIX
 
 
-def receipt_of(path: str) -> Receipt | None:
+def read_receipt(path: str) -> InstallReceipt | None:
     """None where there is none, or it cannot be used: then our entries are known by what they call."""
     try:
         with open(receipt_path(path), "rb") as file:
-            return msgspec.json.decode(file.read(), type=Receipt)
+            return msgspec.json.decode(file.read(), type=InstallReceipt)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def keep(path: str, receipt: Receipt) -> None:
+def write_receipt(path: str, receipt: InstallReceipt) -> None:
     fields: dict[str, Any] = msgspec.to_builtins(receipt)
-    write(receipt_path(path), json.dumps(fields, indent=2).encode() + b"\n", PRIVATE)
+    write_file(receipt_path(path), json.dumps(fields, indent=2).encode() + b"\n", FILE_MODE)
 
 
-def back_up(file: Opened, now: datetime) -> str:
+def back_up(file: SettingsFile, now: datetime) -> str:
     """The file as it is, beside its name and not beside what a link leads to; "" where there is none."""
     if file.data is None:
         return ""
     stem = f"{file.path}.everturn-{now:%Y%m%d-%H%M%S}"
     names = [f"{stem}.bak", *(f"{stem}-{number}.bak" for number in range(2, 1_000))]
     path = next(name for name in names if not os.path.lexists(name))
-    write(path, file.data, PRIVATE)
+    write_file(path, file.data, FILE_MODE)
     return path

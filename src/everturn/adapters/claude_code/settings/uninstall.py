@@ -10,21 +10,26 @@ from typing import Final
 import msgspec
 
 from everturn.adapters.claude_code.settings import receipts
-from everturn.adapters.claude_code.settings.entries import NAME, check
-from everturn.adapters.claude_code.settings.files import Opened, check_writable, opened, replace
-from everturn.adapters.claude_code.settings.removing import removed
+from everturn.adapters.claude_code.settings.entries import NAME, check_settings
+from everturn.adapters.claude_code.settings.files import (
+    SettingsFile,
+    check_writable,
+    read_settings_file,
+    replace_file,
+)
+from everturn.adapters.claude_code.settings.remove_entries import remove_entries
 from everturn.errors import StoreError
 
-BACK: Final = "the file is as it was before, to the byte"
+RESTORED_EXACTLY: Final = "the file is as it was before, to the byte"
 
 
 class Removal(msgspec.Struct, frozen=True):
     """What is to be done to one file, not done yet. `data` None: the file goes, for we made it."""
 
-    file: Opened
+    file: SettingsFile
     said: tuple[str, ...]
     data: bytes | None = None
-    receipt: receipts.Receipt | None = None
+    receipt: receipts.InstallReceipt | None = None
     is_exact: bool = False
 
     @property
@@ -32,31 +37,33 @@ class Removal(msgspec.Struct, frozen=True):
         return bool(self.said)
 
 
-def plan(path: str) -> Removal:
-    file, receipt = opened(path), receipts.receipt_of(path)
+def plan_removal(path: str) -> Removal:
+    file, receipt = read_settings_file(path), receipts.read_receipt(path)
     if file.data is None:
         return Removal(file, (), None, receipt)
     if receipt is None and NAME not in file.text:
         # Whatever is wrong with it is no business of ours.
         return Removal(file, (), file.data)
-    check(file.text, file.said)
+    check_settings(file.text, file.said)
     if receipt and receipts.digest(file.data) == receipt.after:
         original = _original(receipt)
-        text = None if original is None else Opened(path, path, original).text
+        text = None if original is None else SettingsFile(path, path, original).text
         # A backup may hold entries of ours, where one of an earlier installation had been taken out by hand.
-        if text is None or not removed(text).said:
-            said = "the file is gone: it was not there before" if text is None else BACK
+        if text is None or not remove_entries(text).said:
+            said = "the file is gone: it was not there before" if text is None else RESTORED_EXACTLY
             return Removal(file, (said,), original, receipt, is_exact=True)
     replaced = receipt.replaced if receipt else ""
-    change = removed(file.text, replaced=replaced, empty_before=receipt.empty_before if receipt else ())
-    return Removal(file, change.said, file.spelled(change.text), receipt)
+    change = remove_entries(
+        file.text, replaced=replaced, empty_before=receipt.empty_before if receipt else ()
+    )
+    return Removal(file, change.said, file.render(change.text), receipt)
 
 
-def carry_out(removal: Removal) -> None:
+def apply_removal(removal: Removal) -> None:
     """Do it. A backup that says nothing new goes; one that may still be wanted stays."""
     if removal.is_needed:
         check_writable(removal.file)
-        replace(removal.file, removal.data)
+        replace_file(removal.file, removal.data)
     receipt = removal.receipt
     if receipt is None:
         return
@@ -69,7 +76,7 @@ def carry_out(removal: Removal) -> None:
             os.rmdir(os.path.dirname(removal.file.target))
 
 
-def _original(receipt: receipts.Receipt) -> bytes | None:
+def _original(receipt: receipts.InstallReceipt) -> bytes | None:
     if not receipt.backup:
         return None
     try:

@@ -1,0 +1,83 @@
+"""What is kept between two hooks: a marker of what a compaction is about to replace, one file per session.
+
+Lies in the state folder of the desktop's conventions (XDG) and is its owner's alone. What is read back from
+it after the compaction is decided in `restore.py`.
+"""
+
+import contextlib
+import os
+from collections.abc import Mapping
+
+from everturn.adapters.claude_code.quick_json import decode, get_text
+from everturn.adapters.claude_code.transcript_tail import read_last_uuid
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+# Names made of these are plain on every file system.
+FILE_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+
+def state_folder(environment: Mapping[str, str]) -> str:
+    state = environment.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(state, "everturn", "claude-code")
+
+
+def session_file_name(payload: object) -> str:
+    """A session's id as a file name: a path in its place would lead elsewhere."""
+    given = get_text(payload, "session_id")
+    return (
+        given if given and len(given) <= 100 and FILE_NAME_CHARACTERS.issuperset(given) else "unknown-session"
+    )
+
+
+def write_marker(payload: object, folder: str, now: float) -> str:
+    """Write down how long the transcript is and where it ends; the file's path."""
+    import json
+
+    transcript = get_text(payload, "transcript_path")
+    marker = {
+        "transcript_path": transcript,
+        "size": _size(transcript),
+        "last_uuid": read_last_uuid(transcript),
+        "trigger": get_text(payload, "trigger"),
+        "custom_instructions": get_text(payload, "custom_instructions"),
+        "at": now,
+    }
+    path = _path(payload, folder)
+    write_private(path, json.dumps(marker, indent=1))
+    return path
+
+
+def read_marker(payload: object, folder: str) -> object:
+    """What was left by the last compaction of this session; None where nothing was, or it is broken."""
+    try:
+        with open(_path(payload, folder), encoding="utf-8") as file:
+            return decode(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def delete_marker(payload: object, folder: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_path(payload, folder))
+
+
+def write_private(path: str, words: str) -> None:
+    """A whole file or none, for nobody else to read."""
+    os.makedirs(os.path.dirname(path), FOLDER_MODE, exist_ok=True)
+    unfinished = f"{path}.{os.getpid()}.tmp"
+    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+    with open(fd, "w", encoding="utf-8", errors="surrogatepass") as file:
+        file.write(words)
+    os.replace(unfinished, path)
+
+
+def _path(payload: object, folder: str) -> str:
+    return os.path.join(folder, f"{session_file_name(payload)}.json")
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except (OSError, ValueError):
+        return 0

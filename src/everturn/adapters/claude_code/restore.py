@@ -1,0 +1,91 @@
+"""What is given back after Claude Code compacted a session: rules, tasks, files, the last message.
+
+Read from the transcript, which still has everything. Only what the summary does not say is said again; the
+words are in `view/fragments/session_state.py`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from everturn.adapters.claude_code.quick_json import get_text
+from everturn.decide.compact.pins import pins_of
+from everturn.decide.compact.settings import DEFAULTS
+from everturn.decide.extractive.reading.facts import FileWork
+from everturn.decide.extractive.reading.walk import extract_facts
+from everturn.decide.extractive.writing.quoting import one_line, shortened
+from everturn.errors import InputError
+from everturn.history.blocks import text_of
+from everturn.history.edits import Pinned
+from everturn.history.log import Log
+from everturn.history.records import Record
+from everturn.history.threads import split_threads
+from everturn.measure.tokens import rough
+from everturn.session.pin_file import read_pins
+from everturn.session.transcripts import open_transcript
+from everturn.view.fragments.session_state import session_state
+
+MAX_FILES: Final = 12
+MAX_MESSAGE_CHARACTERS: Final = 1_500
+
+
+def build_restored_context(payload: object, marker: object) -> str:
+    """What to tell the model; "" where the summary has it all. Raises InputError for a bad transcript."""
+    path = get_text(payload, "transcript_path")
+    if not path:
+        raise InputError("The input names no transcript_path, so there is nothing to restore from.")
+    log = Log(split_threads(open_transcript(path).records).main.records)
+    before, visible = _split_at_compaction(log, get_text(marker, "last_uuid"))
+    known = _VisibleText(visible)
+    beside = (Pinned(words, "pinned from outside") for words in read_pins(path))
+    pins = pins_of((*log.view.pins, *beside), before, DEFAULTS, rough)
+    rules = (*pins.must_quote, *pins.carried)
+    facts = extract_facts(before)
+    last = facts.messages[-1].text if facts.messages else ""
+    return session_state(
+        rules=[f'- "{one_line(rule)}"' for rule in reversed(rules) if not known.says(rule)],
+        tasks=[
+            f"- [{task.status}] {one_line(task.text)}" for task in facts.tasks if task.status != "completed"
+        ],
+        files=_file_lines(facts.files.values()),
+        last_message="" if known.says(last) else f'"{one_line(shortened(last, MAX_MESSAGE_CHARACTERS))}"',
+        transcript=path,
+    )
+
+
+def _split_at_compaction(log: Log, last_before: str) -> tuple[Sequence[Record], Sequence[Record]]:
+    """What was compacted, and what the model sees now.
+
+    The transcript is written with a delay: where it still ends as it did before the compaction, all of it was
+    compacted, and what the summary says is not known yet.
+    """
+    view = log.view
+    newest = next((record.uuid for record in reversed(log.records) if record.uuid), "")
+    is_late = bool(last_before) and newest == last_before
+    if view.boundary is None or is_late or not log.views_before:
+        return view.records, ()
+    return log.views_before[-1].records, view.records
+
+
+class _VisibleText:
+    """What the model sees already, compared by letters and digits alone: summaries change the rest."""
+
+    def __init__(self, visible: Sequence[Record]) -> None:
+        texts = (text_of(block) for record in visible for block in record.blocks)
+        self._letters = _letters("\n".join(texts))
+
+    def says(self, words: str) -> bool:
+        return _letters(words) in self._letters
+
+
+def _letters(words: str) -> str:
+    return "".join(letter for letter in words.casefold() if letter.isalnum())
+
+
+def _file_lines(files: Iterable[FileWork]) -> list[str]:
+    latest = list(files)[: -MAX_FILES - 1 : -1]
+    return [f"- {one_line(file.path)} ({_work(file)})" for file in latest]
+
+
+def _work(file: FileWork) -> str:
+    counts = (("read", file.read), ("edited", file.edited), ("written", file.wrote))
+    return ", ".join(f"{verb} {count}x" if count > 1 else verb for verb, count in counts if count) or "named"

@@ -1,0 +1,84 @@
+"""A context that fills and is compacted, again and again: a line for some calls, one for each compaction."""
+
+from collections.abc import Iterable
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from everturn.dashboard.layout import Screen, counted, tokens
+from everturn.replay.long_session import LongSessionCall, LongSessionCompaction, LongSessionEnd
+
+# A line for so many calls: three compactions then fit on a screen or two.
+CALLS_A_LINE: Final = 10
+# Number, bar, size.
+AROUND: Final = 13
+INDENT: Final = 6
+FULL, EMPTY = "█", "·"
+PURPOSES: Final = {"conversation": "the conversation", "compact": "summaries", "session_memory": "notes"}
+
+
+def draw(
+    steps: Iterable[LongSessionCall | LongSessionCompaction | LongSessionEnd],
+    window: int,
+    file: TextIO,
+    *,
+    color: bool,
+) -> None:
+    console = Console(file=file, no_color=None if color else True, highlight=False, emoji=False, markup=False)
+    screen = Screen(console.width, not _has_shapes(file))
+    calls = compactions = 0
+    for step in steps:
+        match step:
+            case LongSessionCall():
+                calls += 1
+                if calls % CALLS_A_LINE == 0:
+                    console.print(_bar(step, window, screen), soft_wrap=True)
+            case LongSessionCompaction():
+                compactions += 1
+                for line in _compaction(step, compactions, screen):
+                    console.print(line, soft_wrap=True)
+            case LongSessionEnd():
+                for line in _totals(step, calls, compactions, screen):
+                    console.print(line, soft_wrap=True)
+
+
+def _bar(call: LongSessionCall, window: int, screen: Screen) -> Text:
+    full, empty = ("#", ".") if screen.ascii_only else (FULL, EMPTY)
+    width = max(10, screen.width - AROUND)
+    cells = min(width, max(1, round(call.context / window * width)))
+    line = Text(f"{call.number:5} ")
+    line.append(full * cells, "green").append(empty * (width - cells), "bright_black")
+    return line.append(f" {tokens(call.context):>6}")
+
+
+def _compaction(step: LongSessionCompaction, number: int, screen: Screen) -> list[Text]:
+    sizes = f"{tokens(step.tokens_before)} to {tokens(step.tokens_after)} tokens"
+    how = f"{step.share_read:.0%} of its call read from the cache" if step.share_read else "no cached call"
+    said = f"compaction {number} by {step.way}: {sizes}, {how}"
+    lines = [Text(line, "bold cyan") for line in screen.wrapped(said)]
+    beside = screen._replace(width=screen.width - INDENT)
+    parts = (line for receipt in step.receipt for line in beside.wrapped(receipt))
+    return [*lines, *(Text(" " * INDENT + line, "cyan") for line in parts)]
+
+
+def _totals(step: LongSessionEnd, calls: int, compactions: int, screen: Screen) -> list[Text]:
+    asked, made = counted(step.prompts, "question"), counted(compactions, "compaction")
+    kept = f"{counted(step.records, 'record')} in the transcript, nothing deleted"
+    said = [f"{asked}, {counted(calls, 'call')}, {made}; {kept}."]
+    if step.carried:
+        said.append(f'Pinned in the first line and still in view, word for word: "{step.carried}"')
+    lines = [Text(), *(Text(line) for each in said for line in screen.wrapped(each)), Text()]
+    for purpose, spent in step.bill.parts.items():
+        if spent.calls:
+            about = f"{counted(spent.calls, 'call')}, {tokens(spent.read)} read from the cache"
+            lines.append(Text(screen.fitted(f"{PURPOSES[purpose]:<17} ${spent.dollars:6.2f}  {about}")))
+    return [*lines, Text(f"{'all of it':<17} ${step.bill.dollars:6.2f}", "bold")]
+
+
+def _has_shapes(file: TextIO) -> bool:
+    try:
+        f"{FULL}{EMPTY}".encode(file.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

@@ -1,0 +1,7 @@
+"""The summary without a model: read the facts once, write nine sections within a budget (BY-5)."""
+
+from everturn.decide.extractive.settings import CompactionForm, SummarySettings
+from everturn.decide.extractive.summarize import Summary, summarize
+from everturn.decide.extractive.writing.fitting import Dropped
+
+__all__ = ["CompactionForm", "Dropped", "Summary", "SummarySettings", "summarize"]

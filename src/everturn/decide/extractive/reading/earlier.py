@@ -1,0 +1,161 @@
+"""What earlier summaries handed down: their nine sections, read back into facts.
+
+Ours are read exactly: headings stand at the edge and everything else is set in, so quoted text cannot pose as
+a heading or as an entry. A model's summary has the same headings and looser entries; those are carried as
+they are. Sections 8 and 9 speak of a moment that is past and are not carried.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from textwrap import dedent
+from typing import Final
+
+import msgspec
+
+from everturn.decide.extractive.reading.facts import Earlier, FileWork, QuotedText
+from everturn.decide.extractive.writing import wording
+from everturn.decide.extractive.writing.quoting import ITEM, unquoted
+
+_NUMBERS: Final = wording.all_titles()
+_HEADING: Final = re.compile(
+    rf"^(?:#+ *)?(?:\*\*)?([1-9])[.)] *(?:\*\*)?({'|'.join(_NUMBERS)})(?:\*\*)?:?(?:\*\*)? *(.*)$",
+    re.IGNORECASE,
+)
+_BULLET: Final = re.compile(r"^( *)(?:[-*•]|\d+[.)]) +")
+_LABEL: Final = re.compile(r"^([a-z ]+): (?=\")")
+_PATH: Final = re.compile(r"`([^`\s]*[./][^`\s]*)`|((?:[\w.~-]+)?(?:/[\w.@-]+)+|[\w-]+\.[A-Za-z]\w{0,7}\b)")
+# A path stands in the beginning of its entry; a word without end must not be searched for one.
+_LOOKED_AT: Final = 300
+_NONE: Final = re.compile(r"^\W*(?:\(?none\b.*|no (?:errors|pending)\b.*)?$", re.IGNORECASE)
+
+
+def parse_summary(text: str) -> Earlier:
+    """The facts of one summary; empty where it has no sections."""
+    sections = _sections(text)
+    is_ours = wording.OURS in text
+    items = {number: _items(lines, exact=is_ours) for number, lines in sections.items()}
+    messages, missing = _messages(items.get(6, ()))
+    labelled = [_labelled(item) for item in items.get(1, ())] if is_ours else []
+    return Earlier(
+        messages=messages,
+        missing=missing,
+        standing=tuple(
+            text for label, text in labelled if label in (wording.STANDING, wording.PINNED, wording.ANSWERED)
+        ),
+        files=_files(items.get(3, ())),
+        concepts=_concepts(items.get(2, ())),
+        items={number: tuple(map(_carried, items.get(number, ()))) for number in (4, 5, 7)},
+        intent="" if is_ours else "\n".join(sections.get(1, ())).strip(),
+    )
+
+
+def merged(before: Earlier, newer: Earlier) -> Earlier:
+    """Two generations of summaries in one view; rare, but a partial compaction can leave it so."""
+    return Earlier(
+        messages=(*before.messages, *newer.messages),
+        missing=(before.missing[0] + newer.missing[0], before.missing[1] + newer.missing[1]),
+        standing=tuple(dict.fromkeys((*before.standing, *newer.standing))),
+        files=(*before.files, *newer.files),
+        concepts={
+            word: before.concepts.get(word, 0) + newer.concepts.get(word, 0)
+            for word in (*before.concepts, *newer.concepts)
+        },
+        items={n: (*before.items.get(n, ()), *newer.items.get(n, ())) for n in (4, 5, 7)},
+        intent="\n".join(filter(None, (before.intent, newer.intent))),
+    )
+
+
+def _sections(text: str) -> Mapping[int, Sequence[str]]:
+    """Lines by section; of headings that come twice (a draft before the summary) the last counts."""
+    found: dict[int, list[str]] = {}
+    current: list[str] | None = None
+    for line in text.split("\n"):
+        heading = _HEADING.match(line)
+        if heading and _NUMBERS[heading[2].lower()] == int(heading[1]):
+            current = found[int(heading[1])] = [heading[3]] if heading[3] else []
+        elif current is not None:
+            current.append(line)
+    return found
+
+
+def _items(lines: Sequence[str], *, exact: bool) -> tuple[str, ...]:
+    """Entries of a section, their bullet taken off. `exact`: they begin as ours do, and in no other way."""
+    if exact:
+        starts = [at for at, line in enumerate(lines) if line.startswith(ITEM)]
+    else:
+        bullets = {at: found for at, line in enumerate(lines) if (found := _BULLET.match(line))}
+        edge = min((len(found[1]) for found in bullets.values()), default=0)
+        # Prose without bullets is one entry.
+        starts = [at for at, found in bullets.items() if len(found[1]) == edge] or [0]
+    spans = zip(starts, (*starts[1:], len(lines)), strict=False)
+    found = ("\n".join(lines[start:stop]).rstrip() for start, stop in spans)
+    items = (_BULLET.sub("", item, count=1) for item in found)
+    return tuple(item for item in items if item.startswith('"') or not _NONE.match(item))
+
+
+def _labelled(item: str) -> tuple[str, str]:
+    label = _LABEL.match(item)
+    return (label[1], unquoted(item[label.end() :])) if label else ("", item)
+
+
+def _messages(items: Sequence[str]) -> tuple[tuple[QuotedText, ...], tuple[int, int]]:
+    found: list[QuotedText] = []
+    missing = (0, 0)
+    for item in items:
+        if gone := wording.MISSING.match(item):
+            missing = (_number(gone[1]), _number(gone[2]))
+        elif text := unquoted(item).strip():
+            found.append(QuotedText(text))
+    return tuple(found), missing
+
+
+def _files(items: Sequence[str]) -> tuple[FileWork, ...]:
+    """Files in the order of their use, the last used last: a section lists them the other way round."""
+    root = next((found[1] for item in items if (found := wording.ROOT.match(item))), "")
+    files = [_file(item) for item in items if _path_in(item) and not wording.ROOT.match(item)]
+    return tuple(
+        msgspec.structs.replace(file, path=root + file.path.removeprefix(wording.BELOW))
+        if root and file.path.startswith(wording.BELOW)
+        else file
+        for file in reversed(files)
+    )
+
+
+def _path_in(item: str) -> str:
+    first = item.split("\n", 1)[0]
+    if ours := wording.COUNTS.match(first):
+        return ours["path"]
+    found = _PATH.search(first[:_LOOKED_AT])
+    return (found[1] or found[2]) if found else ""
+
+
+def _file(item: str) -> FileWork:
+    first, _, notes = item.partition("\n")
+    counted = wording.COUNTS.match(first)
+    if counted is None:
+        return FileWork(_path_in(item), notes=_inner(first, notes))
+    counts = dict(part.removesuffix("×").rsplit(" ", 1) for part in counted["counts"].split(", "))
+    read, edited, wrote = (
+        _number(counts.get(verb, "0")) for verb in (wording.READ, wording.EDITED, wording.WROTE)
+    )
+    return FileWork(counted["path"], read, edited, wrote, notes=notes)
+
+
+def _inner(first: str, notes: str) -> str:
+    """What a model had to say about a file, the path itself left out where it stands alone."""
+    named = _PATH.search(first[:_LOOKED_AT])
+    said = first if named is None or len(first) > len(named[0]) + len("****:") else ""
+    return "\n".join(filter(None, (said.strip(), dedent(notes).strip("\n"))))
+
+
+def _concepts(items: Sequence[str]) -> Mapping[str, int]:
+    found = (wording.MENTIONED.match(part) for item in items for part in item.split("; "))
+    return {match["word"]: _number(match[2]) for match in found if match}
+
+
+def _carried(item: str) -> str:
+    return item.removeprefix(wording.HANDED_DOWN)
+
+
+def _number(digits: str) -> int:
+    return int(digits.replace(",", ""))

@@ -1,0 +1,41 @@
+"""Every number of the summary without a model (BY-5); sizes are characters unless they say tokens.
+
+The shares are what a section may claim before anything is left over; what one does not need goes to the
+others in the order of `writing/fitting.py`. They are judgements, checked against recorded sessions with
+`python -m everturn.replay.retention_table`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal
+
+import msgspec
+
+CompactionForm = Literal["full", "from", "up_to"]
+
+# By section number. The user's words and the current work come first (CP-4 asks for all of the former).
+_SHARES: Final[Mapping[int, float]] = MappingProxyType(
+    {6: 0.36, 8: 0.12, 1: 0.14, 7: 0.06, 4: 0.08, 3: 0.14, 5: 0.05, 9: 0.03, 2: 0.02}
+)
+
+
+class SummarySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`budget` is in tokens of the rough estimator (TOK-1)."""
+
+    budget: int = 8_000
+    # Who goes first is the order of this mapping.
+    shares: Mapping[int, float] = _SHARES
+    # A user message longer than a rung is shortened to it, oldest first; the next rung only if that is not
+    # enough.
+    rungs: tuple[int, ...] = (4_000, 2_000, 1_000, 500, 250, 120, 60)
+    # First and latest request are quoted again in front of everything else, up to here.
+    request: int = 600
+    sentence: int = 300
+    files: int = 40
+    snippet_lines: int = 12
+    snippet: int = 600
+    failures: int = 30
+    conclusions: int = 16
+    concepts: int = 24
+    calls: int = 6
+    statement: int = 1_600

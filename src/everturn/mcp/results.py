@@ -1,0 +1,128 @@
+"""What each tool answers, as plain values: the figures of the commands, without what a model has no use for.
+
+An answer fills the context of whoever asked. Lists are short, tokens are whole numbers, dollars have four
+digits, and uuids are left out unless something can be done with them.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+from everturn.dashboard.compactions import STRATEGY_LABELS
+from everturn.dashboard.report import context_report
+from everturn.decide.compact.values import CompactionSkipped
+from everturn.history.log import Log
+from everturn.history.threads import split_threads
+from everturn.replay.audit import Audit, Auditor
+from everturn.replay.sessions import read_sessions
+from everturn.session.pin_file import append_pin
+from everturn.session.recall.index import RecallIndex
+from everturn.session.recall.search import search
+from everturn.session.recorded import open_session
+from everturn.session.reopen import reopen_session
+from everturn.session.transcripts import open_transcript
+
+MAX_ROWS: Final = 8
+MAX_BREAKS: Final = 5
+
+
+def context_usage(file: Path) -> dict[str, Any]:
+    report = context_report(open_session(file))
+    return {
+        "model": report.model.id,
+        "tokens": report.size.tokens,
+        "window": report.window.tokens,
+        "percent_left_until_compaction": report.levels.percent_left,
+        "compacts_at": report.limits.auto,
+        "level": report.level,
+        "by_kind": {each.label: each.tokens for each in report.categories if each.tokens},
+        "by_tool": {each.tool: each.request_tokens + each.result_tokens for each in report.tools[:MAX_ROWS]},
+        "files_in_context_more_than_once": [
+            {"path": each.path, "times": each.count, "wasted_tokens": each.wasted}
+            for each in report.duplicate_reads[:MAX_ROWS]
+        ],
+        "split": "estimated, calibrated on this session; the total is what the API reported",
+    }
+
+
+def audit(file: Path) -> dict[str, Any]:
+    found = _audit_session(file)
+    total = found.total
+    return {
+        "calls": total.calls,
+        "dollars": round(float(total.dollars), 4),
+        "hit_rate": _share(total.hit_rate),
+        "cache_breaks": {
+            reason: {"times": times, "tokens_lost": lost, "dollars": round(float(dollars), 4)}
+            for reason, (times, lost, dollars) in found.break_reasons().items()
+        },
+        "tokens_wasted_by_reading_again": found.wasted,
+        "without_a_price": dict(total.unpriced),
+    }
+
+
+def why_cache_miss(file: Path) -> dict[str, Any]:
+    found = _audit_session(file)
+    return {
+        "calls": found.total.calls,
+        "hit_rate": _share(found.total.hit_rate),
+        "breaks": len(found.breaks),
+        "last_breaks": [
+            {
+                "call": each.number,
+                "at": each.at,
+                "reason": each.reason,
+                "why": each.why,
+                "tokens_lost": each.lost,
+                "dollars": None if each.dollars is None else round(float(each.dollars), 4),
+            }
+            for each in reversed(found.breaks[-MAX_BREAKS:])
+        ],
+    }
+
+
+def _audit_session(file: Path) -> Audit:
+    auditor = Auditor()
+    for each in read_sessions([file]):
+        auditor.add(each)
+    return auditor.audit()
+
+
+def _share(rate: float | None) -> float | None:
+    return None if rate is None else round(rate, 4)
+
+
+def dry_run_compaction(file: Path, instructions: str) -> dict[str, Any]:
+    with reopen_session(file, dry_run=True) as session:
+        plan = session.dry_run(instructions)
+    if isinstance(plan, CompactionSkipped):
+        return {"would_compact": False, "why": plan.why}
+    return {
+        "would_compact": True,
+        "summary_by": STRATEGY_LABELS[plan.ways[0]] if plan.ways else "no way is allowed",
+        "tokens_before": plan.tokens_before,
+        "tokens_after_expected": plan.expected_after,
+        "dollars_expected": round(plan.expected_dollars, 4),
+        "records_summarized": len(plan.summarized),
+        "records_kept": len(plan.kept),
+        "carried_word_for_word": list(plan.pins[:MAX_ROWS]),
+        "files_restored": list(plan.restoration.files),
+        "why": plan.why,
+    }
+
+
+def recall(file: Path, query: str, limit: int) -> dict[str, Any]:
+    log = Log(split_threads(open_transcript(file).records).main.records)
+    index = RecallIndex(file)
+    try:
+        found = search(query, limit, index=index, log=log)
+    finally:
+        index.close()
+    hits = [
+        {"said_by": hit.tool or hit.source, "at": hit.at, "now": hit.state, "text": hit.snippet}
+        for hit in found.hits
+    ]
+    return {"hits": hits, "remark": found.remark}
+
+
+def pin(file: Path, words: str) -> dict[str, Any]:
+    return {"pinned": list(append_pin(file, words)), "kept_in": f"{file.name}.pins"}

@@ -1,0 +1,175 @@
+"""What the calls of recorded sessions cost, each counted once (RP-7).
+
+One response is written over several lines that repeat its usage, and a resumed or forked session repeats
+whole conversations in another file. A response is known by its message id and request id wherever it stands;
+its last usage is the one that counts, and it belongs to the day and project where it was first seen. Output
+in files is written while streaming and often too small (FORMATS 1): its price is a lower bound.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from everturn.history.records import Record, Usage, record_time, reported_usage
+from everturn.measure.model_table import find_model
+from everturn.measure.pricing import compute_priced_usage
+from everturn.replay.sessions import ReplaySession
+from everturn.session.recorded import LONG_SUFFIX
+
+NO_DAY: Final = "no date"
+NO_MODEL: Final = "no model named"
+
+
+class BilledCall(msgspec.Struct, frozen=True, gc=False):
+    """One response: where it belongs and what it reported."""
+
+    key: str
+    day: str
+    project: str
+    model: str
+    usage: Usage
+    # The reported usage as JSON, with what only the bill looks at (iterations, speed, searches).
+    reported: bytes
+
+
+class CallTotals(msgspec.Struct):
+    """Calls added up. Dollars and tokens are by kind, as `measure/pricing.py` names them."""
+
+    calls: int = 0
+    tokens: Counter[str] = msgspec.field(default_factory=lambda: Counter[str]())
+    dollars_by_kind: dict[str, Decimal] = msgspec.field(default_factory=lambda: dict[str, Decimal]())
+    # Calls of models that have no price here, by model.
+    unpriced: Counter[str] = msgspec.field(default_factory=lambda: Counter[str]())
+
+    @property
+    def dollars(self) -> Decimal:
+        return sum(self.dollars_by_kind.values(), Decimal(0))
+
+    @property
+    def context(self) -> int:
+        return sum(self.tokens.values()) - self.tokens["output"]
+
+    @property
+    def hit_rate(self) -> float | None:
+        """What of the input came from the cache; None without any input."""
+        return self.tokens["cache_read"] / self.context if self.context else None
+
+    def add(self, paid: BilledCall, *, times: int = 1) -> None:
+        """Count a call; `times=-1` takes it back."""
+        self.calls += times
+        self.tokens.update({kind: times * count for kind, count in _tokens(paid.usage).items()})
+        model = find_model(paid.model.replace(LONG_SUFFIX, ""))
+        if model is None:
+            self.unpriced[paid.model] += times
+            return
+        # Prices have changed over time; a call without a date is priced as on the model's first day.
+        on = model.released if paid.day == NO_DAY else date.fromisoformat(paid.day)
+        for line in compute_priced_usage(msgspec.json.decode(paid.reported), model, on=on).lines:
+            before = self.dollars_by_kind.get(line.kind, Decimal(0))
+            self.dollars_by_kind[line.kind] = before + times * line.dollars
+
+
+def _tokens(usage: Usage) -> dict[str, int]:
+    written = usage.cache_creation
+    hour = min(written.ephemeral_1h_input_tokens, usage.cache_creation_input_tokens) if written else 0
+    return {
+        "input": usage.input_tokens,
+        "cache_read": usage.cache_read_input_tokens,
+        "cache_write_5m": usage.cache_creation_input_tokens - hour,
+        "cache_write_1h": hour,
+        "output": usage.output_tokens,
+    }
+
+
+def iter_billed_calls(session: ReplaySession, project: str) -> Iterator[BilledCall]:
+    """The responses of a session, also those of sub-agents and on branches that were left."""
+    found: dict[str, BilledCall] = {}
+    for thread in session.threads:
+        for record in (*thread.records, *thread.abandoned):
+            if (paid := _paid(record, session, project)) is not None:
+                first = found.get(paid.key, paid)
+                found[paid.key] = msgspec.structs.replace(paid, day=first.day)
+    return iter(found.values())
+
+
+def _paid(record: Record, session: ReplaySession, project: str) -> BilledCall | None:
+    usage = reported_usage(record)
+    if usage is None or record.reply is None:
+        return None
+    moment = record_time(record)
+    reply = record.reply
+    # Ids that we derived ourselves are the same in every file: the session makes them distinct.
+    known = f"{reply.message_id} {reply.request_id}" if record.raw else f"{session.path} {record.uuid}"
+    return BilledCall(
+        key=known,
+        day=moment.date().isoformat() if moment else NO_DAY,
+        project=project,
+        model=reply.model or NO_MODEL,
+        usage=usage,
+        reported=_as_reported(record, usage),
+    )
+
+
+class _Message(msgspec.Struct):
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Line(msgspec.Struct):
+    message: _Message = msgspec.field(default_factory=_Message)
+
+
+_read_line = msgspec.json.Decoder(_Line).decode
+
+
+def _as_reported(record: Record, usage: Usage) -> bytes:
+    try:
+        raw = bytes(_read_line(record.raw).message.usage)
+    except msgspec.DecodeError:
+        raw = b""
+    return raw if raw.startswith(b"{") else msgspec.json.encode(usage)
+
+
+class CallLedger:
+    """Calls over many files, each once, summed in all and by day, project and model."""
+
+    def __init__(self) -> None:
+        self.total = CallTotals()
+        self.by: Mapping[str, dict[str, CallTotals]] = {"day": {}, "project": {}, "model": {}}
+        self.repeated = 0
+        self._known: dict[str, BilledCall] = {}
+
+    def add_calls(self, calls: Iterable[BilledCall]) -> CallTotals:
+        """Count these; answers the sums of those that were not known before."""
+        fresh = CallTotals()
+        for paid in calls:
+            known = self._known.get(paid.key)
+            if known is None:
+                fresh.add(paid)
+            else:
+                self.repeated += 1
+                self._count(known, times=-1)
+                paid = msgspec.structs.replace(paid, day=known.day, project=known.project)
+            self._known[paid.key] = paid
+            self._count(paid, times=1)
+        return fresh
+
+    def _count(self, paid: BilledCall, *, times: int) -> None:
+        self.total.add(paid, times=times)
+        for name, key in (("day", paid.day), ("project", paid.project), ("model", paid.model)):
+            self.by[name].setdefault(key, CallTotals()).add(paid, times=times)
+
+
+def as_values(sums: CallTotals) -> dict[str, Any]:
+    """The sums for JSON: tokens and dollars by kind, and what follows from them."""
+    return {
+        "calls": sums.calls,
+        "tokens": {kind: count for kind, count in sums.tokens.items() if count},
+        "dollars": sums.dollars,
+        "dollars_by_kind": sums.dollars_by_kind,
+        "hit_rate": sums.hit_rate,
+        "unpriced": {model: count for model, count in sums.unpriced.items() if count},
+    }

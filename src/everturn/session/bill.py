@@ -1,0 +1,102 @@
+"""What a session has cost so far: its own calls, and those made on its behalf (summaries, notes).
+
+Replies carry their usage, so the conversation's part can be told from its records, also of earlier processes.
+Calls for summaries and notes are no part of the conversation; they are counted when they are made.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Final, Literal
+
+import msgspec
+
+from everturn.history.records import Record, Usage, record_time, reported_usage
+from everturn.measure.model_table import find_model
+from everturn.measure.pricing import compute_priced_usage
+
+BillPurpose = Literal["conversation", "compact", "session_memory"]
+BILL_PURPOSES: Final[tuple[BillPurpose, ...]] = ("conversation", "compact", "session_memory")
+
+
+class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls of one purpose, and their tokens. Calls of models without a known price cost 0 here."""
+
+    calls: int = 0
+    input: int = 0
+    written: int = 0
+    read: int = 0
+    output: int = 0
+    dollars: Decimal = Decimal()
+    unpriced: int = 0
+
+    def __add__(self, other: "UsageTotals") -> "UsageTotals":
+        names = self.__struct_fields__
+        return UsageTotals(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+
+class Bill(msgspec.Struct, frozen=True):
+    """The whole, by purpose."""
+
+    parts: Mapping[BillPurpose, UsageTotals]
+
+    @property
+    def total(self) -> UsageTotals:
+        return sum(self.parts.values(), UsageTotals())
+
+    @property
+    def dollars(self) -> Decimal:
+        return self.total.dollars
+
+
+def price_usage(usage: Usage, model_id: str, on: date) -> UsageTotals:
+    model = find_model(model_id)
+    priced = model is not None and bool(model.prices)
+    dollars = (
+        compute_priced_usage(msgspec.to_builtins(usage), model, on=on).dollars
+        if model and priced
+        else Decimal()
+    )
+    return UsageTotals(
+        calls=1,
+        input=usage.input_tokens,
+        written=usage.cache_creation_input_tokens,
+        read=usage.cache_read_input_tokens,
+        output=usage.output_tokens,
+        dollars=dollars,
+        unpriced=int(not priced),
+    )
+
+
+class Ledger:
+    """Adds up. `asides` is what a restart must not lose."""
+
+    def __init__(
+        self, records: Iterable[Record] = (), asides: Mapping[BillPurpose, UsageTotals] | None = None
+    ) -> None:
+        self._parts: dict[BillPurpose, UsageTotals] = {purpose: UsageTotals() for purpose in BILL_PURPOSES}
+        self._parts.update(asides or {})
+        self._counted: set[str] = set()
+        for record in records:
+            self.heard(record)
+
+    def heard(self, record: Record) -> None:
+        """A reply of the conversation; of one that was recorded in pieces, the first counts."""
+        usage, reply = reported_usage(record), record.reply
+        if usage is None or reply is None or reply.message_id in self._counted:
+            return
+        self._counted |= {reply.message_id} - {""}
+        moment = record_time(record) or datetime.max.replace(tzinfo=UTC)
+        self.paid("conversation", usage, reply.model, moment.date())
+
+    def paid(self, purpose: BillPurpose, usage: Usage, model_id: str, on: date) -> None:
+        self._parts[purpose] += price_usage(usage, model_id, on)
+
+    @property
+    def bill(self) -> Bill:
+        return Bill(dict(self._parts))
+
+    @property
+    def asides(self) -> dict[BillPurpose, UsageTotals]:
+        parts = self._parts.items()
+        return {purpose: spent for purpose, spent in parts if purpose != "conversation" and spent.calls}

@@ -1,0 +1,160 @@
+"""Memory files from the working directory upwards and from the user's home, with what they import (NM-1).
+
+The order is from the general to the particular: the user's own first, then from the outermost folder of the
+project to the working directory. What comes later may refine what came before.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from everturn.session.memory_files.confined import (
+    FileText,
+    ReadPermission,
+    ReadScope,
+    allow_all,
+    read_confined,
+)
+from everturn.session.memory_files.imports import find_imports
+
+MemoryKind = Literal["user", "project", "local", "nested"]
+MemoryNoteKind = Literal["skipped", "missing", "cycle", "too_deep", "too_many"]
+
+# What is looked for in a folder, in this order. AGENTS.md is often a link to CLAUDE.md, and then read once.
+NAMES: Final[tuple[tuple[str, MemoryKind], ...]] = (
+    ("CLAUDE.md", "project"),
+    (".claude/CLAUDE.md", "project"),
+    ("AGENTS.md", "project"),
+    ("CLAUDE.local.md", "local"),
+)
+# Below the user's home.
+HOME_NAMES: Final = (".claude/CLAUDE.md", ".claude/AGENTS.md")
+# Hops of imports behind a memory file (ecosystem 2.5), and files in all: our choice, a bound on mischief.
+MAX_DEPTH: Final = 4
+MAX_FILES: Final = 100
+
+
+class MemoryFile(msgspec.Struct, frozen=True):
+    """A file as it was read; `imported_by` is empty for one that was found by its name."""
+
+    path: str
+    text: str
+    kind: MemoryKind
+    imported_by: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Tells whether the file is still what it was."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+class MemoryNote(msgspec.Struct, frozen=True):
+    """Something about a memory file that a person may want to know."""
+
+    kind: MemoryNoteKind
+    path: str
+    what: str
+
+
+class MemoryFiles(msgspec.Struct, frozen=True):
+    files: tuple[MemoryFile, ...] = ()
+    notes: tuple[MemoryNote, ...] = ()
+
+
+def default_roots(cwd: Path, home: Path) -> tuple[Path, ...]:
+    """The repository that the working directory is in, or else the directory itself; and the user's own."""
+    inside = next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
+    return inside, home / ".claude"
+
+
+def find_memory(
+    cwd: Path, home: Path, *, roots: tuple[Path, ...] = (), may_read: ReadPermission = allow_all
+) -> MemoryFiles:
+    """Everything that is in force in this directory."""
+    cwd = cwd.resolve()
+    reach = ReadScope(roots=roots or default_roots(cwd, home), may_read=may_read)
+    loader = MemoryLoader(reach, home)
+    for name in HOME_NAMES:
+        loader.load(home / name, "user")
+    for folder in reversed((cwd, *cwd.parents)):
+        if _is_inside(folder, reach.roots):
+            loader.load_folder(folder)
+    return loader.memory
+
+
+def _is_inside(folder: Path, roots: Iterable[Path]) -> bool:
+    return any(folder.is_relative_to(root.resolve()) for root in roots)
+
+
+class MemoryLoader:
+    """Reads memory files and what they import, each once."""
+
+    def __init__(self, reach: ReadScope, home: Path, known: Iterable[str] = ()) -> None:
+        self.reach = reach
+        self.home = home
+        self._known = set(known)
+        self._files: list[MemoryFile] = []
+        self._notes: list[MemoryNote] = []
+
+    @property
+    def memory(self) -> MemoryFiles:
+        return MemoryFiles(tuple(self._files), tuple(self._notes))
+
+    def load_folder(self, folder: Path, kind: MemoryKind | None = None) -> None:
+        for name, usual in NAMES:
+            self.load(folder / name, kind or usual)
+
+    def load(self, path: Path, kind: MemoryKind) -> None:
+        found = read_confined(path, self.reach)
+        if isinstance(found, FileText):
+            self._add(found, kind, "", ())
+        elif not found.is_missing:
+            self._note("skipped", path, found.why)
+
+    def _add(self, found: FileText, kind: MemoryKind, imported_by: str, chain: tuple[str, ...]) -> None:
+        name = str(found.path)
+        if name in self._known:
+            return
+        if len(self._files) == MAX_FILES:
+            self._note("too_many", found.path, f"{MAX_FILES} files were read; this one and others were not")
+            return
+        self._known.add(name)
+        self._files.append(MemoryFile(name, found.text, kind, imported_by))
+        for spelled in find_imports(found.text):
+            self._import(spelled, found.path, kind, (*chain, name))
+
+    def _import(self, spelled: str, importer: Path, kind: MemoryKind, chain: tuple[str, ...]) -> None:
+        path = self._place(spelled, importer)
+        looks_like_a_path = "/" in spelled or "." in spelled
+        found = read_confined(path, self.reach)
+        if isinstance(found, FileText):
+            if str(found.path) in chain:
+                self._note("cycle", importer, f"@{spelled} leads back to a file that imports it")
+            elif len(chain) > MAX_DEPTH:
+                self._note("too_deep", importer, f"@{spelled} is more than {MAX_DEPTH} imports away")
+            else:
+                self._add(found, kind, str(importer), chain)
+        elif looks_like_a_path:
+            # "@alice" is a person as often as a file; that there is no such file is then no news.
+            self._note("missing" if found.is_missing else "skipped", importer, f"@{spelled}: {found.why}")
+
+    def _place(self, spelled: str, importer: Path) -> Path:
+        if spelled.startswith("~/"):
+            return self.home / spelled[2:]
+        return importer.parent / spelled
+
+    def _note(self, kind: MemoryNoteKind, path: Path, what: str) -> None:
+        note = MemoryNote(kind, str(path), what)
+        if note not in self._notes:
+            self._notes.append(note)
+
+
+def folders_between(cwd: Path, file: Path) -> Iterator[Path]:
+    """Below the working directory, down to the folder that the file is in; none where it lies elsewhere."""
+    if file.is_relative_to(cwd):
+        parts = file.relative_to(cwd).parts[:-1]
+        for count in range(1, len(parts) + 1):
+            yield cwd.joinpath(*parts[:count])

@@ -1,0 +1,171 @@
+"""Session notes, taken in the background: a fork that may edit one text, in a thread nobody waits for (SM-3).
+
+Whether, when and for how long is decided in `decide/notes/`; here it is done. The conversation's own thread
+starts a fork (`consider`) and takes what came of it (`settle`); in between it is not disturbed. A fork that
+is given up can no longer write anything, however late it comes back.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+from everturn.decide.events import Event, EventContext, NotesRejected, NotesTaken
+from everturn.decide.notes.document import Notes, NotesState, new_notes, read_notes, spell_notes
+from everturn.decide.notes.extraction import NotUpdated, apply_fork_edits, edit_tool_among, extraction_message
+from everturn.decide.notes.settings import NotesSettings
+from everturn.decide.notes.triggers import (
+    Extract,
+    count_record,
+    is_dead,
+    mark_compacted,
+    mark_extracted,
+    should_extract,
+    should_wait,
+)
+from everturn.engine import Turn
+from everturn.history.records import Record, Usage
+from everturn.measure.capabilities import Capabilities
+from everturn.measure.tokens import rough
+from everturn.session.private_files import replace_file
+from everturn.session.upstream import Send, UpstreamError, clamp_usage, parse_message
+from everturn.view.forks import make_fork
+from everturn.view.requests import build_fork_request
+
+WaitMode = Literal["none", "a while"]
+
+
+class _Job:
+    """One fork: what it began with, and what came of it."""
+
+    def __init__(
+        self, began: NotesState, covers: str, tokens: int, started: float, moment: EventContext
+    ) -> None:
+        self.began, self.covers, self.tokens = began, covers, tokens
+        self.started, self.moment = started, moment
+        self.done = threading.Event()
+        self.body = ""
+        self.why_not = ""
+        self.usage: Usage | None = None
+
+
+class NoteTaker:
+    """The notes of one session. Used from one thread; the forks run in their own."""
+
+    def __init__(
+        self,
+        path: str,
+        send: Send,
+        *,
+        capabilities: Capabilities,
+        settings: NotesSettings,
+        tell: Callable[[Event], None],
+        paid: Callable[[Usage], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.path = path
+        self.notes = _found(path)
+        self._state = self.notes.state
+        self._send = send
+        self._capabilities = capabilities
+        self._settings = settings
+        self._tell = tell
+        self._paid = paid
+        self._clock = clock
+        self._job: _Job | None = None
+        # After notes that could not be used: not again before the context has this size.
+        self._not_below = 0
+
+    @property
+    def is_busy(self) -> bool:
+        return self._job is not None
+
+    def heard(self, record: Record) -> None:
+        self._state = count_record(self._state, record)
+
+    def shrunk(self, tokens: int) -> None:
+        self._state = mark_compacted(self._state, tokens)
+        self._not_below = 0
+
+    def consider(self, turn: Turn, sent_last: str, *, tokens: int, calls: int, moment: EventContext) -> None:
+        """After a reply: begin to take notes of what its request held, where it is time."""
+        self.settle()
+        tools = [tool.tool for tool in turn.captured.head.tools]
+        if self._job is not None or tokens < self._not_below or not edit_tool_among(tools):
+            return
+        due = should_extract(
+            self._state, source=moment.source, tokens=tokens, last_turn_calls=calls, settings=self._settings
+        )
+        if isinstance(due, Extract):
+            self._job = job = _Job(self._state, sent_last, tokens, self._clock(), moment)
+            threading.Thread(target=self._take, args=(job, turn), name="session notes", daemon=True).start()
+
+    def settle(self, patience: WaitMode = "none") -> Notes | None:
+        """What is noted by now. With patience, a fork under way is waited for, within its bounds."""
+        job, since = self._job, self._clock()
+        if job is None:
+            return self._usable()
+        waiting = should_wait(job.started, since, self._clock(), self._settings)
+        if patience == "a while" and waiting.seconds:
+            job.done.wait(waiting.seconds)
+        if job.done.is_set():
+            self._job = None
+            self._took(job)
+        elif is_dead(job.started, self._clock(), self._settings):
+            self._job = None
+            given_up = f"given up after {self._settings.dead_after.total_seconds():.0f} s without an answer"
+            self._tell(NotesRejected(moment=job.moment, why=given_up))
+        return self._usable()
+
+    def _usable(self) -> Notes | None:
+        return None if self.notes.is_empty else self.notes
+
+    def _took(self, job: _Job) -> None:
+        if job.usage is not None:
+            self._paid(job.usage)
+        problem = job.why_not
+        if not problem:
+            self._state = mark_extracted(self._state, job.began, covers=job.covers, tokens=job.tokens)
+            self.notes = Notes(job.body, self._state)
+            problem = replace_file(self.path, spell_notes(self.notes).encode())
+        if problem:
+            self._not_below = job.tokens + self._settings.growth
+            self._tell(NotesRejected(moment=job.moment, why=problem))
+            return
+        seconds = self._clock() - job.started
+        self._tell(NotesTaken(moment=job.moment, covers=job.covers, tokens=rough(job.body), seconds=seconds))
+
+    # ── in the fork's own thread ─────────────────────────────────────────────────────────────────
+
+    def _take(self, job: _Job, turn: Turn) -> None:
+        try:
+            self._ask(job, turn)
+        except UpstreamError as problem:
+            job.why_not = f"the call for notes failed: {problem}"
+        except Exception as problem:
+            # The type only: its words may hold anything.
+            job.why_not = f"taking notes raised {type(problem).__name__}"
+        finally:
+            job.done.set()
+
+    def _ask(self, job: _Job, turn: Turn) -> None:
+        asked = extraction_message(self.notes, self.path, self._settings)
+        request: Any = build_fork_request(
+            make_fork(turn.captured, (asked,), tools_allowed=True), self._capabilities
+        )
+        answered = self._send(request.to_bytes(), turn.betas)
+        response = parse_message(answered)
+        job.usage = clamp_usage(response.reply.usage or Usage())
+        found = apply_fork_edits(self.notes.body, response.blocks, self.path)
+        if isinstance(found, NotUpdated):
+            job.why_not = found.why
+        else:
+            job.body = found.body
+
+
+def _found(path: str) -> Notes:
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="") as file:
+            return read_notes(file.read())
+    except OSError:
+        return new_notes()

@@ -1,0 +1,104 @@
+"""The world of a held session: the real one, and somebody who listens to all of it.
+
+Summaries are streamed where that is possible, so that whoever waits can be told how far they are (CP-7).
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from everturn.decide.effects import AskModel, Emit, HookOutcome, ModelAnswer, ModelFailure, RunHooks
+from everturn.decide.events import Compacting, EventContext, hook_trouble
+from everturn.history.records import Usage
+from everturn.session.effect_handler import STATUS_SECONDS, LocalEffectHandler
+from everturn.session.files import Roots
+from everturn.session.hooks.run import Hooks
+from everturn.session.upstream import RawResponse, Send, Stream, as_stream
+
+
+class WorldCallbacks:
+    """Whom a session's world tells what: events, what calls for summaries have used, and of each that it is
+    about to be made, or that an interrupt ended it; and what hooks want a person to read."""
+
+    def __init__(
+        self,
+        tell: Callable[[msgspec.Struct], None],
+        paid: Callable[[AskModel, Usage], None],
+        moment: Callable[[], EventContext],
+        asks: Callable[[], None] = lambda: None,
+        cancels: Callable[[], None] = lambda: None,
+        remark: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.tell, self.paid, self.moment = tell, paid, moment
+        self.asks, self.cancels, self.remark = asks, cancels, remark
+
+
+class SessionEffectHandler(LocalEffectHandler):
+    def __init__(
+        self,
+        send: Send,
+        folder: Path,
+        to: WorldCallbacks,
+        *,
+        stream: Stream | None = None,
+        readable: Roots,
+        hooks: Hooks,
+        status_seconds: float = STATUS_SECONDS,
+    ) -> None:
+        super().__init__(
+            self._counted,
+            folder,
+            readable=readable,
+            hooks=hooks,
+            listen=to.tell,
+            waiting=self._still_waiting,
+            status_seconds=status_seconds,
+        )
+        self._to = to
+        self._pieces = stream or as_stream(send)
+        self._characters = 0
+        self._began = 0.0
+        # Whether an interrupt while a summary is written ends the call around it, or only the compaction.
+        self.interrupt_ends_call = True
+
+    def ask_model(self, effect: AskModel) -> ModelAnswer | ModelFailure:
+        self._characters, self._began = 0, time.monotonic()
+        self._to.asks()
+        answer = super().ask_model(effect)
+        if isinstance(answer, ModelAnswer):
+            self._to.paid(effect, answer.usage)
+        elif answer.kind == "cancelled" and self.interrupt_ends_call:
+            self._to.cancels()
+            raise KeyboardInterrupt
+        return answer
+
+    def run_hooks(self, effect: RunHooks) -> HookOutcome:
+        outcome = super().run_hooks(effect)
+        trouble = hook_trouble(effect.event, outcome, self._to.moment())
+        if trouble is not None:
+            self.emit(Emit(trouble))
+        for message in outcome.messages:
+            self._to.remark(message)
+        return outcome
+
+    def _counted(self, body: bytes, betas: Sequence[str]) -> RawResponse:
+        pieces = self._pieces(body, betas)
+        while True:
+            try:
+                self._characters += len(next(pieces))
+            except StopIteration as done:
+                return done.value
+
+    def _still_waiting(self, effect: AskModel) -> None:
+        self.emit(
+            Emit(
+                Compacting(
+                    moment=self._to.moment(),
+                    way=effect.way,
+                    seconds=time.monotonic() - self._began,
+                    characters=self._characters,
+                )
+            )
+        )

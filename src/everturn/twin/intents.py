@@ -1,0 +1,214 @@
+"""What a person asks the rule-based coder for, as far as rules can tell: wishes, read out of plain words.
+
+Every pattern is bounded, so that no message takes long to read. What is done about a wish: `coding_agent.py`.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from everturn.twin.request_text import find_paths
+
+# Of a longer message only the beginning is understood.
+_READ: Final = 4_000
+MAX_WORDS: Final = 6
+
+_QUOTED: Final = r"`([^`\n]{1,200})`|\"([^\"\n]{1,200})\"|(?<!\w)'([^'\n]{1,200})'(?!\w)"
+_TERM: Final = rf"(?:{_QUOTED}|([^\s`\"']{{1,80}}))"
+_SWAP: Final = re.compile(
+    r"\b(?:replace|change|rename|turn|swap)\s+"
+    r"(?:(?:the|all|every|each|word|name|function|method|variable|class|string|text|constant|of)\s+){0,4}"
+    rf"{_TERM}\s+(?:with|by|to|into|for)\s+{_TERM}",
+    re.IGNORECASE,
+)
+_RUN_QUOTED: Final = re.compile(
+    r"\b(?:run|execute|try)\s+(?:the command\s+)?`([^`\n]{1,400})`", re.IGNORECASE
+)
+_PROGRAMS: Final = (
+    "ls|pwd|date|git|pytest|python3?|make|npm|cargo|go|cat|echo|wc|ruff|head|tail|uname|du|df|env"
+    "|sleep|find|grep|tree|node|uv|mkdir|touch|cp|mv"
+)
+_RUN_PLAIN: Final = re.compile(
+    rf"\b(?:run|execute)\s+((?:{_PROGRAMS})\b(?:(?!\s(?:and|then|in order)\b)[^\n;,]){{0,200}})",
+    re.IGNORECASE,
+)
+_TESTS: Final = re.compile(
+    r"\b(?:run|execute|check with|start)\s+(?:\w+\s+){0,4}(?:tests?|test suite|checks)\b", re.I
+)
+_MAKE: Final = re.compile(
+    r"\b(?:create|make|write|add)\s+(?:(?:a|an|the|new|small|short|empty|file|called|named|script|module)\s+){0,6}"
+    r"[`\"']?((?:[\w.-]{1,60}/){0,8}[\w.-]{1,60}\.\w{1,5})\b",
+    re.IGNORECASE,
+)
+_ADD: Final = re.compile(
+    r"\badd\s+(?:(?:a|an|the|this|new|line|comment|note|sentence|text|saying|that says)\s+){0,5}"
+    rf"(?:{_QUOTED})\s+(?:to|in|at|into)\b",
+    re.IGNORECASE,
+)
+_CONTENT: Final = re.compile(
+    rf"\b(?:with|containing|saying|says|contains?|content)\b[^`\"'\n]{{0,40}}(?:{_QUOTED})", re.IGNORECASE
+)
+_FENCE: Final = re.compile(r"```[\w+-]{0,20}\n(.{0,3000}?)```", re.DOTALL)
+_ALL: Final = re.compile(
+    r"\b(?:all|every|each|whole|entire)\s+(?:\w+\s+){0,2}(?:files?|project|code\s?base|repo\w*|module\w*|folder)\b"
+    r"|\bread everything\b",
+    re.IGNORECASE,
+)
+_PLAN: Final = re.compile(
+    r"\b(?:todos?|to-do|plan|step by step|steps|list of tasks|checklist)\b", re.IGNORECASE
+)
+_SURVEY: Final = re.compile(
+    r"\b(?:sub-?agent|search agent|second agent|investigate|survey|thoroughly|delegate|task tool)\b", re.I
+)
+_RECALL: Final = re.compile(
+    r"\b(?:recall|remember|earlier|previously|at the beginning|did (?:i|we) say)\b", re.I
+)
+_WORK: Final = re.compile(
+    r"\b(?:fix|refactor|implement|improve|optimi[sz]e|delete|remove|rewrite|add|extend|clean up|change)\b",
+    re.IGNORECASE,
+)
+_GREETING: Final = frozenset(
+    ["hi", "hello", "hey", "good", "morning", "evening", "day", "there", "everturn", "twin"]
+)
+_THANKS: Final = frozenset(
+    [
+        "thanks",
+        "thank",
+        "you",
+        "ok",
+        "okay",
+        "great",
+        "nice",
+        "bye",
+        "very",
+        "much",
+        "a",
+        "lot",
+        "well",
+        "done",
+        "perfect",
+        "good",
+    ]
+)
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,40}")
+# Words that say what to do or hold a sentence together; searching files for them finds everything.
+_FILLER: Final = """
+    the and for with from into that this these those there then than them they are was were has have had
+    does did what when where which who whose why how can could would should will please you your our its let
+    make made need want look looking find found show tell explain describe read open search check see fix
+    change edit update add remove delete create write run use used using work works working file files
+    folder project code line lines test tests all any every each some one two first last next new old about
+    over under also just only like more most not but out here now get give take put say says said word words
+    name names named help thing things way todo todos plan step steps list task tasks agent subagent
+    thoroughly investigate survey recall remember earlier mean means whole entire everything replace rename
+    called command function variable class method come comes go goes happen happens again
+"""
+_FILLERS: Final = frozenset(_FILLER.split())
+
+
+SmallTalk = Literal["", "greeting", "thanks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Intents:
+    """`swap` is what to replace by what; `line` goes into a named file, `content` into a new one."""
+
+    paths: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    replacement: tuple[str, str] | None = None
+    line: str = ""
+    new_file: str = ""
+    content: str = ""
+    command: str = ""
+    runs_tests: bool = False
+    reads_all_files: bool = False
+    plans: bool = False
+    delegates_search: bool = False
+    recalls: bool = False
+    # A change is wanted, and the rules cannot tell which.
+    needs_unsupported_change: bool = False
+    small_talk: SmallTalk = ""
+
+    @property
+    def changes(self) -> bool:
+        return bool(self.replacement or self.line or self.new_file)
+
+    @property
+    def runs(self) -> bool:
+        return bool(self.command or self.runs_tests)
+
+
+def parse_intents(asked: str) -> Intents:
+    text = asked[:_READ]
+    plain = _FENCE.sub(" ", text)
+    swap, line = _swap(plain), _first(_ADD.search(plain))
+    made = None if swap or line else _MAKE.search(plain)
+    command = _command(plain)
+    # What is quoted is a thing, not a wish.
+    bare = re.sub(_QUOTED, " ", plain)
+    return Intents(
+        paths=find_paths(plain),
+        words=_words(plain, command),
+        replacement=swap,
+        line=line,
+        new_file=made[1] if made else "",
+        content=_content(text, plain) if made else "",
+        command=command,
+        runs_tests=not command and bool(_TESTS.search(plain)),
+        reads_all_files=bool(_ALL.search(bare)),
+        plans=bool(_PLAN.search(bare)),
+        delegates_search=bool(_SURVEY.search(bare)),
+        recalls=bool(_RECALL.search(bare)),
+        needs_unsupported_change=not (swap or line or made) and bool(_WORK.search(bare)),
+        small_talk=_small_talk(plain),
+    )
+
+
+def _small_talk(text: str) -> SmallTalk:
+    said = {word.lower() for word in re.findall(r"\w+", text)}
+    if not said or len(said) > 6:
+        return ""
+    return "greeting" if said <= _GREETING else "thanks" if said <= _THANKS else ""
+
+
+def _first(found: re.Match[str] | None) -> str:
+    return next((group for group in found.groups() if group), "") if found else ""
+
+
+def _swap(text: str) -> tuple[str, str] | None:
+    if not (found := _SWAP.search(text)):
+        return None
+    groups = found.groups()
+    old = next(filter(None, groups[:4]), "").strip(".,;:")
+    new = next(filter(None, groups[4:]), "").strip(".,;:")
+    return (old, new) if old and new and old != new else None
+
+
+def _command(text: str) -> str:
+    quoted = _RUN_QUOTED.search(text)
+    plain = None if quoted else _RUN_PLAIN.search(text)
+    return quoted[1] if quoted else plain[1].strip(" .!?") if plain else ""
+
+
+def _content(text: str, plain: str) -> str:
+    if fence := _FENCE.search(text):
+        return fence[1]
+    return _first(_CONTENT.search(plain))
+
+
+def _words(text: str, command: str) -> tuple[str, ...]:
+    """What to search for: quoted words first, then names as code has them, then the longest."""
+    quoted = [_first(found) for found in re.finditer(_QUOTED, text)]
+    quoted = [each for each in quoted if each != command and not find_paths(each)]
+    bare = re.sub(_QUOTED, " ", text)
+    for path in find_paths(bare):
+        bare = bare.replace(path, " ")
+    if command:
+        bare = bare.replace(command, " ")
+    plain = dict.fromkeys(each for each in _WORD.findall(bare) if each.lower() not in _FILLERS)
+    ranked = sorted(plain, key=lambda word: (not _is_name(word), -len(word)))
+    return tuple(dict.fromkeys([*quoted, *ranked]))[:MAX_WORDS]
+
+
+def _is_name(word: str) -> bool:
+    return "_" in word or (word[1:] != word[1:].lower() and not word.isupper())

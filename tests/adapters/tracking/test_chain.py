@@ -1,0 +1,133 @@
+"""Two spellings of one message have one link; two messages have two."""
+
+import json
+
+import msgspec
+import pytest
+from builders import assistant, call, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.adapters.tracking.caller_request import read_message_blocks
+from everturn.adapters.tracking.chain import (
+    START,
+    build_chain,
+    build_record_chain,
+    common_prefix_length,
+    make_link,
+    without_cache_control,
+)
+from everturn.history.records import Record
+
+MARK = {"type": "ephemeral"}
+RESULT = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "x"}]}
+
+
+def said(content, role="user"):
+    return make_link(START, role, content)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("hello", [{"type": "text", "text": "hello"}]),
+        ([{"type": "text", "text": "a"}], [{"text": "a", "type": "text", "cache_control": MARK}]),
+        ([{"type": "text", "text": "a", "citations": None}], "a"),
+        ([RESULT], [{**RESULT, "content": [{**RESULT["content"][0], "cache_control": MARK}]}]),
+    ],
+    ids=["a string", "a marker", "a null", "a marker inside a result"],
+)
+def test_spelling_counts_for_nothing(one, other):
+    assert said(one) == said(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("hello", "hello "),
+        (["a", "b"], ["ab"]),
+        (["a", "b"], ["b", "a"]),
+        ([{"type": "image", "source": {"data": "x"}}], [{"type": "image", "source": {"data": "y"}}]),
+    ],
+)
+def test_what_is_said_counts(one, other):
+    assert said(one) != said(other)
+    assert said(one, "assistant") != said(other, "assistant") or one == "hello"
+
+
+def test_who_said_it_and_what_came_before_count():
+    assert said("a") != said("a", "assistant")
+    assert build_chain([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])[1] != said("b")
+
+
+REPLY = [
+    {"type": "thinking", "thinking": "hm", "signature": "s"},
+    {"type": "text", "text": "Look.", "citations": [{"cited_text": "x"}]},
+    {
+        "type": "tool_use",
+        "id": "t1",
+        "name": "read",
+        "input": {"cache_control": 1, "path": None},
+        "caller": {},
+    },
+]
+
+
+def test_an_echo_that_lost_its_thinking_is_still_that_reply():
+    echo = [
+        {"type": "text", "text": "Look."},
+        {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": None, "cache_control": 1}},
+    ]
+    assert said(echo, "assistant") == said(REPLY, "assistant")
+
+
+@pytest.mark.parametrize("field", [("id", "t2"), ("name", "write"), ("input", {"path": "b"})])
+def test_a_call_that_was_edited_is_another_reply(field):
+    edited = [*REPLY[:2], {**REPLY[2], field[0]: field[1]}]
+    assert said(edited, "assistant") != said(REPLY, "assistant")
+
+
+def test_what_a_tool_is_called_with_is_no_block():
+    assert without_cache_control(REPLY[2])["input"] == {"cache_control": 1, "path": None}
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text("ab", max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("abt", max_size=2), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+blocks = st.dictionaries(st.sampled_from(["type", "text", "content", "input", "cache_control"]), json_values)
+messages = st.builds(
+    lambda role, content: {"role": role, "content": content},
+    st.sampled_from(["user", "assistant"]),
+    st.text("ab", max_size=3)
+    | st.lists(blocks.map(lambda b: {**b, "type": "text" if "text" in b else "image"}), max_size=3),
+)
+
+
+@given(st.lists(messages, max_size=5))
+def test_what_was_recorded_has_the_links_of_what_was_said(given_messages):
+    try:
+        records = [
+            Record(kind=each["role"], uuid=str(at), blocks=read_message_blocks(each))
+            for at, each in enumerate(given_messages)
+        ]
+    except msgspec.ValidationError:
+        return  # A block that the API would refuse too: its id is no text, for instance.
+    assert tuple(build_record_chain(records)[0]) == build_chain(json.loads(json.dumps(given_messages)))
+
+
+def test_a_transcript_tells_where_our_first_reply_stands():
+    records = [user("a"), assistant("an example", id=""), user("b"), assistant(call("t1")), user("c")]
+    links, before = build_record_chain(records)
+    assert (len(links), before) == (5, 3)
+    assert build_record_chain(records[:3])[1] == 3
+
+
+@given(st.lists(st.booleans(), max_size=6), st.lists(st.booleans(), max_size=6))
+def test_what_two_chains_share_is_their_common_beginning(one, other):
+    chains = [build_chain([{"role": "user", "content": str(each)} for each in said]) for said in (one, other)]
+    same = [a == b for a, b in zip(one, other, strict=False)]
+    assert common_prefix_length(*chains) == (same.index(False) if False in same else len(same))
