@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 from _timing import best
 
-from everturn.decide.compact.context import CompactionOptions
 from everturn.decide.compact.flow import preview_compaction, run_compaction
+from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.strategies import STRATEGIES
 from everturn.decide.compact.values import Compaction, CompactionPlan, CompactionRequest
 from everturn.decide.effects import AskModel, FileRead, HookOutcome, ModelAnswer, ReadFiles
-from everturn.decide.policy import get_policy
+from everturn.decide.options import Options
 from everturn.engine import Conversation, ConversationSettings
 from everturn.history.blocks import text_block
 from everturn.history.records import Record, Usage
@@ -58,19 +58,19 @@ def records_of(tokens: int) -> list[Record]:
 
 def conversation(records: list[Record], *, window: int = 0) -> Conversation:
     """On the model's own window, unless a larger one is given: then no turn compacts by itself."""
-    model, kept = find_model("claude-opus-5"), get_policy("claude-code")
+    model, kept = find_model("claude-opus-5"), Options(compact=CompactSettings(strategies=("fork",)))
     assert model is not None
     model = replace(model, window=window) if window else model
     return Conversation(
         ConversationSettings(
             model=model,
             capabilities=ANTHROPIC,
-            policy=kept,
+            options=kept,
             costs=TwinCosts(model),
-            head=coding_preamble(),
-            parameters=KeyParameters(choose_ttl("main", "conversation", kept.ttl, ANTHROPIC)),
+            preamble=coding_preamble(),
+            parameters=KeyParameters(choose_ttl("main", "conversation", kept.cache.ttl, ANTHROPIC)),
             fields={"max_tokens": 8_000},
-            compaction=CompactionOptions(ways=("fork",), transcript="session.jsonl"),
+            transcript="session.jsonl",
         ),
         records,
     )
@@ -98,7 +98,7 @@ def driven(flow: Any) -> Any:
 
 def parts(held: Conversation) -> dict[str, Callable[[], Any]]:
     ids = count()
-    ground = held._compaction_context(held.setting, NOW)  # pyright: ignore[reportPrivateUsage]
+    ground = held._compaction_context(held.setting)  # pyright: ignore[reportPrivateUsage]
     assert ground is not None
     plan = preview_compaction(BY_HAND, ground, NOW)
     assert isinstance(plan, CompactionPlan)

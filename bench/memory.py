@@ -53,7 +53,7 @@ def talked(path: Path) -> Session:
 
 
 def compacted(path: Path) -> Session:
-    session = Session.open(path, ways=("extract",), send=lambda body, betas: RawResponse(REPLY))
+    session = Session.open(path, ways=("extractive",), send=lambda body, betas: RawResponse(REPLY))
     session.compact()
     return session
 

@@ -17,7 +17,7 @@ from _timing import best
 from everturn.history.blocks import text_block
 from everturn.history.records import Record
 from everturn.replay.synthetic import generate_session
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 from everturn.wire.claude_code_reader import parse_session_file
 
 TURNS = 300
@@ -26,7 +26,7 @@ TURNS = 300
 def append_seconds(path: Path) -> float:
     said = (text_block("Go on, and tell me what you find. " * 20),)
     found: list[float] = []
-    with Store.open(path, fsync="never") as store:
+    with JsonlStore.open(path, fsync="never") as store:
         for turn in range(TURNS):
             record = Record(kind="user", uuid=f"bench-{os.getpid()}-{turn}", blocks=said)
             start = time.perf_counter()
@@ -41,7 +41,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "session.jsonl"
         path.write_bytes(data)
-        opening = best(lambda: Store.open(path).close())
+        opening = best(lambda: JsonlStore.open(path).close())
         decoding = best(lambda: parse_session_file(data))
         plain = best(lambda: [msgspec.json.decode(line) for line in lines])
         to_long, to_empty = append_seconds(path), append_seconds(Path(folder) / "empty.jsonl")

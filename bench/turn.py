@@ -15,7 +15,8 @@ from statistics import median
 import msgspec
 from _timing import best
 
-from everturn.decide.policy import get_policy
+from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.options import Options
 from everturn.engine import Conversation, ConversationSettings, Turn
 from everturn.history.records import Record, Usage, record_time
 from everturn.history.rounds import split_rounds
@@ -36,15 +37,15 @@ NEVER_TWICE = count()
 
 
 def setting(able: Capabilities) -> ConversationSettings:
-    model, kept = find_model("claude-opus-5"), get_policy("claude-code")
+    model, kept = find_model("claude-opus-5"), Options(compact=CompactSettings(enabled=False))
     assert model is not None
     return ConversationSettings(
         model=model,
         capabilities=able,
-        policy=kept,
+        options=kept,
         costs=TwinCosts(model),
-        head=coding_preamble(),
-        parameters=KeyParameters(choose_ttl("main", "conversation", kept.ttl, able)),
+        preamble=coding_preamble(),
+        parameters=KeyParameters(choose_ttl("main", "conversation", kept.cache.ttl, able)),
         fields={"max_tokens": 8_000},
     )
 

@@ -1,7 +1,7 @@
-"""An agent of LangChain in a conversation that outgrows its window, again and again.
+"""A LangChain agent in a conversation that exceeds its context window several times.
 
-python examples/langchain_agent.py             40 tasks against the twin: no key, no network, no money
-ANTHROPIC_API_KEY=... python examples/langchain_agent.py    two tasks with the real API
+python examples/langchain_agent.py             40 tasks against the twin: no key, no network, no cost
+ANTHROPIC_API_KEY=... python examples/langchain_agent.py    two tasks against the real API
 """
 
 import os
@@ -23,8 +23,8 @@ def read_file(path: str) -> str:
 
 model = ChatAnthropic(model_name="claude-haiku-4-5", max_tokens=2000)  # type: ignore[call-arg]
 if "ANTHROPIC_API_KEY" not in os.environ:
-    print("No ANTHROPIC_API_KEY: this runs against everturn's twin of the API.")
-    model.__dict__["_client"] = TwinForTests().client()  # where it keeps its client, once there is one
+    print("No ANTHROPIC_API_KEY: this runs against everturn's twin of the API, on this machine.")
+    model.__dict__["_client"] = TwinForTests().client()  # where ChatAnthropic caches its client
 tasks = int(sys.argv[1]) if len(sys.argv) > 1 else 2 if "ANTHROPIC_API_KEY" in os.environ else 40
 
 middleware = EverturnMiddleware(folder=None)
@@ -32,9 +32,9 @@ agent = create_agent(model, [read_file], system_prompt="You maintain a feed pars
 
 messages: list = []
 for task in range(1, tasks + 1):
-    asked = {"role": "user", "content": f"Task {task}: look at feed/part_{task}.py and fix it."}
-    messages = agent.invoke({"messages": [*messages, asked]})["messages"]
+    prompt = {"role": "user", "content": f"Task {task}: look at feed/part_{task}.py and fix it."}
+    messages = agent.invoke({"messages": [*messages, prompt]})["messages"]
 
-(held,) = middleware.conversations
-print(f"{len(messages)} messages in the agent's state, {held.compactions} compactions on the way.")
-print(f"{held.tokens:,} of {held.window:,} tokens, ${middleware.bill.dollars:.2f} so far.")
+(conversation,) = middleware.conversations
+print(f"{len(messages)} messages in the agent's state, {conversation.compactions} compactions so far.")
+print(f"{conversation.tokens:,} of {conversation.window:,} tokens, ${middleware.bill.dollars:.2f} so far.")

@@ -1,7 +1,7 @@
-"""An agent on the plain Anthropic SDK that outgrows its window; then the same agent with one line more.
+"""An agent on the Anthropic SDK that exceeds its context window; then the same agent with one more line.
 
-python examples/middleware.py             300 calls against the twin: no key, no network, no money
-ANTHROPIC_API_KEY=... python examples/middleware.py    a few calls of the real API
+python examples/middleware.py             300 calls against the twin: no key, no network, no cost
+ANTHROPIC_API_KEY=... python examples/middleware.py    a few calls to the real API
 """
 
 import os
@@ -13,7 +13,6 @@ import anthropic
 from anthropic import beta_tool
 
 import everturn
-from everturn.session.config.shape import Config, Switches
 from everturn.twin.testing import TwinForTests
 
 LINES = "\n".join(f"{n:04d} record {n * 7919 % 1000} of the feed was parsed, status ok" for n in range(120))
@@ -25,7 +24,7 @@ def read_file(path: str) -> str:
     """Reads a file.
 
     Args:
-        path: Where it is.
+        path: The path of the file.
     """
     return f"{path}\n{LINES}"
 
@@ -35,15 +34,15 @@ def edit_file(path: str, old: str, new: str) -> str:
     """Changes a file.
 
     Args:
-        path: Where it is.
-        old: What stands there.
-        new: What should stand there.
+        path: The path of the file.
+        old: The text to replace.
+        new: The new text.
     """
     return f"{path}: changed {len(old)} characters to {len(new)}"
 
 
 def run_agent(client: anthropic.Anthropic, model: str, calls: int, **more: Any) -> int:
-    """Task after task in one conversation, streamed. It keeps its own list; that it ends is an error."""
+    """Run task after task in one conversation, streamed. The agent keeps its own list of messages."""
     messages: list[Any] = []
     made = task = 0
     while made < calls:
@@ -61,8 +60,8 @@ def run_agent(client: anthropic.Anthropic, model: str, calls: int, **more: Any) 
     return made
 
 
-def tried(name: str, calls: int, model: str, middleware: Any = None, **more: Any) -> float:
-    """Run the agent against a twin of its own; print how far it came and what it cost."""
+def run_and_print(name: str, calls: int, model: str, middleware: Any = None, **more: Any) -> float:
+    """Run the agent against its own twin; print how far it got and what it cost."""
     twin = TwinForTests()
     client = twin.client(middleware=[middleware] if middleware else [], max_retries=0)
     began = time.monotonic()
@@ -76,31 +75,36 @@ def tried(name: str, calls: int, model: str, middleware: Any = None, **more: Any
     return dollars
 
 
-def against_the_twin(calls: int) -> None:
-    print("No ANTHROPIC_API_KEY: this runs against everturn's twin of the API.\n")
+def run_against_twin(calls: int) -> None:
+    print("No ANTHROPIC_API_KEY: this runs against everturn's twin of the API, on this machine.\n")
     small, large = "claude-haiku-4-5", "claude-sonnet-4-6"
-    print(f"{small}, a window of 200K tokens")
-    tried("  plain", calls, small)
-    tried("  with everturn.middleware()", calls, small, everturn.middleware(folder=None))
-    print(f"\n{large}, a window of 1M tokens")
-    uncached = tried("  plain", calls, large)
-    naive = tried("  with the API's automatic caching", calls, large, cache_control={"type": "ephemeral"})
-    held = Config(window=200_000, switches=Switches(oversize=False, declarative=False))
-    ours = tried("  with everturn, held to 200K", calls, large, everturn.middleware(held, folder=None))
-    print(f"\nThat is {ours / uncached:.0%} of the plain bill, and {ours / naive:.0%} of the cached one.")
+    print(f"{small}, 200K token window")
+    run_and_print("  plain", calls, small)
+    run_and_print("  with everturn.middleware()", calls, small, everturn.middleware(folder=None))
+    print(f"\n{large}, 1M token window")
+    uncached = run_and_print("  plain", calls, large)
+    naive = run_and_print(
+        "  with the API's automatic caching", calls, large, cache_control={"type": "ephemeral"}
+    )
+    small_window = everturn.middleware(folder=None, window=200_000)
+    ours = run_and_print("  with everturn, window set to 200K", calls, large, small_window)
+    print(
+        f"\neverturn costs {ours / uncached:.0%} of the plain run, and {ours / naive:.0%} of the cached one."
+    )
 
 
-def for_real(calls: int) -> None:
+def run_against_api(calls: int) -> None:
     middleware = everturn.middleware()
     made = run_agent(anthropic.Anthropic(middleware=[middleware]), "claude-haiku-4-5", calls)
-    (held,) = middleware.conversations
-    print(f"{made} calls, {held.tokens:,} of {held.window:,} tokens, ${middleware.bill.dollars:.4f}")
-    print(f"The transcript: {held.path}")
+    (conversation,) = middleware.conversations
+    print(f"{made} calls, {conversation.tokens:,} of {conversation.window:,} tokens")
+    print(f"Cost: ${middleware.bill.dollars:.4f}")
+    print(f"Transcript: {conversation.path}")
 
 
 if __name__ == "__main__":
-    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    given = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     if os.environ.get("ANTHROPIC_API_KEY"):
-        for_real(wanted or 4)
+        run_against_api(given or 4)
     else:
-        against_the_twin(wanted or 300)
+        run_against_twin(given or 300)

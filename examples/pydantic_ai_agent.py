@@ -1,7 +1,7 @@
-"""An agent of pydantic-ai in a conversation that outgrows its window, again and again.
+"""A pydantic-ai agent in a conversation that exceeds its context window several times.
 
-python examples/pydantic_ai_agent.py           40 tasks against the twin: no key, no network, no money
-ANTHROPIC_API_KEY=... python examples/pydantic_ai_agent.py  two tasks with the real API
+python examples/pydantic_ai_agent.py           40 tasks against the twin: no key, no network, no cost
+ANTHROPIC_API_KEY=... python examples/pydantic_ai_agent.py  two tasks against the real API
 """
 
 import os
@@ -24,7 +24,7 @@ def read_file(path: str) -> str:
 if "ANTHROPIC_API_KEY" in os.environ:
     client = anthropic.AsyncAnthropic()
 else:
-    print("No ANTHROPIC_API_KEY: this runs against everturn's twin of the API.")
+    print("No ANTHROPIC_API_KEY: this runs against everturn's twin of the API, on this machine.")
     client = TwinForTests().async_client()
 tasks = int(sys.argv[1]) if len(sys.argv) > 1 else 2 if "ANTHROPIC_API_KEY" in os.environ else 40
 
@@ -34,9 +34,9 @@ agent = Agent(model, instructions="You maintain a feed parser.", tools=[read_fil
 
 messages: list = []
 for task in range(1, tasks + 1):
-    asked = f"Task {task}: look at feed/part_{task}.py and fix it."
-    messages = agent.run_sync(asked, message_history=messages).all_messages()
+    prompt = f"Task {task}: look at feed/part_{task}.py and fix it."
+    messages = agent.run_sync(prompt, message_history=messages).all_messages()
 
-(held,) = everturn.conversations
-print(f"{len(messages)} messages in the agent's history, {held.compactions} compactions on the way.")
-print(f"{held.tokens:,} of {held.window:,} tokens, ${everturn.bill.dollars:.2f} so far.")
+(conversation,) = everturn.conversations
+print(f"{len(messages)} messages in the agent's history, {conversation.compactions} compactions so far.")
+print(f"{conversation.tokens:,} of {conversation.window:,} tokens, ${everturn.bill.dollars:.2f} so far.")

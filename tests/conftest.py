@@ -1,10 +1,12 @@
 """Settings that every test shares."""
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["spec_table", "cache_net", "trials_told"]
+pytest_plugins = ["surface_watch", "spec_table", "cache_net", "trials_told"]
 
 settings.register_profile(
     "default", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -13,3 +15,28 @@ settings.register_profile(
     "soak", max_examples=5000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("EVERTURN_PROFILE", "default"))
+
+# What the suite itself reads; every other variable of ours is configuration.
+OF_THE_SUITE = ("EVERTURN_PROFILE", "EVERTURN_WRITE_")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _without_the_user_s_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Neither the configuration file of whoever runs the tests nor their environment changes a result. A test
+    that needs a variable sets it for itself."""
+    # Not above: `surface_watch` must be there before the first of our modules is imported.
+    from everturn.session.config.sources import KNOWN_VARIABLES
+
+    names = {known.variable for known in KNOWN_VARIABLES}
+    taken = [
+        name
+        for name in os.environ
+        if name in names
+        or name.startswith(("DISABLE_", "ANTHROPIC_"))
+        or (name.startswith("EVERTURN_") and not name.startswith(OF_THE_SUITE))
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        for name in taken:
+            patch.delenv(name)
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("no-configuration")))
+        yield

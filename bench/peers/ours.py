@@ -8,7 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
-from everturn.decide.compact.context import CompactionOptions
+import msgspec
+
+from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Compaction, CompactionRequest
 from everturn.decide.policy import get_policy
 from everturn.engine import Conversation, ConversationSettings, Turn
@@ -84,19 +86,20 @@ def _nobody(body: bytes, betas: Sequence[str]) -> RawResponse:
 
 
 def setting_for(kept: str) -> ConversationSettings:
-    model, kind = find_model(MODEL), get_policy(kept)
+    model = find_model(MODEL)
+    options = msgspec.structs.replace(get_policy(kept).options, compact=CompactSettings(strategies=("fork",)))
     if model is None:
         raise SystemExit(f"everturn knows no model {MODEL!r}; name one in bench/peers/ours.py")
     model = replace(model, window=ENDLESS)
     return ConversationSettings(
         model=model,
         capabilities=ANTHROPIC,
-        policy=kind,
+        options=options,
         costs=TwinCosts(model),
-        head=coding_preamble(),
-        parameters=KeyParameters(choose_ttl("main", "conversation", kind.ttl, ANTHROPIC)),
+        preamble=coding_preamble(),
+        parameters=KeyParameters(choose_ttl("main", "conversation", options.cache.ttl, ANTHROPIC)),
         fields={"max_tokens": 8_000},
-        compaction=CompactionOptions(ways=("fork",), transcript="session.jsonl"),
+        transcript="session.jsonl",
     )
 
 

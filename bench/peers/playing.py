@@ -1,8 +1,8 @@
-"""A recorded session in a peer's hands: its code decides what is sent, our till bills it (RP-4, RP-6).
+"""A recorded session sent by a peer library: its code decides what is sent, ours bills it (RP-4, RP-6).
 
-The counterpart of `replay/playing/player.py`, which does the same with everturn's engine: same counting, same
-cache, same prices, same faults. A request that the API would refuse is counted, and billed as if it had been
-taken, so that the rest of the session can be compared.
+`replay/playing/player.py` does the same with everturn's engine. Token counts, cache, prices and refetches are
+the same in both. A request that the API would refuse is counted and billed as if it had been accepted, so
+that the rest of the session can be compared.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from everturn.history.messages import Message
 from everturn.history.records import Record, Usage
 from everturn.measure.capabilities import ANTHROPIC
 from everturn.measure.model import Model
-from everturn.measure.outline import Salts
+from everturn.measure.outline import CacheKeySalts
 from everturn.measure.prediction import Prediction
 from everturn.measure.prefix_cache import PrefixCache, PromptLayout
 from everturn.replay.playing.cache_billing import bill_request, build_prompt, usage_from_prediction
@@ -26,14 +26,13 @@ from everturn.replay.playing.steps import ReplayStep, ReplayThread
 from everturn.replay.policies import REPLAY_POLICIES
 from everturn.replay.refetches import Refetch, SessionUses
 from everturn.replay.refetches.outputs import block_text, shown_blocks
-from everturn.replay.runs import CallSource, ReplayRun, SimulatedCall
+from everturn.replay.runs import CallSource, ReplayRun, SimulatedCall, totals_of
 from everturn.replay.sessions import ReplaySession
-from everturn.replay.totals import totals_of
 from everturn.twin.options import TwinOptions
 from everturn.twin.parse import parse_request
 from everturn.twin.validate import validate
 from everturn.twin.values import ApiError
-from everturn.view.cache_key import salts
+from everturn.view.cache_key import compute_key_salts
 from everturn.view.flatten import Flattener
 from everturn.view.key_parameters import KeyParameters, TtlChoice
 from everturn.wire.anthropic import Request
@@ -65,9 +64,9 @@ class Played(msgspec.Struct, frozen=True):
 def play(session: ReplaySession, kind: Kind, uses: SessionUses | None = None) -> Played:
     prepared, cache = prepare(session), PrefixCache()
     known = uses or index_uses(session)
-    scheme = REPLAY_POLICIES["none"]
+    policy = REPLAY_POLICIES["none"]
     threads = [
-        _Thread(acts, prepared.thread_models(at, scheme), kind, cache, Sight(known.thread(at)))
+        _Thread(acts, prepared.thread_models(at, policy), kind, cache, Sight(known.thread(at)))
         for at, acts in enumerate(prepared.whole)
         if acts.calls
     ]
@@ -76,7 +75,7 @@ def play(session: ReplaySession, kind: Kind, uses: SessionUses | None = None) ->
     calls = tuple(call for thread in threads for call in thread.journal.calls)
     ended = "; ".join(thread.ended_early for thread in threads if thread.ended_early)
     reasons = tuple(dict.fromkeys(reason for thread in threads for reason in thread.reasons))
-    run = ReplayRun(session.name, kind.name, calls, totals_of(calls, {}), ended, prepared.notes(scheme))
+    run = ReplayRun(session.name, kind.name, calls, totals_of(calls, {}), ended, prepared.notes(policy))
     return Played(run, sum(len(thread.reasons) for thread in threads), reasons)
 
 
@@ -88,16 +87,16 @@ class _Thread:
         self._act = acts.calls[0]
         self._listener = Listener()
         self._billed = 0
-        head = _head_text(acts.thread, cast)
+        head = _head_text(acts.name, cast)
         for costs in cast.costs.values():
-            costs.set_tokens(text_block(head), cast.head_tokens)
+            costs.set_tokens(text_block(head), cast.preamble_tokens)
         model = cast.models[self._act.model]
         self._keeper = kind.open(Stage(model.window, head, self._listener.write, count=self._count))
         self._flattener = Flattener()
         # What the keeper was told of what the flattener made.
         self._told: list[Message] = []
         self._blocks = {name: block for record in _records(acts) for name, block in _named(record)}
-        self.journal = CallLog(acts.thread)
+        self.journal = CallLog(acts.name)
         self.ended_early = ""
         self.reasons: list[str] = []
 
@@ -137,12 +136,12 @@ class _Thread:
 
     def _fetch(self, parts: Prediction, missing: tuple[Refetch, ...]) -> None:
         """The model asks for what it cannot see, and is shown it, word for word."""
-        call = f"fetch-{self._acts.thread}-{self._act.number}"
-        wanted = {"again": [fault.block for fault in missing]}
+        call = f"fetch-{self._acts.name}-{self._act.number}"
+        wanted = {"again": [refetch.block for refetch in missing]}
         asks = block_from_fields({"type": "tool_use", "id": call, "name": "Read", "input": wanted})
-        words = "\n\n".join(block_text(self._blocks[fault.block]) for fault in missing)
+        words = "\n\n".join(block_text(self._blocks[refetch.block]) for refetch in missing)
         self._costs.set_tokens(asks, FETCHING_TOKENS)
-        usage = self._bill("fault", parts, FETCHING_TOKENS, missing)
+        usage = self._bill("refetch", parts, FETCHING_TOKENS, missing)
         for number, (role, block) in enumerate((("assistant", asks), ("user", result_block(call, words)))):
             self._listener.tell([Record(kind=role, uuid=f"{call}-{number}", blocks=(block,))])
             message = Message(role, (block,))
@@ -166,7 +165,7 @@ class _Thread:
                 break
             self._bill_summaries()
         self.ended_early = (
-            f"{self._acts.thread}: call {self._act.number} of {len(self._acts.calls)} has "
+            f"{self._acts.name}: call {self._act.number} of {len(self._acts.calls)} has "
             f"{prompt.total:,} tokens, and the window {self._model.window:,}"
         )
         return None
@@ -180,7 +179,7 @@ class _Thread:
     # ── what it costs ────────────────────────────────────────────────────────────────────────────
 
     def _bill(
-        self, source: CallSource, parts: Prediction, output: int, faults: tuple[Refetch, ...] = ()
+        self, source: CallSource, parts: Prediction, output: int, refetches: tuple[Refetch, ...] = ()
     ) -> Usage:
         broke = ""
         if self.journal.has_cache_break(parts):
@@ -188,7 +187,7 @@ class _Thread:
             broke = "the prefix had lapsed" if lapsed else "the peer changed what it had sent"
         self._write(UnpricedCall(
             source=source, number=self._act.number, at=self._act.at, parts=parts, output=output,
-            broke=broke, faults=faults,
+            broke=broke, refetches=refetches,
         ))  # fmt: skip
         return usage_from_prediction(parts, output)
 
@@ -223,8 +222,8 @@ class _Thread:
         return self._cast.costs[self._act.model]
 
     @property
-    def _salts(self) -> Salts:
-        return salts(self._model, KeyParameters(TtlChoice("5m", "as peers have it by default")))
+    def _salts(self) -> CacheKeySalts:
+        return compute_key_salts(self._model, KeyParameters(TtlChoice("5m", "as peers have it by default")))
 
 
 def _news(told: Sequence[Message], flat: Sequence[Message]) -> Iterator[Message]:
@@ -241,7 +240,7 @@ def _last_reply(flat: Sequence[Message]) -> int:
 
 def _head_text(thread: str, cast: ThreadModels) -> str:
     """System prompt and tools: as recorded, or as many words."""
-    length = cast.head_tokens * _HEAD_CHARACTERS_A_TOKEN
+    length = cast.preamble_tokens * _HEAD_CHARACTERS_A_TOKEN
     name = f"[system prompt and tools of {thread}] "
     return (
         cast.preamble_text

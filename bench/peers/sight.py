@@ -39,7 +39,7 @@ class Sight:
             texts = texts or [self._uses.always, *map(block_text, blocks)]
             if not any(occurs_in(need, text) for text in texts):
                 at = self._uses.last_holder(string, asked.start)
-                found.setdefault(at, self._fault(at, need))
+                found.setdefault(at, self._refetch(at, need))
         return tuple(found[at] for at in sorted(found))
 
     def _held_by(self, block: Block) -> set[NeededString]:
@@ -48,6 +48,6 @@ class Sight:
             held = self._held[block.raw] = self._sieve.held(block_text(block))
         return held
 
-    def _fault(self, at: int, need: NeededString) -> Refetch:
+    def _refetch(self, at: int, need: NeededString) -> Refetch:
         block = self._uses.blocks[at]
         return Refetch(block.name, block.tokens, need[1][:_LONGEST_SHOWN], need[0])

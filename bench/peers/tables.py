@@ -72,13 +72,13 @@ def dollars_table(reports: Sequence[Report]) -> Table:
     played = [each for report in reports for each in report.played]
     by_session: dict[str, dict[str, Played]] = defaultdict(dict)
     for each in played:
-        by_session[each.run.session][each.run.scheme] = each
+        by_session[each.run.session][each.run.policy] = each
     comparison = Comparison()
     for runs in by_session.values():
         comparison.add(each.run for each in runs.values())
     head = (
-        "way of keeping", "sessions", "dollars", "ratio", "summaries $", "faults $", "hit rate", "rewrites",
-        "compactions", "faults/100", "mean context", "unfinished", "refused",
+        "way of keeping", "sessions", "dollars", "ratio", "summaries $", "refetches $", "hit rate",
+        "rewrites", "compactions", "refetches/100", "mean context", "unfinished", "refused",
     )  # fmt: skip
     rows = (_dollars_row(row, by_session.values()) for row in comparison.compared().rows)
     sessions = f"{len(by_session)} sessions, {_most_calls(played):,} calls."
@@ -88,23 +88,23 @@ def dollars_table(reports: Sequence[Report]) -> Table:
 def _dollars_row(row: Sums, sessions: Iterable[dict[str, Played]]) -> tuple[str, ...]:
     spent, base, refused = Decimal(0), Decimal(0), 0
     for runs in sessions:
-        if row.scheme in runs:
-            refused += runs[row.scheme].refused
+        if row.policy in runs:
+            refused += runs[row.policy].refused
             if BASE in runs:
-                both = saving(runs[row.scheme].run.calls, runs[BASE].run.calls)
+                both = saving(runs[row.policy].run.calls, runs[BASE].run.calls)
                 spent, base = spent + both.of - both.dollars, base + both.of
     rewrites = sum(count for why, count in row.breaks.items() if _NOT_THEIR_DOING not in why)
     return (
-        row.scheme,
+        row.policy,
         f"{row.sessions}",
         f"${row.dollars:.2f}",
         f"{spent / base:.2f}" if base else "–",
         f"${row.spent.summaries:.2f}",
-        f"${row.spent.faults:.2f}",
+        f"${row.spent.refetches:.2f}",
         f"{row.hit_rate:.1%}",
         f"{rewrites:,}",
         f"{row.compactions:,}",
-        f"{row.faults_per_100:.1f}",
+        f"{row.refetches_per_100:.1f}",
         f"{row.mean / 1000:.0f}K",
         f"{row.unfinished or '–'}",
         f"{refused or '–'}",
@@ -114,14 +114,14 @@ def _dollars_row(row: Sums, sessions: Iterable[dict[str, Played]]) -> tuple[str,
 def _most_calls(played: Sequence[Played]) -> int:
     calls: dict[str, int] = defaultdict(int)
     for each in played:
-        calls[each.run.scheme] += each.run.totals.calls
+        calls[each.run.policy] += each.run.totals.calls
     return max(calls.values(), default=0)
 
 
 def _refusals(played: Sequence[Played]) -> Iterator[str]:
     reasons: dict[str, dict[str, None]] = defaultdict(dict)
     for each in played:
-        reasons[each.run.scheme].update(dict.fromkeys(each.reasons))
+        reasons[each.run.policy].update(dict.fromkeys(each.reasons))
     for name, found in reasons.items():
         if found:
             yield f"{name} was refused, for example: {next(iter(found))[:200]}"

@@ -73,7 +73,7 @@ def _ours(session: ReplaySession) -> Iterator[Played]:
     uses = index_uses(session)
     for name in POLICIES:
         run = simulate(session, parse_policy(name), uses)
-        yield Played(msgspec.structs.replace(run, scheme=f"everturn {name}"))
+        yield Played(msgspec.structs.replace(run, policy=f"everturn {name}"))
 
 
 def _theirs(kinds: Sequence[Kind], session: ReplaySession, report: Report) -> Iterator[Played]:
@@ -87,7 +87,7 @@ def _theirs(kinds: Sequence[Kind], session: ReplaySession, report: Report) -> It
         except Exception as reason:
             what = f"{type(reason).__name__}: {reason}".splitlines()[0]
             report.problems[kind.name] = f"stopped at {session.name}: {what[:160]}"
-            report.played = [each for each in report.played if each.run.scheme != kind.name]
+            report.played = [each for each in report.played if each.run.policy != kind.name]
 
 
 def _versions(packages: Sequence[str]) -> Iterator[tuple[str, str]]:

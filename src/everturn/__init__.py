@@ -1,7 +1,8 @@
 """everturn: a context engine for LLM agents.
 
-The names below are the front door. Each is imported when it is first asked for, so that importing everturn
-costs nothing; the rooms behind it can be imported directly, and may change.
+The names below are the public API. Each is imported when it is first used, so that importing everturn costs
+nothing. Beside them, `everturn.twin`, `everturn.replay` and `everturn.adapters` are public too; what
+is deeper may change.
 """
 
 from importlib import import_module
@@ -11,50 +12,132 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from everturn.adapters.anthropic_sdk.middleware import middleware
     from everturn.dashboard.report import ContextReport, context_report
-    from everturn.errors import EverturnError, InputError, NotASession, UsageError
+    from everturn.decide.compact.values import (
+        Compaction,
+        CompactionFailed,
+        CompactionPlan,
+        CompactionSkipped,
+        Receipt,
+    )
+    from everturn.decide.events import Event
+    from everturn.decide.options import Options
+    from everturn.decide.policy import POLICIES, Policy
+    from everturn.errors import (
+        ContextFullError,
+        EverturnError,
+        InputError,
+        InvalidResponseError,
+        NotASession,
+        PromptBlocked,
+        SessionLocked,
+        StoreError,
+        UpstreamError,
+        UsageError,
+    )
+    from everturn.measure.tokens import LocalTokenizer, ProviderCounts
     from everturn.session.async_session import AsyncSession
+    from everturn.session.bill import Bill
+    from everturn.session.config.load import load_options
+    from everturn.session.hooks.run import CallbackHook, Hooks
+    from everturn.session.recall.search import Hit
     from everturn.session.recorded import RecordedSession, open_session
-    from everturn.session.session import Session
-    from everturn.session.tools import Tool
+    from everturn.session.session import ContextUsage, Reply, Session
+    from everturn.session.tools import Tool, ToolCall, ToolResult
+    from everturn.view.system_prompt import SystemPromptSections as Sections
 
-__version__ = "0.1.0"
-
-__all__ = [
-    "AsyncSession",
-    "ContextReport",
-    "EverturnError",
-    "InputError",
-    "NotASession",
-    "RecordedSession",
-    "Session",
-    "Tool",
-    "UsageError",
-    "__version__",
-    "context_report",
-    "middleware",
-    "open_session",
-]
+__version__ = "0.2.0"
 
 _HOMES = {
     "AsyncSession": "everturn.session.async_session",
+    "Bill": "everturn.session.bill",
+    "CallbackHook": "everturn.session.hooks.run",
+    "Compaction": "everturn.decide.compact.values",
+    "CompactionFailed": "everturn.decide.compact.values",
+    "CompactionPlan": "everturn.decide.compact.values",
+    "CompactionSkipped": "everturn.decide.compact.values",
+    "ContextUsage": "everturn.session.session",
+    "ContextFullError": "everturn.errors",
     "ContextReport": "everturn.dashboard.report",
+    "Event": "everturn.decide.events",
     "EverturnError": "everturn.errors",
+    "Hit": "everturn.session.recall.search",
+    "Hooks": "everturn.session.hooks.run",
     "InputError": "everturn.errors",
+    "InvalidResponseError": "everturn.errors",
+    "LocalTokenizer": "everturn.measure.tokens",
     "NotASession": "everturn.errors",
+    "Options": "everturn.decide.options",
+    "POLICIES": "everturn.decide.policy",
+    "Policy": "everturn.decide.policy",
+    "PromptBlocked": "everturn.errors",
+    "ProviderCounts": "everturn.measure.tokens",
+    "Receipt": "everturn.decide.compact.values",
     "RecordedSession": "everturn.session.recorded",
+    "Reply": "everturn.session.session",
+    "Sections": "everturn.view.system_prompt:SystemPromptSections",
     "Session": "everturn.session.session",
+    "SessionLocked": "everturn.errors",
+    "StoreError": "everturn.errors",
     "Tool": "everturn.session.tools",
+    "ToolCall": "everturn.session.tools",
+    "ToolResult": "everturn.session.tools",
+    "UpstreamError": "everturn.errors",
     "UsageError": "everturn.errors",
     "context_report": "everturn.dashboard.report",
+    "load_options": "everturn.session.config.load",
     "middleware": "everturn.adapters.anthropic_sdk.middleware",
     "open_session": "everturn.session.recorded",
 }
+
+__all__ = [
+    "POLICIES",
+    "AsyncSession",
+    "Bill",
+    "CallbackHook",
+    "Compaction",
+    "CompactionFailed",
+    "CompactionPlan",
+    "CompactionSkipped",
+    "ContextFullError",
+    "ContextReport",
+    "ContextUsage",
+    "Event",
+    "EverturnError",
+    "Hit",
+    "Hooks",
+    "InputError",
+    "InvalidResponseError",
+    "LocalTokenizer",
+    "NotASession",
+    "Options",
+    "Policy",
+    "PromptBlocked",
+    "ProviderCounts",
+    "Receipt",
+    "RecordedSession",
+    "Reply",
+    "Sections",
+    "Session",
+    "SessionLocked",
+    "StoreError",
+    "Tool",
+    "ToolCall",
+    "ToolResult",
+    "UpstreamError",
+    "UsageError",
+    "__version__",
+    "context_report",
+    "load_options",
+    "middleware",
+    "open_session",
+]
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'everturn' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    module, _, attribute = _HOMES[name].partition(":")
+    return getattr(import_module(module), attribute or name)
 
 
 def __dir__() -> list[str]:

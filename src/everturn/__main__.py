@@ -1,7 +1,7 @@
-"""Where the program starts. What Claude Code calls all the time answers before click is loaded.
+"""Entry point of the program. The status line and hooks run without loading click.
 
-A status line is drawn every few seconds and a hook stands in the way of every tool: both are called by name
-here, without help or options to parse. Everything else goes to `cli/`.
+Claude Code draws the status line every few seconds and waits for hooks at every tool call, so both start
+directly from here. All other commands are in `cli/`.
 """
 
 import sys
@@ -17,6 +17,8 @@ def main() -> int:
             from everturn.adapters.claude_code.hooks import run
 
             return run(arguments)
+        case _:
+            pass
     from everturn.cli import main as commands
 
     commands(prog_name="everturn")

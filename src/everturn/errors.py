@@ -1,31 +1,48 @@
-"""Everything everturn raises. A type names who is at fault.
+"""Everything everturn raises. A type names who is at fault; the message says what to do.
 
     EverturnError
-    ├── InputError        the file or value you gave us is not what it should be
-    │   └── NotASession   the file is readable, but it is no session that we know
-    ├── UsageError        you asked for something that cannot be done
-    └── StoreError        the disk, or another process, does not let us keep what happened
-        └── SessionLocked another process is writing this session
+    ├── UsageError              you asked for something that cannot be done
+    │   ├── ContextFullError    nothing more fits, and automatic compaction is off
+    │   └── PromptBlocked       a hook of yours does not allow this prompt
+    ├── InputError              a file or value you gave us is not what it should be
+    │   └── NotASession         the file is readable, but not a session that we know
+    ├── StoreError              the disk, or another process, does not let us keep what happened
+    │   └── SessionLocked       another process is writing this session
+    └── UpstreamError           the provider answered with an error, or not at all
+        └── InvalidResponseError    the provider answered with something that is not a message
 
-Repairs are not errors: a session that arrives broken is opened, mended and reported
-(`history/repair.py`), never refused.
+Repairs are not errors: a session that arrives broken is opened, repaired and reported (`history/repair.py`),
+never refused.
 """
+
+from everturn.redaction import redact_secrets
+
+# How much of what came instead of a message is shown to whoever must find out why.
+_SHOWN_BYTES = 200
 
 
 class EverturnError(Exception):
     """Base of all. The message is for people: what happened, with which value, what to do."""
 
 
+class UsageError(EverturnError):
+    """You asked for something that cannot be done, or in a way that cannot be understood."""
+
+
+class ContextFullError(UsageError):
+    """The context has reached the blocking limit, and automatic compaction is off. Nothing was sent."""
+
+
+class PromptBlocked(UsageError):
+    """A UserPromptSubmit hook does not allow this prompt. Nothing was said."""
+
+
 class InputError(EverturnError):
-    """The file or value you gave us is not what it should be."""
+    """A file or value you gave us is not what it should be."""
 
 
 class NotASession(InputError):
-    """The file is readable, but it is no session that we know."""
-
-
-class UsageError(EverturnError):
-    """You asked for something that cannot be done, or in a way that cannot be understood."""
+    """The file is readable, but it is not a session that we know."""
 
 
 class StoreError(EverturnError):
@@ -34,3 +51,28 @@ class StoreError(EverturnError):
 
 class SessionLocked(StoreError):
     """Another process is writing this session."""
+
+
+class UpstreamError(EverturnError):
+    """The provider answered with an error, or not at all (status 0). The message is the provider's own,
+    without what looks like a key: some providers repeat the header that they were sent."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        message = redact_secrets(message)
+        super().__init__(f"{status} {kind}: {message}" if status else f"{kind}: {message}")
+        self.status = status
+        self.kind = kind
+        self.message = message
+
+
+class InvalidResponseError(UpstreamError):
+    """The provider answered, and what it sent is not a message of the API."""
+
+    def __init__(self, body: bytes, problem: str) -> None:
+        came = body[:_SHOWN_BYTES].decode("utf-8", "replace") or "nothing"
+        super().__init__(
+            0,
+            "invalid_response",
+            f"the provider's answer is not a message ({problem}). It began with: {came!r}. "
+            "What was said is kept; call again.",
+        )

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import everturn
 
-MOST_PUBLIC_NAMES = 25
+MAX_PUBLIC_NAMES = 45
 
 
 def dotted(name: str) -> str:
@@ -36,7 +36,7 @@ def test_the_front_door_shows_exactly_what_it_promises():
     promised = set(getattr(everturn, "__all__", []))
     assert visible(everturn) == promised - {"__version__"}
     assert broken_promises(everturn) == []
-    assert len(promised) <= MOST_PUBLIC_NAMES
+    assert len(promised) <= MAX_PUBLIC_NAMES
 
 
 def test_a_broken_promise_is_noticed():

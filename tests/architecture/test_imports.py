@@ -27,7 +27,7 @@ def copy(root: Path, tmp_path: Path) -> Path:
     shutil.copy(root / ".importlinter", tmp_path)
     (tmp_path / "tests").mkdir()
     shutil.copy(root / "tests" / "pure_contract.py", tmp_path / "tests")
-    for name in ("__init__", "errors", "history/__init__", "view/__init__", "session/__init__"):
+    for name in ("__init__", "errors", "redaction", "history/__init__", "view/__init__", "session/__init__"):
         path = tmp_path / "src" / "everturn" / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()

@@ -1,6 +1,6 @@
 """The tree in docs/architecture.md shows every tracked source file with its docstring's first words.
 
-The words are written once, in the module. To draw it anew:
+The words are written once, in the module. To update the tree:
 
     EVERTURN_WRITE_GOLDEN=1 pytest tests/architecture/test_tree.py
 """
@@ -14,25 +14,26 @@ TREE = re.compile(r"^```text tree\n(?P<tree>.*?)^```\n", re.MULTILINE | re.DOTAL
 WIDTH = 110
 # A clause shorter than this says too little by itself.
 LEAST = 15
-# From the top down, as imports go; what is missing here comes first and should be given a place.
+# From the top down, as imports go. A package that is missing here comes first.
 ORDER = (
     "cli", "chat", "mcp", "dashboard", "gateway", "adapters", "replay", "twin", "session", "engine", "decide",
-    "view", "measure", "wire", "history", "errors.py",
+    "view", "measure", "wire", "history", "errors.py", "redaction.py",
 )  # fmt: skip
-# What stands beside the house.
+# The top level of the repository.
 GROUNDS = {
     "CHANGELOG.md": "what is new, by version",
-    "CONTRIBUTING.md": "the map, the laws, the house numbers",
-    "Makefile": "everything a newcomer runs",
-    "README.md": "what it does, shown",
-    "bench/": "the measurements",
-    "docs/": "the manual: one page for each room",
-    "examples/": "a session to try things on, and agents of a few lines",
+    "CONTRIBUTING.md": "rules, tests and commits",
+    "LICENSE": "MIT",
+    "Makefile": "commands for development",
+    "README.md": "what it does, with examples",
+    "bench/": "benchmarks",
+    "docs/": "the documentation, by task and by package",
+    "examples/": "a recorded session, and short agents",
     "pyproject.toml": "the package and its tools",
     "requirements-peers.txt": "pinned versions of what bench/peers/ measures against",
     "requirements.txt": "pinned versions",
-    "src/": "the house, below",
-    "tests/": "one folder for each room; architecture/ holds the conventions",
+    "src/": "the package, below",
+    "tests/": "one folder per package; architecture/ checks the conventions",
 }
 
 
@@ -60,7 +61,7 @@ def shortened(said: str, width: int) -> str:
 
 
 def tree(folder: Path, files: set[Path], depth: int = 0) -> list[str]:
-    """Rooms of a folder in their order, and below each its modules by name."""
+    """The packages of a folder in their order, and below each its modules by name."""
     inside = {folder / path.relative_to(folder).parts[0] for path in files if folder in path.parents}
     lines: list[str] = []
     for path in sorted(inside, key=lambda path: (_place(path.name) if depth == 1 else 0, path.name)):
@@ -78,23 +79,21 @@ def _place(name: str) -> int:
     return ORDER.index(name) if name in ORDER else -1
 
 
-def test_the_tree_in_the_manual_is_the_tree_of_the_house(root, tracked):
+def test_the_tree_in_the_documentation_lists_every_source_file(root, tracked):
     page = root / "docs" / "architecture.md"
     text = page.read_text(encoding="utf-8")
     found = TREE.search(text)
     assert found is not None
     grounds = [line(0, name, said) for name, said in GROUNDS.items()]
-    house = tree(root / "src" / "everturn", set(tracked), depth=1)
-    drawn = "\n".join([*grounds, "", "src/everturn/", *house]) + "\n"
+    package = tree(root / "src" / "everturn", set(tracked), depth=1)
+    drawn = "\n".join([*grounds, "", "src/everturn/", *package]) + "\n"
     if os.environ.get("EVERTURN_WRITE_GOLDEN"):
         page.write_text(text[: found.start("tree")] + drawn + text[found.end("tree") :], encoding="utf-8")
         return
-    assert found["tree"] == drawn, (
-        "draw it anew: EVERTURN_WRITE_GOLDEN=1 pytest tests/architecture/test_tree.py"
-    )
+    assert found["tree"] == drawn, "update it: EVERTURN_WRITE_GOLDEN=1 pytest tests/architecture/test_tree.py"
 
 
-def test_everything_beside_the_house_has_its_phrase(root, tracked):
+def test_every_file_and_folder_at_the_top_level_has_a_phrase(root, tracked):
     parts = {path.relative_to(root).parts for path in tracked}
     found = {f"{first}/" if rest else first for first, *rest in parts}
     assert {name for name in found if not name.startswith(".")} == set(GROUNDS)

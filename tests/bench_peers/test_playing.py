@@ -76,7 +76,7 @@ def test_who_edits_nothing_is_billed_like_everturn_editing_nothing(told: ReplayS
     told_by_call = [(call.number, call.context, call.output) for call in ours.calls]
     assert [(call.number, call.context, call.output) for call in theirs.run.calls] == told_by_call
     assert theirs.run.totals.hit_rate == pytest.approx(ours.totals.hit_rate, abs=0.01)
-    assert (theirs.refused, theirs.run.totals.faults, theirs.run.totals.breaks) == (0, 0, {})
+    assert (theirs.refused, theirs.run.totals.refetches, theirs.run.totals.breaks) == (0, 0, {})
 
 
 def test_every_reply_comes_with_what_its_call_used(told: ReplaySession) -> None:
@@ -95,10 +95,10 @@ def test_every_reply_comes_with_what_its_call_used(told: ReplaySession) -> None:
 
 def test_what_was_cleared_and_is_used_is_fetched_and_paid_for(told: ReplaySession) -> None:
     played = play(told, kind(Clearing)).run
-    faults = [call for call in played.calls if call.source == "fault"]
-    assert faults
-    assert played.totals.faults == sum(len(call.faults) for call in faults)
-    assert played.totals.spent.faults > 0
+    refetches = [call for call in played.calls if call.source == "refetch"]
+    assert refetches
+    assert played.totals.refetches == sum(len(call.refetches) for call in refetches)
+    assert played.totals.spent.refetches > 0
     assert set(played.totals.breaks) == {"the peer changed what it had sent"}
 
 

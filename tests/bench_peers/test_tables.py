@@ -8,13 +8,12 @@ from peers.tables import BASE, Table, compaction_table, dollars_table, into, tur
 from peers.turn import OURS, Speed
 from peers.work import Report
 
-from everturn.replay.runs import ReplayRun, SimulatedCall
-from everturn.replay.totals import totals_of
+from everturn.replay.runs import ReplayRun, SimulatedCall, totals_of
 
 PAGE = "before\n<!-- peers: turn -->\nold\n<!-- end of peers: turn -->\nafter\n"
 
 
-def played(scheme: str, dollars: list[int], *, refused: int = 0, ended: str = "") -> Played:
+def played(policy: str, dollars: list[int], *, refused: int = 0, ended: str = "") -> Played:
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     calls = tuple(
         SimulatedCall(
@@ -23,7 +22,7 @@ def played(scheme: str, dollars: list[int], *, refused: int = 0, ended: str = ""
         )
         for number, each in enumerate(dollars, start=1)
     )  # fmt: skip
-    run = ReplayRun("told", scheme, calls, totals_of(calls, {}), ended)
+    run = ReplayRun("told", policy, calls, totals_of(calls, {}), ended)
     return Played(run, refused, ("first message must be a user's",) * bool(refused))
 
 

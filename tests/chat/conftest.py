@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from everturn.chat.agent import ChatAgent, ChatSettings
 from everturn.chat.model_connection import ModelConnection
 from everturn.chat.permission import PermissionAnswer, PermissionMode, PermissionRequest, Permissions
 from everturn.chat.screen.terminal import Terminal, TerminalKind
-from everturn.session.config.shape import of_policy
+from everturn.decide.options import Options
 from everturn.twin.testing import TwinForTests
 from everturn.twin.upstream import make_twin_send
 
@@ -58,7 +57,7 @@ class Desk:
         (self.project / "app.py").write_text("def login():\n    return None\n")
         self.twin = twin
         self.paper = Paper()
-        self.wishes: list[PermissionRequest] = []
+        self.requests: list[PermissionRequest] = []
         self.answer: PermissionAnswer = "once"
         self.path = self.data / "one.jsonl"
         self.agents: list[ChatAgent] = []
@@ -68,28 +67,30 @@ class Desk:
         mode: PermissionMode = "ask",
         *,
         model: str = MODEL,
-        way: ModelConnection | None = None,
-        **config: Any,
+        connection: ModelConnection | None = None,
+        **options: Any,
     ) -> ChatAgent:
-        terms = ChatSettings(
+        settings = ChatSettings(
             self.project,
             self.home,
             self.data,
-            msgspec.structs.replace(of_policy("claude-code"), model=model, **config),
+            Options(model=model, **options),
         )
-        made = ChatAgent(terms, way or self.way(), self.paper, Permissions(self._asked, mode))
+        made = ChatAgent(
+            settings, connection or self.connection(), self.paper, Permissions(self._asked, mode)
+        )
         made.open(self.path)
         self.agents.append(made)
         return made
 
-    def way(self) -> ModelConnection:
+    def connection(self) -> ModelConnection:
         return ModelConnection(send=make_twin_send(self.twin.twin))
 
     def call(self, tool: str, **given: Any) -> dict[str, Any]:
         return {"content": [{"type": "tool_use", "name": tool, "input": given}]}
 
-    def _asked(self, wish: PermissionRequest) -> PermissionAnswer:
-        self.wishes.append(wish)
+    def _asked(self, request: PermissionRequest) -> PermissionAnswer:
+        self.requests.append(request)
         return self.answer
 
 

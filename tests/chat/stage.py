@@ -16,11 +16,15 @@ from everturn.twin.options import TwinOptions
 from everturn.twin.upstream import make_twin_send
 
 
-def way(script: Path, speed: str) -> ModelConnection:
+def connection(script: Path, speed: str) -> ModelConnection:
     slow = [InjectedFault("slow_stream", times=100, delay_s=0.2)] if speed == "slowly" else []
     options = TwinOptions(foreign_signatures="accept")
     twin = build_twin(
-        clock="real", options=options, lines=load_script(script), faults=FaultInjector(slow), seed=os.getpid()
+        clock="real",
+        options=options,
+        script=load_script(script),
+        faults=FaultInjector(slow),
+        seed=os.getpid(),
     )
     if not slow:
         return ModelConnection(send=make_twin_send(twin))
@@ -36,5 +40,5 @@ def way(script: Path, speed: str) -> ModelConnection:
 
 if __name__ == "__main__":
     speed, script, *options = sys.argv[1:]
-    begin.connect_to_model = lambda *_: way(Path(script), speed)
+    begin.connect_to_model = lambda *_: connection(Path(script), speed)
     main(["chat", *options])

@@ -54,7 +54,7 @@ def test_a_wish_that_is_refused_changes_nothing_and_is_told_to_the_model(desk: D
     desk.twin.script(desk.call("Write", file_path="new.py", content="x = 1\n"), "Then not.")
     desk.agent().answer("Write new.py.")
     assert not (desk.project / "new.py").exists()
-    assert [wish.tool for wish in desk.wishes] == ["Write"]
+    assert [request.tool for request in desk.requests] == ["Write"]
     (result,) = [each for each in said_to_model(desk.path) if "said no" in each]
     assert "new.py" in result
 
@@ -75,12 +75,12 @@ def test_memory_files_are_in_the_prompt_and_read_again_after_a_compaction(desk: 
     desk.twin.script("Yes.", SUMMARY, "Yes again.")
     agent = desk.agent()
     agent.answer("Look around. " * 40)
-    head = agent.session.conversation.setting.head
+    head = agent.session.conversation.setting.preamble
     assert "Never push to main." in text_of(head.system[-1])
     (desk.project / "CLAUDE.md").write_text("Always run the tests.")
     agent.session.compact()
     agent.answer("Go on.")
-    head = agent.session.conversation.setting.head
+    head = agent.session.conversation.setting.preamble
     assert "Always run the tests." in text_of(head.system[-1])
     assert "Never push to main." not in text_of(head.system[-1])
 
@@ -197,7 +197,7 @@ def test_a_conversation_is_continued_where_it_was(desk: Desk):
     first.close()
     second = desk.agent()
     head, *rest = [line.plain for line in second.format_greeting()]
-    assert head.startswith("Continuing one: 2 messages, about ")
+    assert head.startswith("Resuming one: 2 messages, about ")
     assert rest == ["  you Why does the login fail?", "  it  It returns None."]
 
 
@@ -211,8 +211,8 @@ def test_a_call_that_a_crash_left_open_is_answered_and_told_of(desk: Desk):
     (last,) = [at for at, line in enumerate(lines) if b'"tool_use"' in line]
     desk.path.write_bytes(b"".join(lines[: last + 1]))
     second = desk.agent()
-    assert "The end of the last run was mended: 1 open call got an answer." in desk.paper.text
-    assert second.format_greeting()[-1].plain == "The last turn was not finished: /retry goes on with it."
+    assert "Repaired the end of the last run: 1 open call got a result." in desk.paper.text
+    assert second.format_greeting()[-1].plain == "The last turn is not complete: /retry continues it."
     assert second.answer("Go on.").text == "Fine."
 
 
@@ -229,12 +229,12 @@ def test_the_cache_is_warm_for_as_long_as_the_provider_keeps_it(desk: Desk):
     desk.twin.script("Yes.")
     agent = desk.agent()
     now = datetime.now(UTC)
-    assert agent.figures(now).warm is None
+    assert agent.figures(now).cache_seconds_left is None
     agent.answer("Are you there?")
-    warm = agent.figures(now).warm
+    warm = agent.figures(now).cache_seconds_left
     assert warm is not None
     assert 299 < warm < 302
-    assert agent.figures(now + timedelta(minutes=6)).warm is None
+    assert agent.figures(now + timedelta(minutes=6)).cache_seconds_left is None
 
 
 def test_figures_are_those_of_the_session(desk: Desk):
@@ -244,13 +244,15 @@ def test_figures_are_those_of_the_session(desk: Desk):
     agent.answer("Still?")
     context, spent = agent.session.context(), agent.session.bill.parts["conversation"]
     seen = spent.read + spent.written + spent.input
-    assert msgspec.structs.replace(agent.figures(datetime.now(UTC)), warm=None) == msgspec.structs.replace(
+    assert msgspec.structs.replace(
+        agent.figures(datetime.now(UTC)), cache_seconds_left=None
+    ) == msgspec.structs.replace(
         agent.figures(datetime.now(UTC)),
-        full=context.size.tokens / context.window,
+        used_share=context.size.tokens / context.window,
         hit_rate=spent.read / seen,
         dollars=agent.session.bill.dollars,
         model="claude-haiku-4-5",
-        warm=None,
+        cache_seconds_left=None,
     )
 
 
@@ -264,6 +266,6 @@ def test_text_is_shown_as_it_comes_through_the_sdk(desk: Desk, monkeypatch: pyte
     desk.twin.script("The cause is the token, which nobody waits for. " * 20)
     pieces: list[str] = []
     monkeypatch.setattr(desk.paper, "stream", pieces.append)
-    reply = desk.agent(way=ModelConnection(client=desk.twin.client())).answer("Why?")
+    reply = desk.agent(connection=ModelConnection(client=desk.twin.client())).answer("Why?")
     assert len(pieces) > 5
     assert "".join(pieces) == reply.text

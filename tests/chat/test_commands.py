@@ -40,9 +40,9 @@ def test_every_command_is_in_the_manual():
 
 def test_a_command_that_does_not_exist_suggests_one_that_does(desk: Desk):
     agent = desk.agent()
-    with pytest.raises(UsageError, match=r"There is no command /contxt\. Did you mean /context\?"):
+    with pytest.raises(UsageError, match=r"Unknown command /contxt\. Did you mean /context\?"):
         run(agent, "/contxt")
-    with pytest.raises(UsageError, match=r"/help lists all of them"):
+    with pytest.raises(UsageError, match=r"/help lists all commands"):
         run(agent, "/zzz")
 
 
@@ -73,7 +73,7 @@ def test_context_is_the_picture_that_the_command_line_draws(desk: Desk):
 
 
 def test_cost_is_told_by_purpose(desk: Desk):
-    assert run(desk.agent(), "/cost") == ["Nothing yet: no call was made."]
+    assert run(desk.agent(), "/cost") == ["No calls yet."]
     desk.agents.pop().close()
     head, conversation, total = run(begun(desk), "/cost")
     assert head.split() == ["for", "calls", "read", "written", "plain", "output", "dollars"]
@@ -83,13 +83,13 @@ def test_cost_is_told_by_purpose(desk: Desk):
 @pytest.mark.moves_cache_prefix(reason="a compaction is made and taken back by hand")
 def test_a_compaction_is_made_and_taken_back(desk: Desk):
     agent = begun(desk, SUMMARY)
-    assert run(agent, "/compact keep the paths") == ["Take it back with /undo."]
+    assert run(agent, "/compact keep the paths") == ["/undo reverts it."]
     assert "Compacted: " in desk.paper.text
     assert open_session(desk.path).view.boundary is not None
     (line, *_) = run(agent, "/undo")
     assert re.match(r"Compaction \w{8} no longer holds: ", line)
     assert open_session(desk.path).view.boundary is None
-    assert run(agent, "/undo")[0].startswith("Nothing to take back: ")
+    assert run(agent, "/undo")[0].startswith("Nothing to undo: ")
 
 
 def test_a_dry_run_tells_the_plan(desk: Desk):
@@ -107,7 +107,7 @@ def test_words_are_pinned(desk: Desk):
     agent = begun(desk)
     assert run(agent, "/pin Never push to main.")[0].startswith("Pinned: ")
     assert b"Never push to main." in desk.path.read_bytes()
-    with pytest.raises(UsageError, match="nothing to pin"):
+    with pytest.raises(UsageError, match="No text to pin"):
         run(agent, "/pin")
 
 
@@ -134,11 +134,11 @@ def test_resume_lists_conversations_and_continues_one(desk: Desk):
     first.answer("Good morning.")
     lines = run(first, "/resume")
     assert [" ".join(line.split()[:2]) for line in lines[1:3]] == ["1 now", "2 now"]
-    assert run(first, "/resume one")[0].startswith("Continuing one: 2 messages")
+    assert run(first, "/resume one")[0].startswith("Resuming one: 2 messages")
     assert first.session.path == str(desk.path)
     # Its own conversation is no other one.
-    assert run(first, "/resume one")[0].startswith("Continuing one: 2 messages")
-    with pytest.raises(UsageError, match="No conversation here begins with 'zzz'"):
+    assert run(first, "/resume one")[0].startswith("Resuming one: 2 messages")
+    with pytest.raises(UsageError, match="No conversation found whose id starts with 'zzz'"):
         run(first, "/resume zzz")
 
 
@@ -153,20 +153,20 @@ def test_a_conversation_that_cannot_be_opened_leaves_the_present_one_open(desk: 
 
 def test_another_model_goes_on_with_the_same_conversation(desk: Desk):
     agent = begun(desk)
-    assert run(agent, "/model") == ["The model is claude-haiku-4-5. Choose another with /model NAME."]
+    assert run(agent, "/model") == ["The model is claude-haiku-4-5. Change it with /model NAME."]
     assert run(agent, "/model claude-sonnet-4-5") == [
-        "From now on: claude-sonnet-4-5. Its cache begins empty."
+        "Model set to claude-sonnet-4-5. Its cache starts empty."
     ]
     assert agent.session.context().model == "claude-sonnet-4-5"
     assert len(agent.session.conversation.log.records) == 2
-    assert "It is not in the table" in " ".join(run(agent, "/model claude-unheard-of"))
+    assert "Unknown model" in " ".join(run(agent, "/model claude-unheard-of"))
 
 
 def test_permissions_are_shown_and_changed(desk: Desk):
     agent = desk.agent()
     assert run(agent, "/permissions accept-edits")[0] == "  mode        accept edits"
     assert agent.permissions.mode == "accept edits"
-    with pytest.raises(UsageError, match="There is no permission mode"):
+    with pytest.raises(UsageError, match="Unknown permission mode"):
         run(agent, "/permissions everything")
 
 

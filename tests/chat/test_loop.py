@@ -5,8 +5,8 @@ import pytest
 from everturn.chat.loop import ask_permission, converse
 from everturn.chat.model_connection import ModelConnection, connect_to_model
 from everturn.chat.permission import PermissionRequest
+from everturn.decide.options import ProviderSettings, Secret
 from everturn.errors import StoreError
-from everturn.session.config.shape import ProviderSettings, Secret
 from everturn.session.store.file_system import LocalFileSystem
 from everturn.session.upstream import RawResponse, UpstreamError
 
@@ -41,7 +41,7 @@ def test_several_lines_are_one_message(desk: Desk):
 def test_one_interrupt_at_the_prompt_is_forgiven_and_two_leave(desk: Desk):
     desk.twin.script("Good morning.")
     shown = hold(desk, KeyboardInterrupt, "Hello", KeyboardInterrupt, KeyboardInterrupt, "never said")
-    hint = "Ctrl-C again, Ctrl-D or /quit leaves."
+    hint = "Press Ctrl-C again to exit (or Ctrl-D, or /quit)."
     assert shown == [hint, "Good morning.", hint]
     assert desk.paper.answers == ["never said"]
 
@@ -51,7 +51,7 @@ def test_an_error_of_the_provider_is_told_and_the_prompt_comes_back(desk: Desk):
     desk.twin.script("Here I am.")
     shown = " ".join(hold(desk, "Hello", "/retry"))
     assert shown.startswith(
-        "The API has trouble of its own. Wait a little, then /retry. (529 overloaded_error"
+        "The API had an internal error. Wait a moment, then /retry. (529 overloaded_error"
     )
     assert shown.endswith("Here I am.")
     assert desk.path.read_bytes().count(b'"Hello"') == 1
@@ -67,24 +67,24 @@ def failing(problem: BaseException) -> ModelConnection:
 @pytest.mark.parametrize(
     ("problem", "says"),
     [
-        (UpstreamError(401, "authentication_error", "invalid x-api-key"), "The API does not know this key."),
-        (UpstreamError(0, "APIConnectionError", "Connection error."), "There is no connection to the API."),
-        (ValueError("a bug"), "Something went wrong here (ValueError: a bug)."),
+        (UpstreamError(401, "authentication_error", "invalid x-api-key"), "The API rejected the key."),
+        (UpstreamError(0, "APIConnectionError", "Connection error."), "Could not connect to the API."),
+        (ValueError("a bug"), "Internal error (ValueError: a bug)."),
         (StoreError("The disk is full."), "The disk is full."),
         (KeyboardInterrupt(), "Stopped."),
     ],
 )
 def test_nothing_that_goes_wrong_in_a_turn_ends_the_conversation(desk: Desk, problem, says):
-    shown = hold(desk, "Hello", "/permissions", way=failing(problem))
+    shown = hold(desk, "Hello", "/permissions", connection=failing(problem))
     assert shown[0].startswith(says)
     assert shown[-3].startswith("  mode")
     assert b'"Hello"' in desk.path.read_bytes()
 
 
 def test_without_a_network_the_words_are_kept_and_the_next_line_is_read(desk: Desk):
-    way = connect_to_model(ProviderSettings(api_key=Secret("sk-x"), base_url="http://127.0.0.1:9"))
-    shown = hold(desk, "Hello", "/permissions", way=way)
-    assert shown[0].startswith("There is no connection to the API. Look at the network")
+    connection = connect_to_model(ProviderSettings(api_key=Secret("sk-x"), base_url="http://127.0.0.1:9"))
+    shown = hold(desk, "Hello", "/permissions", connection=connection)
+    assert shown[0].startswith("Could not connect to the API. Check the network")
     assert shown[1] == "  mode        ask"
     assert b'"Hello"' in desk.path.read_bytes()
 
@@ -98,8 +98,8 @@ def test_an_unknown_model_is_told_and_can_be_changed(desk: Desk):
 
 def test_a_command_that_fails_is_a_sentence(desk: Desk):
     assert hold(desk, "/recal login", "/pin") == [
-        "There is no command /recal. Did you mean /recall?",
-        "There is nothing to pin; give the words that must be kept.",
+        "Unknown command /recal. Did you mean /recall?",
+        "No text to pin; give the text that must be kept.",
     ]
 
 
@@ -171,7 +171,7 @@ def test_an_interrupt_while_a_summary_is_written_changes_nothing_and_is_told_onc
     monkeypatch.setattr(desk.twin.twin, "messages", stops)
     desk.paper.answers = ["/compact"]
     converse(agent)
-    assert desk.paper.lines[-1] == "The compaction was stopped; nothing has changed."
+    assert desk.paper.lines[-1] == "Compaction cancelled; nothing changed."
     assert desk.path.read_bytes() == before
 
 
@@ -189,7 +189,7 @@ def test_a_turn_that_calls_tools_without_end_is_stopped_and_says_so(desk: Desk, 
     monkeypatch.setattr("everturn.session.session.Session.stream.__kwdefaults__", {"rounds": 1})
     desk.twin.script(desk.call("Glob", pattern="*"), desk.call("Glob", pattern="*"))
     shown = hold(desk, "Look")
-    assert shown[-1] == "It was stopped: tools were called 1 times in a row. /retry lets it go on."
+    assert shown[-1] == "Stopped: tools were called 1 times in a row. /retry continues."
 
 
 def test_an_interrupt_in_the_middle_of_an_append_costs_no_word(desk: Desk, monkeypatch):

@@ -26,8 +26,8 @@ class Person:
         self.answer = answer
         self.asked = []
 
-    def __call__(self, wish):
-        self.asked.append(wish)
+    def __call__(self, request):
+        self.asked.append(request)
         return self.answer
 
 
@@ -51,8 +51,8 @@ def test_always_covers_its_own_kind_and_key_alone():
     permissions = Permissions(person)
     same_words = PermissionRequest("Bash", "run it", "", WRITE.key, "command")
     other_folder = PermissionRequest("Write", "write b.py", "", "writing in .", "edit")
-    for wish in (WRITE, same_words, other_folder):
-        permissions.require(wish)
+    for request in (WRITE, same_words, other_folder):
+        permissions.require(request)
     assert person.asked == [WRITE, same_words, other_folder]
     assert permissions.always_allowed == (WRITE.key, WRITE.key, "writing in .")
 
@@ -96,7 +96,7 @@ def test_without_anybody_to_ask_the_answer_is_no():
 def test_a_mode_asks_about_some_wishes_and_refuses_others(mode, asked, refused):
     person = Person("once")
     permissions = Permissions(person, mode)
-    assert [wish for wish in (WRITE, RUN) if permissions.refusal(wish)] == refused
+    assert [request for request in (WRITE, RUN) if permissions.refusal(request)] == refused
     assert person.asked == asked
 
 
@@ -105,7 +105,7 @@ def test_read_only_refuses_also_what_was_always_allowed():
     permissions.require(WRITE)
     permissions.mode = "read only"
     assert permissions.refusal(WRITE) == (
-        "the session is read only: it may not write src/a.py (+1 -0). Say what you would do instead."
+        "the session is read only: not allowed to write src/a.py (+1 -0). Describe what you would do instead."
     )
 
 

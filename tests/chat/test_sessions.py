@@ -93,8 +93,11 @@ def test_a_conversation_is_chosen_by_number_or_by_the_beginning_of_its_id():
 @pytest.mark.parametrize(
     ("which", "says"),
     [
-        ("20261114", "2 conversations here begin with '20261114'; /resume in the chat lists all of them."),
-        ("9", "No conversation here begins with '9'; /resume in the chat lists all of them."),
+        (
+            "20261114",
+            "2 conversations found whose id starts with '20261114'; /resume in the chat lists them all.",
+        ),
+        ("9", "No conversation found whose id starts with '9'; /resume in the chat lists them all."),
     ],
 )
 def test_a_choice_that_fits_none_or_several_is_told(which, says):
@@ -104,7 +107,7 @@ def test_a_choice_that_fits_none_or_several_is_told(which, says):
 
 
 def test_where_there_is_none_that_is_told():
-    with pytest.raises(UsageError, match="There is no earlier conversation"):
+    with pytest.raises(UsageError, match="No earlier conversation found"):
         select_session((), "newest")
 
 
@@ -123,10 +126,10 @@ def test_the_list_fits_a_narrow_screen():
     ]
     lines = [text.plain for text in format_session_list(every, "/data/b.jsonl", 3_600, Screen(40))]
     assert lines == [
-        "no.  when      size  first words",
+        "no.  when      size  first prompt",
         "  1  1 h       2 KB  Fix the login test…",
-        "  2  10 min  5.0 MB  (this one) (no wor…",
-        "Continue one with /resume NUMBER.",
+        "  2  10 min  5.0 MB  (this one) (no pro…",
+        "Resume one with /resume NUMBER.",
     ]
 
 

@@ -17,7 +17,12 @@ from everturn.chat.screen.status import (
 from everturn.dashboard.layout import Screen
 
 FIGURES = StatusFigures(
-    full=0.34, level="ok", hit_rate=0.92, warm=272.4, dollars=Decimal("0.01234"), model="claude-opus-5"
+    used_share=0.34,
+    level="ok",
+    hit_rate=0.92,
+    cache_seconds_left=272.4,
+    dollars=Decimal("0.01234"),
+    model="claude-opus-5",
 )
 
 
@@ -37,17 +42,19 @@ def test_what_matters_least_goes_first(width, line):
 
 
 def test_before_the_first_call_there_is_no_cache_to_speak_of():
-    new = msgspec.structs.replace(FIGURES, full=0.0, hit_rate=None, warm=None, dollars=Decimal())
+    new = msgspec.structs.replace(
+        FIGURES, used_share=0.0, hit_rate=None, cache_seconds_left=None, dollars=Decimal()
+    )
     assert format_status(new, Screen(80)).plain == "context 0%  $0.0000  claude-opus-5"
 
 
 def test_a_context_that_holds_little_is_not_called_empty():
-    little = msgspec.structs.replace(FIGURES, full=0.001)
+    little = msgspec.structs.replace(FIGURES, used_share=0.001)
     assert format_status(little, Screen(80)).plain.startswith("context <1%  ")
 
 
 def test_a_cache_whose_time_is_over_is_cold():
-    cold = msgspec.structs.replace(FIGURES, warm=None)
+    cold = msgspec.structs.replace(FIGURES, cache_seconds_left=None)
     assert format_status(cold, Screen(80)).plain == "context 34%  cache 92%  cold  $0.0123  claude-opus-5"
 
 

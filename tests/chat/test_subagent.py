@@ -69,7 +69,7 @@ def test_a_search_that_does_not_end_is_asked_to_report(desk):
 
 def test_one_that_searches_on_all_the_same_has_no_report(desk):
     desk.twin.script(*(call("Glob", pattern="*.py") for _ in range(MAX_ROUNDS + 2)))
-    with pytest.raises(Exception, match="found no words for what it saw"):
+    with pytest.raises(Exception, match="returned an empty report"):
         desk.searcher("Where?")
 
 
@@ -91,7 +91,7 @@ def test_a_provider_that_fails_is_told_and_what_was_spent_is_counted(desk):
 def test_what_the_searcher_read_the_main_agent_has_not(desk):
     desk.twin.script(call("Read", file_path="a.py"), "Read.")
     desk.searcher("Read a.py")
-    assert desk.workspace.seen(desk.workspace.place("a.py")) is None
+    assert desk.workspace.seen_version(desk.workspace.resolve("a.py")) is None
 
 
 def test_the_rules_of_the_twin_are_enough_to_search(desk):

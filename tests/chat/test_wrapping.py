@@ -12,7 +12,7 @@ TEXTS = st.text(st.sampled_from("ab c\n\té漢 .")) | st.text()
 
 def written(pieces: list[str], width: int) -> str:
     wrapping = StreamWrapper(width)
-    return "".join([*(wrapping.feed(piece) for piece in pieces), wrapping.ended()])
+    return "".join([*(wrapping.feed(piece) for piece in pieces), wrapping.finish()])
 
 
 def test_words_go_to_the_next_line_as_a_whole():
@@ -33,7 +33,7 @@ def test_a_wide_character_is_never_cut_in_half():
 
 def test_without_a_width_text_leaves_as_it_comes():
     wrapping = StreamWrapper()
-    assert [wrapping.feed("one tw"), wrapping.feed("o "), wrapping.feed("three"), wrapping.ended()] == [
+    assert [wrapping.feed("one tw"), wrapping.feed("o "), wrapping.feed("three"), wrapping.finish()] == [
         "one tw",
         "o",
         " three",

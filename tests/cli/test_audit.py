@@ -119,8 +119,14 @@ def test_every_break_has_its_reason(tmp_path):
     assert [tuple(each[name] for name in fields) for each in report["breaks"]] == [
         ("cleared", 2, "clearing", 35_000, "old results were cleared from the context"),
         ("compacted", 3, "compaction", 158_000, "the conversation was compacted"),
-        ("idle", 2, "idle", 35_000, "22 minutes passed; the prefix was written to live for 5m"),
-        ("lost", 2, "unexplained", 50_000, "nothing was read: the provider lost even the head"),
+        ("idle", 2, "idle", 35_000, "22 minutes idle; the cache entry had a TTL of 5m"),
+        (
+            "lost",
+            2,
+            "unexplained",
+            50_000,
+            "nothing was read: not even the system prompt and tools were in the cache",
+        ),
         (
             "switched",
             2,
@@ -161,7 +167,7 @@ def test_people_see_tables_that_fit_their_screen(folder):
     assert done.stdout.splitlines()[0] == "1 session, 4 calls, $0.3049"
     assert "By model" in done.stdout
     assert "By day" not in done.stdout
-    assert "it is of no format that is known here" in done.stdout
+    assert "unknown format" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
     assert "\x1b" not in done.stdout
     assert done.stderr == ""
@@ -184,15 +190,15 @@ def test_models_without_a_price_are_named_and_in_no_dollar(tmp_path):
     (tmp_path / "other.jsonl").write_bytes(session.to_bytes())
     report = audited(tmp_path)
     assert (report["total"]["dollars"], report["total"]["unpriced"]) == (0, {"gpt-9": 1})
-    assert "in no dollar above: gpt-9 (1 call)." in " ".join(run(tmp_path).stdout.split())
+    assert "No price known, not included above: gpt-9 (1 call)." in " ".join(run(tmp_path).stdout.split())
 
 
 def test_a_folder_without_any_session_is_an_error_that_names_its_files(tmp_path):
     (tmp_path / "notes.txt").write_text("none")
     done = run(tmp_path)
     assert done.exit_code == 1
-    assert "There is no session to audit." in done.stderr
-    assert "notes.txt: it is of no format that is known here" in done.stderr
+    assert "No session to audit." in done.stderr
+    assert "notes.txt: unknown format" in done.stderr
 
 
 def test_a_session_without_usage_is_audited_for_what_it_holds(tmp_path):
@@ -200,5 +206,5 @@ def test_a_session_without_usage_is_audited_for_what_it_holds(tmp_path):
     (tmp_path / "talk.json").write_text(json.dumps(talk))
     done = run(tmp_path)
     assert done.exit_code == 0
-    assert "No call in them says what it used" in done.stdout
+    assert "No call in these files reports its usage" in done.stdout
     assert "What filled the context (estimated)" in done.stdout

@@ -33,8 +33,8 @@ def test_a_missing_extra_is_one_kind_sentence():
     problem = missing_package("twin", ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn"))
     assert isinstance(problem, click.ClickException)
     assert problem.message == (
-        "`everturn twin` needs the package 'uvicorn', which is not installed: "
-        "pip install 'everturn[twin]' brings it."
+        "`everturn twin` needs the package 'uvicorn', which is not installed. Run: "
+        "pip install 'everturn[twin]'"
     )
 
 

@@ -67,16 +67,16 @@ def test_the_window_can_be_given(session):
 def test_an_empty_session_is_no_error(tmp_path):
     (tmp_path / "new.jsonl").touch()
     done = run(tmp_path / "new.jsonl")
-    assert (done.exit_code, done.stdout.splitlines()[1:]) == (0, ["Nothing in it: the session is empty."])
+    assert (done.exit_code, done.stdout.splitlines()[1:]) == (0, ["The session is empty."])
 
 
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
-        ("missing.jsonl", [], "There is no file"),
+        ("missing.jsonl", [], "No file "),
         (".", [], "is a directory"),
         ("notes.txt", [], "looks like plain text"),
-        ("session.jsonl", ["--agent", "x"], "There is no sub-agent 'x'"),
+        ("session.jsonl", ["--agent", "x"], "No sub-agent 'x' found"),
     ],
 )
 def test_input_that_cannot_be_used_is_one_sentence_and_exit_1(session, name, options, says):

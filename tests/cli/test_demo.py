@@ -22,15 +22,15 @@ def dollars(lines: list[str]) -> dict[str, float]:
 
 def test_sixty_turns_are_drawn_with_the_pause_the_clearing_and_three_bills(monkeypatch):
     lines = shown(monkeypatch)
-    assert lines[:2] == ["An agent of 60 turns on Claude Opus 5.", "75 minutes idle after turn 30."]
+    assert lines[:2] == ["An agent with 60 calls on Claude Opus 5.", "75 minutes idle after call 30."]
     assert [int(line.split()[0]) for line in lines if re.match(r" +\d+ ", line)] == list(range(1, 61))
     at = lines.index("     · idle for 75 minutes")
     why = " ".join(f"{lines[at + 1]} {lines[at + 2]}".split())
     assert re.fullmatch(r"· 75 minutes idle, the cache is cold: clears \d+ results, saves [\d,]+ tokens", why)
     assert "60 of 60 calls read and wrote exactly what was predicted." in lines
     bills = dollars(lines)
-    assert list(bills) == ["everturn", "caching alone", "nothing"]
-    assert bills["everturn"] < bills["caching alone"] < bills["nothing"]
+    assert list(bills) == ["everturn", "caching only", "no caching"]
+    assert bills["everturn"] < bills["caching only"] < bills["no caching"]
 
 
 def test_the_same_seed_draws_the_same_and_no_line_is_wider_than_the_screen(monkeypatch):
@@ -53,11 +53,11 @@ def test_a_terminal_without_shapes_gets_letters(monkeypatch):
     assert result.exit_code == 0
     assert [line.strip() for line in result.stdout.splitlines() if line.startswith("     -")] == [
         "- idle for 77 minutes",
-        "- earlier thinking left: the cache is cold",
+        "- the cache broke: possible TTL expiry (idle for more than 1 hour)",
     ]
 
 
 def test_a_model_that_does_not_exist_is_named():
     result = CliRunner().invoke(main, ["demo", "cache", "--model", "claude-nope"])
     assert result.exit_code == 2
-    assert "there is no model 'claude-nope'" in result.stderr
+    assert "unknown model 'claude-nope'" in result.stderr

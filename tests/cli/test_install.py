@@ -36,15 +36,15 @@ def test_installing_and_uninstalling_leaves_nothing_behind(home):
     assert {".claude/settings.json", ".claude.json"} <= files_below(home)
     again = run("install", "claude-code", "--mcp")
     assert again.stdout.splitlines() == [
-        f"Everything is there already: {home}/.claude/settings.json",
-        f"Everything is there already: {home}/.claude.json",
+        f"Already installed: {home}/.claude/settings.json",
+        f"Already installed: {home}/.claude.json",
     ]
     assert run("uninstall", "claude-code").exit_code == 0
     assert list(home.iterdir()) == []
     nothing = run("uninstall", "claude-code")
     assert (nothing.exit_code, nothing.stdout) == (
         0,
-        f"Nothing of everturn is in {home}/.claude/settings.json or {home}/.claude.json.\n",
+        f"No entries of everturn found in {home}/.claude/settings.json or {home}/.claude.json.\n",
     )
 
 
@@ -115,11 +115,15 @@ def test_a_person_is_asked_about_a_status_line(home, monkeypatch, answer, replac
     [
         (["install"], 2, "Missing argument"),
         (["install", "vim"], 2, "'vim' is not 'claude-code'"),
-        (["install", "claude-code", "--settings", "a.json", "--project"], 2, "goes with neither"),
-        (["install", "claude-code", "--settings", "a.json", "--mcp"], 2, "goes with neither"),
+        (["install", "claude-code", "--settings", "a.json", "--project"], 2, "cannot be combined"),
+        (["install", "claude-code", "--settings", "a.json", "--mcp"], 2, "cannot be combined"),
         (["install", "claude-code", "--shrink", "10"], 2, "--shrink"),
-        (["install", "claude-code", "--settings", "nowhere/a.json"], 1, "There is no folder"),
-        (["uninstall", "claude-code", "--settings", "a.json", "--project"], 2, "does not go with --project"),
+        (["install", "claude-code", "--settings", "nowhere/a.json"], 1, "Folder not found"),
+        (
+            ["uninstall", "claude-code", "--settings", "a.json", "--project"],
+            2,
+            "cannot be combined with --project",
+        ),
     ],
 )
 def test_a_wrong_call_is_told(home, arguments, code, says):
@@ -131,7 +135,7 @@ def test_a_wrong_call_is_told(home, arguments, code, says):
 def test_what_is_wrong_with_the_second_file_is_told_before_the_first_is_changed(home):
     (home / ".claude.json").write_text("{ not json")
     done = run("install", "claude-code", "--mcp")
-    assert (done.exit_code, "is no JSON" in done.stderr) == (1, True)
+    assert (done.exit_code, "is not valid JSON" in done.stderr) == (1, True)
     assert files_below(home) == {".claude.json"}
 
 

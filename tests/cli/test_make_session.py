@@ -31,5 +31,5 @@ def test_a_size_that_cannot_be_made_is_said_in_one_sentence():
     answer = CliRunner().invoke(main, ["make-session", "--tokens", "10"])
     assert answer.exit_code == 1
     assert answer.output == (
-        "Error: a made-up session of 10 tokens is too small to hold a few turns; ask for at least 5000\n"
+        "Error: a synthetic session of 10 tokens is too small for a few turns; ask for at least 5000\n"
     )

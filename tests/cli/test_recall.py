@@ -46,12 +46,12 @@ def test_nothing_found_and_nothing_asked_are_both_said(session):
     done = run(session, " ")
     assert (done.exit_code, done.stderr) == (
         1,
-        "Error: There is nothing to look for; give one or more words.\n",
+        "Error: The query is empty; give one or more words.\n",
     )
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
     done = run(tmp_path / "gone.jsonl", "x")
     assert done.exit_code == 1
-    assert "There is no file" in done.stderr
+    assert "No file " in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -20,21 +20,21 @@ def replay(tmp_path, *arguments):
 def test_a_session_under_several_policies_is_a_table(tmp_path):
     done = replay(tmp_path, EXAMPLE, "--policy", "none,recorded,claude-code+1h")
     assert done.exit_code == 0, done.output
-    for words in ("policy", "vs recorded", "claude-code+1h", "Why the cache broke", "faults"):
+    for words in ("policy", "vs recorded", "claude-code+1h", "Why the cache broke", "refetches"):
         assert words in done.stdout
 
 
 def test_for_programs_it_is_json(tmp_path):
     done = replay(tmp_path, EXAMPLE, "--policy", "none,masking", "--json")
     told = json.loads(done.stdout)
-    assert [row["scheme"] for row in told["rows"]] == ["none", "masking"]
+    assert [row["policy"] for row in told["rows"]] == ["none", "masking"]
     assert told["sessions"] == 1
     assert float(told["rows"][1]["against_none"]["dollars"]) < 0
 
 
 def test_switches_hold_for_every_policy(tmp_path):
     done = replay(tmp_path, EXAMPLE, "--policy", "none,recorded", "--ttl", "1h", "--refresh", "--json")
-    assert [row["scheme"] for row in json.loads(done.stdout)["rows"]] == [
+    assert [row["policy"] for row in json.loads(done.stdout)["rows"]] == [
         "none+1h+refresh",
         "recorded+1h+refresh",
     ]
@@ -64,13 +64,13 @@ def test_a_page_without_the_markers_is_left_as_it_is(tmp_path):
     page.write_text("# A\n")
     done = replay(tmp_path, EXAMPLE, "--policy", "none", "--into", page, "here")
     assert (done.exit_code, page.read_text()) == (1, "# A\n")
-    assert "The page has no place for 'here'." in done.output
+    assert "The page has no markers for 'here'." in done.output
 
 
 def test_an_unknown_policy_is_named_with_the_known_ones(tmp_path):
     done = replay(tmp_path, EXAMPLE, "--policy", "magic")
     assert done.exit_code == 1
-    assert "There is no policy 'magic'. Choose one of: none, recorded" in done.output
+    assert "Unknown policy 'magic'. Choose one of: none, recorded" in done.output
 
 
 def test_nothing_to_replay_is_an_error_with_the_reasons(tmp_path):
@@ -78,5 +78,5 @@ def test_nothing_to_replay_is_an_error_with_the_reasons(tmp_path):
     empty.write_text("")
     done = replay(tmp_path, empty)
     assert done.exit_code == 1
-    assert "There is no session to replay." in done.output
-    assert "it is empty" in done.output
+    assert "No session to replay." in done.output
+    assert "the file is empty" in done.output

@@ -82,13 +82,13 @@ def test_a_recorded_session_is_played_back():
 @pytest.mark.parametrize(
     ("option", "name", "content", "message"),
     [
-        ("--script", "s.json", '{"replies": 5}', "is not a script: replies is 5; allowed: a list."),
-        ("--script", "s.jsonl", "{}", "holds no reply of an assistant; give a recorded Claude Code session."),
+        ("--script", "s.json", '{"replies": 5}', "is not a valid script: replies is 5; allowed: a list."),
+        ("--script", "s.jsonl", "{}", "contains no assistant reply; use a recorded Claude Code session."),
         (
             "--faults",
             "f.json",
             '{"faults": [{}]}',
-            "holds no faults that the twin knows: faults[0].kind is missing;",
+            "is not a valid faults file: faults[0].kind is missing;",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from small_session import compacted
 
 from everturn.cli import main
 from everturn.session.recorded import open_session
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_the_last_compaction_is_taken_back_by_one_line_more(session):
 
 
 def test_what_does_not_fit_any_more_is_said(session):
-    over = "The context is over the mark again"
+    over = "The context is above the threshold again"
     longer = session.with_name("longer.jsonl")
     longer.write_bytes(compacted().human("and now this " * 5_000).to_bytes())
     assert over not in run(session).stdout
@@ -49,11 +49,11 @@ def test_nothing_to_take_back_is_one_sentence(session):
     assert json.loads(run(session, "--json").stdout).keys() == {"boundary", "tokens_before", "tokens_after"}
     done = run(session)
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.startswith("Error: There is no compaction to undo")
+    assert done.stderr.startswith("Error: No compaction found to undo")
 
 
 def test_a_session_that_is_being_written_is_left_alone(session):
-    with Store.open(session):
+    with JsonlStore.open(session):
         done = run(session)
     assert done.exit_code == 1
     assert "is being written by process" in done.stderr

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.dashboard.figures.apportion import apportion
 from everturn.dashboard.figures.categories import LABELS
-from everturn.dashboard.grid import BUFFER, FREE, SYMBOLS, Cell, grid
+from everturn.dashboard.grid import BUFFER, FREE, SYMBOLS, Cell, apportion, grid
 
 weights = st.lists(st.integers(0, 10**7), max_size=15)
 

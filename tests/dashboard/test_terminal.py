@@ -76,7 +76,7 @@ def test_an_odd_session():
 
 def test_an_empty_session_says_that_there_is_nothing_in_it():
     report = context_report(measure_transcript(parse_session_file(b""), source="new.jsonl"))
-    assert lines_of(report, Screen(80)) == ["new.jsonl", "Nothing in it: the session is empty."]
+    assert lines_of(report, Screen(80)) == ["new.jsonl", "The session is empty."]
 
 
 @pytest.mark.parametrize("width", [1, 5, 12, 20, 39, 40, 41, 59, 60, 61, 79, 80, 100, 120, 200])
@@ -92,8 +92,8 @@ def test_nothing_is_wider_than_the_screen(width, session, ascii_only):
     ("context", "says"),
     [
         (150_000, "Warning: 10% left until automatic compaction at 167k"),
-        (168_000, "Due for compaction: the mark is 167,000 tokens"),
-        (178_000, "Full: the last mark is 177,000 tokens"),
+        (168_000, "Due for compaction: the threshold is 167,000 tokens"),
+        (178_000, "Full: the blocking limit is 177,000 tokens"),
     ],
 )
 def test_the_second_line_says_what_is_about_to_happen(context, says):

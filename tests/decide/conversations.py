@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import builders as b
+from presets import preset
 
 from everturn.decide.micro import MicroContext, MicroPlan, plan_micro_compaction
 from everturn.decide.micro.cache_edit_state import CacheEditState, apply_plan, consume_pending
-from everturn.decide.policy import Policy, get_policy
+from everturn.decide.options import Options
 from everturn.decide.result_tracker import ResultTracker
 from everturn.history.log import Log
 from everturn.history.records import Record
@@ -54,8 +55,8 @@ def finished(records: Iterable[Record], words: str = "that is all") -> list[Reco
 class Bench:
     """One conversation under one policy, followed record by record."""
 
-    def __init__(self, records: Iterable[Record], under: Policy | str = "claude-code") -> None:
-        self.policy = get_policy(under) if isinstance(under, str) else under
+    def __init__(self, records: Iterable[Record], under: Options | str = "claude-code") -> None:
+        self.options = preset(under)
         self.log = Log()
         self.counts = TokenCounter()
         self.cached = CacheEditState()
@@ -66,7 +67,7 @@ class Bench:
 
     def _start_view(self) -> None:
         view = self.log.view
-        self.results = ResultTracker(self.policy.tools, cleared=view.cleared, offloaded=view.offloaded)
+        self.results = ResultTracker(self.options.tools, cleared=view.cleared, offloaded=view.offloaded)
         self.meter = Meter(self.counts)
         for record in view.records:
             self._follow(record)
@@ -85,7 +86,7 @@ class Bench:
     def situation(self, idle: timedelta = SOON, **more: Any) -> MicroContext:
         found: dict[str, Any] = {
             "results": self.results,
-            "policy": self.policy,
+            "options": self.options,
             "source": "main",
             "now": NOON + idle,
             "last_reply": NOON,

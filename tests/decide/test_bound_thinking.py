@@ -1,10 +1,9 @@
 """Edits on models that bind thinking to what came before it."""
 
-import msgspec
 import pytest
 from decide.conversations import LATE, Bench, finished, reads
+from presets import with_numbers
 
-from everturn.decide.policy import get_policy
 from everturn.decide.settings import MicroSettings
 from everturn.history.edits import Cleared, ThinkingDropped, Trimmed
 
@@ -28,7 +27,7 @@ def test_an_edit_takes_the_thinking_behind_it_along_and_says_the_price():
     assert [type(edit) for edit in plan.edits] == [Cleared, ThinkingDropped]
     assert plan.edits[1].since == "a-c2"
     assert asked == ["a-c2"]
-    assert "takes 1,234 tokens of thinking along" in plan.why
+    assert "drops 1,234 tokens of thinking" in plan.why
     bench.apply(plan)
     thinking = [
         at for at, message in enumerate(bench.flat().messages) if any(b.is_thinking for b in message.blocks)
@@ -53,7 +52,7 @@ def test_an_edit_that_saves_less_than_the_thinking_is_worth_does_not_happen():
 
 @pytest.mark.spec("PC-16")
 def test_what_thinking_is_worth_is_a_setting():
-    careless = msgspec.structs.replace(get_policy("when-cold"), micro=MicroSettings(thinking_worth=0))
+    careless = with_numbers("when-cold", MicroSettings(thinking_worth=0))
     assert Bench(finished(reads(7)), careless).decide(LATE, **priced(900_000)).kind == "time"
 
 

@@ -14,6 +14,7 @@ from everturn.decide.cache_breaks import (
     Baseline,
     BreakSettings,
     CacheBreakDetector,
+    CallSnapshot,
     DetectedBreak,
     Diagnosis,
     NoBreak,
@@ -21,7 +22,7 @@ from everturn.decide.cache_breaks import (
 from everturn.decide.cache_key_snapshot import CacheKeyChange, CacheKeySnapshot, take_key_snapshot
 from everturn.history.blocks import text_block
 from everturn.history.records import Usage
-from everturn.measure.outline import Preamble, Spot
+from everturn.measure.outline import BlockLocation, Preamble
 from everturn.measure.prefix_cache import Breakpoint
 from everturn.view.breakpoints import Breakpoints
 from everturn.view.forks import CapturedRequest
@@ -57,7 +58,7 @@ def broken(detector: CacheBreakDetector, read: int, at: float = 0.0, **more: Any
 
 
 def warm(read: int = 100_000, at: float = 0.0, **settings: Any) -> CacheBreakDetector:
-    detector = CacheBreakDetector(BreakSettings(**settings))
+    detector = CacheBreakDetector(BreakSettings(**{"excluded_models": ()} | settings))
     assert called(detector, read, at) == NoBreak("the first call of this source")
     return detector
 
@@ -225,21 +226,42 @@ def test_there_are_never_more_sources_than_allowed(names: list[str]):
     for name in names:
         called(detector, 9_000, source=name)
         assert len(detector.baselines) <= 10
-        assert len(detector._heads) <= 10
+        assert len(detector._preambles) <= 10
 
 
 @pytest.mark.spec("CB-6")
 def test_an_excluded_model_is_not_judged_and_leaves_the_others_baseline():
     detector = warm(excluded_models=("*haiku*",))
     assert called(detector, 0, 1.0, note=noted("small-haiku")) == NoBreak(
-        "small-haiku is left out of the comparison"
+        "small-haiku is excluded from the comparison"
     )
     assert broken(detector, 0, 2.0).idle == 2.0
 
 
+@pytest.mark.spec("CB-9")
+@pytest.mark.parametrize(("settings", "judged"), [({}, False), ({"excluded_models": ()}, True)])
+def test_haiku_models_are_left_out_unless_the_setting_says_otherwise(settings, judged):
+    detector = CacheBreakDetector(BreakSettings(**settings))
+    for at, model in enumerate(("claude-opus-5", "claude-3-5-haiku-latest", "claude-haiku-5-5")):
+        called(detector, 100_000, float(at), note=noted(model))
+    verdict = called(detector, 0, 4.0, note=noted("claude-haiku-5-5"))
+    assert isinstance(verdict, DetectedBreak) is judged
+    assert BreakSettings().leaves_out("claude-sonnet-5") is False
+
+
+@pytest.mark.spec("CB-6", "CB-9")
+def test_a_source_of_excluded_models_alone_remembers_its_last_call_and_raises_no_alarm_for_others():
+    detector = CacheBreakDetector()
+    for at in (0.0, 1.0):
+        called(detector, 100_000, at, note=noted("small-haiku"))
+    kept = detector.baselines["main"].answered
+    assert kept == CallSnapshot(noted("small-haiku"), 1.0)
+    assert called(detector, 0, 2.0) == NoBreak("the first call of this source")
+
+
 def test_an_answer_without_a_call_says_so():
     assert CacheBreakDetector().after_call("main", Usage()) == NoBreak(
-        "nothing is known of a call of this source"
+        "no call of this source is in progress"
     )
 
 
@@ -325,7 +347,7 @@ def test_the_twin_diagnoses_what_our_snapshots_say(changed: str, agrees: bool):
 
     def sent(model: str, head: Preamble, words: str, previous: str | None) -> dict[str, Any]:
         safe = CapturedRequest(model, head, parameters, (user(words * 3_000), user("go")), {"max_tokens": 9})
-        marks = Breakpoints(((Spot(1, 0), Breakpoint(-1, "5m")),))
+        marks = Breakpoints(((BlockLocation(1, 0), Breakpoint(-1, "5m")),))
         fields = msgspec.json.decode(build_request(safe, marks).to_bytes())
         return {**fields, "diagnostics": {"previous_message_id": previous}}
 

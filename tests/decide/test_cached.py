@@ -1,6 +1,7 @@
 """Deleting in the provider's cache: when, what, and exactly once."""
 
 import builders as b
+import msgspec
 import pytest
 from decide.conversations import SOON, Bench, finished, read, reads
 from hypothesis import given
@@ -35,7 +36,6 @@ def test_at_twelve_active_results_all_but_five_are_deleted_and_no_message_change
         delete=FIRST_SEVEN,
         forgotten=tuple(f"src/{call}.py" for call in FIRST_SEVEN),
         detector_notice="deleted",
-        suppresses_warning=True,
     )
     before = bench.flat()
     bench.apply(plan)
@@ -158,6 +158,15 @@ def test_a_resumed_session_knows_what_is_deleted():
     again = rebuild_state(bench.results, edits)
     assert (again.active, again.pinned) == (bench.cached.active, bench.cached.pinned)
     assert rebuild_state(bench.results, [*edits, CacheDeletionsEnded()]).pinned == ()
+
+
+@pytest.mark.spec("MC-11")
+def test_a_resumed_session_claims_no_saving_before_it_knows_the_total():
+    state = rebuild_state(Bench([]).results, [CacheDeleted(("c1",))])
+    state = consume_pending(msgspec.structs.replace(state, pending=("c2",))).state
+    state, unknown = record_savings(state, 1_150)
+    state = consume_pending(msgspec.structs.replace(state, pending=("c3",))).state
+    assert (unknown, record_savings(state, 1_200).saved) == (0, 50)
 
 
 def test_what_the_model_has_not_seen_is_not_deleted():

@@ -1,23 +1,19 @@
 """What the API is asked to clear by itself."""
 
-from datetime import timedelta
-
 import pytest
-from decide.conversations import NOON
 
 from everturn.decide.micro.declarative import (
     BETA,
     AppliedContextEdit,
     applied_edits,
     build_context_management,
-    thinking_kept,
 )
 from everturn.decide.settings import DeclarativeSettings
+from everturn.decide.tools import ToolKinds, build_tool_table
 from everturn.measure.capabilities import ANTHROPIC, PLAIN
 
 TOOLS = ("Write", "Read", "AskUserQuestion", "Bash", "NotebookEdit", "mcp__x__y")
 QUIET = DeclarativeSettings(thinking=False)
-HOUR = timedelta(hours=1)
 NUMBERS = {
     "type": "clear_tool_uses_20250919",
     "trigger": {"type": "input_tokens", "value": 180_000},
@@ -25,47 +21,22 @@ NUMBERS = {
 }
 
 
-def composed(settings=None, *, tools=TOOLS, thinking="present", kept="all", capabilities=ANTHROPIC):
+def composed(settings=None, *, tools=TOOLS, thinking="present", capabilities=ANTHROPIC, **more):
     chosen = settings or DeclarativeSettings()
     return build_context_management(
-        tools, thinking=thinking, kept=kept, settings=chosen, capabilities=capabilities
+        tools, thinking=thinking, settings=chosen, capabilities=capabilities, **more
     )
 
 
 @pytest.mark.spec("MC-13")
-@pytest.mark.parametrize(
-    ("thinking", "kept", "keep"),
-    [("present", "all", "all"), ("present", "last_turn", {"type": "thinking_turns", "value": 1})],
-)
-def test_thinking_that_can_be_read_is_kept_or_kept_for_the_last_turn(thinking, kept, keep):
-    assert composed(thinking=thinking, kept=kept) == {
-        "edits": [{"type": "clear_thinking_20251015", "keep": keep}]
-    }
-
-
-@pytest.mark.spec("MC-13")
-@pytest.mark.parametrize(("asked", "value"), [(0, 1), (1, 1), (2, 2)])
-def test_the_thinking_of_at_least_one_turn_is_kept(asked, value):
-    made = composed(DeclarativeSettings(thinking_turns=asked), kept="last_turn")
-    keep = {"type": "thinking_turns", "value": value}
-    assert made == {"edits": [{"type": "clear_thinking_20251015", "keep": keep}]}
+def test_thinking_that_can_be_read_is_kept():
+    assert composed() == {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
 
 
 @pytest.mark.spec("MC-13")
 @pytest.mark.parametrize("thinking", ["redacted", "none"])
 def test_redacted_or_absent_thinking_has_no_strategy(thinking):
     assert composed(thinking=thinking) is None
-
-
-@pytest.mark.spec("MC-13")
-def test_thinking_is_reduced_after_more_than_an_idle_hour_and_stays_so():
-    def kept(before, idle, last=NOON):
-        return thinking_kept(before, now=NOON + idle, last_reply=last, settings=DeclarativeSettings())
-
-    assert [kept("all", idle) for idle in (-HOUR, HOUR, HOUR + timedelta(seconds=1))] == [
-        "all", "all", "last_turn",
-    ]  # fmt: skip
-    assert (kept("last_turn", timedelta(0)), kept("all", 9 * HOUR, None)) == ("last_turn", "all")
 
 
 @pytest.mark.spec("MC-13", "MC-14")
@@ -100,6 +71,19 @@ def test_thinking_comes_first():
 def test_results_and_inputs_are_switched_one_by_one(results, inputs, lists):
     settings = DeclarativeSettings(thinking=False, tool_results=results, tool_inputs=inputs)
     assert composed(settings) == {"edits": [NUMBERS | lists]}
+
+
+@pytest.mark.spec("MC-2", "MC-14")
+def test_a_users_tools_are_cleared_or_kept_by_the_api_too_beside_the_default_ones():
+    settings = DeclarativeSettings(
+        thinking=False, tool_results=True, tool_inputs=True, results_of=("mcp__x__*",)
+    )
+    table = build_tool_table(ToolKinds(write_like=("save",), keep=("Bash", "NotebookEdit")))
+    (edit,) = composed(settings, tools=(*TOOLS, "save"), table=table)["edits"]
+    assert (edit["exclude_tools"], edit["clear_tool_inputs"]) == (
+        ["AskUserQuestion", "Bash", "NotebookEdit"],
+        ["Write", "save"],
+    )
 
 
 @pytest.mark.spec("MC-14")

@@ -31,14 +31,14 @@ from everturn.decide.events import (
     MicroCompacted,
     PredictionMissed,
     Repaired,
-    cache_broken,
-    compaction_done,
-    compaction_not_done,
-    hook_trouble,
-    micro_compacted,
-    prediction_missed,
-    reason_of,
-    repaired,
+    find_failure_reason,
+    make_cache_broken,
+    make_compaction_done,
+    make_compaction_not_done,
+    make_hook_trouble,
+    make_micro_compacted,
+    make_prediction_missed,
+    make_repaired,
 )
 from everturn.decide.micro.context import MicroPlan, OffloadPlan, no_change
 from everturn.history.edits import Cleared
@@ -54,7 +54,7 @@ PLAN = CompactionPlan(
     asked=ASKED,
     summarized=(),
     kept=(),
-    ways=("fork", "direct"),
+    strategies=("fork", "direct"),
     restoration=RestorationPlan(),
     pins=(),
     tokens_before=170_000,
@@ -64,15 +64,15 @@ PLAN = CompactionPlan(
     why="over the mark",
 )
 TRIED = (
-    Attempt(way="fork", problem="empty", usage=Usage(10, 20, 30, 40)),
-    Attempt(way="direct", text="In short.", usage=Usage(1, 2, 3, 4)),
+    Attempt(strategy="fork", problem="empty", usage=Usage(10, 20, 30, 40)),
+    Attempt(strategy="direct", text="In short.", usage=Usage(1, 2, 3, 4)),
 )
 
 
 @pytest.mark.spec("TL-1")
 def test_a_micro_compaction_says_kind_results_and_tokens():
     plan = MicroPlan("time", (Cleared(("a", "b")),), "cold", tokens_saved=700)
-    assert micro_compacted(plan, 10_000, NOW) == MicroCompacted(
+    assert make_micro_compacted(plan, 10_000, NOW) == MicroCompacted(
         moment=NOW,
         kind="time",
         results=2,
@@ -82,10 +82,10 @@ def test_a_micro_compaction_says_kind_results_and_tokens():
         why="cold",
     )
     both = MicroPlan("cached", delete=("a",), offload=(OffloadPlan("b", "n", "c", "p", 1),))
-    found = micro_compacted(both, 10, NOW)
+    found = make_micro_compacted(both, 10, NOW)
     assert found is not None
     assert found.results == 2
-    assert micro_compacted(no_change("warm"), 10_000, NOW) is None
+    assert make_micro_compacted(no_change("warm"), 10_000, NOW) is None
 
 
 @pytest.mark.spec("TL-1")
@@ -116,7 +116,7 @@ def test_a_compaction_says_how_it_was_done_and_what_it_cost():
     shares = Shares(
         human=10, assistant=0, local_output=0, tool_requests=10, tool_results=80, duplicate_reads=0
     )
-    assert compaction_done(PLAN, made, NOW, metrics) == CompactionDone(
+    assert make_compaction_done(PLAN, made, NOW, metrics) == CompactionDone(
         moment=NOW,
         trigger="auto",
         form="full",
@@ -133,7 +133,7 @@ def test_a_compaction_says_how_it_was_done_and_what_it_cost():
 @pytest.mark.spec("TL-1")
 def test_a_failed_compaction_says_why_in_one_word():
     failed = CompactionFailed(attempts=TRIED[:1], why="fork: empty")
-    assert compaction_not_done(PLAN, failed, NOW) == CompactionNotDone(
+    assert make_compaction_not_done(PLAN, failed, NOW) == CompactionNotDone(
         moment=NOW,
         trigger="auto",
         form="full",
@@ -149,9 +149,15 @@ def test_a_failed_compaction_says_why_in_one_word():
 @pytest.mark.spec("TL-1")
 def test_every_failure_of_a_call_has_its_reason():
     for kind in get_args(FailureKind):
-        assert reason_of([Attempt(way="fork", problem="x", failure=ModelFailure(kind, "x"))]) == kind
-    assert reason_of([]) == "no_summary"
-    assert reason_of([Attempt(way="fork", text="a summary", problem="over the mark")]) == "over_threshold"
+        assert (
+            find_failure_reason([Attempt(strategy="fork", problem="x", failure=ModelFailure(kind, "x"))])
+            == kind
+        )
+    assert find_failure_reason([]) == "no_summary"
+    assert (
+        find_failure_reason([Attempt(strategy="fork", text="a summary", problem="over the mark")])
+        == "over_threshold"
+    )
 
 
 @pytest.mark.spec("TL-1")
@@ -168,7 +174,7 @@ def test_every_failure_of_a_call_has_its_reason():
     ],
 )
 def test_a_cache_break_says_its_cause_and_what_it_lost(why, changes, cause):
-    assert cache_broken(DetectedBreak("main", 9_000, why, changes, 12.5), NOW) == CacheBroken(
+    assert make_cache_broken(DetectedBreak("main", 9_000, why, changes, 12.5), NOW) == CacheBroken(
         moment=NOW, cause=cause, why=why, parts=("tools",) if changes else (), tokens_lost=9_000, idle=12.5
     )
 
@@ -177,11 +183,11 @@ def test_a_cache_break_says_its_cause_and_what_it_lost(why, changes, cause):
 def test_a_missed_prediction_is_told_and_a_kept_one_is_not():
     predicted = Prediction(read=100, write_5m=0, write_1h=0, plain=10)
     missed = check_prediction(predicted, Usage(input_tokens=110))
-    assert prediction_missed(missed, NOW) == PredictionMissed(
+    assert make_prediction_missed(missed, NOW) == PredictionMissed(
         moment=NOW, verdict="read less", predicted_read=100, reported_read=0, missed=100, why=missed.why
     )
-    assert prediction_missed(check_prediction(predicted, Usage(10, 0, 100)), NOW) is None
-    assert prediction_missed(check_prediction(predicted, Usage(15, 0, 100)), NOW) is None
+    assert make_prediction_missed(check_prediction(predicted, Usage(10, 0, 100)), NOW) is None
+    assert make_prediction_missed(check_prediction(predicted, Usage(15, 0, 100)), NOW) is None
 
 
 @pytest.mark.spec("TL-1")
@@ -191,15 +197,15 @@ def test_repairs_are_counted_by_kind():
         Repair("missing_result", "c2", "x"),
         Repair("blank_text", "", "y"),
     ]
-    assert repaired(repairs, NOW) == Repaired(
+    assert make_repaired(repairs, NOW) == Repaired(
         moment=NOW, kinds={"missing_result": 2, "blank_text": 1}, details=("c1: x", "c2: x", ": y")
     )
-    assert repaired([], NOW) is None
+    assert make_repaired([], NOW) is None
 
 
 def test_a_hook_that_made_no_trouble_is_no_event():
-    assert hook_trouble("Stop", HookOutcome(context=("x",)), NOW) is None
-    assert hook_trouble("Stop", HookOutcome(problems=("p",), blocked="b"), NOW) == HookTrouble(
+    assert make_hook_trouble("Stop", HookOutcome(context=("x",)), NOW) is None
+    assert make_hook_trouble("Stop", HookOutcome(problems=("p",), blocked="b"), NOW) == HookTrouble(
         moment=NOW, hook="Stop", problems=1, is_blocked=True, details=("p", "b")
     )
 

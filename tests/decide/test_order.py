@@ -56,12 +56,12 @@ def test_nothing_has_a_reason_from_every_kind_that_was_tried():
     plan = Bench(finished(reads(2, 100))).decide(SOON, capabilities=ANTHROPIC)
     assert plan.why == (
         "oversize: every new result may be shown; time: 2 minutes idle, the cache may be warm; "
-        "cached: the provider takes no cache edits; budget: there is a cache to protect, and a gentler way"
+        "cached: the provider takes no cache edits; budget: the provider can clear without losing the cache"
     )
 
 
 def test_every_step_that_a_policy_names_exists_and_every_kind_is_used_by_one():
-    named = {step for policy in POLICIES.values() for step in policy.steps}
+    named = {step for policy in POLICIES.values() for step in policy.options.steps}
     assert named == set(STEPS)
 
 

@@ -1,7 +1,6 @@
 """Results too large to show go to a file, decided once."""
 
 import builders as b
-import msgspec
 import pytest
 from decide.conversations import LATE, Bench, finished, reads
 from hypothesis import given
@@ -9,15 +8,16 @@ from hypothesis import strategies as st
 
 from everturn.decide.micro import OffloadPlan
 from everturn.decide.micro.oversize import file_name, preview
-from everturn.decide.policy import get_policy
+from everturn.decide.options import Options
 from everturn.decide.settings import MicroSettings, OversizeSettings
 from everturn.history.blocks import text_of
 from everturn.history.edits import Offloaded
 
-SMALL = msgspec.structs.replace(
-    get_policy("claude-code"),
-    micro=MicroSettings(oversize=OversizeSettings(message=1_000, single=600, preview=100)),
-)
+SMALL = Options(micro=MicroSettings(oversize=OversizeSettings(message=1_000, single=600, preview=100)))
+
+
+def ran(call: str) -> b.Fields:
+    return b.call(call, "Bash", command="make")
 
 
 def answered(*lengths: int, errors: tuple[str, ...] = ()) -> list:
@@ -25,7 +25,7 @@ def answered(*lengths: int, errors: tuple[str, ...] = ()) -> list:
     calls = [f"c{at}" for at in range(len(lengths))]
     contents = [b.answer(call, call[0] * length) for call, length in zip(calls, lengths, strict=True)]
     contents = [{**each, "is_error": True} if each["tool_use_id"] in errors else each for each in contents]
-    return [b.user("go"), b.assistant(*(b.call(call) for call in calls)), b.user(contents, uuid="answers")]
+    return [b.user("go"), b.assistant(*(ran(call) for call in calls)), b.user(contents, uuid="answers")]
 
 
 def moved(plan) -> list[str]:
@@ -39,6 +39,25 @@ def test_a_message_may_hold_two_hundred_thousand_characters_and_a_result_fifty_t
     assert moved(Bench(answered(10, 50_001)).decide()) == ["c1"]
 
 
+@pytest.mark.spec("MC-21")
+def test_a_file_that_was_read_is_moved_only_where_its_message_does_not_fit():
+    def read(*calls: tuple[str, str, int]) -> list:
+        said = b.assistant(*(b.call(call, tool, file_path=f"src/{call}.py") for call, tool, _ in calls))
+        contents = [b.answer(call, "x" * length) for call, _, length in calls]
+        return [b.user("go"), said, b.user(contents, uuid="answers")]
+
+    alone = read(("r", "Read", 990))
+    beside = read(("r", "Read", 900), ("s", "Bash", 700))
+    several = read(("r", "read_many_files", 990), ("s", "read_many_files", 500))
+    viewed = b.assistant(b.call("v", "str_replace_based_edit_tool", command="view", path="a.py"))
+    assert moved(Bench(alone, SMALL).decide()) == []
+    assert moved(Bench(beside, SMALL).decide()) == ["s"]
+    assert moved(Bench(several, SMALL).decide()) == ["r"]
+    assert moved(Bench([b.user("go"), viewed, b.result("v", "x" * 990)], SMALL).decide()) == []
+    full = read(("r", "Read", 950), ("s", "Bash", 640))
+    assert moved(Bench(full, SMALL).decide()) == ["r", "s"]
+
+
 @pytest.mark.spec("MC-17")
 def test_the_largest_go_first_until_the_rest_fits():
     bench = Bench(answered(300, 500, 200, 400), SMALL)
@@ -49,7 +68,7 @@ def test_the_largest_go_first_until_the_rest_fits():
 @pytest.mark.spec("MC-17")
 def test_the_plan_says_what_to_write_and_what_stays_behind():
     lines = "a line of text\n" * 60
-    records = [b.user("go"), b.assistant(b.call("toolu_1")), b.result("toolu_1", lines)]
+    records = [b.user("go"), b.assistant(ran("toolu_1")), b.result("toolu_1", lines)]
     plan = Bench(records, SMALL).decide()
     begun = "a line of text\n" * 5 + "a line of text"
     why = "a result may hold 600 characters"
@@ -66,7 +85,7 @@ def test_a_decision_once_made_is_repeated_in_every_later_request():
     bench.apply(bench.decide())
     assert moved(bench.decide()) == []
     sent = bench.flat().messages
-    for record in [b.assistant(b.call("later"), id="m2"), b.result("later", "x" * 990)]:
+    for record in [b.assistant(ran("later"), id="m2"), b.result("later", "x" * 990)]:
         bench.add(record)
     bench.apply(bench.decide())
     assert bench.flat().messages[: len(sent)] == sent
@@ -88,7 +107,7 @@ def test_errors_small_results_and_pictures_stay():
     many = Bench(answered(*[100] * 11), SMALL)
     assert moved(many.decide()) == []
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 4_000}}
-    records = [b.user("go"), b.assistant(b.call("c0")), b.result("c0", [picture, b.say("x" * 700)])]
+    records = [b.user("go"), b.assistant(ran("c0")), b.result("c0", [picture, b.say("x" * 700)])]
     assert moved(Bench(records, SMALL).decide()) == []
 
 

@@ -24,8 +24,8 @@ def followed(records, **how) -> ResultTracker:
 def test_a_result_knows_its_tool_its_size_its_message_and_its_file():
     results = followed(reads(2, 100))
     assert list(results.active) == [
-        TrackedResult("c1", "Read", 100, "r-c1", 1, "src/c1.py", 400),
-        TrackedResult("c2", "Read", 100, "r-c2", 2, "src/c2.py", 400),
+        TrackedResult("c1", "Read", 100, "r-c1", 1, "src/c1.py", 400, may_read_files=True),
+        TrackedResult("c2", "Read", 100, "r-c2", 2, "src/c2.py", 400, may_read_files=True),
     ]
     assert (results.count, results.tokens, results.arrived) == (2, 200, 2)
 

@@ -14,13 +14,15 @@ from everturn.decide.cache_key_snapshot import (
     take_key_snapshot,
 )
 from everturn.history.blocks import text_block
-from everturn.measure.outline import Preamble, Spot
+from everturn.measure.outline import BlockLocation, Preamble
 from everturn.measure.prefix_cache import Breakpoint
 from everturn.view.breakpoints import Breakpoints
 from everturn.view.key_parameters import KeyParameters, TtlChoice
 
 SYSTEM = HEAD.system
-MARKS = Breakpoints(((Spot(-1, 1), Breakpoint(-1, "5m")), (Spot(0, 0), Breakpoint(-1, "5m"))))
+MARKS = Breakpoints(
+    ((BlockLocation(-1, 1), Breakpoint(-1, "5m")), (BlockLocation(0, 0), Breakpoint(-1, "5m")))
+)
 HOURLY = Breakpoints(tuple((spot, Breakpoint(-1, "1h")) for spot, _ in MARKS.places))
 
 
@@ -69,18 +71,18 @@ CASES: dict[str, tuple[CacheKeySnapshot, str, str]] = {
     "tools in another order": (
         noted(head=Preamble(HEAD.tools[::-1], SYSTEM, HEAD.marked)),
         "tools",
-        "tools changed (+0/-0): the order is another",
+        "tools changed (+0/-0): different order",
     ),
-    "another lifetime": (noted(breakpoints=HOURLY), "markers", "markers changed (scope or TTL)"),
+    "another lifetime": (noted(breakpoints=HOURLY), "markers", "breakpoints changed (scope or TTL)"),
     "another scope": (
         noted(head=shared(HEAD, "global", "org")),
         "markers",
-        "markers changed (scope or TTL)",
+        "breakpoints changed (scope or TTL)",
     ),
     "another part marked": (
         noted(head=Preamble(HEAD.tools, SYSTEM, (1,))),
         "markers",
-        "markers changed (scope or TTL)",
+        "breakpoints changed (scope or TTL)",
     ),
     "betas": (noted(betas=("y", "x")), "betas", "betas changed (+x, +y)"),
     "speed": (noted(speed="fast"), "speed", "speed changed (unset -> fast)"),
@@ -111,7 +113,7 @@ def test_nothing_changed_is_nothing_said_however_the_same_is_spelled():
     one = noted(betas=("x", "y"), thinking={"type": "enabled", "budget_tokens": 1})
     other = noted(betas=("y", "x"), thinking={"budget_tokens": 1, "type": "enabled"})
     assert diff_key_snapshots(one, other) == ()
-    moved = Breakpoints((*MARKS.places[:1], (Spot(7, 3), Breakpoint(-1, "5m"))))
+    moved = Breakpoints((*MARKS.places[:1], (BlockLocation(7, 3), Breakpoint(-1, "5m"))))
     assert diff_key_snapshots(noted(), noted(breakpoints=moved)) == ()
 
 

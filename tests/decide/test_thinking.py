@@ -22,7 +22,7 @@ OTHER = Preamble(HEAD.tools, (text_block("another prompt"),), (0,))
 
 class Held(msgspec.Struct, frozen=True):
     model: Model
-    head: Preamble = HEAD
+    preamble: Preamble = HEAD
 
 
 BINDING, FREE, FORGETFUL = (
@@ -66,11 +66,11 @@ def test_the_models_are_the_kinds_that_they_stand_for():
             BINDING,
             Held(BINDING.model, OTHER),
             "",
-            "it is bound to another system prompt or other tools",
+            "it is bound to a different system prompt or different tools",
         ),
         (BINDING, BINDING, "an undo", "it is bound to what came before it: an undo"),
-        (FREE, BINDING, "", "it is claude-opus-5-5's, and claude-opus-5 cannot read it"),
-        (FORGETFUL, FORGETFUL, "", "claude-sonnet-4-5 shows the thinking of the last turn alone"),
+        (FREE, BINDING, "", "it was written by claude-opus-5-5, and claude-opus-5 cannot read it"),
+        (FORGETFUL, FORGETFUL, "", "claude-sonnet-4-5 uses only the thinking of the last turn"),
     ],
 )
 def test_thinking_leaves_when_what_it_is_bound_to_has_changed(now, before, changed, why):
@@ -90,7 +90,7 @@ def test_inside_a_tool_loop_it_waits_and_leaves_when_the_loop_has_ended():
     assert made.drop(moved, BINDING, in_loop=True) is None
     made.add(result("c"))
     made.add(thought("b", -1))
-    why = "it is bound to another system prompt or other tools"
+    why = "it is bound to a different system prompt or different tools"
     assert made.drop(moved, BINDING, in_loop=False) == ThinkingDropped("a", why)
 
 
@@ -106,7 +106,7 @@ def test_what_is_bound_to_messages_that_are_gone_cannot_wait():
 @pytest.mark.spec("PC-16")
 def test_a_resumed_session_with_another_model_drops_what_that_one_cannot_read():
     made = ledger(user("go"), thought("a"))
-    why = "it is claude-opus-5-5's, and claude-opus-5 cannot read it"
+    why = "it was written by claude-opus-5-5, and claude-opus-5 cannot read it"
     assert made.drop(FREE, None, in_loop=False) == ThinkingDropped("a", why)
     assert made.drop(BINDING, None, in_loop=False) is None
 
@@ -128,7 +128,7 @@ def test_once_dropped_it_is_not_dropped_again_and_new_thinking_is_whole():
     made.add(thought("c"))
     assert made.drop(BINDING, BINDING, in_loop=False) is None
     assert made.drop(BINDING, Held(BINDING.model, OTHER), in_loop=False) == ThinkingDropped(
-        "c", "it is bound to another system prompt or other tools"
+        "c", "it is bound to a different system prompt or different tools"
     )
 
 
@@ -138,14 +138,43 @@ def test_what_stands_before_a_partial_drop_can_still_be_dropped_later():
     for tokens in (0, 10):
         made = ledger(thought("a", tokens), thought("b", tokens), dropped("b"))
         assert made.drop(BINDING, Held(BINDING.model, OTHER), in_loop=False) == ThinkingDropped(
-            "a", "it is bound to another system prompt or other tools"
+            "a", "it is bound to a different system prompt or different tools"
         )
 
 
-def test_a_cold_cache_is_a_reason_where_there_is_no_other():
-    made = ledger(thought("a"))
-    assert made.drop(BINDING, BINDING, cold="cold", in_loop=False) == ThinkingDropped("a", "cold")
-    assert made.drop(BINDING, BINDING, cold="cold", in_loop=True) is None
+def turns_of_thinking(count: int) -> ThinkingTracker:
+    """So many turns, each with a loop of two replies that think."""
+    made = ledger()
+    for at in range(count):
+        for record in (user(f"go {at}"), thought(f"a{at}"), result(f"c{at}"), thought(f"b{at}")):
+            made.add(record)
+    return made
+
+
+@pytest.mark.spec("MC-13")
+@pytest.mark.parametrize(("keep", "until"), [(0, "a2"), (1, "a2"), (2, "a1"), (3, None), (9, None)])
+def test_a_cold_cache_is_a_reason_to_keep_the_last_turns_alone(keep, until):
+    made = turns_of_thinking(3)
+    expected = ThinkingDropped("a0", "cold", until) if until else None
+    assert made.drop(BINDING, BINDING, cold="cold", keep_turns=keep, in_loop=False) == expected
+    assert made.drop(BINDING, BINDING, cold="cold", keep_turns=keep, in_loop=True) is None
+
+
+@pytest.mark.spec("MC-13")
+def test_after_a_cold_drop_the_last_turn_is_left_and_can_leave_later():
+    made = turns_of_thinking(3)
+    edit = made.drop(BINDING, BINDING, cold="cold", in_loop=False)
+    assert edit is not None
+    assert made.tokens_dropped_by(edit) == 40
+    made.add(edited(edit, "drop"))
+    assert (made.tokens_after("go 0"), made.tokens_after("go 2")) == (20, 20)
+    assert made.drop(BINDING, BINDING, cold="cold", in_loop=False) is None
+    made.prefix_changed("an undo")
+    why = "it is bound to what came before it: an undo"
+    assert made.drop(BINDING, BINDING, cold="cold", in_loop=False) == ThinkingDropped("a2", why)
+
+
+def test_a_view_without_thinking_has_none_to_drop():
     assert ledger(thought("a", -1)).drop(BINDING, BINDING, cold="cold", in_loop=False) is None
 
 
@@ -170,10 +199,11 @@ class NaiveLedger:
     def __init__(self) -> None:
         self.thoughts: list[tuple[str, int | None]] = []
 
-    def drop(self, since: str) -> None:
+    def drop(self, since: str, until: str) -> None:
         names = [name for name, _ in self.thoughts]
         start = names.index(since) if since in names else 0
-        self.thoughts[start:] = [(name, None) for name in names[start:]]
+        end = names.index(until) if until else len(names)
+        self.thoughts[start:end] = [(name, None) for name in names[start:end]]
 
     def tokens_after(self, name: str) -> int:
         names = [each for each, _ in self.thoughts]
@@ -192,9 +222,12 @@ def test_random_drops_leave_what_a_naive_ledger_says(seed: int):
     for n in range(25):
         name = f"r{n}"
         if rng.random() < 0.25 and naive.thoughts:
-            since = rng.choice([*(each for each, _ in naive.thoughts), "out of sight"])
-            made.add(dropped(since))
-            naive.drop(since)
+            names = [each for each, _ in naive.thoughts]
+            since = rng.choice([*names, "out of sight"])
+            later = names[names.index(since) if since in names else 0 :]
+            until = rng.choice(["", *later])
+            made.add(edited(ThinkingDropped(since, "a test", until), f"drop {n}"))
+            naive.drop(since, until)
         else:
             tokens = rng.choice((-1, 0, 5, 9))
             made.add(thought(name, tokens))

@@ -3,22 +3,23 @@
 from datetime import timedelta
 
 import builders as b
-import msgspec
 import pytest
 from decide.conversations import LATE, NOON, SOON, Bench, finished, read, reads
+from presets import with_numbers
 
 from everturn.decide.micro import MicroPlan
 from everturn.decide.micro.cache_edit_state import CacheEditState
-from everturn.decide.policy import Policy, get_policy
+from everturn.decide.options import Options
+from everturn.decide.policy import get_policy
 from everturn.decide.settings import MicroSettings, TimeSettings
 from everturn.history.edits import CacheDeletionsEnded, Cleared
 from everturn.measure.capabilities import EXTENDED_TWIN
 
-COLD = get_policy("when-cold")
+COLD = get_policy("when-cold").options
 
 
-def keeping(keep: int) -> Policy:
-    return msgspec.structs.replace(COLD, micro=MicroSettings(time=TimeSettings(keep=keep)))
+def keeping(keep: int) -> Options:
+    return with_numbers("when-cold", MicroSettings(time=TimeSettings(keep=keep)))
 
 
 @pytest.mark.spec("MC-6", "MC-7", "MC-3", "MC-4", "MC-5")
@@ -33,7 +34,6 @@ def test_after_more_than_an_hour_all_but_the_newest_five_are_cleared():
         tokens_saved=184,
         forgotten=("src/c1.py", "src/c2.py"),
         detector_notice="deleted",
-        suppresses_warning=True,
         resets_cached=True,
     )
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from presets import compacting, never_compacting
 
 from everturn.decide.cache_breaks import Baseline, CacheBreakDetector, DetectedBreak
-from everturn.decide.policy import Policy, get_policy
+from everturn.decide.compact.settings import Strategy
+from everturn.decide.options import Options
 from everturn.engine import Conversation, ConversationSettings
 from everturn.history.records import Record
 from everturn.measure.capabilities import ANTHROPIC, Capabilities
@@ -71,14 +73,15 @@ def calls(names: Sequence[str], tool: str = "Read") -> list[Fields]:
 
 
 class Held:
-    """One conversation, the twin that answers it, and every exchange so far."""
+    """One conversation, the twin that answers it, and every exchange so far. It is compacted only where a
+    test allows it."""
 
     def __init__(
         self,
         folder: Path,
         *,
         model: str = "claude-opus-4-6",
-        under: str | Policy = "none",
+        under: str | Options = "none",
         ttl: Ttl = "5m",
         able: Capabilities = ANTHROPIC,
         options: TwinOptions | None = None,
@@ -101,9 +104,9 @@ class Held:
             ConversationSettings(
                 model=model_of(model),
                 capabilities=able,
-                policy=get_policy(under) if isinstance(under, str) else under,
+                options=never_compacting(under),
                 costs=TwinCosts(model_of(model), self.options),
-                head=top or head(),
+                preamble=top or head(),
                 parameters=key,
                 fields={"max_tokens": 8_000},
             )
@@ -154,6 +157,10 @@ class Held:
 
     def wait(self, seconds: float) -> None:
         self.box.advance(seconds)
+
+    def allow(self, *ways: Strategy) -> None:
+        """Compactions by these strategies from now on."""
+        self.change(options=compacting(self.runner.conversation.setting.options, *ways))
 
     def change(self, **fields: Any) -> None:
         """Another setting from the next turn on; another model brings its own costs."""

@@ -11,8 +11,9 @@ from pathlib import Path
 import builders as b
 import msgspec
 from engine.held import Held, calls, head, thought, words
+from presets import with_numbers
 
-from everturn.decide.policy import Policy, get_policy
+from everturn.decide.options import Options
 from everturn.decide.settings import (
     BudgetSettings,
     CachedSettings,
@@ -49,11 +50,11 @@ SMALL = MicroSettings(
 )
 
 
-def small(name: str) -> Policy:
+def small(name: str) -> Options:
     if name != "everything":
-        return msgspec.structs.replace(get_policy(name), micro=SMALL)
+        return with_numbers(name, SMALL)
     steps = ("oversize", "time", "cached", "window", "clear_at")
-    return msgspec.structs.replace(get_policy("claude-code"), name=name, micro=SMALL, steps=steps)
+    return Options(policy=name, micro=msgspec.structs.replace(SMALL, steps=steps))
 
 
 class Session:
@@ -152,7 +153,7 @@ class Session:
         self.held.wait(self.rng.choice((30, 290, 301, 1_000, 3_590, 3_700, 9_000)))
 
     def change_head(self) -> None:
-        self.held.change(head=self.rng.choice(HEADS))
+        self.held.change(preamble=self.rng.choice(HEADS))
 
     def change_model(self) -> None:
         self.held.change(model=self.rng.choice((*BINDING, "claude-opus-5", "claude-haiku-5-5")))
@@ -168,7 +169,7 @@ class Session:
 
     def restart(self) -> None:
         lost = self.rng.random() < 0.3
-        wants_other = self.held.runner.conversation.setting != self.held.runner.conversation._sent
+        wants_other = self.held.runner.conversation.setting != self.held.runner.conversation.cache.sent
         self.held.restart(baselines="lost" if lost else "kept")
         self.restarted_at = min(self.restarted_at, len(self.held.done))
         if lost or wants_other:

@@ -30,7 +30,7 @@ def python_calls(run: Callable[[], Any]) -> int:
 
 def cost_of_a_turn(folder: Path, tasks: int) -> int:
     folder.mkdir()
-    working = Working(folder, model="claude-opus-4-6", ways=("extract",), result_lines=20)
+    working = Working(folder, model="claude-opus-4-6", ways=("extractive",), result_lines=20)
     list(working.work(5))
     working.runner.compact(CompactionRequest(trigger="manual"))
     list(working.work(tasks))

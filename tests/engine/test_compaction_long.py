@@ -49,8 +49,8 @@ def test_two_hundred_turns_in_a_window_of_200k(begin, model):
     assert len(working.compactions) >= 3
     undisturbed(working)
     for made in working.compactions:
-        assert [attempt.problem for attempt in made.attempts] == ["there are no notes that could be used", ""]
-        assert made.attempts[-1].way == "fork"
+        assert [attempt.problem for attempt in made.attempts] == ["no usable notes found", ""]
+        assert made.attempts[-1].strategy == "fork"
         assert share_read(made) >= 0.95
         assert made.attempts[-1].usage.cache_read_input_tokens == left_by_the_call_before(working, made)
         assert made.tokens_after < 0.2 * made.tokens_before
@@ -85,17 +85,17 @@ def test_the_same_through_the_sdk(begin):
     undisturbed(working)
 
 
-@pytest.mark.parametrize("way", ["fork", "direct", "extract", "provider"])
+@pytest.mark.parametrize("way", ["fork", "direct", "extractive", "provider"])
 def test_each_way_carries_a_session_alone(begin, way):
     working = begin(model="claude-opus-4-6", ways=(way,), percent=6)
     list(working.work(45))
     assert len(working.compactions) >= 3
-    assert {made.attempts[-1].way for made in working.compactions} == {way}
+    assert {made.attempts[-1].strategy for made in working.compactions} == {way}
     undisturbed(working)
 
 
 @pytest.mark.spec("PC-16")
-@pytest.mark.parametrize("way", ["fork", "provider", "direct", "extract"])
+@pytest.mark.parametrize("way", ["fork", "provider", "direct", "extractive"])
 @pytest.mark.parametrize("model", ["claude-fable-5-2", "claude-opus-5-5"])
 def test_models_that_bind_their_thinking_never_refuse(begin, model, way):
     working = begin(model=model, percent=5, ways=(way,))
@@ -127,7 +127,7 @@ def test_restored_files_are_what_is_on_disk_now(begin):
 
 def test_what_people_said_survives_word_for_word_without_a_model(begin):
     """Section 6 quotes every message, also those that an earlier summary quoted."""
-    working = begin(ways=("extract",), percent=20)
+    working = begin(ways=("extractive",), percent=20)
     list(working.work(30))
     assert len(working.compactions) >= 2
     last = told(working.compactions[-1])
@@ -138,7 +138,7 @@ def test_what_people_said_survives_word_for_word_without_a_model(begin):
 
 
 @pytest.mark.spec("CP-32")
-@pytest.mark.parametrize("way", ["fork", "direct", "extract", "provider"])
+@pytest.mark.parametrize("way", ["fork", "direct", "extractive", "provider"])
 def test_rules_and_pins_survive_twenty_compactions_in_a_row(begin, way):
     working = begin(model="claude-opus-4-6", ways=(way,))
     working.runner.say(f"Mend the parser. {RULE} Use bun.")
@@ -160,19 +160,19 @@ def test_rules_and_pins_survive_twenty_compactions_in_a_row(begin, way):
 
 def test_ways_follow_one_another_from_summary_to_summary(begin):
     working = begin(model="claude-opus-4-6", ways=("provider",))
-    for way in ("provider", "direct", "provider", "extract", "fork", "provider", "fork", "extract"):
+    for way in ("provider", "direct", "provider", "extractive", "fork", "provider", "fork", "extractive"):
         list(working.work(2))
         working.allow(way)
         made = working.runner.compact(CompactionRequest(trigger="manual"))
         assert isinstance(made, Compaction), made
-        assert made.attempts[-1].way == way
+        assert made.attempts[-1].strategy == way
         assert working.said[-1] in told(made)
     list(working.work(2))
     undisturbed(working)
 
 
 @pytest.mark.spec("CP-35")
-@pytest.mark.parametrize("way", ["direct", "extract", "fork"])
+@pytest.mark.parametrize("way", ["direct", "extractive", "fork"])
 def test_what_the_provider_signed_is_text_for_every_other_way(begin, way):
     working = begin(model="claude-opus-4-6", ways=("provider",))
     list(working.work(3))
@@ -185,7 +185,7 @@ def test_what_the_provider_signed_is_text_for_every_other_way(begin, way):
     working.allow(way)
     made = working.runner.compact(CompactionRequest(trigger="manual"))
     assert isinstance(made, Compaction)
-    sent = working.world.asked[-1].request.to_bytes() if way != "extract" else told(made).encode()
+    sent = working.world.asked[-1].request.to_bytes() if way != "extractive" else told(made).encode()
     assert all(said.encode() in sent for said in working.said)
     list(working.work(1))
     undisturbed(working)

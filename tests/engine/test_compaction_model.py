@@ -13,19 +13,18 @@ import builders as b
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from presets import compacting
 
 from everturn.decide.compact.chain import plan_undo
-from everturn.decide.compact.context import CompactionOptions
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Compaction, CompactionRequest
 from everturn.decide.effects import AskModel, Emit, FileRead, HookOutcome, ModelFailure, ReadFiles
-from everturn.decide.policy import get_policy
 from everturn.engine import Conversation, ConversationSettings
 from everturn.history.blocks import Block
 from everturn.history.edits import Cleared, Edit, Trimmed, Undone
 from everturn.history.messages import find_message_problems
 from everturn.history.records import Record, make_edit_record
-from everturn.history.rounds import cut_points
+from everturn.history.rounds import find_cut_points
 from everturn.measure.capabilities import ANTHROPIC
 from everturn.measure.model_table import find_model
 from everturn.twin.costs import TwinCosts
@@ -40,10 +39,9 @@ assert MODEL is not None
 SETTING = ConversationSettings(
     model=MODEL,
     capabilities=ANTHROPIC,
-    policy=get_policy("none"),
+    options=compacting("none", "fork", "extract", compact=CompactSettings(failures=10_000)),
     costs=TwinCosts(MODEL),
     parameters=KeyParameters(TtlChoice("5m", "the test says so")),
-    compaction=CompactionOptions(ways=("fork", "extract"), settings=CompactSettings(failures=10_000)),
 )
 TALK = "A sentence that the summarizer may leave out, for it is only there to take room. " * 60
 
@@ -135,9 +133,9 @@ class Views(RuleBasedStateMachine):
     @rule(data=st.data())
     def trim(self, data: st.DataObject) -> None:
         records = self.conversation.log.view.records
-        cut = data.draw(st.sampled_from(list(cut_points(records))))
+        cut = data.draw(st.sampled_from(list(find_cut_points(records))))
         before = records[cut].uuid if cut < len(records) else records[-1].uuid
-        if before not in {records[at].uuid for at in cut_points(records) if at < len(records)}:
+        if before not in {records[at].uuid for at in find_cut_points(records) if at < len(records)}:
             return
         record = self.edit(Trimmed(before, "a sliding window"))
         kept = self.shown[self.shown.index(before) :]

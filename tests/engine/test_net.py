@@ -76,7 +76,7 @@ GOOD = pytest.mark.moves_cache_prefix(reason="the system prompt changes on purpo
 def new_head(tmp_path):
     held = Held(tmp_path)
     held.ask("One.")
-    held.change(head=head(system="Another one. " * 900))
+    held.change(preamble=head(system="Another one. " * 900))
     held.ask("Two.")
 
 def test_moves_silently(tmp_path): new_head(tmp_path)

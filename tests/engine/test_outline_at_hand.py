@@ -6,34 +6,38 @@ import msgspec
 import pytest
 from engine.held import Held, talk
 
-from everturn.decide.compact.context import CompactionOptions
-from everturn.engine.conversation_state import ConversationState
+from everturn.engine import Conversation
+from everturn.engine.provider_cache import _outline_of
 from everturn.history.blocks import text_block
 from everturn.history.messages import Message
-from everturn.measure.outline import Outline, Salts
+from everturn.measure.outline import CacheKeySalts, Outline
 from everturn.view.forks import CapturedRequest
+
+
+def at_hand(steps: Conversation, sent: CapturedRequest) -> Outline:
+    return _outline_of(steps._tracker, steps.setting, sent)
 
 
 def measured(outline: Outline, safe: CapturedRequest) -> tuple[Any, ...]:
     places = [each for each in safe.breakpoints.places if each[0].message < len(safe.messages)]
-    prompt = outline.prompt(Salts(), places, minimum=0)
+    prompt = outline.prompt(CacheKeySalts(), places, minimum=0)
     return list(prompt.keys), list(prompt.ends), list(prompt.positions), prompt.markers, prompt.total
 
 
-def anew(steps: ConversationState, safe: CapturedRequest) -> Outline:
+def anew(steps: Conversation, safe: CapturedRequest) -> Outline:
     made = Outline(steps.setting.costs)
-    made.set_preamble(safe.head)
+    made.set_preamble(safe.preamble)
     made.replace_from(0, safe.messages)
     return made
 
 
-def held_and_captured(hold: Any) -> tuple[ConversationState, CapturedRequest]:
+def held_and_captured(hold: Any) -> tuple[Conversation, CapturedRequest]:
     held: Held = hold(under="claude-code")
-    held.change(compaction=CompactionOptions(ways=("fork",)))
+    held.allow("fork")
     list(talk(held, 4))
     held.runner.say("And now?")
     steps = held.runner.conversation
-    ground = steps._compaction_context(steps.setting, held.twin.clock.now())
+    ground = steps._compaction_context(steps.setting)
     assert ground is not None
     return steps, ground.captured
 
@@ -42,12 +46,12 @@ def held_and_captured(hold: Any) -> tuple[ConversationState, CapturedRequest]:
 def test_the_outline_at_hand_is_what_measuring_everything_anew_would_give(hold: Any, left_out: int):
     steps, safe = held_and_captured(hold)
     sent = msgspec.structs.replace(safe, messages=safe.messages[: len(safe.messages) - left_out])
-    assert measured(steps._outline_of(sent), sent) == measured(anew(steps, sent), sent)
+    assert measured(at_hand(steps, sent), sent) == measured(anew(steps, sent), sent)
 
 
 def test_nothing_is_measured_twice_to_know_what_was_sent(hold: Any, monkeypatch: pytest.MonkeyPatch):
     steps, safe = held_and_captured(hold)
-    steps._tracker.build_outline(safe.head, steps.setting.costs)
+    steps._tracker.build_outline(safe.preamble, steps.setting.costs)
     measure, asked = Outline._measure, []
 
     def counted(outline: Outline, message: Message, *rest: Any, **more: Any) -> Any:
@@ -55,7 +59,7 @@ def test_nothing_is_measured_twice_to_know_what_was_sent(hold: Any, monkeypatch:
         return measure(outline, message, *rest, **more)
 
     monkeypatch.setattr(Outline, "_measure", counted)
-    steps._outline_of(safe)
+    at_hand(steps, safe)
     # The open turn alone: it is put together anew whenever somebody asks for it.
     assert asked == list(safe.messages[-2:])
 
@@ -64,4 +68,4 @@ def test_where_other_messages_were_sent_those_are_measured(hold: Any):
     steps, safe = held_and_captured(hold)
     other = Message("user", (text_block("Something else."),))
     sent = msgspec.structs.replace(safe, messages=(other, *safe.messages[1:]))
-    assert measured(steps._outline_of(sent), sent) == measured(anew(steps, sent), sent)
+    assert measured(at_hand(steps, sent), sent) == measured(anew(steps, sent), sent)

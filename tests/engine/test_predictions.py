@@ -4,11 +4,12 @@ import base64
 import struct
 from typing import Any
 
-import msgspec
 import pytest
 from engine.held import RULES, Held, each_as_predicted, head, talk, thought, words
+from presets import with_numbers
 
-from everturn.decide.policy import POLICIES, Policy, get_policy
+from everturn.decide.options import Options
+from everturn.decide.policy import POLICIES
 from everturn.decide.settings import (
     BudgetSettings,
     ClearAtSettings,
@@ -43,8 +44,8 @@ SMALL = MicroSettings(
 EXPIRED_AND_WARM = {4: 4 * MINUTES, 8: 6 * MINUTES, 12: 59 * MINUTES, 16: 75 * MINUTES, 20: 0}
 
 
-def small(name: str) -> Policy:
-    return msgspec.structs.replace(get_policy(name), micro=SMALL)
+def small(name: str) -> Options:
+    return with_numbers(name, SMALL)
 
 
 @pytest.mark.parametrize("ttl", ["5m", "1h"])
@@ -95,9 +96,9 @@ def test_another_model_other_tools_another_system_prompt(hold, through):
     list(talk(held, 3))
     held.change(model="claude-opus-5")
     list(talk(held, 3))
-    held.change(head=head(tools=("Bash", "Read")))
+    held.change(preamble=head(tools=("Bash", "Read")))
     list(talk(held, 3))
-    held.change(head=head(system=f"{RULES} Answer in French."))
+    held.change(preamble=head(system=f"{RULES} Answer in French."))
     list(talk(held, 3))
     assert each_as_predicted(held), held.verdicts
 
@@ -209,7 +210,7 @@ def test_lost_entries_are_explained_and_the_next_call_is_right_again(hold):
     check = held.done[wrong[0]].settled.check
     assert check is not None
     assert (check.verdict, check.reported.read, check.missed) == ("read less", 0, check.predicted.read)
-    assert check.why.endswith("their entry was gone before its time")
+    assert check.why.endswith("the entry was evicted early")
     assert held.breaks == ["likely server-side (prompt unchanged, gap under 5 min)"]
 
 
@@ -246,7 +247,7 @@ def test_a_turn_that_is_asked_for_twice_comes_out_the_same(hold, tmp_path):
 
 def test_a_file_that_cannot_be_written_leaves_the_log_as_it_was(hold, tmp_path):
     held: Held = hold(under=small("claude-code"))
-    (name,) = held.work(1)
+    (name,) = held.work(1, tool="Bash")
     held.runner.answer([(name, words(3_000, name))])
     before = list(held.runner.conversation.log.records)
     (tmp_path / f"{name}.txt").mkdir()
@@ -257,3 +258,16 @@ def test_a_file_that_cannot_be_written_leaves_the_log_as_it_was(hold, tmp_path):
     held.call("Seen.")
     assert held.edits == ["Offloaded"]
     assert each_as_predicted(held), held.verdicts
+
+
+@pytest.mark.spec("MC-11")
+def test_the_saving_of_each_deletion_is_what_the_provider_counts_since_the_one_before(hold):
+    options = TwinOptions(extensions=frozenset({"cache_edits"}))
+    held = hold(under="claude-code", able=EXTENDED_TWIN, options=options)
+    for _ in range(9):
+        held.burst(3, tokens=400)
+    saved = [each.settled.deletion_saved for each in held.done]
+    deletes = [bool(each.turn.plan.delete) for each in held.done]
+    assert [bool(tokens) for tokens in saved] == deletes
+    assert deletes.count(True) >= 2
+    assert sum(saved) == held.box.ledger[-1]["usage"]["cache_deleted_input_tokens"]

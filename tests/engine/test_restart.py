@@ -12,7 +12,7 @@ from everturn.twin.costs import TwinCosts
 from everturn.twin.options import TwinOptions
 
 MINUTES = 60.0
-GUESSES = "resumed without a last call of the same key: nothing is predicted to be read"
+GUESSES = "resumed without a call of the same cache key: no read is predicted"
 EDITABLE = {"able": EXTENDED_TWIN, "options": TwinOptions(extensions=frozenset({"cache_edits"}))}
 
 
@@ -58,7 +58,7 @@ def test_deletions_end_when_the_cache_expired_while_nobody_was_there(hold, basel
     held.wait(6 * MINUTES)
     appended = held.ask("I am back.").turn.appended
     assert [record.edit for record in appended] == [
-        CacheDeletionsEnded("idle for 360 s, longer than the cache lives")
+        CacheDeletionsEnded("idle for 360 s, longer than the cache lifetime")
     ]
 
 
@@ -82,13 +82,13 @@ def test_thinking_bound_to_the_old_prompt_leaves_even_in_a_tool_loop(hold, model
     held: Held = hold(model=model)
     held.finish(held.work(1, thought("one")), thought("two"), "Done.")
     names = held.work(1, thought("three")) if loop == "in a tool loop" else []
-    held.restart(head=head(system=f"{RULES}Answer in French."))
+    held.restart(preamble=head(system=f"{RULES}Answer in French."))
     exchange = (
         held.finish(names, thought("four"), "Fait.") if names else held.ask("Go on.", thought("x"), "y")
     )
     (dropped,) = [record.edit for record in exchange.turn.appended]
     assert isinstance(dropped, ThinkingDropped)
-    assert "system prompt and tools may have been others" in dropped.why
+    assert "system prompt and tools may have been different" in dropped.why
     list(talk(held, 2))
     assert set(held.verdicts[-3:]) == {"as predicted"}
 
@@ -102,7 +102,9 @@ def test_thinking_of_another_model_leaves_when_the_loop_that_was_cut_off_has_end
     assert held.finish(names, "Done.").turn.appended == ()
     (record,) = held.ask("Go on.").turn.appended
     uuid = next(r.uuid for r in held.runner.conversation.log.records if r.kind == "assistant")
-    assert record.edit == ThinkingDropped(uuid, "it is claude-opus-5's, and claude-haiku-5-5 cannot read it")
+    assert record.edit == ThinkingDropped(
+        uuid, "it was written by claude-opus-5, and claude-haiku-5-5 cannot read it"
+    )
     # The API had left it out already, and the entries that it wrote without it are found now.
     assert "more tokens were read" in held.verdicts[-1]
     assert held.ask("And on.").settled.check.verdict == "as predicted"
@@ -126,7 +128,7 @@ def test_a_key_that_changed_before_the_restart_is_not_mixed_up_with_today_s(hold
     held.ask("One.")
     (name,) = held.work(1)
     held.finish([name])
-    held.change(head=head(system=f"{RULES}Answer in French."))
+    held.change(preamble=head(system=f"{RULES}Answer in French."))
     held.ask("Two.")
     held.restart()
     # Behind the cleared result nothing is found; before it nothing was ever written with this prompt.

@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 from engine.held import words
-from engine.working import STYLE, Working, low
+from engine.working import Working
+from presets import with_threshold
 
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Compaction, CompactionRequest
-from everturn.decide.policy import get_policy
 from everturn.history.blocks import block_from_fields, text_of
 from everturn.twin.speaker import script_reply
 
@@ -36,12 +35,12 @@ def compacted_with(working: Working, share: float) -> Compaction:
     working.done.append(working.runner.call())
     tokens = int(FILLED * share / (1 - share))
     working.runner.answer([(name, words(tokens // len(NEWEST), "Compiled.")) for name in NEWEST])
-    window = working.runner.conversation._limits(working.setting).effective
+    window = working.runner.conversation.thresholds.effective
     percent = 99 * working.runner.conversation.size.tokens / window
-    working.change(policy=low(percent, "none"))
+    working.change(options=with_threshold(working.setting.options, percent))
     working.done.append(working.runner.call())
     assert len(working.compactions) == 1, working.done[-1].turn.compacted
-    working.change(policy=get_policy("none"))
+    working.change(options=working.setting.options)
     return working.compactions[-1]
 
 
@@ -64,8 +63,7 @@ def test_a_fork_reads_95_percent_of_its_input_whatever_came_since(begin, model, 
 
 @pytest.mark.parametrize("share", [0.1, 0.3])
 def test_without_it_the_newest_results_would_be_paid_in_full(begin, share):
-    style = msgspec.structs.replace(STYLE, settings=CompactSettings(unsent_share=1))
-    working = begin(ways=("fork",), under="none", style=style)
+    working = begin(ways=("fork",), under="none", compact=CompactSettings(unsent_share=1))
     assert share_read(compacted_with(working, share)) < 0.95
 
 

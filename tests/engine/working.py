@@ -12,18 +12,18 @@ from typing import Any, Literal
 
 import msgspec
 from engine.held import RULES, model_of
+from presets import USABLE_NOTES, compacting, preset, with_threshold
 
 from everturn.decide.cache_breaks import DetectedBreak
-from everturn.decide.compact.context import CompactionOptions
-from everturn.decide.compact.values import Compaction, Strategy
+from everturn.decide.compact.settings import CompactSettings, Strategy
+from everturn.decide.compact.values import Compaction
 from everturn.decide.effects import AskModel, Effect
-from everturn.decide.policy import Policy, get_policy
+from everturn.decide.options import Options
 from everturn.engine import Conversation, ConversationSettings
 from everturn.history.blocks import Block, fields_of, text_of
 from everturn.history.messages import find_message_problems
 from everturn.measure.capabilities import ANTHROPIC, Capabilities
 from everturn.measure.outline import Preamble
-from everturn.measure.thresholds import ThresholdSettings
 from everturn.session.conversation_runner import ConversationRunner, Exchange
 from everturn.session.drivers import perform
 from everturn.session.effect_handler import LocalEffectHandler
@@ -41,7 +41,7 @@ from everturn.wire.anthropic import tool_block
 FILES = 7
 LINE = "    return parse(token) if token else None  # see the grammar, section four\n"
 RULE = "Never push to main."
-STYLE = CompactionOptions(transcript="sessions/one.jsonl")
+TRANSCRIPT = "sessions/one.jsonl"
 
 
 def coding_head(paths: list[str]) -> Preamble:
@@ -91,15 +91,15 @@ class Working:
         folder: Path,
         *,
         model: str = "claude-sonnet-4-5",
-        ways: tuple[Strategy, ...] = ("notes", "fork", "direct", "extract"),
-        under: str | Policy = "claude-code",
+        ways: tuple[Strategy, ...] = ("notes", "fork", "direct", "extractive"),
+        under: str | Options = "claude-code",
         percent: float | None = None,
         through: Literal["twin", "sdk"] = "twin",
         able: Capabilities = ANTHROPIC,
         hooks: Hooks | None = None,
         seed: int = 3,
         result_lines: int = 300,
-        style: CompactionOptions = STYLE,
+        compact: CompactSettings | None = None,
         keep: Callable[[Any], None] = lambda _: None,
         **parameters: Any,
     ) -> None:
@@ -115,17 +115,16 @@ class Working:
         self.said: list[str] = []
         self.events: list[Any] = []
         self.done: list[Exchange] = []
-        plan = get_policy(under) if isinstance(under, str) else under
-        marks = msgspec.structs.replace(plan.thresholds, auto_percent=percent) if percent else plan.thresholds
+        options = with_threshold(under, percent) if percent else preset(under)
         self.setting = ConversationSettings(
             model=model_of(model),
             capabilities=able,
-            policy=msgspec.structs.replace(plan, thresholds=marks),
+            options=msgspec.structs.replace(compacting(options, *ways, compact=compact), notes=USABLE_NOTES),
             costs=TwinCosts(model_of(model)),
-            head=coding_head([str(file) for file in self.files]),
+            preamble=coding_head([str(file) for file in self.files]),
             parameters=KeyParameters(TtlChoice("5m", "the test says so"), **parameters),
             fields={"max_tokens": 8_000},
-            compaction=msgspec.structs.replace(style, ways=ways),
+            transcript=TRANSCRIPT,
         )
         self.send = make_twin_send(self.box.twin) if through == "twin" else make_sdk_send(self.box.client())
         real = LocalEffectHandler(
@@ -142,7 +141,7 @@ class Working:
             self.send,
             clock=self.box.twin.clock.now,
             new_id=self.new_id,
-            world=self.world,
+            handler=self.world,
             keep=keep,
         )
 
@@ -176,8 +175,8 @@ class Working:
 
     def allow(self, *ways: Strategy) -> None:
         """Only these ways from now on."""
-        style = msgspec.structs.replace(self.runner.conversation.setting.compaction, ways=ways)
-        self.change(compaction=style)
+        options = self.runner.conversation.setting.options
+        self.change(options=compacting(options, *ways, compact=options.compact))
 
     def change(self, **fields: Any) -> None:
         conversation = self.runner.conversation
@@ -236,6 +235,6 @@ def told(made: Compaction) -> str:
     return "\n".join(text_of(block) for block in made.summary.blocks)
 
 
-def low(percent: float, name: str = "claude-code") -> Policy:
-    """A policy whose automatic mark is low, so that little work fills the context."""
-    return msgspec.structs.replace(get_policy(name), thresholds=ThresholdSettings(auto_percent=percent))
+def low(percent: float, name: str = "claude-code") -> Options:
+    """A policy whose automatic threshold is low, so that little work fills the context."""
+    return with_threshold(name, percent)

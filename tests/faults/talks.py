@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from everturn.history.blocks import Block, result_block, text_block
-from everturn.history.edits import Cleared, Compacted, Pinned, Segment, Undone
+from everturn.history.edits import Cleared, Compacted, KeptSegment, Pinned, Undone
 from everturn.history.log import Log
 from everturn.history.records import Record, RecordKind, ReplyMeta, Usage
 from everturn.history.threads import split_threads
@@ -70,7 +70,9 @@ class Talk:
         last = self.log.records[-1].uuid
         newest = [record.uuid for record in self.log.view.records if record.kind == "user"][-1]
         name = f"{self._name}{self._count + 2}"
-        kept = Segment(newest, name, self.log.view.records[-1].uuid) if self.random.random() < 0.4 else None
+        kept = (
+            KeptSegment(newest, name, self.log.view.records[-1].uuid) if self.random.random() < 0.4 else None
+        )
         edit = Compacted("auto", 150_000, logical_parent=last, kept=kept)
         boundary = self._record("system", parent="", subtype="compact_boundary", edit=edit)
         said = (text_block("In short: " + self.words()),)

@@ -12,7 +12,7 @@ from faults.disks import Inode, MemoryDisk, Trap
 from faults.talks import Talk, flat, talk
 
 from everturn.errors import StoreError
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 
 PATH = "/folder/session.jsonl"
 BATCHES = talk(seed=11, length=6)
@@ -29,7 +29,7 @@ def appended(trap: Trap) -> tuple[int, list[str]]:
     """Append until the first refusal, then try on; how many batches were acknowledged, and what was said."""
     told, said = 0, []
     try:
-        with Store.open(PATH, io=trap) as store:
+        with JsonlStore.open(PATH, io=trap) as store:
             for batch in BATCHES:
                 try:
                     store.append(batch)
@@ -60,7 +60,7 @@ def test_whatever_operation_fails_nothing_acknowledged_is_lost(number, stays_shu
         disk = MemoryDisk()
         told, said = appended(Trap(disk, failing(number), at, stays_shut=stays_shut))
         assert said or name in ("remove", "close"), (at, name)
-        with Store.open(PATH, io=disk.after_death()) as store:
+        with JsonlStore.open(PATH, io=disk.after_death()) as store:
             found = [record.uuid for record in store.records]
         acknowledged = [record.uuid for record in flat(BATCHES[:told])]
         assert found[: len(acknowledged)] == acknowledged
@@ -75,33 +75,33 @@ def test_a_short_write_is_an_error_and_what_it_left_is_kept_aside(after_bytes):
     made = Talk(1)
     # The first write is the lock's.
     trap = Trap(disk, lambda: None, 3, "inside", after_bytes, only="write", stays_shut=False)
-    store = Store.open(PATH, io=trap)
+    store = JsonlStore.open(PATH, io=trap)
     store.append(made.say())
     with pytest.raises(StoreError, match=rf"only {after_bytes} of \d+ bytes were written"):
         store.append(made.say())
     left = disk.after_death()
-    with Store.open(PATH, io=left) as store:
+    with JsonlStore.open(PATH, io=left) as store:
         assert [record.uuid for record in store.records] == ["t1"]
         store.append(made.say())
-    with Store.open(PATH, io=left) as store:
+    with JsonlStore.open(PATH, io=left) as store:
         assert [record.uuid for record in store.records] == ["t1", "t3"]
 
 
 def test_a_full_disk_is_said_with_what_to_do():
     trap = Trap(MemoryDisk(), failing(errno.ENOSPC), 2, only="write")
-    store = Store.open(PATH, io=trap)
+    store = JsonlStore.open(PATH, io=trap)
     with pytest.raises(StoreError) as told:
         store.append(Talk(1).say())
     assert str(told.value) == (
-        f"{PATH} did not take the last append: No space left on device. "
-        "Make room on the disk, then open the session again."
+        f"The last append to {PATH} failed: No space left on device. "
+        "Free some disk space, then open the session again."
     )
 
 
 def test_a_sync_that_failed_is_never_tried_again():
     """A second sync may succeed though the bytes of the first are lost: the store must not ask (F08)."""
     trap = Trap(MemoryDisk(), failing(errno.EIO), 2, only="fsync", stays_shut=False)
-    store = Store.open(PATH, io=trap)
+    store = JsonlStore.open(PATH, io=trap)
     with pytest.raises(StoreError):
         store.append(Talk(1).say())
     with pytest.raises(StoreError, match="open it again"):
@@ -113,7 +113,7 @@ def test_a_sync_that_failed_is_never_tried_again():
 def test_a_disk_that_cannot_be_written_is_noticed_when_it_is_opened():
     trap = Trap(MemoryDisk(), failing(errno.EROFS), 1, only="open")
     with pytest.raises(StoreError, match="mounted read-only"):
-        Store.open(PATH, io=trap)
+        JsonlStore.open(PATH, io=trap)
 
 
 def test_an_interruption_leaves_a_store_that_takes_nothing_more():
@@ -121,7 +121,7 @@ def test_an_interruption_leaves_a_store_that_takes_nothing_more():
         raise KeyboardInterrupt
 
     trap = Trap(MemoryDisk(), interrupt, 2, "after", only="write", stays_shut=False)
-    store = Store.open(PATH, io=trap)
+    store = JsonlStore.open(PATH, io=trap)
     with pytest.raises(KeyboardInterrupt):
         store.append(Talk(1).say())
     with pytest.raises(StoreError, match="was interrupted"):

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from engine.held import words
-from engine.working import LINE, STYLE, Working, low, restored, told
+from engine.working import LINE, Working, low, restored, told
 
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionRequest, CompactionSkipped
@@ -24,7 +23,7 @@ from everturn.twin.speaker import script_reply
 
 Begin = Callable[..., Working]
 BY_HAND = CompactionRequest(trigger="manual")
-MODEL_WAYS = ("fork", "direct", "extract")
+MODEL_WAYS = ("fork", "direct", "extractive")
 
 # Each with words that must stand in the reason.
 ERRORS: tuple[tuple[dict[str, Any], str], ...] = (
@@ -33,9 +32,9 @@ ERRORS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"kind": "rate_limit"}, "rate limit"),
     ({"kind": "request_too_large"}, "maximum size"),
     ({"kind": "timeout"}, "timed out"),
-    ({"kind": "timeout", "hangs_up": True}, "no message"),
-    ({"kind": "garbage"}, "no message"),
-    ({"kind": "cut_stream"}, "no message"),
+    ({"kind": "timeout", "hangs_up": True}, "not a message"),
+    ({"kind": "garbage"}, "not a message"),
+    ({"kind": "cut_stream"}, "not a message"),
     ({"kind": "stream_error"}, "Overloaded"),
     *(({"kind": "prompt_too_long", "vendor": vendor}, "") for vendor in FAULT_VENDORS),
 )
@@ -62,7 +61,7 @@ def goes_on(working: Working) -> None:
 
 def tried(made: object) -> list[tuple[str, bool]]:
     assert isinstance(made, Compaction | CompactionFailed), made
-    return [(attempt.way, not attempt.problem) for attempt in made.attempts]
+    return [(attempt.strategy, not attempt.problem) for attempt in made.attempts]
 
 
 def summary_calls(working: Working) -> int:
@@ -92,8 +91,9 @@ def test_a_provider_that_only_fails_ends_at_the_way_without_a_model(begin, fault
     list(working.work(5))
     working.box.faults(fault | {"times": 99})
     made = working.runner.compact(BY_HAND)
-    assert tried(made) == [("fork", False), ("direct", False), ("extract", True)]
-    calls = 3 if fault["kind"] == "prompt_too_long" else 2
+    assert tried(made) == [("fork", False), ("direct", False), ("extractive", True)]
+    # A fork, a direct call, and where that is too long its retries.
+    calls = 2 + 3 if fault["kind"] == "prompt_too_long" else 2
     assert summary_calls(working) == calls
     working.box.twin.faults.clear()
     goes_on(working)
@@ -128,16 +128,29 @@ def test_what_cannot_be_repaired_is_left_for_the_next_way(begin, kind, says):
 
 @pytest.mark.spec("CP-9")
 def test_a_direct_call_that_is_too_long_loses_its_oldest_rounds(begin):
-    style = msgspec.structs.replace(STYLE, settings=CompactSettings(calls=4))
-    working = begin(ways=("direct",), style=style)
+    working = begin(ways=MODEL_WAYS)
     list(working.work(8))
-    working.box.faults({"kind": "prompt_too_long", "times": 3, "vendor": "vertex"})
+    working.box.faults({"kind": "prompt_too_long", "times": 4, "vendor": "vertex"})
     made = working.runner.compact(BY_HAND)
-    assert tried(made) == [("direct", True)]
-    lengths = [len(effect.request.messages) for effect in working.world.asked]
+    assert tried(made) == [("fork", False), ("direct", True)]
+    lengths = [len(effect.request.messages) for effect in working.world.asked if effect.way == "direct"]
     assert lengths == sorted(set(lengths), reverse=True)
     assert len(lengths) == 4
     goes_on(working)
+
+
+@pytest.mark.spec("CP-9", "CP-36")
+def test_the_end_of_all_retries_says_what_the_user_can_do(begin):
+    working = begin(ways=("fork", "direct"))
+    list(working.work(8))
+    working.box.faults({"kind": "prompt_too_long", "times": 99, "vendor": "vertex"})
+    made = working.runner.compact(BY_HAND)
+    assert isinstance(made, CompactionFailed)
+    assert made.why.endswith(
+        "; direct: the conversation is still too long to be summarized after 3 retries. Nothing was changed. "
+        "You can compact with another strategy (`extractive` needs no model), compact a part of the "
+        "conversation (`everturn compact --up-to`), rewind to an earlier message, or start again with /clear."
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,8 +164,8 @@ def test_a_direct_call_that_is_too_long_loses_its_oldest_rounds(begin):
     ],
 )
 def test_a_direct_call_has_its_own_prompt_a_cap_and_no_thinking(begin, model, named, thinking):
-    style = msgspec.structs.replace(STYLE, summary_model=named)
-    working = begin(model=model, ways=("direct",), style=style)
+    compact = CompactSettings(summary_model=named)
+    working = begin(model=model, ways=("direct",), compact=compact)
     list(working.work(2))
     assert tried(working.runner.compact(BY_HAND)) == [("direct", True)]
     request = working.world.asked[-1].request
@@ -188,7 +201,7 @@ def test_a_result_over_the_mark_is_a_failure_of_its_way(begin):
     list(working.task("Go on."))
     made = working.compactions[0]
     assert tried(made) == [("fork", False), ("direct", True)]
-    assert "at or over the mark of 12,600" in made.attempts[0].problem
+    assert "at or over the threshold of 12,600" in made.attempts[0].problem
     assert made.tokens_after < 12_600
     assert working.misses == []
 
@@ -202,7 +215,7 @@ def test_restored_files_give_way_where_there_is_no_room(begin):
     list(working.task("Go on."))
     made = working.compactions[0]
     assert restored(made, "restored_file") == []
-    assert "no room was left for it" in str(restored(made, "restored_files_left_out"))
+    assert "it did not fit into the context" in str(restored(made, "restored_files_left_out"))
     assert working.misses == []
 
 
@@ -315,7 +328,7 @@ def test_compactions_by_hand_are_no_loop(begin):
 
 @pytest.mark.spec("CP-26")
 def test_a_way_without_calls_makes_room_even_then(begin):
-    working = begin(ways=("fork", "extract"), under=low(20, "none"))
+    working = begin(ways=("fork", "extractive"), under=low(20, "none"))
     flooded(working, times=4)
     working.runner.say(words(240_000, "And here is everything."))
     working.done.append(working.runner.call())
@@ -437,7 +450,7 @@ def test_what_hooks_say_afterwards_joins_the_view(begin):
 
 @pytest.mark.spec("CP-28")
 def test_a_summary_that_is_cancelled_changes_nothing(begin):
-    working = begin(ways=("fork", "direct", "extract"))
+    working = begin(ways=("fork", "direct", "extractive"))
     list(working.work(3))
     conversation = working.runner.conversation
     before = list(conversation.log.records)
@@ -457,8 +470,7 @@ def test_a_summary_that_is_cancelled_changes_nothing(begin):
 
 
 def test_settings_of_a_session_hold_for_its_breakers(begin):
-    style = msgspec.structs.replace(STYLE, settings=CompactSettings(failures=1))
-    working = begin(ways=("fork",), percent=20, style=style)
+    working = begin(ways=("fork",), percent=20, compact=CompactSettings(failures=1))
     working.world._do = failing_model(working)  # type: ignore[method-assign]
     working.fill(40_000)
     list(working.work(1))

@@ -10,16 +10,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
 import pytest
 from engine.held import head, model_of, words
 from faults.broken_worlds import AsyncBroken, Broken, How
 
 from everturn.decide.cache_breaks import DetectedBreak
-from everturn.decide.compact.context import CompactionOptions
+from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Compaction, CompactionRequest
 from everturn.decide.effects import AskModel, Effect, HookOutcome, ReadFiles, RunHooks, WriteFile
-from everturn.decide.policy import get_policy
+from everturn.decide.options import Options
 from everturn.decide.settings import MicroSettings, OversizeSettings
 from everturn.engine import Conversation, ConversationSettings, Flow, Turn
 from everturn.errors import StoreError
@@ -47,8 +46,8 @@ SCENE: tuple[tuple[str, int], ...] = (
     ("ask", 200), ("read", 300), ("read", 4_000), ("ask", 4_000), ("read", 400), ("ask", 7_000),
     ("read", 300), ("ask", 100),
 )  # fmt: skip
-POLICY = msgspec.structs.replace(
-    get_policy("claude-code"),
+OPTIONS = Options(
+    compact=CompactSettings(strategies=("fork", "direct", "extract")),
     thresholds=ThresholdSettings(auto_percent=9),
     micro=MicroSettings(oversize=OversizeSettings(message=30_000, single=9_000, preview=200)),
 )
@@ -75,12 +74,11 @@ class Scene:
             ConversationSettings(
                 model=model,
                 capabilities=ANTHROPIC,
-                policy=POLICY,
+                options=OPTIONS,
                 costs=TwinCosts(model),
-                head=head(),
+                preamble=head(),
                 parameters=KeyParameters(TtlChoice("5m", "the test says so")),
                 fields={"max_tokens": 4_000},
-                compaction=CompactionOptions(ways=("fork", "direct", "extract")),
             )
         )
         world = Talkative(self.send, folder / "results", readable=resolve_roots((folder,)))

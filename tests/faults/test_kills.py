@@ -18,7 +18,7 @@ from faults.talks import Batch, Talk, flat, seen, talk
 
 from everturn.history.log import Log
 from everturn.history.records import Record
-from everturn.session.store import FileSystem, LocalFileSystem, Store
+from everturn.session.store import FileSystem, JsonlStore, LocalFileSystem
 
 PATH = "/folder/session.jsonl"
 SEED = 20_261_115
@@ -43,7 +43,7 @@ class Point:
 
 
 def append_all(io: FileSystem, path: str, batches: Sequence[Batch], acknowledge: Callable[[], None]) -> None:
-    with Store.open(path, io=io) as store:
+    with JsonlStore.open(path, io=io) as store:
         for batch in batches:
             store.append(batch)
             acknowledge()
@@ -76,7 +76,7 @@ def disk_with(batches: Sequence[Batch]) -> MemoryDisk:
     return MemoryDisk({PATH: Inode(bytes_of(tuple(batches)))})
 
 
-def check_what_is_left(open_again: Callable[[], Store], kept: Sequence[Batch], lost: Batch) -> None:
+def check_what_is_left(open_again: Callable[[], JsonlStore], kept: Sequence[Batch], lost: Batch) -> None:
     """`kept` was acknowledged; `lost` was being appended and may be there whole, in part, or not at all."""
     with open_again() as store:
         found = store.records
@@ -92,7 +92,7 @@ def check_what_is_left(open_again: Callable[[], Store], kept: Sequence[Batch], l
     check_that_it_goes_on(open_again, found)
 
 
-def check_that_it_goes_on(open_again: Callable[[], Store], found: Sequence[Record]) -> None:
+def check_that_it_goes_on(open_again: Callable[[], JsonlStore], found: Sequence[Record]) -> None:
     """What comes next stands on a line of its own, and everything from before is still there."""
     more = Talk(1, "again")
     more.log = Log(found)
@@ -111,7 +111,7 @@ def run_in_process(batches: Sequence[Batch], point: Point) -> None:
     left = start.after_death()
     kept = batches[: point.batch + len(acknowledged)]
     lost = () if acknowledged else batches[point.batch]
-    check_what_is_left(lambda: Store.open(PATH, io=left), kept, lost)
+    check_what_is_left(lambda: JsonlStore.open(PATH, io=left), kept, lost)
 
 
 @pytest.mark.spec("TR-10")
@@ -149,7 +149,7 @@ def test_a_second_death_while_the_first_is_mended_leaves_the_old_view(record_pro
             with pytest.raises(Killed):
                 append_all(trap, PATH, [more], lambda: None)
             after = disk.after_death()
-            check_what_is_left(lambda disk=after: Store.open(PATH, io=disk), batches[:at], more)
+            check_what_is_left(lambda disk=after: JsonlStore.open(PATH, io=disk), batches[:at], more)
             trials += 1
     record_property("trials", f"second deaths: {trials:,} points, seed {SEED}, 0 violations")
     assert trials >= 200
@@ -209,7 +209,9 @@ def test_a_process_that_is_killed_with_sigkill_loses_nothing_it_acknowledged(
         told = killed_at(path, batches, point)
         # Dead after the last sync and before the word of it: the batch is there, and nobody was told.
         assert told == point.batch
-        check_what_is_left(lambda path=path: Store.open(path, fsync="never"), batches[:told], batches[told])
+        check_what_is_left(
+            lambda path=path: JsonlStore.open(path, fsync="never"), batches[:told], batches[told]
+        )
     possible = sum(1 for _ in real_points(batches, every_byte=1))
     said = f"{len(chosen):,} of {possible:,} points, seed {SEED}, 0 violations"
     record_property("trials", f"processes killed with SIGKILL: {said}")

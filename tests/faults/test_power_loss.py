@@ -10,7 +10,7 @@ import pytest
 from faults.disks import Inode, MemoryDisk
 from faults.talks import flat, seen, talk
 
-from everturn.session.store import Fsync, Store
+from everturn.session.store import Fsync, JsonlStore
 
 PATH = "/folder/session.jsonl"
 PAGE = 64
@@ -28,7 +28,7 @@ def left_of(inode: Inode, rng: random.Random) -> Inode:
 def lived(fsync: Fsync, batches, *, syncs_at: int) -> MemoryDisk:
     """The disk at the moment of the power cut: the store was never closed."""
     disk = MemoryDisk()
-    store = Store.open(PATH, fsync=fsync, io=disk)
+    store = JsonlStore.open(PATH, fsync=fsync, io=disk)
     for at, batch in enumerate(batches, start=1):
         store.append(batch)
         if at == syncs_at:
@@ -36,9 +36,9 @@ def lived(fsync: Fsync, batches, *, syncs_at: int) -> MemoryDisk:
     return disk
 
 
-def found_after(disk: MemoryDisk, rng: random.Random) -> tuple[list[str], Store]:
+def found_after(disk: MemoryDisk, rng: random.Random) -> tuple[list[str], JsonlStore]:
     after = MemoryDisk({PATH: left_of(disk.files[PATH], rng)})
-    store = Store.open(PATH, io=after)
+    store = JsonlStore.open(PATH, io=after)
     return [record.uuid for record in store.records], store
 
 
@@ -74,7 +74,7 @@ def test_a_power_cut_in_the_middle_of_a_write_leaves_the_old_view_or_the_new():
             cut = disk.files[PATH]
             size = rng.randint(len(cut.synced), len(cut.data))
             after = MemoryDisk({PATH: Inode(cut.data[:size])})
-            with Store.open(PATH, io=after) as store:
+            with JsonlStore.open(PATH, io=after) as store:
                 assert seen(store.records) in [seen(flat(batches[:at])), seen(flat(batches[: at + 1]))]
 
 
@@ -83,7 +83,7 @@ def test_batch_syncs_when_told_and_when_closed_and_never_does_not():
     states = {}
     for fsync in ("batch", "never"):
         disk = MemoryDisk()
-        store = Store.open(PATH, fsync=fsync, io=disk)
+        store = JsonlStore.open(PATH, fsync=fsync, io=disk)
         store.append(batches[0])
         before = disk.files[PATH].synced
         store.sync()

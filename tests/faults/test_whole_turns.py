@@ -21,13 +21,14 @@ from everturn.decide.compact.values import Compaction, CompactionFailed, Compact
 from everturn.decide.effects import AskModel, Effect, ReadFiles, RunHooks, WriteFile
 from everturn.decide.events import HookTrouble
 from everturn.decide.notes.document import Notes, NotesState
-from everturn.decide.policy import get_policy
+from everturn.decide.options import Options
 from everturn.decide.settings import MicroSettings, OversizeSettings
 from everturn.errors import StoreError
 from everturn.history.blocks import text_of
 from everturn.history.messages import find_message_problems
 from everturn.measure.thresholds import ThresholdSettings
 from everturn.session.async_session import AsyncSession
+from everturn.session.config.load import with_value
 from everturn.session.effect_handler import LocalEffectHandler
 from everturn.session.hooks.run import CallbackHook, Hooks
 from everturn.session.loop_hooks import PromptBlocked
@@ -40,8 +41,7 @@ from everturn.view.flatten import flatten
 
 Driver = Literal["sync", "async"]
 RULES = "Read a file before you change it, and say honestly what the tests have shown. " * 220
-SMALL = msgspec.structs.replace(
-    get_policy("claude-code"),
+SMALL = Options(
     thresholds=ThresholdSettings(auto_percent=4),
     micro=MicroSettings(oversize=OversizeSettings(message=30_000, single=9_000, preview=200)),
 )
@@ -60,6 +60,7 @@ SAYS = {
     (AskModel, "cancels"): "KeyboardInterrupt",
 }
 READ = {"name": "Read", "description": "Reads.", "input_schema": {"type": "object", "properties": {}}}
+LIST = READ | {"name": "LS", "description": "Lists."}
 
 
 class Scene:
@@ -120,7 +121,7 @@ class Scene:
 
     def _script(self) -> list[str]:
         look = {"type": "tool_use", "name": "Read", "input": {"file_path": str(self.file)}}
-        listing = {"type": "tool_use", "name": "Read", "input": {"all": "yes"}}
+        listing = {"type": "tool_use", "name": "LS", "input": {"all": "yes"}}
         summary = f"<summary>1. Primary request: {'the parser is to be mended, ' * 20}</summary>"
         self.box.twin.speaker.add([script_reply(summary, when="Write a summary")])
         self.box.script({"content": [look]}, "Seen.", {"content": [listing]}, "Also seen.", *["Well."] * 9)
@@ -130,6 +131,9 @@ class Scene:
         records = session.conversation.log.view.records
         if "notes" in self.ways and records:
             body = "# Session title\nMending\n\n# Current state\n" + "The parser is mended. " * 20
+            setting = session.conversation.setting
+            options = with_value(setting.options, "notes.enabled", True)
+            session.conversation.setting = msgspec.structs.replace(setting, options=options)
             session.conversation.notes = Notes(body, NotesState(covers=records[-1].uuid))
 
     def open(self, access: Access = "write") -> Session:
@@ -139,11 +143,11 @@ class Scene:
 
         return Session.open(
             self.folder / "s.jsonl",
+            SMALL,
             model="claude-opus-4-6",
-            policy=SMALL,
             system=RULES,
             send=make_twin_send(self.box.twin),
-            tools=[Tool(READ, self._read)],
+            tools=[Tool(READ, self._read), Tool(LIST, self._read)],
             ways=self.ways,
             hooks=Hooks(tuple(CallbackHook(event, says) for event in EVENTS)),
             listen=self._heard,
@@ -212,11 +216,11 @@ def in_view(session: Session) -> str:
 
 
 WAYS: tuple[tuple[Strategy, ...], ...] = (
-    ("fork", "extract"),
-    ("direct", "extract"),
-    ("provider", "extract"),
-    ("notes", "extract"),
-    ("extract",),
+    ("fork", "extractive"),
+    ("direct", "extractive"),
+    ("provider", "extractive"),
+    ("notes", "extractive"),
+    ("extractive",),
 )
 
 
@@ -233,7 +237,7 @@ def played(
 @pytest.mark.parametrize("ways", WAYS, ids="-".join)
 def test_a_scene_holds_every_kind_of_effect_and_is_the_same_with_awaits(tmp_path, ways):
     one, other = played(tmp_path, ways, "sync"), played(tmp_path, ways, "async")
-    assert [made.attempts[-1].way for made in one.outcomes if isinstance(made, Compaction)] == [ways[0]]
+    assert [made.attempts[-1].strategy for made in one.outcomes if isinstance(made, Compaction)] == [ways[0]]
     kinds = {WriteFile, ReadFiles, RunHooks} | (
         {AskModel} if ways[0] in ("fork", "direct", "provider") else set()
     )

@@ -3,7 +3,7 @@
 import builders as b
 import pytest
 
-from everturn.history.edits import Cleared, Compacted, Offloaded, Pinned, Segment, Trimmed, Undone
+from everturn.history.edits import Cleared, Compacted, KeptSegment, Offloaded, Pinned, Trimmed, Undone
 from everturn.history.log import Log, RecordPrefix, View, compute_view
 from everturn.history.threads import ThreadIssue
 
@@ -145,7 +145,7 @@ def test_a_trim_leaves_what_follows_and_can_be_undone():
 @pytest.mark.spec("TR-4")
 def test_everything_a_boundary_says_is_on_it():
     record = b.boundary(logical="one", kept=("h", "a", "t"), messagesSummarized=4, userContext="c")
-    assert record.edit == Compacted("auto", 155_000, 4, "c", "one", (), Segment("h", "a", "t"))
+    assert record.edit == Compacted("auto", 155_000, 4, "c", "one", (), KeptSegment("h", "a", "t"))
 
 
 def test_a_window_is_a_sequence_that_does_not_grow():

@@ -41,11 +41,11 @@ def test_what_the_api_takes_has_no_fault(messages: list[Message]):
         ([user(HI), user(HI)], ("messages.1: two user messages in a row",)),
         ([user()], ("messages.0: empty content",)),
         ([user(HI, text_block("\n"))], ("messages.0: a text block without text",)),
-        ([user(THOUGHT)], ("messages.0: a block that no user message can hold",)),
+        ([user(THOUGHT)], ("messages.0: a block type that is not allowed in user messages",)),
         ([user(HI), assistant(CALL)], ("messages.1: call c has no result in the next message",)),
         (
             [user(HI), assistant(CALL), user(HI, RESULT)],
-            ("messages.2: results do not come first",),
+            ("messages.2: tool results are not the first blocks",),
         ),
         ([user(HI), assistant(CALL), user(RESULT, RESULT)], ("messages.2: two results for one call",)),
         ([user(RESULT)], ("messages.0: result of c without its call",)),
@@ -68,10 +68,12 @@ def test_each_fault_is_named_where_it_is(messages: list[Message], found: tuple[s
 
 
 def test_a_result_in_a_reply_and_a_call_in_a_prompt_are_out_of_place():
-    assert "messages.1: a block that no assistant message can hold" in find_message_problems(
+    assert "messages.1: a block type that is not allowed in assistant messages" in find_message_problems(
         [user(HI), assistant(RESULT)]
     )
-    assert "messages.0: a block that no user message can hold" in find_message_problems([user(CALL)])
+    assert "messages.0: a block type that is not allowed in user messages" in find_message_problems(
+        [user(CALL)]
+    )
 
 
 def test_only_a_text_block_can_be_blank():

@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.history.blocks import Block, block_from_fields, result_block, text_block
-from everturn.history.repair import NO_RESULT, Repair, answers, distinct_calls
+from everturn.history.repair import NO_RESULT, Repair, distinct_calls, pair_results
 
 
 def call(name: str, **inputs: object) -> Block:
@@ -44,7 +44,7 @@ def test_every_call_gets_exactly_one_result_and_the_rest_is_text():
         result_block("z", "lost"),
         result_block("", "?"),
     ]
-    results, strays = answers([call("a"), call("b")], given, ["a", "b"], repairs)
+    results, strays = pair_results([call("a"), call("b")], given, ["a", "b"], repairs)
     assert results == [result_block("b", "B"), result_block("a", NO_RESULT, is_error=True)]
     assert strays == [
         text_block("[A second result of tool call b]\nagain"),
@@ -60,7 +60,7 @@ def test_every_call_gets_exactly_one_result_and_the_rest_is_text():
 
 
 def test_results_of_renamed_calls_find_them_by_position():
-    results, strays = answers(
+    results, strays = pair_results(
         [call("a"), call("a-2")], [result_block("a", "first"), result_block("a", "second")], ["a", "a"], []
     )
     assert (results, strays) == ([result_block("a", "first"), result_block("a-2", "second")], [])

@@ -3,7 +3,7 @@
 import builders as b
 import pytest
 
-from everturn.history.rounds import Pairs, Round, cut_points, pairs, split_rounds
+from everturn.history.rounds import Round, ToolPairs, find_cut_points, pair_tool_calls, split_rounds
 
 TURN = [
     b.user("go"),
@@ -28,13 +28,13 @@ def test_a_round_is_a_response_with_its_results_however_they_were_interleaved():
 
 @pytest.mark.spec("TR-7")
 def test_cuts_are_between_rounds_only():
-    assert cut_points(TURN) == (0, 1, 6, 7, 8)
-    assert cut_points([]) == (0,)
+    assert find_cut_points(TURN) == (0, 1, 6, 7, 8)
+    assert find_cut_points([]) == (0,)
 
 
 def test_a_call_and_its_result_stay_together_over_any_distance():
     far = [b.assistant(b.call("c"), id="m1"), b.user("wait"), b.assistant("ok", id="m2"), b.result("c")]
-    assert cut_points(far) == (0, 4)
+    assert find_cut_points(far) == (0, 4)
 
 
 def test_pairs_are_sorted_into_answered_open_orphaned_and_repeated():
@@ -45,4 +45,4 @@ def test_pairs_are_sorted_into_answered_open_orphaned_and_repeated():
         b.result("c"),
         b.result("z"),
     ]
-    assert pairs(records) == Pairs(("a", "c"), ("b",), ("z",), ("a", "c"))
+    assert pair_tool_calls(records) == ToolPairs(("a", "c"), ("b",), ("z",), ("a", "c"))

@@ -37,7 +37,7 @@ def test_what_was_rewound_is_left_behind_and_counted():
     records = (say("1"), reply("2", "1"), say("3", "2"), reply("4", "3"), say("5", "2"))
     found = split_threads(records).main
     assert (names(found.records), names(found.abandoned)) == (["1", "2", "5"], ["3", "4"])
-    left = "messages on branches that were left (rewind, resume, fork): 2"
+    left = "messages on abandoned branches (rewind, resume, fork): 2"
     assert found.notes == (ThreadIssue("abandoned", left),)
 
 
@@ -99,7 +99,7 @@ def test_a_missing_parent_is_replaced_by_the_record_before_and_noted():
     records = (say("1"), reply("2", "1"), say("3", "gone"), reply("4", "3"))
     found = split_threads(records).main
     assert names(found.records) == ["1", "2", "3", "4"]
-    assert found.notes == (ThreadIssue("missing_parent", "3 continues gone, which is not here"),)
+    assert found.notes == (ThreadIssue("missing_parent", "3 continues gone, which is not in the file"),)
 
 
 def test_a_parent_that_comes_after_its_child_is_found():

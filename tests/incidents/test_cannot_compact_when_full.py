@@ -5,7 +5,6 @@ from small_session import SmallSession, text
 
 from everturn.decide.compact.values import Compaction, CompactionSkipped
 from everturn.decide.events import CompactionDone
-from everturn.session.config.shape import Config
 
 
 def overfull(tokens: int = 260_000, reported: int = 260_000) -> SmallSession:
@@ -71,11 +70,11 @@ def test_truncation_left_no_marker_so_every_restart_met_the_overflow(scene: Scen
 def test_system_prompt_and_tools_alone_filled_the_window(scene: Scene):
     """Tools and instructions were larger than the window, and every turn asked for a summary that could
     not help (opencode PR#48828, langchain#34664)."""
-    with scene.open(system="You must know this. " * 12_000, policy=Config(window=40_000)) as session:
+    with scene.open(system="You must know this. " * 12_000, window=40_000) as session:
         session.send("Hello.")
         compacted = session.send("Are you there?").exchange.turn.compacted
     assert isinstance(compacted, CompactionSkipped)
-    assert "no summary makes room" in compacted.why
+    assert "no summary can help" in compacted.why
     assert scene.asked_for_summaries == 0
 
 

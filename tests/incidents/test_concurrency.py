@@ -11,7 +11,7 @@ from everturn.decide.compact.values import Compaction
 from everturn.errors import SessionLocked, StoreError
 from everturn.history.blocks import text_block
 from everturn.history.records import Record
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 
 
 def _appends(path: str, name: str, begin, done) -> None:
@@ -19,7 +19,7 @@ def _appends(path: str, name: str, begin, done) -> None:
     kept = 0
     for number in range(20):
         try:
-            with Store.open(path, fsync="never") as store:
+            with JsonlStore.open(path, fsync="never") as store:
                 big = text_block(f"{name} {number} " + "x" * 100_000)
                 store.append([Record(kind="user", uuid=f"{name}{number}", session="s", blocks=(big,))])
                 kept += 1
@@ -39,7 +39,7 @@ def test_two_processes_wrote_one_transcript_and_their_lines_mixed(scene: Scene):
     kept = dict(done.get(timeout=20) for _ in workers)
     for worker in workers:
         worker.join(20)
-    with Store.open(scene.path, access="read") as store:
+    with JsonlStore.open(scene.path, access="read") as store:
         assert store.flaws == ()
         found = [record.uuid[0] for record in store.records]
     assert {name: found.count(name) for name in "ab"} == kept

@@ -7,7 +7,7 @@ from everturn.decide.events import Repaired
 from everturn.errors import UsageError
 from everturn.history.blocks import text_block
 from everturn.history.records import Record
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 
 
 def test_two_calls_in_one_history_had_the_same_id(scene: Scene):
@@ -67,9 +67,9 @@ def test_a_resumed_session_wrote_its_history_a_second_time(scene: Scene):
 def test_a_retry_after_a_lost_acknowledgement_stored_the_turn_twice(scene: Scene):
     """The turn was on disk when the process died, and the client sent it again (cc#40487)."""
     turn = Record(kind="user", uuid="u1", session="s", blocks=(text_block("Once."),))
-    with Store.open(scene.path, fsync="never") as store:
+    with JsonlStore.open(scene.path, fsync="never") as store:
         store.append([turn])
-    with Store.open(scene.path, fsync="never") as store:
+    with JsonlStore.open(scene.path, fsync="never") as store:
         store.append([turn])
         try:
             store.append([Record(kind="user", uuid="u1", session="s", blocks=(text_block("Other."),))])

@@ -9,11 +9,11 @@ from incidents.scene import ASKS_FOR_A_SUMMARY, SUMMARY, Scene, calls, tool
 from everturn.decide.compact.settings import DEFAULTS
 from everturn.decide.compact.values import Compaction, CompactionSkipped
 from everturn.decide.events import BreakerOpened, CompactionDone, CompactionNotDone
+from everturn.decide.options import Options
 from everturn.measure.thresholds import ThresholdSettings
-from everturn.session.config.shape import Config
 from everturn.session.upstream import UpstreamError
 
-SMALL = Config(thresholds=ThresholdSettings(auto_percent=15))
+SMALL = Options(thresholds=ThresholdSettings(auto_percent=15))
 MODELS_ONLY = ("fork", "direct")
 
 
@@ -27,8 +27,13 @@ def refuses(scene: Scene, status: int, kind: str, message: str) -> None:
     scene.before = before
 
 
+def most_calls(turns: int) -> int:
+    """The calls of one compaction, and one for every half-open breaker (CP-39)."""
+    return DEFAULTS.calls + turns // DEFAULTS.retry_calls
+
+
 def keep_talking(scene: Scene, turns: Sequence[int], **how: object) -> list[object]:
-    with scene.open(policy=SMALL, **how) as session:
+    with scene.open(options=SMALL, **how) as session:
         say = "Look closely at the parser. " * 80
         return [session.send(f"Question {turn}. {say}").exchange.turn.compacted for turn in turns]
 
@@ -37,7 +42,7 @@ def test_the_compactor_alone_made_thousands_of_requests_overnight(scene: Scene):
     """Nobody was there, and the compactor went on asking: 4,246 requests in a night (cc#22758, cc#41198)."""
     refuses(scene, 529, "overloaded_error", "Overloaded")
     keep_talking(scene, range(120), ways=MODELS_ONLY)
-    assert scene.asked_for_summaries == DEFAULTS.calls
+    assert DEFAULTS.calls <= scene.asked_for_summaries <= most_calls(120)
 
 
 def test_a_failure_counter_existed_and_was_never_read(scene: Scene):
@@ -54,7 +59,7 @@ def test_a_restart_forgot_that_compacting_had_failed(scene: Scene):
     refuses(scene, 500, "api_error", "Internal server error")
     for process in range(6):
         keep_talking(scene, range(process * 20, process * 20 + 20), ways=MODELS_ONLY)
-    assert scene.asked_for_summaries == DEFAULTS.calls
+    assert DEFAULTS.calls <= scene.asked_for_summaries <= most_calls(6 * 20)
 
 
 def test_a_forbidden_compaction_still_consumed_usage(scene: Scene):
@@ -62,7 +67,7 @@ def test_a_forbidden_compaction_still_consumed_usage(scene: Scene):
     refuses(scene, 403, "permission_error", "Your account may not use this model.")
     keep_talking(scene, range(60))
     done = scene.told(CompactionDone)
-    assert {event.way for event in done} == {"extract"}
+    assert {event.way for event in done} == {"extractive"}
     assert sum(event.usage.context for event in done) == 0
     assert scene.asked_for_summaries == DEFAULTS.calls
 
@@ -71,7 +76,7 @@ def test_every_turn_refilled_the_context_and_was_compacted_again(scene: Scene):
     """A huge result came back each turn, and each turn was compacted, without end (cc#85668, cc#60600,
     gemini-cli#6563, OpenHands#8630, kilocode#13317)."""
     huge = tool("Read", lambda _: "x = 1  # a line of code\n" * 1_200, "file_path")
-    opened = {"policy": Config(window=40_000), "tools": [huge], "system": "Be brief."}
+    opened = {"window": 40_000, "tools": [huge], "system": "Be brief."}
     for process in range(3):
         with scene.open(**opened) as session:
             for number in range(6):
@@ -85,7 +90,7 @@ def test_every_turn_refilled_the_context_and_was_compacted_again(scene: Scene):
 
 def test_a_laptop_slept_for_ten_hours_and_woke_to_a_burst(scene: Scene):
     """After ten hours of sleep, queued compactions ran one after the other (cc#22758, cc#9579)."""
-    with scene.open(policy=SMALL) as session:
+    with scene.open(options=SMALL) as session:
         scene.talk(session, 6, words=400)
         before = scene.asked_for_summaries
         scene.twin.advance(timedelta(hours=10).total_seconds())
@@ -97,7 +102,7 @@ def test_the_error_of_a_failed_summary_named_nobody(scene: Scene):
     """Compacting failed, and neither the reason nor the cost reached the person (codex#17392,
     codex#20160)."""
     refuses(scene, 429, "rate_limit_error", "You have used your limit for this hour.")
-    with scene.open(policy=SMALL, ways=MODELS_ONLY) as session:
+    with scene.open(options=SMALL, ways=MODELS_ONLY) as session:
         scene.talk(session, 3)
         assert "You have used your limit for this hour." in session.compact().why
     (event,) = scene.told(CompactionNotDone)
@@ -107,7 +112,7 @@ def test_the_error_of_a_failed_summary_named_nobody(scene: Scene):
 def test_a_second_compaction_came_right_after_the_first(scene: Scene):
     """The tokens of the old view were still the last number known, and compacting was due again
     (infinity#64, synergy PR#353)."""
-    with scene.open(policy=SMALL) as session:
+    with scene.open(options=SMALL) as session:
         while not scene.told(CompactionDone):
             scene.talk(session, 1, words=400)
         compacted = session.send("And now?").exchange.turn.compacted
@@ -138,7 +143,7 @@ def test_a_breaker_that_had_opened_never_closed_again(scene: Scene):
     refuses(scene, 500, "api_error", "Internal server error")
     keep_talking(scene, range(40), ways=MODELS_ONLY)
     scene.before = lambda _: None
-    with scene.open(policy=SMALL, ways=MODELS_ONLY) as session:
+    with scene.open(options=SMALL, ways=MODELS_ONLY) as session:
         assert isinstance(session.compact(), Compaction)
     before = len(scene.told(CompactionDone))
     keep_talking(scene, range(40, 60), ways=MODELS_ONLY)

@@ -9,7 +9,7 @@ from small_session import SmallSession, text
 
 from everturn.decide.compact.values import Compaction
 from everturn.errors import EverturnError, InputError
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 
 
 def test_the_last_line_was_torn_and_the_file_refused_to_open(scene: Scene):
@@ -101,7 +101,7 @@ def test_an_ignored_write_error_made_the_client_believe_it_was_kept(scene: Scene
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(LocalFileSystem, "write", full)
-        with pytest.raises(EverturnError, match=r"No space left on device. Make room on the disk"):
+        with pytest.raises(EverturnError, match=r"No space left on device. Free some disk space"):
             session.send("Is this kept?")
         monkeypatch.undo()
         with pytest.raises(EverturnError, match="open it again"):
@@ -154,7 +154,7 @@ def test_a_session_of_a_newer_version_was_rewritten_by_an_older_one(scene: Scene
     before = scene.left(file_of(*lines, newer)).path.read_bytes()
     with scene.open(access="read") as session:
         assert "what c1 holds" in words_in_view(session)
-    with Store.open(scene.path) as store:
+    with JsonlStore.open(scene.path) as store:
         assert "a newer everturn wrote it" in store.read_only_reason
     assert scene.path.read_bytes() == before
 

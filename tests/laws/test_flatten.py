@@ -174,3 +174,38 @@ def test_the_judge_objects_to_roles_and_content_out_of_order(records: list[Recor
     assert find_message_problems([*messages[: at + 1], *messages[at:]]) != ()
     assert find_message_problems(messages[1:]) != ()
     assert find_message_problems(_with(messages, 0, (*messages[0].blocks, thought))) != ()
+
+
+TOOL_NAMES = ("Read", "Bash", "Edit", "TodoWrite")
+SCHEMAS = st.dictionaries(
+    st.sampled_from(TOOL_NAMES),
+    st.sampled_from(
+        [
+            {"properties": {"file_path": {"type": "string"}}, "required": ["file_path"]},
+            {"properties": {"file_path": {"type": "integer"}, "n": {"type": "integer"}}},
+            {"additionalProperties": False},
+        ]
+    ),
+)
+
+
+@pytest.mark.spec("FLAT-5", "FLAT-8")
+@given(st.one_of(broken_logs(edits=True), sound_logs()), st.lists(SCHEMAS, min_size=1, max_size=3), st.data())
+def test_tools_that_change_give_what_the_last_ones_would_have_given_from_the_start(records, tools, data):
+    view = compute_view(records)
+    fold = Flattener(hidden=view.cleared, offloaded=view.offloaded)
+    at = data.draw(st.integers(0, len(view.records)))
+    known: list[Message] = []
+    for number, record in enumerate(view.records):
+        fold.add(record)
+        if number == at:
+            for each in tools:
+                fold.set_tools(each)
+        # Who takes the changes one at a time has the same messages.
+        first = fold.take_changes()
+        known[first:] = fold.since(first)
+    fold.set_tools(tools[-1])
+    first = fold.take_changes()
+    known[first:] = fold.since(first)
+    assert fold.flat() == flatten(view, tools[-1])
+    assert tuple(known) == fold.flat().messages

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from random_logs import broken_logs, sound_logs
 
 from everturn.history.records import Record
-from everturn.history.rounds import cut_points, split_rounds
+from everturn.history.rounds import find_cut_points, split_rounds
 
 any_log = st.one_of(broken_logs(), sound_logs())
 
@@ -21,7 +21,7 @@ def ties(records: list[Record]) -> set[tuple[str, str]]:
 @given(any_log)
 def test_a_cut_point_separates_nothing_and_every_other_position_separates_something(records: list[Record]):
     free = [at for at in range(len(records) + 1) if not ties(records[:at]) & ties(records[at:])]
-    assert list(cut_points(records)) == free
+    assert list(find_cut_points(records)) == free
 
 
 @given(any_log)

@@ -96,7 +96,7 @@ async def test_a_pin_is_kept_beside_the_transcript_and_the_transcript_is_left_al
         (False, both),
         (False, both),
     ]
-    assert answers[3] == (True, "There is nothing to pin; give the words that must be kept.")
+    assert answers[3] == (True, "No text to pin; give the text that must be kept.")
     assert transcript.read_bytes() == before
     assert transcript.with_name(kept_in).stat().st_mode & 0o777 == 0o600
 
@@ -116,11 +116,11 @@ async def test_what_is_asked_wrongly_gets_a_sentence_and_the_server_goes_on(proj
     )
     said = [text for _, text in answers[:5]]
     assert all(is_error for is_error, _ in answers[:5])
-    assert "outside of the folders that may be read" in said[0]
-    assert "outside of the folders that may be read" in said[1]
-    assert said[2] == "/etc/passwd is no session: sessions are .jsonl files."
-    assert said[3] == "There is no session gone.jsonl."
-    assert said[4].startswith("There is no session whose id begins with 'ffff' in ")
+    assert "outside the folders that may be read" in said[0]
+    assert "outside the folders that may be read" in said[1]
+    assert said[2] == "/etc/passwd is not a session: sessions are .jsonl files."
+    assert said[3] == "No session found at gone.jsonl."
+    assert said[4].startswith("No session found whose id starts with 'ffff' in ")
     assert answers[5][1]["tokens"] == 123173
 
 

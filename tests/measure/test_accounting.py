@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.history.blocks import Block, block_from_fields, result_block, text_block
-from everturn.history.edits import Cleared, Compacted, Offloaded, Segment, ThinkingDropped
+from everturn.history.edits import Cleared, Compacted, KeptSegment, Offloaded, ThinkingDropped
 from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.measure.accounting import Accounts, Metrics, RepeatedRead, Shares, accounts_of
@@ -153,7 +153,7 @@ def test_the_accounts_of_a_view_know_what_was_hidden_before_it():
                 kind="system",
                 uuid="b",
                 subtype="compact_boundary",
-                edit=Compacted(kept=Segment("a", "s", "r")),
+                edit=Compacted(kept=KeptSegment("a", "s", "r")),
             ),
             Record(kind="user", uuid="s", compact_summary=True, blocks=(text(100),)),
         ]
@@ -210,3 +210,13 @@ def test_a_result_that_arrives_after_its_clearing_is_a_placeholder():
     accounts.add(said("assistant", call("c", "Bash", command="ls")))
     accounts.add(said("user", result("c", 500)))
     assert accounts.metrics().tool_results == {"Bash": PLACEHOLDER_TOKENS}
+
+
+@pytest.mark.spec("TOK-10", "MC-18")
+def test_a_note_that_a_file_is_unchanged_is_not_another_read_of_it():
+    note = result_block("a1", "File unchanged since last read. Refer to the earlier result.")
+    metrics = accounted(
+        said("assistant", *[call(f"a{n}", "Read", file_path="/a") for n in range(2)]),
+        said("user", result("a0", 5_000), note),
+    )
+    assert metrics.duplicate_reads == {}

@@ -11,7 +11,7 @@ from view.talks import HEAD, model, user
 
 from everturn.decide.micro import MicroContext, plan_micro_compaction
 from everturn.decide.micro.declarative import build_context_management
-from everturn.decide.policy import get_policy
+from everturn.decide.options import Options
 from everturn.decide.result_tracker import ResultTracker
 from everturn.measure.capabilities import ANTHROPIC, PLAIN, PROVIDERS, Capabilities
 from everturn.measure.outline import Outline
@@ -21,7 +21,7 @@ from everturn.view.breakpoints import place_breakpoints
 from everturn.view.key_parameters import TtlSettings, choose_ttl
 from everturn.view.system_prompt import SystemPromptSections, system_blocks
 
-POLICY = get_policy("claude-code")
+OPTIONS = Options()
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 
@@ -57,7 +57,7 @@ def test_each_provider_declares_what_it_can():
 
 def results() -> ResultTracker:
     """Thirty reads, all of which the model has seen."""
-    made, counts = ResultTracker(POLICY.tools), TokenCounter()
+    made, counts = ResultTracker(OPTIONS.tools), TokenCounter()
     made.add(words("go"), counts)
     for n in range(30):
         made.add(assistant(call(f"c{n}", file_path=f"{n}.py"), id=f"m{n}"), counts)
@@ -70,7 +70,7 @@ def results() -> ResultTracker:
 def plan(able: Capabilities, *, idle: timedelta) -> str:
     situation = MicroContext(
         results=results(),
-        policy=POLICY,
+        options=OPTIONS,
         source="main",
         now=NOW,
         last_reply=NOW - idle,
@@ -86,11 +86,11 @@ def layers(able: Capabilities) -> dict[str, Any]:
     outline.replace_from(0, [user("go")])
     marks = place_breakpoints(outline, HEAD, ttl="5m", capabilities=able, previous=-1, writes="its own")
     asked = build_context_management(
-        ["Read"], thinking="present", kept="all", settings=POLICY.micro.declarative, capabilities=able
+        ["Read"], thinking="present", settings=OPTIONS.micro.declarative, capabilities=able
     )
     return {
         "markers": len(marks.places),
-        "ttl": choose_ttl("main", "conversation", TtlSettings(eligible=True), able).ttl,
+        "ttl": choose_ttl("main", "conversation", TtlSettings(eligible=True, bedrock_1h=True), able).ttl,
         "asks the API to clear": asked is not None,
         "while warm": plan(able, idle=timedelta(minutes=1)),
         "when cold": plan(able, idle=timedelta(hours=2)),

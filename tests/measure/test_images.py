@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.history.blocks import block_from_fields
-from everturn.measure.images import FLAT, SHARP, STANDARD, UNSEEN, Tier, image_tokens, tier_of, tokens_of_size
+from everturn.measure.images import (
+    FLAT,
+    SHARP,
+    STANDARD,
+    UNSEEN,
+    ImageTier,
+    image_tokens,
+    tier_of,
+    tokens_of_size,
+)
 from everturn.measure.model_table import find_model
 
 REST = b"\x00" * 4000
@@ -65,12 +74,12 @@ def block(data: bytes | str, kind: str = "base64") -> bytes:
         ((1, 1), STANDARD, 1),
     ],
 )
-def test_the_known_examples_come_out_exactly(size: tuple[int, int], tier: Tier, tokens: int):
+def test_the_known_examples_come_out_exactly(size: tuple[int, int], tier: ImageTier, tokens: int):
     assert tokens_of_size(*size, tier) == tokens
 
 
 @given(st.integers(1, 20_000), st.integers(1, 20_000), st.sampled_from([STANDARD, SHARP]))
-def test_a_price_is_positive_within_the_tier_and_the_same_for_a_turned_image(w: int, h: int, tier: Tier):
+def test_a_price_is_positive_within_the_tier_and_the_same_for_a_turned_image(w: int, h: int, tier: ImageTier):
     tokens = tokens_of_size(w, h, tier)
     assert 1 <= tokens <= tier.tokens
     assert tokens == tokens_of_size(h, w, tier)

@@ -7,17 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.history.blocks import Block, block_from_fields, result_block, text_block
-from everturn.history.edits import Cleared, Compacted, Edit, Offloaded, Segment, ThinkingDropped
+from everturn.history.edits import (
+    CacheDeleted,
+    CacheDeletionsEnded,
+    Cleared,
+    Compacted,
+    Edit,
+    KeptSegment,
+    Offloaded,
+    ThinkingDropped,
+)
 from everturn.history.log import Log
 from everturn.history.records import SYNTHETIC, Record, ReplyMeta, Usage, reported_usage
-from everturn.measure.meter import PLACEHOLDER_TOKENS, ContextSize, Meter, meter_of
+from everturn.measure.meter import PLACEHOLDER_TOKENS, ContextSize, Meter, make_meter
 from everturn.measure.tokens import (
     LocalTokenizer,
     ProviderCounts,
     TokenCount,
     TokenCounter,
     estimate_block,
-    padded,
+    pad_estimate,
 )
 
 USAGE = Usage(
@@ -190,7 +199,7 @@ def test_only_what_is_cleared_behind_the_anchor_shortens_the_tail_in_whatever_or
 
 
 def test_what_was_hidden_before_a_boundary_stays_hidden_in_the_records_kept_through_it():
-    kept = Segment(head="a1", anchor="s", tail="r2")
+    kept = KeptSegment(head="a1", anchor="s", tail="r2")
     log = Log(
         [
             user(900, "u1"),
@@ -204,10 +213,10 @@ def test_what_was_hidden_before_a_boundary_stays_hidden_in_the_records_kept_thro
             user(10, "u2"),
         ]
     )
-    assert meter_of(log.view, fixed=17).size() == ContextSize(
-        tokens=padded(17 + 100 + 5 + PLACEHOLDER_TOKENS + 20 + 10),
+    assert make_meter(log.view, fixed=17).size() == ContextSize(
+        tokens=pad_estimate(17 + 100 + 5 + PLACEHOLDER_TOKENS + 20 + 10),
         reported=0,
-        estimated_tail=padded(17 + 100 + 5 + PLACEHOLDER_TOKENS + 20 + 10),
+        estimated_tail=pad_estimate(17 + 100 + 5 + PLACEHOLDER_TOKENS + 20 + 10),
         rough_tail=17 + 100 + 5 + PLACEHOLDER_TOKENS + 20 + 10,
         anchor="",
         basis="estimate",
@@ -216,7 +225,7 @@ def test_what_was_hidden_before_a_boundary_stays_hidden_in_the_records_kept_thro
 
 def test_a_clearing_inside_the_view_is_freed_and_not_forgotten():
     log = Log([result("c1", 308), reply(1, "a1", "m1"), edited(Cleared(("c1",)))])
-    assert meter_of(log.view).size().freed == 300
+    assert make_meter(log.view).size().freed == 300
 
 
 def test_an_offloaded_result_counts_as_its_preview_until_it_is_cleared():
@@ -341,8 +350,10 @@ def walk_back(view: Sequence[Record], cleared: set[str], fixed: int) -> tuple[in
             + usage.cache_read_input_tokens
             + usage.output_tokens
         )
-        return total + padded(sum(shown(record, cleared) for record in view[first + 1 :])), view[first].uuid
-    return padded(fixed + sum(shown(record, cleared) for record in view)), ""
+        return total + pad_estimate(sum(shown(record, cleared) for record in view[first + 1 :])), view[
+            first
+        ].uuid
+    return pad_estimate(fixed + sum(shown(record, cleared) for record in view)), ""
 
 
 @pytest.mark.spec("TOK-5", "TOK-6", "TOK-8")
@@ -368,3 +379,25 @@ def test_measuring_step_by_step_equals_walking_back_over_the_whole_list(
 
 def test_the_sum_of_counts_is_a_count():
     assert TokenCount(1, 2) + TokenCount(3, 4) - TokenCount(1, 1) == TokenCount(3, 5)
+
+
+def test_what_the_provider_deletes_is_freed_until_it_is_reported_and_comes_back_when_deletions_end():
+    meter = Meter()
+    meter.add(result("c1", 308))
+    meter.add(reply(1, "a1", "m1"))
+    meter.add(edited(CacheDeleted(("c1",))))
+    assert (meter.size().freed, meter.size().next_request) == (308, meter.size().tokens - 308)
+    meter.add(reply(1, "a2", "m2"))
+    assert meter.size().freed == 0, "the report leaves out what was deleted"
+    meter.add(edited(CacheDeletionsEnded()))
+    assert meter.size().next_request == meter.size().tokens + 308
+
+
+def test_a_deleted_result_that_is_cleared_comes_back_as_its_placeholder():
+    meter = Meter()
+    for record in (result("c1", 308), edited(CacheDeleted(("c1",))), reply(1, "a1", "m1")):
+        meter.add(record)
+    meter.add(edited(Cleared(("c1",))))
+    assert meter.size().freed == 0
+    meter.add(edited(CacheDeletionsEnded()))
+    assert meter.size().freed == -PLACEHOLDER_TOKENS

@@ -1,12 +1,22 @@
 """The table of models: complete, found under every id, priced by date and prompt size."""
 
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
-from everturn.measure.model import Rates
-from everturn.measure.model_table import MODELS, find_model, model_or_default
+from everturn.errors import InputError
+from everturn.measure.model import Price, Rates
+from everturn.measure.model_table import (
+    DEFAULT_MODEL_TABLE,
+    MODELS,
+    Guess,
+    ModelTable,
+    find_model,
+    model_or_default,
+)
 
 TODAY = date(2026, 11, 15)
 
@@ -117,3 +127,122 @@ def test_an_unknown_model_is_not_found_but_can_be_measured_as_a_stated_guess():
         "'claude-sonnet-9' is not in the table of models; measured as claude-sonnet-5-5",
     )
     assert model_or_default("claude-opus-5").guessed == ""
+
+
+# ── rows of a user ───────────────────────────────────────────────────────────────────────────────
+
+
+def extended(**entries: dict[str, Any]) -> ModelTable:
+    return DEFAULT_MODEL_TABLE.extended({name.replace("_", "-"): fields for name, fields in entries.items()})
+
+
+@pytest.mark.spec("CF-6")
+def test_a_new_model_is_like_the_one_it_is_based_on_but_for_what_the_entry_says():
+    table = extended(my_opus={"based_on": "claude-opus-5", "window": 500_000, "aliases": ["mine"]})
+    opus = find_model("claude-opus-5")
+    assert opus is not None
+    mine = replace(opus, id="my-opus", display_name="my-opus", window=500_000, aliases=("mine",))
+    assert (table.find("my-opus"), table.find("mine")) == (mine, mine)
+    assert table.find("claude-opus-5") == opus
+    assert table.find_or_guess("my-opus") == Guess(mine)
+    # Nobody else sees it.
+    assert (find_model("my-opus"), DEFAULT_MODEL_TABLE.find("my-opus")) == (None, None)
+
+
+@pytest.mark.spec("CF-6")
+def test_an_entry_overrides_the_row_of_its_name_under_all_of_its_names():
+    table = DEFAULT_MODEL_TABLE.extended({"claude-haiku-4-5-20251001": {"max_output": 10_000}})
+    before = find_model("claude-haiku-4-5")
+    assert before is not None
+    expected = replace(before, max_output=10_000)
+    assert [table.find(name) for name in ("claude-haiku-4-5", "claude-haiku-4-5-20251001")] == [expected] * 2
+
+
+@pytest.mark.spec("CF-6")
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"input_price": 3, "output_price": 15}, "3 3.75 6 0.300 15"),
+        ({"input_price": 0.1}, "0.1 0.125 0.2 0.010 25"),
+        ({"output_price": 30}, "5 6.25 10 0.50 30"),
+        (
+            {"input_price": 2, "cache_read_price": 0.5, "cache_write_5m_price": 2, "cache_write_1h_price": 0},
+            "2 2 0 0.5 25",
+        ),
+        ({"input_price": 0, "output_price": 0}, "0 0 0 0 0"),
+    ],
+)
+def test_prices_that_are_not_given_follow_the_input_price_or_the_base(fields, expected):
+    made = extended(mine={"based_on": "claude-opus-5", **fields}).find("mine")
+    assert made is not None
+    assert (made.prices, made.fast) == ((Price(rates(expected)),), None)
+
+
+@pytest.mark.spec("CF-6")
+def test_a_model_of_another_maker_gives_its_limits_and_prices():
+    numbers = {"window": 400_000, "max_output": 100_000, "input_price": 1.25, "output_price": 10}
+    made = extended(gpt_9=numbers).find("gpt-9")
+    assert made is not None
+    assert (made.id, made.window, made.max_output, made.prices[0].rates.output) == (
+        "gpt-9", 400_000, 100_000, Decimal(10),
+    )  # fmt: skip
+
+
+@pytest.mark.spec("CF-6")
+def test_entries_may_be_based_on_each_other_in_any_order_and_tables_may_be_extended_again():
+    table = extended(b={"based_on": "a", "max_output": 5}, a={"based_on": "claude-opus-5", "window": 7})
+    again = table.extended({"c": {"based_on": "b", "min_cache": 9}, "a": {"window": 8}})
+    found = {name: again.find(name) for name in ("a", "b", "c")}
+    assert {name: (m.window, m.max_output, m.min_cache) for name, m in found.items() if m} == {
+        "a": (8, 128_000, 512),
+        "b": (7, 5, 512),
+        "c": (7, 5, 9),
+    }
+
+
+@pytest.mark.spec("CF-6")
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"windw": 5}, "models.\"mine\": unknown field 'windw'. Did you mean window?"),
+        ({"window": "big"}, "models.\"mine\".window = 'big', allowed is a whole number, 1 or more."),
+        ({"window": 0}, 'models."mine".window = 0, allowed is a whole number, 1 or more.'),
+        ({"window": True}, 'models."mine".window = True, allowed is a whole number, 1 or more.'),
+        (
+            {"input_price": -1},
+            'models."mine".input_price = -1, allowed is a number, 0 or more (dollars per million tokens).',
+        ),
+        (
+            {"input_price": float("nan")},
+            'models."mine".input_price = nan, allowed is a number, 0 or more (dollars per million tokens).',
+        ),
+        ({"chars_per_token": 0}, 'models."mine".chars_per_token = 0, allowed is a number above 0.'),
+        ({"compacts": 1}, 'models."mine".compacts = 1, allowed is true or false.'),
+        ({"aliases": "x"}, "models.\"mine\".aliases = 'x', allowed is a list of texts."),
+        ({"based_on": ""}, "models.\"mine\".based_on = '', allowed is a text."),
+        (
+            {"based_on": "claude-opus-55"},
+            "models.\"mine\".based_on = 'claude-opus-55', which is not in the table. "
+            "Did you mean claude-opus-5-5?",
+        ),
+        (
+            {"window": 5, "input_price": 1},
+            'models."mine" is a new model: give based_on = "the name of a known model", or also give '
+            "max_output, output_price.",
+        ),
+    ],
+)
+def test_a_wrong_entry_is_refused_with_key_value_and_what_is_allowed(entry, problem):
+    with pytest.raises(InputError) as raised:
+        DEFAULT_MODEL_TABLE.extended({"mine": entry}, origin="config.toml")
+    assert str(raised.value) == f"config.toml: {problem}"
+
+
+@pytest.mark.spec("CF-6")
+def test_all_problems_are_told_at_once_and_circles_are_found():
+    with pytest.raises(InputError) as raised:
+        extended(a={"window": 0, "x": 1}, b=7)  # type: ignore[arg-type]
+    assert len(str(raised.value).splitlines()) == 3
+    with pytest.raises(InputError) as raised:
+        extended(a={"based_on": "b"}, b={"based_on": "a"})
+    assert str(raised.value) == "models.\"b\".based_on = 'a', which is based on 'b' itself."

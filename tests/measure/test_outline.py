@@ -24,13 +24,13 @@ from view.talks import (
 
 from everturn.history.blocks import Block, block_from_json, result_block, text_block
 from everturn.history.messages import Message
-from everturn.measure.outline import Outline, Preamble, Salts, Spot
+from everturn.measure.outline import BlockLocation, CacheKeySalts, Outline, Preamble
 from everturn.measure.prefix_cache import Breakpoint, PromptLayout
 from everturn.twin.costs import TwinCosts
 from everturn.twin.options import TwinOptions
 from everturn.twin.parse import parse_request
 from everturn.twin.request_layout import lay_out
-from everturn.view.cache_key import salts
+from everturn.view.cache_key import compute_key_salts
 from everturn.view.key_parameters import KeyParameters, TtlChoice, to_request_fields
 from everturn.wire.anthropic import Request
 
@@ -46,7 +46,7 @@ def outlined(head: Preamble, messages: list[Message], **options: Any) -> Outline
 
 
 def ours(head: Preamble, messages: list[Message], parameters: KeyParameters = PARAMETERS) -> PromptLayout:
-    return outlined(head, messages).prompt(salts(OPUS, parameters), [], minimum=0)
+    return outlined(head, messages).prompt(compute_key_salts(OPUS, parameters), [], minimum=0)
 
 
 def theirs(head: Preamble, messages: list[Message], parameters: KeyParameters = PARAMETERS) -> PromptLayout:
@@ -82,7 +82,7 @@ def test_an_outline_that_is_cut_and_grown_equals_one_made_from_scratch(seed: int
         del talk.messages[max(1, first) :]
         talk.grow(rng.randrange(1, 20))
         kept.replace_from(first, talk.messages[first:])
-        one = kept.prompt(salts(OPUS, PARAMETERS), [], minimum=0)
+        one = kept.prompt(compute_key_salts(OPUS, PARAMETERS), [], minimum=0)
         assert (sizes(one), list(one.keys)) == (
             sizes(other := ours(HEAD, talk.messages)),
             list(other.keys),
@@ -103,17 +103,19 @@ def test_another_model_counts_everything_anew():
     fresh = Outline(TwinCosts(haiku))
     fresh.set_preamble(HEAD)
     fresh.replace_from(0, [user("hello " * 50)])
-    assert sizes(outline.prompt(Salts(), [], minimum=0)) == sizes(fresh.prompt(Salts(), [], minimum=0))
+    assert sizes(outline.prompt(CacheKeySalts(), [], minimum=0)) == sizes(
+        fresh.prompt(CacheKeySalts(), [], minimum=0)
+    )
 
 
 def test_a_deleted_result_keeps_its_place_in_every_key_and_costs_nothing():
     messages = [user("go"), assistant(call("c")), user(result_block("c", "found it"))]
     outline = outlined(HEAD, messages)
-    before = outline.prompt(Salts(), [], minimum=0)
+    before = outline.prompt(CacheKeySalts(), [], minimum=0)
     keys, total = list(before.keys), before.total
     outline.deleted = {"c"}
     outline.replace_from(2, messages[2:])
-    after = outline.prompt(Salts(), [], minimum=0)
+    after = outline.prompt(CacheKeySalts(), [], minimum=0)
     cost = TwinCosts(OPUS).block(messages[2].blocks[0])
     assert (list(after.keys), after.total) == (keys, total - cost)
 
@@ -124,16 +126,24 @@ def test_without_the_rule_for_runs_every_block_is_a_position():
         assistant(call("a"), call("b")),
         user(result_block("a", "1"), result_block("b", "2")),
     ]
-    runs = outlined(Preamble(), messages).prompt(Salts(), [], minimum=0)
-    single = outlined(Preamble(), messages, runs_are_one=False).prompt(Salts(), [], minimum=0)
+    runs = outlined(Preamble(), messages).prompt(CacheKeySalts(), [], minimum=0)
+    single = outlined(Preamble(), messages, runs_are_one=False).prompt(CacheKeySalts(), [], minimum=0)
     assert (list(runs.positions), list(single.positions)) == ([0, 1, 1, 2, 2], [0, 1, 2, 3, 4])
 
 
 def test_spots_and_places_in_the_prefix_are_the_same_blocks():
     head = Preamble((web(), tool("Late", defer_loading=True), tool("Read")), HEAD.system)
     outline = outlined(head, [user("a", "b"), assistant("c")])
-    spots = [Spot(-1, 2), Spot(-1, 0), Spot(-1, 4), Spot(0, 1), Spot(1, 0)]
-    marked = outline.prompt(Salts(), [(spot, Breakpoint(-1, "5m")) for spot in reversed(spots)], minimum=0)
+    spots = [
+        BlockLocation(-1, 2),
+        BlockLocation(-1, 0),
+        BlockLocation(-1, 4),
+        BlockLocation(0, 1),
+        BlockLocation(1, 0),
+    ]
+    marked = outline.prompt(
+        CacheKeySalts(), [(spot, Breakpoint(-1, "5m")) for spot in reversed(spots)], minimum=0
+    )
     assert [marker.index for marker in marked.markers] == [0, 1, 3, 5, 6]
     assert [outline.path_of(at) for at in range(7)] == [
         "tools.2",
@@ -144,7 +154,7 @@ def test_spots_and_places_in_the_prefix_are_the_same_blocks():
         "messages.0.content.1",
         "messages.1.content.0",
     ]
-    assert outline.last_tool == Spot(-1, 0)
+    assert outline.last_tool == BlockLocation(-1, 0)
     assert [outline.position_of(spot) for spot in spots] == [0, 1, 3, 5, 6]
 
 

@@ -20,7 +20,7 @@ from everturn.measure.tokens import (
     estimate_block,
     estimate_record,
     estimator_for,
-    padded,
+    pad_estimate,
     rough,
 )
 
@@ -50,6 +50,31 @@ def test_a_document_and_an_image_of_unknown_size_cost_the_flat_price():
         "source": {"type": "base64", "media_type": "application/pdf", "data": "A" * 90_000},
     }
     assert [estimate_block(block_from_fields(each)) for each in (image, document)] == [2_000, 2_000]
+
+
+@pytest.mark.spec("TOK-2")
+@pytest.mark.parametrize(
+    ("source", "tokens"),
+    [
+        ({"type": "text", "media_type": "text/plain", "data": "x" * 20_000}, 5_000),
+        ({"type": "content", "content": "x" * 400}, 100),
+        (
+            {
+                "type": "content",
+                "content": [{"type": "text", "text": "x" * 400}, {"type": "text", "text": "x" * 40}],
+            },
+            110,
+        ),
+        ({"type": "text"}, 0),
+        ({"type": "url", "url": "https://example.org/a.pdf"}, 2_000),
+        ({"type": "file", "file_id": "file_1"}, 2_000),
+        ("nonsense", 2_000),
+    ],
+)
+def test_a_document_whose_text_is_in_the_block_counts_its_text(source, tokens):
+    assert estimate_block(block_from_fields({"type": "document", "source": source})) == tokens
+    titled = {"type": "document", "source": source, "title": "x" * 40, "context": "x" * 40}
+    assert estimate_block(block_from_fields(titled)) == (tokens if tokens == 2_000 else tokens + 20)
 
 
 @pytest.mark.spec("TOK-3")
@@ -127,7 +152,7 @@ def test_a_result_that_is_an_object_is_its_json():
 @pytest.mark.spec("TOK-4")
 @pytest.mark.parametrize(("tokens", "safe"), [(0, 0), (1, 2), (3, 4), (4, 6), (75, 100), (100, 134)])
 def test_padding_is_four_thirds_rounded_up(tokens: int, safe: int):
-    assert padded(tokens) == safe
+    assert pad_estimate(tokens) == safe
 
 
 @pytest.mark.spec("TOK-4")

@@ -40,8 +40,7 @@ def found() -> list[ReplaySession | Unreadable]:
 def test_every_recorded_file_is_read_and_only_the_pages_about_them_are_not(found):
     unread = {each.path: each.why for each in found if isinstance(each, Unreadable)}
     assert unread == {
-        str(DATA / name): "it is of no format that is known here"
-        for name in ("FORMATS.md", "README.md", "manifest.json")
+        str(DATA / name): "unknown format" for name in ("FORMATS.md", "README.md", "manifest.json")
     }
 
 

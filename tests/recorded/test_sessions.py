@@ -12,7 +12,7 @@ from everturn.history.edits import Cleared
 from everturn.history.log import Log
 from everturn.history.messages import Message, find_message_problems
 from everturn.history.records import Record
-from everturn.history.rounds import cut_points, pairs
+from everturn.history.rounds import find_cut_points, pair_tool_calls
 from everturn.history.threads import Thread, split_threads
 from everturn.view.flatten import Flattener, flatten
 from everturn.view.fragments.cleared import TEXT
@@ -107,7 +107,7 @@ def test_our_reading_counts_what_plain_json_counts(transcripts: Transcripts, cou
         for transcript in transcripts.values()
     ]
     assert sum(replies) == counted["replies"]
-    per_file = [pairs(transcript.records) for transcript in transcripts.values()]
+    per_file = [pair_tool_calls(transcript.records) for transcript in transcripts.values()]
     assert sum(len(each.unanswered) for each in per_file) == counted["unanswered"]
     assert sum(len(each.unanswered) + len(each.answered) for each in per_file) == counted["calls"]
     assert sum(len(each.orphans) for each in per_file) == counted["orphans"]
@@ -227,11 +227,11 @@ def test_results_that_a_micro_compaction_named_are_placeholders_in_every_later_r
 
 def test_every_cut_leaves_two_halves_whose_pairs_are_whole(transcripts: Transcripts):
     for name, thread in all_threads(transcripts):
-        open_calls = set(pairs(thread.records).unanswered)
-        points = cut_points(thread.records)
+        open_calls = set(pair_tool_calls(thread.records).unanswered)
+        points = find_cut_points(thread.records)
         for at in points[:: max(1, len(points) // 5)]:
-            assert set(pairs(thread.records[:at]).unanswered) <= open_calls, name
-            assert pairs(thread.records[at:]).orphans == (), name
+            assert set(pair_tool_calls(thread.records[:at]).unanswered) <= open_calls, name
+            assert pair_tool_calls(thread.records[at:]).orphans == (), name
 
 
 def test_repairs_are_as_rare_as_they_were_counted(transcripts: Transcripts):

@@ -27,9 +27,9 @@ from reliability.scenes import SCENES, Desk, Stage, read_records
 from everturn.errors import EverturnError
 from everturn.history.edits import Offloaded
 from everturn.session.runtime import NOTES_SUFFIX
-from everturn.session.state_file import SUFFIX as STATE
 from everturn.session.state_file import SessionState
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
+from everturn.session.store.jsonl_store import STATE_SUFFIX as STATE
 
 SECONDS = 20
 # A whole session is opened and gone on with after every so many trials; the store of it after each one.
@@ -82,14 +82,14 @@ def forked(act: Callable[[int], None]) -> tuple[bytes, int]:
 
 def _acknowledging(say: Callable[[dict[str, Any]], None]) -> None:
     """Every append that returns is told, whichever session makes it."""
-    append = Store.append
+    append = JsonlStore.append
 
-    def told(store: Store, records: Any) -> None:
+    def told(store: JsonlStore, records: Any) -> None:
         batch = [record.uuid for record in records]
         append(store, records)
         say({"kept": batch})
 
-    Store.append = told  # type: ignore[method-assign]
+    JsonlStore.append = told  # type: ignore[method-assign]
 
 
 def played(stage: Stage, scene: str, point: Point) -> tuple[Told, int]:
@@ -195,7 +195,7 @@ class Theatre:
         self._check_offloaded(found, left)
 
     def _reopened(self, data: bytes) -> Any:
-        with Store.open(PATH, io=MemoryDisk({PATH: Inode(data)}), fsync="never") as store:
+        with JsonlStore.open(PATH, io=MemoryDisk({PATH: Inode(data)}), fsync="never") as store:
             return store.records
 
     def _check_view(self, found: Any, kept: Any, under_way: Sequence[Batch]) -> None:

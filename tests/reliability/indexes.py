@@ -20,7 +20,7 @@ from reliability.crashes import Broken, Stumbled, forked
 
 from everturn.session.recall.index import RecallIndex
 from everturn.session.recall.query import parse_query
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 
 # Beyond what the index of such a session takes; some trials are not disturbed at all.
 MOST_BYTES = 300_000
@@ -32,7 +32,7 @@ ASKED = ("parse", "file", "quoted")
 def place() -> TemporaryDirectory[str]:
     """One session for this process, without an index."""
     folder = TemporaryDirectory(prefix="everturn-index-")
-    with Store.open(Path(folder.name, "session.jsonl"), fsync="never") as store:
+    with JsonlStore.open(Path(folder.name, "session.jsonl"), fsync="never") as store:
         store.append(flat(talk(seed=5, length=BATCHES)))
     return folder
 

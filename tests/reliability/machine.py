@@ -129,7 +129,7 @@ class Walk:
         """Gone without a word, in the middle of a line that nobody was told is safe."""
         self.steps += 1
         self.faults += 1
-        self.session._store._held.close()
+        self.session._runtime.store._held.close()
         data = self.desk.path.read_bytes()
         line = b'{"parentUuid":null,"type":"user","uuid":"never","message":{"role":"user","content":"no"}}'
         # The store begins a line of its own behind one that was cut off.

@@ -16,7 +16,7 @@ from faults.talks import Batch, flat, seen, talk
 from reliability.crashes import Broken
 
 from everturn.history.records import Record
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 
 PATH = "/folder/session.jsonl"
 # What a disk writes as one: a sector, a page of the system's cache; and less than both, for the talks are
@@ -38,7 +38,7 @@ def images(seed: int) -> Counter[str]:
     at = rng.randrange(len(batches))
     page = rng.choice(PAGES)
     left = MemoryDisk({PATH: cut(batches, at, page, rng)})
-    with Store.open(PATH, io=left) as store:
+    with JsonlStore.open(PATH, io=left) as store:
         found = store.records
     check(found, batches[:at], batches[at])
     return Counter({"faults": 1, f"pages of {page}": 1})
@@ -47,7 +47,7 @@ def images(seed: int) -> Counter[str]:
 def cut(batches: tuple[Batch, ...], at: int, page: int, rng: random.Random) -> Inode:
     """The file as the disk has it when the power goes out before the sync of batch number `at`."""
     disk = MemoryDisk()
-    with Store.open(PATH, io=disk) as store:
+    with JsonlStore.open(PATH, io=disk) as store:
         for batch in batches[:at]:
             store.append(batch)
 
@@ -56,7 +56,7 @@ def cut(batches: tuple[Batch, ...], at: int, page: int, rng: random.Random) -> I
 
     with suppress(PowerCut):
         # The folder is synced when the store is opened; the second sync is the append's.
-        Store.open(PATH, io=Trap(disk, out, 2, only="fsync")).append(batches[at])
+        JsonlStore.open(PATH, io=Trap(disk, out, 2, only="fsync")).append(batches[at])
     inode = disk.files[PATH]
     lost = inode.data[len(inode.synced) :]
     pages = [lost[start : start + page] for start in range(0, len(lost), page)]

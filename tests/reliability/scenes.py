@@ -14,10 +14,11 @@ from typing import Any
 from engine.random_sessions import small
 
 from everturn import Session, Tool
-from everturn.decide.policy import Policy
+from everturn.decide.options import Options
 from everturn.history.records import Record
-from everturn.session.runtime import FILES_SUFFIX, NOTES_SUFFIX
-from everturn.session.state_file import replace_file
+from everturn.session.private_files import replace_file
+from everturn.session.runtime import NOTES_SUFFIX
+from everturn.session.store.jsonl_store import FILES_SUFFIX
 from everturn.twin.testing import TwinForTests
 from everturn.twin.upstream import make_twin_send
 from everturn.wire.claude_code_reader import parse_session_file
@@ -30,7 +31,7 @@ READ = Tool(
     {"name": "Read", "description": "Reads.", "input_schema": {"type": "object", "properties": {}}},
     lambda given: LARGE,
 )
-POLICY: Policy = small("claude-code")
+OPTIONS: Options = small("claude-code")
 
 
 class Desk:
@@ -47,7 +48,7 @@ class Desk:
             path or self.path,
             **{
                 "model": "claude-haiku-4-5",
-                "policy": POLICY,
+                "options": OPTIONS,
                 "tools": [READ],
                 "system": "Be brief.",
                 "ways": ("direct",),
@@ -106,7 +107,7 @@ def end(desk: Desk, session: Session) -> None:
 
 def opening(desk: Desk, session: Session) -> None:
     """Opened by the next process, with the lock that the last one left behind."""
-    session._store.close()
+    session._runtime.store.close()
     with desk.open() as again:
         desk.box.script("Here.")
         again.send("Are you there?")

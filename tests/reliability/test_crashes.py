@@ -13,7 +13,7 @@ from reliability.score import Row, Tally, tally
 
 from everturn.errors import StoreError
 from everturn.history.records import Record
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 
 FIRST = 20_261_115
 SHARES = 8
@@ -84,7 +84,7 @@ def test_an_index_that_the_kernel_cut_off_finds_what_a_new_one_finds(settle):
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give up its rights to see what others meet")
 def test_a_folder_that_cannot_be_written_is_told_and_the_session_stays_readable(tmp_path: Path):
     path = tmp_path / "kept" / "session.jsonl"
-    with Store.open(path, fsync="never") as store:
+    with JsonlStore.open(path, fsync="never") as store:
         store.append([Record(kind="user", uuid="1")])
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & stat.S_IXOTH:
@@ -95,10 +95,10 @@ def test_a_folder_that_cannot_be_written_is_told_and_the_session_stays_readable(
     def child(pipe: int) -> None:
         os.setuid(NOBODY)
         try:
-            Store.open(path)
+            JsonlStore.open(path)
         except StoreError as problem:
             os.write(pipe, str(problem).encode() + b"\n")
-        with Store.open(path, access="read") as store:
+        with JsonlStore.open(path, access="read") as store:
             os.write(pipe, store.records[0].uuid.encode())
         os._exit(0)
 

@@ -9,7 +9,7 @@ from engine.held import Held
 from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.history.threads import split_threads
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 from everturn.wire.claude_code_reader import parse_session_file
 from everturn.wire.claude_code_writer import encode_record
 
@@ -46,7 +46,7 @@ def test_a_first_line_of_which_a_few_bytes_were_written_is_a_session_all_the_sam
     with path.open("ab") as file:
         # Once more: the next process begins a new line, and dies within it as well.
         file.write(b"\n" + encode_record(b.user("second", uuid="3"))[:size])
-    with Store.open(path, fsync="never") as store:
+    with JsonlStore.open(path, fsync="never") as store:
         store.append([Record(kind="user", uuid="2")])
-    with Store.open(path, fsync="never") as store:
+    with JsonlStore.open(path, fsync="never") as store:
         assert [record.uuid for record in store.records] == ["2"]

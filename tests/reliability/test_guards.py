@@ -16,7 +16,7 @@ from reliability.transcripts import digest, written
 from reliability.trials import OtherView, Trial
 
 from everturn.history.log import Log
-from everturn.session.store import Store, transcript_store
+from everturn.session.store import JsonlStore, jsonl_store
 from everturn.view import flatten
 from everturn.wire.claude_code_reader import parse_session_file
 
@@ -34,7 +34,9 @@ def first_failure(seeds=SEEDS) -> Exception:
 
 
 def test_calls_without_their_results_are_noticed(monkeypatch):
-    monkeypatch.setattr(flatten, "answers", lambda calls, results, original, repairs: (list(results), []))
+    monkeypatch.setattr(
+        flatten, "pair_results", lambda calls, results, original, repairs: (list(results), [])
+    )
     assert isinstance(first_failure(), Invalid)
 
 
@@ -63,14 +65,14 @@ def test_a_result_that_is_not_in_its_file_is_noticed(monkeypatch):
 
 def test_a_record_that_is_not_written_is_noticed(monkeypatch):
     """A store that says yes to every third record and keeps it to itself."""
-    append, counted = Store.append, []
+    append, counted = JsonlStore.append, []
 
-    def forgetful(store: Store, records) -> None:
+    def forgetful(store: JsonlStore, records) -> None:
         counted.append(records)
         if len(counted) % 3:
             append(store, records)
 
-    monkeypatch.setattr(Store, "append", forgetful)
+    monkeypatch.setattr(JsonlStore, "append", forgetful)
     assert isinstance(first_failure(), (OtherView, Lost))
 
 
@@ -105,14 +107,14 @@ def test_a_view_that_loses_its_end_diverges_from_the_list(monkeypatch):
 
 def test_an_acknowledgement_before_the_write_is_noticed(monkeypatch):
     """The child says that a record is safe, then writes it: a kill in between loses it."""
-    append = Store.append
+    append = JsonlStore.append
 
     def hasty(say) -> None:
-        def told(store: Store, records) -> None:
+        def told(store: JsonlStore, records) -> None:
             say({"kept": [record.uuid for record in records]})
             append(store, records)
 
-        Store.append = told  # type: ignore[method-assign]
+        JsonlStore.append = told  # type: ignore[method-assign]
 
     monkeypatch.setattr(crashes, "_acknowledging", hasty)
     with pytest.raises(Broken, match="1 acknowledged records are gone"):
@@ -122,7 +124,7 @@ def test_an_acknowledgement_before_the_write_is_noticed(monkeypatch):
 def test_a_half_compaction_is_noticed(monkeypatch):
     """A store that does not look whether a compaction was cut off."""
     theatre().rehearsed("compaction")
-    monkeypatch.setattr(transcript_store, "undo_cut_off_compaction", lambda records: None)
+    monkeypatch.setattr(jsonl_store, "undo_cut_off_compaction", lambda records: None)
     writes = [point for point in crashes.points("compaction") if point.when == "inside"]
     noticed = []
     for point in writes:
@@ -140,7 +142,7 @@ def test_a_state_file_written_in_place_is_noticed(monkeypatch):
             file.write(data)
         return ""
 
-    monkeypatch.setattr("everturn.session.state_file.replace_file", in_place)
+    monkeypatch.setattr(jsonl_store, "replace_file", in_place)
     fresh = crashes.Theatre(Path(theatre().stage.desk.folder.parent, "in-place"))
     _, calls = fresh.rehearsed("turn")
     with pytest.raises(Broken, match="by halves"):
@@ -149,7 +151,7 @@ def test_a_state_file_written_in_place_is_noticed(monkeypatch):
 
 
 def test_a_store_that_does_not_sync_is_noticed_by_power_cuts(monkeypatch):
-    monkeypatch.setattr(Store, "_sync", lambda store: None)
+    monkeypatch.setattr(JsonlStore, "_sync", lambda store: None)
     row = tally(Kind("power", "", power.images), range(60)).row
     assert row.lost > 0
 

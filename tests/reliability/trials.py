@@ -18,13 +18,14 @@ import msgspec
 from engine.held import head, model_of
 from engine.random_sessions import NAMES, small
 from faults.disks import Inode, MemoryDisk
+from presets import compacting
 from reliability.hidden import Everything, Lost
 from reliability.provider import NO_SUMMARY, Provider
 from reliability.transcripts import Written, digest, written
 
 from everturn.decide.compact.chain import plan_undo
-from everturn.decide.compact.context import CompactionOptions
-from everturn.decide.compact.values import CompactionRequest, Strategy
+from everturn.decide.compact.settings import Strategy
+from everturn.decide.compact.values import CompactionRequest
 from everturn.engine import Conversation, ConversationSettings
 from everturn.errors import EverturnError, StoreError
 from everturn.history.blocks import Block, block_from_fields, result_block, text_block
@@ -36,7 +37,7 @@ from everturn.measure.capabilities import ANTHROPIC, EXTENDED_TWIN, PLAIN
 from everturn.measure.thresholds import ThresholdSettings
 from everturn.session.conversation_runner import ConversationRunner
 from everturn.session.estimated_costs import EstimatedCosts
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 from everturn.session.upstream import UpstreamError
 from everturn.view.key_parameters import KeyParameters, TtlChoice
 from everturn.wire.claude_code_reader import parse_session_file
@@ -44,7 +45,7 @@ from everturn.wire.claude_code_writer import encode_record
 
 PATH = "/folder/session.jsonl"
 MODELS = ("claude-opus-4-6", "claude-haiku-4-5", "claude-opus-5", "claude-sonnet-5-5")
-WAYS: tuple[Strategy, ...] = ("notes", "fork", "direct", "provider", "extract")
+WAYS: tuple[Strategy, ...] = ("notes", "fork", "direct", "provider", "extractive")
 MOST_STEPS = 6
 HEAD = head(system="Read before you write.", tools=("Bash", "Edit", "Read"))
 COSTS = {name: EstimatedCosts(model_of(name)) for name in MODELS}
@@ -80,29 +81,29 @@ class Trial:
         name = self.rng.choice(MODELS)
         able = self.rng.choice((ANTHROPIC, ANTHROPIC, EXTENDED_TWIN, PLAIN))
         percent = self.rng.choice((None, 1.0, 2.0, 5.0))
-        policy = msgspec.structs.replace(
+        options = msgspec.structs.replace(
             small(self.rng.choice(NAMES)), thresholds=ThresholdSettings(auto_percent=percent)
         )
         ways = tuple(self.rng.sample(WAYS, self.rng.randrange(1, len(WAYS) + 1)))
         return ConversationSettings(
             model=model_of(name),
             capabilities=able,
-            policy=policy,
+            options=compacting(options, *ways),
             costs=COSTS[name],
-            head=HEAD,
+            preamble=HEAD,
             parameters=KeyParameters(TtlChoice("5m", "the trial says so")),
             fields={"max_tokens": 4_000},
-            compaction=CompactionOptions(ways=ways, transcript=PATH),
+            transcript=PATH,
         )
 
     def _open(self) -> None:
-        self.store = Store.open(PATH, io=self.disk, fsync="never")
+        self.store = JsonlStore.open(PATH, io=self.disk, fsync="never")
         self.runner = Unwatched(
             Conversation(self.setting, split_threads(self.store.records).main.records),
             self.provider.send,
             clock=lambda: self.now,
             new_id=lambda: f"n{next(self._ids):05d}",
-            world=self.provider,
+            handler=self.provider,
             keep=self._keep,
         )
 

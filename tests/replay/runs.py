@@ -28,15 +28,17 @@ def call(number: int = 1, **changes: object) -> SimulatedCall:
 
 
 def run(
-    calls: Sequence[SimulatedCall], *, session: str = "s", scheme: str = "recorded", **changes
+    calls: Sequence[SimulatedCall], *, session: str = "s", policy: str = "recorded", **changes
 ) -> ReplayRun:
     main = [each for each in calls if each.source == "main"]
     kinds = {k: sum(getattr(c, k) * p / Decimal(1_000_000) for c in main) for k, p in PRICES.items()}
     extra = {
         s: sum((c.dollars for c in calls if c.source == s), Decimal(0))
-        for s in ("compact", "fault", "refresh")
+        for s in ("compact", "refetch", "refresh")
     }
-    spent = ReplayCost(**kinds, summaries=extra["compact"], faults=extra["fault"], refresh=extra["refresh"])
+    spent = ReplayCost(
+        **kinds, summaries=extra["compact"], refetches=extra["refetch"], refresh=extra["refresh"]
+    )
     totals = Totals(
         calls=len(main),
         spent=spent,
@@ -46,20 +48,20 @@ def run(
         breaks=dict(Counter(each.broke for each in calls if each.broke)),
         compactions=sum(each.source == "compact" for each in calls),
         refreshes=sum(each.source == "refresh" for each in calls),
-        faults=sum(len(each.faults) for each in calls),
+        refetches=sum(len(each.refetches) for each in calls),
         left={"paths": RetainedCount(37, 40)},
     )
-    return ReplayRun(session, scheme, tuple(calls), totals, **changes)
+    return ReplayRun(session, policy, tuple(calls), totals, **changes)
 
 
 def growing(
-    calls: int = 120, *, compact_at: int = 150_000, clears: bool = False, faults: int = 0
+    calls: int = 120, *, compact_at: int = 150_000, clears: bool = False, refetches: int = 0
 ) -> list[SimulatedCall]:
     """A session of so many calls, with a pause every forty and a sub-agent at the end."""
-    return [*_main(calls, compact_at, clears, faults), *_sub_agent(calls)]
+    return [*_main(calls, compact_at, clears, refetches), *_sub_agent(calls)]
 
 
-def _main(calls: int, compact_at: int, clears: bool, faults: int) -> Iterator[SimulatedCall]:
+def _main(calls: int, compact_at: int, clears: bool, refetches: int) -> Iterator[SimulatedCall]:
     held, at = 18_000, START
     cached = 0
     for number in range(1, calls + 1):
@@ -78,16 +80,16 @@ def _main(calls: int, compact_at: int, clears: bool, faults: int) -> Iterator[Si
             held -= 14_000
             cached, broke = min(cached, 20_000), "results in the middle were cleared"
         missing = ()
-        if faults and number % faults == 0:
+        if refetches and number % refetches == 0:
             missing = (Refetch("r-1", 1_850, "src/harbour/<tides>.py", "path"),)
             yield call(
                 number,
                 at=at,
-                source="fault",
+                source="refetch",
                 read=cached,
                 write_5m=max(0, held - cached),
                 output=90,
-                faults=missing,
+                refetches=missing,
             )
             cached, held = held, held + 1_850
         cached = min(cached, held)
@@ -103,14 +105,15 @@ def _sub_agent(calls: int) -> Iterator[SimulatedCall]:
         yield call(number, thread="agent-7", at=at, read=size - new, write_5m=new)
 
 
-def chapter(name: str = "harbour-desk", calls: int = 120, **changes: object) -> SessionComparison:
+def make_comparison(name: str = "harbour-desk", calls: int = 120, **changes: object) -> SessionComparison:
     every = {
-        "none": run(growing(calls // 2, compact_at=10**9), scheme="none", session=name,
+        "none": run(growing(calls // 2, compact_at=10**9), policy="none", session=name,
                     ended_early=f"call {calls // 2 + 1} does not fit into 200,000 tokens"),
         "recorded": run(growing(calls, compact_at=165_000), session=name),
-        "claude-code": run(growing(calls, compact_at=140_000, faults=31), scheme="claude-code", session=name),
-        "clear-keep-3": run(growing(calls, clears=True, faults=9), scheme="clear-keep-3", session=name),
-        "frugal+1h": run(growing(calls, compact_at=60_000, faults=40), scheme="frugal+1h", session=name),
+        "claude-code": run(growing(calls, compact_at=140_000, refetches=31), policy="claude-code",
+                           session=name),
+        "clear-keep-3": run(growing(calls, clears=True, refetches=9), policy="clear-keep-3", session=name),
+        "frugal+1h": run(growing(calls, compact_at=60_000, refetches=40), policy="frugal+1h", session=name),
     }  # fmt: skip
     least = min(float(each.totals.dollars) for each in list(every.values())[1:])
     bounds = {"floor": Decimal(str(least * 0.55)), "oracle": Decimal(str(least * 0.83))}

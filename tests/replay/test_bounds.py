@@ -41,7 +41,7 @@ def test_the_floor_is_every_token_once_at_the_plain_price_and_the_output():
     name=st.sampled_from([*REPLAY_POLICIES, "claude-code+1h", "none+refresh"]),
     window=st.sampled_from([50_000, 200_000]),
 )
-def test_no_scheme_undercuts_the_floor_of_the_calls_that_it_made(sizes, gap, name, window):
+def test_no_policy_undercuts_the_floor_of_the_calls_that_it_made(sizes, gap, name, window):
     made = session(steps(*[text(size, f"word{at}") for at, size in enumerate(sizes)], gap=gap))
     run = simulate(made, parse_policy(name, window=window), index_uses(made))
     made_calls = Counter(each.thread for each in run.calls if each.source == "main")
@@ -79,7 +79,7 @@ def test_the_oracle_keeps_what_will_be_used():
     made = wordy(quoted_at=1_000)
     uses = index_uses(made)
     oracle, none = simulate(made, parse_policy("oracle"), uses), simulate(made, parse_policy("none"), uses)
-    assert oracle.totals.faults == 0
+    assert oracle.totals.refetches == 0
     cleared = [
         a.number for a, b in zip(oracle.calls, none.calls, strict=True) if a.context < b.context - 50_000
     ]

@@ -1,6 +1,7 @@
-"""Schemes side by side: sums, savings and their signs."""
+"""Comparison of policies: sums, savings and their signs."""
 
 import io
+from collections.abc import Iterable
 from decimal import Decimal
 
 import msgspec
@@ -9,13 +10,21 @@ from replay.scripts import MODEL, START, session, steps, text
 
 from everturn.dashboard.replay_table import draw, markdown
 from everturn.measure.model_table import find_model
-from everturn.replay.compare import Comparison, Saving, compare_runs
+from everturn.replay.compare import Comparison, ComparisonTable, Saving
 from everturn.replay.playing.prepared import index_uses
 from everturn.replay.policies import REPLAY_POLICIES, parse_policy
+from everturn.replay.runs import ReplayRun
 from everturn.replay.simulate import simulate
 
 RATES = find_model(MODEL).rates(on=START.date(), prompt_tokens=0)
 MILLION = Decimal(1_000_000)
+
+
+def compare_runs(sessions: Iterable[Iterable[ReplayRun]]) -> ComparisonTable:
+    comparison = Comparison()
+    for runs in sessions:
+        comparison.add(runs)
+    return comparison.compared()
 
 
 def runs_of(made, *names, window=0):
@@ -83,7 +92,7 @@ def test_a_row_has_all_that_is_asked_of_it():
     assert row.hit_rate == sum(call.read for call in other.calls) / prompts
     assert row.compactions == sum(call.source == "compact" for call in other.calls) > 0
     assert sum(row.breaks.values()) == sum(bool(call.broke) for call in other.calls) > 0
-    assert row.faults_per_100 == 100 * row.faults / len(main)
+    assert row.refetches_per_100 == 100 * row.refetches / len(main)
     assert set(row.left) == {"user_instructions", "paths", "identifiers", "errors"}
     assert row.left["user_instructions"].kept == row.left["user_instructions"].total == 1
     assert row.against_recorded is not None

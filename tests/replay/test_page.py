@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from replay.browser import browser
-from replay.runs import call, chapter, run
+from replay.runs import call, make_comparison, run
 
 from everturn.replay.page import (
     SessionComparison,
@@ -38,26 +38,26 @@ class Names(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def hostile_chapter() -> SessionComparison:
-    fault = Refetch("r", 10, HOSTILE, "path")
+def hostile_comparison() -> SessionComparison:
+    refetch = Refetch("r", 10, HOSTILE, "path")
     calls = [
-        call(1, read=10, why=HOSTILE, broke=HOSTILE, thread=HOSTILE, faults=(fault,), cleared=2),
+        call(1, read=10, why=HOSTILE, broke=HOSTILE, thread=HOSTILE, refetches=(refetch,), cleared=2),
         call(1, read=10, source="compact", why=HOSTILE),
     ]
     return SessionComparison(
-        HOSTILE, (run(calls, scheme=HOSTILE, ended_early=HOSTILE),), model=HOSTILE, notes=(HOSTILE,)
+        HOSTILE, (run(calls, policy=HOSTILE, ended_early=HOSTILE),), model=HOSTILE, notes=(HOSTILE,)
     )
 
 
 @pytest.mark.spec("RP-10")
-def test_the_page_shows_context_hits_breaks_compactions_faults_and_cost_by_policy():
-    text = render_page([chapter("harbour-desk")])
+def test_the_page_shows_context_hits_breaks_compactions_refetches_and_cost_by_policy():
+    text = render_page([make_comparison("harbour-desk")])
     for label in (
         "Context over",
         "Compacted: ",
         "Cleared: ",
         "Broke: ",
-        "Faults: ",
+        "Refetches: ",
         "Share read from the cache",
     ):
         assert f'aria-label="{label}' in text
@@ -68,8 +68,8 @@ def test_the_page_shows_context_hits_breaks_compactions_faults_and_cost_by_polic
 
 def test_what_sessions_say_never_becomes_markup():
     plain, hostile = (
-        render_page([SessionComparison("n", hostile_chapter().runs)]),
-        render_page([hostile_chapter()], unreadable=[(HOSTILE, HOSTILE)]),
+        render_page([SessionComparison("n", hostile_comparison().runs)]),
+        render_page([hostile_comparison()], unreadable=[(HOSTILE, HOSTILE)]),
     )
     for text in (plain, hostile):
         found = Names(text).found
@@ -80,7 +80,7 @@ def test_what_sessions_say_never_becomes_markup():
 
 
 def test_nothing_on_the_page_is_fetched_from_anywhere():
-    text = render_page([chapter()])
+    text = render_page([make_comparison()])
     addresses = [
         value for _, attrs in Names(text).found for name in ("src", "href") if (value := attrs.get(name))
     ]
@@ -131,14 +131,14 @@ def test_numbers_are_written_with_few_digits():
 
 
 def test_a_policy_that_did_not_come_to_the_end_is_neither_cheapest_nor_baseline():
-    short = run([call(1, read=10)], scheme="none", ended_early="call 2 does not fit")
+    short = run([call(1, read=10)], policy="none", ended_early="call 2 does not fit")
     whole = [
-        run([call(1, read=10_000), call(2, read=20_000)], scheme=name) for name in ("masking", "recorded")
+        run([call(1, read=10_000), call(2, read=20_000)], policy=name) for name in ("masking", "recorded")
     ]
     found = session_comparison.sum_policies([SessionComparison("s", (short, *whole))])
-    assert session_comparison.cheapest(found).scheme == "masking"
-    assert session_comparison.baseline(found).scheme == "recorded"
-    assert [each.scheme for each in session_comparison.in_order(found)] == ["masking", "recorded", "none"]
+    assert session_comparison.cheapest(found).policy == "masking"
+    assert session_comparison.baseline(found).policy == "recorded"
+    assert [each.policy for each in session_comparison.in_order(found)] == ["masking", "recorded", "none"]
 
 
 def test_a_bound_is_drawn_only_where_it_is_known_for_every_session():
@@ -151,8 +151,8 @@ def test_the_oracle_is_a_line_and_no_policy_and_the_floor_is_that_of_whole_runs(
     calls = [call(1, read=10_000), call(2, read=20_000)]
     given = (
         run(calls, floor=Decimal("0.01")),
-        run(calls[:1], scheme="none", ended_early="call 2 does not fit", floor=Decimal("0.005")),
-        run(calls[:1], scheme="oracle+1h"),
+        run(calls[:1], policy="none", ended_early="call 2 does not fit", floor=Decimal("0.005")),
+        run(calls[:1], policy="oracle+1h"),
     )
     found = build_session_comparison(given, name="s", model="m")
     assert found == SessionComparison("s", given[:2], Decimal("0.01"), given[2].totals.dollars, "m")
@@ -161,9 +161,9 @@ def test_the_oracle_is_a_line_and_no_policy_and_the_floor_is_that_of_whole_runs(
 
 def test_sessions_beyond_the_room_are_in_the_table_but_not_drawn(monkeypatch):
     monkeypatch.setattr(session_comparison, "MAX_DRAWN_CALLS", 900)
-    cheap = chapter("cheap", calls=24)
+    cheap = make_comparison("cheap", calls=24)
     bare = tuple(msgspec.structs.replace(each, calls=()) for each in cheap.runs)
-    text = render_page([msgspec.structs.replace(cheap, runs=bare), chapter("dear", calls=160)])
+    text = render_page([msgspec.structs.replace(cheap, runs=bare), make_comparison("dear", calls=160)])
     assert re.findall(r"<h2>(\w+)</h2>", text)[-1] == "dear"
     assert re.findall(r'data-opens="\d+">(\w+)<', text) == ["dear"]
     assert "<td>cheap</td>" in text
@@ -171,11 +171,13 @@ def test_sessions_beyond_the_room_are_in_the_table_but_not_drawn(monkeypatch):
 
 def test_no_session_and_no_call_still_make_a_page():
     for nothing in ([], [SessionComparison("empty", (run([]),))]):
-        assert "There was nothing to replay" in render_page(nothing, unreadable=[("a.txt", "it is empty")])
+        assert "Nothing to replay" in render_page(nothing, unreadable=[("a.txt", "the file is empty")])
 
 
 def test_the_same_runs_make_the_same_page():
-    assert render_page([chapter(), chapter("b", 40)]) == render_page([chapter(), chapter("b", 40)])
+    assert render_page([make_comparison(), make_comparison("b", 40)]) == render_page(
+        [make_comparison(), make_comparison("b", 40)]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -188,10 +190,10 @@ def chromium():
 def opened(chromium, tmp_path):
     """The page opened from a disk at a given width, with everything that it asked for or complained about."""
 
-    def at(width: int, *, scheme: str = "light", chapters=None):
+    def at(width: int, *, scheme: str = "light", sessions=None):
         file = tmp_path / "replay.html"
         file.write_text(
-            render_page(chapters or [chapter("harbour-desk", 160), chapter("quick-fix", 24)]),
+            render_page(sessions or [make_comparison("harbour-desk", 160), make_comparison("quick-fix", 24)]),
             encoding="utf-8",
         )
         view = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
@@ -236,9 +238,9 @@ def test_pointing_at_a_call_says_what_it_was_and_why(opened):
 
 def test_sessions_and_policies_are_chosen_by_a_click(opened):
     view = opened(390)
-    assert view.locator(".chapter:visible h2").all_inner_texts() == ["harbour-desk"]
+    assert view.locator(".session:visible h2").all_inner_texts() == ["harbour-desk"]
     view.locator("button", has_text="quick-fix").click()
-    assert view.locator(".chapter:visible h2").all_inner_texts() == ["quick-fix"]
+    assert view.locator(".session:visible h2").all_inner_texts() == ["quick-fix"]
     view.locator("button[data-policy=masking], button[data-policy=claude-code]").locator(
         "visible=true"
     ).click()
@@ -247,7 +249,7 @@ def test_sessions_and_policies_are_chosen_by_a_click(opened):
 
 
 def test_hostile_words_run_nowhere(opened):
-    view = opened(1280, chapters=[hostile_chapter()])
+    view = opened(1280, sessions=[hostile_comparison()])
     view.locator(".view:visible .plots").focus()
     view.keyboard.press("ArrowRight")
     assert HOSTILE in view.locator(".view:visible .readout").inner_text()

@@ -21,7 +21,7 @@ from everturn.replay.refetches import index_session
 from everturn.replay.simulate import simulate
 from everturn.replay.synthetic import SessionShape, generate_session
 
-SCHEMES = (parse_policy("recorded"), parse_policy("claude-code"), parse_policy("clear-keep-3+1h"))
+POLICIES = (parse_policy("recorded"), parse_policy("claude-code"), parse_policy("clear-keep-3+1h"))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def one_by_one(folder: Path) -> dict[str, tuple]:
     for each in reading.read_sessions([folder]):
         if isinstance(each, reading.ReplaySession):
             uses = index_session(each)
-            found[each.name] = tuple(simulate(each, each_scheme, uses) for each_scheme in SCHEMES)
+            found[each.name] = tuple(simulate(each, each_policy, uses) for each_policy in POLICIES)
     return found
 
 
@@ -55,32 +55,32 @@ def without_effort(outcome: ReplayOutcome) -> ReplayOutcome:
 def test_workers_find_what_one_process_finds(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(replays, "_SMALL", 0)
     keep = ResultCache(str(tmp_path))
-    outcome = replay_all([folder], SCHEMES, keep, workers=2)
-    found = {each.name: replays.load_calls(each, SCHEMES, keep).runs for each in outcome.sessions}
+    outcome = replay_all([folder], POLICIES, keep, workers=2)
+    found = {each.name: replays.load_calls(each, POLICIES, keep).runs for each in outcome.sessions}
     assert found == one_by_one(folder)
     assert [Path(each.path).name for each in outcome.unreadable] == ["notes.txt"]
 
 
 def test_a_session_already_replayed_is_not_computed_again(folder, tmp_path, monkeypatch):
     keep = ResultCache(str(tmp_path))
-    first = replay_all([folder], SCHEMES[:2], keep)
+    first = replay_all([folder], POLICIES[:2], keep)
     assert [each.computed for each in first.sessions] == [2, 2, 2]
-    again = replay_all([folder], SCHEMES, keep)
+    again = replay_all([folder], POLICIES, keep)
     assert [each.computed for each in again.sessions] == [1, 1, 1]
     monkeypatch.setattr(replays, "simulate", None)
-    assert without_effort(replay_all([folder], SCHEMES, keep)) == without_effort(again)
+    assert without_effort(replay_all([folder], POLICIES, keep)) == without_effort(again)
 
 
-def test_new_code_another_scheme_or_another_byte_is_computed_anew(folder, tmp_path, monkeypatch):
+def test_new_code_another_policy_or_another_byte_is_computed_anew(folder, tmp_path, monkeypatch):
     keep = ResultCache(str(tmp_path))
     file = tmp_path / "one.jsonl"
     shutil.copy(folder / "session-0.jsonl", file)
-    assert [each.computed for each in replay_all([file], SCHEMES[:1], keep).sessions] == [1]
+    assert [each.computed for each in replay_all([file], POLICIES[:1], keep).sessions] == [1]
     assert [each.computed for each in replay_all([file], [parse_policy("recorded+1h")], keep).sessions] == [1]
     file.write_bytes(file.read_bytes() + b"\n")
-    assert [each.computed for each in replay_all([file], SCHEMES[:1], keep).sessions] == [1]
+    assert [each.computed for each in replay_all([file], POLICIES[:1], keep).sessions] == [1]
     monkeypatch.setattr(keeping, "code_digest", lambda: "other")
-    assert [each.computed for each in replay_all([file], SCHEMES[:1], keep).sessions] == [1]
+    assert [each.computed for each in replay_all([file], POLICIES[:1], keep).sessions] == [1]
 
 
 def test_sessions_of_one_file_are_told_apart(tmp_path):
@@ -91,29 +91,29 @@ def test_sessions_of_one_file_are_told_apart(tmp_path):
     file = tmp_path / "many.jsonl"
     file.write_bytes(b"\n".join([line("the harbour"), line("the tides, the moon and everything else " * 20)]))
     keep = ResultCache(str(tmp_path / "kept"))
-    outcome = replay_all([file], SCHEMES[:1], keep)
+    outcome = replay_all([file], POLICIES[:1], keep)
     assert len(outcome.sessions) == 2, outcome.unreadable
-    assert {each.name: replays.load_calls(each, SCHEMES[:1], keep).runs for each in outcome.sessions} == {
+    assert {each.name: replays.load_calls(each, POLICIES[:1], keep).runs for each in outcome.sessions} == {
         name: runs[:1] for name, runs in one_by_one(file).items()
     }
 
 
 def test_a_kept_result_that_is_broken_is_computed_again(folder, tmp_path):
     keep, file = ResultCache(str(tmp_path)), folder / "session-0.jsonl"
-    before = replay_all([file], SCHEMES[:1], keep)
+    before = replay_all([file], POLICIES[:1], keep)
     for path in tmp_path.rglob("*.msgpack"):
         path.write_bytes(path.read_bytes()[:20])
-    assert replay_all([file], SCHEMES[:1], keep) == before
+    assert replay_all([file], POLICIES[:1], keep) == before
     assert list(tmp_path.rglob("*.unfinished")) == []
 
 
 def test_the_page_gets_the_calls_of_what_it_draws_and_the_sums_of_the_rest(folder, tmp_path, monkeypatch):
     keep = ResultCache(str(tmp_path))
-    found = replay_all([folder], SCHEMES, keep).sessions
-    drawn = replays.load_comparisons(found, SCHEMES, keep)
+    found = replay_all([folder], POLICIES, keep).sessions
+    drawn = replays.load_comparisons(found, POLICIES, keep)
     assert [bool(run.calls) for each in drawn for run in each.runs] == [True] * 9
     monkeypatch.setattr(pages, "MAX_DRAWN_CALLS", 1)
-    bare = replays.load_comparisons(found, SCHEMES, keep)
+    bare = replays.load_comparisons(found, POLICIES, keep)
     assert [bool(run.calls) for each in bare for run in each.runs] == [True] * 3 + [False] * 6
     assert [each.name for each in bare] == [each.name for each in drawn]
     assert bare[0] == drawn[0]
@@ -126,10 +126,10 @@ def test_a_session_that_fails_is_named_and_the_rest_goes_on(folder, tmp_path, mo
         return simulate(session, *rest)
 
     monkeypatch.setattr(replays, "simulate", fails)
-    outcome = replay_all([folder], SCHEMES[:2], ResultCache(str(tmp_path)), workers=8)
+    outcome = replay_all([folder], POLICIES[:2], ResultCache(str(tmp_path)), workers=8)
     assert [each.name for each in outcome.sessions] == ["session-0", "session-2"]
     assert {Path(each.path).name: each.why for each in outcome.unreadable} == {
-        "notes.txt": "it is of no format that is known here",
+        "notes.txt": "unknown format",
         "session-1.jsonl": "it cannot be replayed (ValueError: a strange record)",
     }
 
@@ -146,39 +146,39 @@ def test_a_sub_agent_in_a_file_of_its_own_is_replayed_once(tmp_path):
     side = [line for line, record in zip(lines, records, strict=True) if record.get("isSidechain")]
     (talk / "main.jsonl").write_bytes(b"\n".join(main))
     (talk / f"agent-{agent}.jsonl").write_bytes(b"\n".join(side))
-    outcome = replay_all([talk], SCHEMES[:1], ResultCache(str(tmp_path / "kept")))
+    outcome = replay_all([talk], POLICIES[:1], ResultCache(str(tmp_path / "kept")))
     whole = [each.name for each in reading.read_sessions([talk]) if isinstance(each, reading.ReplaySession)]
     assert [each.name for each in outcome.sessions] == whole == ["main"]
     assert outcome.sessions[0].agents == (agent,)
 
 
-def test_with_fewer_files_than_workers_schemes_are_spread(folder, tmp_path):
+def test_with_fewer_files_than_workers_policies_are_spread(folder, tmp_path):
     files = [folder / "session-0.jsonl"]
     keep = ResultCache(str(tmp_path))
-    assert [len(task.schemes) for task in replays._tasks(files, SCHEMES, keep, 4)] == [1, 1, 1]
-    assert [len(task.schemes) for task in replays._tasks(files, SCHEMES, keep, 1)] == [3]
+    assert [len(task.policies) for task in replays._tasks(files, POLICIES, keep, 4)] == [1, 1, 1]
+    assert [len(task.policies) for task in replays._tasks(files, POLICIES, keep, 1)] == [3]
     told: list[tuple[int, int]] = []
     outcome = replay_all(
-        files, SCHEMES, keep, workers=4, tell=lambda done, of, about: told.append((done, of))
+        files, POLICIES, keep, workers=4, tell=lambda done, of, about: told.append((done, of))
     )
-    assert [[run.scheme for run in each.runs] for each in outcome.sessions] == [
-        [each.name for each in SCHEMES]
+    assert [[run.policy for run in each.runs] for each in outcome.sessions] == [
+        [each.name for each in POLICIES]
     ]
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(folder, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"Results cannot be kept in .*Name another folder with --cache"):
-        replay_all([folder / "session-0.jsonl"], SCHEMES[:1], ResultCache(str(tmp_path / "file")))
+    with pytest.raises(StoreError, match=r"Cannot write results to .*Choose another folder with --cache"):
+        replay_all([folder / "session-0.jsonl"], POLICIES[:1], ResultCache(str(tmp_path / "file")))
 
 
 def test_results_that_vanished_meanwhile_are_said_in_a_sentence(folder, tmp_path):
     keep = ResultCache(str(tmp_path / "kept"))
-    (done,) = replay_all([folder / "session-0.jsonl"], SCHEMES[:1], keep).sessions
+    (done,) = replay_all([folder / "session-0.jsonl"], POLICIES[:1], keep).sessions
     shutil.rmtree(tmp_path / "kept")
     with pytest.raises(StoreError, match="results of session-0 under recorded are no longer in"):
-        replays.load_calls(done, SCHEMES[:1], keep)
+        replays.load_calls(done, POLICIES[:1], keep)
 
 
 def test_the_code_that_computes_is_part_of_the_key_and_the_code_that_shows_is_not(monkeypatch):
@@ -212,14 +212,14 @@ def test_results_are_kept_where_the_desktop_wants_them():
 def test_ray_maps_the_same_function(folder, tmp_path):
     pytest.importorskip("ray", reason="ray is not installed: make ray")
     keep = ResultCache(str(tmp_path))
-    by_ray = replay_all([folder], SCHEMES[:1], keep, engine="ray", workers=2)
-    here = replay_all([folder], SCHEMES[:1], ResultCache(str(tmp_path / "b")), engine="here")
+    by_ray = replay_all([folder], POLICIES[:1], keep, engine="ray", workers=2)
+    here = replay_all([folder], POLICIES[:1], ResultCache(str(tmp_path / "b")), engine="here")
     assert by_ray == here
 
 
 def test_without_ray_a_sentence_says_what_brings_it(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(UsageError, match=r"pip install 'everturn\[ray\]' brings it"):
+    with pytest.raises(UsageError, match=r"Install it with: pip install 'everturn\[ray\]'"):
         list(engines.map_tasks(abs, [1, 2], engine="ray", workers=2))
 
 
@@ -257,8 +257,8 @@ def test_one_command_gives_a_table_for_people_json_for_programs_and_a_page(folde
     assert [name for name in ("recorded", "masking", "oracle") if name not in table.stdout] == []
     told = CliRunner().invoke(main, [*asked, "--json", "--html", str(tmp_path / "replay.html")])
     rows = msgspec.json.decode(told.stdout)["rows"]
-    assert [row["scheme"] for row in rows] == ["recorded", "masking", "oracle"]
+    assert [row["policy"] for row in rows] == ["recorded", "masking", "oracle"]
     text = (tmp_path / "replay.html").read_text(encoding="utf-8")
-    assert text.count('class="chapter"') == 3
+    assert text.count('class="session"') == 3
     assert "notes.txt" in text
     assert 'class="bound oracle"' in text

@@ -72,7 +72,7 @@ def test_of_a_tree_of_pi_the_newest_path_counts(tmp_path):
     ]
     session = one(tmp_path, lines(tree))
     assert said(session.threads[0]) == [("user", ["Read it."]), ("assistant", ["Kept."])]
-    assert session.notes == ("1 entries on branches that were left",)
+    assert session.notes == ("1 entries on abandoned branches",)
 
 
 ITEMS = [

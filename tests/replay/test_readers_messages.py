@@ -86,7 +86,7 @@ def test_files_without_times_go_on_in_stated_steps_from_a_fixed_start(tmp_path):
         "2025-01-01T00:01:00.000Z",
         "2025-01-01T00:01:30.000Z",
     ]
-    assert session.notes == ("it holds no times: calls stand 30 s apart",)
+    assert session.notes == ("the file has no times: 30 s between calls assumed",)
 
 
 @pytest.mark.spec("RP-2")
@@ -148,7 +148,7 @@ def test_one_file_of_tau_bench_is_many_sessions_each_opened_by_its_path(tmp_path
     ]
     assert [read_session(Path(each.path)) for each in found] == found
     assert read_session(file) == Unreadable(
-        str(file), f"it holds 2 sessions; name one, for example {found[0].path}"
+        str(file), f"the file holds 2 sessions; name one, for example {found[0].path}"
     )
 
 

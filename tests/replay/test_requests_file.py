@@ -35,7 +35,7 @@ def lines_of(name, *, window=60_000):
         found,
         parse_policy(name, window=window),
         index_uses(found),
-        witness=make_request_writer(out, found.name, name),
+        observer=make_request_writer(out, found.name, name),
     )
     return run, [json.loads(line) for line in out.getvalue().splitlines()]
 

@@ -43,7 +43,7 @@ def test_without_recorded_sessions_it_says_so_and_is_content(tmp_path, capsys):
     assert t.main([str(tmp_path / "nowhere")]) == 0
     assert t.main([str(tmp_path)]) == 0
     missing, empty = capsys.readouterr().out.splitlines()
-    assert missing.startswith("There are no recorded sessions in")
+    assert missing.startswith("No recorded sessions found in")
     assert empty.endswith("there is nothing to compare.")
 
 

@@ -43,10 +43,10 @@ def test_a_folder_gives_sessions_with_their_agents_and_names_what_it_cannot_read
         for each in found
     ]
     assert told == [
-        ("empty.jsonl", "it is empty"),
+        ("empty.jsonl", "the file is empty"),
         ("main", ["", "a1", "b2"]),
-        ("notes.txt", "it is of no format that is known here"),
-        ("titles.jsonl", "it looks like claude-code, but nobody says anything in it"),
+        ("notes.txt", "unknown format"),
+        ("titles.jsonl", "it looks like claude-code, but has no messages"),
         ("agent-z9", ["z9"]),
     ]
 
@@ -101,7 +101,7 @@ def test_what_is_not_there_is_named_with_the_reason(tmp_path):
         json.dumps([{"task_id": 1, "traj": [{"role": "user", "content": "x"}]}])
     )
     assert read_session(tmp_path / "tau.json#nothing") == Unreadable(
-        str(tmp_path / "tau.json#nothing"), "it holds no session 'nothing'"
+        str(tmp_path / "tau.json#nothing"), "the file has no session 'nothing'"
     )
 
 
@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_followed_is_named_and_the_rest_goes_on(tmp_path):
     first, second = read_sessions([tmp_path])
     assert isinstance(first, Unreadable)
     assert first.why == (
-        "it looks like openai-messages, but cannot be followed (TypeError: unhashable type: 'dict')"
+        "it looks like openai-messages, but cannot be parsed (TypeError: unhashable type: 'dict')"
     )
     assert isinstance(second, ReplaySession)
 

@@ -1,4 +1,4 @@
-"""A session under a scheme: what is sent, what is billed, and what the recording has to say about it."""
+"""A session under a policy: what is sent, what is billed, and what the recording has to say about it."""
 
 import pickle
 from datetime import timedelta
@@ -54,7 +54,7 @@ def through_a_twin(made, name, **changes):
         made,
         msgspec.structs.replace(parse_policy(name), **changes),
         index_uses(made),
-        witness=lambda call, request, tokens: requests.append((call, request)),
+        observer=lambda call, request, tokens: requests.append((call, request)),
     )
     prepared = prepare(made)
     ours = prepared.costs(find_model(MODEL), 1.0)
@@ -89,7 +89,7 @@ def test_every_call_is_billed_as_a_twin_bills_its_request(name):
         )
 
 
-def test_the_schemes_above_did_all_there_is_to_do():
+def test_the_policies_above_did_all_there_is_to_do():
     """Else the comparison with a twin would say little."""
     uses = index_uses(mixed())
     sources = {
@@ -130,7 +130,7 @@ def test_equal_input_gives_equal_numbers_also_after_a_journey():
 
 
 @pytest.mark.spec("RP-11")
-def test_the_order_of_schemes_does_not_matter():
+def test_the_order_of_policies_does_not_matter():
     made, uses = mixed(), index_uses(mixed())
     forwards = {name: simulate(made, parse_policy(name), uses) for name in REPLAY_POLICIES}
     backwards = {name: simulate(made, parse_policy(name), uses) for name in reversed(REPLAY_POLICIES)}
@@ -160,7 +160,7 @@ def test_the_year_of_a_recording_does_not_matter_to_its_pauses(year):
     ]
     run = run_of(session(records), "none")
     assert [call.at.year for call in run.calls] == [year] * 3
-    assert [call.broke for call in run.calls] == ["", "the prefix had lapsed (5m)", ""]
+    assert [call.broke for call in run.calls] == ["", "cache expired (idle more than 5 min)", ""]
 
 
 @pytest.mark.spec("RP-2")
@@ -182,7 +182,7 @@ def test_where_no_times_are_recorded_a_stated_gap_is_taken():
 def test_a_pause_beyond_the_lifetime_pays_for_the_prefix_again():
     made = session(steps(text(2_000), "short", gaps={3: 301}))
     short, long = run_of(made, "none").calls[-1], run_of(made, "none+1h").calls[-1]
-    assert (short.read, short.broke) == (0, "the prefix had lapsed (5m)")
+    assert (short.read, short.broke) == (0, "cache expired (idle more than 5 min)")
     assert (long.read > HEAD, long.broke) == (True, "")
 
 
@@ -198,7 +198,7 @@ def test_no_management_ends_at_the_window_and_costs_what_it_cost_until_then():
     refused = whole.calls[len(run.calls)]
     assert run.calls[-1].context <= 40_000 < refused.context
     assert run.ended_early == (
-        f"main: call {refused.number} of 11 has {refused.context:,} tokens, and the window 40,000"
+        f"main: call {refused.number} of 11 has {refused.context:,} tokens, more than the window of 40,000"
     )
     assert whole.ended_early == ""
 
@@ -208,10 +208,10 @@ def test_a_compaction_is_billed_like_a_model_call():
     made = session(steps(*[text(5_000, f"word{at}") for at in range(5)]))
     seen = {}
 
-    def witness(call, request, tokens):
+    def observer(call, request, tokens):
         seen[call] = request, sum(tokens)
 
-    run = simulate(made, parse_policy("claude-code", window=60_000), None, witness=witness)
+    run = simulate(made, parse_policy("claude-code", window=60_000), None, observer=observer)
     (summary_call,) = [call for call in run.calls if call.source == "compact"]
     at = run.calls.index(summary_call)
     before, after = run.calls[at - 1], run.calls[at + 1]
@@ -274,7 +274,7 @@ def compacted_session():
 
 
 @pytest.mark.spec("RP-8")
-def test_the_recorded_scheme_compacts_where_the_recording_did_and_pays_for_it():
+def test_the_recorded_policy_compacts_where_the_recording_did_and_pays_for_it():
     run = run_of(compacted_session(), "recorded")
     assert [call.source for call in run.calls] == ["main", "main", "main", "compact", "main", "main"]
     before, written, after = run.calls[2:5]
@@ -295,7 +295,7 @@ def test_under_another_policy_the_recorded_compaction_never_happened():
 
 
 @pytest.mark.spec("RP-8")
-def test_the_recorded_scheme_clears_what_the_recording_cleared_and_nothing_else():
+def test_the_recorded_policy_clears_what_the_recording_cleared_and_nothing_else():
     records = steps(text(4_000), text(4_000), "short")
     edit = Cleared(("toolu_1",), "recorded")
     cleared = msgspec.structs.replace(boundary(uuid="edge"), subtype="microcompact_boundary", edit=edit)
@@ -308,7 +308,7 @@ def test_the_recorded_scheme_clears_what_the_recording_cleared_and_nothing_else(
 
 
 @pytest.mark.spec("RP-8")
-def test_the_recorded_scheme_writes_for_as_long_as_the_recording_did():
+def test_the_recorded_policy_writes_for_as_long_as_the_recording_did():
     records = steps("one", "two")
     hour = {**usage(HEAD), "cache_creation": {"ephemeral_1h_input_tokens": HEAD - 3}}
     reply = msgspec.structs.replace(records[1].reply, usage=msgspec.convert(hour, Usage))
@@ -376,7 +376,7 @@ def test_who_does_not_know_how_long_a_pause_is_stops_when_it_has_spent_what_writ
     assert run_of(short, "none+refresh-blind").calls == run_of(short, "none+refresh").calls
 
 
-# ── faults ───────────────────────────────────────────────────────────────────────────────────────
+# ── refetches ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def forgetful():
@@ -403,24 +403,26 @@ def test_what_is_used_and_no_longer_visible_is_fetched_again_and_charged_in_full
     made = forgetful()
     uses = index_uses(made)
     run = simulate(made, parse_policy("masking"), uses)
-    (fetching,) = [call for call in run.calls if call.source == "fault"]
+    (fetching,) = [call for call in run.calls if call.source == "refetch"]
     main = run.calls[run.calls.index(fetching) + 1]
     costs = prepare(made).costs(find_model(MODEL), 1.0)
     block = made.threads[0].records[2].blocks[0]
-    assert [(fault.block, fault.tokens) for fault in fetching.faults] == [("result-1:0", costs.block(block))]
+    assert [(refetch.block, refetch.tokens) for refetch in fetching.refetches] == [
+        ("result-1:0", costs.block(block))
+    ]
     # One extra call reads the context again and writes a tool call; then the block is part of the context.
     assert fetching.output == FETCHING_TOKENS
     # Masking hides one more small result for it.
     whole = fetching.context + FETCHING_TOKENS + costs.block(block) + 2 * costs.turn
     assert whole - 60 < main.context < whole
-    # What was fetched is new: it is written now, and that too is the fault's.
+    # What was fetched is new: it is written now, and that too is the refetch's.
     fetched = costs.block(block) * RATES.write_5m / Decimal(1_000_000)
-    assert run.totals.spent.faults == fetching.dollars + fetched
+    assert run.totals.spent.refetches == fetching.dollars + fetched
     assert run.totals.dollars == sum(call.dollars for call in run.calls)
 
 
 @pytest.mark.spec("RP-6")
-def test_nothing_is_a_fault_while_everything_is_visible():
+def test_nothing_is_a_refetch_while_everything_is_visible():
     run = simulate(forgetful(), parse_policy("none"), index_uses(forgetful()))
     assert {call.source for call in run.calls} == {"main"}
 

@@ -4,19 +4,19 @@ from datetime import timedelta
 from typing import Any
 
 import builders as b
-import msgspec
+import presets
 import pytest
 from decide.conversations import LATE, SOON, Bench, finished, read, reads
 from scenes.render import check_scene, scene
 
-from everturn.decide.policy import Policy, get_policy
+from everturn.decide.options import Options
 from everturn.decide.settings import MicroSettings, OversizeSettings, TimeSettings, WindowSettings
 from everturn.history.records import Record
 from everturn.measure.capabilities import EXTENDED_TWIN, PLAIN
 
 
-def with_numbers(name: str, **numbers: Any) -> Policy:
-    return msgspec.structs.replace(get_policy(name), micro=MicroSettings(**numbers))
+def with_numbers(name: str, **numbers: Any) -> Options:
+    return presets.with_numbers(name, MicroSettings(**numbers))
 
 
 def check(name: str, sentence: str, bench: Bench, idle: timedelta = SOON, **more: Any) -> str:

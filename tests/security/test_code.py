@@ -16,7 +16,7 @@ from builders import assistant, call, result, summary, user
 from everturn.decide.compact.pins import standing_instructions
 from everturn.decide.compact.summary_response import formatted, text_problem
 from everturn.decide.extractive import summarize
-from everturn.session.events.serialize import redact_secrets
+from everturn.redaction import redact_secrets
 from everturn.session.memory_files.imports import find_imports
 from everturn.view.fragments.escaping import escaped
 from everturn.wire.claude_code_reader import parse_session_file

@@ -51,7 +51,7 @@ class House:
         (found,) = read_files(ReadFiles((path,), 10_000), resolve_roots([self.root]))
         return found.text
 
-    def always_allowed(self, path: str) -> str:
+    def remembered(self, path: str) -> str:
         reach = ReadScope(roots=(self.root,), may_read=allow_all)
         return getattr(read_confined(self.root / path, reach), "text", "")
 
@@ -154,7 +154,7 @@ def test_a_link_that_lies_where_we_are_about_to_write_is_not_followed(
     except EverturnError as refused:
         problem = str(refused)
     # Without its lock there is no session; everything else is a help that can be missing.
-    assert ("is a link" in problem) == (suffix == ".lock")
+    assert ("is a symbolic link" in problem) == (suffix == ".lock")
     assert target.read_text() == "# mine\n"
 
 
@@ -163,7 +163,7 @@ def test_a_folder_for_results_that_is_a_link_is_not_written_to(tmp_path: Path):
     elsewhere.mkdir()
     (tmp_path / "files").symlink_to(elsewhere)
     world = LocalEffectHandler(lambda body, betas: None, tmp_path / "files")  # type: ignore[arg-type, return-value]
-    with pytest.raises(EverturnError, match="is a link"):
+    with pytest.raises(EverturnError, match="is a symbolic link"):
         world.write_file(WriteFile("result.txt", "text"))
     assert list(elsewhere.iterdir()) == []
 

@@ -41,7 +41,7 @@ def test_a_value_is_data_and_never_a_command(tmp_path: Path, value: str):
 def test_hooks_of_a_project_wait_for_somebody_who_trusts_them():
     found = parse_hooks(settings("touch ran"), origin="project", trusted=())
     assert (found.hooks, len(found.problems)) == ((), 1)
-    assert "nobody has said to trust them" in found.problems[0]
+    assert "because they are not trusted" in found.problems[0]
     assert [
         hook.run.command
         for hook in parse_hooks(settings("touch ran"), origin="p", trusted=[found.digest]).hooks

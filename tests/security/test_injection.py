@@ -86,7 +86,7 @@ def held(folder: Path, twin: TwinForTests) -> Session:
         folder / "work.jsonl",
         model="claude-haiku-4-5",
         send=make_twin_send(twin.twin),
-        ways=("extract",),
+        ways=("extractive",),
         new_id=lambda: f"{next(ids):08d}",
         clock=twin.twin.clock.now,
         fsync="never",

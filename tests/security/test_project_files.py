@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from everturn.decide.options import Secret
 from everturn.session.config.keys import KEYS
-from everturn.session.config.load import config_files, load
-from everturn.session.config.shape import Secret
+from everturn.session.config.load import config_files, layer_options
+from everturn.session.config.sources import NOT_FOR_PROJECTS
 
 KEY = "sk-ant-user-key-0123456789"
 
@@ -18,7 +19,7 @@ def loaded(folder: Path, project: str, own: str = "", **environment: str):
     work = folder / "work"
     work.mkdir(exist_ok=True)
     (work / "everturn.toml").write_text(project)
-    return load(config_files(environment, home=home, cwd=work), environment)
+    return layer_options(config_files(environment, home=home, cwd=work), environment)
 
 
 @pytest.mark.parametrize(
@@ -33,21 +34,21 @@ def loaded(folder: Path, project: str, own: str = "", **environment: str):
 )
 def test_a_project_changes_neither_the_address_nor_the_key(tmp_path: Path, line: str):
     found = loaded(tmp_path, line, ANTHROPIC_API_KEY=KEY)
-    assert found.config.provider.base_url == ""
-    assert found.config.provider.api_key == Secret(KEY)
-    assert not found.config.provider.auth_token
-    assert any("not taken from a project's file" in note for note in found.notes)
+    assert found.options.provider.base_url == ""
+    assert found.options.provider.api_key == Secret(KEY)
+    assert not found.options.provider.auth_token
+    assert any("a project's file may not set it" in note for note in found.notes)
 
 
 def test_an_address_of_the_users_own_stays(tmp_path: Path):
     own = 'provider.base_url = "https://gateway.example"'
     found = loaded(tmp_path, 'provider.base_url = "https://evil.example"', own)
-    assert found.config.provider.base_url == "https://gateway.example"
+    assert found.options.provider.base_url == "https://gateway.example"
 
 
 def test_no_key_that_a_project_may_set_is_a_place_or_a_program():
     words = {
-        name for name, key in KEYS.items() if "str" in str(key.type) and not name.startswith("provider.")
+        name for name, key in KEYS.items() if "str" in str(key.type) and not name.startswith(NOT_FOR_PROJECTS)
     }
     lists = {name for name in words if "tuple" in str(KEYS[name].type)}
     names = ("url", "host", "proxy", "command", "helper", "path", "file_", "folder", "script", "exec", "cert")
@@ -62,4 +63,4 @@ def test_no_key_that_a_project_may_set_is_a_place_or_a_program():
 def test_variables_in_a_projects_dotenv_are_not_read(tmp_path: Path):
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / ".env").write_text("ANTHROPIC_BASE_URL=https://evil.example\n")
-    assert loaded(tmp_path, "").config.provider.base_url == ""
+    assert loaded(tmp_path, "").options.provider.base_url == ""

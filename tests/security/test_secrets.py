@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from everturn import Session
-from everturn.session.config.load import load
+from everturn.redaction import REDACTED
+from everturn.session.config.load import layer_options
 from everturn.session.events.fan_out import FanOut
 from everturn.session.events.prometheus import prometheus_sink
 from everturn.session.events.sinks import log_sink, transcript_sink
@@ -114,17 +115,17 @@ def test_nothing_that_we_write_or_say_holds_a_canary(tmp_path: Path, twin: TwinF
     found = {where: leaked(text, secrets) for where, text in everything.items()}
     assert {where: forms for where, forms in found.items() if forms} == {}
     assert len(said) > COUNT / 2
-    assert "[struck out]" in everything["said"]
+    assert REDACTED in everything["said"]
 
 
 def test_a_key_in_the_configuration_is_shown_in_no_form():
     key, token = (form.replace("{", "").replace("}", "") for form, _ in canaries()[:2])
     environment = {"ANTHROPIC_API_KEY": key, "ANTHROPIC_AUTH_TOKEN": token}
-    loaded = load((), environment)
+    loaded = layer_options((), environment)
     spelled = json.dumps(loaded.values(), default=repr)
-    shown = f"{loaded!r} {loaded.config} {loaded.values()} {loaded.origins} {spelled}"
+    shown = f"{loaded!r} {loaded.options} {loaded.values()} {loaded.origins} {spelled}"
     assert (key in shown, token in shown) == (False, False)
-    assert loaded.config.provider.api_key.reveal() == key
+    assert loaded.options.provider.api_key.reveal() == key
 
 
 def test_every_canary_is_recognised_by_itself():

@@ -33,7 +33,7 @@ def test_a_break_leaves_the_difference_of_the_two_prompts_under_its_explanation(
     lines = written(FOUND, (BEFORE, AFTER), tmp_path).splitlines()
     assert lines[:3] == [
         "cache break: system prompt changed (+1 chars)",
-        "source main, 91,000 tokens lost, 12 s after the call before",
+        "source main, 91,000 tokens lost, 12 s after the previous call",
         "",
     ]
     assert lines[3:9] == [

@@ -12,19 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.cli import main
+from everturn.decide.options import Options, Secret
 from everturn.decide.policy import POLICIES, get_policy
-from everturn.errors import InputError
+from everturn.errors import InputError, UsageError
 from everturn.session.config.keys import (
     BOUNDS,
     KEYS,
     Bounds,
     InvalidConfigValue,
     allowed,
+    choices_of,
     parse_text_value,
     parse_value,
 )
-from everturn.session.config.load import config_file, config_files, load, value_at
-from everturn.session.config.shape import Config, Secret, Switches, of_policy
+from everturn.session.config.load import config_file, config_files, layer_options, value_at
 from everturn.session.config.sources import KNOWN_VARIABLES, OTHERS, TomlFile, from_environment
 
 CANARY = "sk-ant-canary-0123456789"
@@ -35,8 +36,9 @@ def toml(text: str, whose="user") -> TomlFile:
 
 
 def problem_of(**sources) -> str:
-    with pytest.raises(InputError) as raised:
-        load(**sources)
+    wanted = UsageError if sources.keys() == {"arguments"} else InputError
+    with pytest.raises(wanted) as raised:
+        layer_options(**sources)
     return str(raised.value)
 
 
@@ -47,9 +49,9 @@ def problem_of(**sources) -> str:
 def test_later_sources_win_and_every_value_knows_where_it_came_from():
     files = [toml("[micro.time]\nkeep = 1\n[notes]\nfirst = 1\ngrowth = 1\ntool_calls = 1")]
     environment = {"EVERTURN_NOTES_FIRST": "2", "EVERTURN_NOTES_GROWTH": "2"}
-    loaded = load(files, environment, {"notes.growth": 3})
-    notes = loaded.config.notes
-    assert (loaded.config.micro.time.keep, notes.tool_calls, notes.first, notes.growth) == (1, 1, 2, 3)
+    loaded = layer_options(files, environment, {"notes.growth": 3})
+    notes = loaded.options.notes
+    assert (loaded.options.micro.time.keep, notes.tool_calls, notes.first, notes.growth) == (1, 1, 2, 3)
     keys = ("micro.time.keep", "notes.tool_calls", "notes.first", "notes.growth", "notes.section")
     assert [loaded.origins[key] for key in keys] == [
         "c.toml", "c.toml", "environment EVERTURN_NOTES_FIRST", "argument", "default",
@@ -58,8 +60,8 @@ def test_later_sources_win_and_every_value_knows_where_it_came_from():
 
 @pytest.mark.spec("CF-1")
 def test_without_any_source_everything_is_its_default():
-    loaded = load()
-    assert loaded.config == of_policy("claude-code") == Config()
+    loaded = layer_options()
+    assert loaded.options == get_policy("claude-code").options == Options()
     assert set(loaded.origins.values()) == {"default"}
     assert loaded.values().keys() == KEYS.keys()
 
@@ -67,24 +69,24 @@ def test_without_any_source_everything_is_its_default():
 @pytest.mark.spec("CF-3")
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_a_policy_is_a_bundle_that_single_values_can_change(name):
-    loaded = load([toml(f"policy = '{name}'")])
-    assert loaded.config.in_force() == get_policy(name)
-    changed = load(
+    loaded = layer_options([toml(f"policy = '{name}'")])
+    assert loaded.options == get_policy(name).options
+    changed = layer_options(
         [toml(f"policy = '{name}'")], arguments={"micro": {"budget": {"keep": 9}}}
-    ).config.in_force()
+    ).options
     assert changed.micro.budget.keep == 9
-    assert changed.steps == get_policy(name).steps
+    assert changed.steps == get_policy(name).options.steps
 
 
 @pytest.mark.spec("CF-3")
 def test_what_a_policy_sets_is_said_to_come_from_it():
-    origins = load(environment={"EVERTURN_POLICY": "frugal"}).origins
+    origins = layer_options(environment={"EVERTURN_POLICY": "frugal"}).origins
     assert origins["micro.budget.where"] == "policy frugal"
     assert origins["micro.budget.keep"] == "default"
 
 
 def test_several_files_are_read_in_their_order():
-    assert load([toml("window = 1"), toml("window = 2", "project")]).config.window == 2
+    assert layer_options([toml("window = 1"), toml("window = 2", "project")]).options.window == 2
 
 
 # ── switches and known names ─────────────────────────────────────────────────────────────────────
@@ -94,15 +96,16 @@ def test_several_files_are_read_in_their_order():
 @pytest.mark.parametrize(
     ("variable", "text", "key", "value"),
     [
-        ("DISABLE_COMPACT", "1", "switches.compaction", False),
+        ("DISABLE_COMPACT", "1", "compact.enabled", False),
         ("DISABLE_AUTO_COMPACT", "true", "thresholds.auto_compaction", False),
-        ("DISABLE_MICROCOMPACT", "YES", "switches.micro_compaction", False),
-        ("DISABLE_COMPACT", "0", "switches.compaction", True),
+        ("DISABLE_MICROCOMPACT", "YES", "micro.enabled", False),
+        ("DISABLE_COMPACT", "0", "compact.enabled", True),
         ("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "62.5", "thresholds.auto_percent", 62.5),
         ("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "400000", "window", 400_000),
         ("API_MAX_INPUT_TOKENS", "150_000", "micro.declarative.trigger", 150_000),
         ("API_TARGET_INPUT_TOKENS", "30000", "micro.declarative.target", 30_000),
-        ("ENABLE_PROMPT_CACHING_1H", "1", "ttl.eligible", True),
+        ("ENABLE_PROMPT_CACHING_1H", "1", "cache.ttl.eligible", True),
+        ("ENABLE_PROMPT_CACHING_1H_BEDROCK", "1", "cache.ttl.bedrock_1h", True),
         ("ANTHROPIC_MODEL", "claude-opus-5", "model", "claude-opus-5"),
         ("ANTHROPIC_API_KEY", CANARY, "provider.api_key", Secret(CANARY)),
         ("ANTHROPIC_AUTH_TOKEN", CANARY, "provider.auth_token", Secret(CANARY)),
@@ -110,74 +113,84 @@ def test_several_files_are_read_in_their_order():
     ],
 )
 def test_names_that_users_know_are_honoured(variable, text, key, value):
-    loaded = load(environment={variable: text})
-    assert value_at(loaded.config, key) == value
+    loaded = layer_options(environment={variable: text})
+    assert value_at(loaded.options, key) == value
     is_default = value == KEYS[key].default
     assert loaded.origins[key] == ("default" if is_default else f"environment {variable}")
 
 
 def test_an_empty_variable_is_not_set():
-    assert load(environment={known.variable: " " for known in KNOWN_VARIABLES}).config == Config()
+    assert layer_options(environment={known.variable: " " for known in KNOWN_VARIABLES}).options == Options()
 
 
 @pytest.mark.spec("CF-2")
 @pytest.mark.parametrize("text", ["0", "-5", "100.5", "nan", "inf", "abc"])
 def test_a_percentage_out_of_range_is_ignored_and_that_is_said(text):
-    loaded = load(environment={"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": text})
-    assert loaded.config.thresholds.auto_percent is None
+    loaded = layer_options(environment={"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": text})
+    assert loaded.options.thresholds.auto_percent is None
     assert loaded.notes == (
         f"environment CLAUDE_AUTOCOMPACT_PCT_OVERRIDE = {text!r} is ignored: "
         "allowed is a number above 0 and at most 100",
     )
 
 
+def in_force(options: Options) -> dict[str, object]:
+    """What the switches of these options come to."""
+    return {
+        "steps": options.steps,
+        "declares": options.declares,
+        "auto": options.effective_thresholds.auto_compaction,
+        "compacts": options.may_compact,
+        "notes": options.keeps_notes,
+    }
+
+
 @pytest.mark.spec("CF-2")
 def test_each_switch_takes_its_own_away_and_nothing_else():
-    whole = get_policy("claude-code")
+    whole = Options()
     for step in whole.steps:
-        off = load(arguments={f"switches.{step}": False}).config.in_force()
-        assert off == msgspec.structs.replace(whole, steps=tuple(s for s in whole.steps if s != step))
-    off = load(arguments={"switches.declarative": False}).config.in_force()
-    assert off == msgspec.structs.replace(whole, declares=False)
-    micro = load(environment={"DISABLE_MICROCOMPACT": "1"}).config.in_force()
-    assert micro == msgspec.structs.replace(whole, steps=(), declares=False)
-    auto = load(environment={"DISABLE_AUTO_COMPACT": "1"}).config
-    assert (auto.in_force().thresholds.auto_compaction, auto.compacts, auto.takes_notes) == (
-        False,
-        True,
-        True,
-    )
-    compact = load(environment={"DISABLE_COMPACT": "1"}).config
-    assert (compact.in_force().thresholds.auto_compaction, compact.compacts, compact.takes_notes) == (
-        False,
-    ) * 3
-    assert compact.in_force().steps == whole.steps
+        off = layer_options(arguments={f"micro.{step}.enabled": False}).options
+        assert in_force(off) == {**in_force(whole), "steps": tuple(s for s in whole.steps if s != step)}
+    off = layer_options(arguments={"micro.declarative.enabled": False}).options
+    assert in_force(off) == {**in_force(whole), "declares": False}
+    micro = layer_options(environment={"DISABLE_MICROCOMPACT": "1"}).options
+    assert in_force(micro) == {**in_force(whole), "steps": (), "declares": False}
+    notes = {"notes.enabled": True}
+    auto = layer_options(environment={"DISABLE_AUTO_COMPACT": "1"}, arguments=notes).options
+    assert in_force(auto) == {**in_force(whole), "auto": False, "notes": True}
+    compact = layer_options(environment={"DISABLE_COMPACT": "1"}, arguments=notes).options
+    assert in_force(compact) == {**in_force(whole), "auto": False, "compacts": False}
 
 
 @pytest.mark.spec("CF-2")
 def test_one_switch_turns_everything_off():
-    config = load(arguments={"switches.everything": False}).config
-    force = config.in_force()
-    assert (force.steps, force.declares, force.thresholds.auto_compaction) == ((), False, False)
-    assert (config.compacts, config.takes_notes) == (False, False)
+    options = layer_options(arguments={"enabled": False, "notes.enabled": True}).options
+    off = {"steps": (), "declares": False, "auto": False, "compacts": False, "notes": False}
+    assert in_force(options) == off
 
 
 def test_every_step_has_a_switch():
-    steps = {step for each in POLICIES.values() for step in each.steps}
-    assert steps <= set(Switches.__struct_fields__)
+    steps = {step for each in POLICIES.values() for step in each.options.steps}
+    assert {f"micro.{step}.enabled" for step in steps} <= KEYS.keys()
 
 
 @pytest.mark.spec("CF-2")
 @pytest.mark.parametrize("key", KEYS.values(), ids=lambda key: key.name)
 def test_every_key_can_be_set_from_the_environment(key):
     texts = {bool: "1", int: "7", float: "0.5", timedelta: "90s", str: "words", Secret: "words"}
-    special = {"policy": "none", "provider.base_url": "https://example.org/v1"}
+    special = {
+        "policy": "none",
+        "provider.base_url": "https://example.org/v1",
+        "thinking.budget_tokens": "2048",
+    }
     kind = get_origin(key.type)
     text = (
-        special.get(key.name) or texts.get(key.type) or ("a, b" if kind is tuple else get_args(key.type)[-1])
+        special.get(key.name)
+        or texts.get(key.type)
+        or (", ".join(choices_of(key)) or "a, b" if kind is tuple else get_args(key.type)[-1])
     )
-    loaded = load(environment={key.variable: text})
-    assert value_at(loaded.config, key.name) == parse_text_value(key, text)
+    loaded = layer_options(environment={key.variable: text})
+    assert value_at(loaded.options, key.name) == parse_text_value(key, text)
     assert loaded.origins[key.name] == f"environment {key.variable}"
 
 
@@ -211,17 +224,20 @@ def test_no_two_keys_share_a_variable():
             "[micro.budget]\nwhere = 'here'",
             "micro.budget.where = 'here', allowed is one of unprotected, everywhere.",
         ),
-        ("[ttl]\nsources = 'main'", "ttl.sources = 'main', allowed is a list of texts."),
-        ("[switches]\ntime = 'no'", "switches.time = 'no', allowed is true or false."),
+        ("[cache.ttl]\nsources = 'main'", "cache.ttl.sources = 'main', allowed is a list of texts."),
+        (
+            "[micro.time]\nenabled = 'no'",
+            "micro.time.enabled = 'no', allowed is true or false.",
+        ),
         (
             "[thresholds]\nauto_percent = nan",
             "thresholds.auto_percent = nan, allowed is a number above 0 and at most 100.",
         ),
         ("model = 3", "model = 3, allowed is a text."),
-        ("[micro.time]\nkept = 1", "there is no key 'micro.time.kept'. Did you mean micro.time.keep?"),
-        ("save_at_least = 1", "there is no key 'save_at_least'. Did you mean micro.budget.save_at_least?"),
-        ("[zzz]\nq = 1", "there is no key 'zzz.q'. `everturn config` lists all keys."),
-        ("micro = 3", "micro = 3, but micro is a section with keys such as micro.budget.keep."),
+        ("[micro.time]\nkept = 1", "no key is named 'micro.time.kept'. Did you mean micro.time.keep?"),
+        ("save_at_least = 1", "no key is named 'save_at_least'. Did you mean micro.budget.save_at_least?"),
+        ("[zzz]\nq = 1", "no key is named 'zzz.q'. `everturn config` lists all keys."),
+        ("micro = 3", "micro = 3, but micro is a section with keys such as micro.budget.enabled."),
     ],
 )
 def test_a_wrong_value_is_an_error_with_key_value_origin_and_what_is_allowed(text, says):
@@ -238,7 +254,7 @@ def test_a_wrong_variable_and_a_wrong_argument_say_where_they_stand():
         "environment DISABLE_COMPACT = 'perhaps', allowed is 1 or 0."
     )
     assert problem_of(environment={"EVERTURN_NOTES_FRIST": "1"}) == (
-        "environment EVERTURN_NOTES_FRIST: there is no such key. Did you mean EVERTURN_NOTES_FIRST?"
+        "environment EVERTURN_NOTES_FRIST: no key has this name. Did you mean EVERTURN_NOTES_FIRST?"
     )
     assert problem_of(arguments={"policy": "frugl"}) == (
         f"argument: policy = 'frugl', allowed is one of {', '.join(sorted(POLICIES))}."
@@ -254,11 +270,11 @@ def test_all_that_is_wrong_is_told_at_once():
 
 
 def test_a_file_that_is_no_toml_says_where_it_breaks():
-    assert problem_of(files=[toml("a = ")]).startswith("c.toml is no TOML: Invalid value (at ")
+    assert problem_of(files=[toml("a = ")]).startswith("c.toml is not valid TOML: Invalid value (at ")
 
 
 def test_variables_of_others_are_left_alone():
-    assert load(environment=dict.fromkeys(OTHERS, "x") | {"PATH": "/bin"}).config == Config()
+    assert layer_options(environment=dict.fromkeys(OTHERS, "x") | {"PATH": "/bin"}).options == Options()
 
 
 ANYTHING = (st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.timedeltas(), st.binary())
@@ -298,25 +314,25 @@ def test_bounds_are_told_as_they_hold():
 
 
 def test_a_key_is_shown_nowhere():
-    loaded = load(environment={"ANTHROPIC_API_KEY": CANARY})
-    assert loaded.config.provider.api_key.reveal() == CANARY
-    assert CANARY not in repr(loaded) + str(loaded.config) + f"{loaded.config.provider.api_key!s}"
+    loaded = layer_options(environment={"ANTHROPIC_API_KEY": CANARY})
+    assert loaded.options.provider.api_key.reveal() == CANARY
+    assert CANARY not in repr(loaded) + str(loaded.options) + f"{loaded.options.provider.api_key!s}"
     with pytest.raises(TypeError):
-        msgspec.json.encode(loaded.config)
+        msgspec.json.encode(loaded.options)
     assert CANARY not in problem_of(files=[toml(f"[provider]\napi_key = ['{CANARY}']")])
     assert CANARY not in problem_of(environment={"ANTHROPIC_BASE_URL": f"https://me:{CANARY}@example.org"})
 
 
 def test_a_projects_file_cannot_say_where_the_key_is_sent():
     text = "window = 5\n[provider]\nbase_url = 'https://evil.example'\napi_key = 'x'"
-    loaded = load([toml(text, "project")], {"ANTHROPIC_API_KEY": CANARY})
-    assert (loaded.config.window, loaded.config.provider.base_url) == (5, "")
-    assert loaded.config.provider.api_key == Secret(CANARY)
+    loaded = layer_options([toml(text, "project")], {"ANTHROPIC_API_KEY": CANARY})
+    assert (loaded.options.window, loaded.options.provider.base_url) == (5, "")
+    assert loaded.options.provider.api_key == Secret(CANARY)
     assert loaded.notes == (
-        "c.toml: provider.base_url is not taken from a project's file",
-        "c.toml: provider.api_key is not taken from a project's file",
+        "c.toml: provider.base_url is ignored; a project's file may not set it",
+        "c.toml: provider.api_key is ignored; a project's file may not set it",
     )
-    assert load([toml("[provider]\nbase_url = 'https://mine.example'")]).config.provider.base_url
+    assert layer_options([toml("[provider]\nbase_url = 'https://mine.example'")]).options.provider.base_url
 
 
 # ── files and the command ────────────────────────────────────────────────────────────────────────
@@ -336,9 +352,9 @@ def test_the_users_file_comes_before_the_projects(tmp_path: Path):
 
 def test_a_file_that_was_named_must_be_there(tmp_path: Path):
     gone = tmp_path / "gone.toml"
-    with pytest.raises(InputError, match="which EVERTURN_CONFIG names"):
+    with pytest.raises(InputError, match=r"CONFIG names the file .*gone\.toml, which does not exist"):
         config_files({"EVERTURN_CONFIG": str(gone)}, home=tmp_path, cwd=tmp_path)
-    with pytest.raises(InputError, match="There is no file"):
+    with pytest.raises(InputError, match=r"No file .*gone\.toml found"):
         config_file(gone)
     gone.write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="cannot be read"):
@@ -358,8 +374,8 @@ def test_the_command_shows_what_is_in_force_and_where_it_came_from(tmp_path: Pat
         0,
         f"policy              frugal  ({file})\n"
         "window              9  (argument)\n"
-        "micro.budget.where  everywhere  (policy frugal)\n"
-        "provider.api_key    (set, not shown)  (environment ANTHROPIC_API_KEY)\n",
+        "provider.api_key    (set, not shown)  (environment ANTHROPIC_API_KEY)\n"
+        "micro.budget.where  everywhere  (policy frugal)\n",
     )
     everything = json.loads(run(tmp_path, "--json", ANTHROPIC_API_KEY=CANARY).stdout)
     assert everything["values"].keys() == KEYS.keys()

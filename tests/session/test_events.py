@@ -31,18 +31,11 @@ from everturn.errors import UsageError
 from everturn.history.log import compute_view
 from everturn.history.records import Record, Usage
 from everturn.measure.tokens import TokenCounter
+from everturn.redaction import MAX_CHARACTERS, REDACTED, redact_secrets
 from everturn.session.events.fan_out import MAX_FAILURES, FanOut, SinkProblem
 from everturn.session.events.otel import NAMES, otel_sink
 from everturn.session.events.prometheus import METRICS, prometheus_sink
-from everturn.session.events.serialize import (
-    MAX_CHARACTERS,
-    REDACTED_TEXT,
-    ContentMode,
-    event_name,
-    flatten_fields,
-    redact_secrets,
-    serialize_event,
-)
+from everturn.session.events.serialize import ContentMode, event_name, flatten_fields, serialize_event
 from everturn.session.events.sinks import FIELD, SUBTYPE, level_of, log_sink, transcript_sink
 from everturn.wire.claude_code_reader import parse_session_file
 
@@ -133,7 +126,7 @@ def logger(level: int = logging.DEBUG) -> tuple[logging.Logger, Lines]:
     return found, lines
 
 
-def transcript(records: list[Record], content: ContentMode = "left out") -> Callable[[Event], None]:
+def transcript(records: list[Record], content: ContentMode = "omitted") -> Callable[[Event], None]:
     ids = iter(f"e{n}" for n in range(1_000))
     return transcript_sink(
         records.append,
@@ -167,7 +160,7 @@ def everything_told(content: ContentMode) -> str:
 
 @pytest.mark.spec("TL-3")
 def test_no_content_and_no_secret_leaves_through_any_sink():
-    said = everything_told("left out")
+    said = everything_told("omitted")
     assert CANARY not in said
     assert KEY not in said
     assert "our words" in said
@@ -201,7 +194,7 @@ def test_content_leaves_where_it_is_asked_for_and_secrets_do_not_even_then():
 )
 def test_what_looks_like_a_secret_is_struck_out(secret):
     found = redact_secrets(f"before {secret} after")
-    assert REDACTED_TEXT in found
+    assert REDACTED in found
     assert found.startswith("before ")
     tail = secret.split()[-1].strip('"')
     assert "hunter2" not in found
@@ -222,7 +215,7 @@ def test_striking_out_costs_what_the_text_is_long():
         "bearer " * 1_000_000,
     ):
         began = time.perf_counter()
-        assert len(redact_secrets(text)) <= MAX_CHARACTERS + len(REDACTED_TEXT) * 1_000
+        assert len(redact_secrets(text)) <= MAX_CHARACTERS + len(REDACTED) * 1_000
         assert time.perf_counter() - began < 1
 
 

@@ -9,8 +9,8 @@ import pytest
 from everturn.decide.effects import FileRead, ReadFiles
 from everturn.session.files import MAX_FILE_BYTES, open_below, read_files, resolve_roots
 
-BEYOND = "it {} a place outside the allowed directories"
-LINK, PLAIN = BEYOND.format("leads through a link to"), BEYOND.format("is")
+BEYOND = "it {} outside the allowed directories"
+LINK, PLAIN = BEYOND.format("is a symbolic link to a path"), BEYOND.format("is")
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_files_come_back_in_the_order_asked_for_with_their_problems(home):
     (home / "deep" / "b.txt").write_text("b")
     assert read(home, home / "deep" / "b.txt", "gone.py", "a.py") == (
         FileRead(str(home / "deep" / "b.txt"), "b"),
-        FileRead("gone.py", problem="it is gone"),
+        FileRead("gone.py", problem="it does not exist"),
         FileRead("a.py", "print('hello')\n"),
     )
 
@@ -76,7 +76,7 @@ def test_what_is_no_plain_file_is_named(home):
         "pipe": "it is a pipe, not a file",
         "socket": "it is a socket or a pipe, not a file",
         "data": "it is binary, not text",
-        "a\0b": "its name holds a character that no file name can have",
+        "a\0b": "its name holds a character that is not allowed in file names",
         "x" * 300: "its name is too long",
     }
     assert problem(home, "circle") != ""
@@ -91,15 +91,15 @@ def test_a_device_is_not_read():
 def test_files_that_hold_secrets_by_custom_are_not_read_again(home, name):
     (home / name).write_text("KEY=1")
     (home / "plain.txt").symlink_to(home / name)
-    assert problem(home, name) == "its name says that it holds secrets"
-    assert problem(home, "plain.txt") == "its name says that it holds secrets"
+    assert problem(home, name) == "its name suggests that it holds secrets"
+    assert problem(home, "plain.txt") == "its name suggests that it holds secrets"
 
 
 def test_a_file_that_may_not_be_read_is_said_to_be_so(home):
     if os.geteuid() == 0:
         pytest.skip("root may read everything")
     (home / "a.py").chmod(0)
-    assert problem(home, "a.py") == "it may not be read (permission denied)"
+    assert problem(home, "a.py") == "permission denied"
 
 
 def test_text_is_cut_at_characters_and_a_huge_file_is_refused(home):
@@ -109,7 +109,7 @@ def test_text_is_cut_at_characters_and_a_huge_file_is_refused(home):
     assert read(home, "a.txt", most=400) == (FileRead("a.txt", "äöü🚀" * 100),)
     with (home / "huge").open("wb") as file:
         file.truncate(MAX_FILE_BYTES + 1)
-    assert problem(home, "huge") == "it is too large (32 MB, the most is 32)"
+    assert problem(home, "huge") == "it is too large (32 MB, the limit is 32 MB)"
 
 
 def test_foreign_bytes_are_replaced_and_a_byte_order_mark_is_dropped(home):

@@ -245,14 +245,14 @@ def test_a_hook_that_fails_is_reported_and_costs_nothing(room, event):
 def test_an_interrupt_in_a_hook_leaves_no_call_without_its_answer(room, monkeypatch):
     room.reads("a", "b", then="Good.")
     with room.open(hook("PreToolUse", None)) as session:
-        real = session._world.run_hooks
+        real = session._runtime.handler.run_hooks
 
         def interrupted(effect: Any) -> Any:
             if effect.event == "PreToolUse":
                 raise KeyboardInterrupt
             return real(effect)
 
-        monkeypatch.setattr(session._world, "run_hooks", interrupted)
+        monkeypatch.setattr(session._runtime.handler, "run_hooks", interrupted)
         with pytest.raises(KeyboardInterrupt):
             session.send("Read them.")
         assert [each[:11] for each in results(session)] == ["Interrupted", "Interrupted"]
@@ -335,9 +335,9 @@ def test_nothing_is_spelled_out_for_hooks_that_are_not_there(room, monkeypatch):
     asked: list[str] = []
     room.reads("a")
     with room.open(hook("SessionEnd", None)) as session:
-        real: Callable[[Any], Any] = session._world.run_hooks
+        real: Callable[[Any], Any] = session._runtime.handler.run_hooks
         monkeypatch.setattr(
-            session._world, "run_hooks", lambda effect: asked.append(effect.event) or real(effect)
+            session._runtime.handler, "run_hooks", lambda effect: asked.append(effect.event) or real(effect)
         )
         session.send("Read it.")
     assert asked == ["SessionEnd"]

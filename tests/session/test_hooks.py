@@ -53,7 +53,26 @@ def test_every_event_has_its_rule():
     assert set(HOOK_RULES) == set(get_args(HookEvent)) == {
         "PreCompact", "PostCompact", "SessionStart", "SessionEnd",
         "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop",
+        "SubagentStart", "SubagentStop", "PermissionRequest", "InstructionsLoaded",
     }  # fmt: skip
+
+
+@pytest.mark.spec("HK-4")
+@pytest.mark.parametrize(
+    ("decision", "outcome"),
+    [
+        ({"behavior": "allow"}, HookOutcome(permission="allow")),
+        ({"behavior": "deny", "message": "no"}, HookOutcome(permission="deny", blocked="no")),
+        (
+            {"behavior": "maybe"},
+            HookOutcome(problems=("hook h: decision.behavior is 'maybe'; allowed are allow, deny",)),
+        ),
+        ("allow", HookOutcome(problems=("hook h: decision.behavior is None; allowed are allow, deny",))),
+    ],
+)
+def test_a_permission_request_is_allowed_or_denied_in_the_words_of_claude_code(decision, outcome):
+    said = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": decision}}
+    assert read_outcome("PermissionRequest", "h", HookOutput(said)) == outcome
 
 
 @pytest.mark.spec("HK-3")
@@ -86,6 +105,10 @@ def test_before_a_compaction_a_hook_may_instruct_tell_the_user_and_block():
         ("PreToolUse", ""),
         ("PostToolUse", "context"),
         ("Stop", ""),
+        ("SubagentStart", "context"),
+        ("SubagentStop", ""),
+        ("PermissionRequest", ""),
+        ("InstructionsLoaded", ""),
     ],
 )
 def test_words_without_a_name_go_where_the_event_wants_them(event, field):
@@ -100,7 +123,7 @@ def test_only_events_that_can_be_blocked_are(event):
     if HOOK_RULES[event].can_block:
         assert found == HookOutcome(blocked="no")
     else:
-        said = "hook h: it cannot block here; what it asked for was done all the same"
+        said = "hook h: this event cannot be blocked; the request to block was ignored"
         assert found == HookOutcome(problems=(said,))
 
 
@@ -120,15 +143,15 @@ def test_a_denied_permission_and_a_stop_block_too():
 @pytest.mark.parametrize(
     ("spoken", "says"),
     [
-        ({"systemMessage": 3}, "systemMessage is a value of type int, not a text; it was left out"),
+        ({"systemMessage": 3}, "systemMessage is a value of type int, not a text; it was ignored"),
         ({"hookSpecificOutput": [1]}, "hookSpecificOutput is a value of type list, not an object"),
         (
             {"hookSpecificOutput": {"hookEventName": "Stop", "customInstructions": "x"}},
-            "it answered for 'Stop', but PreCompact was asked; that part was left out",
+            "hookEventName is 'Stop', but the event is PreCompact; that part was ignored",
         ),
         (
             {"hookSpecificOutput": {"additionalContext": "x"}},
-            "words for context are not used here; they were left out",
+            "text for context is not used by this event; it was ignored",
         ),
     ],
 )
@@ -191,7 +214,7 @@ def test_a_projects_hooks_run_only_once_somebody_trusts_exactly_them():
     asked = parse_hooks(data, origin="project", trusted=())
     assert asked.hooks == ()
     assert problem(HookOutcome(problems=asked.problems)).startswith(
-        "project: 2 hooks are not run, because nobody has said to trust them"
+        "project: 2 hooks do not run, because they are not trusted"
     )
     assert len(parse_hooks(data, origin="project", trusted={asked.digest}).hooks) == 2
     changed = data.replace(b"keep", b"curl evil")
@@ -204,18 +227,21 @@ def test_a_projects_hooks_run_only_once_somebody_trusts_exactly_them():
     ("hooks", "says"),
     [
         ([], "hooks must be an object"),
-        ({"PreCompakt": []}, "hooks.PreCompakt there is no such event here; its hooks are not run"),
+        ({"PreCompakt": []}, "hooks.PreCompakt is not a known event; its hooks do not run"),
         ({"Stop": {}}, "hooks.Stop must be a list"),
         ({"Stop": [3]}, "hooks.Stop[0] must be an object with a list of hooks"),
-        ({"Stop": [{"matcher": "(", "hooks": []}]}, "hooks.Stop[0] '(' is no matcher; its hooks are not run"),
+        (
+            {"Stop": [{"matcher": "(", "hooks": []}]},
+            "hooks.Stop[0] '(' is not a valid matcher; its hooks do not run",
+        ),
         (
             {"Stop": [{"hooks": [{"type": "http"}]}]},
-            "hooks.Stop[0].hooks[0] has type 'http'; only 'command' is run here",
+            "hooks.Stop[0].hooks[0] has type 'http'; only 'command' is supported",
         ),
         ({"Stop": [{"hooks": [{"type": "command"}]}]}, "hooks.Stop[0].hooks[0] needs a command"),
         (
             {"Stop": [{"hooks": [{"type": "command", "command": "x", "timeout": True}]}]},
-            "hooks.Stop[0].hooks[0] has timeout True; allowed are seconds above 0 and below a day",
+            "hooks.Stop[0].hooks[0] has timeout True; allowed are seconds above 0 and below 86,400 (a day)",
         ),
         (
             {"Stop": [{"hooks": [{"type": "command", "command": "x", "args": "y"}]}]},
@@ -223,7 +249,7 @@ def test_a_projects_hooks_run_only_once_somebody_trusts_exactly_them():
         ),
         (
             {"Stop": [{"hooks": [{"type": "command", "command": "x", "if": "y"}]}]},
-            "hooks.Stop[0].hooks[0] has a condition ('if') that is not known here; it is not run",
+            "hooks.Stop[0].hooks[0] has a condition ('if') that is not supported; it does not run",
         ),
     ],
 )  # fmt: skip
@@ -241,7 +267,7 @@ def test_an_entry_that_is_wrong_is_reported_and_costs_only_itself(hooks, says):
 def test_a_file_that_is_no_json_has_no_hooks():
     read = parse_hooks(b"{nope", origin="f", trusted=EVERYTHING)
     assert read.hooks == ()
-    assert read.problems[0].startswith("f is no JSON")
+    assert read.problems[0].startswith("f is not valid JSON")
     assert parse_hooks(b'{"model":"x"}', origin="f", trusted=EVERYTHING).problems == ()
 
 
@@ -357,8 +383,8 @@ def test_a_callable_that_does_not_come_back_is_given_up():
     expected = HookOutcome(
         ("good",),
         problems=(
-            "hook sync: took longer than 0.05 s and was given up",
-            "hook async: took longer than 0.05 s and was given up",
+            "hook sync: took longer than 0.05 s and was abandoned",
+            "hook async: took longer than 0.05 s and was abandoned",
             "hook fails: raised KeyError",
         ),
     )
@@ -423,10 +449,10 @@ def test_a_command_sees_no_key():
 @pytest.mark.parametrize(
     ("output", "says"),
     [
-        (b"\xff\xfe\x00", "printed what is no text; it was left out"),
-        (b"a\0b", "printed what is no text; it was left out"),
-        (b'{"systemMessage": "x"', "printed what begins like JSON and is none; it was left out"),
-        (b"{" * 100_000, "printed what begins like JSON and is none; it was left out"),
+        (b"\xff\xfe\x00", "printed output that is not text; it was ignored"),
+        (b"a\0b", "printed output that is not text; it was ignored"),
+        (b'{"systemMessage": "x"', "printed invalid JSON; it was ignored"),
+        (b"{" * 100_000, "printed invalid JSON; it was ignored"),
     ],
     ids=["bytes", "nul", "torn", "deep"],
 )
@@ -474,7 +500,7 @@ def test_a_command_that_hangs_is_ended_with_its_children(tmp_path):
     found = ran(command(text, seconds=0.3), command("echo good"))
     assert time.monotonic() - began < 5
     assert found.instructions == ("good",)
-    assert problem(found).endswith("took longer than 0.3 s and was ended")
+    assert problem(found).endswith("took longer than 0.3 s and was killed")
     assert soon(lambda: all(gone(int(pid)) for pid in pids.read_text().split()))
 
 
@@ -492,7 +518,7 @@ def test_commands_run_on_an_event_loop_too():
     )
     found = asyncio.run(hooks.run_async(PRE_COMPACT))
     assert found.instructions == ("one", "two")
-    assert problem(found).endswith("took longer than 0.1 s and was ended")
+    assert problem(found).endswith("took longer than 0.1 s and was killed")
 
 
 def test_one_command_named_by_two_files_runs_once():

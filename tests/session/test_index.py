@@ -12,7 +12,7 @@ from everturn.session.recall.database import SCHEMA
 from everturn.session.recall.index import MATCH, RecallIndex
 from everturn.session.recall.passages import MAX_PASSAGE_CHARACTERS
 from everturn.session.recall.query import parse_query
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def write(path: Path, *records) -> None:
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         store.append(records)
 
 
@@ -111,7 +111,7 @@ def test_a_damaged_index_is_built_anew_with_a_note(path):
         index.close()
     place_of(path).write_bytes(b"this is no database, and never was")
     index = opened(path)
-    assert index.notes[0].startswith("the index was built anew: it is damaged (file is not a database)")
+    assert index.notes[0].startswith("the index was rebuilt: it is damaged (file is not a database)")
     check_it_answers(index)
     index.close()
 
@@ -122,7 +122,7 @@ def test_an_index_that_breaks_while_it_is_open_is_built_anew(path):
     index._db.execute("DROP TABLE passages")
     index._db.commit()
     check_it_answers(index)
-    assert "the index was built anew" in index.notes[0]
+    assert "the index was rebuilt" in index.notes[0]
     index.close()
 
 
@@ -132,9 +132,7 @@ def test_an_index_of_another_version_is_built_anew(path):
         db.execute(f"PRAGMA user_version = {SCHEMA + 1}")
     db.close()
     index = opened(path)
-    assert index.notes == [
-        "the index was built anew: it was made by another version of everturn (2, this one makes 1)"
-    ]
+    assert index.notes == ["the index was rebuilt: it has schema version 2, and this everturn uses 1"]
     check_it_answers(index)
     index.close()
 
@@ -147,7 +145,7 @@ def test_an_index_of_another_transcript_is_built_anew(path, change):
     else:
         path.write_bytes(path.read_bytes().replace(b"parser fail", b"parser fall"))
     index = opened(path)
-    assert index.notes == ["the index was built anew: the transcript is not the one that it was made of"]
+    assert index.notes == ["the index was rebuilt: it was built from a different transcript"]
     assert found(index, "fall") == (["u1"] if change == "replaced" else [])
     index.close()
 

@@ -39,7 +39,7 @@ def test_prepared_again_after_an_error_it_is_the_same_request(tmp_path: Path):
 
 @pytest.mark.spec("CP-26")
 def test_room_is_made_for_whoever_was_told_that_it_is_too_long(tmp_path: Path):
-    working = Working(tmp_path, ways=("extract",))
+    working = Working(tmp_path, ways=("extractive",))
     list(working.work(3))
     live = working.runner
     live.say("And now?")
@@ -69,7 +69,7 @@ def test_where_nothing_makes_room_that_is_said(tmp_path: Path):
 
 @pytest.mark.spec("CP-7")
 def test_who_cancels_a_compaction_on_the_way_to_a_call_cancels_the_call(tmp_path: Path):
-    working = Working(tmp_path, ways=("fork", "extract"), under=low(20, "none"))
+    working = Working(tmp_path, ways=("fork", "extractive"), under=low(20, "none"))
     list(working.work(2))
     working.runner.say(words(40_000, "A long story."))
     before, calls = list(working.runner.conversation.log.records), len(working.box.ledger)

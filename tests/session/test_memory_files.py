@@ -210,7 +210,7 @@ def test_a_circle_of_imports_is_reported_and_a_file_wanted_twice_is_not(house):
 
 def test_a_missing_import_is_noted_and_a_person_is_none(house):
     importer = house.write("CLAUDE.md", "ask @alice about @gone.md")
-    assert house.found().notes == (MemoryNote("missing", str(importer), "@gone.md: there is no such file"),)
+    assert house.found().notes == (MemoryNote("missing", str(importer), "@gone.md: it does not exist"),)
 
 
 def test_the_number_of_files_is_bounded(house):
@@ -265,7 +265,7 @@ def test_a_memory_file_that_is_a_link_to_elsewhere_is_not_read(house):
         MemoryNote(
             "skipped",
             str(house.repo / "CLAUDE.md"),
-            "it lies outside the allowed roots; add its folder to them to have it read",
+            "it is outside the allowed roots; add its folder to the roots to read it",
         ),
     )
     assert house.found(roots=(house.repo, house.outside)).files[0].text == SECRET
@@ -295,7 +295,7 @@ def test_a_file_whose_name_says_secret_is_not_read(house, name):
     house.write(f"keys/{name}", SECRET)
     memory = house.found()
     assert SECRET not in str(memory)
-    assert [note.what for note in memory.notes] == [f"@keys/{name}: its name says that it holds secrets"]
+    assert [note.what for note in memory.notes] == [f"@keys/{name}: its name suggests that it holds secrets"]
 
 
 def reach_of(house: House, most: int = 100) -> ReadScope:
@@ -311,19 +311,19 @@ def test_what_is_no_text_of_a_fitting_size_is_skipped(house):
         "it is larger than 100 bytes"
     )
     (house.repo / "binary.md").write_bytes(b"a\0b")
-    assert read_confined(house.repo / "binary.md", reach) == UnreadFile("it is no text")
+    assert read_confined(house.repo / "binary.md", reach) == UnreadFile("it is binary, not text")
     (house.repo / "latin.md").write_bytes(b"caf\xe9")
-    assert read_confined(house.repo / "latin.md", reach) == UnreadFile("it is no UTF-8 text")
+    assert read_confined(house.repo / "latin.md", reach) == UnreadFile("it is not UTF-8 text")
     os.mkfifo(house.repo / "pipe.md")
-    assert read_confined(house.repo / "pipe.md", reach) == UnreadFile("it is no regular file")
-    assert read_confined(house.repo / ".git", reach) == UnreadFile("it is no regular file")
-    assert read_confined(house.repo, reach) == UnreadFile("it is no regular file")
+    assert read_confined(house.repo / "pipe.md", reach) == UnreadFile("it is not a regular file")
+    assert read_confined(house.repo / ".git", reach) == UnreadFile("it is not a regular file")
+    assert read_confined(house.repo, reach) == UnreadFile("it is not a regular file")
     (house.repo / "loop.md").symlink_to("loop.md")
-    assert read_confined(house.repo / "loop.md", reach).why.startswith("its path cannot be followed")
-    assert read_confined(house.repo / ("x" * 300), reach).why.startswith("its path cannot be followed")
-    assert read_confined(house.repo / "a\0b", reach).why.startswith("its path cannot be followed")
+    assert read_confined(house.repo / "loop.md", reach).why.startswith("its path cannot be resolved")
+    assert read_confined(house.repo / ("x" * 300), reach).why.startswith("its path cannot be resolved")
+    assert read_confined(house.repo / "a\0b", reach).why.startswith("its path cannot be resolved")
     assert read_confined(house.repo / "fits.md/more", reach) == UnreadFile(
-        "there is no such file", is_missing=True
+        "it does not exist", is_missing=True
     )
 
 

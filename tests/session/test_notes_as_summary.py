@@ -15,7 +15,6 @@ from everturn.decide.events import CompactionDone, NotesTaken
 from everturn.decide.notes.settings import NotesSettings
 from everturn.history.records import Usage
 from everturn.measure.thresholds import ThresholdSettings
-from everturn.session.config.shape import Config
 from everturn.session.upstream import RawResponse
 from everturn.twin.testing import TwinForTests
 from everturn.twin.upstream import make_twin_send
@@ -60,14 +59,11 @@ class Taken:
         return Session.open(
             self.path,
             model="claude-haiku-4-5",
-            policy=Config(
-                notes=NotesSettings(first=10_000, growth=30_000, tool_calls=1),
-                thresholds=ThresholdSettings(auto_percent=percent),
-            ),
+            notes=NotesSettings(enabled=True, first=10_000, growth=30_000, tool_calls=1),
+            thresholds=ThresholdSettings(auto_percent=percent),
             system=RULES,
             tools=[Tool(EDIT, lambda given: "done")],
             send=self.send,
-            notes=True,
             clock=self.box.twin.clock.now,
             new_id=lambda: f"{next(self._ids):08d}",
             listen=self.heard.append,
@@ -91,7 +87,7 @@ def test_notes_are_the_summary_and_no_model_is_asked_for_one(taken):
         taken.talk(session, 16)
         made = session.compact()
         assert isinstance(made, Compaction)
-        assert [(attempt.way, attempt.problem) for attempt in made.attempts] == [("notes", "")]
+        assert [(attempt.strategy, attempt.problem) for attempt in made.attempts] == [("notes", "")]
         assert taken.calls.count("summary") == 0
         (done,) = [event for event in taken.heard if isinstance(event, CompactionDone)]
         assert (done.way, done.usage) == ("notes", Usage())
@@ -122,7 +118,7 @@ class Virtual(threading.Event):
 
 def begun(taken: Taken, session: Session, meanwhile: Callable[[], None]) -> Virtual:
     """Talk until notes are being taken, which then wait for their answer in virtual time."""
-    notes = session._notes
+    notes = session._runtime.notes
     assert notes is not None
     now = [100.0]
     notes._clock = lambda: now[0]
@@ -143,7 +139,7 @@ def test_a_compaction_waits_fifteen_seconds_for_notes_and_not_longer(taken):
         made = session.compact()
         assert done.waited == [15.0]
         assert isinstance(made, Compaction)
-        assert made.attempts[-1].way == "fork"
+        assert made.attempts[-1].strategy == "fork"
         taken.may_answer.set()
 
 
@@ -166,7 +162,7 @@ def test_notes_that_come_while_a_compaction_waits_are_its_summary(taken):
             threading.Event.wait(done, 20)
 
         taken.talk(session, 14)
-        notes = session._notes
+        notes = session._runtime.notes
         assert notes is not None
         notes.settle("a while")
         first = len([event for event in taken.heard if isinstance(event, NotesTaken)])
@@ -176,5 +172,5 @@ def test_notes_that_come_while_a_compaction_waits_are_its_summary(taken):
         assert done.waited == [15.0]
         assert len([event for event in taken.heard if isinstance(event, NotesTaken)]) == first + 1
         assert isinstance(made, Compaction)
-        assert made.attempts[-1].way == "notes"
+        assert made.attempts[-1].strategy == "notes"
     assert taken.calls.count("summary") == 0

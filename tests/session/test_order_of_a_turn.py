@@ -12,7 +12,6 @@ from everturn.decide.events import CompactionDone
 from everturn.decide.notes.settings import NotesSettings
 from everturn.history.records import Record
 from everturn.measure.thresholds import ThresholdSettings
-from everturn.session.config.shape import Config
 from everturn.session.hooks.run import CallbackHook, Hooks
 from everturn.session.upstream import RawResponse
 from everturn.twin.speaker import script_reply
@@ -49,9 +48,8 @@ class Watched:
         self.session = Session.open(
             folder / "s.jsonl",
             model="claude-haiku-4-5",
-            policy=Config(
-                thresholds=ThresholdSettings(auto_percent=12), notes=NotesSettings(first=1_000, growth=10**6)
-            ),
+            thresholds=ThresholdSettings(auto_percent=12),
+            notes=NotesSettings(first=1_000, growth=10**6),
             system=RULES,
             tools=[Tool(READ, self._read)],
             send=self.send,
@@ -65,7 +63,8 @@ class Watched:
         self._watch()
 
     def _watch(self) -> None:
-        store, detector = self.session._store, self.session.conversation.detector
+        runtime, detector = self.session._runtime, self.session.conversation.detector
+        store = runtime.store
         append, before, after = store.append, detector.before_call, detector.after_call
 
         def kept(records: Sequence[Record]) -> None:
@@ -81,7 +80,7 @@ class Watched:
             return after(*given)
 
         store.append, detector.before_call, detector.after_call = kept, recorded, compared  # type: ignore[method-assign]
-        self.session._after = self._after_reply(self.session._after)  # type: ignore[method-assign]
+        runtime.after_exchange = self._after_reply(runtime.after_exchange)  # type: ignore[method-assign]
 
     def _after_reply(self, real: Any) -> Any:
         def after(exchange: Any) -> None:
@@ -191,6 +190,14 @@ def test_too_long_is_withheld_while_a_compaction_makes_room(tmp_path):
 
 def test_the_order_is_written_down_where_the_engine_begins():
     words = engine.__doc__ or ""
-    steps = ("micro-compaction", "compaction  ", "flatten", "markers", "prediction", "snapshot", "replied")
+    steps = (
+        "micro-compaction",
+        "compaction  ",
+        "flatten",
+        "breakpoints",
+        "prediction",
+        "snapshot",
+        "record_reply",
+    )
     places = [words.index(step) for step in steps]
     assert places == sorted(places)

@@ -17,7 +17,7 @@ from everturn.session.recall.index import RecallIndex
 from everturn.session.recall.query import MAX_CHARACTERS, MAX_TERMS, Query, parse_query
 from everturn.session.recall.search import SNIPPET, Hit, recall, search
 from everturn.session.recall.tool import RECALL_TOOL, answer_tool
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 from everturn.view.fragments.recalled import MAX_CHARACTERS as MOST_ANSWERED
 
 STAMP = {"timestamp": "2026-01-05T10:00:00Z"}
@@ -40,7 +40,7 @@ class Session:
             b.user("Which port?", uuid="x1", isSidechain=True, agentId="side"),
         ]
         self.path = folder / "session.jsonl"
-        with Store.open(self.path) as store:
+        with JsonlStore.open(self.path) as store:
             store.append(self.records)
         self.log = Log(split_threads(self.records).main.records)
         self.index = RecallIndex(self.path, place=":memory:")
@@ -89,7 +89,7 @@ def test_the_words_from_before_a_compaction_come_back_exactly(session):
 
 
 def test_of_two_that_fit_equally_the_newer_one_comes_first(tmp_path):
-    with Store.open(tmp_path / "s.jsonl") as store:
+    with JsonlStore.open(tmp_path / "s.jsonl") as store:
         store.append([b.user("needle in hay", uuid=f"u{n}") for n in range(9)])
     index = RecallIndex(tmp_path / "s.jsonl", place=":memory:")
     hits = recall("needle", 3, index=index, log=Log())
@@ -110,7 +110,7 @@ def test_what_is_no_word_is_found_by_its_letters(session, query, record):
 
 
 def test_scripts_without_blanks_are_searched_by_letters(tmp_path):
-    with Store.open(tmp_path / "s.jsonl") as store:
+    with JsonlStore.open(tmp_path / "s.jsonl") as store:
         store.append(
             [b.user("修复解析器的错误", uuid="u1"), b.user("100% of a_b", uuid="u2"), b.user("100 a.b")]
         )
@@ -121,7 +121,7 @@ def test_scripts_without_blanks_are_searched_by_letters(tmp_path):
 
 @pytest.mark.parametrize("query", ["", "  ", '""', "\0", '" "'])
 def test_a_query_without_words_is_refused_in_words(session, query):
-    with pytest.raises(UsageError, match="nothing to look for"):
+    with pytest.raises(UsageError, match="query is empty"):
         session.recall(query)
 
 
@@ -146,7 +146,7 @@ def test_no_query_breaks_the_search(session, query):
 
 def test_a_snippet_shows_the_place_with_the_most_matches(tmp_path):
     words = "hay " * 100 + "a needle here, a needle there " + "hay " * 100 + "needle"
-    with Store.open(tmp_path / "s.jsonl") as store:
+    with JsonlStore.open(tmp_path / "s.jsonl") as store:
         store.append([b.user(words, uuid="u1")])
     (hit,) = recall("needles", index=RecallIndex(tmp_path / "s.jsonl", place=":memory:"), log=Log())
     assert "a «needle» here, a «needle» there" in hit.snippet
@@ -163,7 +163,7 @@ def test_a_snippet_shows_the_place_with_the_most_matches(tmp_path):
     ],
 )
 def test_words_of_one_stem_are_marked_and_words_that_only_begin_alike_are_not(tmp_path, query, marked):
-    with Store.open(tmp_path / "s.jsonl") as store:
+    with JsonlStore.open(tmp_path / "s.jsonl") as store:
         store.append([b.user("channels change, one channel is changing", uuid="u1")])
     (hit,) = recall(query, index=RecallIndex(tmp_path / "s.jsonl", place=":memory:"), log=Log())
     assert hit.snippet == marked
@@ -182,10 +182,10 @@ def test_the_tool_searches_and_opens_what_it_found(session):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "There is nothing to look for"),
-        ({"query": 7}, "called in a way that it does not understand"),
-        ({"record": "nope"}, "There is no record nope"),
-        ({"record": "u"}, "2 records begin with u; give more of it: u1, u2."),
+        ({}, "The query is empty"),
+        ({"query": 7}, "Invalid input for the recall tool"),
+        ({"record": "nope"}, "No record nope with text found"),
+        ({"record": "u"}, "2 records have ids that begin with u; give a longer prefix: u1, u2."),
         ({"query": "port", "limit": -3}, "1. "),
     ],
 )
@@ -195,7 +195,7 @@ def test_a_tool_call_is_answered_in_words_whatever_it_asks(session, given, says)
 
 def test_an_answer_is_bounded_and_a_long_record_comes_in_pages(tmp_path):
     text = " ".join(f"word{n}" for n in range(9_000))
-    with Store.open(tmp_path / "s.jsonl") as store:
+    with JsonlStore.open(tmp_path / "s.jsonl") as store:
         store.append([b.user(text, uuid="long"), *(b.user(f"word1 {n} " + "y " * 700) for n in range(50))])
     index = RecallIndex(tmp_path / "s.jsonl", place=":memory:")
 
@@ -258,9 +258,9 @@ def test_a_boundary_is_chosen_by_number_or_by_the_beginning_of_its_uuid(session)
         select_compaction(every, "2").boundary.uuid == select_compaction(every, "ab2").boundary.uuid == "ab2"
     )
     for name, says in (
-        ("ab", "2 boundaries begin"),
+        ("ab", "2 compactions have ids that begin"),
         ("9", "this session has 1 to 2"),
-        ("zz", "no boundary 'zz'"),
+        ("zz", "No compaction 'zz' found"),
     ):
         with pytest.raises(Exception, match=says):
             select_compaction(every, name)

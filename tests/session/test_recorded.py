@@ -56,13 +56,13 @@ def test_a_compaction_that_was_taken_back_leaves_no_size_behind(tmp_path):
         (
             with_context("claude-opus-4-5-20251101", 900),
             None,
-            ContextWindow(200_000, "model", "what Claude Opus 4.5 has"),
+            ContextWindow(200_000, "model", "the window of Claude Opus 4.5"),
         ),
-        (with_context("claude-opus-4-5", 900), 64_000, ContextWindow(64_000, "given", "as you said")),
+        (with_context("claude-opus-4-5", 900), 64_000, ContextWindow(64_000, "given", "given by you")),
         (
             with_context("claude-opus-4-6[1m]", 900),
             None,
-            ContextWindow(1_000_000, "name", "the model is called claude-opus-4-6[1m]"),
+            ContextWindow(1_000_000, "name", "the model is named claude-opus-4-6[1m]"),
         ),
         (
             with_context("claude-sonnet-4-5", 900, 200_001),
@@ -72,7 +72,7 @@ def test_a_compaction_that_was_taken_back_leaves_no_size_behind(tmp_path):
         (
             with_context("claude-opus-4-6", 900),
             None,
-            ContextWindow(1_000_000, "model", "what Claude Opus 4.6 has"),
+            ContextWindow(1_000_000, "model", "the window of Claude Opus 4.6"),
         ),
         (
             with_context("claude-opus-4-6", 900).boundary(166_000).summary("So far."),
@@ -82,7 +82,7 @@ def test_a_compaction_that_was_taken_back_leaves_no_size_behind(tmp_path):
         (
             with_context("claude-opus-4-6", 900).boundary(166_000, "manual").summary("So far."),
             None,
-            ContextWindow(1_000_000, "model", "what Claude Opus 4.6 has"),
+            ContextWindow(1_000_000, "model", "the window of Claude Opus 4.6"),
         ),
         (
             with_context("gpt-9", 900),
@@ -107,7 +107,7 @@ def test_an_unknown_model_is_measured_as_the_nearest_and_says_so():
 
 
 def test_a_window_without_room_is_refused():
-    with pytest.raises(UsageError, match="0 was asked for"):
+    with pytest.raises(UsageError, match="0 was given"):
         opened(reading(), window=0)
 
 
@@ -128,9 +128,7 @@ def test_a_slice_of_a_session_does_not_tell_what_its_system_prompt_is():
     session.lines[0]["parentUuid"] = "before"
     found = opened(session)
     assert found.fixed is None
-    assert found.remarks == (
-        "the file begins in the middle of a conversation; what came before is not in it",
-    )
+    assert found.remarks == ("the file begins in the middle of a conversation; earlier messages are missing",)
 
 
 def test_right_after_a_compaction_the_system_prompt_still_counts():
@@ -165,11 +163,11 @@ def test_a_sub_agent_is_found_by_the_beginning_of_its_id():
     assert measure_transcript(transcript).thread.agent == ""
     assert measure_transcript(transcript, agent="abc").thread.agent == "abc1"
     assert measure_transcript(transcript, agent="abd2").size.reported == 5_000
-    with pytest.raises(InputError, match="2 sub-agents begin with 'ab': abc1, abd2"):
+    with pytest.raises(InputError, match="2 sub-agents have ids that begin with 'ab': abc1, abd2"):
         measure_transcript(transcript, agent="ab")
-    with pytest.raises(InputError, match="no sub-agent 'x' in this file; it has abc1, abd2"):
+    with pytest.raises(InputError, match="No sub-agent 'x' found in this file; it has abc1, abd2"):
         measure_transcript(transcript, agent="x")
-    with pytest.raises(InputError, match="holds the main conversation only"):
+    with pytest.raises(InputError, match="holds only the main conversation"):
         opened(main, agent="x")
 
 
@@ -178,9 +176,7 @@ def test_a_file_of_several_sub_agents_shows_the_longest_and_says_so():
     long = SmallSession(agent="a2").human("Look.").human("Again.")
     found = measure_transcript(parse_session_file(short.to_bytes() + long.to_bytes()))
     assert found.thread.agent == "a2"
-    assert found.remarks == (
-        "the file holds sub-agents only; shown is a2, the longest, and 1 more are in it",
-    )
+    assert found.remarks == ("the file holds only sub-agents; showing the longest, a2, of 2",)
 
 
 def test_an_empty_session_can_be_measured():

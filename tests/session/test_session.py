@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import everturn
@@ -29,9 +30,9 @@ from everturn.decide.events import (
 )
 from everturn.decide.notes.settings import NotesSettings
 from everturn.errors import SessionLocked, StoreError, UsageError
-from everturn.history.blocks import Block, text_of
+from everturn.history.blocks import Block, fields_of, text_of
 from everturn.history.edits import Compacted, Pinned, Undone
-from everturn.session.config.shape import Config
+from everturn.measure.capabilities import ANTHROPIC
 from everturn.session.hooks.run import CallbackHook, Hooks
 from everturn.session.note_taker import NoteTaker
 from everturn.session.pin_file import append_pin
@@ -153,7 +154,7 @@ def test_whatever_a_tool_does_wrong_is_told_to_the_model(desk):
         results = results_in(session)
     assert [(text_of(each), b'"is_error":true' in each.raw) for each in results] == [
         ("FileNotFoundError: auth.py is gone", True),
-        ("There is no tool named 'write' here.", True),
+        ("No tool named 'write' is available.", True),
     ]
 
 
@@ -211,7 +212,7 @@ def test_nothing_said_after_an_answer_is_told_in_words_where_a_model_cannot_go_o
     desk.twin.script("Hello.", "Hello.", " And more.")
     with desk.open(model="claude-opus-5") as session:
         session.send("Hello?")
-        with pytest.raises(UsageError, match="nothing was said since"):
+        with pytest.raises(UsageError, match="already answered"):
             session.send()
         assert len(desk.twin.ledger) == 1
     with desk.open(model="claude-haiku-4-5") as session:
@@ -223,7 +224,7 @@ def test_nothing_said_after_an_answer_is_told_in_words_where_a_model_cannot_go_o
 def test_the_size_knows_of_the_system_prompt_before_anything_was_reported(desk):
     desk.twin.script("Hello.")
     with desk.open(system="Be terse. " * 9_000) as session:
-        session._live.say("Hello?")
+        session._runtime.runner.say("Hello?")
         estimated = session.context().size
         reported = session.send().usage.context
     assert estimated.basis == "estimate"
@@ -231,7 +232,7 @@ def test_the_size_knows_of_the_system_prompt_before_anything_was_reported(desk):
 
 
 def test_nothing_said_in_an_empty_session_is_told_in_words(desk):
-    with desk.open() as session, pytest.raises(UsageError, match="say something first"):
+    with desk.open() as session, pytest.raises(UsageError, match="send a message first"):
         session.send()
 
 
@@ -272,7 +273,7 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(desk):
 
 
 def test_a_full_context_is_compacted_before_the_request_and_the_session_goes_on(desk):
-    with desk.open(tools=[tool("Read", lambda given: "line of code\n" * 9_000, "file_path")]) as session:
+    with desk.open(tools=[tool("Read", lambda given: "line of code\n" * 3_000, "file_path")]) as session:
         while not desk.events(CompactionDone):
             session.send("Read on.")
         session.send("And on.")
@@ -295,11 +296,10 @@ def test_an_interrupt_while_a_summary_is_written_changes_nothing(desk, how):
             raise KeyboardInterrupt
         return inner(body, betas)
 
-    small = Config(window=16_000)
-    with desk.open(send=send, policy=small, system="Be brief.") as session:
+    with desk.open(send=send, window=16_000, system="Be brief.") as session:
         desk.talk(session, turns=4, words=150)
         if how == "automatically":
-            session._live.say("One more. " * 3_000)
+            session._runtime.runner.say("One more. " * 3_000)
         before, view = desk.path.read_bytes(), words_in_view(session)
         interrupts.append(True)
         calls = len(desk.twin.ledger)
@@ -331,7 +331,7 @@ def test_whoever_waits_for_a_summary_is_told_how_far_it_is(desk):
             ticks.set()
 
     with desk.open(send=slow, listen=listen) as session:
-        session._world._status_seconds = 0.01
+        session._runtime.handler._status_seconds = 0.01
         desk.talk(session, turns=2)
         desk.twin.script(SUMMARY)
         assert isinstance(session.compact(), Compaction)
@@ -345,7 +345,7 @@ def test_a_provider_that_is_dead_costs_a_model_and_not_the_session(desk):
         desk.twin.faults(*["server_error"] * 4)
         outcome = session.compact()
         assert isinstance(outcome, Compaction)
-        assert [attempt.way for attempt in outcome.attempts] == ["notes", "fork", "direct", "extract"]
+        assert [attempt.strategy for attempt in outcome.attempts] == ["notes", "fork", "direct", "extractive"]
 
 
 @pytest.mark.spec("CP-30")
@@ -447,6 +447,84 @@ def test_a_hook_that_fails_is_an_event_and_no_error(desk):
     assert [(event.hook, event.problems) for event in desk.events(HookTrouble)] == [("SessionStart", 1)]
 
 
+@pytest.mark.spec("FLAT-5", "TR-11")
+def test_an_input_is_sent_as_the_schema_of_its_tool_says_every_time_and_that_is_told(desk):
+    schema = {"type": "object", "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}}}
+    read = Tool({"name": "read", "input_schema": schema}, lambda given: "text")
+    bodies: list[dict[str, Any]] = []
+    answer = make_twin_send(desk.twin.twin)
+
+    def send(body: bytes, betas: Any) -> RawResponse:
+        bodies.append(msgspec.json.decode(body))
+        return answer(body, betas)
+
+    desk.twin.script({"content": [call("read", path="a.py", limit="5")]}, "Done.", "Yes.", "And yes.")
+    with desk.open(tools=[read], send=send) as session:
+        session.send("Read it.")
+        session.send("Really?")
+    with desk.open(tools=[read], send=send) as session:
+        session.send("Still?")
+    sent = [
+        [
+            block["input"]
+            for message in body["messages"]
+            for block in message["content"]
+            if block["type"] == "tool_use"
+        ]
+        for body in bodies
+    ]
+    assert sent == [[], *[[{"path": "a.py", "limit": 5}]] * 3]
+    (kept,) = [
+        block for record in session.conversation.log.records for block in record.blocks if block.is_call
+    ]
+    assert fields_of(kept)["input"] == {"path": "a.py", "limit": "5"}
+    assert [(dict(event.kinds), event.details[0].partition(": ")[2]) for event in desk.events(Repaired)] == [
+        ({"tool_input": 1}, "read: the input was converted by its schema")
+    ] * 2
+    # Every request after the first reads what the one before it wrote.
+    assert [entry["usage"]["cache_read_input_tokens"] > 4_000 for entry in desk.twin.ledger] == [
+        False, True, True, True,
+    ]  # fmt: skip
+
+
+SHARING = msgspec.structs.replace(ANTHROPIC, scopes=("org", "global"))
+
+
+@pytest.mark.spec("PC-3")
+@pytest.mark.parametrize(
+    ("able", "tool", "shared"),
+    [
+        (ANTHROPIC, "read", {"type": "ephemeral"}),
+        (SHARING, "read", {"type": "ephemeral", "scope": "global"}),
+        (SHARING, "mcp__files__read", {"type": "ephemeral"}),
+    ],
+)
+def test_attribution_and_identity_are_blocks_without_a_marker_before_the_shared_part(
+    desk, able, tool, shared
+):
+    bodies: list[dict[str, Any]] = []
+    answer = make_twin_send(desk.twin.twin)
+
+    def send(body: bytes, betas: Any) -> RawResponse:
+        bodies.append(msgspec.json.decode(body))
+        # The public API, and so the twin, knows no scope.
+        return answer(body.replace(b',"scope":"global"', b""), betas)
+
+    sections = SystemPromptSections(attribution="client: tests", identity="You are an engineer.")
+    sections.static("rules", lambda: RULES)
+    sections.dynamic("branch", lambda: "The branch is main.")
+    offered = Tool({"name": tool, "input_schema": {"type": "object"}}, lambda given: "text")
+    desk.twin.script("Yes.")
+    with desk.open(system=sections, tools=[offered], capabilities=able, send=send) as session:
+        session.send("Really?")
+    assert [(block["text"], block.get("cache_control")) for block in bodies[0]["system"]] == [
+        ("client: tests", None),
+        ("You are an engineer.", None),
+        (RULES, shared),
+        ("The branch is main.", {"type": "ephemeral"}),
+    ]
+
+
 @pytest.mark.spec("CP-19")
 @pytest.mark.moves_cache_prefix(reason="the test's own section changes with the compaction")
 @pytest.mark.parametrize(("source", "forgets"), [("main", True), ("agent:explore", False)])
@@ -461,7 +539,7 @@ def test_a_compaction_of_the_main_thread_computes_the_prompt_anew(desk, source, 
         desk.twin.script(SUMMARY, "Fine.")
         session.compact()
         exchange = session.send("Go on.").exchange
-    system = b"".join(block.raw for block in exchange.turn.captured.head.system)
+    system = b"".join(block.raw for block in exchange.turn.captured.preamble.system)
     assert (b"The branch is harbor." in system) is forgets
     assert desk.events(CacheBroken) == []
 
@@ -511,9 +589,10 @@ def test_a_resumed_session_knows_the_last_call_before_it(desk):
 
 @pytest.mark.moves_cache_prefix(reason="the system prompt is another one on purpose")
 def test_a_cache_break_is_an_event_and_a_file(desk):
-    with desk.open() as session:
+    # Not Haiku, which is left out of break detection.
+    with desk.open(model="claude-sonnet-4-5") as session:
         desk.talk(session)
-    with desk.open(system=RULES.replace("honestly", "plainly")) as session:
+    with desk.open(model="claude-sonnet-4-5", system=RULES.replace("honestly", "plainly")) as session:
         desk.talk(session, turns=1)
     (event,) = desk.events(CacheBroken)
     assert (event.cause, event.parts) == ("key_changed", ("system",))
@@ -532,7 +611,7 @@ def test_a_view_that_had_to_be_mended_is_told_once(desk):
 # ── notes ────────────────────────────────────────────────────────────────────────────────────────
 
 EDIT = tool("Edit", lambda given: "done", "file_path", "old_string", "new_string")
-EAGER = Config(notes=NotesSettings(first=1_000, growth=500, tool_calls=1))
+EAGER = NotesSettings(enabled=True, first=1_000, growth=500, tool_calls=1)
 
 
 def noted(desk: Desk, text: str) -> dict[str, Any]:
@@ -543,7 +622,7 @@ def noted(desk: Desk, text: str) -> dict[str, Any]:
 
 
 def settled(session: Session) -> NoteTaker:
-    notes = session._notes
+    notes = session._runtime.notes
     assert notes is not None
     notes.settle("a while")
     return notes
@@ -551,7 +630,7 @@ def settled(session: Session) -> NoteTaker:
 
 @pytest.mark.spec("SM-3")
 def test_notes_are_taken_beside_the_conversation_and_are_the_next_summary(desk):
-    with desk.open(tools=[EDIT], notes=True, policy=EAGER) as session:
+    with desk.open(tools=[EDIT], notes=EAGER) as session:
         desk.twin.script("The token is awaited now.", noted(desk, "The token is awaited in auth.py."))
         session.send("Fix the login test. " * 200)
         notes = settled(session)
@@ -567,7 +646,7 @@ def test_notes_are_taken_beside_the_conversation_and_are_the_next_summary(desk):
 @pytest.mark.spec("SM-3")
 def test_a_fork_that_wants_anything_else_is_refused_and_not_asked_again_at_once(desk):
     other = {"content": [call("Edit", file_path="/etc/passwd", old_string="a", new_string="b")]}
-    with desk.open(tools=[EDIT], notes=True, policy=EAGER) as session:
+    with desk.open(tools=[EDIT], notes=EAGER) as session:
         desk.twin.script("Done.", other)
         session.send("Fix the login test. " * 200)
         settled(session)
@@ -590,20 +669,18 @@ def test_a_fork_that_hangs_blocks_no_turn_and_is_given_up(desk):
         return inner(body, betas)
 
     try:
-        with desk.open(tools=[EDIT], notes=True, policy=EAGER, send=send) as session:
-            assert session._notes is not None
-            session._notes._clock = lambda: now[0]
+        with desk.open(tools=[EDIT], notes=EAGER, send=send) as session:
+            assert session._runtime.notes is not None
+            session._runtime.notes._clock = lambda: now[0]
             desk.twin.script("Done.", "Yes.", "Still.")
             began = time.monotonic()
             session.send("Fix the login test. " * 200)
-            assert session._notes.is_busy
+            assert session._runtime.notes.is_busy
             session.send("Really?")
             now[0] = 61.0
             session.send("And now?")
             assert time.monotonic() - began < 10
-        assert [event.why for event in desk.events(NotesRejected)] == [
-            "given up after 60 s without an answer"
-        ]
+        assert [event.why for event in desk.events(NotesRejected)] == ["no answer after 60 s; abandoned"]
     finally:
         hangs.set()
 
@@ -677,8 +754,8 @@ def test_a_disk_that_is_full_is_one_sentence_and_the_reply_is_not_acknowledged(d
         def full(fd: int, data: bytes) -> int:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(session._store._io, "write", full, raising=False)
-        with pytest.raises(StoreError, match="Make room on the disk"):
+        monkeypatch.setattr(session._runtime.store._io, "write", full, raising=False)
+        with pytest.raises(StoreError, match="Free some disk space"):
             session.send("Hello?")
         with pytest.raises(StoreError, match="Nothing can be appended"):
             session.send("Hello?")
@@ -711,10 +788,10 @@ def test_the_same_surface_with_awaits(desk):
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ({"client": object(), "send": print}, "either a client or a way to send"),
-        ({"policy": "wasteful"}, "There is no policy 'wasteful'"),
+        ({"client": object(), "send": print}, "either `client` or `send`"),
+        ({"policy": "wasteful"}, "policy = 'wasteful', allowed is one of claude-code, "),
         ({"tools": [Tool({"description": "?"})]}, "A tool needs a name"),
-        ({"tools": [tool("a"), tool("a")]}, "two tools named 'a'"),
+        ({"tools": [tool("a"), tool("a")]}, "Two tools are named 'a'"),
     ],
 )
 def test_a_session_that_makes_no_sense_is_refused_in_words(desk, how, says):

@@ -12,7 +12,7 @@ from everturn.errors import NotASession, SessionLocked, StoreError, UsageError
 from everturn.history.edits import Undone
 from everturn.history.log import compute_view
 from everturn.history.records import Record
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 from everturn.session.store.line_tags import FORMAT, LineTag, read_tag
 from everturn.wire.claude_code_reader import parse_session_file
 from everturn.wire.claude_code_writer import LineContext
@@ -28,7 +28,7 @@ def bare(records) -> list[Record]:
 
 
 def kept(path: Path, batches) -> None:
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         for batch in batches:
             store.append(batch)
 
@@ -37,7 +37,7 @@ def kept(path: Path, batches) -> None:
 def test_what_was_appended_is_there_again_when_it_is_opened(path):
     batches = talk(seed=3, length=12)
     kept(path, batches)
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         assert bare(store.records) == list(flat(batches))
         assert (store.flaws, store.notes, store.read_only_reason) == ((), (), "")
 
@@ -56,14 +56,14 @@ def test_a_record_spelled_over_several_lines_becomes_one(path):
 
 
 def test_every_line_says_where_the_session_runs(path):
-    with Store.open(path, place=LineContext(cwd="/home/me", version="2.0", git_branch="main")) as store:
+    with JsonlStore.open(path, place=LineContext(cwd="/home/me", version="2.0", git_branch="main")) as store:
         store.append(Talk(1).say())
     assert b'"cwd":"/home/me"' in path.read_bytes()
 
 
 def test_files_are_their_owner_s_alone(tmp_path):
     path = tmp_path / "new" / "deeper" / "session.jsonl"
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         store.append(Talk(1).say())
         lock = path.with_name("session.jsonl.lock")
         modes = [stat.S_IMODE(each.stat().st_mode) for each in (path, lock, path.parent, path.parent.parent)]
@@ -74,7 +74,7 @@ def test_files_are_their_owner_s_alone(tmp_path):
 def test_opening_and_leaving_changes_nothing(path):
     path.write_bytes(b'{"type":"user","uuid":"u1"}\n{"torn')
     before = path.read_bytes()
-    Store.open(path).close()
+    JsonlStore.open(path).close()
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]
 
@@ -82,38 +82,38 @@ def test_opening_and_leaving_changes_nothing(path):
 @pytest.mark.spec("TR-10")
 def test_a_torn_last_line_stays_aside_and_is_reported(path):
     path.write_bytes(b.line({"type": "user", "uuid": "u1", "message": {"content": "hi"}}) + b'\n{"type":"us')
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         assert store.notes == ("line 2: the last line ends in the middle (11 characters); kept, not read",)
         store.append(Talk(1).say())
     lines = path.read_bytes().split(b"\n")
     assert lines[1] == b'{"type":"us'
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         assert [record.uuid for record in store.records] == ["u1", "t1"]
 
 
 def test_a_whole_last_line_without_its_line_break_is_a_record(path):
     path.write_bytes(b.line({"type": "user", "uuid": "u1", "message": {"content": "hi"}}))
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         store.append(Talk(1).say())
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         assert [record.uuid for record in store.records] == ["u1", "t1"]
         assert store.notes == ()
 
 
 def test_a_second_writer_is_told_who_the_first_one_is(path):
-    with Store.open(path):
+    with JsonlStore.open(path):
         with pytest.raises(SessionLocked, match=f"written by process {os.getpid()}"):
-            Store.open(path)
-        Store.open(path, access="read").close()
-    Store.open(path).close()
+            JsonlStore.open(path)
+        JsonlStore.open(path, access="read").close()
+    JsonlStore.open(path).close()
 
 
 def test_another_name_for_the_same_file_is_the_same_session(path):
     link = path.with_name("link.jsonl")
     path.touch()
     link.symlink_to(path)
-    with Store.open(link), pytest.raises(SessionLocked):
-        Store.open(path)
+    with JsonlStore.open(link), pytest.raises(SessionLocked):
+        JsonlStore.open(path)
 
 
 def test_a_lock_file_left_by_a_dead_process_does_not_lock(path):
@@ -138,14 +138,14 @@ class LockGoneOnce(MemoryDisk):
 
 def test_a_lock_on_a_file_that_was_just_removed_locks_nothing_and_is_taken_again():
     disk = LockGoneOnce()
-    with Store.open("/folder/s.jsonl", io=disk), pytest.raises(SessionLocked):
-        Store.open("/folder/s.jsonl", io=disk)
+    with JsonlStore.open("/folder/s.jsonl", io=disk), pytest.raises(SessionLocked):
+        JsonlStore.open("/folder/s.jsonl", io=disk)
     assert disk.opened == 3
 
 
 def test_lines_of_another_program_are_noticed_before_ours_are_mixed_in(path):
     made = Talk(1)
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         store.append(made.say())
         with path.open("ab") as other:
             other.write(b'{"type":"user","uuid":"foreign"}\n')
@@ -156,9 +156,9 @@ def test_lines_of_another_program_are_noticed_before_ours_are_mixed_in(path):
 
 
 def test_a_file_that_was_removed_takes_nothing_more(path):
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         path.unlink()
-        with pytest.raises(StoreError, match="somebody removed"):
+        with pytest.raises(StoreError, match="it was removed"):
             store.append(Talk(1).say())
 
 
@@ -166,13 +166,13 @@ def test_a_retry_is_not_stored_twice(path):
     batch = Talk(1).work()
     kept(path, [batch, batch])
     kept(path, [batch])
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         assert bare(store.records) == list(batch)
 
 
 def test_another_record_under_a_known_uuid_is_refused(path):
     first, second = Talk(1).say(), Talk(2).say()
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         store.append(first)
         with pytest.raises(UsageError, match="another record with the uuid t1"):
             store.append(second)
@@ -199,7 +199,7 @@ def test_without_the_bytes_of_its_lines_a_store_still_knows_every_record(path):
     line = b'{"type":"user","uuid":"u1","message":{"role":"user","content":"hi"},"from":{"the":"future"}}'
     (record,) = parse_session_file(line).records
     kept(path, [[record]])
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         store.drop_lines()
         assert store.records == (msgspec.structs.replace(record, raw=b""),)
         store.append([record])
@@ -213,14 +213,14 @@ def test_a_compaction_cut_off_behind_its_summary_is_undone(path):
     made = cut_off_behind_its_summary(path)
     boundary = made.batches[2][0].uuid
     before = path.read_bytes()
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         assert store.notes == (
-            f"the compaction {boundary} was cut off while it was written; the view before it holds",
+            f"the compaction {boundary} is incomplete; the conversation before it is used",
         )
         assert seen(store.records) == seen(flat(made.batches[:2]))
         assert path.read_bytes() == before
         store.append(Talk(5, "more").say())
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         assert [type(record.edit) for record in store.records].count(Undone) == 1
         assert [record.uuid for record in compute_view(store.records).records][-1] == "more1"
         assert store.notes == ()
@@ -230,7 +230,7 @@ def test_an_undoing_is_written_once(path):
     cut_off_behind_its_summary(path)
     for name in ("first", "second"):
         kept(path, [Talk(5, name).pin()])
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         assert [type(record.edit) for record in store.records].count(Undone) == 1
         assert store.notes == ()
 
@@ -239,14 +239,14 @@ def test_a_cut_off_compaction_that_somebody_went_on_from_stays(path):
     cut_off_behind_its_summary(path)
     line = b.line({"type": "user", "uuid": "later", "message": {"content": "go on"}})
     path.write_bytes(path.read_bytes() + line + b"\n")
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         assert store.notes == ()
         assert compute_view(store.records).boundary is not None
 
 
 def test_the_same_compaction_cannot_be_completed_later(path):
     made = cut_off_behind_its_summary(path)
-    with Store.open(path) as store, pytest.raises(UsageError, match="holds a part of this compaction"):
+    with JsonlStore.open(path) as store, pytest.raises(UsageError, match="holds a part of this compaction"):
         store.append(made.batches[2])
 
 
@@ -256,7 +256,7 @@ def test_lines_of_a_compaction_are_numbered_and_others_are_not(path):
     made.work()
     made.compact()
     kept(path, made.batches)
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         marks = [read_tag(record) for record in store.records]
     count = len(made.batches[2])
     numbered = [LineTag(FORMAT if n == 1 else 0, n, count) for n in range(1, count + 1)]
@@ -266,7 +266,7 @@ def test_lines_of_a_compaction_are_numbered_and_others_are_not(path):
 def test_a_file_of_a_newer_everturn_opens_for_reading_only(path):
     fields = {"type": "user", "uuid": "u1", "message": {"content": "hi"}, "everturnStore": {"format": 9}}
     path.write_bytes(b.line(fields) + b"\n")
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         assert [record.uuid for record in store.records] == ["u1"]
         assert "format 9, this one knows 1" in store.notes[0]
         with pytest.raises(StoreError, match="update everturn"):
@@ -278,33 +278,33 @@ def test_a_tool_that_was_given_a_newer_format_does_not_lock_the_file(path):
     inner = {"type": "tool_use", "id": "c", "name": "Write", "input": {"everturnStore": {"format": 9}}}
     fields = {"type": "assistant", "uuid": "a1", "message": {"content": [inner]}}
     path.write_bytes(b.line(fields) + b"\n")
-    with Store.open(path) as store:
+    with JsonlStore.open(path) as store:
         assert store.read_only_reason == ""
 
 
 def test_what_is_no_session_is_not_appended_to(path):
     path.write_bytes(b"\x89PNG\r\n\x1a\n not a session")
     with pytest.raises(NotASession):
-        Store.open(path)
+        JsonlStore.open(path)
     assert os.listdir(path.parent) == [path.name]
 
 
 def test_reading_what_is_not_there_is_said_in_words(path, tmp_path):
-    with pytest.raises(StoreError, match="There is no such file"):
-        Store.open(path, access="read")
+    with pytest.raises(StoreError, match="The file does not exist"):
+        JsonlStore.open(path, access="read")
     with pytest.raises(StoreError, match="It is a folder"):
-        Store.open(tmp_path)
+        JsonlStore.open(tmp_path)
     path.touch()
     with pytest.raises(StoreError, match="a file, not a folder"):
-        Store.open(path / "below")
+        JsonlStore.open(path / "below")
 
 
 def test_a_store_that_was_closed_or_opened_for_reading_takes_nothing(path):
-    store = Store.open(path)
+    store = JsonlStore.open(path)
     store.close()
     with pytest.raises(StoreError, match="it was closed"):
         store.append(Talk(1).say())
-    with Store.open(path, access="read") as store, pytest.raises(StoreError, match="for reading only"):
+    with JsonlStore.open(path, access="read") as store, pytest.raises(StoreError, match="for reading only"):
         store.append(Talk(1).say())
 
 

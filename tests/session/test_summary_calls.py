@@ -36,7 +36,7 @@ def test_a_fork_without_text_is_followed_by_a_streamed_call_of_its_own(tmp_path,
         box.faults({"kind": "empty_summary", "times": 2})
         made = session.compact()
     assert isinstance(made, Compaction)
-    assert [attempt.way for attempt in made.attempts] == ["notes", "fork", "direct"]
+    assert [attempt.strategy for attempt in made.attempts] == ["notes", "fork", "direct"]
     parent, forks, own = bodies[2], bodies[3:5], bodies[5]
     for fork in forks:
         assert [fork[name] for name in ("model", "max_tokens")] == [

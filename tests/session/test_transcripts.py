@@ -43,11 +43,11 @@ def test_a_missing_file_names_at_most_three_that_are_spelled_alike(tmp_path):
         (tmp_path / name).touch()
     said = message_of(tmp_path / "sesion1.jsonl")
     assert said.startswith(
-        f"There is no file {tmp_path}/sesion1.jsonl. Did you mean {tmp_path}/session1.jsonl, "
+        f"No file {tmp_path}/sesion1.jsonl found. Did you mean {tmp_path}/session1.jsonl, "
     )
     assert said.count(".jsonl") == 4
-    assert message_of(tmp_path / "quite-different") == f"There is no file {tmp_path}/quite-different."
-    assert message_of(tmp_path / "no" / "a").endswith(f"There is no folder {tmp_path}/no either.")
+    assert message_of(tmp_path / "quite-different") == f"No file {tmp_path}/quite-different found."
+    assert message_of(tmp_path / "no" / "a").endswith(f"The folder {tmp_path}/no does not exist either.")
 
 
 def test_a_directory_is_answered_with_its_newest_sessions(tmp_path):
@@ -84,7 +84,7 @@ def test_what_cannot_be_read_is_said_with_the_reason(tmp_path):
         (b"Dear diary,\n", "plain text."),
         (b'{"a": 1}', "a JSON document."),
         (b'[{"type": "user"}]', "a JSON document."),
-        (b'{"a": 1}\n{"a": 2}\n', "JSON lines, but none of a kind that a session has."),
+        (b'{"a": 1}\n{"a": 2}\n', "JSON lines that are not session records."),
         (b"<!doctype html><p>", "an HTML page."),
         (b"<?xml version='1.0'?>", "XML."),
     ],
@@ -92,9 +92,7 @@ def test_what_cannot_be_read_is_said_with_the_reason(tmp_path):
 def test_what_is_no_session_is_named_for_what_it_looks_like(data, what):
     with pytest.raises(NotASession) as caught:
         parse_transcript(data, "it")
-    assert str(caught.value).startswith(
-        f"it is no session that everturn knows: it looks like {what} Give it "
-    )
+    assert str(caught.value).startswith(f"it is not a session file: it looks like {what} Give ")
 
 
 def test_a_damaged_session_opens_all_the_same():

@@ -1,4 +1,4 @@
-"""Asking a twin in process: a request as keyword arguments, the body of the answer as a dict."""
+"""Send requests to a twin in this process: a request as keyword arguments, the response body as a dict."""
 
 import json
 from typing import Any
@@ -42,7 +42,7 @@ def tool(name: str, **more: Any) -> dict[str, Any]:
 
 
 class Desk:
-    """A twin on a virtual clock, without a minimum for what is cached unless options are given."""
+    """A twin with a virtual clock and, unless options are given, no minimum size for the cache."""
 
     def __init__(self, options: TwinOptions | None = None, *, model: str = "claude-opus-5"):
         self.clock = VirtualClock()
@@ -60,7 +60,7 @@ class Desk:
         )
 
     def ask(self, **body: Any) -> dict[str, Any]:
-        """The body of an answer that must not be an error."""
+        """The body of a response that must not be an error."""
         answer = self.send(**body)
         told = json.loads(answer.body)
         assert answer.status == 200, told

@@ -1,4 +1,4 @@
-"""What the tests of the twin share: how it judges one request."""
+"""Shared by the tests of the twin: validate one request."""
 
 import json
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def refusal_of() -> Callable[..., ApiError | None]:
 
 @pytest.fixture(scope="session")
 def verdict() -> Verdict:
-    """The words of the refusal, or "accepted"."""
+    """The message of the error, or "accepted"."""
 
     def words(body: Any, **circumstances: Any) -> str:
         refusal = _judge(body, **circumstances)

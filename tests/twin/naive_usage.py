@@ -1,8 +1,8 @@
-"""Usage computed from the body of a request in the plainest way, beside the twin's own (TW-12).
+"""Usage computed from the body of a request in the simplest way, to compare with the twin's (TW-12).
 
-Nothing of the twin is imported: sections, hidden tokens and the invalidation matrix are said again here, with
-whole values in place of digests. Tokens are characters of the block's own JSON, which the twin is told to
-count the same way.
+Nothing of the twin is imported: sections, hidden tokens and the invalidation matrix are implemented again
+here, with complete values instead of digests. Tokens are the characters of the block's JSON; the twin is
+configured to count in the same way.
 """
 
 import json
@@ -12,7 +12,7 @@ from measure.naive_cache import NaiveBlock, NaiveCache
 
 TURN = 4
 TRAILING = 3
-# With a free choice of tools, and with a forced one.
+# Without and with a forced tool choice.
 TOOL_PROMPT = {"claude-opus-5": (286, 406), "claude-opus-4-8": (290, 410)}
 
 
@@ -30,7 +30,7 @@ class NaiveTwin:
         if "cache_control" in body:
             mark_last(blocks, body["cache_control"])
         scope = (key, body["model"], body.get("speed", "standard"))
-        # Time only moves on, so the dead can go; otherwise long runs would crawl.
+        # Time only moves forward, so expired entries can be dropped; otherwise long runs would be slow.
         self.cache.entries = [entry for entry in self.cache.entries if entry.dies_after >= now]
         answer = self.cache.start(scope, blocks, TRAILING, self.minimum, now)
         self.cache.begin(answer)

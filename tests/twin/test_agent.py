@@ -3,8 +3,9 @@ import random
 
 import pytest
 
-from everturn.twin.agent import RuleBasedAgent, thinks
+from everturn.twin.agent import RuleBasedAgent
 from everturn.twin.parse import parse_request
+from everturn.twin.validate.model_rules import has_thinking_enabled
 
 TOOLS = [
     {
@@ -34,7 +35,7 @@ def request(messages, model="claude-haiku-4-5", **fields):
 
 
 def turn(asked, *, seed=0, **fields):
-    """A whole turn: the replies of the agent until it stops, each call answered."""
+    """A complete turn: the replies of the agent until it stops, with a result for each call."""
     messages, replies = [{"role": "user", "content": asked}], []
     while not replies or replies[-1].stop_reason == "tool_use":
         said = RuleBasedAgent(seed).say(request(messages, **fields), rng=random.Random(len(replies)))
@@ -57,7 +58,7 @@ def calls(replies):
 
 
 @pytest.mark.spec("TW-8")
-def test_the_agent_reads_then_edits_then_checks_then_tells():
+def test_the_agent_reads_then_edits_then_checks_then_reports():
     for seed in range(10):
         replies = turn("Fix the parser in src/lexer.py", seed=seed, tools=TOOLS)
         order = [ORDER[call["name"]] for call in calls(replies)]
@@ -67,7 +68,7 @@ def test_the_agent_reads_then_edits_then_checks_then_tells():
 
 
 @pytest.mark.spec("TW-8")
-def test_the_agent_says_the_same_for_the_same_seed_and_something_else_for_another():
+def test_the_agent_gives_equal_replies_for_equal_seeds_only():
     assert turn("Fix it", seed=3, tools=TOOLS) == turn("Fix it", seed=3, tools=TOOLS)
     assert turn("Fix it", seed=3, tools=TOOLS) != turn("Fix it", seed=4, tools=TOOLS)
 
@@ -104,12 +105,12 @@ def turn_step(**fields):
     )
 
 
-def test_tools_that_the_client_cannot_run_are_left_alone():
+def test_tools_that_the_client_cannot_run_are_not_called():
     deferred = TOOLS[2] | {"defer_loading": True}
     assert calls([turn_step(tools=[{"type": "web_search_20250305", "name": "web_search"}, deferred])]) == []
 
 
-def test_without_tools_the_agent_answers_at_once_with_a_few_sentences():
+def test_without_tools_the_agent_replies_with_a_few_sentences():
     (said,) = turn("What is a parser?")
     assert 20 < len(said.content[0]["text"].split()) < 200
 
@@ -133,10 +134,11 @@ def test_a_turn_starts_with_thinking_where_thinking_is_on():
 )
 def test_thinking_is_on_when_asked_for_or_by_default_of_the_model(model, thinking, expected):
     fields = {} if thinking is None else {"thinking": thinking}
-    assert thinks(request([{"role": "user", "content": "x"}], model=model, **fields)) is expected
+    asked = request([{"role": "user", "content": "x"}], model=model, **fields)
+    assert has_thinking_enabled(asked) is expected
 
 
-def test_an_answer_in_a_format_fits_its_schema():
+def test_a_reply_in_an_output_format_matches_its_schema():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     said = turn_step(output_config={"format": {"type": "json_schema", "schema": schema}})
     assert isinstance(json.loads(said.content[0]["text"])["n"], int)

@@ -1,4 +1,4 @@
-"""The twin on a real socket, and what bytes of any kind do to it."""
+"""The twin on a real socket, with valid and invalid requests."""
 
 import gzip
 import http.client
@@ -74,7 +74,7 @@ async def test_the_async_sdk_talks_to_the_twin_over_a_socket(url, ask):
 @pytest.mark.spec("TW-10")
 @pytest.mark.parametrize("fault", [{"kind": "cut_stream"}, {"kind": "timeout", "hangs_up": True}])
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_dead_line_is_seen_as_one(url, ask, fault, stream):
+def test_a_closed_connection_reaches_the_client_as_one(url, ask, fault, stream):
     ask("POST", "/twin/faults", {"faults": [fault]})
     with pytest.raises((http.client.IncompleteRead, ConnectionError, http.client.RemoteDisconnected)):
         ask("POST", "/v1/messages", ASK | {"stream": stream})
@@ -98,10 +98,10 @@ def test_time_is_shown_advanced_set_and_reset(ask):
 @pytest.mark.parametrize(
     "moment", ["1999-12-31T00:00:00Z", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"]
 )
-def test_the_calendar_has_an_end(ask, moment):
+def test_the_virtual_clock_has_a_range(ask, moment):
     status, _, body = ask("POST", "/twin/clock", {"set": moment})
     assert status == 400
-    assert error_of(body)["message"].startswith("The virtual clock runs from the year 2000 to 2200")
+    assert error_of(body)["message"].startswith("The virtual clock covers the years 2000 to 2200; ")
 
 
 @pytest.mark.spec("TW-9")
@@ -126,7 +126,7 @@ def test_scripts_and_faults_belong_to_the_key_that_sent_them(ask):
     assert heard("me") == "mine"
 
 
-def test_an_empty_list_takes_back_what_was_sent(ask):
+def test_an_empty_list_clears_the_queue(ask):
     ask("POST", "/twin/script", {"replies": ["a", "b"]})
     ask("POST", "/twin/faults", {"faults": ["overloaded"]})
     assert json.loads(ask("POST", "/twin/script", {"replies": []})[2]) == {"queued": 0}
@@ -149,7 +149,7 @@ def test_reset_forgets_scripts_faults_cache_and_ledger(ask):
     assert len(json.loads(ask("GET", "/twin/ledger")[2])) == 1
 
 
-def test_what_a_late_answer_wrote_can_be_read_once_it_has_begun(ask):
+def test_cache_entries_of_a_delayed_response_can_be_read_once_it_has_started(ask):
     cached = ASK | {
         "messages": [{"role": "user", "content": "word " * 4000}],
         "cache_control": {"type": "ephemeral"},
@@ -159,7 +159,7 @@ def test_what_a_late_answer_wrote_can_be_read_once_it_has_begun(ask):
     assert read["cache_read_input_tokens"] == written["cache_creation_input_tokens"] > 0
 
 
-def test_the_ledger_lists_every_request_refused_ones_too(ask):
+def test_the_ledger_lists_every_request_failed_ones_too(ask):
     ask("POST", "/v1/messages", ASK)
     ask("POST", "/v1/messages", ASK | {"model": "claude-nope"})
     entries = json.loads(ask("GET", "/twin/ledger")[2])
@@ -228,7 +228,7 @@ RAW = zlib.compressobj(wbits=-zlib.MAX_WBITS)
         ("gzip, gzip", gzip.compress(gzip.compress(b" " * (33 * 1024 * 1024), mtime=0)), 413),
     ],
 )
-def test_compressed_bodies_are_unpacked_within_bounds(ask, coding, body, status):
+def test_compressed_bodies_are_decompressed_up_to_the_limit(ask, coding, body, status):
     assert ask("POST", "/v1/messages", body, content_encoding=coding)[0] == status
 
 
@@ -243,7 +243,7 @@ def test_no_key_is_a_401(url, ask):
     assert ask("POST", "/v1/messages", ASK, x_api_key="", authorization="Bearer k")[0] == 200
 
 
-def test_a_port_in_use_is_told_kindly():
+def test_a_port_in_use_is_a_usage_error():
     with bind_socket("127.0.0.1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]
@@ -251,7 +251,7 @@ def test_a_port_in_use_is_told_kindly():
             bind_socket("127.0.0.1", port)
 
 
-def test_requests_at_the_same_time_are_all_answered(url):
+def test_concurrent_requests_are_all_answered(url):
     statuses = []
 
     def one():
@@ -268,14 +268,14 @@ def test_requests_at_the_same_time_are_all_answered(url):
     assert statuses == [200] * 8
 
 
-def test_a_client_that_leaves_in_the_middle_disturbs_nobody(url, ask):
+def test_a_client_that_disconnects_does_not_affect_others(url, ask):
     host, port = urlsplit(url).hostname, urlsplit(url).port
     with socket.create_connection((host, port)) as line:
         line.sendall(b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{")
     assert ask("POST", "/v1/messages", ASK)[0] == 200
 
 
-def test_a_summary_shrinks_to_the_output_it_may_have(ask):
+def test_a_summary_is_shortened_to_fit_max_tokens(ask):
     body = {
         "model": "claude-opus-5",
         "max_tokens": 40,

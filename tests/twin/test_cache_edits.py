@@ -1,4 +1,4 @@
-"""Results deleted by reference: not seen, not billed, and the cached prefix holds."""
+"""Results deleted by reference: not shown, not billed, and the prefix stays cached."""
 
 import pytest
 from twin.asking import FIVE, Desk, assistant, call, parts, result, tool, user
@@ -7,12 +7,12 @@ from everturn.twin.options import TwinOptions
 
 OPTIONS = TwinOptions(min_cache={"claude-opus-5": 0}, extensions=frozenset({"cache_edits"}))
 TOOLS = [tool("look")]
-# Ten for the frame, 250 characters at 2.5 per token.
+# Ten for the overhead, 250 characters at 2.5 per token.
 RESULT_TOKENS = 10 + 100
 
 
 def talk(*, edits: dict[int, list[str]] | None = None, uses: int = 3, referable: bool = True) -> list:
-    """Calls and results; `edits` puts deletions behind the result of a call."""
+    """Calls and results; `edits` adds deletions after the result of a call."""
     messages = [user("go")]
     for n in range(uses):
         more = {"cache_reference": f"toolu_{n}"} if referable else {}
@@ -39,7 +39,7 @@ def test_a_deleted_result_costs_nothing_and_the_prefix_stays_cached():
     told = desk.ask(messages=talk(edits={2: ["toolu_0"]}), tools=TOOLS)
     assert told["usage"]["cache_deleted_input_tokens"] == RESULT_TOKENS
     assert parts(told["usage"])[0] == whole - RESULT_TOKENS
-    # The block is sent again in its place, and a second one is added: the count goes on from the first.
+    # The block is sent again in the same place, and a second one is added: the total includes both.
     later = talk(edits={2: ["toolu_0"], 3: ["toolu_1", "toolu_2"]}, uses=4)
     told = desk.ask(messages=later, tools=TOOLS)
     assert told["usage"]["cache_deleted_input_tokens"] == 3 * RESULT_TOKENS
@@ -47,7 +47,7 @@ def test_a_deleted_result_costs_nothing_and_the_prefix_stays_cached():
 
 
 @pytest.mark.spec("TW-7")
-def test_leaving_the_block_out_later_breaks_the_prefix_from_its_place_on():
+def test_leaving_the_block_out_later_breaks_the_prefix_from_its_position_on():
     desk = Desk(OPTIONS)
     desk.ask(messages=talk(edits={1: ["toolu_0"]}), tools=TOOLS)
     assert parts(desk.ask(messages=talk(), tools=TOOLS)["usage"])[0] == 0
@@ -89,7 +89,7 @@ def test_without_deletions_the_total_is_zero_and_without_the_extension_it_is_abs
         ),
     ],
 )
-def test_an_edit_that_cannot_be_carried_out_is_refused(edits, words):
+def test_an_edit_that_cannot_be_applied_is_an_error(edits, words):
     assert Desk(OPTIONS).refused(messages=talk(edits=edits), tools=TOOLS) == words
 
 

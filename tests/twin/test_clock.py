@@ -6,7 +6,7 @@ from everturn.twin.clock import RealClock, VirtualClock, format_time
 
 
 @pytest.mark.spec("TW-9")
-def test_virtual_time_starts_on_the_day_that_was_decided_and_moves_only_when_told():
+def test_virtual_time_starts_on_the_default_date_and_moves_only_when_told():
     clock = VirtualClock()
     assert format_time(clock.now()) == "2026-11-15T00:00:00Z"
     assert clock.now() == clock.now()

@@ -1,4 +1,4 @@
-"""Compaction at a threshold and on demand: blocks, usage, what comes back and what is ignored."""
+"""Compaction at a threshold and on demand: blocks, usage, and the block sent back later."""
 
 import pytest
 from twin.asking import COMPACT_AT, COMPACT_NOW, FIVE, Desk, assistant, call, parts, text, tool, user
@@ -21,7 +21,7 @@ def now(**fields) -> dict:
 
 
 @pytest.mark.spec("TW-4")
-def test_above_the_threshold_the_reply_goes_on_behind_a_summary():
+def test_above_the_threshold_the_reply_follows_a_summary():
     desk = Desk()
     desk.script("the reply")
     told = desk.ask(messages=LONG, cache_control=FIVE, **at_threshold())
@@ -51,7 +51,7 @@ def test_compaction_dollars_are_the_sum_of_the_iterations():
 
 
 @pytest.mark.spec("TW-4")
-def test_below_the_threshold_nothing_happens_but_iterations_are_told():
+def test_below_the_threshold_nothing_happens_but_iterations_are_reported():
     told = Desk().ask(messages=[user("hi")], **at_threshold())
     assert [block["type"] for block in told["content"]].count("compaction") == 0
     assert [part["type"] for part in told["usage"]["iterations"]] == ["message"]
@@ -83,7 +83,7 @@ def test_a_pause_returns_the_block_alone_and_everything_before_it_is_ignored_lat
 
 
 @pytest.mark.spec("TW-4")
-def test_a_summary_that_fails_is_null_and_the_reply_goes_on_with_everything():
+def test_a_failed_summary_is_null_and_the_reply_continues_with_all_messages():
     desk = Desk()
     desk.break_with(InjectedFault("tool_calling_summary"))
     desk.script("the reply")
@@ -95,7 +95,7 @@ def test_a_summary_that_fails_is_null_and_the_reply_goes_on_with_everything():
 
 
 @pytest.mark.spec("TW-4")
-def test_on_demand_the_summary_is_the_whole_answer_and_signed():
+def test_on_demand_the_summary_is_the_whole_reply_and_signed():
     desk = Desk()
     told = desk.ask(messages=[user("my name is Ada"), assistant("hello Ada")], **now())
     (block,) = told["content"]
@@ -117,7 +117,7 @@ def test_on_demand_the_summary_is_the_whole_answer_and_signed():
     ("fault", "reason"),
     [("empty_summary", "end_turn"), ("refusing_summary", "refusal"), ("tool_calling_summary", "tool_use")],
 )
-def test_on_demand_no_summary_is_an_empty_answer_that_is_billed(fault, reason):
+def test_on_demand_a_failed_summary_is_an_empty_reply_that_is_billed(fault, reason):
     desk = Desk()
     desk.break_with(InjectedFault(fault))
     told = desk.ask(messages=[user("my name is Ada"), assistant("hello Ada")], **now())
@@ -125,7 +125,7 @@ def test_on_demand_no_summary_is_an_empty_answer_that_is_billed(fault, reason):
     assert desk.last()["dollars"] > 0
 
 
-def test_on_demand_a_summary_longer_than_max_tokens_is_none():
+def test_on_demand_a_summary_longer_than_max_tokens_fails():
     told = Desk().ask(messages=[user("my name is Ada"), assistant("hello Ada")], max_tokens=5, **now())
     assert (told["content"], told["stop_reason"]) == ([], "max_tokens")
     assert told["usage"]["iterations"][0]["output_tokens"] == 5
@@ -137,7 +137,7 @@ def test_count_tokens_never_compacts():
     assert counted["input_tokens"] > 50_000
 
 
-def test_thinking_behind_a_summary_is_accepted_when_it_comes_back():
+def test_thinking_after_a_summary_is_accepted_when_it_is_sent_back():
     desk = Desk(TwinOptions(), model="claude-opus-5-5")
     desk.script([{"type": "thinking", "thinking": "hm"}, call("toolu_1")])
     told = desk.ask(messages=LONG, tools=[tool("look")], **at_threshold())

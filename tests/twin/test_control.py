@@ -100,24 +100,24 @@ def test_the_clock_is_advanced_or_set():
         (
             read_faults,
             {"faults": [{"kind": "rate_limit", "headers": {"x": "a\nb"}}]},
-            "faults[0].headers.x is 'a\\nb'; allowed: an HTTP header with a text of plain ASCII.",
+            "faults[0].headers.x is 'a\\nb'; allowed: an HTTP header with printable ASCII text.",
         ),
     ],
 )
-def test_a_wrong_body_is_told_its_key_its_value_and_what_is_allowed(read, body, message):
+def test_the_error_for_a_wrong_body_names_the_key_the_value_and_what_is_allowed(read, body, message):
     with pytest.raises(ApiError) as refused:
         read(body)
     assert (refused.value.status, refused.value.message) == (400, message)
 
 
-def test_an_unknown_fault_is_told_all_that_exist():
+def test_the_error_for_an_unknown_fault_lists_all_kinds():
     with pytest.raises(
         ApiError, match=r"^faults\[0\].kind is 'overload'; allowed: overloaded, rate_limit, .*summary\.$"
     ):
         read_faults({"faults": [{"kind": "overload"}]})
 
 
-def test_an_empty_body_is_an_empty_object_and_anything_else_must_be_one():
+def test_an_empty_body_is_an_empty_object_and_any_other_body_must_be_an_object():
     assert decode_object(b" ") == {}
     for body in (b"[]", b"{", b"\xff", b"[" * 100_000):
         with pytest.raises(ApiError):
@@ -133,7 +133,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=2))
-def test_any_body_is_understood_or_refused(body):
+def test_any_body_is_accepted_or_an_error(body):
     readers = {read_clock: ClockChange, read_script: tuple, read_faults: FaultPlan}
     for read, understood in readers.items():
         with suppress(ApiError):

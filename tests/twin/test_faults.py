@@ -57,8 +57,8 @@ def sent(answer):
         ),
     ],
 )
-def test_an_error_fault_refuses_as_the_api_words_it(fault, status, kind, message, headers):
-    refusal = fault.refusal(OPUS, at=NOW)
+def test_an_error_fault_has_the_wording_of_the_api(fault, status, kind, message, headers):
+    refusal = fault.to_error(OPUS, at=NOW)
     assert (refusal.status, refusal.kind, refusal.message) == (status, kind, message)
     assert {name: value for name, value in refusal.headers.items() if name in headers} == headers
     assert any(name.startswith("anthropic-ratelimit-") for name in refusal.headers) == bool(headers)
@@ -87,26 +87,26 @@ def test_an_error_fault_refuses_as_the_api_words_it(fault, status, kind, message
         ("gemini", "The input token count (1000123) exceeds the maximum number of tokens allowed (1000000)."),
     ],
 )
-def test_a_prompt_is_too_long_in_the_words_of_each_vendor(vendor, message):
-    refusal = InjectedFault("prompt_too_long", vendor=vendor).refusal(OPUS, at=NOW)
+def test_a_prompt_that_is_too_long_has_the_wording_of_each_vendor(vendor, message):
+    refusal = InjectedFault("prompt_too_long", vendor=vendor).to_error(OPUS, at=NOW)
     assert (refusal.status, refusal.kind, refusal.message) == (400, "invalid_request_error", message)
 
 
 def test_a_prompt_too_long_can_name_its_numbers():
-    refusal = InjectedFault("prompt_too_long", tokens=220_000, limit=200_000).refusal(OPUS, at=NOW)
+    refusal = InjectedFault("prompt_too_long", tokens=220_000, limit=200_000).to_error(OPUS, at=NOW)
     assert refusal.message == "prompt is too long: 220000 tokens > 200000 maximum"
 
 
 def test_every_vendor_and_every_kind_is_covered_by_a_behaviour():
     wordings = {
-        InjectedFault("prompt_too_long", vendor=v).refusal(OPUS, at=NOW).message for v in FAULT_VENDORS
+        InjectedFault("prompt_too_long", vendor=v).to_error(OPUS, at=NOW).message for v in FAULT_VENDORS
     }
     assert len(wordings) == len(FAULT_VENDORS)
     for kind in set(FAULT_KINDS) - SUMMARY_FAULT_KINDS:
         fault = InjectedFault(kind)
         plain, answer = HttpResponse(200, {}, b"0123456789"), streamed()
         acts = (
-            fault.refusal(OPUS, at=NOW)
+            fault.to_error(OPUS, at=NOW)
             or fault.drops_cache
             or fault.alter_response(plain) != plain
             or fault.alter_response(answer) != answer
@@ -124,13 +124,13 @@ def test_a_cut_never_lets_the_last_event_through():
     assert sent(InjectedFault("cut_stream", after_events=100).alter_response(streamed())) == STREAM[:-1]
 
 
-def test_a_cut_plain_answer_is_half_a_body():
+def test_a_plain_response_that_is_cut_is_half_a_body():
     cut = InjectedFault("cut_stream").alter_response(HttpResponse(200, {}, b"0123456789"))
     assert (cut.body, cut.hangs_up) == (b"01234", True)
 
 
 @pytest.mark.spec("TW-10")
-def test_a_stream_error_takes_the_place_of_the_rest():
+def test_a_stream_error_replaces_the_rest_of_the_stream():
     bent = InjectedFault("stream_error", after_events=1).alter_response(streamed())
     error = (
         b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
@@ -139,7 +139,7 @@ def test_a_stream_error_takes_the_place_of_the_rest():
 
 
 @pytest.mark.spec("TW-10")
-def test_slowness_is_a_wait_before_the_answer_or_between_its_events():
+def test_a_slow_response_has_a_delay_before_it_or_before_its_events():
     assert (
         InjectedFault("slow_first_byte", delay_s=30).alter_response(HttpResponse(200, {}, b"x")).delay == 30
     )
@@ -154,13 +154,13 @@ def test_a_timeout_can_hang_up_instead_of_answering():
     assert answer == HttpResponse(504, {}, b"", delay=9, hangs_up=True)
 
 
-def test_garbage_is_no_json_and_no_event():
+def test_garbage_is_neither_json_nor_an_event():
     assert InjectedFault("garbage").alter_response(HttpResponse(200, {}, b"{}")).body.startswith(b"<html>")
     assert sent(InjectedFault("garbage", after_events=0).alter_response(streamed()))[-1][1].count(b"}") == 0
 
 
 @pytest.mark.spec("TW-10")
-def test_faults_strike_in_order_and_as_often_as_they_say():
+def test_faults_are_injected_in_order_and_as_often_as_they_say():
     faults = FaultInjector([InjectedFault("overloaded", times=2), InjectedFault("rate_limit")])
     taken = [faults.take("messages", "k", False) for _ in range(4)]
     assert [fault and fault.kind for fault in taken] == ["overloaded", "overloaded", "rate_limit", None]
@@ -172,7 +172,7 @@ def test_a_fault_can_wait_for_later_requests():
 
 
 @pytest.mark.spec("TW-10")
-def test_count_tokens_and_compactions_are_struck_only_by_faults_that_name_them():
+def test_count_tokens_and_compactions_are_affected_only_by_faults_that_name_them():
     faults = FaultInjector(
         [
             InjectedFault("overloaded"),
@@ -187,14 +187,14 @@ def test_count_tokens_and_compactions_are_struck_only_by_faults_that_name_them()
     assert faults.take("messages", "k", False).kind == "overloaded"
 
 
-def test_a_fault_belongs_to_the_workspace_it_was_given_for():
+def test_a_fault_applies_only_to_its_workspace():
     faults = FaultInjector()
     faults.add([InjectedFault("overloaded")], workspace="mine")
     assert faults.take("messages", "yours", False) is None
     assert faults.take("messages", "mine", False).kind == "overloaded"
 
 
-def test_faults_of_summaries_strike_summaries_only():
+def test_summary_faults_affect_only_summaries():
     faults = FaultInjector([InjectedFault("empty_summary")])
     assert faults.take("messages", "k", True) is None
     assert faults.take_summary_fault("k").kind == "empty_summary"
@@ -202,7 +202,7 @@ def test_faults_of_summaries_strike_summaries_only():
 
 
 @pytest.mark.spec("TW-10")
-def test_chance_strikes_the_same_requests_for_the_same_seed():
+def test_random_faults_hit_equal_requests_for_equal_seeds():
     def struck(seed):
         faults = FaultInjector(chances={"overloaded": 0.3, "rate_limit": 0.1}, seed=seed)
         return [fault and fault.kind for fault in (faults.take("messages", "k", False) for _ in range(200))]
@@ -217,6 +217,6 @@ def test_reset_brings_back_what_the_twin_was_started_with():
     faults.take("messages", "k", False)
     faults.add([InjectedFault("garbage", times=3)])
     faults.reset()
-    assert faults.waiting() == 1
+    assert faults.pending() == 1
     faults.clear()
-    assert faults.waiting() == 0
+    assert faults.pending() == 0

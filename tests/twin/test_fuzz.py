@@ -1,4 +1,4 @@
-"""Anything at all may be sent to the twin: it answers, it never fails, it never hangs."""
+"""The twin answers whatever is sent to it: it never fails and never hangs."""
 
 import json
 
@@ -112,7 +112,7 @@ NEARLY = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4).map(
 
 @given(st.sampled_from(["GET", "POST", "PUT", "HEAD"]), PATHS, ANY_HEADERS, ANY_BODY | NEARLY)
 def test_nothing_that_is_sent_makes_the_twin_fail(method, path, headers, body):
-    # Faults that were really accepted would be right to answer 5xx: take them back first.
+    # Faults that were accepted may cause a 5xx response, so they are removed first.
     TWIN.faults.reset()
     made = dispatch(TWIN, HttpRequest(method, path, headers, body))
     assert made.status < 500

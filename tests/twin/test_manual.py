@@ -1,4 +1,4 @@
-"""The manual page of the twin tells every option, every fault and every control path."""
+"""docs/twin.md lists every option, every fault and every control path."""
 
 import re
 from dataclasses import MISSING, fields
@@ -14,7 +14,7 @@ ROWS = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
 
 
 def shown(value):
-    """A default as the page writes it."""
+    """A default in the format of the page."""
     if value is None or value == {} or value == frozenset():
         return "none"
     if isinstance(value, bool):
@@ -26,13 +26,13 @@ def shown(value):
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def test_every_option_is_told_with_its_default():
+def test_the_page_lists_every_option_with_its_default():
     options = TwinOptions()
     defaults = {field.name: shown(getattr(options, field.name)) for field in fields(TwinOptions)}
     assert {name: ROWS.get(name, "").strip("`") for name in defaults} == defaults
 
 
-def test_every_kind_of_fault_its_fields_and_its_vendors_are_told():
+def test_the_page_lists_every_kind_of_fault_its_fields_and_its_vendors():
     assert [kind for kind in FAULT_KINDS if f"`{kind}`" not in PAGE] == []
     assert [vendor for vendor in FAULT_VENDORS if vendor not in PAGE] == []
     settable = [
@@ -43,5 +43,5 @@ def test_every_kind_of_fault_its_fields_and_its_vendors_are_told():
     assert [name for name in settable if f"`{name}`" not in PAGE] == []
 
 
-def test_every_control_path_is_told():
+def test_the_page_lists_every_control_path():
     assert [path for path in _ROUTES if path.startswith("/twin") and path not in PAGE] == []

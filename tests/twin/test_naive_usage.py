@@ -1,4 +1,4 @@
-"""Random conversations through the twin, beside usage computed plainly from their bodies."""
+"""Random conversations: the usage of the twin against a naive computation from the request bodies."""
 
 import os
 import random
@@ -16,7 +16,7 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "https://example.com/
 
 
 class Talk:
-    """A conversation that is always valid: results answer calls, markers obey their rules."""
+    """A valid conversation: every call has a result, and the breakpoints follow the rules."""
 
     def __init__(self, rng: random.Random):
         self.rng = rng
@@ -74,7 +74,7 @@ class Talk:
             {"model": "claude-opus-4-8", "thinking": {"type": "adaptive"}},
         ]
         chosen = self.rng.choice(rare) if self.rng.random() < 0.08 else {}
-        # A forced tool needs thinking off.
+        # A forced tool choice requires thinking to be off.
         return body | ({**chosen, "thinking": {"type": "disabled"}} if "tool_choice" in chosen else chosen)
 
     def mark(self, body: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What the facts leave open can be set the other way, by a named option."""
+"""Each option changes the behaviour that it describes."""
 
 from typing import Any
 

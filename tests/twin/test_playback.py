@@ -24,7 +24,7 @@ THOUGHT = {"type": "thinking", "thinking": "Hm", "signature": "theirs"}
 
 
 @pytest.mark.spec("TW-8")
-def test_a_reply_is_put_together_from_the_records_that_share_its_id():
+def test_records_with_the_same_message_id_form_one_reply():
     records = [
         record(THOUGHT),
         record(TEXT),
@@ -37,7 +37,7 @@ def test_a_reply_is_put_together_from_the_records_that_share_its_id():
     ]
 
 
-def test_what_no_model_said_is_not_played():
+def test_synthetic_replies_and_errors_are_not_replayed():
     records = [
         record(TEXT, kind="user"),
         record(TEXT, model="<synthetic>"),

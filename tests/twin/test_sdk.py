@@ -66,7 +66,7 @@ REPLIES = [
 
 @pytest.mark.spec("TW-1")
 @pytest.mark.parametrize("reply", REPLIES)
-def test_a_stream_puts_together_the_message_that_a_plain_request_gets(reply):
+def test_a_stream_gives_the_same_message_as_a_plain_request(reply):
     plain, streaming = TwinForTests(), TwinForTests()
     for one in (plain, streaming):
         one.script(reply)
@@ -100,7 +100,7 @@ MANAGED = [
 
 @pytest.mark.spec("TW-1")
 @pytest.mark.parametrize("fields", MANAGED)
-def test_a_beta_stream_puts_together_the_same_message_too(fields):
+def test_a_beta_stream_gives_the_same_message_too(fields):
     ask = {"model": OPUS, "max_tokens": 2000, "messages": TALK} | fields
     whole = TwinForTests().client().beta.messages.create(**ask)
     with TwinForTests().client().beta.messages.stream(**ask) as stream:
@@ -155,7 +155,7 @@ def test_a_growing_conversation_reads_what_it_wrote(twin):
 
 
 @pytest.mark.spec("TW-9")
-def test_a_cache_entry_outlives_five_minutes_not_six(twin):
+def test_a_cache_entry_lives_for_five_minutes_but_not_for_six(twin):
     client = twin.client()
     ask = ASK | {"messages": [{"role": "user", "content": LONG}], "cache_control": {"type": "ephemeral"}}
 
@@ -174,7 +174,7 @@ def test_the_tool_runner_runs_the_tools_that_the_script_calls(twin):
 
 
 @pytest.mark.spec("TW-1", "TW-8")
-def test_the_tool_runner_comes_to_an_end_with_the_rule_based_agent(twin):
+def test_the_tool_runner_ends_with_the_rule_based_agent(twin):
     runner = twin.client().beta.messages.tool_runner(**ASK, tools=[weather])
     assert said(runner.until_done())
 
@@ -230,13 +230,13 @@ def test_a_failed_compaction_leaves_the_runner_as_it_was(twin, kind):
 
 # ── faults ───────────────────────────────────────────────────────────────────────────────────────
 
-# Retries wait for real, so no header makes them wait longer than the SDK's own first step.
+# The SDK really waits before a retry, so no header makes it wait longer than its first delay.
 QUICK = {"retry-after-ms": "1"}
 
 
 @pytest.mark.spec("TW-1", "TW-10")
 @pytest.mark.parametrize("kind", ["rate_limit", "overloaded", "server_error", "timeout"])
-def test_the_sdk_retries_what_passes(twin, kind):
+def test_the_sdk_retries_temporary_errors(twin, kind):
     twin.faults({"kind": kind, "times": 2, "headers": QUICK})
     twin.script("After all.")
     assert said(twin.client().messages.create(**ASK)) == "After all."
@@ -244,14 +244,14 @@ def test_the_sdk_retries_what_passes(twin, kind):
 
 
 @pytest.mark.spec("TW-10")
-async def test_the_async_sdk_retries_what_passes(twin):
+async def test_the_async_sdk_retries_temporary_errors(twin):
     twin.faults({"kind": "overloaded", "times": 2, "headers": QUICK})
     twin.script("After all.")
     assert said(await twin.async_client().messages.create(**ASK)) == "After all."
 
 
 @pytest.mark.spec("TW-1", "TW-10")
-def test_the_tool_runner_retries_a_compaction_that_meets_an_overload(twin):
+def test_the_tool_runner_retries_an_overloaded_compaction(twin):
     twin.script(CALL, "It rains.")
     twin.faults({"kind": "overloaded", "endpoint": "compaction", "times": 2, "headers": QUICK})
     runner = twin.client().beta.messages.tool_runner(**ASK, tools=[weather], betas=["compact-2026-09-04"])
@@ -284,7 +284,7 @@ def test_the_sdk_retries_a_closed_connection(twin):
         ({"kind": "slow_first_byte", "delay_s": 700}, anthropic.APITimeoutError),
     ],
 )
-def test_a_fault_reaches_the_client_as_the_error_it_is(twin, fault, error):
+def test_each_fault_reaches_the_client_as_its_error(twin, fault, error):
     twin.faults(fault)
     client = twin.client(max_retries=0)
     with pytest.raises(error):
@@ -302,14 +302,14 @@ def test_a_fault_reaches_the_client_as_the_error_it_is(twin, fault, error):
         ({"kind": "slow_stream", "delay_s": 700}, httpx2.ReadTimeout),
     ],
 )
-def test_a_stream_breaks_as_streams_break(twin, fault, error):
+def test_a_faulty_stream_raises_in_the_client(twin, fault, error):
     twin.faults(fault)
     with pytest.raises(error), twin.client().messages.stream(**ASK) as stream:
         stream.get_final_message()
 
 
 @pytest.mark.spec("TW-10")
-def test_a_rate_limit_says_when_to_come_back_unless_told_otherwise(twin):
+def test_a_rate_limit_has_a_retry_after_header_unless_told_otherwise(twin):
     client = twin.client(max_retries=0)
     twin.faults(
         "rate_limit", {"kind": "rate_limit", "retry_after": None}, {"kind": "rate_limit", "retry_after": 7}
@@ -334,7 +334,7 @@ def test_a_lost_cache_is_written_again(twin):
 
 
 @pytest.mark.spec("TW-9", "TW-10")
-def test_slowness_passes_in_virtual_time(twin):
+def test_delays_pass_in_virtual_time(twin):
     twin.faults({"kind": "slow_first_byte", "delay_s": 60}, {"kind": "slow_stream", "delay_s": 2})
     before = twin.twin.clock.now()
     twin.client().messages.create(**ASK)
@@ -356,21 +356,21 @@ def test_refused_requests_and_counts_use_up_no_reply_and_no_fault(twin):
     assert said(client.messages.create(**ASK)) == "Kept."
 
 
-def test_what_a_late_answer_wrote_can_be_read_once_it_has_begun(twin):
+def test_cache_entries_of_a_delayed_response_can_be_read_once_it_has_started(twin):
     ask = ASK | {"messages": [{"role": "user", "content": LONG}], "cache_control": {"type": "ephemeral"}}
     twin.faults({"kind": "slow_first_byte", "delay_s": 20})
     written, read = (twin.client().messages.create(**ask).usage for _ in range(2))
     assert read.cache_read_input_tokens == written.cache_creation_input_tokens > 0
 
 
-async def test_what_a_late_answer_wrote_can_be_read_async_too(twin):
+async def test_cache_entries_of_a_delayed_response_can_be_read_async_too(twin):
     ask = ASK | {"messages": [{"role": "user", "content": LONG}], "cache_control": {"type": "ephemeral"}}
     twin.faults({"kind": "slow_first_byte", "delay_s": 20})
     written, read = [(await twin.async_client().messages.create(**ask)).usage for _ in range(2)]
     assert read.cache_read_input_tokens == written.cache_creation_input_tokens > 0
 
 
-def test_counting_can_be_struck_by_a_fault_that_names_it(twin):
+def test_a_fault_can_name_count_tokens(twin):
     twin.faults({"kind": "slow_first_byte", "endpoint": "count_tokens", "delay_s": 700}, "overloaded")
     with pytest.raises(anthropic.APITimeoutError):
         twin.client(max_retries=0).messages.count_tokens(model=OPUS, messages=HELLO)
@@ -408,7 +408,7 @@ def test_caching_billing_expiry_failure_and_compaction_can_be_tried_with_no_netw
     assert [block.type for block in summary.content] == ["compaction"]
 
 
-def test_the_box_needs_no_pytest():
+def test_twin_for_tests_works_without_pytest():
     code = (
         "import sys; sys.modules['pytest'] = None\n"
         "from everturn.twin.testing import TwinForTests\n"

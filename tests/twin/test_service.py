@@ -1,4 +1,4 @@
-"""One request from the door to the ledger: usage, bills, refusals, prewarming, cut answers, the catalogue."""
+"""The handling of one request: usage, bills, errors, prewarming, truncation, the models endpoint."""
 
 import json
 from datetime import UTC, datetime
@@ -116,7 +116,7 @@ def test_an_error_has_the_shape_of_the_api():
     }
 
 
-def test_no_key_is_401_and_a_bearer_token_is_a_key_like_any_other():
+def test_a_request_without_a_key_is_a_401_and_a_bearer_token_is_a_key():
     twin = Desk().twin
     body = json.dumps({"model": "claude-opus-5", "max_tokens": 5, "messages": [user("hi")]}).encode()
     version = {"anthropic-version": "2026-10-21"}
@@ -146,17 +146,17 @@ def test_no_key_is_401_and_a_bearer_token_is_a_key_like_any_other():
     ],
     ids=lambda body: body[:20].decode("latin-1"),
 )
-def test_whatever_is_sent_gets_the_apis_kind_of_refusal(body):
+def test_any_invalid_body_gets_an_error_in_the_format_of_the_api(body):
     answer = Desk().twin.messages({"x-api-key": "k", "anthropic-version": "2026-10-21"}, body)
     assert (answer.status, json.loads(answer.body)["error"]["type"]) == (400, "invalid_request_error")
 
 
-def test_a_body_beyond_32_mb_is_413():
+def test_a_body_above_32_mb_is_a_413():
     answer = Desk(TwinOptions(max_body_bytes=100)).send(messages=[user("x" * 100)])
     assert (answer.status, json.loads(answer.body)["error"]["type"]) == (413, "request_too_large")
 
 
-def test_prewarming_writes_and_says_nothing():
+def test_prewarming_writes_the_cache_without_a_reply():
     desk = Desk()
     told = desk.ask(max_tokens=0, system=[text("You help.", HOUR)], messages=[user("warm")])
     assert (told["content"], told["stop_reason"], told["usage"]["output_tokens"]) == ([], "max_tokens", 0)
@@ -165,7 +165,7 @@ def test_prewarming_writes_and_says_nothing():
     assert read == parts(told["usage"])[1] > 0
 
 
-def test_an_answer_is_cut_at_max_tokens_and_at_the_end_of_the_window():
+def test_a_reply_is_cut_at_max_tokens_and_at_the_end_of_the_window():
     desk = Desk(TwinOptions(counter=lambda block, model: len(block.body.get("text", ""))))
     desk.script("word " * 100, "word " * 100)
     told = desk.ask(messages=[user("hi")], max_tokens=21)
@@ -176,7 +176,7 @@ def test_an_answer_is_cut_at_max_tokens_and_at_the_end_of_the_window():
     assert told["usage"]["output_tokens"] == 1_000_000 - 999_907
 
 
-def test_a_prompt_beyond_the_window_is_refused_with_its_size():
+def test_a_prompt_above_the_window_is_an_error_with_its_size():
     desk = Desk(TwinOptions(counter=lambda block, model: len(block.body.get("text", ""))))
     words = desk.refused(messages=[user("x" * 1_000_000)])
     assert words == "prompt is too long: 1000007 tokens > 1000000 maximum"

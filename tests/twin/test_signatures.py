@@ -1,4 +1,4 @@
-"""Thinking that comes back: as it was signed, and in the conversation it belongs to."""
+"""Thinking sent back to the twin: unchanged, and in the conversation it is bound to."""
 
 import json
 from dataclasses import replace
@@ -55,7 +55,7 @@ def text(words: str) -> dict[str, Any]:
 
 
 def talk(turns: int, model: str = OPUS_5, **more: Any) -> list[Any]:
-    """A conversation held with the twin, the user's next question included."""
+    """A conversation with the twin, up to the next user prompt."""
     messages: list[Any] = [user("q0")]
     for turn in range(turns):
         checked = check_thinking(request(messages, model, **more), STRICT).request
@@ -80,7 +80,7 @@ def error_code(sent: ParsedRequest) -> str | None:
     return None
 
 
-def test_a_signature_looks_like_one_and_is_always_the_same():
+def test_a_signature_has_a_realistic_length_and_is_deterministic():
     model = find_model(OPUS_5)
     signature = sign("hm", model=model, workspace="w")
     assert signature == sign("hm", model=model, workspace="w")
@@ -90,20 +90,20 @@ def test_a_signature_looks_like_one_and_is_always_the_same():
 
 
 @given(st.integers(0, 295), st.sampled_from("ABCxyz019+/"))
-def test_a_signature_with_one_other_character_is_not_the_twins(position, character):
+def test_a_signature_with_one_changed_character_is_invalid(position, character):
     signature = sign("hm", model=find_model(OPUS_5), workspace="w")
     changed = signature[:position] + character + signature[position + 1 :]
     assert (decode_signature(changed) is None) == (changed != signature)
 
 
 @given(st.text())
-def test_reading_any_text_never_fails(words):
+def test_decoding_any_text_never_fails(words):
     assert decode_signature(words) is None
 
 
 @pytest.mark.spec("TW-6")
 @pytest.mark.parametrize("model", [model.id for model in MODELS])
-def test_thinking_that_comes_back_as_it_was_is_accepted(model):
+def test_thinking_that_is_sent_back_unchanged_is_accepted(model):
     sent = request(talk(3, model), model)
     assert check_thinking(sent, STRICT).request is sent
 
@@ -173,7 +173,7 @@ def test_thinking_is_not_bound_on_older_models():
     assert verdict(request(messages, OPUS_5, system="another role")) == "accepted"
 
 
-def test_neither_markers_nor_the_form_of_content_move_what_thinking_is_bound_to():
+def test_neither_breakpoints_nor_the_form_of_content_change_what_thinking_is_bound_to():
     messages = talk(2, OPUS_5_5)
     marked = text("q0") | {"cache_control": {"type": "ephemeral"}}
     messages[0] = {"role": "user", "content": [marked]}
@@ -183,7 +183,7 @@ def test_neither_markers_nor_the_form_of_content_move_what_thinking_is_bound_to(
 
 
 @pytest.mark.spec("TW-6")
-def test_thinking_may_go_from_the_start_of_the_history_but_not_from_its_middle():
+def test_thinking_may_be_removed_from_the_start_of_the_history_but_not_from_its_middle():
     from_start, from_middle = talk(3, OPUS_5_5), talk(3, OPUS_5_5)
     del from_start[1]["content"][0]
     del from_middle[3]["content"][0]
@@ -215,7 +215,7 @@ def test_a_dropped_block_takes_the_rest_of_its_run_with_it():
     ]
 
 
-def test_a_conversation_goes_on_after_a_drop():
+def test_a_conversation_continues_after_a_drop():
     messages = talk(2, OPUS_5_5)
     messages[0] = user("another question")
     checked = check_thinking(request(messages, OPUS_5_5, CONTROLS, thinking=DROP), STRICT)
@@ -229,7 +229,7 @@ def test_a_conversation_goes_on_after_a_drop():
 
 
 @pytest.mark.spec("TW-6")
-def test_an_old_account_is_told_what_would_not_have_been_allowed_except_on_5_2():
+def test_an_old_account_gets_a_report_of_mismatches_except_on_5_2():
     old = replace(STRICT, account_created=date(2026, 8, 30))
     messages = talk(1, FABLE_5_1)
     messages[0] = user("another question")
@@ -265,7 +265,7 @@ def test_thinking_of_another_model_is_shown_only_where_it_can_be_read(made_by, r
 
 
 @pytest.mark.spec("TW-6")
-def test_thinking_behind_a_summary_stays_bound_to_what_the_summary_replaced():
+def test_thinking_after_a_summary_stays_bound_to_what_the_summary_replaced():
     betas = "compact-2026-09-04"
     messages = talk(3, OPUS_5_5)
     head, tail = messages[:4], messages[4:]
@@ -280,7 +280,7 @@ def test_thinking_behind_a_summary_stays_bound_to_what_the_summary_replaced():
 
 
 @pytest.mark.spec("TW-6")
-def test_thinking_behind_a_threshold_summary_is_bound_from_the_summary_on():
+def test_thinking_after_a_threshold_summary_is_bound_from_the_summary_on():
     betas = "compact-2026-01-12"
     long = [user("q0"), {"role": "assistant", "content": [text("a0")]}, user("q1")]
     summary = {"type": "compaction", "content": "so far"}
@@ -301,7 +301,7 @@ def test_a_failed_summary_replaces_nothing():
     )
 
 
-def test_a_marker_inside_a_result_does_not_move_what_thinking_is_bound_to():
+def test_a_breakpoint_inside_a_result_does_not_change_what_thinking_is_bound_to():
     call = {"type": "tool_use", "id": "t1", "name": "n", "input": {}}
     part = text("r")
     result = {"type": "tool_result", "tool_use_id": "t1", "content": [part]}
@@ -325,7 +325,7 @@ def test_a_marker_inside_a_result_does_not_move_what_thinking_is_bound_to():
         ),
     ],
 )
-def test_a_signed_summary_must_come_back_as_it_was(change, code):
+def test_a_signed_summary_must_be_sent_back_unchanged(change, code):
     asked = request([user("q")], compaction={"type": "summarize"})
     block = sign_compaction({"type": "compaction", "content": "so far"}, asked) | change
     sent = request([{"role": "assistant", "content": [block]}, user("n")], betas="compact-2026-09-04")

@@ -33,7 +33,7 @@ def message(*content, **more):
 
 
 @pytest.mark.spec("TW-1")
-def test_a_text_answer_is_told_in_the_order_of_the_api():
+def test_the_events_of_a_text_reply_have_the_order_of_the_api():
     told = list(build_events(message({"type": "text", "text": "One two three four five"})))
     assert told == [
         (
@@ -101,7 +101,7 @@ def test_omitted_thinking_sends_only_its_signature():
     assert deltas == [{"type": "signature_delta", "signature": "c2ln"}]
 
 
-def test_a_tool_call_starts_with_no_input_and_an_empty_piece():
+def test_a_tool_call_starts_with_no_input_and_an_empty_delta():
     call = {
         "type": "tool_use",
         "id": "toolu_01",
@@ -123,7 +123,7 @@ def test_a_compaction_by_threshold_is_one_delta_and_one_on_demand_is_none():
     assert _of_block(signed) == (signed, [])
 
 
-def test_redacted_thinking_comes_whole():
+def test_redacted_thinking_has_no_deltas():
     block = {"type": "redacted_thinking", "data": "abc"}
     assert _of_block(block) == (block, [])
 
@@ -135,7 +135,7 @@ def test_citations_follow_the_text_they_belong_to():
     assert deltas[1:] == [{"type": "citations_delta", "citation": citation}]
 
 
-def test_what_edits_did_is_told_at_the_end_and_diagnostics_at_the_start():
+def test_applied_edits_are_reported_at_the_end_and_diagnostics_at_the_start():
     body = message(
         {"type": "text", "text": "x"},
         context_management={"applied_edits": []},
@@ -152,18 +152,18 @@ def test_what_edits_did_is_told_at_the_end_and_diagnostics_at_the_start():
     assert "cache_creation" not in end["usage"]
 
 
-def test_an_answer_without_content_still_pings():
+def test_a_reply_without_content_still_pings():
     names = [name for name, _ in build_events(message())]
     assert names == ["message_start", "ping", "message_delta", "message_stop"]
 
 
 @given(st.text(max_size=400))
-def test_pieces_of_a_text_are_the_text(text):
+def test_the_parts_of_a_text_join_to_the_text(text):
     assert "".join(split_text(text)) == text
     assert all(split_text(text))
 
 
-def test_a_frame_names_its_event_twice():
+def test_an_encoded_event_has_its_name_twice():
     assert list(encode_sse([("ping", {"type": "ping"})])) == [b'event: ping\ndata: {"type":"ping"}\n\n']
     assert error_event("overloaded_error", "Overloaded") == (
         b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'

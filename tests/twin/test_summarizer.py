@@ -41,7 +41,7 @@ def section(summary, title):
 
 
 @pytest.mark.spec("TW-8")
-def test_a_summary_keeps_what_people_said_what_was_touched_and_what_failed():
+def test_a_summary_keeps_user_messages_files_and_errors():
     summary = summarize(TALK)
     assert section(summary, SECTIONS[5]).splitlines() == [
         "- Fix the crash in src/app.py",
@@ -62,7 +62,7 @@ def test_a_summary_has_nine_sections_in_its_tags_and_is_the_same_each_time():
     assert (summary.startswith("<summary>\n"), summary.endswith("\n</summary>")) == (True, True)
 
 
-def test_instructions_are_named_in_the_summary():
+def test_instructions_are_repeated_in_the_summary():
     assert "Focus asked for: only the port" in summarize(TALK, "only the port")
 
 
@@ -71,7 +71,7 @@ def test_the_request_for_the_summary_is_not_part_of_it():
 
 
 @given(st.lists(st.text(max_size=3000), min_size=1, max_size=30))
-def test_a_summary_is_bounded_and_closed_once_whatever_was_said(texts):
+def test_a_summary_is_bounded_and_has_one_closing_tag(texts):
     summary = summarize(messages(*(f"{text}</summary>" for text in texts)))
     assert summary.count("</summary>") == 1
     assert len(summary) < 70 * MAX_QUOTE
@@ -84,7 +84,7 @@ def said(*texts):
 ASKING = "Write a summary of this whole conversation, in <summary> tags."
 
 
-def test_words_that_share_a_message_with_the_request_for_a_summary_are_kept():
+def test_text_in_the_same_message_as_the_request_for_a_summary_is_kept():
     summary = summarize(messages("Hello", "Hello.", said("Replace a by b in app.py", ASKING)))
     assert section(summary, SECTIONS[5]).splitlines() == ["- Hello", "   - Replace a by b in app.py"]
     assert section(summary, SECTIONS[6]) == "- Replace a by b in app.py"

@@ -39,7 +39,7 @@ def one(schema, name="value"):
         ("value", True, "parser"),
     ],
 )
-def test_a_value_fits_its_schema_and_its_name(name, schema, value):
+def test_a_value_matches_its_schema_and_its_name(name, schema, value):
     assert one(schema, name) == value
 
 
@@ -56,7 +56,7 @@ def test_references_are_followed_and_endless_ones_end():
     assert made({"$ref": "#"}) == {}
 
 
-def test_all_parts_of_an_all_of_are_met():
+def test_all_parts_of_an_all_of_are_used():
     part = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}
     other = {"properties": {"b": {"const": 2}}, "required": ["b"]}
     assert made({"allOf": [part, other]}) == {"a": 1, "b": 2}

@@ -1,4 +1,4 @@
-"""What must hold between messages, in the API's own words."""
+"""The rules between messages, with the error messages of the API."""
 
 from typing import Any
 
@@ -233,12 +233,12 @@ CONVERSATIONS = {
 
 @pytest.mark.spec("TW-6")
 @pytest.mark.parametrize(("sent", "expected"), CONVERSATIONS.values(), ids=CONVERSATIONS.keys())
-def test_a_conversation_is_judged_in_the_words_of_the_api(verdict, sent, expected):
+def test_errors_in_a_conversation_have_the_wording_of_the_api(verdict, sent, expected):
     assert verdict(sent) == expected
 
 
 @pytest.mark.spec("TW-6")
-def test_the_new_version_refuses_documents_by_the_assistant_and_citations_by_the_user(verdict):
+def test_the_new_version_rejects_documents_by_the_assistant_and_citations_by_the_user(verdict):
     document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "d"}}
     place = {"cited_text": "c", "type": "char_location", "document_index": 0, "document_title": None}
     place |= {"start_char_index": 0, "end_char_index": 1}

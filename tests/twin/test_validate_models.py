@@ -139,13 +139,13 @@ REQUESTS = {
 
 @pytest.mark.spec("TW-6")
 @pytest.mark.parametrize(("sent", "expected"), REQUESTS.values(), ids=REQUESTS.keys())
-def test_the_limits_of_a_model_are_named(sent, expected, verdict):
+def test_the_limits_of_a_model_are_checked(sent, expected, verdict):
     assert verdict(sent) == expected
 
 
 @pytest.mark.spec("TW-6")
 @pytest.mark.parametrize("name", ["temperature", "top_p", "top_k"])
-def test_the_new_version_knows_no_sampling_not_even_at_its_default(name, verdict):
+def test_the_new_version_rejects_sampling_parameters_even_with_their_defaults(name, verdict):
     sent = body("claude-haiku-4-5") | {name: 1}
     assert verdict(sent, version="2026-10-21") == f"{name}: Extra inputs are not permitted"
 

@@ -1,4 +1,4 @@
-"""The tables of fields against the official SDK's own types: all it can send, and nothing else."""
+"""The tables of fields match the types of the official SDK."""
 
 import typing
 from typing import Any
@@ -21,7 +21,7 @@ from everturn.twin.validate.params import COUNT_TOKENS, MESSAGES
 from everturn.twin.validate.tools import TOOLS
 from everturn.twin.values import ApiError
 
-# Union members are tried one after the other; no union of the SDK has more that matter here.
+# How many members of each union are tried; no union of the SDK has more relevant ones.
 ALTERNATIVES = range(5)
 
 
@@ -30,7 +30,7 @@ def typed_members(union: Any) -> list[Any]:
 
 
 def tags(hint: Any) -> tuple[str, ...]:
-    """What `type` may be; a custom tool may leave it out."""
+    """The possible values of `type`; a custom tool may omit it."""
     kind = typing_extensions.get_type_hints(hint)["type"]
     optional = type(None) in typing.get_args(kind)
     return typing.get_args(typing.get_args(kind)[0] if optional else kind)
@@ -67,7 +67,7 @@ def test_the_tools_and_their_fields_are_those_of_the_sdk():
                 message_create_params.MessageCreateParamsStreaming,
                 beta_create_params.MessageCreateParamsStreaming,
             ),
-            # Fields of the first version and of a finished beta, which no longer are the SDK's.
+            # Fields of the first version and of a finished beta, which the SDK no longer has.
             {"temperature", "top_p", "top_k", "output_format"},
         ),
         (
@@ -107,7 +107,7 @@ def example(hint: Any, *, alternative: int) -> Any:
     return {str: "words", int: 60_000, bool: False, float: 0.5, type(None): None}[hint]
 
 
-# Values with a form of their own, which the types do not tell.
+# Values with a format that the types do not describe.
 FORMS = {
     "id": "srvtoolu_1",
     "tool_use_id": "srvtoolu_1",
@@ -118,7 +118,7 @@ FORMS = {
 
 
 def refused(check, value):
-    """What a rule says against a value; nothing when it takes it."""
+    """The error of a rule for a value; empty if it is accepted."""
     try:
         check(value, "it")
     except ApiError as refusal:
@@ -128,20 +128,20 @@ def refused(check, value):
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("tag", sorted(BLOCKS))
-def test_every_block_the_sdk_can_send_has_a_right_shape(tag, alternative):
+def test_every_block_the_sdk_can_send_has_a_valid_shape(tag, alternative):
     hint = next(hint for hint in typed_members(BetaContentBlockParam) if tag in tags(hint))
     assert refused(grammar["block"], example(hint, alternative=alternative)) == ""
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 @pytest.mark.parametrize("tag", sorted(TOOLS))
-def test_every_tool_the_sdk_can_send_has_a_right_shape(tag, alternative):
+def test_every_tool_the_sdk_can_send_has_a_valid_shape(tag, alternative):
     hint = next(hint for hint in typed_members(BetaToolUnionParam) if tag in tags(hint))
     assert refused(grammar["tool"], example(hint, alternative=alternative) | {"type": tag}) == ""
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
-def test_every_parameter_the_sdk_can_send_has_a_right_shape(alternative):
+def test_every_parameter_the_sdk_can_send_has_a_valid_shape(alternative):
     hints = typing_extensions.get_type_hints(beta_create_params.MessageCreateParamsStreaming)
     check = grammar.shape(MESSAGES)
     for name in fields_of(MESSAGES) & set(hints):

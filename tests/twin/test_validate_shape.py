@@ -1,4 +1,4 @@
-"""The words about wrong shapes, and about what is missing its header."""
+"""The error messages for wrong shapes and missing beta headers."""
 
 from typing import Any
 
@@ -179,7 +179,7 @@ WRONG = {
 
 @pytest.mark.spec("TW-6")
 @pytest.mark.parametrize(("sent", "expected"), WRONG.values(), ids=WRONG.keys())
-def test_a_wrong_shape_is_named_by_its_path(sent, expected, verdict):
+def test_the_error_for_a_wrong_shape_has_its_path(sent, expected, verdict):
     assert verdict(sent) == expected
 
 
@@ -190,7 +190,7 @@ def test_an_unknown_model_is_not_found(refusal_of):
 
 
 @pytest.mark.spec("TW-6")
-def test_the_version_header_must_be_there_and_known(verdict):
+def test_the_version_header_must_be_present_and_known(verdict):
     assert verdict(body(), version="") == "accepted"
     strict = TwinOptions(version_header="required")
     assert verdict(body(), version="", options=strict) == "anthropic-version: header is required"

@@ -13,8 +13,8 @@ from everturn.history.records import Record
 from everturn.measure.outline import Preamble
 from everturn.measure.prefix_cache import Breakpoint
 from everturn.twin.options import TwinOptions
-from everturn.view.breakpoints import Breakpoints, Spot
-from everturn.view.cache_edits import References, edits_block, referenced
+from everturn.view.breakpoints import BlockLocation, Breakpoints
+from everturn.view.cache_edits import References, edits_block, with_cache_reference
 from everturn.view.flatten import Flattener
 from everturn.view.forks import CapturedRequest
 from everturn.view.requests import build_request
@@ -34,7 +34,7 @@ def sent(records: list[Record], references: References = "all") -> dict:
     for record in records:
         flattener.add(record)
     messages = flattener.flat().messages
-    last = Spot(len(messages) - 1, 0)
+    last = BlockLocation(len(messages) - 1, 0)
     safe = CapturedRequest(
         "claude-opus-5", Preamble((tool("Read"),)), PARAMETERS, messages, {"max_tokens": 99}
     )
@@ -72,11 +72,11 @@ def test_a_reference_leaves_the_bytes_of_all_other_fields_as_they_came():
     odd = block_from_json(
         b'{"type":"tool_result","tool_use_id":"a","content":"\\u00e9","n":1.50,"extra":{ }}'
     )
-    assert referenced(odd).raw == (
+    assert with_cache_reference(odd).raw == (
         b'{"type":"tool_result","tool_use_id":"a","content":"\\u00e9","n":1.50,"extra":{ },'
         b'"cache_reference":"a"}'
     )
-    assert referenced(odd).call == "a"
+    assert with_cache_reference(odd).call == "a"
 
 
 def test_an_edit_names_what_it_deletes_in_order():

@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 from view.talks import model
 
-from everturn.view.cache_key import salts
+from everturn.view.cache_key import compute_key_salts
 from everturn.view.key_parameters import KeyParameters, TtlChoice
 
 
 def salted(name: str = "claude-opus-5", **fields: Any):
-    return salts(model(name), KeyParameters(fields.pop("lifetime", TtlChoice("5m", "")), **fields))
+    return compute_key_salts(
+        model(name), KeyParameters(fields.pop("lifetime", TtlChoice("5m", "")), **fields)
+    )
 
 
 PLAIN = salted()

@@ -24,7 +24,7 @@ from everturn.measure.prefix_cache import PrefixCache, Ttl
 from everturn.twin.costs import TwinCosts
 from everturn.twin.options import TwinOptions
 from everturn.view.breakpoints import place_breakpoints, without_cache_control
-from everturn.view.cache_key import salts
+from everturn.view.cache_key import compute_key_salts
 from everturn.view.forks import CapturedRequest, Fork, continue_fork, make_fork, refusal_of_tools
 from everturn.view.key_parameters import KeyParameters, TtlChoice
 from everturn.view.requests import build_fork_request, build_request, place_fork_breakpoints
@@ -128,7 +128,9 @@ def forecast(
     """One call against a cache: looked up, answered as predicted."""
     outline = outlined([*safe.messages, *more])
     own = Forecast(cache)
-    found = own.predict(outline.prompt(salts(OPUS, safe.parameters), marks.places, minimum=0), now=0)
+    found = own.predict(
+        outline.prompt(compute_key_salts(OPUS, safe.parameters), marks.places, minimum=0), now=0
+    )
     usage = Usage(
         input_tokens=found.plain,
         cache_creation_input_tokens=found.write_5m + found.write_1h,
@@ -169,7 +171,7 @@ def test_the_twin_bills_only_the_forks_own_messages_as_new(parameters, own):
     read, hourly, short, plain = desk.usage(**body(build_request(parent, parent.breakpoints)))
     written = len(desk.twin.cache.entries(desk.clock.now().timestamp()))
     told = desk.ask(**body(build_fork_request(make_fork(parent, own), ANTHROPIC)))
-    tokens = outlined([*TALK, *own]).prompt(salts(OPUS, parameters), [], minimum=0).total
+    tokens = outlined([*TALK, *own]).prompt(compute_key_salts(OPUS, parameters), [], minimum=0).total
     assert parts(told["usage"]) == (hourly + short, 0, 0, tokens - hourly - short)
     assert len(desk.twin.cache.entries(desk.clock.now().timestamp())) == written
     assert (read, plain) == (0, 3)
@@ -237,8 +239,8 @@ def test_what_a_fork_does_leaves_its_parent_as_it_was():
     parent = parent_of(TALK, metadata={"user_id": "u"})
     before = msgspec.json.encode(parent)
     detector = CacheBreakDetector()
-    note = take_key_snapshot(parent.model, parent.head, parent.parameters, parent.breakpoints)
-    detector.before_call("main", note, parent.head, 0.0)
+    note = take_key_snapshot(parent.model, parent.preamble, parent.parameters, parent.breakpoints)
+    detector.before_call("main", note, parent.preamble, 0.0)
     detector.after_call("main", Usage(cache_read_input_tokens=90_000))
     baseline = detector.baselines["main"]
     child = make_fork(parent, (SUMMARIZE,), max_turns=2, max_output=5)
@@ -246,7 +248,7 @@ def test_what_a_fork_does_leaves_its_parent_as_it_was():
     assert later is not None
     build_fork_request(later, ANTHROPIC)
     # A fork is a source of its own: its low reads are not a break of the parent's cache.
-    detector.before_call("fork:summary", note, parent.head, 1.0)
+    detector.before_call("fork:summary", note, parent.preamble, 1.0)
     detector.after_call("fork:summary", Usage())
     detector.compacted("fork:summary")
     assert msgspec.json.encode(parent) == before

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from everturn.measure.capabilities import ANTHROPIC, PLAIN, Capabilities
+from everturn.measure.capabilities import ANTHROPIC, BEDROCK, PLAIN, Capabilities
 from everturn.view.key_parameters import (
     KeyParameters,
     LatchedParameters,
@@ -38,7 +38,7 @@ def test_an_hour_is_for_sources_on_the_list(source: str, ttl: str):
     words = (
         f"source {source!r} may ask for an hour"
         if ttl == "1h"
-        else f"source {source!r} is on no list for an hour"
+        else f"source {source!r} is not in the list of sources for one hour"
     )
     assert found == TtlChoice(ttl, words)
 
@@ -49,13 +49,55 @@ def test_an_hour_is_for_sources_on_the_list(source: str, ttl: str):
     [
         ("fork", ELIGIBLE, ANTHROPIC, "a fork is over before an hour could pay off"),
         ("conversation", TtlSettings(), ANTHROPIC, "the account is not eligible for an hour"),
-        ("conversation", ELIGIBLE, SHORT_ONLY, "the provider knows no longer lifetime"),
-        ("conversation", ELIGIBLE, PLAIN, "the provider knows no longer lifetime"),
-        ("conversation", TtlSettings(True, ("x*",)), ANTHROPIC, "source 'main' is on no list for an hour"),
+        ("conversation", ELIGIBLE, SHORT_ONLY, "the provider supports only five minutes"),
+        ("conversation", ELIGIBLE, PLAIN, "the provider supports only five minutes"),
+        (
+            "conversation",
+            TtlSettings(True, ("x*",)),
+            ANTHROPIC,
+            "source 'main' is not in the list of sources for one hour",
+        ),
     ],
 )
 def test_everybody_else_gets_five_minutes_and_a_reason(purpose, settings, able, why):
     assert choose_ttl("main", purpose, settings, able) == TtlChoice("5m", why)
+
+
+@pytest.mark.spec("PC-18")
+@pytest.mark.parametrize(
+    ("settings", "able", "expected"),
+    [
+        (ELIGIBLE, BEDROCK, TtlChoice("5m", "on Bedrock one hour must be enabled (ttl.bedrock_1h)")),
+        (TtlSettings(bedrock_1h=True), BEDROCK, TtlChoice("1h", "source 'main' may ask for an hour")),
+        (
+            TtlSettings(bedrock_1h=True, in_overage=True),
+            BEDROCK,
+            TtlChoice("1h", "source 'main' may ask for an hour"),
+        ),
+        (
+            TtlSettings(bedrock_1h=True),
+            ANTHROPIC,
+            TtlChoice("5m", "the account is not eligible for an hour"),
+        ),
+        (
+            TtlSettings(eligible=True, in_overage=True),
+            ANTHROPIC,
+            TtlChoice("5m", "the account is in overage"),
+        ),
+    ],
+)
+def test_an_hour_on_bedrock_is_asked_for_and_an_account_in_overage_keeps_five_minutes(
+    settings, able, expected
+):
+    assert choose_ttl("main", "conversation", settings, able) == expected
+
+
+@pytest.mark.spec("PC-18")
+def test_overage_that_begins_in_the_middle_of_a_session_changes_nothing():
+    latched = KeyParameters(choose_ttl("main", "conversation", ELIGIBLE, ANTHROPIC))
+    in_overage = TtlSettings(eligible=True, in_overage=True)
+    wanted = KeyParameters(choose_ttl("main", "conversation", in_overage, ANTHROPIC))
+    assert latch_parameters(latched, wanted) == LatchedParameters(latched, ("lifetime stays 1h",))
 
 
 FIRST = KeyParameters(

@@ -11,7 +11,7 @@ from view.talks import HEAD, Talk, assistant, call, image, model, thinking, tool
 from everturn.history.blocks import block_from_json, result_block, text_block
 from everturn.history.messages import Message
 from everturn.measure.capabilities import ANTHROPIC, BEDROCK, PLAIN, Capabilities
-from everturn.measure.outline import Outline, Preamble, Salts, Spot
+from everturn.measure.outline import BlockLocation, CacheKeySalts, Outline, Preamble
 from everturn.measure.prefix_cache import Breakpoint, CacheLookup, PrefixCache
 from everturn.twin.costs import TwinCosts
 from everturn.view import breakpoints as markers
@@ -40,11 +40,11 @@ def marks_of(
     return place_breakpoints(outline_of(messages, head, able), head, capabilities=able, **asked)
 
 
-def spots(marks: Breakpoints) -> list[Spot]:
+def spots(marks: Breakpoints) -> list[BlockLocation]:
     return [spot for spot, _ in marks.places]
 
 
-TOOLS, STATIC, DYNAMIC = Spot(-1, 1), Spot(-1, 2), Spot(-1, 3)
+TOOLS, STATIC, DYNAMIC = BlockLocation(-1, 1), BlockLocation(-1, 2), BlockLocation(-1, 3)
 
 
 # ── one marker where it belongs ──────────────────────────────────────────────────────────────────
@@ -54,14 +54,16 @@ TOOLS, STATIC, DYNAMIC = Spot(-1, 1), Spot(-1, 2), Spot(-1, 3)
 def test_the_last_message_the_tools_and_both_parts_of_system_end_with_a_marker():
     marks = marks_of([user("a"), assistant("b"), user("c", "d")])
     assert marks == Breakpoints(
-        tuple((spot, Breakpoint(-1, "5m")) for spot in (TOOLS, STATIC, DYNAMIC, Spot(2, 1))), (), 4 + 3
+        tuple((spot, Breakpoint(-1, "5m")) for spot in (TOOLS, STATIC, DYNAMIC, BlockLocation(2, 1))),
+        (),
+        4 + 3,
     )
 
 
 @pytest.mark.spec("PC-5")
 def test_a_request_that_must_not_write_is_marked_on_the_second_to_last_message():
     messages = [user("a"), assistant("b"), user("c")]
-    assert spots(marks_of(messages, writes="nothing new"))[-1] == Spot(1, 0)
+    assert spots(marks_of(messages, writes="nothing new"))[-1] == BlockLocation(1, 0)
     assert spots(marks_of(messages[:1], writes="nothing new")) == [TOOLS, STATIC, DYNAMIC]
 
 
@@ -78,8 +80,8 @@ def test_a_request_that_must_not_write_is_marked_on_the_second_to_last_message()
     ids=lambda block: f"{block.kind} {len(block.raw)}",
 )
 def test_a_block_that_may_not_carry_a_marker_leaves_it_to_the_one_before(unfit):
-    assert spots(marks_of([user("a"), assistant("b", unfit)]))[-1] == Spot(1, 0)
-    assert spots(marks_of([user("a"), assistant(unfit)]))[-1] == Spot(0, 0)
+    assert spots(marks_of([user("a"), assistant("b", unfit)]))[-1] == BlockLocation(1, 0)
+    assert spots(marks_of([user("a"), assistant(unfit)]))[-1] == BlockLocation(0, 0)
 
 
 @pytest.mark.spec("PC-5")
@@ -92,14 +94,18 @@ def test_texts_images_calls_and_results_may_carry_a_marker(fit):
 def test_the_tool_list_ends_where_the_prefix_has_it_end():
     """A deferred tool is outside the prefix, and web tools come last in it (api-facts 1.1)."""
     head = Preamble((web(), tool("Read"), tool("Zeta", defer_loading=True)), HEAD.system, (1,))
-    assert spots(marks_of([user("a")], head)) == [Spot(-1, 0), Spot(-1, 4), Spot(0, 0)]
+    assert spots(marks_of([user("a")], head)) == [
+        BlockLocation(-1, 0),
+        BlockLocation(-1, 4),
+        BlockLocation(0, 0),
+    ]
     deferred = Preamble((tool("Zeta", defer_loading=True),))
-    assert spots(marks_of([user("a")], deferred)) == [Spot(0, 0)]
+    assert spots(marks_of([user("a")], deferred)) == [BlockLocation(0, 0)]
 
 
 def test_a_blank_part_of_system_gets_no_marker():
     head = Preamble((), (text_block("words"), text_block(" ")), (0, 1))
-    assert spots(marks_of([user("a")], head)) == [Spot(-1, 0), Spot(0, 0)]
+    assert spots(marks_of([user("a")], head)) == [BlockLocation(-1, 0), BlockLocation(0, 0)]
 
 
 def test_a_provider_without_a_cache_gets_none():
@@ -114,21 +120,25 @@ def texts(count: int) -> list[Message]:
 
 
 @pytest.mark.spec("PC-7")
-@pytest.mark.parametrize(("added", "between"), [(19, []), (20, [Spot(0, 19)]), (70, [Spot(0, 19)])])
-def test_an_intermediate_marker_stands_where_the_last_entry_is_just_in_reach(added: int, between: list[Spot]):
+@pytest.mark.parametrize(
+    ("added", "between"), [(19, []), (20, [BlockLocation(0, 19)]), (70, [BlockLocation(0, 19)])]
+)
+def test_an_intermediate_marker_stands_where_the_last_entry_is_just_in_reach(
+    added: int, between: list[BlockLocation]
+):
     """The last entry is at the first word: a marker 19 positions on still finds it, one 20 on does not."""
     marks = marks_of(texts(1 + added), previous=4)
-    assert spots(marks)[-1 - len(between) :] == [*between, Spot(0, added)]
+    assert spots(marks)[-1 - len(between) :] == [*between, BlockLocation(0, added)]
 
 
 @pytest.mark.spec("PC-6", "PC-7")
 def test_when_markers_run_out_the_tool_list_goes_first_and_it_is_said():
     marks = marks_of(texts(60), previous=4)
-    assert spots(marks) == [STATIC, DYNAMIC, Spot(0, 19), Spot(0, 59)]
+    assert spots(marks) == [STATIC, DYNAMIC, BlockLocation(0, 19), BlockLocation(0, 59)]
     assert marks.why == (
-        "this turn adds 59 positions, more than the 20 that are searched: an intermediate marker keeps the "
-        "last entry in reach",
-        "no marker left for tools",
+        "this turn adds 59 positions, more than the 20 that are searched: an intermediate breakpoint keeps "
+        "the last entry in reach",
+        "no breakpoint left for tools",
     )
 
 
@@ -136,10 +146,10 @@ def test_when_markers_run_out_the_tool_list_goes_first_and_it_is_said():
 @pytest.mark.parametrize("limit", range(5))
 def test_the_limit_of_the_provider_is_never_exceeded(limit: int):
     able = Capabilities(caching=True, ttls=("5m",), max_breakpoints=limit)
-    order = [Spot(0, 59), Spot(0, 19), DYNAMIC, STATIC, TOOLS]
+    order = [BlockLocation(0, 59), BlockLocation(0, 19), DYNAMIC, STATIC, TOOLS]
     marks = marks_of(texts(60), able=able, previous=4)
     assert spots(marks) == sorted(order[:limit])
-    assert sum(why.startswith("no marker left") for why in marks.why) == 5 - limit
+    assert sum(why.startswith("no breakpoint left") for why in marks.why) == 5 - limit
 
 
 @pytest.mark.spec("PC-7")
@@ -149,7 +159,7 @@ def test_a_burst_of_parallel_calls_needs_an_intermediate_marker_only_where_each_
     talk.burst(60)
     assert len(marks_of(talk.messages, previous=start).why) == 0
     each = marks_of(talk.messages, able=BEDROCK, previous=start)
-    assert spots(each)[-2:] == [Spot(1, 18), Spot(2, 59)]
+    assert spots(each)[-2:] == [BlockLocation(1, 18), BlockLocation(2, 59)]
 
 
 def test_an_earlier_entry_behind_the_end_of_a_shorter_conversation_is_nothing_to_reach():
@@ -181,7 +191,7 @@ class Walk:
             writes="its own",
         )
         self.reached = marks.reached
-        outcome = self.cache.look(self.outline.prompt(Salts(), marks.places, minimum=0), now=0)
+        outcome = self.cache.look(self.outline.prompt(CacheKeySalts(), marks.places, minimum=0), now=0)
         self.cache.refresh(outcome)
         self.cache.write(outcome, now=0)
         return marks, outcome

@@ -1,6 +1,7 @@
 """Named sections: computed once, static before dynamic, and the dangerous kind has to say why."""
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,8 +28,8 @@ def counted(words: str) -> Callable[[], str]:
     return lambda: f"{words} {next(times)}"
 
 
-def sections() -> SystemPromptSections:
-    made = SystemPromptSections()
+def sections(**more: Any) -> SystemPromptSections:
+    made = SystemPromptSections(**more)
     made.dynamic("environment", counted("environment"))
     made.static("manners", counted("manners"))
     made.static("tone", counted("tone"))
@@ -69,26 +70,30 @@ def test_a_volatile_section_is_computed_for_every_request_and_its_reason_is_on_r
 @pytest.mark.parametrize("why", ["", "   ", "needed", "it changes"])
 def test_a_volatile_section_without_a_written_reason_is_refused(why: str):
     made = SystemPromptSections()
-    with pytest.raises(UsageError, match=r"Section 'clock' .* each change of it breaks the cache"):
+    with pytest.raises(UsageError, match=r"Section 'clock' .* each change breaks the cache"):
         made.DANGEROUS_recomputed_every_request("clock", counted("clock"), why=why)
     assert made.texts("dynamic") == []
 
 
 def test_two_sections_cannot_have_one_name():
     made = sections()
-    with pytest.raises(UsageError, match="There is a section named 'tone' already"):
+    with pytest.raises(UsageError, match="A section named 'tone' already exists"):
         made.dynamic("tone", counted("tone"))
 
 
 @pytest.mark.spec("PC-3")
 @pytest.mark.parametrize(
-    ("able", "mcp", "shared"),
-    [(ANTHROPIC, False, "org"), (SHARING, False, "global"), (SHARING, True, "org")],
+    ("able", "tools", "shared"),
+    [
+        (ANTHROPIC, ["Read"], "org"),
+        (SHARING, ["Read"], "global"),
+        (SHARING, [], "global"),
+        (SHARING, ["Read", "mcp__x__y"], "org"),
+    ],
 )
-def test_only_the_static_part_is_shared_with_all_where_that_exists_and_no_mcp_tools_are(able, mcp, shared):
-    blocks = system_blocks(
-        sections(), attribution="by 1", identity="I am", capabilities=able, has_mcp_tools=mcp
-    )
+def test_only_the_static_part_is_shared_with_all_where_that_exists_and_no_mcp_tools_are(able, tools, shared):
+    made = sections(attribution="by 1", identity="I am")
+    blocks = system_blocks(made, capabilities=able, tools=tools)
     assert [(part.block, part.scope) for part in blocks] == [
         (text_block("by 1"), None),
         (text_block("I am"), None),
@@ -100,15 +105,20 @@ def test_only_the_static_part_is_shared_with_all_where_that_exists_and_no_mcp_to
     )
 
 
+@pytest.mark.spec("PC-3")
+def test_an_attribution_that_is_computed_is_asked_for_every_request():
+    made = SystemPromptSections(attribution=counted("by"))
+    found = [system_blocks(made, capabilities=ANTHROPIC) for _ in range(2)]
+    assert found == [(Scoped(text_block(f"by {at}"), None),) for at in (1, 2)]
+
+
 def test_a_section_without_a_visible_word_makes_no_block():
     """The API refuses blank text, and a marker on it."""
-    made = SystemPromptSections()
+    made = SystemPromptSections(attribution=" ")
     made.static("blank", lambda: " \n")
     made.dynamic("words", lambda: "words")
     made.dynamic("empty", lambda: "")
-    assert system_blocks(made, attribution=" ", capabilities=ANTHROPIC) == (
-        Scoped(text_block("words"), "org"),
-    )
+    assert system_blocks(made, capabilities=ANTHROPIC) == (Scoped(text_block("words"), "org"),)
 
 
 @pytest.mark.spec("PC-4")

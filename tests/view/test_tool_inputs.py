@@ -6,7 +6,7 @@ import pytest
 
 from everturn.history.blocks import Block, block_from_fields, block_from_json, fields_of
 from everturn.history.repair import Repair
-from everturn.view.tool_inputs import fitted_call, misfit
+from everturn.view.tool_inputs import fitted_call, misfit, read_schemas
 
 SCHEMA = {
     "type": "object",
@@ -53,7 +53,7 @@ def fitted(value: Any, tool: str = "Read") -> tuple[Any, list[str]]:
     ],
 )
 def test_words_are_read_back_as_what_the_schema_says_they_are(given: Any, sent: Any):
-    assert fitted(given) == (sent, ["Read: the input was read back by its schema"])
+    assert fitted(given) == (sent, ["Read: the input was converted by its schema"])
 
 
 @pytest.mark.spec("FLAT-5")
@@ -108,3 +108,30 @@ def test_an_input_that_cannot_be_looked_into_is_sent_as_recorded(odd: bytes):
 def test_a_schema_that_says_nothing_fits_everything():
     assert misfit({"a": [1, "x", None]}, {}) == []
     assert misfit(5, {"type": "invented"}) == []
+
+
+def test_schemas_are_read_from_the_definitions_of_tools():
+    tools = [
+        block_from_json(b'{"name":"Read","input_schema":{"type":"object"}}'),
+        block_from_json(b'{"type":"web_search_20250305","name":"web_search"}'),
+        block_from_json(b'{"name":"odd","input_schema":true}'),
+    ]
+    named = [Block("tool", tool.raw, tool=name) for tool, name in zip(tools, "abc", strict=True)]
+    assert read_schemas(named) == {"a": {"type": "object"}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"limit": True}},
+        {"properties": 5, "required": 7},
+        {"properties": {"limit": None}, "required": [7, None]},
+        {"type": [["object"]]},
+        {"type": {"object": 1}},
+        {"properties": {"limit": {"type": "array", "items": 5}}},
+    ],
+    ids=str,
+)
+def test_a_schema_that_is_odd_does_no_harm(schema):
+    given = call({"limit": "5"})
+    assert fields_of(fitted_call(given, {"Read": schema}, [])) == fields_of(given)

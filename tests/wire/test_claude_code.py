@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from everturn.history.blocks import Block, fields_of, text_block, text_of
-from everturn.history.edits import Cleared, Compacted, Segment
+from everturn.history.edits import Cleared, Compacted, KeptSegment
 from everturn.history.log import compute_view
 from everturn.history.records import CacheCreation, Record, ReplyMeta, Usage
 from everturn.view.flatten import flatten
@@ -120,7 +120,7 @@ def test_a_boundary_is_read_with_all_its_metadata():
     )
     assert record.is_boundary
     assert record.edit == Compacted(
-        "manual", 155_000, 12, "keep the names", "last", ("mcp__x",), Segment("h", "a", "t")
+        "manual", 155_000, 12, "keep the names", "last", ("mcp__x",), KeptSegment("h", "a", "t")
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.history.blocks import block_from_fields, result_block, text_block
-from everturn.history.edits import Cleared, Compacted, Edit, Pinned, Segment, Undone
+from everturn.history.edits import Cleared, Compacted, Edit, KeptSegment, Pinned, Undone
 from everturn.history.records import CacheCreation, Record, ReplyMeta, Usage
 from everturn.wire.claude_code_reader import parse_session_file
 from everturn.wire.claude_code_writer import BOUNDARY_TEXT, LineContext, encode_record
@@ -34,7 +34,7 @@ edits = st.one_of(
         words,
         words,
         st.lists(words, max_size=3).map(tuple),
-        st.none() | st.builds(Segment, words, words, words),
+        st.none() | st.builds(KeptSegment, words, words, words),
     ),
     st.builds(Cleared, st.lists(words, max_size=3).map(tuple), words, counts, counts),
     *(st.from_type(kind) for kind in get_args(Edit) if kind not in (Compacted, Cleared)),
@@ -91,7 +91,7 @@ def test_a_record_that_was_read_is_written_as_it_came(record: Record):
 
 @pytest.mark.spec("TR-4")
 def test_a_boundary_is_spelled_with_the_names_of_the_format():
-    edit = Compacted("manual", 9, 8, "be brief", "last", ("mcp__x",), Segment("h", "a", "t"))
+    edit = Compacted("manual", 9, 8, "be brief", "last", ("mcp__x",), KeptSegment("h", "a", "t"))
     line = json.loads(encode_record(Record(kind="system", uuid="b", timestamp="t", session="s", edit=edit)))
     assert line == {
         "parentUuid": None,

@@ -2,54 +2,57 @@
 
 import pytest
 
-from everturn.wire.line_repair import LineProblem, Mended, is_json, repair_line
+from everturn.wire.line_repair import LineProblem, RepairedLine, is_json, repair_line
 
 
 @pytest.mark.parametrize(
     ("raw", "mended"),
     [
-        (b"", Mended((), ())),
-        (b"  \r", Mended((), ())),
-        (b"\xef\xbb\xbf", Mended((), ())),
-        (b'\xef\xbb\xbf{"a":1}', Mended((b'{"a":1}',), ())),
-        (b"// hi", Mended((), (LineProblem(7, "comment", "a comment, kept and not read"),))),
+        (b"", RepairedLine((), ())),
+        (b"  \r", RepairedLine((), ())),
+        (b"\xef\xbb\xbf", RepairedLine((), ())),
+        (b'\xef\xbb\xbf{"a":1}', RepairedLine((b'{"a":1}',), ())),
+        (b"// hi", RepairedLine((), (LineProblem(7, "comment", "a comment, kept and not read"),))),
         (
             b'{"a":NaN,"b":"NaN"}',
-            Mended(
+            RepairedLine(
                 (b'{"a":"not a number","b":"NaN"}',),
-                (LineProblem(7, "number", "values that JSON does not have (NaN, Infinity): 1"),),
+                (LineProblem(7, "number", "values that JSON does not allow (NaN, Infinity): 1"),),
             ),
         ),
         (
             b'{"a":"\\udc00"}',
-            Mended(
-                (b'{"a":"\\ufffd"}',), (LineProblem(7, "surrogate", "half characters, shown as U+FFFD: 1"),)
+            RepairedLine(
+                (b'{"a":"\\ufffd"}',),
+                (LineProblem(7, "surrogate", "unpaired surrogates, shown as U+FFFD: 1"),),
             ),
         ),
         (
             b'{"a":1} {"b":2}',
-            Mended((b'{"a":1}', b'{"b":2}'), (LineProblem(7, "glued", "2 objects on one line"),)),
+            RepairedLine((b'{"a":1}', b'{"b":2}'), (LineProblem(7, "glued", "2 objects on one line"),)),
         ),
         (
             b'\0\0{"a":1}\0',
-            Mended(
-                (b'{"a":1}',), (LineProblem(7, "hole", "3 NUL bytes, as a crashed file system leaves them"),)
+            RepairedLine(
+                (b'{"a":1}',), (LineProblem(7, "hole", "3 NUL bytes, typical after a file system crash"),)
             ),
         ),
         (
             b"plain words",
-            Mended(
+            RepairedLine(
                 (),
                 (
                     LineProblem(
-                        7, "not_json", "11 characters that are no JSON object: 'plain words'; kept, not read"
+                        7,
+                        "not_json",
+                        "11 characters that are not a JSON object: 'plain words'; kept, not read",
                     ),
                 ),
             ),
         ),
     ],
 )
-def test_each_damage_has_its_cure_and_its_name(raw: bytes, mended: Mended):
+def test_each_damage_has_its_cure_and_its_name(raw: bytes, mended: RepairedLine):
     assert repair_line(raw, 7, is_last=False) == mended
 
 

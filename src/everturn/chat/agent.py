@@ -1,24 +1,22 @@
-"""One conversation in a terminal: the session is opened, answers are streamed, events are told.
+"""One conversation in a terminal: opens the session, streams answers, shows events.
 
-Whatever goes wrong in the middle of a turn, the file knows what was acknowledged; so after an interrupt the
-session is opened from it again (`reopen`) and nothing depends on what was half done. When to do which of
-this is decided in `loop.py`.
+The transcript holds everything that was acknowledged. After an interrupt the session is therefore reopened
+from its file (`reopen`), and no state of the interrupted turn is reused. `loop.py` decides when to do what.
 """
 
 import os
 import signal
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import msgspec
 from rich.text import Text
 
 from everturn.chat.model_connection import ModelConnection
-from everturn.chat.permission import Permissions
+from everturn.chat.permission import HookDecision, PermissionRequest, Permissions
 from everturn.chat.screen.event_lines import format_compaction, format_event, format_progress
 from everturn.chat.screen.status import StatusFigures
 from everturn.chat.screen.terminal import Terminal
@@ -27,61 +25,80 @@ from everturn.chat.sessions import remove_if_empty
 from everturn.chat.subagent import SearchAgent
 from everturn.chat.system_prompt import build_system_prompt, describe_interrupted_answer, find_memory_files
 from everturn.chat.tool_display import ToolDisplay
-from everturn.chat.tools.files.workspace import Workspace
+from everturn.chat.tools.files.workspace import ResolvedPath, Workspace
+from everturn.chat.tools.inputs import ToolError
 from everturn.chat.tools.todo import TodoList
 from everturn.chat.tools.toolbox import build_tools
+from everturn.chat.visible_reads import sees_read
 from everturn.dashboard.report import context_level
 from everturn.dashboard.terminal import QUIET
 from everturn.decide.compact.chain import RECEIPT
-from everturn.decide.events import Compacting, CompactionDone, Event, Repaired
+from everturn.decide.effects import HookEvent, HookOutcome
+from everturn.decide.events import Compacting, CompactionDone, Event, MicroCompacted, Repaired
+from everturn.decide.options import DEFAULT_MODEL, Options
 from everturn.history.blocks import text_of
 from everturn.history.records import Record, RecordKind, record_time
 from everturn.measure.prefix_cache import SECONDS
-from everturn.session.config.shape import Config
+from everturn.session.hooks.run import Hooks
+from everturn.session.memory_files.discovery import MemoryFile, MemoryFiles
 from everturn.session.memory_files.nested import NestedMemory
-from everturn.session.opening import DEFAULT_STRATEGIES
-from everturn.session.runtime import FILES_SUFFIX
-from everturn.session.session import Reply, Session, UserInput
+from everturn.session.session import Reply, Session, SessionStart, UserInput
+from everturn.session.store.jsonl_store import FILES_SUFFIX
 from everturn.session.tools import Tool, ToolContent
 from everturn.view.fragments.recalled import TOOL as RECALL
 from everturn.view.fragments.reminder import attachment_words
 from everturn.view.system_prompt import SystemPromptSections
 
-DEFAULT_MODEL: Final = "claude-opus-5"
+# Why a conversation ended, as SessionEnd hooks are told; the values are Claude Code's.
+EndReason = Literal["clear", "resume", "prompt_input_exit", "other"]
 
 
 class ChatSettings(NamedTuple):
-    """What a conversation is held with; `kept` is where those of the folder are kept."""
+    """What a conversation needs; `sessions_folder` holds the conversations of this project."""
 
     folder: Path
     home: Path
-    kept: Path
-    config: Config
-    takes_notes: bool = False
+    sessions_folder: Path
+    options: Options
+    # Of Claude Code's settings files; those of `hooks.files` are added by the session.
+    hooks: Hooks = Hooks()
 
 
 class ChatAgent:
-    """Made closed; `open` begins or continues a conversation."""
+    """Runs conversations. Created without one; `open` starts or resumes a conversation."""
 
     def __init__(
-        self, terms: ChatSettings, way: ModelConnection, terminal: Terminal, permissions: Permissions
+        self,
+        settings: ChatSettings,
+        connection: ModelConnection,
+        terminal: Terminal,
+        permissions: Permissions,
     ) -> None:
-        self.terms, self.way = terms, way
+        self.settings, self.connection = settings, connection
         self.terminal, self.permissions = terminal, permissions
         self.todo = TodoList()
+        self._loaded: list[MemoryFile] = []
         self._watching = ToolDisplay(terminal, self.todo, begins=self._call_begins)
-        self._prompt = build_system_prompt(terms.folder, terms.home, lambda: datetime.now().date())
-        self.model = terms.config.model or DEFAULT_MODEL
+        self._prompt = build_system_prompt(
+            settings.folder, settings.home, lambda: datetime.now().date(), self._memory_loaded
+        )
+        self.model = settings.options.model or DEFAULT_MODEL
         self._session: Session | None = None
         self._nested = self._nested_memory()
-        workspace = Workspace(terms.folder)
+        self._workspace = Workspace(settings.folder)
         self.searcher = SearchAgent(
-            workspace, permissions, opens=self._search_session, new_path=self._search_path
+            self._workspace,
+            permissions,
+            opens=self._search_session,
+            new_path=self._search_path,
+            run_hooks=self._run_hooks,
         )
-        self._tools = self._toolbox(workspace)
+        permissions.run_hooks = self._permission_hooks
+        self.end_reason: EndReason = "other"
+        self._tools = self._toolbox()
         self._done: list[CompactionDone] = []
         self.answered = ""
-        # What is going on, for whoever stops it; what the answer that is being given has said so far.
+        # State of the current turn, needed when it is interrupted: the text streamed so far.
         self._is_answering = False
         self._spoken = ""
         self._unfinished = ""
@@ -89,59 +106,70 @@ class ChatAgent:
 
     @property
     def session(self) -> Session:
-        assert self._session is not None, "a conversation is opened first"
+        assert self._session is not None, "open a conversation first"
         return self._session
 
     # ── opening and closing ──────────────────────────────────────────────────────────────────────
 
-    def open(self, path: str | Path) -> None:
-        """Begin or continue the conversation in this file; the one before is closed once this one is open."""
+    def open(self, path: str | Path, cause: Literal["", "clear", "resume"] = "") -> None:
+        """Start or resume the conversation in this file, then close the previous one. `cause` is the command
+        that asked for it, which SessionStart and SessionEnd hooks are told."""
         if self._session is not None and os.path.realpath(path) == self._session.path:
             return
         self._prompt.forget()
-        opened = self._main(path)
-        self.close()
+        opened = self._main(path, "clear" if cause == "clear" else "auto")
+        self.close(cause or "other")
         self._session = opened
         self._nested.forget()
+        self._workspace.forget()
         self.todo.replace(())
         self._unfinished = ""
+        self._instructions_hooks("session_start")
 
     def reopen(self) -> None:
-        """The same conversation, as its file has it. A second Ctrl-C meanwhile is not listened to."""
+        """Open the same conversation again from its file. Ctrl-C is ignored until that is done."""
         with _ignore_interrupts():
             path = self.session.path
-            self.session.close()
+            # The conversation neither ends nor starts: no hooks.
+            self.session.close(reason="")
             self._is_quiet = True
             try:
-                self._session = self._main(path)
+                self._session = self._main(path, "none")
             finally:
                 self._is_quiet = False
             self._done.clear()
 
-    def close(self) -> None:
-        """Let others write; a conversation in which nothing was said leaves nothing behind."""
+    def close(self, reason: "EndReason | None" = None) -> None:
+        """Release the transcript. An empty conversation leaves no file."""
         session, self._session = self._session, None
         if session is not None:
-            session.close()
+            session.close(reason or self.end_reason)
             remove_if_empty(Path(session.path))
 
-    def _main(self, path: str | Path) -> Session:
-        notes = self.terms.takes_notes
-        ways = DEFAULT_STRATEGIES if notes else tuple(way for way in DEFAULT_STRATEGIES if way != "notes")
-        return self._opened(path, self._tools, self._prompt, listen=self._heard, notes=notes, ways=ways)
+    def _main(self, path: str | Path, session_start: SessionStart) -> Session:
+        return self._opened(path, self._tools, self._prompt, listen=self._heard, session_start=session_start)
 
     def _opened(
         self, path: str | Path, tools: tuple[Tool, ...], system: str | SystemPromptSections, **how: Any
     ) -> Session:
-        config = msgspec.structs.replace(self.terms.config, model=self.model)
-        client, send = self.way.client, self.way.send
-        roots = (self.terms.folder,)
+        client, send = self.connection.client, self.connection.send
+        roots = (self.settings.folder,)
         return Session.open(
-            path, policy=config, tools=tools, system=system, client=client, send=send, roots=roots, **how
+            path,
+            self.settings.options,
+            config=None,
+            model=self.model,
+            tools=tools,
+            system=system,
+            client=client,
+            send=send,
+            roots=roots,
+            hooks=self.settings.hooks,
+            **how,
         )
 
     def format_greeting(self) -> list[Text]:
-        """What a person sees of a conversation that had begun before; nothing of a new one."""
+        """The first lines shown for a resumed conversation; only remarks for a new one."""
         log, screen = self.session.conversation.log, self.terminal.screen
         remarks = [Text(line, QUIET) for each in self.session.remarks for line in screen.wrapped(each)]
         sent = [record for record in log.records if record.kind in ("user", "assistant")]
@@ -160,7 +188,7 @@ class ChatAgent:
     # ── one turn ─────────────────────────────────────────────────────────────────────────────────
 
     def answer(self, words: str = "") -> Reply:
-        """Say something and show what comes back; nothing said means: go on."""
+        """Send a message and show the answer. Without a message, the last turn continues."""
         self._spoken, self._is_answering, self._watching.was_interrupted = "", True, False
         pieces = self.session.stream(self._said(words))
         self._unfinished = ""
@@ -186,7 +214,7 @@ class ChatAgent:
         self.terminal.stream(piece)
 
     def handle_interrupt(self) -> None:
-        """After a Ctrl-C: what the model had said is told to it with the next words."""
+        """After Ctrl-C: the next message tells the model where its answer was cut off."""
         if self._is_answering and not self._watching.was_interrupted:
             self._unfinished = describe_interrupted_answer(self._spoken)
         self._is_answering = False
@@ -194,18 +222,33 @@ class ChatAgent:
 
     # ── tools ────────────────────────────────────────────────────────────────────────────────────
 
-    def _toolbox(self, workspace: Workspace) -> tuple[Tool, ...]:
+    def _toolbox(self) -> tuple[Tool, ...]:
         own = build_tools(
-            workspace, self.permissions, search=self.searcher, todo=self.todo, memory=self._nested
+            self._workspace,
+            self.permissions,
+            search=self.searcher,
+            todo=self.todo,
+            memory=self._nested,
+            is_visible=self._is_visible,
         )
         return self._watching.tools((*own, Tool(RECALL, self._recall)))
 
+    def _is_visible(self, target: ResolvedPath, content: str) -> bool:
+        def is_same_file(path: str) -> bool:
+            try:
+                return bool(path) and self._workspace.resolve(path).real == target.real
+            except ToolError:
+                return False
+
+        return sees_read(self.session.conversation.log.view, is_same_file, content)
+
     def _nested_memory(self) -> NestedMemory:
-        folder, home = self.terms.folder, self.terms.home
-        return NestedMemory(folder, home, known=(file.path for file in find_memory_files(folder, home).files))
+        folder, home = self.settings.folder, self.settings.home
+        known = (file.path for file in find_memory_files(folder, home).files)
+        return _ReportedMemory(folder, home, self._nested_loaded, known)
 
     def _recall(self, given: Mapping[str, Any]) -> ToolContent:
-        """The tool outlives the session that it looks into."""
+        """Calls the tool of the session that is open now: this tool exists longer than one session."""
         run = self.session.recall_tool.run
         return run(given) if run else ""
 
@@ -213,12 +256,47 @@ class ChatAgent:
         return Path(f"{self.session.path}{FILES_SUFFIX}") / f"search-{uuid.uuid4().hex[:8]}.jsonl"
 
     def _search_session(self, path: Path, *, tools: tuple[Tool, ...], system: str) -> Session:
-        return self._opened(path, self._watching.tools(tools, deep=1), system)
+        return self._opened(
+            path, self._watching.tools(tools, deep=1), system, notes=False, session_start="none"
+        )
 
     def _call_begins(self) -> None:
         self._spoken = ""
         self.show_compactions()
         self.terminal.end_text()
+
+    # ── hooks ────────────────────────────────────────────────────────────────────────────────────
+
+    def _run_hooks(self, event: HookEvent, **payload: Any) -> HookOutcome:
+        return self.session.run_hooks(event, **payload)
+
+    def _permission_hooks(self, request: PermissionRequest) -> HookDecision:
+        """PermissionRequest hooks can decide before the user is asked; denying counts more than allowing."""
+        given = dict(self._watching.current_input)
+        found = self._run_hooks(
+            "PermissionRequest", tool_name=request.tool, tool_input=given, description=request.what
+        )
+        if found.blocked:
+            return HookDecision("deny", found.blocked)
+        return HookDecision("allow" if found.permission == "allow" else "")
+
+    def _memory_loaded(self, memory: MemoryFiles) -> None:
+        """Called while a session is opened or compacted; hooks run after that."""
+        self._loaded = list(memory.files)
+
+    def _instructions_hooks(self, reason: Literal["session_start", "compact"]) -> None:
+        loaded, self._loaded = self._loaded, []
+        for file in loaded:
+            kind = file.kind.capitalize()
+            self._run_hooks("InstructionsLoaded", file_path=file.path, memory_type=kind, load_reason=reason)
+
+    def _nested_loaded(self, file: MemoryFile) -> None:
+        self._run_hooks(
+            "InstructionsLoaded",
+            file_path=file.path,
+            memory_type="Project",
+            load_reason="nested_traversal",
+        )
 
     # ── what happened ────────────────────────────────────────────────────────────────────────────
 
@@ -229,13 +307,18 @@ class ChatAgent:
             case CompactionDone():
                 self._done.append(event)
                 self._nested.forget()
+                self._workspace.forget()
+                self._instructions_hooks("compact")
+            case MicroCompacted():
+                self._workspace.forget_shown()
+                self.terminal.show(format_event(event, self.terminal.screen))
             case Repaired() if self._is_quiet:
                 return
             case _:
                 self.terminal.show(format_event(event, self.terminal.screen))
 
     def show_compactions(self) -> None:
-        """Compactions since the last time, each with its receipt, which comes a moment after the event."""
+        """Show the compactions since the last call. Each receipt is written shortly after its event."""
         done, self._done = self._done, []
         if not done:
             return
@@ -248,16 +331,16 @@ class ChatAgent:
         context, spent = self.session.context(), self.session.bill.parts["conversation"]
         seen = spent.read + spent.written + spent.input
         return StatusFigures(
-            full=context.size.tokens / context.window,
+            used_share=context.size.tokens / context.window,
             level=context_level(context.levels),
             hit_rate=spent.read / seen if seen else None,
-            warm=self._warm(now),
+            cache_seconds_left=self._cache_seconds_left(now),
             dollars=self.session.bill.dollars + self.searcher.spent.dollars,
             model=context.model,
         )
 
-    def _warm(self, now: datetime) -> float | None:
-        """Until when the provider remembers, counted from the last answer."""
+    def _cache_seconds_left(self, now: datetime) -> float | None:
+        """Seconds until the prompt cache expires, counted from the last answer."""
         records = self.session.conversation.log.records
         last = next((record_time(each) for each in reversed(records) if each.reply is not None), None)
         if last is None:
@@ -265,6 +348,22 @@ class ChatAgent:
         lives = SECONDS[self.session.conversation.setting.parameters.lifetime.ttl]
         left = lives - (now.astimezone(UTC) - last).total_seconds()
         return left if left > 0 else None
+
+
+class _ReportedMemory(NestedMemory):
+    """Memory files of sub-folders; `loaded` is called with each one that is attached."""
+
+    def __init__(
+        self, folder: Path, home: Path, loaded: Callable[[MemoryFile], None], known: Iterable[str]
+    ) -> None:
+        super().__init__(folder, home, known=known)
+        self._loaded = loaded
+
+    def take(self) -> MemoryFiles:
+        found = super().take()
+        for file in found.files:
+            self._loaded(file)
+        return found
 
 
 def _last_words(records: Sequence[Record], kind: RecordKind) -> str:
@@ -276,14 +375,14 @@ def _last_words(records: Sequence[Record], kind: RecordKind) -> str:
 
 
 def _is_finished(last: Record) -> bool:
-    """A turn ends with words of the model; what programs add behind them opens none."""
+    """A turn ends with text of the model. Records that programs append do not start a new turn."""
     if last.kind == "user":
         return last.meta or last.compact_summary
     return not any(block.kind == "tool_use" for block in last.blocks)
 
 
 @contextmanager
-def _ignore_interrupts() -> Iterator[None]:
+def _ignore_interrupts() -> Generator[None]:
     before: Callable[..., Any] | int | None = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

@@ -1,6 +1,6 @@
 """The slash commands: one table, one small function each.
 
-A command gives lines for the screen. Nothing of what it says enters the context: to look costs no token.
+A command returns lines for the screen. Its output never enters the context, so commands cost no tokens.
 """
 
 import time
@@ -35,7 +35,7 @@ _PURPOSES: Final = {"conversation": "conversation", "compact": "summaries", "ses
 
 
 class CommandSpec(NamedTuple):
-    takes: str
+    arguments: str
     about: str
     run: Callable[[ChatAgent, str], Lines]
 
@@ -44,14 +44,14 @@ def run_slash_command(agent: ChatAgent, command: SlashCommand) -> Lines:
     row = COMMANDS.get(command.name)
     if row is None:
         near = get_close_matches(command.name, COMMANDS, n=1)
-        hint = f"Did you mean /{near[0]}?" if near else "/help lists all of them."
-        raise UsageError(f"There is no command /{command.name}. {hint}")
+        hint = f"Did you mean /{near[0]}?" if near else "/help lists all commands."
+        raise UsageError(f"Unknown command /{command.name}. {hint}")
     return row.run(agent, command.rest)
 
 
 def help_(agent: ChatAgent, _: str) -> Lines:
     screen = agent.terminal.screen
-    rows = [(f"/{name} {row.takes}".rstrip(), row.about) for name, row in COMMANDS.items()]
+    rows = [(f"/{name} {row.arguments}".rstrip(), row.about) for name, row in COMMANDS.items()]
     room = max(len(name) for name, _ in rows) + 2
     if screen.width < room + 30:
         return [line for row in rows for line in _stacked(row, screen)]
@@ -65,7 +65,7 @@ def _stacked(row: tuple[str, str], screen: Screen) -> Lines:
 
 
 def context(agent: ChatAgent, _: str) -> Lines:
-    """The same picture as `everturn context` draws of the file."""
+    """The same chart as `everturn context` draws for the file."""
     session = agent.session
     report = context_report(open_session(session.path, window=session.context().window))
     return terminal.drawn(report, agent.terminal.screen)
@@ -76,7 +76,7 @@ def cost(agent: ChatAgent, _: str) -> Lines:
     parts = [(_PURPOSES[purpose], spent) for purpose, spent in bill.parts.items()]
     rows = [(name, spent) for name, spent in (*parts, ("searches", searches)) if spent.calls]
     if not rows:
-        return [Text("Nothing yet: no call was made.")]
+        return [Text("No calls yet.")]
     total = bill.total + searches
     columns = (
         Column("for", "<"),
@@ -100,7 +100,7 @@ def cost(agent: ChatAgent, _: str) -> Lines:
     lines = [Text(head, QUIET), *map(Text, body)]
     if total.unpriced:
         lines.append(
-            Text(f"{counted(total.unpriced, 'call')} of models without a known price cost 0 here.", QUIET)
+            Text(f"{counted(total.unpriced, 'call')} of models without a known price count as $0.", QUIET)
         )
     return lines
 
@@ -112,8 +112,8 @@ def compact(agent: ChatAgent, rest: str) -> Lines:
     outcome = agent.session.compact(rest)
     agent.show_compactions()
     if isinstance(outcome, Compaction):
-        return [Text("Take it back with /undo.", QUIET)]
-    # What was tried and failed was told when it happened.
+        return [Text("/undo reverts it.", QUIET)]
+    # Failed attempts were reported by their events.
     return (
         _sentence(agent, f"Not compacted: {outcome.why}.") if isinstance(outcome, CompactionSkipped) else ()
     )
@@ -122,7 +122,7 @@ def compact(agent: ChatAgent, rest: str) -> Lines:
 def _dry_run(agent: ChatAgent, focus: str) -> Lines:
     plan = agent.session.dry_run(focus)
     if isinstance(plan, CompactionSkipped):
-        return _sentence(agent, f"It would not be compacted: {plan.why}.")
+        return _sentence(agent, f"Would not compact: {plan.why}.")
     return compactions.render_plan(plan, "/compact", agent.terminal.screen)
 
 
@@ -130,14 +130,14 @@ def undo(agent: ChatAgent, _: str) -> Lines:
     before = agent.session.context()
     undone = agent.session.undo()
     if isinstance(undone, CompactionSkipped):
-        return _sentence(agent, f"Nothing to take back: {undone.why}.")
+        return _sentence(agent, f"Nothing to undo: {undone.why}.")
     after = agent.session.context()
     return compactions.render_undo(undone.boundary[:8], before, after, agent.terminal.screen)
 
 
 def pin(agent: ChatAgent, rest: str) -> Lines:
     agent.session.pin(rest)
-    return _sentence(agent, "Pinned: every later summary carries these words as they are.")
+    return _sentence(agent, "Pinned: every later summary quotes this text verbatim.")
 
 
 def recall(agent: ChatAgent, rest: str) -> Lines:
@@ -150,28 +150,28 @@ def retry(agent: ChatAgent, _: str) -> Lines:
 
 
 def resume(agent: ChatAgent, rest: str) -> Lines:
-    kept = list_sessions(agent.terms.kept)
+    kept = list_sessions(agent.settings.sessions_folder)
     if not rest:
         return format_session_list(kept, agent.session.path, time.time(), agent.terminal.screen)
-    agent.open(select_session(kept, rest).path)
+    agent.open(select_session(kept, rest).path, "resume")
     return agent.format_greeting()
 
 
 def clear(agent: ChatAgent, _: str) -> Lines:
-    """A new conversation; the old one stays in its file."""
+    """Start a new conversation; the old one stays in its file."""
     before = Path(agent.session.path)
-    agent.open(new_session_path(agent.terms.kept, datetime.now(UTC), uuid.uuid4().hex))
-    kept = " The old one can be had again with /resume." if before.exists() else ""
-    return _sentence(agent, f"This is a new conversation.{kept}")
+    agent.open(new_session_path(agent.settings.sessions_folder, datetime.now(UTC), uuid.uuid4().hex), "clear")
+    kept = " Resume the old one with /resume." if before.exists() else ""
+    return _sentence(agent, f"New conversation.{kept}")
 
 
 def model(agent: ChatAgent, rest: str) -> Lines:
     if not rest:
-        return _sentence(agent, f"The model is {agent.model}. Choose another with /model NAME.")
+        return _sentence(agent, f"The model is {agent.model}. Change it with /model NAME.")
     agent.model = rest
     agent.reopen()
-    guess = "" if find_model(rest) else " It is not in the table of models: window and prices are guessed."
-    return _sentence(agent, f"From now on: {rest}. Its cache begins empty.{guess}")
+    guess = "" if find_model(rest) else " Unknown model: its window and prices are estimates."
+    return _sentence(agent, f"Model set to {rest}. Its cache starts empty.{guess}")
 
 
 def permissions(agent: ChatAgent, rest: str) -> Lines:
@@ -181,12 +181,13 @@ def permissions(agent: ChatAgent, rest: str) -> Lines:
     rows = [
         ("mode", agent.permissions.mode),
         ("modes", ", ".join(MODES)),
-        ("always", ", ".join(always) or "nothing was allowed for good"),
+        ("always", ", ".join(always) or "(none)"),
     ]
     return format_labelled(rows, agent.terminal.screen)
 
 
 def quit_(agent: ChatAgent, _: str) -> Lines:
+    agent.end_reason = "prompt_input_exit"
     raise EOFError
 
 
@@ -195,19 +196,19 @@ def _sentence(agent: ChatAgent, words: str, style: str = "") -> list[Text]:
 
 
 COMMANDS: Final[dict[str, CommandSpec]] = {
-    "help": CommandSpec("", "this list", help_),
-    "context": CommandSpec("", "what fills the context", context),
-    "cost": CommandSpec("", "what it cost so far", cost),
+    "help": CommandSpec("", "list the commands", help_),
+    "context": CommandSpec("", "show what fills the context", context),
+    "cost": CommandSpec("", "show the cost so far", cost),
     "compact": CommandSpec(
-        "[FOCUS]", "summarize now, with FOCUS on what matters; --dry-run only tells", compact
+        "[FOCUS]", "summarize now, with a focus on FOCUS; --dry-run only shows the plan", compact
     ),
-    "undo": CommandSpec("", "take the last compaction back", undo),
-    "pin": CommandSpec("TEXT", "words that every summary carries", pin),
-    "recall": CommandSpec("WORDS", "find what was said, also what was summarized", recall),
-    "retry": CommandSpec("", "ask again after an error", retry),
-    "resume": CommandSpec("[NUMBER]", "earlier conversations; continue one", resume),
-    "clear": CommandSpec("", "begin a new conversation", clear),
-    "model": CommandSpec("[NAME]", "which model; choose another", model),
-    "permissions": CommandSpec("[MODE]", "what may be done unasked", permissions),
-    "quit": CommandSpec("", "leave; so does Ctrl-D", quit_),
+    "undo": CommandSpec("", "undo the last compaction", undo),
+    "pin": CommandSpec("TEXT", "text that every later summary keeps verbatim", pin),
+    "recall": CommandSpec("WORDS", "search the full history, including summarized parts", recall),
+    "retry": CommandSpec("", "retry after an error", retry),
+    "resume": CommandSpec("[NUMBER]", "list earlier conversations, or resume one", resume),
+    "clear": CommandSpec("", "start a new conversation", clear),
+    "model": CommandSpec("[NAME]", "show or change the model", model),
+    "permissions": CommandSpec("[MODE]", "show or change what is allowed without asking", permissions),
+    "quit": CommandSpec("", "exit (or Ctrl-D)", quit_),
 }

@@ -1,11 +1,11 @@
-"""The conversation from the outside: read a line, do what it means, and let nothing end it by accident.
+"""The main loop of the chat: read a line, run it, show errors, continue.
 
-    Ctrl-C   during an answer   it stops, and what was said stays
-             during a tool      the tool is ended, and its call answered
-             at the prompt      once clears the line, twice leaves
-    Ctrl-D   leaves
+    Ctrl-C   during an answer   stops the answer; the text so far is kept
+             during a tool      stops the tool; the call gets a result that says so
+             at the prompt      once clears the line, twice exits
+    Ctrl-D   exits
 
-An error of the provider is told in words, and the prompt comes back: what was said is kept, and /retry asks
+An error of the provider is shown with advice, and the prompt returns. The message is kept; /retry sends it
 again.
 """
 
@@ -21,18 +21,17 @@ from everturn.chat.screen.status import format_status
 from everturn.chat.screen.terminal import Terminal
 from everturn.chat.screen.tool_calls import format_permission_request, format_question
 from everturn.dashboard.terminal import QUIET
-from everturn.errors import EverturnError, StoreError
-from everturn.session.upstream import UpstreamError
+from everturn.errors import EverturnError, StoreError, UpstreamError
 
 ERROR_STYLE: Final = "red"
-# Commands after which the status is news.
+# Commands that change what the status line shows.
 CHANGES_CONTEXT: Final = ("retry", "compact", "undo")
-# How often a wish is asked about; showing all of it is no answer yet.
+# How often one permission question is repeated; "s" (show all) does not answer it.
 MAX_QUESTIONS: Final = 3
 
 
 def converse(agent: ChatAgent) -> None:
-    """Until the person leaves or the input ends."""
+    """Run until the user exits or the input ends."""
     terminal, stops = agent.terminal, 0
     while stops < 2:
         try:
@@ -44,12 +43,14 @@ def converse(agent: ChatAgent) -> None:
             stops += 1
             terminal.blank()
             if stops == 1:
-                terminal.say("Ctrl-C again, Ctrl-D or /quit leaves.", QUIET)
-    terminal.settle()
+                terminal.say("Press Ctrl-C again to exit (or Ctrl-D, or /quit).", QUIET)
+    if terminal.kind != "pipe":
+        agent.end_reason = "prompt_input_exit"
+    terminal.stop_waiting()
 
 
 def handle_input(agent: ChatAgent, text: str) -> None:
-    """What one input means, done; raises EOFError where it means to leave."""
+    """Run one input. Raises EOFError if it means exit."""
     terminal = agent.terminal
     meant = parse_input(text)
     if isinstance(meant, EmptyInput):
@@ -63,7 +64,7 @@ def handle_input(agent: ChatAgent, text: str) -> None:
 
 
 def run_input(agent: ChatAgent, meant: PromptInput | SlashCommand) -> bool:
-    """Whether it went well. Whatever does not is told, and the conversation goes on."""
+    """Run one input and report whether it succeeded. Errors are shown; the conversation continues."""
     terminal = agent.terminal
     try:
         with terminal.working():
@@ -81,9 +82,9 @@ def run_input(agent: ChatAgent, meant: PromptInput | SlashCommand) -> bool:
     except EOFError:
         raise
     except Exception as problem:
-        # Our own fault, whatever it is; a traceback would take the conversation off the screen.
-        terminal.say(f"Something went wrong here ({type(problem).__name__}: {problem}).", ERROR_STYLE)
-        terminal.say(f"What was said is kept in {agent.session.path}.", QUIET)
+        # A bug of ours. A traceback would push the conversation off the screen.
+        terminal.say(f"Internal error ({type(problem).__name__}: {problem}).", ERROR_STYLE)
+        terminal.say(f"The conversation is saved in {agent.session.path}.", QUIET)
         agent.reopen()
     return False
 
@@ -92,27 +93,27 @@ def _dispatch(agent: ChatAgent, meant: PromptInput | SlashCommand) -> bool:
     match meant:
         case PromptInput(text=words):
             if stopped := agent.answer(words).stopped:
-                agent.terminal.say(f"It was stopped: {stopped}. /retry lets it go on.", QUIET)
+                agent.terminal.say(f"Stopped: {stopped}. /retry continues.", QUIET)
         case SlashCommand():
             agent.terminal.show(run_slash_command(agent, meant))
     return True
 
 
 def show_status(agent: ChatAgent) -> None:
-    """Below an answer, and again for an empty line. A pipe has nobody to look at it."""
+    """Shown below each answer and for an empty line, but not in a pipe."""
     terminal = agent.terminal
     if terminal.kind != "pipe":
         terminal.show([format_status(agent.figures(datetime.now(UTC)), terminal.screen)])
 
 
-def ask_permission(terminal: Terminal, wish: PermissionRequest) -> PermissionAnswer:
-    """A person's answer to a wish. Nobody there means no; so does a third that is none."""
+def ask_permission(terminal: Terminal, request: PermissionRequest) -> PermissionAnswer:
+    """Ask the user. In a pipe, at end of input, and after three unclear answers, the answer is no."""
     if terminal.kind == "pipe":
         return "no"
-    terminal.show(format_permission_request(wish, terminal.screen))
+    terminal.show(format_permission_request(request, terminal.screen))
     for _ in range(MAX_QUESTIONS):
         try:
-            said = terminal.ask(format_question(wish, terminal.screen)).strip().lower()
+            said = terminal.ask(format_question(request, terminal.screen)).strip().lower()
         except EOFError:
             return "no"
         if said in ("y", "yes"):
@@ -122,5 +123,5 @@ def ask_permission(terminal: Terminal, wish: PermissionRequest) -> PermissionAns
         if said in ("n", "no"):
             return "no"
         if said in ("s", "show"):
-            terminal.show(format_permission_request(wish, terminal.screen, whole=True))
+            terminal.show(format_permission_request(request, terminal.screen, whole=True))
     return "no"

@@ -1,56 +1,56 @@
-"""The way to a model: the API where there is a key, otherwise a twin in this process; its errors in words.
+"""The connection to a model: the API if a key is set, otherwise a twin in this process.
 
-A way that cannot be taken (no package, no key) is found out when it is first needed, so that a conversation
-can always be opened, looked at and kept.
+A connection that cannot work (missing package, invalid key) fails when it is first used. A conversation can
+therefore always be opened and read. A table gives advice for each error of the API.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from everturn.errors import UsageError
-from everturn.session.config.shape import ProviderSettings as Keys
-from everturn.session.upstream import RawResponse, Send, UpstreamError
+from everturn.decide.options import ProviderSettings
+from everturn.errors import UpstreamError, UsageError
+from everturn.session.upstream import RawResponse, Send
 
 if TYPE_CHECKING:
     import anthropic
 
 ModelChoice = Literal["whatever there is", "twin"]
 
-_TWIN: Final = "the twin, an agent that follows rules. Let it change only what you can lose"
-TWIN_WITHOUT_KEY: Final = f"No key is set: this is {_TWIN}; set ANTHROPIC_API_KEY to talk to a model."
+_TWIN: Final = "the twin, a rule-based test agent. Let it change only files that you can lose"
+TWIN_WITHOUT_KEY: Final = f"No API key found: this is {_TWIN}; set ANTHROPIC_API_KEY to use a real model."
 TWIN_CHOSEN: Final = f"This is {_TWIN}."
 NO_PACKAGE: Final = (
-    "A key is set, but the package 'anthropic' is not installed: pip install 'everturn[chat]' brings it. "
-    "Without a model: everturn chat --twin."
+    "An API key is set, but the package 'anthropic' is not installed: run pip install 'everturn[chat]'. "
+    "To try it without a model: everturn chat --twin."
 )
 INVALID_KEY: Final = (
-    "What ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN holds is no key: it has a blank, or a letter that no "
-    "key has. Set it again, and start again."
+    "The value of ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN is not a valid key: it contains a space or a "
+    "non-ASCII character. Correct it and start again."
 )
 
 
 class ModelConnection(NamedTuple):
-    """One of `client` and `send`, as `Session.open` takes them; `says` is what a person should know of it."""
+    """Either `client` or `send`, as `Session.open` takes them. `notice` is shown to the user at the start."""
 
     client: "anthropic.Anthropic | None" = None
     send: Send | None = None
-    says: str = ""
+    notice: str = ""
 
 
-def connect_to_model(keys: Keys, wanted: ModelChoice = "whatever there is") -> ModelConnection:
+def connect_to_model(keys: ProviderSettings, wanted: ModelChoice = "whatever there is") -> ModelConnection:
     has_key = bool(keys.api_key or keys.auth_token)
     if wanted == "twin" or not has_key:
-        unused = " ANTHROPIC_BASE_URL is not used without a key." if keys.base_url else ""
+        unused = " ANTHROPIC_BASE_URL is ignored without a key." if keys.base_url else ""
         return ModelConnection(
-            send=_twin(), says=TWIN_CHOSEN if wanted == "twin" else TWIN_WITHOUT_KEY + unused
+            send=_twin(), notice=TWIN_CHOSEN if wanted == "twin" else TWIN_WITHOUT_KEY + unused
         )
     if not _could_be_keys(keys):
-        return ModelConnection(send=_raise_on_send(INVALID_KEY), says=INVALID_KEY)
+        return ModelConnection(send=_raise_on_send(INVALID_KEY), notice=INVALID_KEY)
     try:
         import anthropic
     except ModuleNotFoundError:
-        return ModelConnection(send=_raise_on_send(NO_PACKAGE), says=NO_PACKAGE)
+        return ModelConnection(send=_raise_on_send(NO_PACKAGE), notice=NO_PACKAGE)
     client = anthropic.Anthropic(
         api_key=keys.api_key.reveal() or None,
         auth_token=keys.auth_token.reveal() or None,
@@ -64,14 +64,13 @@ def _twin() -> Send:
     from everturn.twin.options import TwinOptions
     from everturn.twin.upstream import make_twin_send
 
-    # A conversation that is resumed was held with the twin of another process: its signatures are not ours,
-    # and its ids must not come again.
+    # A resumed conversation has signatures made by the twin of another process, and its ids must stay unique.
     options = TwinOptions(foreign_signatures="accept")
     return make_twin_send(build_twin(clock="real", options=options, seed=secrets.randbits(32)))
 
 
-def _could_be_keys(keys: Keys) -> bool:
-    """A header takes neither blanks nor letters beyond ASCII; the SDK would call that a lost connection."""
+def _could_be_keys(keys: ProviderSettings) -> bool:
+    """HTTP headers take no spaces or non-ASCII characters; the SDK would report a connection error."""
     given = (keys.api_key.reveal(), keys.auth_token.reveal())
     return all(key.isascii() and key.isprintable() and " " not in key for key in given)
 
@@ -87,47 +86,45 @@ def _raise_on_send(why: str) -> Send:
 
 
 class ErrorAdvice(NamedTuple):
-    """An error of the provider: which ones, and what to do about them."""
+    """Which errors of the provider a row is for, and what to do about them. Status 0 means no response."""
 
-    fits: Callable[[UpstreamError], bool]
+    statuses: Sequence[int]
     advice: str
+    # Must occur in the kind or the message of the error.
+    contains: str = ""
+
+    def matches(self, error: UpstreamError) -> bool:
+        return error.status in self.statuses and self.contains in f"{error.kind} {error.message}"
 
 
-# The first row that fits is told. Kinds and statuses: api-facts 6.
+# The first row that matches is used. Kinds and statuses: api-facts 6.
 ERROR_ADVICE: Final = (
     ErrorAdvice(
-        lambda error: error.status == 401,
-        "The API does not know this key. Look at ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and start again.",
+        (401,), "The API rejected the key. Check ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, then start again."
     ),
-    ErrorAdvice(lambda error: error.status == 402, "The account has no credit left. Add some, then /retry."),
-    ErrorAdvice(lambda error: error.status == 403, "This key may not do that. Ask whoever gave it to you."),
+    ErrorAdvice((402,), "The account has no credit left. Add credit, then /retry."),
     ErrorAdvice(
-        lambda error: error.status == 404 and "model" in error.message,
-        "There is no such model, or not for this key. Choose another with /model NAME, then /retry.",
+        (403,), "This key lacks permission for the request. Use another key, or ask its owner for access."
     ),
     ErrorAdvice(
-        lambda error: error.status == 404,
-        "Nothing answers there. Look at ANTHROPIC_BASE_URL, then start again.",
+        (404,),
+        "Model not found, or not available for this key. Choose another with /model NAME, then /retry.",
+        "model",
     ),
-    ErrorAdvice(lambda error: error.status == 413, "That was too much at once. Say it in smaller parts."),
-    ErrorAdvice(lambda error: error.status == 429, "Too many requests for now. Wait a little, then /retry."),
-    ErrorAdvice(lambda error: error.status in (408, 504), "The answer took too long. Try again with /retry."),
-    ErrorAdvice(
-        lambda error: error.status >= 500, "The API has trouble of its own. Wait a little, then /retry."
-    ),
-    ErrorAdvice(
-        lambda error: error.status == 0 and "imeout" in error.kind,
-        "No answer came in time. Look at the network, then /retry.",
-    ),
-    ErrorAdvice(
-        lambda error: error.status == 0,
-        "There is no connection to the API. Look at the network and at ANTHROPIC_BASE_URL, then /retry.",
-    ),
+    ErrorAdvice((404,), "The API was not found at this address. Check ANTHROPIC_BASE_URL, then start again."),
+    ErrorAdvice((413,), "The request is too large. Send less at once."),
+    ErrorAdvice((429,), "Rate limit reached. Wait a moment, then /retry."),
+    ErrorAdvice((408, 504), "The request timed out. Try again with /retry."),
+    ErrorAdvice(range(500, 1000), "The API had an internal error. Wait a moment, then /retry."),
+    ErrorAdvice((0,), "No answer in time. Check the network, then /retry.", "imeout"),
+    ErrorAdvice((0,), "Could not connect to the API. Check the network and ANTHROPIC_BASE_URL, then /retry."),
 )
-DEFAULT_ADVICE: Final = "The API refused the request. /compact or /clear may help; what was said is kept."
+DEFAULT_ADVICE: Final = (
+    "The API rejected the request. /compact or /clear may help; the conversation is saved."
+)
 
 
 def describe_error(problem: UpstreamError) -> str:
-    """What to do, then what the provider said."""
-    advice = next((row.advice for row in ERROR_ADVICE if row.fits(problem)), DEFAULT_ADVICE)
+    """What to do, then the provider's message."""
+    advice = next((row.advice for row in ERROR_ADVICE if row.matches(problem)), DEFAULT_ADVICE)
     return f"{advice} ({problem})"

@@ -1,13 +1,13 @@
-"""What the agent may do without being asked about it: a wish is granted, asked about, or refused.
+"""Permissions: each action of the agent is granted, refused, or the user is asked.
 
-Which modes grant what is one table. "Always" is remembered for the session and covers exactly the `key` that
-the wish names: a folder, or the first words of a plain command. What a wish is about is decided by the tools
-(`tools/`); how a person is asked is the terminal's.
+One table says what each mode grants. "Always" holds for the session and covers exactly the `key` of the
+request: a folder, or the first words of a plain command. The tools (`tools/`) build the requests; the
+terminal asks the user.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -20,8 +20,9 @@ PermissionDecision = Literal["grant", "ask", "refuse"]
 
 MODES: Final[tuple[PermissionMode, ...]] = get_args(PermissionMode)
 
-# What a kind of wish meets in each mode. Reading in the workspace is no wish; a look is at what lies outside,
-# or holds secrets by its name. An edit there, or of what git runs and trusts, is guarded.
+# The decision for each kind of action in each mode. Reading inside the workspace needs no permission. "look":
+# read outside the workspace, or a file whose name suggests secrets. "guarded edit": an edit of such a file,
+# or inside .git, from where git runs code.
 DECISIONS: Final[Mapping[PermissionMode, Mapping[ActionKind, PermissionDecision]]] = {
     "ask": {"look": "ask", "edit": "ask", "guarded edit": "ask", "command": "ask"},
     "accept edits": {"look": "ask", "edit": "grant", "guarded edit": "ask", "command": "ask"},
@@ -29,14 +30,14 @@ DECISIONS: Final[Mapping[PermissionMode, Mapping[ActionKind, PermissionDecision]
     "all": {"look": "grant", "edit": "grant", "guarded edit": "grant", "command": "grant"},
 }
 
-# Characters that could make a terminal show something other than what will happen: controls but newline
-# and tab, and the marks that turn the direction of writing.
+# Characters that can make a terminal show something else than what will run: control characters except
+# newline and tab, and marks that change the writing direction.
 _HIDDEN_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class PermissionRequest(msgspec.Struct, frozen=True):
-    """What a tool wants to do. `what` is one line; `detail` a diff or the whole command; `key` what "always"
-    covers, in words that can be shown."""
+    """An action that needs permission. `what` is one line, `detail` a diff or the full command, `key` what
+    "always" covers, in readable form."""
 
     tool: str
     what: str
@@ -48,17 +49,27 @@ class PermissionRequest(msgspec.Struct, frozen=True):
 AskPermission = Callable[[PermissionRequest], PermissionAnswer]
 
 
+class HookDecision(NamedTuple):
+    """What PermissionRequest hooks decided; without a behavior the user is asked (HK-4)."""
+
+    behavior: Literal["", "allow", "deny"] = ""
+    reason: str = ""
+
+
+PermissionHook = Callable[[PermissionRequest], HookDecision]
+
+
 class PermissionDenied(Exception):
-    """The wish was not granted. The words are for the model."""
+    """Permission was not given. The message is for the model."""
 
 
 def deny_all(_: PermissionRequest) -> PermissionAnswer:
-    """For programs that have nobody to ask."""
+    """For programs without a user to ask."""
     return "no"
 
 
 def escape_hidden(text: str) -> str:
-    """Text as a person should see it before saying yes: what hides is spelled out."""
+    """Text with hidden characters written as escapes, for display before a permission is given."""
     return _HIDDEN_CHARACTERS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
@@ -68,10 +79,12 @@ def to_one_line(text: str, most: int = 200) -> str:
 
 
 class Permissions:
-    """The mode, whom to ask, and what was allowed for good."""
+    """The mode, how to ask the user, and what the user always allowed."""
 
     def __init__(self, ask: AskPermission = deny_all, mode: PermissionMode = "ask") -> None:
         self._ask = ask
+        # Called before the user is asked.
+        self.run_hooks: PermissionHook = lambda _: HookDecision()
         self.mode = mode
         self._always: dict[tuple[ActionKind, str], None] = {}
 
@@ -82,7 +95,7 @@ class Permissions:
     @mode.setter
     def mode(self, mode: PermissionMode) -> None:
         if mode not in DECISIONS:
-            raise UsageError(f"There is no permission mode {mode!r}; the modes are {', '.join(MODES)}.")
+            raise UsageError(f"Unknown permission mode {mode!r}; the modes are {', '.join(MODES)}.")
         self._mode: PermissionMode = mode
 
     @property
@@ -92,21 +105,29 @@ class Permissions:
     def forget(self) -> None:
         self._always.clear()
 
-    def require(self, wish: PermissionRequest) -> None:
-        """Returns when the wish is granted."""
-        if why := self.refusal(wish):
+    def require(self, request: PermissionRequest) -> None:
+        """Returns if permission is given, raises PermissionDenied otherwise."""
+        if why := self.refusal(request):
             raise PermissionDenied(why)
 
-    def refusal(self, wish: PermissionRequest) -> str:
-        """Why not; "" where it may be done."""
-        meets = DECISIONS[self.mode][wish.kind]
+    def refusal(self, request: PermissionRequest) -> str:
+        """Why permission is denied; "" if it is given."""
+        meets = DECISIONS[self.mode][request.kind]
         if meets == "refuse":
-            return f"the session is {self.mode}: it may not {wish.what}. Say what you would do instead."
-        if meets == "grant" or (wish.kind, wish.key) in self._always:
+            mode = f"the session is {self.mode}"
+            return f"{mode}: not allowed to {request.what}. Describe what you would do instead."
+        if meets == "grant" or (request.kind, request.key) in self._always:
             return ""
-        answer = self._ask(wish)
+        decided = self.run_hooks(request)
+        if decided.behavior == "deny":
+            return f"a hook does not allow to {request.what}: {decided.reason}. Do not try it in another way."
+        if decided.behavior == "allow":
+            return ""
+        answer = self._ask(request)
         if answer == "always":
-            self._always[wish.kind, wish.key] = None
+            self._always[request.kind, request.key] = None
         if answer in ("once", "always"):
             return ""
-        return f"the user said no to: {wish.what}. Do not try it in another way; ask what they want instead."
+        return (
+            f"the user said no to: {request.what}. Do not try it in another way; ask what they want instead."
+        )

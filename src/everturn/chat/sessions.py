@@ -1,9 +1,9 @@
-"""Where conversations are kept: a folder for each project, a file for each conversation.
+"""Where conversations are stored: one folder per project, one file per conversation.
 
     $XDG_DATA_HOME/everturn/chat/<project>/<id>.jsonl     (or ~/.local/share/...)
 
-Ids begin with the time, so their order is that of the conversations. Folders are 0700 and files 0600: the
-store sees to that (`session/store/file_system.py`).
+Ids start with the time of creation, so they sort in that order. The store creates folders with mode 0700 and
+files with 0600 (`session/store/file_system.py`).
 """
 
 import hashlib
@@ -17,16 +17,16 @@ from typing import Any, Final
 import msgspec
 
 from everturn.errors import UsageError
+from everturn.session.transcripts import SUFFIX
 
-SUFFIX: Final = ".jsonl"
 NEWEST: Final = "newest"
-# Where the first words of a conversation are looked for: behind hooks and settings, never far in.
+# How much of a file is searched for the first prompt, which follows only hooks and settings.
 _MAX_BYTES_READ: Final = 256 * 1024
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class SavedSession(msgspec.Struct, frozen=True):
-    """A conversation on disk. `changed` is a time of the clock, `size` is bytes."""
+    """A conversation on disk. `changed` is a Unix time, `size` is in bytes."""
 
     path: Path
     words: str
@@ -39,9 +39,9 @@ class SavedSession(msgspec.Struct, frozen=True):
 
 
 def project_folder(project: Path, environment: Mapping[str, str], home: Path) -> Path:
-    """The project's folder. Two projects of one name are told apart by where they are."""
+    """The folder for a project's conversations. A digest of its path separates projects of the same name."""
     data = environment.get("XDG_DATA_HOME", "")
-    # An address that is not absolute is to be ignored, says the XDG base directory specification.
+    # The XDG base directory specification says to ignore relative paths.
     base = Path(data) if os.path.isabs(data) else home / ".local" / "share"
     where = str(project.resolve())
     name = _UNFIT.sub("-", project.resolve().name).strip("-.")[:40] or "root"
@@ -50,21 +50,21 @@ def project_folder(project: Path, environment: Mapping[str, str], home: Path) ->
 
 
 def new_session_path(folder: Path, now: datetime, chance: str) -> Path:
-    """A file for a new conversation; `chance` tells those of one second apart."""
+    """The file for a new conversation; `chance` separates conversations of the same second."""
     return folder / f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{chance[:4]}{SUFFIX}"
 
 
 def list_sessions(folder: Path) -> tuple[SavedSession, ...]:
-    """All conversations in which something was said, the one that was touched last first."""
+    """All conversations that are not empty, most recently changed first."""
     found = [_read_session(path) for path in _files(folder)]
     return tuple(sorted(filter(None, found), key=lambda each: (-each.changed, each.id)))
 
 
 def select_session(kept: Iterable[SavedSession], which: str) -> SavedSession:
-    """The newest, one by its place in the list (1 is the first), or by the beginning of its id."""
+    """The newest conversation, one by its number in the list (from 1), or one by the start of its id."""
     every = tuple(kept)
     if not every:
-        raise UsageError("There is no earlier conversation in this folder.")
+        raise UsageError("No earlier conversation found in this folder.")
     if which in ("", NEWEST):
         return every[0]
     if which.isdecimal() and 0 < int(which) <= len(every):
@@ -72,12 +72,12 @@ def select_session(kept: Iterable[SavedSession], which: str) -> SavedSession:
     near = [each for each in every if each.id.startswith(which)]
     if len(near) == 1:
         return near[0]
-    problem = f"{len(near)} conversations here begin" if near else "No conversation here begins"
-    raise UsageError(f"{problem} with {which!r}; /resume in the chat lists all of them.")
+    problem = f"{len(near)} conversations" if near else "No conversation"
+    raise UsageError(f"{problem} found whose id starts with {which!r}; /resume in the chat lists them all.")
 
 
 def remove_if_empty(path: Path) -> None:
-    """A conversation in which nothing was said leaves nothing behind."""
+    """Delete the file of an empty conversation."""
     try:
         if path.stat().st_size == 0:
             path.unlink()
@@ -117,7 +117,7 @@ _read_line = msgspec.json.Decoder(_Line).decode
 
 
 def read_first_prompt(beginning: bytes) -> str:
-    """What a person said first, on one line; "" where that is not found."""
+    """The first prompt of the user, on one line; "" if none is found."""
     for line in beginning.splitlines():
         try:
             found = _read_line(line)

@@ -1,4 +1,4 @@
-"""From options to a conversation: configuration, way to the model, file, terminal; then `loop.py` has it."""
+"""Starts the chat: configuration, model connection, transcript, terminal; then runs `loop.py`."""
 
 import os
 import sys
@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple, cast
 import click
 import msgspec
 
-from everturn.chat.agent import DEFAULT_MODEL, ChatAgent, ChatSettings
+from everturn.chat.agent import ChatAgent, ChatSettings
+from everturn.chat.claude_settings import read_claude_settings
 from everturn.chat.loop import ask_permission, converse, run_input
 from everturn.chat.model_connection import ModelChoice, connect_to_model
 from everturn.chat.permission import PermissionMode, Permissions
@@ -20,18 +21,19 @@ from everturn.chat.screen.terminal import Terminal
 from everturn.chat.screen.welcome import format_banner
 from everturn.chat.sessions import list_sessions, new_session_path, project_folder, select_session
 from everturn.dashboard.terminal import QUIET
+from everturn.decide.options import DEFAULT_MODEL, Options
 from everturn.errors import UsageError
 from everturn.measure.model_table import find_model
 from everturn.measure.thresholds import DEFAULTS
-from everturn.session.config.load import config_files, load
-from everturn.session.config.shape import Config
+from everturn.session.config.load import resolve_options
+from everturn.session.hooks.run import Hooks
 
-# The window that the reserves were made for (TOK-12).
+# The window size that the default reserves are meant for (TOK-12).
 RESERVES_WINDOW: Final = 200_000
 
 
 class ChatOptions(NamedTuple):
-    """What was asked for on the command line. `settings` are keys of the configuration."""
+    """The command line options. `settings` are configuration keys."""
 
     settings: Mapping[str, Any]
     words: str | None
@@ -39,23 +41,27 @@ class ChatOptions(NamedTuple):
     session: Path | None
     wanted: ModelChoice
     mode: str
-    takes_notes: bool
 
 
 def start_chat(options: ChatOptions) -> int:
-    """Hold a conversation in the current folder; the exit code."""
+    """Run a conversation in the current folder and return the exit code."""
     folder, home = Path.cwd(), Path.home()
-    loaded = load(config_files(os.environ, home=home, cwd=folder), os.environ, options.settings)
+    trusted = resolve_options(None, options.settings, project=folder).options.hooks.trusted
+    claude = read_claude_settings(os.environ, folder, trusted)
+    loaded = resolve_options(None, options.settings, project=folder, defaults=claude.defaults)
+    hooks = claude.load_hooks(loaded.options.hooks)
     terminal = _terminal_for(options.words)
-    permissions = Permissions(lambda wish: ask_permission(terminal, wish), cast(PermissionMode, options.mode))
-    way = connect_to_model(loaded.config.provider, options.wanted)
+    permissions = Permissions(
+        lambda request: ask_permission(terminal, request), cast(PermissionMode, options.mode)
+    )
+    connection = connect_to_model(loaded.options.provider, options.wanted)
     kept = project_folder(folder, os.environ, home)
     path = options.session or _path(kept, options.resume)
-    config = scale_reserves(loaded.config)
+    chosen = scale_reserves(loaded.options)
     agent = ChatAgent(
-        ChatSettings(folder, home, kept, config, options.takes_notes), way, terminal, permissions
+        ChatSettings(folder, home, kept, chosen, Hooks(hooks.hooks)), connection, terminal, permissions
     )
-    _introduce(agent, loaded.notes)
+    _introduce(agent, (*loaded.notes, *hooks.notes))
     agent.open(path)
     try:
         if options.words is not None:
@@ -68,47 +74,50 @@ def start_chat(options: ChatOptions) -> int:
         agent.close()
 
 
-def scale_reserves(config: Config) -> Config:
-    """A small window on a model with a larger one: its reserves take the share of it that they take of 200K.
+def scale_reserves(options: Options) -> Options:
+    """Scale the default reserves down if the window was set smaller than the model's own.
 
-    In whole they would leave a quarter of it to work in, and the answers have room beyond it. Where the
-    model itself is small, or unknown, or somebody chose the reserves, they stay.
+    The defaults are meant for 200K tokens and would leave little of a small window to work in; answers can
+    still exceed the window, because the model's own is larger. Reserves stay as they are for a small or
+    unknown model, and if the user set them.
     """
-    model, window = find_model(config.model or DEFAULT_MODEL), config.window
+    model, window = find_model(options.model or DEFAULT_MODEL), options.window
     if (
         not (model and window and window < min(model.window, RESERVES_WINDOW))
-        or config.thresholds != DEFAULTS
+        or options.thresholds != DEFAULTS
     ):
-        return config
+        return options
     names = ("output_reserve", "auto_margin", "warning_margin", "error_margin", "blocking_margin")
     scaled = {name: getattr(DEFAULTS, name) * window // RESERVES_WINDOW for name in names}
-    return msgspec.structs.replace(config, thresholds=msgspec.structs.replace(DEFAULTS, **scaled))
+    return msgspec.structs.replace(options, thresholds=msgspec.structs.replace(DEFAULTS, **scaled))
 
 
 def _terminal_for(words: str | None) -> Terminal:
-    """Words that were given with -p are answered on standard output; so is a command."""
+    """With -p, only the answer goes to standard output; commands print there too."""
     if words is None:
         return Terminal()
     return Terminal(kind="pipe") if isinstance(parse_input(words), SlashCommand) else HeadlessTerminal()
 
 
 class HeadlessTerminal(Terminal):
-    """Nobody is there: tool calls are told on stderr, and only the last answer goes to standard output."""
+    """For -p: tool calls are shown on stderr, and only the last answer goes to standard output."""
 
     def __init__(self) -> None:
         super().__init__(say_to=sys.stderr, kind="pipe")
 
     def stream(self, piece: str) -> None:
-        """Said at the end, once it is known to be the last."""
+        """Does nothing: only the last answer is printed, at the end."""
 
 
 def _run_once(agent: ChatAgent, words: str) -> int:
     meant = parse_input(words)
     if isinstance(meant, EmptyInput):
-        raise UsageError("There is nothing to say: -p needs words.")
+        raise UsageError("-p needs a prompt; it was empty.")
     if not run_input(agent, meant):
-        # What helps is often a command, and there is no prompt to type it at.
-        agent.terminal.say(f"It is kept: `everturn chat --resume {agent.session.id}` takes commands.")
+        # The remedy is often a slash command, and -p has no prompt to type it at.
+        agent.terminal.say(
+            f"The conversation is saved: `everturn chat --resume {agent.session.id}` continues it."
+        )
         return 1
     if isinstance(meant, PromptInput):
         click.echo(agent.answered.encode("utf-8", "replace"))
@@ -122,14 +131,14 @@ def _path(folder: Path, resume: str | None) -> Path:
 
 
 def _introduce(agent: ChatAgent, notes: tuple[str, ...]) -> None:
-    """Who one talks to, before anything is opened. In a pipe standard output is for answers alone."""
+    """Show model, folder and notices. In a pipe they go to stderr: standard output is for answers."""
     terminal = agent.terminal
     if terminal.kind == "pipe":
-        for said in filter(None, (agent.way.says, *notes)):
+        for said in filter(None, (agent.connection.notice, *notes)):
             click.echo(said, err=True)
         return
-    where = _abbreviate_home(agent.terms.folder, agent.terms.home)
-    terminal.show(format_banner(agent.model, where, agent.way.says, terminal.screen))
+    where = _abbreviate_home(agent.settings.folder, agent.settings.home)
+    terminal.show(format_banner(agent.model, where, agent.connection.notice, terminal.screen))
     for note in notes:
         terminal.say(note, QUIET)
 
@@ -139,7 +148,7 @@ def _abbreviate_home(folder: Path, home: Path) -> str:
 
 
 def _greet(agent: ChatAgent) -> None:
-    """What is continued, and how to go on."""
+    """Show what is resumed, and how to get help."""
     terminal = agent.terminal
     if terminal.kind != "pipe":
         terminal.show(agent.format_greeting())

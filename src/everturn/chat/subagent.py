@@ -1,26 +1,30 @@
-"""The search agent behind the Task tool: it reads, lists and searches in a conversation of its own.
+"""The search agent behind the Task tool: reads, lists and searches files in its own conversation.
 
-What it reads stays in its conversation; its last words are all that comes back. Each question is a new
-conversation, in a file of its own beside the others of the session, so that it can be looked at afterwards.
-What they cost is added up here, for the bill.
+Only its final report is returned; what it read stays out of the main conversation. Each question is a new
+conversation with its own transcript in the session's files folder, so it can be inspected later. Their cost
+is summed up here, for the bill.
 """
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from everturn.chat.permission import Permissions
 from everturn.chat.tools.files.workspace import Workspace
 from everturn.chat.tools.inputs import ToolError
 from everturn.chat.tools.toolbox import build_read_only_tools
+from everturn.decide.effects import HookEvent, HookOutcome
 from everturn.session.bill import UsageTotals
+from everturn.session.loop_hooks import MAX_CONTINUATIONS
 from everturn.session.session import Session
 from everturn.session.tools import Tool, ToolResult
 
-# More rounds than this and the question was too wide. Our choice.
+# A question that needs more rounds is too broad. Our choice.
 MAX_ROUNDS: Final = 25
+# As hooks are told, and as their matchers see it.
+AGENT_TYPE: Final = "search"
 SYSTEM_PROMPT: Final = """\
 You search a workspace for another agent that cannot see what you see. Use Glob and Grep to find places and
 Read to look at them. You cannot change anything, and there is nobody to ask. When you know enough, answer in
@@ -29,13 +33,23 @@ that report is passed on."""
 
 
 class SessionOpener(Protocol):
-    """Opens a session of this file with these tools: model, client and policy are the caller's."""
+    """Opens a session on this file with these tools; the caller chooses model, client and policy."""
 
     def __call__(self, path: Path, *, tools: tuple[Tool, ...], system: str) -> Session: ...
 
 
+class HookRunner(Protocol):
+    """Runs the hooks of the main session."""
+
+    def __call__(self, event: HookEvent, **payload: Any) -> HookOutcome: ...
+
+
+def run_no_hooks(event: HookEvent, **payload: Any) -> HookOutcome:
+    return HookOutcome()
+
+
 class SearchAgent:
-    """Answers one question after another; `spent` is what all of them cost."""
+    """Answers questions one after another; `spent` is their total cost."""
 
     def __init__(
         self,
@@ -44,12 +58,14 @@ class SearchAgent:
         *,
         opens: SessionOpener,
         new_path: Callable[[], Path],
+        run_hooks: HookRunner = run_no_hooks,
     ) -> None:
-        # A workspace of its own: what the searcher has read, the main agent has not.
+        # Its own workspace: files read by the search agent do not count as read by the main agent.
         own = Workspace(workspace.root, environment=workspace.environment)
         self._tools = build_read_only_tools(own, permissions)
         self._opens = opens
         self._new_path = new_path
+        self._run_hooks = run_hooks
         self._bills: list[UsageTotals] = []
 
     @property
@@ -57,23 +73,40 @@ class SearchAgent:
         return functools.reduce(operator.add, self._bills, UsageTotals())
 
     def __call__(self, question: str) -> str:
-        with self._opens(self._new_path(), tools=self._tools, system=SYSTEM_PROMPT) as session:
-            try:
-                return _report(session, question)
-            finally:
-                self._bills.append(session.bill.total)
+        path = self._new_path()
+        about = {"agent_id": path.stem, "agent_type": AGENT_TYPE}
+        started = self._run_hooks("SubagentStart", **about)
+        session = self._opens(path, tools=self._tools, system=SYSTEM_PROMPT)
+        try:
+            report = _report(session, "\n\n".join((*started.context, question)))
+            return self._finish(session, report, about | {"agent_transcript_path": session.path})
+        finally:
+            self._bills.append(session.bill.total)
+            # SubagentStop takes the place of SessionEnd.
+            session.close(reason="")
+
+    def _finish(self, session: Session, report: str, about: Mapping[str, str]) -> str:
+        """Run SubagentStop hooks. One that blocks makes the agent continue with its reason."""
+        for count in range(MAX_CONTINUATIONS + 1):
+            outcome = self._run_hooks(
+                "SubagentStop", **about, last_assistant_message=report, stop_hook_active=count > 0
+            )
+            if outcome.ended or not outcome.blocked or count == MAX_CONTINUATIONS:
+                break
+            report = _report(session, outcome.blocked)
+        return report
 
 
 def _report(session: Session, question: str) -> str:
     reply = session.send(question, rounds=MAX_ROUNDS)
     if reply.stopped:
-        # Its last calls are still open; the answer to each is that it is time to report.
+        # Its last calls are still open; each gets a result that asks for the report.
         over = [
             ToolResult(call.id, "No more searches: report what you found so far.") for call in reply.calls
         ]
         reply = session.send(over, rounds=0)
     if not reply.text.strip():
         raise ToolError(
-            "The search agent found no words for what it saw. Search for yourself, or ask for less."
+            "The search agent returned an empty report. Search yourself, or ask a narrower question."
         )
     return reply.text

@@ -1,7 +1,7 @@
-"""What the chat says to the model on its own account: the system prompt in sections, and a cut-off answer.
+"""The system prompt of the chat, in sections, and the note about an interrupted answer.
 
-Static sections come first and are the same for everybody, so that the provider's cache can share them;
-memory files are read when the session is opened, and again after a compaction (CP-19).
+Static sections come first and are identical for all users, so that the provider's cache can share them.
+Memory files are read when the session is opened, and again after a compaction (CP-19).
 """
 
 import platform
@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from everturn.session.memory_files.discovery import MemoryFiles, find_memory
+from everturn.view.fragments.cleared import TEXT as CLEARED
+from everturn.view.fragments.escaping import SUMMARY_TAG
 from everturn.view.fragments.memory import memory_section
+from everturn.view.fragments.offloaded import offloaded_words
+from everturn.view.fragments.recalled import NAME as RECALL
 from everturn.view.system_prompt import SystemPromptSections
 
 WORK_SECTION: Final = """\
@@ -26,20 +30,38 @@ only when you cannot find out yourself and a wrong guess would cost something.
 
 Answer briefly and in plain text: the terminal shows no markup. Lead with the result.
 Name places as path:line."""
-LONG_CONVERSATION_SECTION: Final = """\
-This conversation has no end: when it grows too long, older parts are summarized. What you no longer see can
-be found with the recall tool, word for word. Instructions in memory files and pinned words always hold."""
+LONG_CONVERSATION_SECTION: Final = f"""\
+This conversation has no length limit. To make space, older parts are removed from your context; the full
+history stays in the transcript. This is what it looks like:
+- An old tool result was cleared: its content is "{CLEARED}".
+- A large result was moved to a file: it starts with "{offloaded_words(60_000, "PATH", "").strip()}"
+- Older messages were summarized: the summary is between <{SUMMARY_TAG}> and </{SUMMARY_TAG}>.
+None of this is an error, and no work was lost. To get content back, read the file again with Read, run the
+command again, or search the full history with the {RECALL} tool. Never guess content that you no longer see,
+and read a file again before you edit it. Instructions in memory files and pinned texts always apply."""
 
-# Of an answer that was stopped, its end is worth most: that is where the work stood.
+# The end of an interrupted answer matters most: it shows what the model was doing.
 MAX_UNFINISHED_CHARACTERS: Final = 4_000
 
 
-def build_system_prompt(folder: Path, home: Path, today: Callable[[], date]) -> SystemPromptSections:
+def build_system_prompt(
+    folder: Path,
+    home: Path,
+    today: Callable[[], date],
+    loaded: Callable[[MemoryFiles], None] = lambda _: None,
+) -> SystemPromptSections:
+    """`loaded` is called with the memory files whenever they are read."""
+
+    def memory() -> str:
+        found = find_memory_files(folder, home)
+        loaded(found)
+        return format_memory(found)
+
     sections = SystemPromptSections()
     sections.static("work", lambda: WORK_SECTION)
     sections.static("long", lambda: LONG_CONVERSATION_SECTION)
     sections.dynamic("place", lambda: describe_environment(folder, today()))
-    sections.dynamic("memory", lambda: format_memory(find_memory_files(folder, home)))
+    sections.dynamic("memory", memory)
     return sections
 
 
@@ -56,7 +78,7 @@ def format_memory(memory: MemoryFiles) -> str:
 
 
 def describe_interrupted_answer(said: str) -> str:
-    """For the model, in front of what the person says next: where its answer was cut off."""
+    """Told to the model before the next user message: where its answer was cut off."""
     if not said.strip():
         return "[The user stopped your last answer before it began.]"
     end = said.strip()[-MAX_UNFINISHED_CHARACTERS:]

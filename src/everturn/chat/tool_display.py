@@ -1,6 +1,6 @@
-"""Tools whose calls are shown: a waiting line while one runs, then one line with what came out of it.
+"""Wraps tools so that their calls are shown: a waiting line while one runs, then one line with its result.
 
-The tools do what they did before. How a line looks is `screen/calls.py`; what they do is `tools/`.
+The tools themselves (`tools/`) do not change. `screen/tool_calls.py` formats the lines.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,32 +14,35 @@ from everturn.session.tools import Tool, ToolContent
 
 
 class ToolDisplay:
-    """`begins` is told before each call. `was_stopped` tells whether an interrupt met a tool."""
+    """`begins` is called before each call. `was_interrupted` tells whether Ctrl-C hit a running tool."""
 
     def __init__(self, terminal: Terminal, todo: TodoList, *, begins: Callable[[], None]) -> None:
         self._terminal, self._todo, self._begins = terminal, todo, begins
         self.was_interrupted = False
+        # The input of the call that runs now; of nested calls, the innermost.
+        self.current_input: Mapping[str, Any] = {}
 
     def wait(self, what: str = "working", *, already: float = 0.0) -> None:
-        self._terminal.wait_for(
+        self._terminal.show_waiting(
             lambda seconds: format_waiting(what, already + seconds, self._terminal.screen)
         )
 
     def tools(self, tools: Iterable[Tool], *, deep: int = 0) -> tuple[Tool, ...]:
-        """Calls of an agent that was asked by another one are `deep`er."""
+        """Calls of a sub-agent are indented by `deep` levels."""
         return tuple(self._watched(tool, deep) for tool in tools)
 
     def _watched(self, tool: Tool, deep: int) -> Tool:
         run = tool.run
-        assert run is not None, "every tool of the chat runs here"
+        assert run is not None, "every tool of the chat has a function"
 
         def watched(given: Mapping[str, Any]) -> ToolContent:
             def ended(result: str, went: CallStatus) -> None:
                 screen = self._terminal.screen
                 self._terminal.show([format_call(tool.name, given, result, went, screen, deep=deep)])
 
-            before = self._todo.todos
+            before, outer = self._todo.todos, self.current_input
             self._begins()
+            self.current_input = given
             self.wait(format_running_call(tool.name, given))
             try:
                 result = run(given)
@@ -50,6 +53,8 @@ class ToolDisplay:
                 self.was_interrupted = True
                 ended("stopped", "wrong")
                 raise
+            finally:
+                self.current_input = outer
             ended(_text_of(result), "well")
             self._show_list(before)
             self.wait()

@@ -1,7 +1,7 @@
 """The command line: one table of commands, one file per command.
 
-A command is imported when it is called, and the list of commands is told from this table, so that
-`everturn --help` imports nothing beyond click. To add a command, add a row.
+A command is imported when it is called, and `everturn --help` lists this table, so that help imports nothing
+but click. To add a command, add a row.
 """
 
 from importlib import import_module
@@ -11,35 +11,50 @@ import click
 from everturn import __version__
 from everturn.errors import EverturnError
 
-# name: (where the command is, what it is for in one line)
+# name: (module and function, description in one line)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "audit": ("everturn.cli.audit:audit", "What recorded sessions cost, and why their cache broke."),
-    "chat": ("everturn.cli.chat:chat", "A coding agent in the terminal, in a conversation without end."),
-    "compact": ("everturn.cli.compact:compact", "Summarize a recorded session, in its file."),
-    "config": ("everturn.cli.config:config", "Every value in force, and where it came from."),
-    "context": ("everturn.cli.context:context", "What fills the context of a recorded session."),
-    "demo": ("everturn.cli.demo:demo", "Watch everturn work, with no key and no network."),
-    "doctor": ("everturn.cli.doctor:doctor", "Look whether all is well, and say what to do."),
-    "hook": ("everturn.cli.hook:hook", "What Claude Code calls before and after it acts."),
-    "install": ("everturn.cli.install:install", "Put everturn into Claude Code: status line and hooks."),
-    "make-session": ("everturn.cli.make_session:make_session", "A made-up session, to try things on."),
-    "mcp": ("everturn.cli.mcp:mcp", "Let an agent ask about its own context, over MCP."),
-    "recall": ("everturn.cli.recall:recall", "Find words in everything a session ever said."),
-    "replay": ("everturn.cli.replay:replay", "What recorded sessions would have cost under other policies."),
-    "statusline": ("everturn.cli.statusline:statusline", "The line at the bottom of Claude Code."),
-    "twin": ("everturn.cli.twin:twin", "A Messages API on this machine, to develop and test against."),
-    "undo": ("everturn.cli.undo:undo", "Take the last compaction of a session back."),
+    "audit": (
+        "everturn.cli.audit:audit",
+        "Show what recorded sessions cost, and the causes of cache breaks.",
+    ),
+    "chat": ("everturn.cli.chat:chat", "A coding agent in the terminal, with unlimited conversation length."),
+    "compact": ("everturn.cli.compact:compact", "Compact a recorded session: append a summary to its file."),
+    "config": (
+        "everturn.cli.config:config",
+        "Show the effective configuration and the origin of each value.",
+    ),
+    "context": ("everturn.cli.context:context", "Show what fills the context of a recorded session."),
+    "demo": ("everturn.cli.demo:demo", "See everturn at work, without an API key or network."),
+    "doctor": ("everturn.cli.doctor:doctor", "Check the installation and suggest fixes."),
+    "hook": ("everturn.cli.hook:hook", "Handle a Claude Code hook (called by Claude Code)."),
+    "install": ("everturn.cli.install:install", "Install the status line and hooks into Claude Code."),
+    "make-session": (
+        "everturn.cli.make_session:make_session",
+        "Generate a synthetic session for experiments.",
+    ),
+    "mcp": ("everturn.cli.mcp:mcp", "Run an MCP server: agents ask about their own context."),
+    "recall": ("everturn.cli.recall:recall", "Search the full history of a session."),
+    "replay": (
+        "everturn.cli.replay:replay",
+        "Show what recorded sessions would have cost under other policies.",
+    ),
+    "statusline": (
+        "everturn.cli.statusline:statusline",
+        "Print the Claude Code status line (called by Claude Code).",
+    ),
+    "twin": ("everturn.cli.twin:twin", "Run a local Messages API for development and tests."),
+    "undo": ("everturn.cli.undo:undo", "Undo the last compaction of a session."),
     "expand": ("everturn.cli.expand:expand", "Show what a compaction replaced."),
-    "uninstall": ("everturn.cli.uninstall:uninstall", "Take everturn out of Claude Code again."),
+    "uninstall": ("everturn.cli.uninstall:uninstall", "Remove everturn from Claude Code."),
 }
-# Old names of commands; they still work, and say what to type next time.
+# Old command names; they still work and print the new name.
 RENAMED = {"unfold": "expand"}
-# Packages that only some commands need, and the extra that brings them.
+# Packages that only some commands need, and the extra that installs them.
 EXTRAS = {"mcp": "mcp", "anthropic": "anthropic", "uvicorn": "twin", "httpx2": "twin", "starlette": "twin"}
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and loads one when it is asked for."""
+    """A group that imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -70,13 +85,13 @@ class LazyGroup(click.Group):
 
 
 def missing_package(command: str, missing: ModuleNotFoundError) -> Exception:
-    """One kind sentence when an extra is not installed; any other missing module is our own fault."""
+    """A readable error if an extra is not installed; any other missing module is a bug."""
     extra = EXTRAS.get((missing.name or "").partition(".")[0])
     if extra is None:
         return missing
     return click.ClickException(
-        f"`everturn {command}` needs the package {missing.name!r}, which is not installed: "
-        f"pip install 'everturn[{extra}]' brings it."
+        f"`everturn {command}` needs the package {missing.name!r}, which is not installed. "
+        f"Run: pip install 'everturn[{extra}]'"
     )
 
 

@@ -1,15 +1,21 @@
 """`everturn audit`: what recorded sessions cost, why their cache broke, and what filled their context.
 
-Exit codes: 0 when anything could be read; 1 when nothing could, with the reasons on stderr; 2 when the
-command was called wrongly.
+Exit codes: 0 if at least one file could be read; 1 if none could, with the reasons on stderr; 2 for wrong
+usage.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from everturn.cli.configured import configured
+
+if TYPE_CHECKING:
+    from everturn.decide.options import Options
 
 GROUPINGS = ("day", "project", "model")
 
@@ -20,15 +26,18 @@ GROUPINGS = ("day", "project", "model")
     "--by",
     type=click.Choice(GROUPINGS),
     multiple=True,
-    help="Totals by this; may be given again. By default all that have more than one row.",
+    help="Group totals; can be repeated. Default: all groupings with more than one row.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
-@click.option("--no-color", is_flag=True, help="Print without colours, as in a pipe or with NO_COLOR.")
-def audit(paths: tuple[Path, ...], by: tuple[str, ...], as_json: bool, no_color: bool) -> None:
-    """Add up the recorded sessions in PATHS, files or folders such as ~/.claude/projects.
+@click.option("--no-color", is_flag=True, help="Print without colours.")
+@configured
+def audit(
+    paths: tuple[Path, ...], by: tuple[str, ...], as_json: bool, no_color: bool, options: "Options"
+) -> None:
+    """Add up the recorded sessions in PATHS: files, or folders such as ~/.claude/projects.
 
-    Reads what many agents write, tells the format by content, and names what it cannot read. Each response
-    counts once, however many lines and files repeat it.
+    Reads the session files of many agents, recognises the format by content, and lists files it cannot read.
+    Each response counts once, however many lines and files repeat it.
     """
     from everturn.replay.audit import Auditor
     from everturn.replay.audit import as_json as spelled
@@ -41,9 +50,9 @@ def audit(paths: tuple[Path, ...], by: tuple[str, ...], as_json: bool, no_color:
     done = auditor.audit()
     if not done.sessions:
         reasons = "\n".join(f"  {each.path}: {each.why}" for each in done.unreadable)
-        raise click.ClickException(f"There is no session to audit.\n{reasons}".rstrip())
+        raise click.ClickException(f"No session to audit.\n{reasons}".rstrip())
     if as_json:
-        # As bytes: JSON is UTF-8, whatever the locale of the terminal is.
+        # As bytes: JSON is UTF-8 in any locale.
         click.echo(spelled(done))
         return
     from everturn.dashboard.audit import draw
@@ -52,8 +61,8 @@ def audit(paths: tuple[Path, ...], by: tuple[str, ...], as_json: bool, no_color:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int, Path], None] | None]:
-    """A bar on stderr, for people only."""
+def _progress() -> Generator[Callable[[int, int, Path], None] | None]:
+    """A progress bar on stderr, only in a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

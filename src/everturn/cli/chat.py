@@ -1,7 +1,7 @@
 """`everturn chat`: a coding agent in the terminal.
 
-Exit codes: 0 when the person left, or -p was answered; 1 when -p was not answered or the conversation could
-not be opened, with the reason on stderr; 2 when the command was called wrongly.
+Exit codes: 0 after a normal exit, or when -p was answered; 1 when -p was not answered or the conversation
+could not be opened, with the reason on stderr; 2 for wrong arguments.
 """
 
 import os
@@ -12,27 +12,30 @@ import click
 from everturn.chat.permission import MODES
 
 
-@click.command(short_help="A coding agent in the terminal, in a conversation without end.")
+@click.command(short_help="A coding agent in the terminal, with unlimited conversation length.")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
-@click.option("-p", "--print", "words", metavar="WORDS", help="Say this, print the answer, and leave.")
+@click.option("-p", "--print", "words", metavar="PROMPT", help="Send this prompt, print the answer and exit.")
 @click.option(
     "--resume", metavar="[ID]", is_flag=False, flag_value="newest",
-    help="Continue the newest conversation of the folder, or the one with this id.",
+    help="Resume the newest conversation of the folder, or the one with this id.",
 )  # fmt: skip
 @click.option(
-    "--session", metavar="FILE", type=click.Path(path_type=Path), help="Keep the conversation here."
+    "--session", metavar="FILE", type=click.Path(path_type=Path), help="Store the conversation in this file."
 )
-@click.option("--model", metavar="M", default="", help="Which model; ANTHROPIC_MODEL if not given.")
-@click.option("--policy", metavar="P", default="", help="Which policy keeps the context small.")
+@click.option("--model", metavar="M", default="", help="The model; default: ANTHROPIC_MODEL.")
+@click.option("--policy", metavar="P", default="", help="The context policy.")
 @click.option(
-    "--window", metavar="N", type=click.IntRange(min=1), help="A smaller window: compact more often."
+    "--window",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Use a smaller context window, to compact more often.",
 )
-@click.option("--twin", is_flag=True, help="Talk to the twin in this process, even where there is a key.")
+@click.option("--twin", is_flag=True, help="Use the local twin, even if an API key is set.")
 @click.option(
     "--permission-mode", "mode", type=click.Choice([each.replace(" ", "-") for each in MODES]),
-    default="ask", show_default=True, help="What may be done unasked.",
+    default="ask", show_default=True, help="What the agent may do without asking.",
 )  # fmt: skip
-@click.option("--notes", is_flag=True, help="Keep notes in the background, for compactions without a wait.")
+@click.option("--notes", is_flag=True, help="Keep notes in the background, so that compaction is instant.")
 def chat(
     folder: Path,
     words: str | None,
@@ -45,20 +48,20 @@ def chat(
     mode: str,
     notes: bool,
 ) -> None:
-    """Work with an agent in FOLDER: it reads, searches, edits and runs commands, and asks before it does so.
+    """Work with a coding agent in FOLDER. It asks before it edits files or runs commands.
 
-    With ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN) set it talks to the API, also at ANTHROPIC_BASE_URL;
-    without a key to the twin, a small agent that follows rules. Conversations are kept: --resume continues.
-    /help lists what can be typed beside words.
+    With ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN) set it uses the API, at ANTHROPIC_BASE_URL if set.
+    Without a key it uses the twin, a rule-based test agent. Conversations are saved; --resume continues one.
+    Type /help for the commands.
     """
     from everturn.chat.start import ChatOptions, start_chat
 
     if session is not None and resume is not None:
         raise click.UsageError("Give --session or --resume, not both.")
-    # Relative to where we were called, before we go to the folder.
+    # Resolve it before the working directory changes.
     session = session.absolute() if session else None
     os.chdir(folder)
-    settings = {"model": model, "policy": policy, "window": window}
+    settings = {"model": model, "policy": policy, "window": window, "notes.enabled": notes}
     options = ChatOptions(
         settings={key: value for key, value in settings.items() if value},
         words=words,
@@ -66,6 +69,5 @@ def chat(
         session=session,
         wanted="twin" if twin else "whatever there is",
         mode=mode.replace("-", " "),
-        takes_notes=notes,
     )
     raise SystemExit(start_chat(options))

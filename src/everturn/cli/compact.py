@@ -1,26 +1,32 @@
-"""`everturn compact`: summarize a recorded session, as records that are appended to its file.
+"""`everturn compact`: compact a recorded session by appending a summary to its file.
 
-Exit codes: 0 when it was compacted, or with --dry-run; 1 when it was not, with the reason on stderr; 2 when
-the command was called wrongly.
+Exit codes: 0 when it was compacted, or with --dry-run; 1 when it was not, with the reason on stderr; 2 for
+wrong arguments.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from everturn.cli.configured import configured
 
-@click.command(short_help="Summarize a recorded session, in its file.")
+if TYPE_CHECKING:
+    from everturn.decide.options import Options
+
+
+@click.command(short_help="Compact a recorded session: append a summary to its file.")
 @click.argument("file", type=click.Path())
 @click.option(
-    "--from", "from_", metavar="UUID", help="Summarize from this record on; keep what is before it."
+    "--from", "from_", metavar="UUID", help="Summarize from this record on; keep everything before it."
 )
-@click.option("--up-to", metavar="UUID", help="Summarize what is before this record; keep the rest.")
-@click.option("--instructions", metavar="TEXT", default="", help="What the summary must pay attention to.")
-@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
+@click.option("--up-to", metavar="UUID", help="Summarize everything before this record; keep the rest.")
+@click.option("--instructions", metavar="TEXT", default="", help="What the summary should focus on.")
+@click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option(
-    "--model", metavar="M", default="", help="Who summarizes; the session's own model if not given."
+    "--model", metavar="M", default="", help="The model for the summary; default: the session's model."
 )
+@configured
 def compact(
     file: str,
     from_: str | None,
@@ -29,11 +35,12 @@ def compact(
     dry_run: bool,
     as_json: bool,
     model: str,
+    options: "Options",
 ) -> None:
     """Compact the Claude Code session in FILE: a boundary and a summary are appended, nothing is deleted.
 
-    With ANTHROPIC_API_KEY set, a model writes the summary; without a key it is put together from the session
-    itself, without any model. `everturn undo` takes it back.
+    With ANTHROPIC_API_KEY set, a model writes the summary; without a key it is extracted from the session,
+    without a model. `everturn undo` reverts it.
     """
     from everturn.dashboard.compactions import as_json as spelled
     from everturn.dashboard.compactions import render_compaction, render_plan
@@ -44,7 +51,7 @@ def compact(
     if from_ is not None and up_to is not None:
         raise click.UsageError("Give --from or --up-to, not both.")
     where = {"from_": from_, "up_to": up_to}
-    with reopen_session(file, model, dry_run=dry_run) as session:
+    with reopen_session(file, model, dry_run=dry_run, options=options) as session:
         outcome: Any = (
             session.dry_run(instructions, **where) if dry_run else session.compact(instructions, **where)
         )

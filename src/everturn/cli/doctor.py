@@ -1,4 +1,4 @@
-"""`everturn doctor`: whether everturn and Claude Code find each other, and what to do where they do not."""
+"""`everturn doctor`: check the installation and suggest fixes."""
 
 import os
 import sys
@@ -8,12 +8,12 @@ import click
 STATE_LABELS = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 
 
-@click.command(short_help="Look whether all is well, and say what to do.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
+@click.command(short_help="Check the installation and suggest fixes.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def doctor(as_json: bool) -> None:
-    """Look at python, sqlite, the extras, the settings of Claude Code, transcripts and permissions.
+    """Check Python, SQLite, the extras, Claude Code's settings, transcripts and file permissions.
 
-    Changes nothing. The exit code is 1 where something is wrong.
+    Changes nothing. The exit code is 1 if a check fails.
     """
     from everturn import __version__
     from everturn.adapters.claude_code.doctor import run_checks

@@ -6,11 +6,11 @@ import click
 @click.command(short_help="Show what a compaction replaced.")
 @click.argument("file", type=click.Path(allow_dash=True))
 @click.argument("boundary", default="")
-@click.option("--full", is_flag=True, help="Print every message whole.")
+@click.option("--full", is_flag=True, help="Print every message in full.")
 def expand(file: str, boundary: str, full: bool) -> None:
     """List the compactions of the Claude Code session in FILE ("-" for standard input).
 
-    With BOUNDARY, the number of one or the beginning of its uuid: print the messages that it replaced.
+    With BOUNDARY (the number of a compaction, or the start of its uuid), print the messages that it replaced.
     """
     from everturn.dashboard.recall_output import print_lines, render_compactions, render_expanded
     from everturn.history.threads import split_threads

@@ -1,6 +1,6 @@
-"""`everturn hook`: what Claude Code calls before and after it does something.
+"""`everturn hook`: handles Claude Code's hooks.
 
-`everturn/__main__.py` answers it before this file is loaded; this is its help, and the way in from tests.
+`everturn/__main__.py` runs it without loading this file, which provides the help text and is used by tests.
 """
 
 import sys
@@ -8,18 +8,18 @@ import sys
 import click
 
 
-# Nothing is parsed here: click would exit with 2 for a wrong option, which tells Claude Code to stop.
+# click must not parse the arguments: it exits with 2 on a wrong option, which Claude Code takes as "block".
 @click.command(
-    short_help="What Claude Code calls before and after it acts.",
+    short_help="Handle a Claude Code hook (called by Claude Code).",
     context_settings={"ignore_unknown_options": True},
 )
 @click.argument("arguments", nargs=-1, metavar="[EVENT] [--shrink CHARACTERS]")
 def hook(arguments: tuple[str, ...]) -> None:
-    """Answer a hook of Claude Code, whose JSON comes on standard input; EVENT may be left out.
+    """Handle a Claude Code hook. Claude Code sends JSON on standard input; EVENT is optional.
 
-    PreCompact keeps a marker and never blocks. SessionStart after a compaction gives back the user's rules,
+    PreCompact saves a marker and never blocks. SessionStart after a compaction restores the user's rules,
     open tasks and files that the summary left out. PostToolUse moves results of more than --shrink characters
-    to a file. Every other event gets no answer. The exit code is 0, or 1 with a sentence; never 2.
+    to a file. Other events return nothing. The exit code is 0, or 1 with one line on stderr; never 2.
     """
     from everturn.adapters.claude_code.hooks import run
 

@@ -1,4 +1,4 @@
-"""`everturn install claude-code`: the status line and the hooks, into the settings of Claude Code."""
+"""`everturn install claude-code`: adds the status line and hooks to Claude Code's settings."""
 
 import os
 import shutil
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from everturn.adapters.claude_code.settings.install import Installation
 
 
-@click.command(short_help="Put everturn into Claude Code: status line and hooks.")
+@click.command(short_help="Install the status line and hooks into Claude Code.")
 @click.argument("into", metavar="claude-code", type=click.Choice(["claude-code"]))
-@click.option("--settings", "path", type=click.Path(), help="This settings file instead of the user's own.")
-@click.option("--project", is_flag=True, help="The settings of the project in this folder.")
 @click.option(
-    "--replace", is_flag=True, help="Replace a status line that is there; uninstalling brings it back."
+    "--settings", "path", type=click.Path(), help="Change this settings file instead of the user's."
 )
-@click.option("--no-statusline", is_flag=True, help="Only the hooks.")
-@click.option("--no-hooks", is_flag=True, help="Only the status line.")
+@click.option("--project", is_flag=True, help="Change the settings of the project in this folder.")
+@click.option("--replace", is_flag=True, help="Replace an existing status line; uninstalling restores it.")
+@click.option("--no-statusline", is_flag=True, help="Install only the hooks.")
+@click.option("--no-hooks", is_flag=True, help="Install only the status line.")
 @click.option(
     "--shrink",
     metavar="CHARACTERS",
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     help="Move longer tool results to files.",
 )
 @click.option(
-    "--mcp", is_flag=True, help="Also the MCP server (~/.claude.json, or .mcp.json of the project)."
+    "--mcp", is_flag=True, help="Also install the MCP server (~/.claude.json, or .mcp.json of the project)."
 )
 @click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
 def install(
@@ -43,9 +43,9 @@ def install(
     mcp: bool,
     dry_run: bool,
 ) -> None:
-    """Put everturn's status line and hooks into the settings of Claude Code.
+    """Add everturn's status line and hooks to Claude Code's settings.
 
-    The file is backed up first, and only text is added: `everturn uninstall claude-code` gives back the same
+    The file is backed up first, and only text is added: `everturn uninstall claude-code` restores the same
     bytes. Installing twice changes nothing.
     """
     from everturn.adapters.claude_code.settings import files
@@ -53,14 +53,14 @@ def install(
     from everturn.adapters.claude_code.settings.install import plan_installation
 
     if path and (project or mcp):
-        raise click.UsageError("--settings names one file; it goes with neither --project nor --mcp.")
-    # A project's settings are for everybody who works on it: a path of this machine would not help them.
+        raise click.UsageError("--settings cannot be combined with --project or --mcp.")
+    # Project settings are shared; a path of this machine would not work for others.
     program = (NAME,) if project else _program()
     wanted = InstallOptions(program, status_line=not no_statusline, hooks=not no_hooks, shrink=shrink or 0)
     here = os.getcwd()
     own = files.project_settings(here) if project else files.user_settings(os.environ)
     ask = sys.stdin is not None and sys.stdin.isatty() and not dry_run
-    # All is planned before anything is written: what is wrong with the second must not be told too late.
+    # Plan everything before writing anything, so that an error in the second file changes nothing.
     plans = [
         _plan_installation(os.path.abspath(path) if path else own, wanted, replacing=replace, may_ask=ask)
     ]
@@ -71,9 +71,9 @@ def install(
         )
     for planned in plans:
         if not planned.is_needed:
-            click.echo(f"Everything is there already: {planned.file.said}")
+            click.echo(f"Already installed: {planned.file.display_path}")
         elif dry_run:
-            click.echo(f"Would change {planned.file.said}:\n{planned.diff()}", nl=False)
+            click.echo(f"Would change {planned.file.display_path}:\n{planned.diff()}", nl=False)
         else:
             _apply_installation(planned, may_make_folder=not path)
 
@@ -81,8 +81,8 @@ def install(
 def _plan_installation(
     path: str, wanted: "InstallOptions", *, replacing: bool, may_ask: bool
 ) -> "Installation":
-    """Where a status line is in the way, a person may be asked."""
-    from everturn.adapters.claude_code.settings.add_entries import StatusLineTaken
+    """Plan the change; if another status line exists, ask the user if possible."""
+    from everturn.adapters.claude_code.settings.edit_entries import StatusLineTaken
     from everturn.adapters.claude_code.settings.install import plan_installation
 
     try:
@@ -91,7 +91,7 @@ def _plan_installation(
         if not may_ask:
             raise
         click.echo(str(taken).partition(". ")[0] + ".")
-        click.confirm("Replace it? (`everturn uninstall claude-code` brings it back)", abort=True)
+        click.confirm("Replace it? (`everturn uninstall claude-code` restores it)", abort=True)
         return plan_installation(path, wanted, replacing=True)
 
 
@@ -99,15 +99,15 @@ def _apply_installation(planned: "Installation", *, may_make_folder: bool) -> No
     from everturn.adapters.claude_code.settings.install import apply_installation
 
     backup = apply_installation(planned, datetime.now(), may_make_folder=may_make_folder)
-    click.echo(f"Changed {planned.file.said}:")
-    for line in planned.said:
+    click.echo(f"Changed {planned.file.display_path}:")
+    for line in planned.messages:
         click.echo(f"  {line}")
     click.echo(f"  backup: {backup}" if backup else "  (the file is new)")
-    click.echo("`everturn uninstall claude-code` takes it back; `everturn doctor` looks whether all is well.")
+    click.echo("Undo with `everturn uninstall claude-code`; check with `everturn doctor`.")
 
 
 def _program() -> tuple[str, ...]:
-    """How this everturn is started from anywhere: whether it will be on Claude Code's PATH is not known."""
+    """The command that starts this everturn. Claude Code's PATH is unknown, so it is an absolute path."""
     started = os.path.abspath(sys.argv[0])
     if os.path.basename(started) == "everturn" and os.access(started, os.X_OK):
         return (started,)

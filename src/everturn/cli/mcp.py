@@ -1,21 +1,28 @@
-"""`everturn mcp`: a server for the Model Context Protocol, on standard input and output."""
+"""`everturn mcp`: a Model Context Protocol server on standard input and output."""
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from everturn.cli.configured import configured
 
-@click.command(short_help="Let an agent ask about its own context, over MCP.")
+if TYPE_CHECKING:
+    from everturn.decide.options import Options
+
+
+@click.command(short_help="Run an MCP server: agents ask about their own context.")
 @click.option(
     "--root",
     "roots",
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="One more folder whose sessions may be read; may be given again.",
+    help="Allow reading sessions in this folder too; can be repeated.",
 )
-def mcp(roots: tuple[Path, ...]) -> None:
-    """Serve context usage, audit, cache misses, dry runs, recall and pins to an agent.
+@configured
+def mcp(roots: tuple[Path, ...], options: "Options") -> None:
+    """Serve context usage, audit, cache misses, compaction dry runs, recall and pins over MCP.
 
     For Claude Code: claude mcp add everturn -- everturn mcp
     """
@@ -23,4 +30,4 @@ def mcp(roots: tuple[Path, ...]) -> None:
     from everturn.mcp.sessions import build_locator
 
     where = build_locator(os.environ, home=Path.home(), here=Path.cwd(), more=roots)
-    build_server(where).run("stdio")
+    build_server(where, options).run("stdio")

@@ -1,18 +1,18 @@
-"""`everturn recall`: find words in everything that a session ever said, also what was summarized since."""
+"""`everturn recall`: search the full history of a session, including summarized parts."""
 
 import click
 
 
-@click.command(short_help="Find words in everything a session ever said.")
+@click.command(short_help="Search the full history of a session.")
 @click.argument("file", type=click.Path())
 @click.argument("query", nargs=-1, required=True)
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), default=8, help="How many hits at most.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), default=8, help="Maximum number of hits.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def recall(file: str, query: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Search the Claude Code session in FILE for the words of QUERY, best hits first.
 
-    Words in double quotes must stand together. Each hit says whether the model still sees it. An index is
-    kept beside the file where that is possible.
+    Put a phrase in double quotes. Each hit says whether the model still sees it. An index is stored beside
+    the file if possible.
     """
     import msgspec
 

@@ -1,7 +1,7 @@
 """`everturn replay`: what recorded sessions would have cost under other policies.
 
-Exit codes: 0 when anything could be replayed; 1 when nothing could, with the reasons on stderr; 2 when the
-command was called wrongly.
+Exit codes: 0 if at least one session was replayed; 1 if none could be, with the reasons on stderr; 2 for
+wrong usage.
 """
 
 import os
@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from everturn.cli.configured import configured
+
 if TYPE_CHECKING:
+    from everturn.decide.options import Options
     from everturn.replay.compare import ComparisonTable
     from everturn.replay.parallel import ReplayOutcome, ResultCache
     from everturn.replay.policies import ReplayPolicy
@@ -28,28 +31,32 @@ DEFAULT_POLICIES = (
     "policies",
     default=DEFAULT_POLICIES,
     show_default=True,
-    help="Policies, with commas between them; each may have switches, as in claude-code+1h+refresh.",
+    help="Comma-separated policies, each with optional switches, for example claude-code+1h+refresh. "
+    "`configured` is your own configuration, --set included.",
 )
-@click.option("--model", default="", help="Another model for all replies; by default the recorded one.")
-@click.option("--ttl", type=click.Choice(["5m", "1h"]), default="5m", help="How long a prefix lives.")
-@click.option("--refresh", is_flag=True, help="Keep prefixes alive through pauses where that is cheaper.")
+@click.option("--model", default="", help="Use this model for all replies instead of the recorded one.")
+@click.option("--ttl", type=click.Choice(["5m", "1h"]), default="5m", help="Lifetime of cache entries.")
+@click.option("--refresh", is_flag=True, help="Refresh the cache during pauses if that is cheaper.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page to this file.")
+@click.option(
+    "--html", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML page to this file."
+)
 @click.option(
     "--requests",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write every request with its bill to this file, a line each, for checking.",
+    help="Write every request with its usage and cost to this file, one JSON object per line.",
 )
 @click.option(
     "--into",
     type=(click.Path(exists=True, dir_okay=False, path_type=Path), str),
     metavar="PAGE NAME",
-    help="Put the tables into a Markdown page, between its markers of that name.",
+    help="Insert the tables into a Markdown page, between the markers with this name.",
 )
 @click.option("--engine", type=click.Choice(["local", "here", "ray"]), default="local", show_default=True)
-@click.option("--workers", type=click.IntRange(1), help="Processes; by default one for each core.")
-@click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Where results are kept.")
-@click.option("--no-color", is_flag=True, help="Print without colours, as in a pipe or with NO_COLOR.")
+@click.option("--workers", type=click.IntRange(1), help="Number of processes; by default one per core.")
+@click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder for cached results.")
+@click.option("--no-color", is_flag=True, help="Print without colours.")
+@configured
 def replay(
     paths: tuple[Path, ...],
     policies: str,
@@ -64,23 +71,24 @@ def replay(
     workers: int | None,
     cache: Path | None,
     no_color: bool,
+    options: "Options",
 ) -> None:
-    """Replay the recorded sessions in PATHS, files or folders, under several policies.
+    """Replay the recorded sessions in PATHS (files or folders) under several policies.
 
-    What each call would have read, written and cost, what broke the cache, when the context was compacted,
-    and what was missing when it was needed. No key, no network.
+    Shows what each policy would have cost, what broke the cache, how often the context was compacted, and how
+    often content was needed again after it was removed. Needs no API key and no network.
     """
     import msgspec
 
     from everturn.dashboard.progress import progress
     from everturn.replay.parallel import ResultCache, default_folder, replay_all
 
-    schemes = _parse_policies(policies, ttl, model, refresh=refresh)
+    chosen = _parse_policies(policies, ttl, model, refresh=refresh, options=options)
     keep = ResultCache(str(cache or default_folder(os.environ)))
     with progress("Replaying") as tell:
         done = replay_all(
             paths,
-            schemes,
+            chosen,
             keep,
             engine="processes" if engine == "local" else engine,  # pyright: ignore[reportArgumentType]
             workers=workers or os.cpu_count() or 1,
@@ -88,19 +96,19 @@ def replay(
         )
     if not done.sessions:
         reasons = "\n".join(f"  {each.path}: {each.why}" for each in done.unreadable)
-        raise click.ClickException(f"There is no session to replay.\n{reasons}".rstrip())
-    compared = _compare(done, schemes, keep)
+        raise click.ClickException(f"No session to replay.\n{reasons}".rstrip())
+    compared = _compare(done, chosen, keep)
     if html is not None:
-        html.write_text(_render_page(done, schemes, keep), encoding="utf-8")
+        html.write_text(_render_page(done, chosen, keep), encoding="utf-8")
     if requests is not None:
-        _write_requests(requests, paths, schemes)
+        _write_requests(requests, paths, chosen)
     if into is not None:
         from everturn.dashboard.replay_table import insert_tables
 
         page, name = into
         page.write_text(insert_tables(page.read_text("utf-8"), name, compared), encoding="utf-8")
     if as_json:
-        # As bytes: JSON is UTF-8, whatever the locale of the terminal is.
+        # As bytes: JSON is UTF-8 in any locale.
         told = {**msgspec.to_builtins(compared), "unreadable": msgspec.to_builtins(done.unreadable)}
         click.echo(msgspec.json.format(msgspec.json.encode(told), indent=1))
         return
@@ -109,10 +117,14 @@ def replay(
     draw(compared, color=not no_color)
 
 
-def _parse_policies(policies: str, ttl: str, model: str, *, refresh: bool) -> list["ReplayPolicy"]:
+def _parse_policies(
+    policies: str, ttl: str, model: str, *, refresh: bool, options: "Options"
+) -> list["ReplayPolicy"]:
     from everturn.replay.policies import apply_switches, parse_policy
 
-    named = [parse_policy(each, model=model) for each in policies.split(",") if each.strip()]
+    named = [
+        parse_policy(each, model=model, configured=options) for each in policies.split(",") if each.strip()
+    ]
     if not named:
         raise click.BadParameter("name at least one policy", param_hint="--policy")
     switched = [
@@ -128,16 +140,16 @@ def _parse_policies(policies: str, ttl: str, model: str, *, refresh: bool) -> li
 
 
 def _compare(
-    done: "ReplayOutcome", schemes: Sequence["ReplayPolicy"], keep: "ResultCache"
+    done: "ReplayOutcome", policies: Sequence["ReplayPolicy"], keep: "ResultCache"
 ) -> "ComparisonTable":
-    """One session after the other: calls are needed, and only one session's at a time."""
+    """Compares session by session, so that the calls of only one session are in memory."""
     from everturn.replay.compare import Comparison
     from everturn.replay.parallel.replays import load_calls
 
     comparison = Comparison()
     notes: dict[str, None] = {}
     for each in done.sessions:
-        runs = load_calls(each, schemes, keep).runs
+        runs = load_calls(each, policies, keep).runs
         comparison.add(runs)
         if len(done.sessions) == 1:
             notes |= dict.fromkeys(note for run in runs for note in run.notes)
@@ -145,16 +157,16 @@ def _compare(
     return comparison.compared([*notes, *unread])
 
 
-def _render_page(done: "ReplayOutcome", schemes: Sequence["ReplayPolicy"], keep: "ResultCache") -> str:
+def _render_page(done: "ReplayOutcome", policies: Sequence["ReplayPolicy"], keep: "ResultCache") -> str:
     from everturn.replay.page import render_page
     from everturn.replay.parallel import load_comparisons
 
     unreadable = [(each.path, each.why) for each in done.unreadable]
-    return render_page(load_comparisons(done.sessions, schemes, keep), unreadable=unreadable)
+    return render_page(load_comparisons(done.sessions, policies, keep), unreadable=unreadable)
 
 
-def _write_requests(file: Path, paths: Sequence[Path], schemes: Sequence["ReplayPolicy"]) -> None:
-    """Bodies are built for this alone, so it is done here and once more."""
+def _write_requests(file: Path, paths: Sequence[Path], policies: Sequence["ReplayPolicy"]) -> None:
+    """Request bodies are not cached, so the sessions are simulated again for this file."""
     from everturn.replay.requests_file import make_request_writer
     from everturn.replay.sessions import ReplaySession, read_sessions
     from everturn.replay.simulate import index_uses, simulate
@@ -163,7 +175,7 @@ def _write_requests(file: Path, paths: Sequence[Path], schemes: Sequence["Replay
         for session in read_sessions(paths):
             if isinstance(session, ReplaySession):
                 uses = index_uses(session)
-                for scheme in schemes:
+                for policy in policies:
                     simulate(
-                        session, scheme, uses, witness=make_request_writer(out, session.name, scheme.name)
+                        session, policy, uses, observer=make_request_writer(out, session.name, policy.name)
                     )

@@ -1,6 +1,6 @@
-"""`everturn statusline`: the line at the bottom of Claude Code.
+"""`everturn statusline`: the status line for Claude Code.
 
-`everturn/__main__.py` answers it before this file is loaded; this is its help, and the way in from tests.
+`everturn/__main__.py` runs it without loading this file, which provides the help text and is used by tests.
 """
 
 import sys
@@ -8,13 +8,13 @@ import sys
 import click
 
 
-@click.command(short_help="The line at the bottom of Claude Code.")
+@click.command(short_help="Print the Claude Code status line (called by Claude Code).")
 def statusline() -> None:
-    """Print one line about a running Claude Code session, from the JSON that it gives on standard input.
+    """Print one line about a running Claude Code session, from the JSON on standard input.
 
-    Model, how full the context is (and how near to auto-compaction), the share of input read from the cache,
-    how long the cache stays warm, dollars, and why the cache was missed. What is not known is left out. Fits
-    COLUMNS; NO_COLOR takes the colours away. `everturn install claude-code` sets it up.
+    Shows the model, context usage (also as a percentage of the auto-compact threshold), cache hit rate, time
+    until the cache expires, cost, and the cause of the last cache miss. Unknown values are left out. Fits
+    COLUMNS; NO_COLOR turns colors off. Set it up with `everturn install claude-code`.
     """
     from everturn.adapters.claude_code.statusline import run
 

@@ -1,4 +1,4 @@
-"""`everturn twin`: a Messages API on this machine."""
+"""`everturn twin`: run a local Messages API."""
 
 import signal
 from pathlib import Path
@@ -15,23 +15,30 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command()
 @click.option(
-    "--port", default=8585, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one."
+    "--port",
+    default=8585,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 chooses a free port.",
 )
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Only this machine can reach the default."
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. The default accepts only local connections.",
 )
 @click.option(
     "--clock",
     type=click.Choice(["virtual", "real"]),
     default="virtual",
     show_default=True,
-    help="Virtual time starts at 2026-11-15T00:00:00Z and moves only through POST /twin/clock.",
+    help="The virtual clock starts at 2026-11-15T00:00:00Z and moves only with POST /twin/clock.",
 )
 @click.option(
-    "--script", type=_FILE, help="What the model says: a JSON script, or a recorded session (.jsonl)."
+    "--script", type=_FILE, help="Replies of the model: a JSON script, or a recorded session (.jsonl)."
 )
-@click.option("--faults", type=_FILE, help='What goes wrong, in JSON: {"faults": [{"kind": "overloaded"}]}.')
-@click.option("--seed", default=0, show_default=True, help="Equal seeds give equal runs.")
+@click.option("--faults", type=_FILE, help='Faults to inject, in JSON: {"faults": [{"kind": "overloaded"}]}.')
+@click.option("--seed", default=0, show_default=True, help="Seed for ids, replies and random faults.")
 @click.option(
     "--extensions",
     type=click.Choice(["cache_edits"]),
@@ -48,22 +55,22 @@ def twin(
     seed: int,
     extensions: tuple[str, ...],
 ) -> None:
-    """A Messages API on this machine, to develop and test against.
+    """Run a local Messages API for development and tests.
 
-    It caches, edits, compacts, bills, refuses and fails like the real one, and any API key is accepted.
-    Point a client at the printed address:
+    It implements caching, context editing, compaction, billing, validation and errors like the real API.
+    It needs no account and accepts any API key. Point a client at the printed address:
 
     \b
         client = anthropic.Anthropic(api_key="any", base_url="http://127.0.0.1:8585")
 
-    It is steered through POST /twin/script, /twin/faults, /twin/clock and /twin/reset; GET /twin/ledger
-    tells what each request cost.
+    Control it with POST /twin/script, /twin/faults, /twin/clock and /twin/reset. GET /twin/ledger lists the
+    usage and price of each request.
     """
     is_recording = script is not None and script.suffix == ".jsonl"
     made = build_twin(
         clock=clock,
         options=TwinOptions(extensions=frozenset(extensions)),
-        lines=load_script(script) if script and not is_recording else (),
+        script=load_script(script) if script and not is_recording else (),
         playback=load_recorded_replies(script) if script and is_recording else (),
         faults=load_faults(faults, seed=seed) if faults else None,
         seed=seed,
@@ -75,13 +82,13 @@ def twin(
 
 
 def _stop_on_signals(server: TwinServer) -> None:
-    """Stopping is not a failure: the exit code is 0.
+    """Exit with code 0 on SIGINT and SIGTERM.
 
-    uvicorn ends at these signals by itself, then raises them again for whoever listened before: us.
+    uvicorn stops at these signals itself, then raises them again for the handler installed before: this one.
     """
 
     def stop(signum: int, frame: object) -> None:
         server.should_exit = True
 
-    for wanted in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(wanted, stop)
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, stop)

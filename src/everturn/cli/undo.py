@@ -1,20 +1,28 @@
-"""`everturn undo`: take the last compaction of a recorded session back, by appending that it no longer holds.
+"""`everturn undo`: undo the last compaction of a recorded session, by appending a record.
 
-Exit codes: 0 when it was taken back; 1 when there is nothing to take back or the file cannot be used, with
-the reason on stderr; 2 when the command was called wrongly.
+Exit codes: 0 when it was undone; 1 when there is nothing to undo or the file cannot be used, with the reason
+on stderr; 2 for wrong arguments.
 """
+
+from typing import TYPE_CHECKING
 
 import click
 
+from everturn.cli.configured import configured
 
-@click.command(short_help="Take the last compaction of a session back.")
+if TYPE_CHECKING:
+    from everturn.decide.options import Options
+
+
+@click.command(short_help="Undo the last compaction of a session.")
 @click.argument("file", type=click.Path())
-@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
-def undo(file: str, as_json: bool) -> None:
-    """Take the last compaction of the Claude Code session in FILE back.
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@configured
+def undo(file: str, as_json: bool, options: "Options") -> None:
+    """Undo the last compaction of the Claude Code session in FILE.
 
-    What it replaced is in view again, with everything that was said since. Nothing is deleted: one line is
-    appended. Called again, it takes the compaction before that one back.
+    The model sees the replaced messages again, together with everything since. Nothing is deleted: one line
+    is appended. Run it again to undo the compaction before.
     """
     import msgspec
 
@@ -23,7 +31,7 @@ def undo(file: str, as_json: bool) -> None:
     from everturn.decide.compact.values import CompactionSkipped
     from everturn.session.reopen import reopen_session
 
-    with reopen_session(file) as session:
+    with reopen_session(file, options=options) as session:
         before = session.context()
         undone = session.undo()
         if isinstance(undone, CompactionSkipped):

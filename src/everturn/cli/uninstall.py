@@ -1,4 +1,4 @@
-"""`everturn uninstall claude-code`: everything that installing put into the settings, taken out again."""
+"""`everturn uninstall claude-code`: removes everturn's entries from Claude Code's settings."""
 
 import os
 from typing import TYPE_CHECKING
@@ -9,22 +9,24 @@ if TYPE_CHECKING:
     from everturn.adapters.claude_code.settings.uninstall import Removal
 
 
-@click.command(short_help="Take everturn out of Claude Code again.")
+@click.command(short_help="Remove everturn from Claude Code.")
 @click.argument("out_of", metavar="claude-code", type=click.Choice(["claude-code"]))
-@click.option("--settings", "path", type=click.Path(), help="This settings file instead of the user's own.")
-@click.option("--project", is_flag=True, help="The settings of the project in this folder.")
-@click.option("--dry-run", is_flag=True, help="Say what would go; change nothing.")
+@click.option(
+    "--settings", "path", type=click.Path(), help="Change this settings file instead of the user's."
+)
+@click.option("--project", is_flag=True, help="Change the settings of the project in this folder.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed; change nothing.")
 def uninstall(out_of: str, path: str | None, project: bool, dry_run: bool) -> None:
-    """Take everturn's entries out of the settings of Claude Code, and its MCP server where it is there.
+    """Remove everturn's entries from Claude Code's settings, and its MCP server if it is installed.
 
-    A file that nobody changed since is given back as it was, to the byte. In any other only our entries go,
-    and a status line that was replaced comes back.
+    A file that did not change since the installation is restored byte for byte. In any other file only
+    everturn's entries are removed, and a replaced status line is restored.
     """
     from everturn.adapters.claude_code.settings import files
     from everturn.adapters.claude_code.settings.uninstall import apply_removal, plan_removal
 
     if path and project:
-        raise click.UsageError("--settings names one file; it does not go with --project.")
+        raise click.UsageError("--settings cannot be combined with --project.")
     here = os.getcwd()
     if path:
         paths = [os.path.abspath(path)]
@@ -32,7 +34,7 @@ def uninstall(out_of: str, path: str | None, project: bool, dry_run: bool) -> No
         paths = [files.project_settings(here), files.project_servers(here)]
     else:
         paths = [files.user_settings(os.environ), files.user_servers(os.environ)]
-    # All are looked at before one is changed: what is wrong with the second must not be told too late.
+    # Plan everything before writing anything, so that an error in the second file changes nothing.
     removals = [plan_removal(each) for each in paths]
     for removal in removals:
         if not dry_run:
@@ -40,13 +42,13 @@ def uninstall(out_of: str, path: str | None, project: bool, dry_run: bool) -> No
         if removal.is_needed:
             _tell(removal, "Would clean" if dry_run else "Cleaned")
     if not any(removal.is_needed for removal in removals):
-        click.echo(f"Nothing of everturn is in {' or '.join(paths)}.")
+        click.echo(f"No entries of everturn found in {' or '.join(paths)}.")
 
 
 def _tell(removal: "Removal", what: str) -> None:
-    click.echo(f"{what} {removal.file.said}:")
-    for line in removal.said:
+    click.echo(f"{what} {removal.file.display_path}:")
+    for line in removal.messages:
         click.echo(f"  {line}")
     kept = removal.receipt.backup if removal.receipt and not removal.is_exact else ""
     if kept:
-        click.echo(f"  the backup stays, for the file was changed since: {kept}")
+        click.echo(f"  backup kept, because the file was changed since: {kept}")

@@ -1,1 +1,1 @@
-"""WHAT DO PEOPLE LOOK AT? Figures and cells computed once, then drawn to a terminal."""
+"""WHAT DO PEOPLE LOOK AT? Figures are computed once, then drawn to a terminal."""

@@ -1,6 +1,6 @@
-"""An audit, drawn to a terminal: what was paid, why the cache broke, what filled the context.
+"""An audit as terminal output: what was paid, why the cache broke, what filled the context.
 
-Every number comes from `replay/audit.py`; here they become lines that are no wider than the screen.
+Every number comes from `replay/audit.py`. This module formats them as lines that fit the terminal width.
 """
 
 import sys
@@ -24,16 +24,16 @@ SESSION_WIDTH: Final = 16
 REASONS: Final = {
     "compaction": "compaction",
     "clearing": "results cleared",
-    "model": "another model",
-    "idle": "idle for too long",
+    "model": "different model",
+    "idle": "cache expired (idle)",
     "messages": "messages changed",
-    "provider": "provider's own cache",
+    "provider": "implicit caching",
     "unexplained": "unexplained",
 }
 
 
 def draw(audit: Audit, by: Sequence[str], file: TextIO | None = None, *, color: bool = True) -> None:
-    """Print an audit; `by` names the tables of totals that were asked for."""
+    """Prints an audit; `by` names the requested tables of totals."""
     out = sys.stdout if file is None else file
     console = Console(file=out, no_color=None if color else True, highlight=False, emoji=False, markup=False)
     for line in drawn(audit, by, Screen(console.width, ascii_only=_is_ascii(out))):
@@ -59,7 +59,7 @@ def drawn(audit: Audit, by: Sequence[str], screen: Screen) -> list[Text]:
 
 
 def sections(audit: Audit, by: Sequence[str], screen: Screen) -> Iterator[TableSection]:
-    """Those that have something to say."""
+    """The sections that are not empty."""
     if audit.total.calls:
         yield _kinds(audit, screen)
         for name in by:
@@ -86,21 +86,21 @@ def _headline(audit: Audit, screen: Screen) -> Iterator[str]:
     calls = f"{counted(len(audit.sessions), 'session')}, {counted(total.calls, 'call')}"
     yield from screen.wrapped(f"{calls}, {_money(total.dollars)}" if total.calls else calls)
     if not total.calls:
-        yield from screen.wrapped("No call in them says what it used, so there is nothing to add up.")
+        yield from screen.wrapped("No call in these files reports its usage, so there are no totals.")
         return
     hits = f"{percent(total.hit_rate or 0)} of the input came from the cache"
     yield from screen.wrapped(f"{hits}; {counted(len(audit.breaks), 'cache break')}.")
     yield from screen.wrapped(
-        "Dollars are list prices of what the files report; they write output down while it streams, "
-        "so its part is a lower bound."
+        "Dollars are list prices of the reported usage. Files record output tokens during streaming, "
+        "so the cost of output is a lower bound."
     )
     unpriced = {model: count for model, count in total.unpriced.items() if count}
     if unpriced:
         listed = ", ".join(f"{model} ({counted(count, 'call')})" for model, count in sorted(unpriced.items()))
-        yield from screen.wrapped(f"Without a price here, and in no dollar above: {listed}.")
+        yield from screen.wrapped(f"No price known, not included above: {listed}.")
     if audit.repeated_calls:
         said = counted(audit.repeated_calls, "repeated response")
-        yield from screen.wrapped(f"{said} in other files left out: each counts once.")
+        yield from screen.wrapped(f"{said} in other files not counted: each response counts once.")
     if audit.judged:
         share = percent(audit.near / audit.judged)
         yield from screen.wrapped(
@@ -133,7 +133,7 @@ def _totals(name: str, rows: dict[str, CallTotals], screen: Screen) -> TableSect
         Column("from cache", optional=1),
         Column("dollars"),
     )
-    # Days in their order, everything else by what it cost.
+    # Days in order; everything else by cost.
     order = rows.items() if name == "day" else sorted(rows.items(), key=lambda row: (-row[1].dollars, row[0]))
     drawn = [
         (key, f"{row.calls:,}", tokens(row.context), percent(row.hit_rate or 0), _paid(row))
@@ -156,7 +156,7 @@ def _reasons(audit: Audit, screen: Screen) -> TableSection:
 
 
 def _breaks(audit: Audit, screen: Screen) -> TableSection:
-    """Which session it was in, where there are several: its name would take the room of the reason."""
+    """Without the session column if there is only one session, to leave space for the reason."""
     named = screen._replace(width=SESSION_WIDTH)
     names = {_place(each) for each in audit.breaks}
     columns = (
@@ -202,7 +202,7 @@ def _tools(audit: Audit, screen: Screen) -> TableSection:
 def _reads(audit: Audit, screen: Screen) -> TableSection:
     columns = (Column("file", "<", grows=True, cut="start"), Column("times"), Column("wasted"))
     rows = [(each.path, str(each.count), tokens(each.wasted)) for each in audit.reads_again]
-    title = f"Read again while still in sight: {tokens(audit.wasted)} tokens wasted"
+    title = f"Read again while still in the context: {tokens(audit.wasted)} tokens wasted"
     return TableSection(title, _capped(columns, rows, screen, MAX_ROWS))
 
 
@@ -213,5 +213,5 @@ def _capped(columns: Sequence[Column], rows: Sequence[Sequence[str]], screen: Sc
 
 
 def _money(dollars: Decimal) -> str:
-    """To the cent, and further below one."""
+    """Two decimals; four below one dollar."""
     return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"

@@ -1,7 +1,7 @@
-"""Calls of a session one under the other: what each read, wrote and paid in full, and what came before it.
+"""The calls of a session as a bar chart: tokens read from the cache, written to it and uncached, with notes.
 
-Cells are computed once (`bar`); the terminal draws them with colour where it has it, and with shapes that can
-be told apart where it has not.
+The cells of a bar are computed once (`bar`). The terminal shows them in colour if it can, and with distinct
+shapes in any case.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ READ, WRITTEN, PLAIN = "read", "written", "plain"
 STYLES: Final = {READ: "green", WRITTEN: "yellow", PLAIN: "red"}
 SHAPES: Final = {READ: "█", WRITTEN: "▒", PLAIN: "░"}
 LETTERS: Final = {READ: "=", WRITTEN: "+", PLAIN: "!"}
-# Number, bar, context; a note stands on a line of its own.
+# Columns around the bar: number and context. A note has its own line.
 _AROUND_THE_BAR: Final = 14
 
 
@@ -29,7 +29,7 @@ class NamedCost(NamedTuple):
 
 
 def bar(step: TwinReplayCall, largest: int, width: int) -> list[tuple[str, int]]:
-    """Kinds and how many cells of each: a kind that is there at all gets at least one."""
+    """Kinds and the number of cells of each. Any kind with tokens gets at least one cell."""
     parts = [(READ, step.read), (WRITTEN, step.written), (PLAIN, step.plain if step.plain > 100 else 0)]
     return [(kind, max(1, round(amount / largest * width))) for kind, amount in parts if amount]
 
@@ -76,11 +76,11 @@ def _notes(step: TwinReplayCall) -> Iterable[str]:
     if step.broke:
         yield f"the cache broke: {step.broke}"
     if not step.as_predicted:
-        yield "not what was predicted"
+        yield "cache reads or writes differ from the prediction"
 
 
 def _wrapped(note: str, width: int, *, mark: str) -> list[str]:
-    """Why something changed is what people came to see: it is never cut off."""
+    """Notes explain why something changed, so they are wrapped and never cut."""
     return wrap(note, max(20, width), initial_indent=f"     {mark} ", subsequent_indent=" " * 7)
 
 

@@ -1,4 +1,4 @@
-"""A compaction for people: what it would do, what it did, what it cost, and that it was taken back."""
+"""Compactions as terminal output: what one would do, what it did, what it cost, and its undo."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -14,26 +14,26 @@ from everturn.history.records import Record
 from everturn.session.bill import Bill
 from everturn.session.session import ContextUsage
 
-# The names of the ways, for people.
+# The strategies in words.
 STRATEGY_LABELS: Final = {
     "notes": "the session's notes",
     "fork": "a model, reading the session from its cache",
     "direct": "a model",
     "provider": "the provider itself",
-    "extract": "no model: put together from the session",
+    "extractive": "no model: put together from the session",
 }
 LABEL: Final = 12
 
 
 def render_plan(plan: CompactionPlan, file: str, screen: Screen) -> list[Text]:
-    """The dry run (CP-29)."""
-    # Files count with their whole budget: what they will hold is not looked up in a dry run.
+    """A dry run (CP-29)."""
+    # Files count with their whole budget, because a dry run does not read them.
     after = f"up to {plan.expected_after:,}" if plan.restoration.files else f"about {plan.expected_after:,}"
     back = [*plan.restoration.files, *(["the todo list"] if plan.restoration.todos else [])]
     back += [*(["the plan"] if plan.restoration.plan else []), *(name for name, _ in plan.restoration.skills)]
     rows = [
         ("summarizes", f"{_part(plan.summarized)}, about {plan.tokens_summarized:,} tokens"),
-        ("by", STRATEGY_LABELS[plan.ways[0]] if plan.ways else "no way is allowed"),
+        ("by", STRATEGY_LABELS[plan.strategies[0]] if plan.strategies else "no strategy is allowed"),
         ("cut", _cut(plan)),
         (
             "keeps",
@@ -59,13 +59,13 @@ def _cut(plan: CompactionPlan) -> str:
 
 
 def render_compaction(outcome: Compaction, bill: Bill, file: str, screen: Screen) -> list[Text]:
-    way = outcome.attempts[-1].way if outcome.attempts else "extract"
+    way = outcome.attempts[-1].strategy if outcome.attempts else "extractive"
     spent = bill.parts["compact"]
     rows = [
         ("tokens", f"{outcome.tokens_before:,} before, {outcome.tokens_after:,} after"),
         ("summary by", STRATEGY_LABELS[way]),
         *(
-            ("tried first", f"{STRATEGY_LABELS[each.way]}: {each.problem}")
+            ("tried first", f"{STRATEGY_LABELS[each.strategy]}: {each.problem}")
             for each in outcome.attempts
             if each.problem
         ),
@@ -82,7 +82,7 @@ def render_compaction(outcome: Compaction, bill: Bill, file: str, screen: Screen
 
 
 def receipt_rows(receipt: Receipt) -> list[tuple[str, str]]:
-    """What became of everything (CP-34)."""
+    """What was retained, recoverable and dropped (CP-34)."""
     rows = [
         ("retained", receipt.retained),
         ("recoverable", receipt.recoverable),
@@ -95,16 +95,16 @@ def render_undo(boundary: str, before: ContextUsage, after: ContextUsage, screen
     sizes = f"{tokens(before.size.tokens)} tokens before, {tokens(after.size.tokens)} now"
     lines = [Text(line) for line in screen.wrapped(f"Compaction {boundary} no longer holds: {sizes}.")]
     if after.levels.above_auto:
-        again = "The context is over the mark again: the next turn compacts it."
+        again = "The context is above the threshold again: the next turn compacts it."
         lines += (Text(line, QUIET) for line in screen.wrapped(again))
     return lines
 
 
 def as_json(outcome: Compaction | CompactionPlan, bill: Bill) -> bytes:
-    """Figures and names; records are named by their uuids, they are in the file."""
+    """Figures and names; records are identified by uuid."""
     if isinstance(outcome, CompactionPlan):
         return _encoded(_plan_fields(outcome))
-    way = outcome.attempts[-1].way if outcome.attempts else ""
+    way = outcome.attempts[-1].strategy if outcome.attempts else ""
     fields = {
         "boundary": outcome.boundary.uuid,
         "summary": outcome.summary.uuid,
@@ -113,7 +113,9 @@ def as_json(outcome: Compaction | CompactionPlan, bill: Bill) -> bytes:
         "tokens_after": outcome.tokens_after,
         "dollars": bill.parts["compact"].dollars,
         "receipt": outcome.receipt,
-        "problems": [{"way": each.way, "problem": each.problem} for each in outcome.attempts if each.problem],
+        "problems": [
+            {"way": each.strategy, "problem": each.problem} for each in outcome.attempts if each.problem
+        ],
     }
     return _encoded(fields)
 
@@ -121,7 +123,7 @@ def as_json(outcome: Compaction | CompactionPlan, bill: Bill) -> bytes:
 def _plan_fields(plan: CompactionPlan) -> dict[str, Any]:
     return {
         "form": plan.asked.form,
-        "ways": plan.ways,
+        "ways": plan.strategies,
         "summarized": [record.uuid for record in plan.summarized],
         "kept": [record.uuid for record in plan.kept],
         "restoring": plan.restoration,
@@ -142,7 +144,7 @@ def _part(records: Sequence[Record]) -> str:
 
 
 def _rows(rows: Sequence[tuple[str, str]], screen: Screen) -> list[Text]:
-    """A name and what it says, wrapped beside it."""
+    """Rows of a label and text that is wrapped beside it."""
     beside = screen._replace(width=max(10, screen.width - LABEL))
     lines: list[Text] = []
     for name, said in rows:

@@ -1,16 +1,14 @@
-"""The window as a grid of cells, each an equal part of it, and how each kind of content is marked.
+"""The window as a grid of equal cells, and the symbol of each kind of content.
 
-Cells are given out by largest remainder, so that they add up exactly; a kind worth at least half a cell
-always has one, taken from the kind that has the most. The last cell of a kind is partial when its tokens
-do not fill it. Shapes differ from each other, so that nothing is said by colour alone.
+Cells are assigned by largest remainder, so that they add up exactly. A kind worth at least half a cell always
+has one, taken from the kind with the most cells. The last cell of a kind is partial if its tokens do not fill
+it. Shapes differ, so that nothing depends on colour alone.
 """
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
-
-from everturn.dashboard.figures.apportion import apportion
 
 ROWS: Final = 10
 COLUMNS: Final = 20
@@ -20,14 +18,14 @@ BUFFER: Final = "buffer"
 
 class Cell(msgspec.Struct, frozen=True):
     key: str
-    # A whole cell's worth of tokens; the last cell of a kind may hold less.
+    # Whether the cell is full of tokens; the last cell of a kind may not be.
     full: bool = True
 
 
 class Symbol(NamedTuple):
     full: str
     partial: str
-    # For terminals without shapes; small where partial.
+    # For terminals without these shapes; lower case if partial.
     letter: str
     style: str
 
@@ -59,7 +57,7 @@ Grid = tuple[tuple[Cell, ...], ...]
 
 
 def grid(parts: Sequence[tuple[str, int]], window: int, *, rows: int = ROWS, columns: int = COLUMNS) -> Grid:
-    """Parts in drawing order, as (kind, tokens); together they are the window, or more when it overflows."""
+    """Parts in drawing order, as (kind, tokens). Together they are the window, or more if it overflows."""
     total = rows * columns
     whole = max(window, sum(tokens for _, tokens in parts), 1)
     room = [*parts, (FREE, whole - sum(tokens for _, tokens in parts))]
@@ -84,3 +82,20 @@ def _cells(key: str, share: int, exact: float) -> list[Cell]:
     if key in (FREE, BUFFER) or exact >= share:
         return [Cell(key)] * share
     return [*[Cell(key)] * (share - 1), Cell(key, full=False)]
+
+
+def apportion(weights: Sequence[int], total: int) -> tuple[int, ...]:
+    """`total` divided in proportion to the weights, in whole numbers that sum to it.
+
+    Each share is less than one away from the exact value. If all weights are zero, so are the shares.
+    """
+    whole = sum(weights)
+    if whole <= 0 or total <= 0:
+        return (0,) * len(weights)
+    shares = [weight * total // whole for weight in weights]
+    left = total - sum(shares)
+    # Equal remainders go to the first, so that equal input gives equal output.
+    by_remainder = sorted(range(len(weights)), key=lambda at: (-(weights[at] * total % whole), at))
+    for at in by_remainder[:left]:
+        shares[at] += 1
+    return tuple(shares)

@@ -1,7 +1,7 @@
-"""Lines that fit: text made harmless, numbers made short, tables no wider than the screen.
+"""Terminal layout: safe text, short numbers, tables that fit the width.
 
-What a session file says goes to a terminal only through `plain`: control characters in a path or command
-would otherwise steer the terminal of whoever looks at it.
+Text from session files reaches the terminal only through `plain`, because control characters in a path or
+command could control the reader's terminal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,21 +17,23 @@ GAP: Final = 2
 class Column(NamedTuple):
     head: str
     align: Literal["<", ">"] = ">"
-    # The one column that takes the width that is left, and is cut when there is not enough.
+    # The one column that takes the remaining width, and is cut if there is too little.
     grows: bool = False
     cut: CutSide = "end"
-    # Where the screen is too narrow for all, the highest number is left out first; 0 is never left out.
+    # If the screen is too narrow, columns with the highest number are left out first; 0 is never left out.
     optional: int = 0
 
 
 def plain(text: str, *, ascii_only: bool) -> str:
-    """Without controls, line breaks, invisible formatting (reversed writing is one), half characters."""
+    """The text without control characters, line breaks, invisible formatting (such as bidi marks) and
+    surrogates.
+    """
     safe = "".join(each if each.isprintable() else " " if each.isspace() else "?" for each in text)
     return safe.encode("ascii", "replace").decode() if ascii_only else safe
 
 
 def fit(text: str, width: int, *, cut: CutSide = "end", ellipsis: str) -> str:
-    """The text in at most so many columns; what is cut off is marked."""
+    """The text in at most this many columns; a cut is marked."""
     if cell_len(text) <= width:
         return text
     room = width - cell_len(ellipsis)
@@ -53,7 +55,9 @@ def _last_columns(text: str, room: int) -> str:
 def table(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int, *, ellipsis: str, least: int = 12
 ) -> list[str]:
-    """Head and rows. `least` is the width that the growing column gets before optional ones are left out."""
+    """Heading and rows. `least` is the width that the growing column gets before optional columns are left
+    out.
+    """
     lines = [[column.head for column in columns], *(list(row) for row in rows)]
     kept = list(range(len(columns)))
     while _too_wide(columns, lines, kept, width, least):
@@ -101,7 +105,7 @@ def _row(
 
 
 class Screen(NamedTuple):
-    """What there is to draw on."""
+    """The width of the output and whether it is limited to ASCII."""
 
     width: int
     ascii_only: bool = False
@@ -117,7 +121,7 @@ class Screen(NamedTuple):
         return fit(self.plain(text), self.width, cut=cut, ellipsis=self.ellipsis)
 
     def wrapped(self, text: str) -> list[str]:
-        """On as many lines as it takes; a word that is too long for one is cut."""
+        """Wrapped to the width; a word that is too long is cut."""
         lines: list[str] = []
         for word in self.plain(text).split():
             if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= self.width:
@@ -134,7 +138,7 @@ class Screen(NamedTuple):
 def tokens(count: int) -> str:
     """Short: 950, 12.3k, 201k, 1M, 1.2M."""
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
-        # Just below a unit, rounding would write 1000 of the smaller one.
+        # Just below a unit, rounding would give 1000 of the smaller one.
         if count >= size * 0.9995:
             value = count / size
             is_round = value >= 99.95 or (unit == "M" and count % size == 0)
@@ -143,10 +147,10 @@ def tokens(count: int) -> str:
 
 
 def percent(fraction: float) -> str:
-    """One digit behind the point; what is there but rounds to nothing is not called nothing."""
+    """One decimal; a small value that rounds to zero is shown as less than the smallest one."""
     return "<0.1%" if 0 < fraction < 0.0005 else f"{fraction:.1%}"
 
 
 def counted(number: int, what: str, several: str = "") -> str:
-    """ "1 call", "2 calls": a number with its noun."""
+    """A number with its noun: "1 call", "2 calls"."""
     return f"{number:,} {what if number == 1 else several or what + 's'}"

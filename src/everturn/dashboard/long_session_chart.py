@@ -1,4 +1,4 @@
-"""A context that fills and is compacted, again and again: a line for some calls, one for each compaction."""
+"""A long session as a chart: a bar for every ten calls, and a line for each compaction."""
 
 from collections.abc import Iterable
 from typing import Final, TextIO
@@ -9,9 +9,9 @@ from rich.text import Text
 from everturn.dashboard.layout import Screen, counted, tokens
 from everturn.replay.long_session import LongSessionCall, LongSessionCompaction, LongSessionEnd
 
-# A line for so many calls: three compactions then fit on a screen or two.
+# One bar for this many calls, so that three compactions fit on one or two screens.
 CALLS_A_LINE: Final = 10
-# Number, bar, size.
+# Columns around the bar: number and size.
 AROUND: Final = 13
 INDENT: Final = 6
 FULL, EMPTY = "█", "·"
@@ -67,13 +67,13 @@ def _totals(step: LongSessionEnd, calls: int, compactions: int, screen: Screen) 
     kept = f"{counted(step.records, 'record')} in the transcript, nothing deleted"
     said = [f"{asked}, {counted(calls, 'call')}, {made}; {kept}."]
     if step.carried:
-        said.append(f'Pinned in the first line and still in view, word for word: "{step.carried}"')
+        said.append(f'Pinned in the first message and still in the context, word for word: "{step.carried}"')
     lines = [Text(), *(Text(line) for each in said for line in screen.wrapped(each)), Text()]
     for purpose, spent in step.bill.parts.items():
         if spent.calls:
             about = f"{counted(spent.calls, 'call')}, {tokens(spent.read)} read from the cache"
             lines.append(Text(screen.fitted(f"{PURPOSES[purpose]:<17} ${spent.dollars:6.2f}  {about}")))
-    return [*lines, Text(f"{'all of it':<17} ${step.bill.dollars:6.2f}", "bold")]
+    return [*lines, Text(f"{'total':<17} ${step.bill.dollars:6.2f}", "bold")]
 
 
 def _has_shapes(file: TextIO) -> bool:

@@ -1,28 +1,27 @@
-"""How far long work is, on stderr: a bar where a person watches, plain lines where a file does.
+"""Progress of long work on stderr: a bar in a terminal, plain lines otherwise.
 
-Plain lines are few however much there is to do: one for each twentieth of the work, and none at all for work
-that is done before anybody would ask.
+There are at most twenty plain lines, and none for work that takes less than two seconds.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Final, TextIO
 
 from everturn.dashboard.layout import plain
+from everturn.replay.parallel.replays import ProgressCallback
 
-ProgressCallback = Callable[[int, int, str], None]
 _LINES: Final = 20
-# Seconds of silence in a pipe.
+# Seconds before the first plain line.
 _QUIET: Final = 2.0
 
 
 @contextmanager
 def progress(
     what: str, *, to: TextIO | None = None, clock: Callable[[], float] = monotonic
-) -> Iterator[ProgressCallback]:
+) -> Generator[ProgressCallback]:
     """`with progress("Replaying") as tell: tell(done, of, about)`."""
     stream = to or sys.stderr
     if stream.isatty():
@@ -46,7 +45,7 @@ def _lines(what: str, stream: TextIO, clock: Callable[[], float]) -> ProgressCal
 
 
 @contextmanager
-def _bar(what: str, stream: TextIO) -> Iterator[ProgressCallback]:
+def _bar(what: str, stream: TextIO) -> Generator[ProgressCallback]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -61,13 +60,13 @@ def _bar(what: str, stream: TextIO) -> Iterator[ProgressCallback]:
         task = bar.add_task(what, total=None, about="")
 
         def tell(done: int, of: int, about: str) -> None:
-            # Brackets in a name are no markup of ours.
+            # Brackets in a file name are not markup.
             bar.update(task, completed=done, total=of, about=_name(about, stream).replace("[", r"\["))
 
         yield tell
 
 
 def _name(path: str, stream: TextIO) -> str:
-    """Names come from a disk: what is no text is not sent to a terminal."""
+    """File names may contain control characters, which must not reach a terminal."""
     spells_all = "utf" in (stream.encoding or "").lower()
     return plain(Path(path).name, ascii_only=not spells_all)

@@ -1,4 +1,4 @@
-"""What was, drawn to a terminal: hits of a recall, the list of compactions, and one of them unfolded."""
+"""Terminal output of recall: search hits, the list of compactions, and one compaction expanded."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from everturn.session.recall.search import Hit, RecallResult
 
 DetailLevel = Literal["short", "full"]
 
-# Enough of a message to recognise it.
+# Enough lines of a message to recognise it.
 SHORT_LINES: Final = 4
 COLUMNS: Final = (
     Column("no."),
@@ -31,7 +31,7 @@ COLUMNS: Final = (
 
 
 def print_lines(drawn: Callable[[Screen], Sequence[Text]], file: TextIO | None = None) -> None:
-    """Print lines as wide as the terminal; longer ones go on below. No colours in a pipe."""
+    """Prints lines in the width of the terminal, wrapping longer ones. No colours in a pipe."""
     console = Console(file=file or sys.stdout, highlight=False, emoji=False, markup=False)
     is_ascii = not console.encoding.lower().startswith("utf")
     for line in drawn(Screen(console.width, is_ascii)):
@@ -69,7 +69,7 @@ def _row(fold: ExpandedCompaction) -> list[str]:
 
 
 def render_expanded(fold: ExpandedCompaction, length: DetailLevel, screen: Screen) -> list[Text]:
-    """The replaced messages in order, then the summary that stands for them."""
+    """The replaced messages in order, then the summary that replaced them."""
     what = counted(len(fold.replaced), "record")
     lines = [Text(screen.fitted(f"Compaction {fold.number} ({fold.boundary.uuid}) replaced {what}:"), HEAD)]
     calls = (block for record in fold.replaced for block in record.blocks if block.is_call)
@@ -77,7 +77,7 @@ def render_expanded(fold: ExpandedCompaction, length: DetailLevel, screen: Scree
     for record in fold.replaced:
         lines += _message(record, tools, length, screen)
     if fold.summary is None:
-        return [*lines, Text(), *(Text(line) for line in screen.wrapped("It has no summary, and no force."))]
+        return [*lines, Text(), *(Text(line) for line in screen.wrapped("It has no summary and no effect."))]
     return [*lines, *_message(fold.summary, tools, length, screen)]
 
 

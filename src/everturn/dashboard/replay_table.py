@@ -1,4 +1,4 @@
-"""Schemes side by side, as lines for a terminal and as Markdown for a page (RP-7, BY-10)."""
+"""A comparison of policies as tables for a terminal, and as Markdown (RP-7, BY-10)."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,13 +14,13 @@ from everturn.replay.runs import ReplayCost, RetainedCount
 
 UNKNOWN: Final = "-"
 KINDS: Final = {
-    "plain": "plain",
+    "plain": "uncached",
     "write_5m": "write 5m",
     "write_1h": "write 1h",
     "read": "read",
     "output": "output",
     "summaries": "summaries",
-    "faults": "faults",
+    "refetches": "refetches",
     "refresh": "refresh",
 }
 LEFT: Final = {
@@ -29,12 +29,12 @@ LEFT: Final = {
     "identifiers": "names",
     "errors": "errors",
 }
-# Reasons of breaks that are told by name.
+# The number of reasons for cache breaks that are listed.
 _MAX_REASONS: Final = 6
 
 
 class Drawn(NamedTuple):
-    """One table: its title, its columns, its rows."""
+    """One table: title, columns, rows."""
 
     title: str
     columns: tuple[Column, ...]
@@ -70,7 +70,7 @@ def insert_tables(page: str, name: str, compared: ComparisonTable) -> str:
     before, found, rest = page.partition(start)
     _, closed, after = rest.partition(end)
     if not found or not closed:
-        raise UsageError(f"The page has no place for {name!r}. Put {start} and {end} where it belongs.")
+        raise UsageError(f"The page has no markers for {name!r}. Put {start} and {end} around the tables.")
     drawn = "\n".join(markdown(compared))
     return f"{before}{start}\n{drawn}\n{end}{after}"
 
@@ -90,13 +90,13 @@ def tables(compared: ComparisonTable) -> Iterator[Drawn]:
 def footnotes(compared: ComparisonTable) -> Iterator[str]:
     floors = {row.floor for row in compared.rows if not row.unfinished}
     if floors:
-        yield f"No policy can cost less than {_dollars(max(floors))}: every token paid once."
+        yield f"No policy can cost less than {_dollars(max(floors))} (every token paid once)."
     for row in compared.rows:
         if row.unfinished:
             ended = counted(row.unfinished, "session")
             yield (
-                f"{row.scheme} did not get to the end of {ended}: the window was full. "
-                "Savings are taken over the calls that both made."
+                f"{row.policy} did not finish {ended}: the window was full. "
+                "Savings are computed over the calls that both policies made."
             )
     yield from compared.notes
 
@@ -113,11 +113,11 @@ def _summary(compared: ComparisonTable) -> Drawn:
         Column("peak", optional=5),
         Column("breaks", optional=6),
         Column("compactions", optional=7),
-        Column("faults/100", optional=2),
+        Column("refetches/100", optional=2),
     )
     rows = [
         (
-            row.scheme + ("*" if row.unfinished else ""),
+            row.policy + ("*" if row.unfinished else ""),
             f"{row.calls:,}",
             _dollars(row.dollars),
             _saving(row.against_none),
@@ -127,11 +127,12 @@ def _summary(compared: ComparisonTable) -> Drawn:
             tokens(row.peak),
             f"{sum(row.breaks.values()):,}",
             f"{row.compactions:,}",
-            f"{row.faults_per_100:.1f}",
+            f"{row.refetches_per_100:.1f}",
         )
         for row in compared.rows
     ]
-    return Drawn(f"{counted(compared.sessions, 'session')}, net of what each policy costs", columns, rows)
+    title = f"{counted(compared.sessions, 'session')}: total cost, including summaries and refetches"
+    return Drawn(title, columns, rows)
 
 
 def _by_kind(compared: ComparisonTable) -> Drawn:
@@ -146,25 +147,25 @@ def _by_kind(compared: ComparisonTable) -> Drawn:
         Column("cache saves", optional=1),
     )
     rows = [
-        (row.scheme, *(_dollars(getattr(row.spent, kind)) for kind in used), _saving(row.by_cache))
+        (row.policy, *(_dollars(getattr(row.spent, kind)) for kind in used), _saving(row.by_cache))
         for row in compared.rows
     ]
-    return Drawn("Dollars by kind, and what the provider's own cache saves", columns, rows)
+    return Drawn("Dollars by kind, and what the provider's cache saves", columns, rows)
 
 
 def _forgotten(compared: ComparisonTable) -> Drawn:
-    columns = (Column("policy", "<", grows=True), *map(Column, LEFT.values()), Column("faults"))
+    columns = (Column("policy", "<", grows=True), *map(Column, LEFT.values()), Column("refetches"))
     rows = [
-        (row.scheme, *(_left(row.left.get(name)) for name in LEFT), f"{row.faults:,}")
+        (row.policy, *(_left(row.left.get(name)) for name in LEFT), f"{row.refetches:,}")
         for row in compared.rows
     ]
-    return Drawn("Still in the context at the end, and what had to be fetched again", columns, rows)
+    return Drawn("Still in the context at the end, and refetches", columns, rows)
 
 
 def _breaks(compared: ComparisonTable) -> Drawn:
     columns = (Column("policy", "<"), Column("breaks"), Column("why", "<", grows=True))
     rows = [
-        (row.scheme if first else "", f"{number:,}", why)
+        (row.policy if first else "", f"{number:,}", why)
         for row in compared.rows
         for first, (why, number) in _numbered(row)
     ]
@@ -184,7 +185,7 @@ def _dollars(amount: Decimal) -> str:
 
 
 def _saving(saved: Saving | None) -> str:
-    """Positive where it is cheaper, negative where it costs more."""
+    """Positive if it is cheaper, negative if it costs more."""
     return UNKNOWN if saved is None or not saved.of else f"{saved.share:+.1%}"
 
 

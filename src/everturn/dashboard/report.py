@@ -1,7 +1,7 @@
-"""The context of a session as one value: everything that a terminal or a page would show, nothing drawn.
+"""The context of a session as one value: everything that a terminal or a page shows.
 
-Written as JSON this value is what `everturn context --json` prints: its field names are a promise, listed
-in docs/context.md.
+As JSON, this value is the output of `everturn context --json`. Its field names are stable and listed in
+docs/context.md.
 """
 
 from typing import Literal
@@ -40,7 +40,7 @@ ContextLevel = Literal["ok", "warning", "compaction", "blocked"]
 
 
 class ModelName(msgspec.Struct, frozen=True):
-    """`guess` says what was assumed about a model that is not in the table; "" for a known one."""
+    """`guess` says what was assumed about an unknown model; "" for a known one."""
 
     id: str
     name: str
@@ -48,7 +48,7 @@ class ModelName(msgspec.Struct, frozen=True):
 
 
 class TranscriptProblems(msgspec.Struct, frozen=True):
-    """What was wrong with the lines, with the links between them, and with what they say."""
+    """Problems in the lines of the file, in the links between them, and in their content."""
 
     flaws: tuple[LineProblem, ...]
     notes: tuple[ThreadIssue, ...]
@@ -120,12 +120,12 @@ def context_report(session: RecordedSession) -> ContextReport:
 
 
 def as_json(report: ContextReport) -> bytes:
-    """The report as JSON, two spaces deep; dollars are numbers."""
+    """The report as JSON with an indent of two spaces; dollars are numbers."""
     return msgspec.json.format(msgspec.json.Encoder(decimal_format="number").encode(report), indent=2)
 
 
 def context_level(levels: ThresholdLevels) -> ContextLevel:
-    """The furthest mark that is passed, in one word."""
+    """The highest threshold that is exceeded, in one word."""
     if levels.at_blocking:
         return "blocked"
     if levels.above_auto:
@@ -134,7 +134,7 @@ def context_level(levels: ThresholdLevels) -> ContextLevel:
 
 
 def _paid_for(session: RecordedSession) -> tuple[Record, ...]:
-    """All calls of the file, also those of sub-agents and on branches that were left; or one agent's own."""
+    """All calls of the file, including those of sub-agents and abandoned branches; or those of one agent."""
     if session.thread.agent:
         return (*session.thread.records, *session.thread.abandoned)
     return session.transcript.records

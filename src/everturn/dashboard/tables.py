@@ -1,4 +1,4 @@
-"""The tables below the picture, as plain lines: who fills the context, what was compacted, what it cost."""
+"""The tables below the grid, as plain lines: what fills the context, compactions, cost."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ NOT_KNOWN: Final = "-"
 ONCE: Final = {1: "once", 2: "twice"}
 
 KINDS: Final = {
-    "input": "plain input",
+    "input": "uncached input",
     "cache_read": "cache read",
     "cache_write_5m": "cache write (5m)",
     "cache_write_1h": "cache write (1h)",
@@ -32,7 +32,7 @@ class TableSection(NamedTuple):
 
 
 def sections(report: ContextReport, screen: Screen) -> Iterator[TableSection]:
-    """Those that have something to say."""
+    """The sections that are not empty."""
     if report.tools:
         yield _tools(report, screen)
     if report.duplicate_reads:
@@ -160,12 +160,12 @@ def _cache_and_cost(report: ContextReport, screen: Screen) -> TableSection:
 
 def _unpriced(report: ContextReport, screen: Screen) -> list[str]:
     models = ", ".join(f"{name} ({calls:,})" for name, calls in report.cost.unpriced.items())
-    return screen.wrapped(f"Without a price, by calls: {models}") if models else []
+    return screen.wrapped(f"No price known (calls): {models}") if models else []
 
 
 def _oddities(report: ContextReport, screen: Screen) -> TableSection:
     lines = [line for said in _oddity_lines(report) for line in screen.wrapped(said)]
-    return TableSection("What was odd, and how it was taken", lines, has_head=False)
+    return TableSection("Problems found, and how they were handled", lines, has_head=False)
 
 
 def _oddity_lines(report: ContextReport) -> list[str]:
@@ -173,8 +173,8 @@ def _oddity_lines(report: ContextReport) -> list[str]:
     lines = list(odd.remarks)
     if odd.flaws:
         first = odd.flaws[0]
-        flaws = counted(len(odd.flaws), "flaw")
-        lines.append(f"{flaws} in the lines of the file, the first in line {first.line}: {first.what}")
+        flaws = counted(len(odd.flaws), "line")
+        lines.append(f"{flaws} of the file with problems, the first is line {first.line}: {first.what}")
     for kind in dict.fromkeys(note.kind for note in odd.notes):
         said = [note.what for note in odd.notes if note.kind == kind]
         lines.append(said[0] + (f" (and {len(said) - 1:,} more like this)" if len(said) > 1 else ""))
@@ -198,5 +198,5 @@ def _moment(timestamp: str) -> str:
 
 
 def format_dollars(amount: Decimal) -> str:
-    """Rounded halves go to the even cent: what would be shown as nothing is shown as less than a cent."""
+    """Amounts that would round to zero are shown as less than a cent."""
     return "<$0.01" if 0 < amount <= Decimal("0.005") else f"${amount:,.2f}"

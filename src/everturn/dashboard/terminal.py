@@ -1,8 +1,8 @@
-"""A context report, drawn to a terminal.
+"""A context report as terminal output.
 
-The first screen answers how full the context is and with what; the tables below it say where to look.
-Every part is a list of lines that are no wider than the screen. Colours come and go with the terminal
-(NO_COLOR, pipes); where the encoding has no shapes, letters stand in.
+The first screen shows how full the context is and with what; the tables below it show details. Every part is
+a list of lines that fit the terminal width. Colours depend on the terminal (NO_COLOR, pipes). If the encoding
+lacks the shapes, letters are used.
 """
 
 import sys
@@ -17,7 +17,7 @@ from everturn.dashboard.layout import GAP, Screen, counted, fit, percent, tokens
 from everturn.dashboard.report import ContextReport
 from everturn.dashboard.tables import TableSection, sections
 
-# Symbol, label, tokens and share; the longest label is 20 columns.
+# Symbol, label, tokens and share; the longest label has 20 columns.
 LEGEND_WIDTH: Final = 38
 NARROW_COLUMNS: Final = 10
 LEVEL_STYLES: Final = {"ok": "green", "warning": "yellow", "compaction": "bold red", "blocked": "bold red"}
@@ -26,7 +26,7 @@ QUIET: Final = "bright_black"
 
 
 def draw(report: ContextReport, file: TextIO | None = None, *, color: bool = True) -> None:
-    """Print a report to a terminal or a file, as wide as that is."""
+    """Prints a report to a terminal or a file, in its width."""
     out = sys.stdout if file is None else file
     console = Console(file=out, no_color=None if color else True, highlight=False, emoji=False, markup=False)
     for line in drawn(report, Screen(console.width, not _has_shapes(out))):
@@ -44,7 +44,7 @@ def _has_shapes(file: TextIO) -> bool:
 def drawn(report: ContextReport, screen: Screen) -> list[Text]:
     lines = [*_headline(report, screen)]
     if report.is_empty:
-        return [*lines, Text(screen.fitted("Nothing in it: the session is empty."))]
+        return [*lines, Text(screen.fitted("The session is empty."))]
     lines += [Text(), *_picture(report, screen), Text(), *_basis(report, screen)]
     for section in sections(report, screen):
         lines += [Text(), *_section(section, screen)]
@@ -71,8 +71,8 @@ def _outlook(report: ContextReport) -> str:
     return {
         "ok": left,
         "warning": f"Warning: {left}",
-        "compaction": f"Due for compaction: the mark is {report.limits.auto:,} tokens",
-        "blocked": f"Full: the last mark is {report.limits.blocking:,} tokens",
+        "compaction": f"Due for compaction: the threshold is {report.limits.auto:,} tokens",
+        "blocked": f"Full: the blocking limit is {report.limits.blocking:,} tokens",
     }[report.level]
 
 
@@ -92,7 +92,7 @@ def _picture(report: ContextReport, screen: Screen) -> list[Text]:
 
 
 def _beside(columns: int) -> int:
-    """How wide a screen must be for a grid with its legend beside it."""
+    """The screen width needed for a grid with the legend beside it."""
     return 2 * columns - 1 + GAP + 1 + LEGEND_WIDTH
 
 
@@ -132,7 +132,7 @@ def _entry(key: str, label: str, count: int, window: int, screen: Screen) -> Tex
 
 
 def _basis(report: ContextReport, screen: Screen) -> list[Text]:
-    """Where the figures come from, so that nobody takes an estimate for a count."""
+    """Where the figures come from, so that estimates are not taken for counts."""
     said = [_certainty(report)]
     if report.window.basis not in ("model", "given"):
         said.append(
@@ -146,9 +146,9 @@ def _basis(report: ContextReport, screen: Screen) -> list[Text]:
 def _certainty(report: ContextReport) -> str:
     if report.size.basis == "estimate":
         return (
-            "All of this is estimated: nothing in the file reports usage for what the model sees now."
+            "All numbers are estimates: the file reports no usage for the current context."
             if report.categories[0].tokens
-            else "All of this is estimated, without system prompt and tools: the file reports no usage."
+            else "All numbers are estimates, without system prompt and tools: the file reports no usage."
         )
     tail = (
         f", plus an estimated {tokens(report.size.estimated_tail)} since"

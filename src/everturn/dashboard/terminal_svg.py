@@ -1,6 +1,6 @@
-"""Lines for a terminal as a picture: SVG that needs no font and no file from elsewhere.
+"""Terminal lines as an SVG image that needs no font file.
 
-The same lines give the same bytes, so a picture in the manual changes only when what it shows has changed.
+The same lines give the same bytes, so an image in the manual changes only if its content does.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-# Light letters on a dark ground, at more than 4.5 to 1 each (WCAG AA); in the order of the ANSI colours.
+# Light text on a dark background, each colour with a contrast above 4.5:1 (WCAG AA), in ANSI order.
 THEME: Final = TerminalTheme(
     background=(22, 24, 29),
     foreground=(214, 218, 224),
@@ -29,13 +29,13 @@ THEME: Final = TerminalTheme(
         *((138, 190, 255), (216, 170, 246), (128, 216, 224), (255, 255, 255)),
     ],
 )
-# Pixels: a letter of a 14 px monospaced font is about 0.6 of that wide.
+# Pixels: a character of a 14 px monospaced font is about 0.6 of that wide.
 LETTER, LINE, SIZE, MARGIN = 8.4, 19, 14, 18
 FONTS: Final = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 
 
 def svg(lines: Iterable[Text], *, columns: int, title: str) -> str:
-    """A picture of these lines on a ground of this many columns; `title` is for people who cannot see it."""
+    """An image of these lines on a background of this many columns; `title` is the alternative text."""
     console = Console(width=columns, file=StringIO(), force_terminal=True, color_system="truecolor")
     # A text without spans renders without its own style; a text that is part of another one has a span.
     rows = [list(Text.assemble(line).render(console)) for line in lines]
@@ -50,8 +50,9 @@ def svg(lines: Iterable[Text], *, columns: int, title: str) -> str:
 
 
 def _row(row: list[Segment], baseline: int) -> str:
-    """Each run of one style begins at its own column: whatever font the reader has, columns stay aligned."""
-    runs, column = [], 0
+    """Each run of one style starts at its own column, so that columns are aligned in any font."""
+    runs: list[str] = []
+    column = 0
     for text, style, _ in row:
         if text.strip():
             runs.append(_run(text, style or Style(), MARGIN + column * LETTER, baseline))
@@ -65,7 +66,7 @@ def _run(text: str, style: Style, left: float, baseline: int) -> str:
     length = f'textLength="{cell_len(text) * LETTER:.1f}" lengthAdjust="spacingAndGlyphs"'
     colour = _hex(_triple(style.color))
     place = f'x="{left:.1f}" y="{baseline}" {length}'
-    # Browsers make one of several spaces, unless they are unbreakable.
+    # Browsers collapse several spaces, unless they are no-break spaces.
     shown = escape(text).replace(" ", "\N{NO-BREAK SPACE}")
     return f'<text {place} fill="{colour}"{weight}{opacity}>{shown}</text>'
 

@@ -1,1 +1,1 @@
-"""WHAT CHANGES? Decisions about what the model sees next, each a value with its reason."""
+"""Decisions about what the model sees next, each a value with its reason."""

@@ -1,4 +1,4 @@
-"""Which `anthropic-beta` values a request needs, beside those that were asked for (api-facts 2.1)."""
+"""Which `anthropic-beta` values a request needs, in addition to the requested ones (api-facts 2.1)."""
 
 from everturn.decide.compact.provider import BETA as COMPACTION
 from everturn.decide.compact.provider import KIND
@@ -6,7 +6,7 @@ from everturn.decide.micro.declarative import BETA as CONTEXT_MANAGEMENT
 from everturn.view.forks import CapturedRequest
 
 
-def betas_of(safe: CapturedRequest) -> tuple[str, ...]:
+def required_betas(safe: CapturedRequest) -> tuple[str, ...]:
     needed = list(safe.parameters.betas)
     if "context_management" in safe.settings:
         needed.append(CONTEXT_MANAGEMENT)

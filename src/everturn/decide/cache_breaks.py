@@ -1,10 +1,11 @@
-"""Why the cache was cold: an unexplained drop of what is read between two calls, explained (CB-1 to CB-8).
+"""Why the cache was cold: detects and explains a drop of cache reads between two calls (CB-1 to CB-8).
 
-Each source has a baseline: what its last answered call had in the key, how much it read, when. A drop beyond
-both thresholds is a break; its reason is what changed in the key, else the idle time, else the provider.
-After a compaction there is no baseline (the next call is a first call). After a deletion the baseline stays
-and one comparison is passed over: the context is smaller on purpose, the prefix before it is still the old
-one. A call that was never answered leaves the baseline as it was: its retry is compared with the same.
+Each source has a baseline: what its last answered call had in the key, how much it read, and when. A drop
+beyond both thresholds is a break; its reason is what changed in the key, otherwise the idle time, otherwise
+the provider. After a compaction there is no baseline (the next call is a first call). After a deletion the
+baseline stays and one comparison is skipped: the context is smaller on purpose, and the prefix before the
+deletion is unchanged. A call that was never answered does not change the baseline: its retry is compared with
+the same one.
 """
 
 from collections.abc import Mapping
@@ -18,34 +19,39 @@ from everturn.history.records import Usage
 from everturn.measure.outline import Preamble
 from everturn.measure.prefix_cache import SECONDS
 
-# The provider's word for a cause, and the parts of our snapshot that it speaks of (api-facts 3).
+# The provider's name for a cause, and the parts of our snapshot that it refers to (api-facts 3).
 DIAGNOSES: Final[Mapping[str, frozenset[str]]] = {
     "model_changed": frozenset({"model", "speed"}),
     "system_changed": frozenset({"system"}),
     "tools_changed": frozenset({"tools"}),
-    # Earlier messages are in no snapshot of ours: whoever changes them tells us (`compacted`, `deleted`).
+    # Earlier messages are not part of a snapshot: the code that changes them reports it
+    # (`compacted`, `deleted`).
     "messages_changed": frozenset(),
 }
 
 
 class BreakSettings(msgspec.Struct, frozen=True):
-    """A break is a drop of more than both; models with a cache of another kind are left out (CB-2, CB-6)."""
+    """A break is a drop of more than both share and tokens; some models are excluded (CB-2, CB-6, CB-9)."""
 
     share: float = 0.05
     tokens: int = 2_000
     max_sources: int = 10
-    excluded_models: tuple[str, ...] = ()
+    # Patterns of model names that are not compared (CB-9).
+    excluded_models: tuple[str, ...] = ("*haiku*",)
+
+    def leaves_out(self, model: str) -> bool:
+        return any(fnmatchcase(model, pattern) for pattern in self.excluded_models)
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """What the provider itself said about a miss: its type, and how many tokens it believes were missed."""
+    """The provider's own report of a miss: its type, and how many tokens it says were missed."""
 
     reason: str
     missed: int = 0
 
 
 class DetectedBreak(msgspec.Struct, frozen=True):
-    """A cache break and why. `disagreement` is set where the provider's own diagnosis says otherwise."""
+    """A cache break and its reason. `disagreement` is set if the provider's own diagnosis differs."""
 
     source: str
     tokens_lost: int
@@ -69,7 +75,7 @@ class CallSnapshot(msgspec.Struct, frozen=True):
 
 
 class Baseline(msgspec.Struct, frozen=True):
-    """What is kept of a source. Survives a restart as it is: it holds no prompt, only digests (CB-7)."""
+    """The state kept per source. Survives a restart unchanged: it holds no prompt, only digests (CB-7)."""
 
     answered: CallSnapshot | None = None
     read: int = 0
@@ -79,69 +85,70 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 class CacheBreakDetector:
-    """Baselines by source, a bounded number of them; the one unused for longest gives way."""
+    """Baselines by source, a limited number of them; the least recently used is dropped."""
 
     def __init__(
         self, settings: BreakSettings | None = None, baselines: Mapping[str, Baseline] | None = None
     ) -> None:
         self.settings = settings or BreakSettings()
         self._baselines: dict[str, Baseline] = dict(baselines or {})
-        self._heads: dict[str, tuple[Preamble | None, Preamble]] = {}
+        self._preambles: dict[str, tuple[Preamble | None, Preamble]] = {}
         self._shown: dict[str, Preamble] = {}
         self._keep_bounded()
 
     @property
     def baselines(self) -> Mapping[str, Baseline]:
-        """Everything that a restart must not lose."""
+        """The state that must survive a restart."""
         return self._baselines
 
     def before_call(
-        self, source: str, now_sent: CacheKeySnapshot, head: Preamble, now: float
+        self, source: str, now_sent: CacheKeySnapshot, preamble: Preamble, now: float
     ) -> tuple[CacheKeyChange, ...]:
-        """Note what is about to be sent; answers what of the key is not what it was."""
+        """Note what is about to be sent; returns what changed in the key."""
         last = self._baselines.pop(source, Baseline())
         found = diff_key_snapshots(last.answered.snapshot, now_sent) if last.answered else ()
         call = CallSnapshot(now_sent, now)
         self._baselines[source] = msgspec.structs.replace(last, under_way=call, pending=found)
-        self._heads[source] = self._shown.get(source), head
+        self._preambles[source] = self._shown.get(source), preamble
         self._keep_bounded()
         return found
 
     def after_call(
         self, source: str, usage: Usage, diagnosis: Diagnosis | None = None
     ) -> DetectedBreak | NoBreak:
-        """Judge the call that `before_call` noted; the next one is compared with it."""
+        """Assess the call that `before_call` noted; the next one is compared with it."""
         last = self._baselines.get(source)
         if last is None or last.under_way is None:
-            return NoBreak("nothing is known of a call of this source", diagnosis)
+            return NoBreak("no call of this source is in progress", diagnosis)
         model = last.under_way.snapshot.model
-        if any(fnmatchcase(model, pattern) for pattern in self.settings.excluded_models):
-            self._baselines[source] = msgspec.structs.replace(last, under_way=None, pending=())
-            return NoBreak(f"{model} is left out of the comparison", diagnosis)
+        if self.settings.leaves_out(model):
+            self._baselines[source] = self._without_judgement(last)
+            return NoBreak(f"{model} is excluded from the comparison", diagnosis)
         read = usage.cache_read_input_tokens
         self._baselines[source] = Baseline(answered=last.under_way, read=read)
-        if source in self._heads:
-            self._shown[source] = self._heads[source][1]
+        if source in self._preambles:
+            self._shown[source] = self._preambles[source][1]
         return self._judge(source, last, last.under_way, read, diagnosis)
 
     def compacted(self, source: str) -> None:
-        """The context is another one: the next call is a first call (CB-5)."""
+        """The context was replaced: the next call is a first call (CB-5)."""
         self._forget(source)
 
     def deleted(self, source: str) -> None:
-        """Something was cleared from the context: the next comparison would say nothing (CB-5)."""
+        """Something was cleared from the context: the next comparison would be meaningless (CB-5)."""
         if last := self._baselines.get(source):
             self._baselines[source] = msgspec.structs.replace(last, passes_over="one comparison")
 
     def preambles(self, source: str) -> tuple[Preamble | None, Preamble] | None:
-        """Tools and system of the last call and of the answered one before it, for showing the difference
-        (CB-4). The earlier one is None for a first call, and for the first call after a restart."""
-        return self._heads.get(source)
+        """Tools and system of the last call and of the answered one before it, to show the difference (CB-4).
+        The earlier one is None for a first call, and for the first call after a restart.
+        """
+        return self._preambles.get(source)
 
     def _judge(
         self, source: str, last: Baseline, call: CallSnapshot, read: int, diagnosis: Diagnosis | None
     ) -> DetectedBreak | NoBreak:
-        if last.answered is None:
+        if last.answered is None or self.settings.leaves_out(last.answered.snapshot.model):
             return NoBreak("the first call of this source", diagnosis)
         if last.passes_over == "one comparison":
             return NoBreak("the context was made smaller on purpose", diagnosis)
@@ -154,12 +161,21 @@ class CacheBreakDetector:
             source, lost, why, last.pending, idle, diagnosis, _disagreement(last.pending, diagnosis)
         )
 
+    def _without_judgement(self, last: Baseline) -> Baseline:
+        """After a call of an excluded model, the baseline of the others stays. If there is none, the call is
+        kept, because a restart needs to know what was sent last.
+        """
+        before = last.answered
+        if before is None or self.settings.leaves_out(before.snapshot.model):
+            return Baseline(answered=last.under_way)
+        return msgspec.structs.replace(last, under_way=None, pending=())
+
     def _keep_bounded(self) -> None:
         while len(self._baselines) > self.settings.max_sources:
             self._forget(next(iter(self._baselines)))
 
     def _forget(self, source: str) -> None:
-        for known in (self._baselines, self._heads, self._shown):
+        for known in (self._baselines, self._preambles, self._shown):
             known.pop(source, None)
 
 
@@ -174,8 +190,9 @@ def _explained(pending: tuple[CacheKeyChange, ...], idle: float) -> str:
 
 
 def _disagreement(pending: tuple[CacheKeyChange, ...], diagnosis: Diagnosis | None) -> str:
-    """Where both sides name a cause and it is not the same (CB-8). The provider names the earliest alone, and
-    has reasons that name none: no earlier call known, or a parameter that it does not look at."""
+    """Set if both sides name a cause and they differ (CB-8). The provider names only the earliest, and some
+    of its reasons name none: no earlier call known, or a parameter that it does not compare.
+    """
     if diagnosis is None or diagnosis.reason not in DIAGNOSES:
         return ""
     ours = {change.part for change in pending}

@@ -1,4 +1,4 @@
-"""Everything in the cache key, as one call had it, small enough to keep and to compare (CB-1)."""
+"""Everything in the cache key of one call, small enough to keep and to compare (CB-1)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
@@ -12,7 +12,7 @@ from everturn.view.key_parameters import KeyParameters
 
 
 class CacheKeySnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Digests where the thing itself is large; the thing itself where a person wants to see it."""
+    """Digests of large values; the values themselves if a person wants to see them."""
 
     model: str
     system: str
@@ -30,35 +30,35 @@ class CacheKeySnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CacheKeyChange(msgspec.Struct, frozen=True):
-    """One thing in the key that is not what it was, in words."""
+    """One change in the key, as text."""
 
     part: str
     what: str
 
 
 def take_key_snapshot(
-    model: str, head: Preamble, parameters: KeyParameters, marks: Breakpoints
+    model: str, preamble: Preamble, parameters: KeyParameters, breakpoints: Breakpoints
 ) -> CacheKeySnapshot:
-    """Costs the head, never the conversation."""
+    """Takes time in proportion to the preamble, not to the conversation."""
     return CacheKeySnapshot(
         model=model,
-        system=_digest(block.raw for block in head.system),
-        system_chars=sum(len(text_of(block)) for block in head.system),
-        markers=_digest([_layout(head, marks)]),
-        tools={tool.tool: _digest([tool.raw]) for tool in head.tools},
-        tool_order=tuple(tool.tool for tool in head.tools),
+        system=_digest(block.raw for block in preamble.system),
+        system_chars=sum(len(text_of(block)) for block in preamble.system),
+        markers=_digest([_layout(preamble, breakpoints)]),
+        tools={tool.tool: _digest([tool.raw]) for tool in preamble.tools},
+        tool_order=tuple(tool.tool for tool in preamble.tools),
         speed=parameters.speed,
         betas=tuple(sorted(parameters.betas)),
         thinking=_json(parameters.thinking),
         effort=parameters.effort,
         tool_choice=_json(parameters.tool_choice),
         extra=_json(parameters.extra),
-        scopes=head.scopes,
+        scopes=preamble.scopes,
     )
 
 
 def diff_key_snapshots(before: CacheKeySnapshot, after: CacheKeySnapshot) -> tuple[CacheKeyChange, ...]:
-    """What differs, each named; in the order in which the provider would notice."""
+    """All differences, in the order in which the provider would notice them."""
     found: list[CacheKeyChange] = []
     if before.model != after.model:
         found.append(CacheKeyChange("model", f"model changed ({before.model} -> {after.model})"))
@@ -67,7 +67,7 @@ def diff_key_snapshots(before: CacheKeySnapshot, after: CacheKeySnapshot) -> tup
         found.append(CacheKeyChange("system", f"system prompt changed ({grown:+} chars)"))
     found += _tool_changes(before, after)
     if (before.markers, before.scopes) != (after.markers, after.scopes):
-        found.append(CacheKeyChange("markers", "markers changed (scope or TTL)"))
+        found.append(CacheKeyChange("markers", "breakpoints changed (scope or TTL)"))
     if before.betas != after.betas:
         found.append(CacheKeyChange("betas", f"betas changed ({_difference(before.betas, after.betas)})"))
     for part in ("speed", "thinking", "effort", "tool_choice", "extra"):
@@ -90,7 +90,7 @@ def _tool_changes(before: CacheKeySnapshot, after: CacheKeySnapshot) -> list[Cac
         *(f"-{name}" for name in removed),
         *(f"~{name}" for name in edited),
     ]
-    what = ", ".join(names) or "the order is another"
+    what = ", ".join(names) or "different order"
     return [CacheKeyChange("tools", f"tools changed (+{len(added)}/-{len(removed)}): {what}")]
 
 
@@ -100,11 +100,12 @@ def _difference(before: Sequence[str], after: Sequence[str]) -> str:
     return ", ".join([*added, *removed])
 
 
-def _layout(head: Preamble, marks: Breakpoints) -> bytes:
-    """What is marked, and for how long. Where in the messages a marker stands changes with every turn, and
-    which of the head's markers had to give way follows from that: neither is part of the key."""
-    lifetimes = {marker.ttl for _, marker in marks.places}
-    return msgspec.json.encode([sorted(lifetimes), head.marked])
+def _layout(preamble: Preamble, breakpoints: Breakpoints) -> bytes:
+    """What has a breakpoint, and its lifetime. The position in the messages changes with every turn, and
+    which breakpoints of the preamble are dropped follows from that: neither is part of the key.
+    """
+    lifetimes = {breakpoint.ttl for _, breakpoint in breakpoints.places}
+    return msgspec.json.encode([sorted(lifetimes), preamble.marked])
 
 
 def _digest(parts: Iterable[bytes]) -> str:
@@ -119,7 +120,7 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value, order="sorted").decode() if value else ""
 
 
-def prompt_text(head: Preamble) -> str:
-    """The prompt in lines that can be compared: system texts, then tools one by one."""
-    tools = (msgspec.json.format(tool.raw, indent=1).decode() for tool in head.tools)
-    return "\n".join([*(text_of(block) for block in head.system), *tools])
+def prompt_text(preamble: Preamble) -> str:
+    """The prompt in lines that can be compared: system texts, then the tools one by one."""
+    tools = (msgspec.json.format(tool.raw, indent=1).decode() for tool in preamble.tools)
+    return "\n".join([*(text_of(block) for block in preamble.system), *tools])

@@ -1,17 +1,18 @@
-"""What a flow may ask of the world. Each effect is a value; whoever drives the flow performs it and answers.
+"""The effects that a flow can request. Each is a value; the driver of the flow performs
+it and returns the result.
 
-A flow is a generator that yields these and is sent what comes of them. It contains no I/O, so the same flow
-runs under a sync driver, an async one, one on virtual time, and one that fails every effect in turn (OV-2).
+A flow is a generator that yields effects and is sent their results. It contains no I/O, so the same flow runs
+under a sync driver, an async one, one on virtual time, and one that fails every effect in turn (OV-2).
 
     WriteFile   -> str                  the path the text is at
     ReadFiles   -> tuple[FileRead, ...] in the order asked for, failures included
     AskModel    -> Answer | Failure     one call of a model, retries included
     RunHooks    -> HookOutcome          every hook of one event, in a fixed order
-    Emit        -> None                 something that happened, for whoever listens
+    Emit        -> None                 something that happened, for listeners
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Generator, Mapping
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -22,24 +23,25 @@ from everturn.wire.anthropic import Request
 from everturn.wire.overflow import Overflow
 
 CallPurpose = Literal["compact", "session_memory"]
-# Why a call of a model gave nothing: the window, the provider, the line, or whoever cancelled it.
-# calls_spent is our own word: nobody was asked, because enough calls were made.
+# Why a model call returned nothing: the window, the provider, the network, or a cancellation. calls_spent is
+# our own: no call was made, because the limit of calls was reached.
 FailureKind = Literal["too_long", "api_error", "refused", "timeout", "cancelled", "calls_spent"]
 HookEvent = Literal[
     "PreCompact", "PostCompact", "SessionStart", "SessionEnd",
     "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop",
+    "SubagentStart", "SubagentStop", "PermissionRequest", "InstructionsLoaded",
 ]  # fmt: skip
 
 
 class WriteFile(msgspec.Struct, frozen=True):
-    """Keep this text where the model can read it."""
+    """Store this text where the model can read it."""
 
     name: str
     text: str
 
 
 class ReadFiles(msgspec.Struct, frozen=True):
-    """The current content of files, each up to so many characters."""
+    """The current content of files, each up to a maximum of characters."""
 
     paths: tuple[str, ...]
     max_characters: int
@@ -55,18 +57,20 @@ class FileRead(msgspec.Struct, frozen=True):
 
 
 class AskModel(msgspec.Struct, frozen=True):
-    """One call. `way` is "fork" where it shares the conversation's cached prefix, "direct" where not."""
+    """One model call. `way` is "fork" if it shares the conversation's cached prefix, otherwise "direct"."""
 
     request: Request
     betas: tuple[str, ...]
     purpose: CallPurpose
     way: Literal["fork", "direct", "provider"]
-    # The conversation, or the part of it, that the request begins with; None where it shares nothing.
+    # The conversation, or the part of it, that the request begins with; None if it shares nothing.
     parent: CapturedRequest | None = None
+    # The same request again, shortened, after a "too long" error (CP-9).
+    is_overflow_retry: bool = False
 
 
 class ModelAnswer(msgspec.Struct, frozen=True):
-    """What the model said."""
+    """The answer of the model."""
 
     blocks: tuple[Block, ...]
     stop_reason: str
@@ -86,15 +90,16 @@ class RunHooks(msgspec.Struct, frozen=True):
     payload: Mapping[str, Any]
 
 
-# What hooks say about a tool call; empty where none of them says anything.
+# The decision of hooks about a tool call; empty if none of them made one.
 HookPermission = Literal["", "allow", "ask", "deny"]
 
 
 class HookOutcome(msgspec.Struct, frozen=True):
-    """All hooks of an event together. `blocked` is the reason one of them gave; empty where none did.
+    """The combined result of all hooks of an event. `blocked` is the reason that one of
+    them gave; empty if none did.
 
-    The rest is for events of the loop: `asks` is why a person must decide, `ended` why nothing more is to be
-    done, and what is `updated` takes the place of what a tool was given, or of what came out of it.
+    The other fields are for events of the agent loop: `asks` is why a person must decide, `ended` why the
+    loop must stop, and `updated` replaces the input of a tool, or its output.
     """
 
     instructions: tuple[str, ...] = ()
@@ -110,9 +115,12 @@ class HookOutcome(msgspec.Struct, frozen=True):
 
 
 class Emit(msgspec.Struct, frozen=True):
-    """A typed event (TL-1). What it is made of: `decide/events.py`."""
+    """A typed event (TL-1); the types are in `decide/events.py`."""
 
     event: msgspec.Struct
 
 
 Effect = WriteFile | ReadFiles | AskModel | RunHooks | Emit
+T = TypeVar("T")
+# A flow that returns a T. What it is sent after an effect is the result of that effect, see the table above.
+Flow = Generator[Effect, Any, T]

@@ -1,7 +1,8 @@
-"""What happened, as typed events: one for every decision that somebody may want to count or hear of (TL-1).
+"""Typed events: one for every decision that someone may want to count or be told about (TL-1).
 
-An event holds figures and our own words. What may quote a message, a file or a provider is `Private`: it
-stays here unless whoever listens has asked for content (TL-3). Where events go: `session/events/`.
+An event holds numbers and our own texts. Anything that may quote a message, a file or a provider is
+`Private`: it is not passed on unless the listener has asked for content (TL-3). Where events go:
+`session/events/`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +23,13 @@ from everturn.decide.compact.values import (
 )
 from everturn.decide.effects import FailureKind, HookEvent, HookOutcome
 from everturn.decide.micro.context import MicroPlan, PlanKind
-from everturn.history.edits import Cleared, Trigger
+from everturn.history.edits import Cleared, ThinkingDropped, Trigger
 from everturn.history.records import Usage
 from everturn.history.repair import Repair, RepairKind
 from everturn.measure.accounting import Metrics, Shares
 from everturn.measure.prediction import PredictionCheck, Verdict
 
-# Words that may hold what a person, a file or a provider said.
+# Text that may contain what a person, a file or a provider said.
 Private = Annotated[str, msgspec.Meta(extra={"private": True})]
 CompactionFailureReason = Literal[
     "no_summary", "api_error", "too_long", "cancelled", "refused", "timeout", "over_threshold", "blocked",
@@ -39,7 +40,7 @@ BreakerKind = Literal["failures", "rapid_refill", "summary_calls"]
 
 
 class EventContext(msgspec.Struct, frozen=True, kw_only=True):
-    """When, in which session, who asked, of which model: what every event of one turn has in common."""
+    """Time, session, source and model: what all events of one turn have in common."""
 
     at: datetime
     session: str = ""
@@ -61,7 +62,9 @@ class ContextBreakdown(msgspec.Struct, frozen=True):
 
 
 class MicroCompacted(Event, frozen=True, kw_only=True, tag="micro_compacted"):
-    kind: PlanKind
+    """Kind "thinking": after an idle hour, all thinking except that of the last turns (MC-13)."""
+
+    kind: PlanKind | Literal["thinking"]
     results: int
     tokens_before: int
     tokens_after: int
@@ -70,7 +73,7 @@ class MicroCompacted(Event, frozen=True, kw_only=True, tag="micro_compacted"):
 
 
 class CompactionDone(Event, frozen=True, kw_only=True, tag="compaction_done"):
-    """`usage` is that of the calls for the summary, all attempts together."""
+    """`usage` is that of the summary calls, over all attempts."""
 
     trigger: Trigger
     form: CompactionForm
@@ -95,6 +98,14 @@ class CompactionNotDone(Event, frozen=True, kw_only=True, tag="compaction_not_do
     detail: Private = ""
 
 
+class ProposalAnswered(Event, frozen=True, kw_only=True, tag="proposal_answered"):
+    """The user's answer to a compaction that was proposed ahead of time (CP-24)."""
+
+    response: Literal["accept", "defer", "decline"]
+    tokens: int
+    why: str
+
+
 class Compacting(Event, frozen=True, kw_only=True, tag="compacting"):
     """While a summary is being written (CP-7)."""
 
@@ -110,7 +121,7 @@ class NotesTaken(Event, frozen=True, kw_only=True, tag="notes_taken"):
 
 
 class NotesRejected(Event, frozen=True, kw_only=True, tag="notes_rejected"):
-    """Notes that could not be the summary, or could not be brought up to date."""
+    """Notes that could not be used as the summary, or could not be updated."""
 
     why: str
 
@@ -135,7 +146,7 @@ class BreakerClosed(Event, frozen=True, kw_only=True, tag="breaker_closed"):
 
 
 class Repaired(Event, frozen=True, kw_only=True, tag="repaired"):
-    """A view that arrived broken and was made valid: how often each kind of repair was needed."""
+    """A broken view that was made valid: how often each kind of repair was needed."""
 
     kinds: Mapping[RepairKind, int]
     details: tuple[Private, ...] = ()
@@ -150,7 +161,7 @@ class PredictionMissed(Event, frozen=True, kw_only=True, tag="prediction_missed"
 
 
 class HookTrouble(Event, frozen=True, kw_only=True, tag="hook_trouble"):
-    """A hook that failed, was late, or blocked something."""
+    """A hook that failed, timed out, or blocked something."""
 
     hook: HookEvent
     problems: int
@@ -159,7 +170,7 @@ class HookTrouble(Event, frozen=True, kw_only=True, tag="hook_trouble"):
 
 
 class PassedThrough(Event, frozen=True, kw_only=True, tag="passed_through"):
-    """Something of ours failed, and the request of a caller who keeps its own list went on without it."""
+    """An error inside everturn: the caller keeps its own list, and its request was sent unchanged."""
 
     why: str
     detail: Private = ""
@@ -169,6 +180,7 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     MicroCompacted,
     CompactionDone,
     CompactionNotDone,
+    ProposalAnswered,
     Compacting,
     NotesTaken,
     NotesRejected,
@@ -182,8 +194,8 @@ EVENTS: Final[tuple[type[Event], ...]] = (
 )
 
 
-def micro_compacted(plan: MicroPlan, size: int, moment: EventContext) -> MicroCompacted | None:
-    """None where the plan changes nothing. `size` is the context before it."""
+def make_micro_compacted(plan: MicroPlan, size: int, moment: EventContext) -> MicroCompacted | None:
+    """None if the plan changes nothing. `size` is the context before it."""
     cleared = {call for edit in plan.edits if isinstance(edit, Cleared) for call in edit.calls}
     results = len(cleared | set(plan.delete)) + len(plan.offload)
     if not (plan.edits or plan.delete or plan.offload):
@@ -199,14 +211,26 @@ def micro_compacted(plan: MicroPlan, size: int, moment: EventContext) -> MicroCo
     )
 
 
-def compaction_done(
+def thinking_dropped(edit: ThinkingDropped, tokens: int, size: int, moment: EventContext) -> MicroCompacted:
+    return MicroCompacted(
+        moment=moment,
+        kind="thinking",
+        results=0,
+        tokens_before=size,
+        tokens_after=max(0, size - tokens),
+        tokens_saved=tokens,
+        why=edit.why,
+    )
+
+
+def make_compaction_done(
     plan: CompactionPlan, made: Compaction, moment: EventContext, metrics: Metrics | None = None
 ) -> CompactionDone:
     return CompactionDone(
         moment=moment,
         trigger=plan.asked.trigger,
         form=plan.asked.form,
-        way=made.attempts[-1].way if made.attempts else plan.ways[0],
+        way=made.attempts[-1].strategy if made.attempts else plan.strategies[0],
         tokens_before=made.tokens_before,
         tokens_after=made.tokens_after,
         attempts=len(made.attempts),
@@ -216,15 +240,15 @@ def compaction_done(
     )
 
 
-def compaction_not_done(
+def make_compaction_not_done(
     plan: CompactionPlan, failed: CompactionFailed, moment: EventContext
 ) -> CompactionNotDone:
     return CompactionNotDone(
         moment=moment,
         trigger=plan.asked.trigger,
         form=plan.asked.form,
-        reason=reason_of(failed.attempts),
-        ways=tuple(attempt.way for attempt in failed.attempts),
+        reason=find_failure_reason(failed.attempts),
+        ways=tuple(attempt.strategy for attempt in failed.attempts),
         tokens_before=plan.tokens_before,
         usage=_spent(failed.attempts),
         chain=plan.chain,
@@ -242,8 +266,8 @@ _REASONS: Final[Mapping[FailureKind, CompactionFailureReason]] = {
 }
 
 
-def reason_of(attempts: Sequence[Attempt]) -> CompactionFailureReason:
-    """The reason of the last attempt, in one word; a text that was made and not used was too large."""
+def find_failure_reason(attempts: Sequence[Attempt]) -> CompactionFailureReason:
+    """The reason of the last attempt, in one word; a summary that was made but not used was too large."""
     if not attempts:
         return "no_summary"
     last = attempts[-1]
@@ -256,7 +280,7 @@ def make_context_breakdown(metrics: Metrics) -> ContextBreakdown:
     return ContextBreakdown(metrics.total, metrics.shares, metrics.wasted, metrics.files_read_again)
 
 
-def cache_broken(verdict: DetectedBreak, moment: EventContext) -> CacheBroken:
+def make_cache_broken(verdict: DetectedBreak, moment: EventContext) -> CacheBroken:
     expired = verdict.why.startswith("possible TTL expiry")
     cause: Cause = "key_changed" if verdict.changes else "expiry" if expired else "server_side"
     return CacheBroken(
@@ -270,8 +294,8 @@ def cache_broken(verdict: DetectedBreak, moment: EventContext) -> CacheBroken:
     )
 
 
-def prediction_missed(check: PredictionCheck, moment: EventContext) -> PredictionMissed | None:
-    """None where it came out as predicted, or where only the counting differs: estimates always do."""
+def make_prediction_missed(check: PredictionCheck, moment: EventContext) -> PredictionMissed | None:
+    """None if the prediction was right, or if only the token counts differ: estimates always do."""
     if check.verdict in ("as predicted", "other total"):
         return None
     return PredictionMissed(
@@ -284,7 +308,7 @@ def prediction_missed(check: PredictionCheck, moment: EventContext) -> Predictio
     )
 
 
-def repaired(repairs: Sequence[Repair], moment: EventContext) -> Repaired | None:
+def make_repaired(repairs: Sequence[Repair], moment: EventContext) -> Repaired | None:
     if not repairs:
         return None
     kinds: dict[RepairKind, int] = {}
@@ -294,7 +318,7 @@ def repaired(repairs: Sequence[Repair], moment: EventContext) -> Repaired | None
     return Repaired(moment=moment, kinds=kinds, details=details)
 
 
-def hook_trouble(event: HookEvent, outcome: HookOutcome, moment: EventContext) -> HookTrouble | None:
+def make_hook_trouble(event: HookEvent, outcome: HookOutcome, moment: EventContext) -> HookTrouble | None:
     if not (outcome.problems or outcome.blocked):
         return None
     details = (*outcome.problems, *([outcome.blocked] if outcome.blocked else ()))

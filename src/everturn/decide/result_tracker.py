@@ -1,11 +1,11 @@
-"""The tool results that the model can see: which may be cleared, how large, which new (MC-2, MC-8).
+"""The tool results that the model can see: which may be cleared, their size, which are new (MC-2, MC-8).
 
-A fold over the records of a view; adding one costs that record. Clearing, offloading and deleting are edits
-in the log and are followed here. When the log says that the view was replaced (a compaction, an undo, a
-trim), a new `Results` is fed with the new view. What to do with the results is decided in `micro/`.
+A fold over the records of a view; adding one costs only that record. Clearing, offloading and deleting are
+edits in the log and are tracked here. When the log says that the view was replaced (a compaction, an undo, a
+trim), a new `ResultTracker` is made for the new view. `micro/` decides what to do with the results.
 
-A group is one user message: everything between two responses. The pieces of a split response share theirs,
-as in `view/flatten.py`.
+A group is one user message: everything between two responses. The parts of a split
+response share one, as in `view/flatten.py`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,14 +14,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from everturn.decide.tools import DEFAULT_TOOLS, ToolKinds, kind_of
+from everturn.decide.tools import DEFAULT_TOOLS, ToolKinds, build_tool_table
 from everturn.history.blocks import Block
 from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Offloaded
 from everturn.history.messages import is_blank
 from everturn.history.records import Record, is_sent
-from everturn.measure.accounting import UNKNOWN_TOOL, path_read
+from everturn.measure.accounting import UNKNOWN_TOOL
 from everturn.measure.meter import PLACEHOLDER_TOKENS
 from everturn.measure.tokens import TokenCounter
+from everturn.measure.tool_table import path_read
 
 
 class TrackedResult(msgspec.Struct, frozen=True):
@@ -33,18 +34,25 @@ class TrackedResult(msgspec.Struct, frozen=True):
     record: str
     group: int
     path: str = ""
-    # Of a result that is text alone; 0 where it holds anything that a file could not stand in for.
+    # Characters of a result that is only text; 0 if it contains anything that a file could not replace.
     characters: int = 0
     is_error: bool = False
+    # Whether its tool returns the content of files (`measure/tool_table.py`).
+    may_read_files: bool = False
 
     @property
     def saving(self) -> int:
-        """What clearing it would save; negative where the placeholder is the longer one."""
+        """What clearing it would save; negative if the placeholder is longer."""
         return self.tokens - PLACEHOLDER_TOKENS
 
+    @property
+    def is_file_read(self) -> bool:
+        """Whether it is the content of files: of one, by its path, or of several."""
+        return bool(self.path) or self.may_read_files
 
-class Fresh(NamedTuple):
-    """A result of the newest user message, with its content at hand."""
+
+class NewResult(NamedTuple):
+    """A result of the newest user message, with its content."""
 
     result: TrackedResult
     block: Block
@@ -56,7 +64,7 @@ class _Called(NamedTuple):
 
 
 class ResultTracker:
-    """Results by call. `active` are those that may be cleared and are not."""
+    """Results by call id. `active` are those that may be cleared and are not."""
 
     def __init__(
         self,
@@ -65,25 +73,24 @@ class ResultTracker:
         cleared: Iterable[str] = (),
         offloaded: Mapping[str, Offloaded] | None = None,
     ) -> None:
-        """`cleared` and `offloaded` are the view's: edits of results that are yet to be added."""
-        self._kinds = kinds
-        self._clearable: dict[str, bool] = {}
+        """`cleared` and `offloaded` are the view's: edits of results that will be added later."""
+        self._tools = build_tool_table(kinds)
         self._cleared = set(cleared)
         self._offloaded = dict(offloaded or {})
         self._files = {edit.path for edit in self._offloaded.values()}
         self._calls: dict[str, _Called] = {}
         self._arrived: list[TrackedResult] = []
         self._active: dict[str, TrackedResult] = {}
-        # Of the active ones: in our messages, but not in the model's context.
+        # Active results that are in our messages, but not in the model's context.
         self._deleted: set[str] = set()
         self._known: set[str] = set()
-        self._newest: list[Fresh] = []
+        self._newest: list[NewResult] = []
         self._unseen: set[str] = set()
         # The first record of the response that follows each group.
         self._replies: list[str] = []
         self._message_id = ""
         self._is_answered = False
-        # What the active results hold of the context.
+        # Tokens of the active results in the context.
         self.tokens = 0
 
     def add(self, record: Record, counts: TokenCounter) -> None:
@@ -95,12 +102,14 @@ class ResultTracker:
         self._is_answered = self._is_answered or record.kind != "assistant"
         for block, tokens in zip(record.blocks, counts.of(record).blocks, strict=False):
             if block.is_call:
-                self._calls[block.call] = _Called(block.tool or UNKNOWN_TOOL, path_read(block))
+                self._calls[block.call] = _Called(block.tool or UNKNOWN_TOOL, path_read(block, self._tools))
             elif block.is_result and block.call not in self._known:
                 self._enter(record, block, tokens)
 
     def clear(self, calls: Iterable[str]) -> int:
-        """These are placeholders from now on. Returns the tokens saved: none for what was gone before."""
+        """These are placeholders from now on. Returns the tokens saved: none for results
+        that were already gone.
+        """
         fresh = [call for call in dict.fromkeys(calls) if call not in self._cleared]
         self._cleared.update(fresh)
         gone = [self._active.pop(call) for call in fresh if call in self._active]
@@ -110,11 +119,13 @@ class ResultTracker:
         return saved
 
     def saving(self, results: Iterable[TrackedResult]) -> int:
-        """What clearing these would save; what the provider has deleted is not saved a second time."""
+        """What clearing these would save; results that the provider has deleted are not
+        saved a second time.
+        """
         return sum(result.saving for result in results if result.call not in self._deleted)
 
     def settle(self) -> None:
-        """The newest user message has been sent as it stands: nothing in it is new any more."""
+        """The newest user message has been sent as it is: nothing in it is new any more."""
         self._unseen.clear()
 
     @property
@@ -127,16 +138,16 @@ class ResultTracker:
 
     @property
     def arrived(self) -> int:
-        """How many results came that may be cleared, those that were cleared since included."""
+        """How many clearable results were added, including those that were cleared since."""
         return len(self._arrived)
 
     @property
-    def newest(self) -> Sequence[Fresh]:
+    def newest(self) -> Sequence[NewResult]:
         """Every result of the newest user message, whatever its tool."""
         return self._newest
 
     def arrived_since(self, count: int) -> list[TrackedResult]:
-        """Those that came after the first `count` and are still there."""
+        """Those added after the first `count` that are still there."""
         return [result for result in self._arrived[count:] if result.call not in self._cleared]
 
     def oldest(self, count: int) -> tuple[TrackedResult, ...]:
@@ -147,18 +158,18 @@ class ResultTracker:
         return self.oldest(len(self._active) - keep)
 
     def was_seen(self, call: str) -> bool:
-        """Whether the model has been shown it. Clearing what it has not seen would lose it silently."""
+        """Whether the model has seen it. Clearing an unseen result would lose it silently."""
         return call not in self._unseen
 
     def was_deleted(self, call: str) -> bool:
-        """Whether the provider was told to forget it."""
+        """Whether the provider was told to delete it."""
         return call in self._deleted
 
     def was_offloaded(self, call: str) -> bool:
         return call in self._offloaded
 
     def is_offload_file(self, path: str) -> bool:
-        """Whether a path leads to what was offloaded: offloading a read of it would go round in circles."""
+        """Whether a path is that of an offloaded result: offloading a read of it would be circular."""
         return path in self._files
 
     def shown_characters(self, result: TrackedResult) -> int:
@@ -166,7 +177,7 @@ class ResultTracker:
         return len(edit.preview) if edit else result.characters
 
     def reply_after(self, result: TrackedResult) -> str:
-        """The first record that the model said after it; "" when it has said nothing since."""
+        """The first record that the model wrote after it; "" if there is none yet."""
         return self._replies[result.group] if result.group < len(self._replies) else ""
 
     def tokens_of(self, calls: Iterable[str]) -> int:
@@ -205,7 +216,7 @@ class ResultTracker:
 
     def _hear(self, record: Record) -> None:
         if record.api_error:
-            # An error text is no reply, but it proves that the message before it was sent.
+            # An error text is not a reply, but it proves that the message before it was sent.
             self.settle()
             return
         if not is_sent(record) or all(map(is_blank, record.blocks)):
@@ -222,13 +233,22 @@ class ResultTracker:
         called = self._calls.get(block.call, _Called(UNKNOWN_TOOL, ""))
         words = _words(block)
         group = len(self._replies)
+        row = self._tools.find(called.tool)
         result = TrackedResult(
-            block.call, called.tool, tokens, record.uuid, group, called.path, words.characters, words.is_error
+            block.call,
+            called.tool,
+            tokens,
+            record.uuid,
+            group,
+            called.path,
+            words.characters,
+            words.is_error,
+            may_read_files=row.does == "reads",
         )
         self._known.add(block.call)
         self._unseen.add(block.call)
-        self._newest.append(Fresh(result, block))
-        if self._may_be_cleared(called.tool):
+        self._newest.append(NewResult(result, block))
+        if row.is_reproducible:
             self._register(result)
 
     def _register(self, result: TrackedResult) -> None:
@@ -239,15 +259,9 @@ class ResultTracker:
             self._active[result.call] = result
             self.tokens += result.tokens
 
-    def _may_be_cleared(self, tool: str) -> bool:
-        known = self._clearable.get(tool)
-        if known is None:
-            known = self._clearable[tool] = kind_of(tool, self._kinds) != "keep"
-        return known
-
 
 def _previewed(result: TrackedResult, edit: Offloaded) -> TrackedResult:
-    """The same result at the size of its preview, in proportion: whoever counted, characters are shared."""
+    """The same result at the size of its preview: its tokens in proportion to the characters."""
     tokens = result.tokens * len(edit.preview) // max(1, edit.characters)
     return msgspec.structs.replace(result, tokens=min(result.tokens, tokens))
 
@@ -279,6 +293,6 @@ def _words(block: Block) -> _Words:
         return _Words(len(read.content or ""), read.is_error)
     if any(part.type != "text" for part in read.content):
         return _Words(0, read.is_error)
-    # Texts are joined by a line break each, as `history/blocks.py` joins them.
+    # Texts are joined by one line break each, as in `history/blocks.py`.
     breaks = max(0, sum(bool(part.text) for part in read.content) - 1)
     return _Words(sum(len(part.text) for part in read.content) + breaks, read.is_error)

@@ -1,11 +1,11 @@
-"""How much of what mattered survives a compaction, counted without a judge (BY-6).
+"""How much of the important content survives a compaction, counted without a model as judge (BY-6).
 
-What mattered is defined by the log alone, once, whoever wrote the summary: sentences of the user, files that
-were touched, names that somebody made up and that were worked with, first lines of failed results, tasks that
-are open. A thing is kept when its words stand in the text; letter case, spacing and marks between words do
-not count. That is a lower bound for whoever rephrases; the loose shares, by words in any order, are an upper
-one. Why something was decided is not measured: nothing in a log says so reliably. What a summary should hold
-is decided in `summary/`.
+What is important is defined by the log alone, once, whoever wrote the summary: sentences of the user, files
+that were touched, identifiers that were worked with, first lines of failed results, open tasks. An item is
+kept if its words are in the text; letter case, spacing and punctuation do not count. That is a lower bound
+for summaries that rephrase; the loose shares, by words in any order, are an upper one. The reasons for
+decisions are not measured: nothing in a log states them reliably. What a summary should contain is decided in
+`extractive/`.
 """
 
 import re
@@ -23,42 +23,44 @@ from everturn.history.records import Record, is_sent
 from everturn.measure.tokens import rough
 
 _WORDS: Final = re.compile(r"[^\W_]+(?:_+[^\W_]+)*")
-# Fewer words are an answer ("yes", "go on"), more than so many characters pasted matter.
+# Fewer words are an answer ("yes", "go on"); more than this many characters is pasted text.
 _MIN_SENTENCE_WORDS: Final = 3
 _MAX_SENTENCE_CHARACTERS: Final = 400
-# Of a long error line the beginning names it.
+# The beginning of a long error line identifies it.
 _ERROR_WORDS: Final = 12
 # For the loose count: short words are everywhere, and three of four of the others make a paraphrase likely.
 _TELLING_LENGTH: Final = 4
 _NEARLY: Final = 0.75
-# Folders by which two files of one name are told apart, at most.
+# The maximum number of folders used to tell apart two files with the same name.
 _DEEPEST: Final = 40
-# A name that was said once was perhaps only passed by.
+# A name that was mentioned once may not matter.
 _NAMED_TWICE: Final = 2
 
 
 class RetainedItems(msgspec.Struct, frozen=True):
-    """So many of so many; `lost` names the others."""
+    """How many of the items were kept; `lost` names the others."""
 
     kept: int = 0
     total: int = 0
     lost: tuple[str, ...] = ()
-    # Those of the lost whose words nearly all stand somewhere in the text, in whatever order.
+    # The lost items of which nearly all words are somewhere in the text, in any order.
     loosely: int = 0
 
     @property
     def share(self) -> float | None:
-        """None where there was nothing to keep."""
+        """None if there was nothing to keep."""
         return self.kept / self.total if self.total else None
 
     @property
     def loose_share(self) -> float | None:
-        """With what may have been rephrased; an upper bound, as the words may be there for other reasons."""
+        """Includes what may have been rephrased; an upper bound, as the words may be there
+        for other reasons.
+        """
         return (self.kept + self.loosely) / self.total if self.total else None
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """The five shares of one compaction. `tokens` is the size of what came after, by the rough estimator."""
+    """The five shares of one compaction. `tokens` is the size of the summary, by the rough estimator."""
 
     user_instructions: RetainedItems
     paths: RetainedItems
@@ -79,7 +81,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def score(self) -> float:
-        """The mean of the shares there are; 1 where nothing mattered."""
+        """The mean of the available shares; 1 if there was nothing to keep."""
         return _mean(part.share for part in self.parts.values())
 
     @property
@@ -97,7 +99,7 @@ def _mean(shares: Iterable[float | None]) -> float:
 
 
 def measure_retention(before: Sequence[Record], after_text: str) -> Retention:
-    """`before` are the records that were replaced, `after_text` is what stands for them."""
+    """`before` are the records that were replaced, `after_text` is what replaces them."""
     facts = extract_facts(before)
     text = _plain(after_text)
     return Retention(
@@ -111,12 +113,12 @@ def measure_retention(before: Sequence[Record], after_text: str) -> Retention:
 
 
 def _plain(text: str) -> str:
-    """Words in lower case with one space around each, so that containment ends at a word's end."""
+    """Words in lower case with one space around each, so that a match ends at the end of a word."""
     return f" {' '.join(_WORDS.findall(text.lower()))} "
 
 
 def _kept(wanted: Iterable[str], text: str, *, most_words: int | None = None) -> RetainedItems:
-    # Equal once their marks are gone is one thing said twice.
+    # Texts that are equal without punctuation are the same item.
     plain = {" ".join(_plain(each).split()[:most_words]): each for each in wanted}
     plain.pop("", None)
     lost = {words: each for words, each in plain.items() if f" {words} " not in text}
@@ -138,7 +140,7 @@ def _instructions(facts: Facts) -> Iterable[str]:
 
 
 def _names(facts: Facts) -> list[str]:
-    """Identifiers of the user's words, and those of edits that the conversation spoke of more than once."""
+    """Identifiers in the user's words, and those in edits that were mentioned more than once."""
     by_user = identifiers(word for said in facts.all_messages for word in long_words(said.text))
     edited = {word for deed in facts.deeds for word in long_words(deed.new_text)}
     spoken = (word for word, times in facts.words.items() if times >= _NAMED_TWICE and word in edited)
@@ -146,7 +148,7 @@ def _names(facts: Facts) -> list[str]:
 
 
 def _error_lines(records: Iterable[Record]) -> Iterable[str]:
-    """First lines of results that are flagged as errors; a person's refusal is none."""
+    """First lines of results that are flagged as errors; a person's refusal does not count."""
     for record in records:
         if record.kind != "user" or not is_sent(record):
             continue
@@ -158,7 +160,9 @@ def _error_lines(records: Iterable[Record]) -> Iterable[str]:
 
 
 def _kept_paths(paths: Sequence[str], text: str) -> RetainedItems:
-    """A file is named when the shortest end of its path is there that no other touched file has."""
+    """A file counts as named if the text contains the shortest end of its path that no
+    other touched file has.
+    """
     lost = tuple(path for path in paths if not _is_named(_telling_end(path, paths), text))
     return RetainedItems(len(paths) - len(lost), len(paths), lost)
 

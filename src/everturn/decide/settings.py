@@ -1,7 +1,7 @@
 """Every number of micro-compaction, one value per kind (MC-1 to MC-17).
 
-No number of these stands anywhere in the logic. A policy (`policy.py`) is a choice of them; whoever reads
-environment or files replaces fields.
+The logic itself contains no numbers. They are part of `Options` (`options.py`); a policy
+(`policy.py`) is a named choice of them.
 """
 
 from datetime import timedelta
@@ -9,11 +9,17 @@ from typing import Literal
 
 import msgspec
 
+from everturn.measure.tool_table import ToolEntry, ToolTable
+
+# The kinds of micro-compaction, by the name of their settings below.
+MicroStepName = Literal["oversize", "time", "cached", "budget", "masking", "clear_at", "window"]
+
 
 class TimeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Clear when the cache is surely cold (MC-6, MC-7)."""
+    """Clear once the cache has certainly expired (MC-6, MC-7)."""
 
-    # The longest cache lifetime there is: a clearing then causes no miss that would not have happened.
+    enabled: bool = True
+    # The longest cache lifetime there is: clearing then causes no miss that would not have happened anyway.
     idle: timedelta = timedelta(minutes=60)
     keep: int = 5
 
@@ -21,31 +27,37 @@ class TimeSettings(msgspec.Struct, frozen=True, kw_only=True):
 class CachedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Delete in the provider's cache, which stays warm (MC-9)."""
 
+    enabled: bool = True
     trigger: int = 12
     keep: int = 5
 
 
 class DeclarativeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API is asked to clear by itself (MC-13, MC-14); each part has its switch."""
+    """What the API is asked to clear itself (MC-13, MC-14); each part has its switch."""
 
+    enabled: bool = True
     thinking: bool = True
     tool_results: bool = False
     tool_inputs: bool = False
-    # API_MAX_INPUT_TOKENS and API_TARGET_INPUT_TOKENS; what is cleared at least is their difference.
+    # API_MAX_INPUT_TOKENS and API_TARGET_INPUT_TOKENS; the minimum to clear is their difference.
     trigger: int = 180_000
     target: int = 40_000
-    # After this long without a reply, thinking of the last turn alone is kept.
+    # After this long without a reply, only the thinking of the last turn is kept.
     idle: timedelta = timedelta(hours=1)
     # The API's minimum is 1 (api-facts 2.3).
     thinking_turns: int = 1
-    results_of: tuple[str, ...] = (
-        "Bash", "Glob", "Grep", "Read", "WebFetch", "WebSearch",
-        "bash", "shell", "glob", "grep", "read_file", "web_fetch", "web_search",
-    )  # fmt: skip
-    inputs_of: tuple[str, ...] = (
-        "Edit", "Write", "NotebookEdit",
-        "edit_file", "write_file", "notebook_edit", "str_replace_based_edit_tool",
-    )  # fmt: skip
+    # Tools whose results or inputs the API may clear, in addition to `measure/tool_table.py` and `tools.*`.
+    results_of: tuple[str, ...] = ()
+    inputs_of: tuple[str, ...] = ()
+
+    def add_tools(self, tools: ToolTable) -> ToolTable:
+        """The table with the tools that these settings name."""
+        return tools.extended(
+            [
+                ToolEntry(names=self.results_of, is_reproducible=True, has_large_input=False),
+                ToolEntry(names=self.inputs_of, is_reproducible=True, has_large_input=True),
+            ]
+        )
 
     @property
     def clear_at_least(self) -> int:
@@ -53,18 +65,20 @@ class DeclarativeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Clear by size, where no cache is lost by it (MC-16)."""
+    """Clear by size, if no cache is lost by it (MC-16)."""
 
+    enabled: bool = True
     tokens: int = 40_000
     keep: int = 3
     save_at_least: int = 20_000
-    # "unprotected": only where there is no cache, or the provider can neither delete nor clear by itself.
+    # "unprotected": only if there is no cache, or the provider can neither delete nor clear itself.
     where: Literal["unprotected", "everywhere"] = "unprotected"
 
 
 class OversizeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Move results to files before the model ever sees them (MC-17); all in characters."""
+    """Move results to files before the model ever sees them (MC-17); all sizes in characters."""
 
+    enabled: bool = True
     message: int = 200_000
     # A quarter of the above, our choice: one result never fills a message alone.
     single: int = 50_000
@@ -74,12 +88,14 @@ class OversizeSettings(msgspec.Struct, frozen=True, kw_only=True):
 class MaskingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Observation masking as published: a rolling window over results (arXiv 2508.21433 uses 10)."""
 
+    enabled: bool = True
     keep: int = 10
 
 
 class ClearAtSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The API's own defaults of clear_tool_uses, done on our side (api-facts 2.2)."""
 
+    enabled: bool = True
     trigger: int = 100_000
     keep: int = 3
 
@@ -87,12 +103,18 @@ class ClearAtSettings(msgspec.Struct, frozen=True, kw_only=True):
 class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A sliding window over the whole conversation."""
 
+    enabled: bool = True
     tokens: int = 100_000
     # Trimmed down to this share, so that the next trim is far away.
     share: float = 0.5
 
 
 class MicroSettings(msgspec.Struct, frozen=True, kw_only=True):
+    enabled: bool = True
+    # Tried in this order; only the first that acts is applied. "oversize" is tried in addition to the others.
+    steps: tuple[MicroStepName, ...] = ("oversize", "time", "cached", "budget")
+    # Whether requests contain `context_management` (MC-13); `declarative` says what it asks for.
+    declare: bool = True
     time: TimeSettings = TimeSettings()
     cached: CachedSettings = CachedSettings()
     declarative: DeclarativeSettings = DeclarativeSettings()
@@ -101,8 +123,8 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True):
     masking: MaskingSettings = MaskingSettings()
     clear_at: ClearAtSettings = ClearAtSettings()
     window: WindowSettings = WindowSettings()
-    # Sources that begin so are the main thread.
+    # Sources that start with one of these are the main thread.
     main: str = "main"
-    # How many saved tokens must stand against one token of thinking that an edit makes invalid (PC-16).
-    # Our judgement, not measured: thinking is worth as much as the results it was about.
+    # How many tokens must be saved for each token of thinking that an edit makes invalid (PC-16). Our
+    # judgement, not measured: thinking is worth as much as the results it was about.
     thinking_worth: float = 1.0

@@ -1,16 +1,21 @@
-"""Which thinking may still be sent (PC-16).
+"""Which thinking may still be sent (PC-16, MC-13).
 
-Newer models bind a thinking block to everything before it. When that changes, the block is refused, so it
-leaves together with the change: from the first block that the change invalidates, and not inside a running
-tool loop, where the API wants every block as it was and the change can wait. Models that show only the last
-turn's thinking drop the rest themselves; dropping it here keeps our bytes and our count equal to theirs.
+Newer models bind a thinking block to everything before it. If that changes, the API refuses the block, so it
+is dropped together with the change: from the first block that the change invalidates, and not inside a
+running tool loop, where the API requires every block unchanged and the change can wait. Models that show only
+the last turn's thinking drop the rest themselves; dropping it here keeps our bytes and our count equal to
+theirs.
+
+After a long pause the cache is cold, and only the thinking of the last turns is sent again. Dropping from the
+start of the history is allowed on every model (api-facts 7): the rest is bound to messages, not to the
+thinking before it.
 """
 
 from bisect import bisect_left
 from typing import NamedTuple, Protocol
 
 from everturn.history.edits import ThinkingDropped
-from everturn.history.records import Record
+from everturn.history.records import Record, is_sent
 from everturn.measure.model_table import Model, find_model
 from everturn.measure.outline import Preamble
 from everturn.measure.tokens import TokenCounter
@@ -20,15 +25,17 @@ class _Setting(Protocol):
     @property
     def model(self) -> Model: ...
     @property
-    def head(self) -> Preamble: ...
+    def preamble(self) -> Preamble: ...
 
 
-class _Place(NamedTuple):
-    """Where a record stands: its number, how many drops there were, tokens of thinking before it."""
+class _Thought(NamedTuple):
+    """The thinking of one record: the record's number, its tokens, its turn, and the model."""
 
     number: int
-    drops: int
-    before: int
+    tokens: int
+    record: str
+    turn: int
+    model: str
 
 
 class ThinkingTracker:
@@ -36,97 +43,114 @@ class ThinkingTracker:
 
     def __init__(self, counts: TokenCounter) -> None:
         self._counts = counts
-        self._places: dict[str, _Place] = {}
-        self._total = 0
-        self._drops = 0
-        # What was left after a drop, by the number of the drop; both rise. Records before it that stood
-        # behind what is left have that much thinking before them, and no more.
-        self._floors: list[tuple[int, int]] = []
-        self._first = ""
-        self._made_by = ""
+        self._numbers: dict[str, int] = {}
+        # The thinking that would be sent, oldest first.
+        self._thoughts: list[_Thought] = []
+        # A turn is everything between two messages of a person: a tool loop is one turn.
+        self._turn = 0
         self._asks_replies = False
         self._broken = ""
         self._dropped = False
 
     def add(self, record: Record) -> None:
         if isinstance(record.edit, ThinkingDropped):
-            self._forget(record.edit.since)
-        self._places[record.uuid] = _Place(len(self._places), self._drops, self._total)
+            self._forget(record.edit)
+        number = self._numbers[record.uuid] = len(self._numbers)
+        if _is_said_by_person(record):
+            self._turn += 1
         if record.kind != "assistant":
             return
-        tokens = zip(record.blocks, self._counts.of(record).blocks, strict=False)
-        self._total += sum(count for block, count in tokens if block.is_thinking)
-        if not self._first and any(block.is_thinking for block in record.blocks):
-            self._first, self._made_by = record.uuid, record.reply.model if record.reply else ""
+        counted = zip(record.blocks, self._counts.of(record).blocks, strict=False)
+        tokens = [count for block, count in counted if block.is_thinking]
+        if tokens or any(block.is_thinking for block in record.blocks):
+            model = record.reply.model if record.reply else ""
+            self._thoughts.append(_Thought(number, sum(tokens), record.uuid, self._turn, model))
 
     def tokens_after(self, uuid: str) -> int:
         """Tokens of the thinking recorded from that record on that would still be sent."""
-        return self._total - self._before(uuid) if uuid in self._places else 0
+        return (
+            sum(each.tokens for each in self._thoughts[self._index(uuid) :]) if uuid in self._numbers else 0
+        )
+
+    def tokens_dropped_by(self, edit: ThinkingDropped) -> int:
+        """What that edit would save now."""
+        return sum(each.tokens for each in self._thoughts[self._range(edit)])
 
     def prefix_changed(self, why: str) -> None:
-        """Everything before the thinking is not what it was: a compaction, an undo, a trimmed window.
+        """The prefix of all recorded thinking has changed: a compaction, an undo, a trimmed window.
 
-        What is thought from here on is bound to the new prefix, and whole.
+        Thinking recorded from here on is bound to the new prefix, and valid.
         """
-        if self._first:
+        if self._thoughts:
             self._broken = why
 
     def ask_replies(self) -> None:
-        """From a restart on, or in another view, the replies alone tell whose thinking it is."""
+        """After a restart, or in a new view, only the replies tell which model wrote the thinking."""
         self._asks_replies = True
 
     def took_dropped(self) -> bool:
-        """Whether thinking was dropped since this was last asked: the context is smaller on purpose."""
+        """Whether thinking was dropped since the last call of this: the context is smaller on purpose."""
         dropped, self._dropped = self._dropped, False
         return dropped
 
     def drop(
-        self, now: _Setting, before: _Setting | None, *, cold: str = "", in_loop: bool
+        self, now: _Setting, before: _Setting | None, *, cold: str = "", keep_turns: int = 1, in_loop: bool
     ) -> ThinkingDropped | None:
-        """The edit that keeps the next request legal; None when nothing has to go, or must not yet.
+        """The edit that keeps the next request valid; None if nothing has to be dropped,
+        or must not be yet.
 
-        `cold` is a reason to drop what may still be sent: a rewrite that is due anyway. What is bound to
-        messages that are gone cannot wait for the end of a tool loop: they do not come back.
+        `cold` is a reason to drop thinking that may still be sent, except that of the last `keep_turns`
+        turns: the cache is written again anyway. Thinking bound to messages that are gone cannot wait for the
+        end of a tool loop: they do not come back.
         """
-        why = self._why(now, before) or cold
         must_go = bool(self._broken) and now.model.binds_thinking
-        if not why or not self._first or (in_loop and not must_go):
+        if not self._thoughts or (in_loop and not must_go):
             return None
-        return ThinkingDropped(self._first, why)
+        if why := self._why(now, before):
+            return ThinkingDropped(self._thoughts[0].record, why)
+        return self._all_but_last(keep_turns, cold) if cold else None
+
+    def _all_but_last(self, turns: int, why: str) -> ThinkingDropped | None:
+        """Only turns with thinking are counted, as the API does."""
+        kept = sorted({each.turn for each in self._thoughts})[-max(1, turns) :]
+        first, until = self._thoughts[0], next(each for each in self._thoughts if each.turn == kept[0])
+        return ThinkingDropped(first.record, why, until.record) if first != until else None
 
     def _why(self, now: _Setting, before: _Setting | None) -> str:
         if before is not None and before.model != now.model:
-            return f"it is {before.model.id}'s, and {now.model.id} cannot read it"
+            return f"it was written by {before.model.id}, and {now.model.id} cannot read it"
         if (before is None or self._asks_replies) and (maker := self._maker_other_than(now.model)):
-            return f"it is {maker}'s, and {now.model.id} cannot read it"
+            return f"it was written by {maker}, and {now.model.id} cannot read it"
         if not now.model.keeps_thinking:
-            return f"{now.model.id} shows the thinking of the last turn alone"
+            return f"{now.model.id} uses only the thinking of the last turn"
         if not now.model.binds_thinking:
             return ""
-        if before is not None and before.head != now.head:
-            return "it is bound to another system prompt or other tools"
+        if before is not None and before.preamble != now.preamble:
+            return "it is bound to a different system prompt or different tools"
         return self._broken and f"it is bound to what came before it: {self._broken}"
 
     def _maker_other_than(self, model: Model) -> str:
-        """ "" where it is that model's own, and where its name tells us nothing."""
-        maker = find_model(self._made_by)
+        """ "" if that model wrote it, or if the model name is not known."""
+        maker = find_model(self._thoughts[0].model)
         return maker.id if maker is not None and maker != model else ""
 
-    def _before(self, uuid: str) -> int:
-        place = self._places[uuid]
-        later = bisect_left(self._floors, (place.drops, 0))
-        return min(place.before, self._floors[later][1]) if later < len(self._floors) else place.before
-
-    def _forget(self, since: str) -> None:
-        """From that record on; from the start where it is out of sight, as `view/flatten.py` does."""
+    def _forget(self, edit: ThinkingDropped) -> None:
         self._dropped = True
-        known = since in self._places
-        left = self._before(since) if known else 0
-        if self._first and (not known or self._places[since].number <= self._places[self._first].number):
-            self._first = self._broken = ""
+        del self._thoughts[self._range(edit)]
+        if not self._thoughts:
+            self._broken = ""
             self._asks_replies = False
-        while self._floors and self._floors[-1][1] >= left:
-            self._floors.pop()
-        self._floors.append((self._drops, left))
-        self._drops += 1
-        self._total = left
+
+    def _range(self, edit: ThinkingDropped) -> slice:
+        """From `since` on; from the start if it is not in view, as in `view/flatten.py`."""
+        return slice(self._index(edit.since), self._index(edit.until) if edit.until else None)
+
+    def _index(self, uuid: str) -> int:
+        number = self._numbers.get(uuid, 0)
+        return bisect_left(self._thoughts, number, key=lambda each: each.number)
+
+
+def _is_said_by_person(record: Record) -> bool:
+    if record.kind != "user" or record.meta or not is_sent(record):
+        return False
+    return not any(block.is_result for block in record.blocks)

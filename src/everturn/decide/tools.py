@@ -1,76 +1,54 @@
-"""Which tools' results may be cleared: those that can be had again by calling again (MC-2).
+"""Users' settings for their tools, in addition to `measure/tool_table.py` (MC-2).
 
-A tool is known by name or pattern. `keep` wins over the other lists, and a tool that nobody has sorted is
-kept: what we do not know may be impossible to reproduce. Which of the results go, and when: `micro/`.
+None of these replaces a row of the table. `keep` wins over the other lists, and a tool that is not described
+is kept: its result may be impossible to get again. Which results are cleared, and when: `micro/`.
 """
 
-from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
 
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolEntry, ToolTable
+
 ToolKind = Literal["reproducible", "write_like", "keep"]
 
 
-class ToolKinds(msgspec.Struct, frozen=True):
-    """Names or patterns. Write-like tools carry the large part in their input; their results may go too."""
+class ToolKinds(msgspec.Struct, frozen=True, kw_only=True):
+    """Names or patterns, in addition to the table."""
 
+    # The result may be cleared: another call gives it again.
     reproducible: tuple[str, ...] = ()
+    # The large part is the input; the result may be cleared too.
     write_like: tuple[str, ...] = ()
+    # Never cleared.
     keep: tuple[str, ...] = ()
+    # Returns the content of one file: reads of the same file are found, and the file is restored after a
+    # compaction. The result may be cleared.
+    reads: tuple[str, ...] = ()
+    # Every result may be cleared except those of `keep`: for policies that imitate systems which do so.
+    clear_all: bool = False
 
 
-def matches(tool: str, patterns: tuple[str, ...]) -> bool:
-    return tool in patterns or any(fnmatchcase(tool, pattern) for pattern in patterns)
+DEFAULT_TOOLS: Final = ToolKinds()
+ALL_ALIKE: Final = ToolKinds(clear_all=True)
+
+
+@lru_cache(maxsize=64)
+def build_tool_table(kinds: ToolKinds) -> ToolTable:
+    """The default table with a user's settings; a later entry wins."""
+    entries = (
+        ToolEntry(names=("*",) if kinds.clear_all else (), is_reproducible=True),
+        ToolEntry(names=kinds.reads, does="reads", is_reproducible=True, has_large_input=False),
+        ToolEntry(names=kinds.reproducible, is_reproducible=True, has_large_input=False),
+        ToolEntry(names=kinds.write_like, is_reproducible=True, has_large_input=True),
+        ToolEntry(names=kinds.keep, is_reproducible=False, has_large_input=False),
+    )
+    return DEFAULT_TOOL_TABLE.extended(entries)
 
 
 def kind_of(tool: str, kinds: ToolKinds) -> ToolKind:
-    if matches(tool, kinds.keep):
+    row = build_tool_table(kinds).find(tool)
+    if not row.is_reproducible:
         return "keep"
-    if matches(tool, kinds.write_like):
-        return "write_like"
-    return "reproducible" if matches(tool, kinds.reproducible) else "keep"
-
-
-# What a tool does, how it is sorted, and what agents call it: Claude Code's names first, then those of the
-# API's own tools, Codex, Gemini CLI, pi and SWE-agent as their recorded sessions spell them.
-TABLE: Final[tuple[tuple[str, ToolKind, tuple[str, ...]], ...]] = (
-    (
-        "reads a file",
-        "reproducible",
-        ("Read", "NotebookRead", "read", "read_file", "read_many_files", "view", "view_file", "open_file"),
-    ),
-    (
-        "runs a command",
-        "reproducible",
-        ("Bash", "bash", "shell", "local_shell", "exec_command", "run_shell_command", "execute_bash"),
-    ),
-    ("searches texts", "reproducible", ("Grep", "grep", "grep_search", "search_file_content", "rg")),
-    ("lists files", "reproducible", ("Glob", "LS", "glob", "find", "ls", "list_directory", "list_files")),
-    ("searches the web", "reproducible", ("WebSearch", "web_search", "google_web_search")),
-    ("fetches a page", "reproducible", ("WebFetch", "web_fetch")),
-    (
-        "edits a file",
-        "write_like",
-        (
-            "Edit", "MultiEdit", "edit", "edit_file", "replace", "apply_patch", "str_replace_editor",
-            "str_replace_based_edit_tool",
-        ),
-    ),
-    ("writes a file", "write_like", ("Write", "write", "write_file", "create_file")),
-    ("edits a notebook", "keep", ("NotebookEdit", "notebook_edit")),
-    ("asks the user", "keep", ("AskUserQuestion", "ask_user*", "ExitPlanMode")),
-    ("keeps track of tasks", "keep", ("Task*", "TodoWrite", "TodoRead", "todo_*", "update_plan")),
-    ("speaks with agents", "keep", ("SendMessage", "Agent", "spawn_agent", "send_message")),
-    ("searches for tools", "keep", ("ToolSearch", "tool_search*")),
-)  # fmt: skip
-
-
-def _names(kind: ToolKind) -> tuple[str, ...]:
-    return tuple(name for _, sorted_as, names in TABLE if sorted_as == kind for name in names)
-
-
-DEFAULT_TOOLS: Final = ToolKinds(_names("reproducible"), _names("write_like"), _names("keep"))
-
-# For policies that imitate systems which make no difference between tools.
-ALL_ALIKE: Final = ToolKinds(reproducible=("*",))
+    return "write_like" if row.has_large_input else "reproducible"

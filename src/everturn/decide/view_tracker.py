@@ -1,7 +1,7 @@
-"""What follows the records of one view, one at a time: sizes, what fills it, results, messages, thinking.
+"""Tracks one view record by record: sizes, what fills it, results, messages, thinking.
 
-A view that is replaced (a compaction, an undo, a trim) gets a new `Following`; else adding a record costs
-that record. What a turn makes of all this is `engine.py`'s.
+A view that is replaced (a compaction, an undo, a trim) gets a new `ViewTracker`; otherwise adding a record
+costs only that record. `engine/conversation.py` uses all of this to prepare a turn.
 """
 
 from datetime import datetime
@@ -11,56 +11,64 @@ from everturn.decide.compact.values import Measured
 from everturn.decide.micro.cache_edit_state import CacheEditState
 from everturn.decide.result_tracker import ResultTracker
 from everturn.decide.thinking import ThinkingTracker
-from everturn.decide.tools import ToolKinds
+from everturn.decide.tools import ToolKinds, build_tool_table
+from everturn.history.blocks import Block
 from everturn.history.edits import CacheDeletionsEnded
 from everturn.history.log import View
 from everturn.history.messages import Message
 from everturn.history.records import Record, record_time, reported_usage
 from everturn.measure.accounting import Accounts, accounts_of
 from everturn.measure.capabilities import Capabilities
-from everturn.measure.meter import ContextSize, Meter, meter_of
-from everturn.measure.outline import Costs, Outline, Preamble
+from everturn.measure.meter import ContextSize, Meter, make_meter
+from everturn.measure.outline import Outline, Preamble, TokenCosts
 from everturn.measure.tokens import TokenCounter
 from everturn.view.flatten import Flattener
+from everturn.view.tool_inputs import read_schemas
 
 
 class TrackerInputs(NamedTuple):
-    """What a view is followed with."""
+    """The values that a tracker needs."""
 
     tools: ToolKinds
     capabilities: Capabilities
-    costs: Costs
+    costs: TokenCosts
     counts: TokenCounter
+    # The definitions of the offered tools: calls are fitted to their schemas (FLAT-5).
+    offered: tuple[Block, ...] = ()
 
 
 class ViewTracker:
     def __init__(self, view: View, kept: TrackerInputs, *, is_new: bool) -> None:
         able = kept.capabilities
         self.meter = Meter(kept.counts)
-        self.accounts = Accounts(kept.counts)
+        self.accounts = Accounts(kept.counts, tools=build_tool_table(kept.tools))
         self.results = ResultTracker(kept.tools, cleared=view.cleared, offloaded=view.offloaded)
         self.flattener = Flattener(
-            hidden=view.cleared, offloaded=view.offloaded, references="all" if able.cache_edits else "none"
+            hidden=view.cleared,
+            offloaded=view.offloaded,
+            tools=read_schemas(kept.offered),
+            references="all" if able.cache_edits else "none",
         )
+        self._offered = kept.offered
         self.outline = Outline(kept.costs, lookback=able.lookback, runs_are_one=able.runs_are_one)
         self.thinking = ThinkingTracker(kept.counts)
         self.cached = CacheEditState()
-        # How far the markers of the last answered request reached; -1 before the first one.
+        # How far the breakpoints of the last answered request reached; -1 before the first one.
         self.reached = -1
         self.last_reply: datetime | None = None
-        # Whether the provider has not seen this view yet, though it has seen another one.
+        # Whether the provider has not seen this view yet, but has seen an earlier one.
         self.is_new = is_new
         self._counts = kept.counts
 
     @classmethod
     def of_replaced(cls, view: View, kept: TrackerInputs) -> "ViewTracker":
-        """A view that took the place of another one: everything in it was recorded before."""
+        """A view that replaced another one: everything in it was recorded before."""
         made = cls(view, kept, is_new=True)
         for record in view.records:
             made.add(record)
-        made.meter = meter_of(view, kept.counts)
-        made.accounts = accounts_of(view, kept.counts)
-        made.thinking.prefix_changed("the messages before it are others now")
+        made.meter = make_meter(view, kept.counts)
+        made.accounts = accounts_of(view, kept.counts, build_tool_table(kept.tools))
+        made.thinking.prefix_changed("the messages before it have changed")
         made.thinking.ask_replies()
         made.is_new = True
         return made
@@ -75,30 +83,33 @@ class ViewTracker:
         self.thinking.add(record)
         if record.kind == "assistant":
             self.last_reply = record_time(record) or self.last_reply
-        # What was answered was sent: a log that is read again knows no other sign of that.
+        # What was answered was sent: a log that is read again has no other sign of that.
         self.is_new = self.is_new and reported_usage(record) is None
 
     def measured(self) -> Measured:
         return Measured(self.meter.estimate().tokens, self.accounts.metrics())
 
-    def size(self, head: Preamble, costs: Costs) -> ContextSize:
-        """What was reported knows of system prompt and tools; an estimate has to be told."""
+    def size(self, preamble: Preamble, costs: TokenCosts) -> ContextSize:
+        """Reported usage includes system prompt and tools; an estimate must add them."""
         size = self.meter.size()
         if size.basis == "usage":
             return size
         self.outline.costs = costs
-        self.outline.set_preamble(head)
-        return self.meter.estimate(head=self.outline.head_tokens)
+        self.outline.set_preamble(preamble)
+        return self.meter.estimate(preamble=self.outline.preamble_tokens)
 
-    def build_outline(self, head: Preamble, costs: Costs) -> Outline:
+    def build_outline(self, preamble: Preamble, costs: TokenCosts) -> Outline:
         """The outline of what would be sent now; only what changed is measured again."""
         outline = self.outline
         outline.costs = costs
-        outline.set_preamble(head)
+        outline.set_preamble(preamble)
+        if preamble.tools != self._offered:
+            self._offered = preamble.tools
+            self.flattener.set_tools(read_schemas(preamble.tools))
         outline.deleted = self.flattener.deleted
         first = self.flattener.take_changes()
         outline.replace_from(first, self.flattener.since(first))
         return outline
 
-    def messages(self, head: Preamble, costs: Costs) -> tuple[Message, ...]:
-        return tuple(self.build_outline(head, costs).messages)
+    def messages(self, preamble: Preamble, costs: TokenCosts) -> tuple[Message, ...]:
+        return tuple(self.build_outline(preamble, costs).messages)

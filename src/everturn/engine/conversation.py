@@ -1,16 +1,23 @@
-"""One conversation: its log, and the turn from top to bottom."""
+"""One conversation: its log, and the turn from start to end.
 
-from collections.abc import Iterable, Sequence
+Each kind of state has one owner: the log (what happened), the view tracker (what is in view, updated record
+by record), the compaction state (breakers and counters), the provider cache (what the provider holds for us).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from everturn.decide.betas import required_betas
 from everturn.decide.cache_breaks import CacheBreakDetector, Diagnosis
-from everturn.decide.cache_key_snapshot import diff_key_snapshots, take_key_snapshot
 from everturn.decide.compact.build_records import said_by_hooks
 from everturn.decide.compact.chain import chain_of
+from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.flow import preview_compaction, run_compaction
+from everturn.decide.compact.state import CompactionState, usable_notes
+from everturn.decide.compact.triggers import ActivityState, Proposal, ProposalResponse
 from everturn.decide.compact.values import (
     Compaction,
     CompactionFailed,
@@ -18,36 +25,56 @@ from everturn.decide.compact.values import (
     CompactionRequest,
     CompactionSkipped,
 )
-from everturn.decide.effects import AskModel, ModelAnswer, WriteFile
-from everturn.decide.events import EventContext
-from everturn.decide.micro.cache_edit_state import apply_plan, rebuild_state
-from everturn.decide.micro.context import MicroPlan
-from everturn.decide.micro.declarative import AppliedContextEdit
+from everturn.decide.compact.work import is_task_finished
+from everturn.decide.effects import AskModel, Emit, Flow, ModelAnswer, WriteFile
+from everturn.decide.events import EventContext, thinking_dropped
+from everturn.decide.micro.cache_edit_state import (
+    CacheEditState,
+    apply_plan,
+    consume_pending,
+    expire_deletions,
+    rebuild_state,
+    record_savings,
+)
+from everturn.decide.micro.context import MicroContext, MicroPlan
+from everturn.decide.micro.declarative import AppliedContextEdit, build_context_management, describe_applied
 from everturn.decide.micro.order import plan_micro_compaction
-from everturn.engine.conversation_state import ConversationState, build_declared_fields
+from everturn.decide.notes.document import Notes
+from everturn.decide.tools import build_tool_table
+from everturn.decide.view_tracker import TrackerInputs, ViewTracker
+from everturn.engine.provider_cache import ProviderCache
 from everturn.engine.values import (
     COMPACTION_DISABLED,
     CompactionOutcome,
     ConversationSettings,
-    Flow,
     NewId,
     ReplyAssessment,
     Turn,
 )
-from everturn.history.edits import Compacted, Edit
-from everturn.history.records import Record, Usage, record_time, reported_usage
-from everturn.measure.accounting import accounts_of
-from everturn.measure.prediction import Forecast, PredictionCheck
-from everturn.view.breakpoints import Breakpoints
+from everturn.history.edits import CacheDeletionsEnded, Compacted, Edit, ThinkingDropped
+from everturn.history.log import Log
+from everturn.history.records import Record, Usage, make_edit_record, record_time, reported_usage
+from everturn.history.repair import Repair
+from everturn.measure.accounting import Metrics
+from everturn.measure.calibration import MIN_SAMPLES, Calibration, Calibrator
+from everturn.measure.meter import ContextSize
+from everturn.measure.prediction import Forecast
+from everturn.measure.thresholds import (
+    ContextThresholds,
+    ThresholdLevels,
+    check_thresholds,
+    compute_thresholds,
+)
+from everturn.measure.tokens import ROUGH, TokenCounter
+from everturn.view.cache_key import thinking_mode
 from everturn.view.forks import CapturedRequest
-from everturn.view.key_parameters import latch_parameters
+from everturn.view.key_parameters import KeyParameters
 
 
-class Conversation(ConversationState):
-    """One conversation: its log, and what is kept up to date with it record by record.
-
-    `records` are a log that exists already. Where the last call in it had the same key, as the detector
-    knows (CB-7), its replies tell what the provider's cache holds; else the first turn says that it guesses.
+class Conversation:
+    """`records` are an existing log. If the last call in it had the same cache key, as the detector knows
+    (CB-7), its replies tell what the provider's cache holds; otherwise the first turn says that its
+    prediction is a guess.
     """
 
     def __init__(
@@ -58,98 +85,91 @@ class Conversation(ConversationState):
         forecast: Forecast | None = None,
         detector: CacheBreakDetector | None = None,
     ) -> None:
-        super().__init__(setting, forecast, detector)
-        goes_on = self._continues_last_call()
-        for record in records:
-            if goes_on and forecast is None:
-                self._recall(record)
-            self.add(record)
-        if self.log.records:
-            self._resume(goes_on=goes_on)
+        self.setting = setting
+        self.log = Log()
+        self.cache = ProviderCache(forecast, detector)
+        self.compaction_state = CompactionState(setting.options.compact)
+        # The session's notes, if it keeps any: they can be used as a summary (SM-6).
+        self.notes: Notes | None = None
+        # The last record of a log that already existed; "" for a new conversation.
+        self._resumed_at = ""
+        self._counts = TokenCounter(setting.estimator or ROUGH)
+        self._calibrator = Calibrator(self._counts)
+        self._tracker = ViewTracker(self.log.view, self._tracker_inputs(), is_new=False)
+        self._load(records, replays=forecast is None)
+
+    @property
+    def detector(self) -> CacheBreakDetector:
+        return self.cache.detector
+
+    @property
+    def size(self) -> ContextSize:
+        return self._size(self.setting)
+
+    @property
+    def calibration(self) -> Calibration:
+        """How far estimates are off in this session, learned from its own usage (TOK-7)."""
+        return self._calibrator.calibration()
+
+    @property
+    def thresholds(self) -> ContextThresholds:
+        return _thresholds(self.setting)
+
+    @property
+    def levels(self) -> ThresholdLevels:
+        """Which thresholds the next request reaches. Between a clearing and the next reported usage there are
+        no warnings about a nearly full context (MC-5).
+        """
+        size, settings = self.size, self.setting.options.effective_thresholds
+        return check_thresholds(size.next_request, self.thresholds, settings, warns=not size.freed)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What fills the context (TOK-11), kept up to date record by record."""
+        return self._tracker.accounts.metrics()
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """The repairs that were needed for the API to accept what is in view (TR-11)."""
+        return self._tracker.flattener.repairs
+
+    def add(self, record: Record) -> None:
+        self._calibrator.add(record)
+        if self.log.append(record) == "replaced":
+            self._tracker = ViewTracker.of_replaced(self.log.view, self._tracker_inputs())
+            self.cache.forget_view()
+        elif not record.is_boundary:
+            self._tracker.add(record)
+
+    # ── one turn ─────────────────────────────────────────────────────────────────────────────────
 
     def turn(self, now: datetime, new_id: NewId) -> Flow[Turn]:
-        """The next request. Asked again before it was answered, it comes out the same."""
-        start = len(self.log.records)
-        setting, notes = self._effective_settings()
-        append = self._appender(now, new_id)
-        append(self._ended_deletions(setting, now))
-        append(self._drop_thinking(setting, self._sent, now))
-        plan = plan_micro_compaction(self._micro_context(setting, now))
+        """Prepare the next request. Called again before it was answered, it gives the same request."""
+        start, append = len(self.log.records), self._appender(now, new_id)
+        settings, notes = self._effective_settings()
+        append(self._ended_deletions(settings, now))
+        dropped = self._drop_thinking(settings, self.cache.sent, now)
+        yield from self._emit_thinking_dropped(dropped, settings, now)
+        append(dropped)
+        plan = plan_micro_compaction(self._micro_context(settings, now))
         self._tracker.cached = apply_plan(self._tracker.cached, self._tracker.results, plan)
-        append(*plan.edits, *(yield from _offloaded(plan)), self._consume(plan))
-        outcome = yield from self._compact_if_due(setting, now, new_id)
+        append(*plan.edits, *(yield from _write_offloaded(plan)), self._consume_deletions(plan))
+        outcome = yield from self._compact_if_due(settings, now, new_id)
         if isinstance(outcome, Compaction):
-            # The prompt may have been computed anew (CP-19); now is when another one costs least.
-            setting, notes = self._effective_settings()
-        append(self._ended_deletions(setting, now))
-        append(self._drop_thinking(setting, setting, now))
-        self._tell_detector(setting.source, plan)
-        parameters = latch_parameters(self._latched_for(setting), setting.parameters)
-        self._latched, self._sent = parameters.parameters, setting
-        marks, prediction = self._place_breakpoints_and_predict(setting, parameters.parameters, now)
-        self._under_way, self._marks = (now, marks.reached), marks
-        sent = take_key_snapshot(setting.model.id, setting.head, parameters.parameters, marks)
-        found = self.detector.before_call(setting.source, sent, setting.head, now.timestamp())
+            # The prompt may be recomputed (CP-19); now is when a different one costs least.
+            settings, notes = self._effective_settings()
+        append(self._ended_deletions(settings, now))
+        append(self._drop_thinking(settings, settings, now))
+        self._notify_detector(settings.source, plan)
+        latched = self.cache.latch(settings)
+        breakpoints, prediction, changes = self.cache.begin_call(
+            self._tracker, settings, latched.parameters, now
+        )
         messages = tuple(self._tracker.outline.messages)
-        fields = {**setting.fields, **build_declared_fields(setting, parameters.parameters)}
-        safe = CapturedRequest(setting.model.id, setting.head, parameters.parameters, messages, fields, marks)
-        said = (*self._doubts, *notes, *parameters.refused, *marks.why)
+        captured = _capture(settings, latched.parameters, messages, breakpoints)
+        notes = (*self.cache.doubts, *notes, *latched.refused, *breakpoints.why)
         appended = tuple(self.log.records[start:])
-        return Turn(appended, plan, marks, prediction, found, self.size, said, safe, outcome)
-
-    def compact(self, asked: CompactionRequest, now: datetime, new_id: NewId) -> Flow[CompactionOutcome]:
-        """Replace the view by a summary of it, by whichever way leads there; or say why not."""
-        ground = self._compaction_context(self.setting, now)
-        if ground is None:
-            return COMPACTION_DISABLED
-        ground = self.compaction_state.grant_calls(asked, ground)
-        if isinstance(ground, CompactionSkipped):
-            return ground
-        flow = run_compaction(asked, ground, now=now, new_id=new_id)
-        outcome = yield from self._watched(flow, now)
-        moment = _moment(self.setting, now)
-        match outcome:
-            case Compaction():
-                outcome = _behind(self.log.tip, outcome)
-                for record in outcome.records:
-                    self.add(record)
-                said = yield from self.compaction_state.succeeded(outcome, moment)
-                for record in said_by_hooks(said, after=self.log.records[-1], now=now, new_id=new_id):
-                    self.add(record)
-            case CompactionFailed():
-                yield from self.compaction_state.failed(outcome, moment)
-            case CompactionSkipped():
-                pass
-        return outcome
-
-    def _watched(self, flow: Flow[CompactionOutcome], now: datetime) -> Flow[CompactionOutcome]:
-        """A summary call that shares our prefix renews what it reads and may write what was gone: our picture
-        of the cache must know."""
-        answer: Any = None
-        while True:
-            try:
-                effect = flow.send(answer)
-            except StopIteration as done:
-                return done.value
-            if isinstance(effect, AskModel):
-                self.compaction_state.asked()
-            answer = yield effect
-            match effect, answer:
-                case AskModel(
-                    way="fork" | "provider" as way, parent=CapturedRequest() as parent
-                ), ModelAnswer():
-                    self._was_asked(parent, way, answer.usage, now)
-                case _:
-                    pass
-
-    def overflowed(self, now: datetime, new_id: NewId) -> Flow[CompactionOutcome]:
-        """The request was too long, whatever we thought of its size: compact, once, to try again (CP-26)."""
-        return (yield from self.compact(CompactionRequest(trigger="auto", is_reactive=True), now, new_id))
-
-    def dry_run(self, asked: CompactionRequest, now: datetime) -> CompactionPlan | CompactionSkipped:
-        """What a compaction would do (CP-29)."""
-        ground = self._compaction_context(self.setting, now)
-        return preview_compaction(asked, ground, now) if ground else COMPACTION_DISABLED
+        return Turn(appended, plan, breakpoints, prediction, changes, self.size, notes, captured, outcome)
 
     def record_reply(
         self,
@@ -160,90 +180,368 @@ class Conversation(ConversationState):
         diagnosis: Diagnosis | None = None,
         applied: Sequence[AppliedContextEdit] = (),
     ) -> ReplyAssessment:
-        """The answer is part of the log now, and its usage the judge of what was predicted."""
-        source = (self._sent or self.setting).source
+        """Add the answer to the log, and compare its usage with the prediction."""
+        source = (self.cache.sent or self.setting).source
         if any(edit.detector_notice == "deleted" for edit in applied):
             self.detector.deleted(source)
-        if self._under_way is not None:
-            (self._called_at, self._tracker.reached), self._under_way = self._under_way, None
-        self._doubts, self._answered_breakpoints = (), self._marks
-        check = self._forecast.settle(usage, now.timestamp())
+        check = self.cache.settle(self._tracker, usage, now, describe_applied(applied))
         verdict = self.detector.after_call(source, usage, diagnosis)
         self._tracker.results.settle()
+        self.compaction_state.count_reply()
+        saved = 0
         for record in records:
+            if record.reply and record.reply.deleted_tokens is not None:
+                self._tracker.cached, saved = record_savings(
+                    self._tracker.cached, record.reply.deleted_tokens
+                )
             self.add(record)
-        return ReplyAssessment(check, verdict)
+        return ReplyAssessment(check, verdict, saved)
 
     def distrust_thinking(self, why: str) -> None:
-        """What the log holds of it may be bound to another prefix than the one that is sent (PC-16): on a
-        model that checks, it is not sent again."""
+        """Recorded thinking may be bound to a different prefix than the one that is sent (PC-16): on a model
+        that checks this, it is not sent again.
+        """
         self._tracker.thinking.prefix_changed(why)
 
-    def _compact_if_due(
-        self, setting: ConversationSettings, now: datetime, new_id: NewId
-    ) -> Flow[CompactionOutcome]:
-        """Over the mark, and nothing speaks against it: the breakers, a recursion, a switch (CP-20)."""
-        if setting.compaction is None:
+    # ── compaction ───────────────────────────────────────────────────────────────────────────────
+
+    def compact(self, asked: CompactionRequest, now: datetime, new_id: NewId) -> Flow[CompactionOutcome]:
+        """Replace the view by a summary of it, with the first strategy that succeeds; or say why not."""
+        context = self._compaction_context(self.setting)
+        if context is None:
             return COMPACTION_DISABLED
-        limits = self._limits(setting)
+        context = self.compaction_state.grant_calls(asked, context, now)
+        if isinstance(context, CompactionSkipped):
+            return context
+        outcome = yield from self._watch_calls(run_compaction(asked, context, now=now, new_id=new_id), now)
+        event_context = _event_context(self.setting, now)
+        match outcome:
+            case Compaction():
+                outcome = _append_behind(self.log.tip, outcome)
+                for record in outcome.records:
+                    self.add(record)
+                said = yield from self.compaction_state.succeeded(outcome, event_context)
+                for record in said_by_hooks(said, after=self.log.records[-1], now=now, new_id=new_id):
+                    self.add(record)
+            case CompactionFailed():
+                yield from self.compaction_state.failed(outcome, event_context)
+            case CompactionSkipped():
+                pass
+        return outcome
+
+    def overflowed(self, now: datetime, new_id: NewId) -> Flow[CompactionOutcome]:
+        """The API said that the request was too long: compact once, so that it can be tried again (CP-26)."""
+        return (yield from self.compact(CompactionRequest(trigger="auto", is_reactive=True), now, new_id))
+
+    def dry_run(self, asked: CompactionRequest, now: datetime) -> CompactionPlan | CompactionSkipped:
+        """What a compaction would do (CP-29)."""
+        context = self._compaction_context(self.setting)
+        return preview_compaction(asked, context, now) if context else COMPACTION_DISABLED
+
+    def propose_compaction(self, now: datetime) -> Proposal | None:
+        """Propose a compaction ahead of time, at a good moment: the cache is cold or the
+        task is finished (CP-24).
+        """
+        settings = self.setting
+        if not settings.options.may_compact:
+            return None
+        return self.compaction_state.propose(
+            self.size.next_request,
+            self.thresholds,
+            settings.options.effective_thresholds,
+            moment=_event_context(settings, now),
+            activity=lambda: self._activity(now),
+        )
+
+    def answer_proposal(
+        self, proposal: Proposal, response: ProposalResponse, now: datetime, new_id: NewId
+    ) -> Flow[CompactionOutcome]:
+        """Apply the user's answer to a proposal: compact now, propose again later, or not
+        before the automatic threshold.
+        """
+        size, context = self.size.next_request, _event_context(self.setting, now)
+        found = yield from self.compaction_state.answer(proposal, response, size, self.thresholds, context)
+        if isinstance(found, CompactionSkipped):
+            return found
+        return (yield from self.compact(found, now, new_id))
+
+    def _activity(self, now: datetime) -> ActivityState:
+        last_reply = self._tracker.last_reply
+        if (
+            last_reply is None
+            or self.cache.seconds_idle_beyond_ttl(self.setting, now, last_reply) is not None
+        ):
+            return "cache_cold"
+        tools = build_tool_table(self.setting.options.tools)
+        is_finished = is_task_finished(self.log.view.records, self.compaction_state.settings, tools)
+        return "task_finished" if is_finished else "busy"
+
+    def _compact_if_due(
+        self, settings: ConversationSettings, now: datetime, new_id: NewId
+    ) -> Flow[CompactionOutcome]:
+        """Compact if the threshold is reached and no breaker, recursion guard or switch
+        forbids it (CP-20).
+        """
+        if not settings.options.may_compact:
+            return COMPACTION_DISABLED
+        thresholds = _thresholds(settings)
         due = yield from self.compaction_state.due(
-            self.size.tokens,
-            limits,
-            setting.policy.thresholds,
-            moment=_moment(setting, now),
-            chain=lambda: chain_of(self.log.view, threshold=limits.auto, source=setting.source),
-            metrics=lambda: accounts_of(self.log.view, self._counts).metrics(),
+            self.size.next_request,
+            thresholds,
+            settings.options.effective_thresholds,
+            moment=_event_context(settings, now),
+            chain=lambda: chain_of(self.log.view, threshold=thresholds.auto, source=settings.source),
+            metrics=lambda: self.metrics,
         )
         if isinstance(due, CompactionSkipped):
             return due
         return (yield from self.compact(due, now, new_id))
 
-    # ── going on after a restart ─────────────────────────────────────────────────────────────────
+    def _watch_calls(self, flow: Flow[CompactionOutcome], now: datetime) -> Flow[CompactionOutcome]:
+        """Count summary calls; one that shares our prefix changes what the provider's cache holds."""
+        answer: Any = None
+        while True:
+            try:
+                effect = flow.send(answer)
+            except StopIteration as done:
+                return done.value
+            if isinstance(effect, AskModel):
+                self.compaction_state.count_call(now)
+            answer = yield effect
+            match effect, answer:
+                case AskModel(
+                    way="fork" | "provider" as strategy, parent=CapturedRequest() as parent
+                ), ModelAnswer(usage=usage):
+                    self.cache.note_summary_call(self._tracker, self.setting, parent, strategy, usage, now)
+                case _:
+                    pass
 
-    def _continues_last_call(self) -> bool:
-        """Whether the last call before a restart had in its key what would be sent now (CB-7)."""
-        setting, known = self.setting, self.detector.baselines.get(self.setting.source)
-        if known is None or known.answered is None:
-            return False
-        now = take_key_snapshot(setting.model.id, setting.head, setting.parameters, Breakpoints())
-        return all(change.part == "markers" for change in diff_key_snapshots(known.answered.snapshot, now))
-
-    def _recall(self, record: Record) -> None:
-        """A reply of an earlier process: what was asked for is what stands in the log before it."""
-        model, reply, usage = self.setting.model, record.reply, reported_usage(record)
-        # The request began no earlier than what is recorded last before its reply.
-        asked_at = record_time(self.log.records[-1]) if self.log.records else None
-        if reply is None or usage is None or asked_at is None or reply.message_id == self._recalled:
-            return
-        self._recalled = reply.message_id
-        if reply.model in (model.id, *model.aliases):
-            check = self._ask_again(usage, asked_at)
-            if check is None or check.verdict == "other total":
-                # Before it the key was another one, or nobody can say: only this call is known.
-                self._forecast = Forecast()
-                self._ask_again(usage, asked_at)
-
-    def _ask_again(self, usage: Usage, asked_at: datetime) -> PredictionCheck | None:
-        marks, _ = self._place_breakpoints_and_predict(self.setting, self.setting.parameters, asked_at)
-        self._called_at, self._tracker.reached = asked_at, marks.reached
-        return self._forecast.settle(usage, asked_at.timestamp())
-
-    def _resume(self, *, goes_on: bool) -> None:
-        self._tracker.cached = rebuild_state(
-            self._tracker.results, (each.edit for each in self.log.view.records if each.edit)
+    def _compaction_context(self, settings: ConversationSettings) -> CompactionContext | None:
+        if not settings.options.may_compact:
+            return None
+        view, thresholds = self.log.view, _thresholds(settings)
+        messages = self._tracker.messages(settings.preamble, settings.costs)
+        parameters = self.cache.latch(settings).parameters
+        captured = _capture(settings, parameters, messages, self.cache.breakpoints)
+        notes = usable_notes(
+            self.notes,
+            view,
+            self._counts,
+            settings.options.notes,
+            transcript=settings.transcript,
+            resumed_at=self._resumed_at,
         )
-        self._tracker.thinking.ask_replies()
-        if goes_on:
-            self._sent = self.setting
+        return CompactionContext(
+            view=view,
+            size=self.size.next_request,
+            measured=self._tracker.measured(),
+            limits=thresholds,
+            model=settings.model,
+            capabilities=settings.capabilities,
+            counts=self._counts,
+            chain=chain_of(view, threshold=thresholds.auto, source=settings.source),
+            captured=captured,
+            betas=required_betas(captured),
+            answered=self.cache.answered_breakpoints,
+            settings=settings.options.compact,
+            tools=build_tool_table(settings.options.tools),
+            transcript=settings.transcript,
+            notes=notes.text,
+            notes_end_before=notes.end_before,
+        )
+
+    # ── the steps of a turn ──────────────────────────────────────────────────────────────────────
+
+    def _effective_settings(self) -> tuple[ConversationSettings, tuple[str, ...]]:
+        """The requested settings. But inside a tool loop the API requires the thinking of that loop
+        unchanged, so a change that would invalidate it waits for the end of the loop (PC-16).
+        """
+        sent, wanted = self.cache.sent, self.setting
+        if sent is None or not self._tracker.flattener.in_tool_loop:
+            return wanted, ()
+        if sent.model != wanted.model and wanted.decides == "engine":
+            waits = "the model"
+        elif sent.model == wanted.model and sent.preamble != wanted.preamble and wanted.model.binds_thinking:
+            waits = "system prompt and tools"
+        else:
+            return wanted, ()
+        kept = msgspec.structs.replace(wanted, model=sent.model, preamble=sent.preamble, costs=sent.costs)
+        return kept, (f"a change of {waits} waits until the tool loop has ended",)
+
+    def _size(self, settings: ConversationSettings) -> ContextSize:
+        size = self._tracker.size(settings.preamble, settings.costs)
+        calibration = self.calibration
+        if not settings.options.tokens.calibrate or calibration.samples < MIN_SAMPLES:
+            return size
+        tail = calibration.corrected(size.rough_tail)
+        return msgspec.structs.replace(size, tokens=size.reported + tail, estimated_tail=tail)
+
+    def _micro_context(self, settings: ConversationSettings, now: datetime) -> MicroContext:
+        tracker = self._tracker
+        return MicroContext(
+            results=tracker.results,
+            options=settings.options,
+            source=settings.source,
+            now=now,
+            last_reply=tracker.last_reply,
+            size=self._size(settings).tokens,
+            capabilities=settings.capabilities,
+            in_tool_loop=tracker.flattener.in_tool_loop,
+            binds_thinking=settings.model.binds_thinking,
+            thinking_tokens_after=tracker.thinking.tokens_after,
+            cached=tracker.cached,
+            records=self.log.view.records,
+            counts=self._counts,
+        )
+
+    def _drop_thinking(
+        self, settings: ConversationSettings, before: ConversationSettings | None, now: datetime
+    ) -> ThinkingDropped | None:
+        """Drop thinking that cannot be sent, and old thinking if the cache is cold: everything is written
+        again then, and need not include it.
+
+        The API could do that itself (MC-13), but only while every request asks for it; our
+        own edit is made once and stays.
+        """
+        tracker, declarative = self._tracker, settings.options.micro.declarative
+        is_cold = tracker.last_reply is not None and now - tracker.last_reply > declarative.idle
+        cold = "the cache is cold" if is_cold and settings.options.declares and declarative.thinking else ""
+        return tracker.thinking.drop(
+            settings,
+            before,
+            cold=cold,
+            keep_turns=declarative.thinking_turns,
+            in_loop=tracker.flattener.in_tool_loop,
+        )
+
+    def _emit_thinking_dropped(
+        self, edit: ThinkingDropped | None, settings: ConversationSettings, now: datetime
+    ) -> Flow[None]:
+        """Report dropped thinking that could have been sent (MC-13), not what the API would refuse."""
+        if edit is not None and edit.until:
+            tokens = self._tracker.thinking.tokens_dropped_by(edit)
+            size = self.size.next_request
+            yield Emit(thinking_dropped(edit, tokens, size, _event_context(settings, now)))
+
+    def _ended_deletions(self, settings: ConversationSettings, now: datetime) -> Edit | None:
+        """Deletions exist in the provider's cache; once that has certainly expired, they have too (MC-12)."""
+        tracker = self._tracker
+        if tracker.is_new and tracker.flattener.deleted:
+            tracker.cached = CacheEditState()
+            return CacheDeletionsEnded("the messages that contained them were replaced")
+        # Removing their blocks is an edit too: if it would invalidate the thinking of a tool loop, it waits.
+        waits = settings.model.binds_thinking and tracker.flattener.in_tool_loop
+        idle = self.cache.seconds_idle_beyond_ttl(settings, now)
+        if idle is None or not tracker.cached.pinned or waits:
+            return None
+        tracker.cached, edit = expire_deletions(
+            tracker.cached, why=f"idle for {idle:.0f} s, longer than the cache lifetime"
+        )
+        return edit
+
+    def _consume_deletions(self, plan: MicroPlan) -> Edit | None:
+        self._tracker.cached, edit = consume_pending(self._tracker.cached, why=plan.why)
+        return edit
+
+    def _notify_detector(self, source: str, plan: MicroPlan) -> None:
+        # Called in any case: a flag that is not taken now would be attributed to the next turn.
+        dropped = self._tracker.thinking.took_dropped()
+        if plan.detector_notice == "deleted" or dropped:
+            self.detector.deleted(source)
+        if self._tracker.is_new:
+            self.detector.compacted(source)
+        self._tracker.is_new = False
+
+    def _appender(self, now: datetime, new_id: NewId) -> Callable[..., None]:
+        def append(*edits: Edit | None) -> None:
+            for edit in edits:
+                if edit is not None:
+                    self.add(make_edit_record(edit, uuid=new_id(), after=self.log.tip, at=now))
+
+        return append
+
+    def _tracker_inputs(self) -> TrackerInputs:
+        settings = self.setting
+        return TrackerInputs(
+            settings.options.tools,
+            settings.capabilities,
+            settings.costs,
+            self._counts,
+            settings.preamble.tools,
+        )
+
+    # ── after a restart ──────────────────────────────────────────────────────────────────────────
+
+    def _load(self, records: Iterable[Record], *, replays: bool) -> None:
+        """Load an existing log. `replays`: what it says about the provider's cache is not known yet."""
+        continues = self.cache.continues_last_call(self.setting)
+        last_reply = ""
+        for record in records:
+            if continues and replays and record.message_id != last_reply:
+                last_reply = self._replay_call(record) or last_reply
+            self.add(record)
+        if self.log.records:
+            self._resume(continues=continues)
+
+    def _replay_call(self, record: Record) -> str:
+        """Replay a reply of an earlier process; returns its message id if it told
+        something about the cache.
+        """
+        settings, reply, usage = self.setting, record.reply, reported_usage(record)
+        # The request began no earlier than the last record before its reply.
+        asked_at = record_time(self.log.records[-1]) if self.log.records else None
+        if reply is None or usage is None or asked_at is None:
+            return ""
+        if reply.model in (settings.model.id, *settings.model.aliases):
+            self.cache.replay_call(self._tracker, settings, usage, asked_at)
+        return reply.message_id
+
+    def _resume(self, *, continues: bool) -> None:
+        tracker = self._tracker
+        self._resumed_at = self.log.view.records[-1].uuid if self.log.view.records else ""
+        tracker.cached = rebuild_state(
+            tracker.results, (each.edit for each in self.log.view.records if each.edit)
+        )
+        tracker.thinking.ask_replies()
+        if continues:
+            self.cache.sent = self.setting
             return
-        self._tracker.thinking.prefix_changed("system prompt and tools may have been others")
-        self._called_at = self._called_at or self._tracker.last_reply
-        self._doubts = ("resumed without a last call of the same key: nothing is predicted to be read",)
+        tracker.thinking.prefix_changed("system prompt and tools may have been different")
+        self.cache.called_at = self.cache.called_at or tracker.last_reply
+        self.cache.doubts = ("resumed without a call of the same cache key: no read is predicted",)
 
 
-def _behind(tip: Record | None, made: Compaction) -> Compaction:
-    """Its boundary goes on from the end of the log. The last record in sight will not do: an undo is in the
-    log only, and a path that leaves it out would bring back what was undone."""
+def _thresholds(settings: ConversationSettings) -> ContextThresholds:
+    model, options = settings.model, settings.options
+    return compute_thresholds(model.window, model.max_output, options.effective_thresholds)
+
+
+def _capture(
+    settings: ConversationSettings, parameters: KeyParameters, messages: Any, breakpoints: Any
+) -> CapturedRequest:
+    """The complete request: what a fork of the conversation must repeat byte for byte."""
+    fields = {**settings.fields, **_declared_fields(settings, parameters)}
+    return CapturedRequest(settings.model.id, settings.preamble, parameters, messages, fields, breakpoints)
+
+
+def _declared_fields(settings: ConversationSettings, parameters: KeyParameters) -> dict[str, Any]:
+    """What the API is asked to clear itself, as fields of the request (MC-13, MC-14)."""
+    if not settings.options.declares:
+        return {}
+    asked = build_context_management(
+        (tool.tool for tool in settings.preamble.tools),
+        thinking="none" if thinking_mode(settings.model, parameters) == "disabled" else "present",
+        settings=settings.options.micro.declarative,
+        capabilities=settings.capabilities,
+        table=build_tool_table(settings.options.tools),
+    )
+    return {"context_management": asked} if asked else {}
+
+
+def _append_behind(tip: Record | None, made: Compaction) -> Compaction:
+    """The boundary continues from the end of the log, not from the last record in view: an undo is only in
+    the log, and a path that leaves it out would bring back what was undone.
+    """
     edit = made.boundary.edit
     if tip is None or not isinstance(edit, Compacted):
         return made
@@ -251,12 +549,12 @@ def _behind(tip: Record | None, made: Compaction) -> Compaction:
     return msgspec.structs.replace(made, boundary=msgspec.structs.replace(made.boundary, edit=edit))
 
 
-def _moment(setting: ConversationSettings, now: datetime) -> EventContext:
-    return EventContext(at=now, source=setting.source, model=setting.model.id)
+def _event_context(settings: ConversationSettings, now: datetime) -> EventContext:
+    return EventContext(at=now, source=settings.source, model=settings.model.id)
 
 
-def _offloaded(plan: MicroPlan) -> Flow[list[Edit]]:
-    """A result leaves the context only after its text is safe elsewhere."""
+def _write_offloaded(plan: MicroPlan) -> Flow[list[Edit]]:
+    """Write the text first: a result leaves the context only after its text is stored elsewhere."""
     edits: list[Edit] = []
     for wanted in plan.offload:
         path = yield WriteFile(wanted.name, wanted.content)

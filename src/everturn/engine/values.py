@@ -1,36 +1,34 @@
-"""What a conversation is held with, what a turn comes to, and what its answer says."""
+"""The settings of a conversation, the result of a turn, and the assessment of its answer."""
 
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import msgspec
 
-from everturn.decide.betas import betas_of
+from everturn.decide.betas import required_betas
 from everturn.decide.cache_breaks import DetectedBreak, NoBreak
 from everturn.decide.cache_key_snapshot import CacheKeyChange
-from everturn.decide.compact.context import CompactionOptions
 from everturn.decide.compact.values import (
     Compaction,
     CompactionFailed,
     CompactionSkipped,
 )
-from everturn.decide.effects import Effect
 from everturn.decide.micro.context import MicroPlan
-from everturn.decide.policy import Policy
+from everturn.decide.options import Options
+from everturn.engine.wire import AnthropicWire, Wire
 from everturn.history.records import Record
 from everturn.measure.capabilities import Capabilities
 from everturn.measure.meter import ContextSize
 from everturn.measure.model_table import Model
-from everturn.measure.outline import Costs, Preamble
+from everturn.measure.outline import Preamble, TokenCosts
 from everturn.measure.prediction import Prediction, PredictionCheck
+from everturn.measure.tokens import Estimator
 from everturn.view.breakpoints import Breakpoints
 from everturn.view.forks import CapturedRequest
 from everturn.view.key_parameters import KeyParameters
 from everturn.view.requests import build_request
 from everturn.wire.anthropic import Request
 
-T = TypeVar("T")
-Flow = Generator[Effect, Any, T]
 NewId = Callable[[], str]
 CompactionOutcome = Compaction | CompactionFailed | CompactionSkipped
 
@@ -39,26 +37,34 @@ COMPACTION_DISABLED = CompactionSkipped("this conversation is never compacted")
 
 
 class ConversationSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a conversation is held with. Another model or policy is another setting."""
+    """The settings of a conversation. To change the model or the policy, set a new value."""
 
     model: Model
     capabilities: Capabilities
-    policy: Policy
-    costs: Costs
-    head: Preamble = Preamble()
+    options: Options
+    costs: TokenCosts
+    preamble: Preamble = Preamble()
     parameters: KeyParameters
     source: str = "main"
     # Top-level fields of the request that are not part of the key: max_tokens, metadata, ...
     fields: Mapping[str, Any] = {}
-    # None: the conversation is never compacted, and ends at the window.
-    compaction: CompactionOptions | None = None
-    # Whose word holds when model or key parameters change: ours are latched, and wait for the end of a tool
-    # loop (PC-10, PC-16); those of a caller that knows nothing of us are sent as they were asked for.
+    # Named in summaries as the place of exact details (TR-8); empty if nothing is kept on disk.
+    transcript: str = ""
+    # Who decides when model or key parameters change. Our own are latched, and wait for the end of a tool
+    # loop (PC-10, PC-16); those of a caller that does not know about everturn are sent as requested.
     decides: Literal["engine", "caller"] = "engine"
+    # Counts tokens before the API reports them; None for characters / 4 (TOK-7).
+    estimator: Estimator | None = None
+    # The format of requests and replies; None for the Messages API.
+    wire: Wire | None = None
+
+    @property
+    def provider_wire(self) -> Wire:
+        return self.wire or AnthropicWire(self.capabilities)
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """A request that is ready to be sent, and everything that was decided on the way to it."""
+    """A request that is ready to be sent, and every decision that led to it."""
 
     appended: tuple[Record, ...]
     plan: MicroPlan
@@ -68,21 +74,24 @@ class Turn(msgspec.Struct, frozen=True):
     size: ContextSize
     notes: tuple[str, ...]
     captured: CapturedRequest
-    # What came of the check whether to compact: the reason where nothing happened.
+    # The result of the check whether to compact: the reason if nothing happened.
     compacted: CompactionOutcome = COMPACTION_DISABLED
 
     @property
     def betas(self) -> tuple[str, ...]:
-        """What the `anthropic-beta` header must name."""
-        return betas_of(self.captured)
+        """The values for the `anthropic-beta` header."""
+        return required_betas(self.captured)
 
     def request(self) -> Request:
-        """The body. The only step whose cost is the whole conversation: its bytes."""
+        """The body. The only step that costs the whole conversation: its bytes."""
         return build_request(self.captured, self.breakpoints)
 
 
 class ReplyAssessment(msgspec.Struct, frozen=True):
-    """What the answer said about our picture of the cache."""
+    """What the answer says about our expectations of the cache."""
 
     check: PredictionCheck | None
     verdict: DetectedBreak | NoBreak
+    # What the newest deletion in the provider's cache saved, as the provider counts it;
+    # reported once (MC-11).
+    deletion_saved: int = 0

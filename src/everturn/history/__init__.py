@@ -1,1 +1,1 @@
-"""WHAT HAPPENED? The values of the append-only log."""
+"""The append-only log and its values."""

@@ -1,21 +1,21 @@
-"""Content blocks: one piece of a message, its bytes exactly as they came.
+"""Content blocks: the parts of a message, with their bytes exactly as received.
 
-The payload of a block is spelled the way the Messages API spells it, whoever wrote the file. We look
-into it (`kind`, the ids of a tool pair) but never re-serialise it: signatures, unknown fields and key
-order leave as they arrived, and the provider's cache sees the same bytes every time.
+The payload of a block always has the shape of the Messages API, whichever program wrote the file. We read
+some fields (`kind`, the ids of a tool pair) but never re-serialise it: signatures, unknown fields and key
+order are sent as they were received, so the provider's cache sees the same bytes every time.
 """
 
 from typing import Any
 
 import msgspec
 
-CALL = "tool_use"
-RESULT = "tool_result"
+TOOL_USE = "tool_use"
+TOOL_RESULT = "tool_result"
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
-    """One content block. `call` is the id that ties a tool call to its result, on both sides."""
+    """One content block. `call` is the tool call id, on the call and on its result."""
 
     kind: str
     raw: bytes
@@ -24,11 +24,11 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_call(self) -> bool:
-        return self.kind == CALL
+        return self.kind == TOOL_USE
 
     @property
     def is_result(self) -> bool:
-        return self.kind == RESULT
+        return self.kind == TOOL_RESULT
 
     @property
     def is_thinking(self) -> bool:
@@ -36,7 +36,7 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Head(msgspec.Struct):
-    """The few fields that we look at; everything else is skipped, not parsed."""
+    """The few fields that we read; all others are skipped without parsing."""
 
     type: str | None = None
     id: str | None = None
@@ -51,10 +51,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 def block_from_json(raw: bytes) -> Block:
-    """A block from the bytes of its JSON object; raises msgspec.DecodeError when it is none."""
+    """A block from the bytes of its JSON object. Raises msgspec.DecodeError if they are not a block."""
     head = _read_head(raw)
-    if head.type == CALL:
-        return Block(CALL, raw, head.id or "", head.name or "")
+    if head.type == TOOL_USE:
+        return Block(TOOL_USE, raw, head.id or "", head.name or "")
     return Block(head.type or "", raw, head.tool_use_id or "")
 
 
@@ -67,25 +67,25 @@ def text_block(text: str) -> Block:
 
 
 def text_block_from_json_string(raw: bytes) -> Block:
-    """The block that a message with plain string content stands for. `raw` is the quoted string."""
+    """The text block for a message whose content is a plain string. `raw` is the quoted string."""
     return Block("text", b'{"type":"text","text":' + raw + b"}")
 
 
 def result_block(call: str, text: str, *, is_error: bool = False) -> Block:
-    fields: dict[str, Any] = {"type": RESULT, "tool_use_id": call, "content": text}
+    fields: dict[str, Any] = {"type": TOOL_RESULT, "tool_use_id": call, "content": text}
     if is_error:
         fields["is_error"] = True
-    return Block(RESULT, _encode(fields), call)
+    return Block(TOOL_RESULT, _encode(fields), call)
 
 
 def with_field(block: Block, name: str, value: str) -> Block:
-    """The block with one field of another value; the bytes of all other fields stay as they came."""
+    """A copy of the block with one field set. The bytes of all other fields stay as received."""
     fields: dict[str, Any] = {**_read_fields(block.raw), name: value}
     return block_from_json(_encode(fields))
 
 
 def fields_of(block: Block) -> dict[str, Any]:
-    """The decoded payload. Costs a full parse: for looking, not for sending."""
+    """The decoded payload. This is a full parse: use it to inspect a block, not to send one."""
     return _read_any(block.raw)
 
 
@@ -94,7 +94,7 @@ class _Part(msgspec.Struct):
 
 
 class _Words(msgspec.Struct):
-    """Where text can stand in a block: its own, its thinking, or the content of a result."""
+    """The fields of a block that can hold text: its own text, its thinking, or the content of a result."""
 
     text: str = ""
     thinking: str = ""
@@ -112,7 +112,7 @@ _read_parts = msgspec.json.Decoder(_Parts).decode
 
 
 def parts_of(block: Block) -> tuple[Block, ...]:
-    """The blocks inside a result; none when its content is plain text."""
+    """The blocks inside a result; empty if its content is plain text."""
     try:
         return tuple(block_from_json(bytes(part)) for part in _read_parts(block.raw).content)
     except (msgspec.DecodeError, RecursionError):
@@ -120,7 +120,7 @@ def parts_of(block: Block) -> tuple[Block, ...]:
 
 
 def text_of(block: Block) -> str:
-    """The words a person would read in a block: its text, its thinking, or the text inside a result."""
+    """The readable text of a block: its text, its thinking, or the text inside a result."""
     try:
         words = _read_words(block.raw)
     except (msgspec.DecodeError, RecursionError):

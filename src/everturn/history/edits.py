@@ -1,8 +1,8 @@
-"""Edits: what was decided about history, appended to it as facts (TR-3, TR-4).
+"""Edits: decisions about the history, appended to the log as records (TR-3, TR-4).
 
-Nothing in the log is ever changed or removed. A result that the model should no longer see, a
-compaction, an undo, a pin are each a small value with its reason; the view is computed from the
-records and these values together (`history/log.py`).
+Nothing in the log is ever changed or removed. Hiding a result from the model, a compaction, an undo and a pin
+are each a small value with its reason. The view is computed from the records and these values together
+(`history/log.py`).
 """
 
 from typing import Literal
@@ -13,7 +13,7 @@ Trigger = Literal["auto", "manual"]
 
 
 class Cleared(msgspec.Struct, frozen=True, tag=True):
-    """These results are shown to the model as a placeholder from here on."""
+    """From here on, the model sees a placeholder instead of these results."""
 
     calls: tuple[str, ...]
     why: str = ""
@@ -21,7 +21,7 @@ class Cleared(msgspec.Struct, frozen=True, tag=True):
     tokens_saved: int = 0
 
 
-class Segment(msgspec.Struct, frozen=True):
+class KeptSegment(msgspec.Struct, frozen=True):
     """Records kept through a partial compaction: head to tail, shown after the anchor (TR-9)."""
 
     head: str
@@ -38,25 +38,25 @@ class Compacted(msgspec.Struct, frozen=True, tag=True):
     user_context: str = ""
     logical_parent: str = ""
     discovered_tools: tuple[str, ...] = ()
-    kept: Segment | None = None
+    kept: KeptSegment | None = None
 
 
 class Undone(msgspec.Struct, frozen=True, tag=True):
-    """The compaction of that boundary no longer holds; what it replaced is visible again (CP-30)."""
+    """The compaction at that boundary no longer applies; what it replaced is visible again (CP-30)."""
 
     boundary: str
     why: str = ""
 
 
 class Pinned(msgspec.Struct, frozen=True, tag=True):
-    """Words that every later summary must carry verbatim (CP-32)."""
+    """Text that every later summary must contain verbatim (CP-32)."""
 
     text: str
     source: str = ""
 
 
 class Offloaded(msgspec.Struct, frozen=True, tag=True):
-    """A result too large to show: its whole text is in a file, the model sees a preview (MC-17)."""
+    """A result too large to show: its full text is in a file and the model sees a preview (MC-17)."""
 
     call: str
     path: str
@@ -65,31 +65,34 @@ class Offloaded(msgspec.Struct, frozen=True, tag=True):
     why: str = ""
 
 
-class ThinkingDropped(msgspec.Struct, frozen=True, tag=True):
-    """Thinking recorded from that record on, up to here, is no longer sent (PC-16).
+class ThinkingDropped(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Thinking recorded from `since` on is no longer sent, up to this record or up to (excluding) `until`.
 
-    An edit of what came before would make the API refuse it.
+    The remaining thinking stays valid only if nothing but thinking was removed before it (PC-16).
     """
 
     since: str
     why: str = ""
+    until: str = ""
 
 
 class CacheDeleted(msgspec.Struct, frozen=True, tag=True):
-    """The provider is told here, and again in every later request, to forget these results (MC-10)."""
+    """The provider is told here, and again in every later request, to delete these results from its cache
+    (MC-10).
+    """
 
     calls: tuple[str, ...]
     why: str = ""
 
 
 class CacheDeletionsEnded(msgspec.Struct, frozen=True, tag=True):
-    """The cache that earlier deletions were made in is gone, and they with it (MC-12)."""
+    """The cache that held the earlier deletions has expired, so they no longer apply (MC-12)."""
 
     why: str = ""
 
 
 class ServerCleared(msgspec.Struct, frozen=True, tag=True):
-    """The provider reports that it cleared something by itself for one request (MC-15). Our view is whole."""
+    """The provider reports that it cleared something itself for one request (MC-15); our view stays."""
 
     kind: str
     count: int = 0
@@ -97,7 +100,7 @@ class ServerCleared(msgspec.Struct, frozen=True, tag=True):
 
 
 class Trimmed(msgspec.Struct, frozen=True, tag=True):
-    """Everything before that record is out of sight, and nothing stands in for it (sliding windows)."""
+    """Everything before that record is no longer shown, without a replacement (sliding windows)."""
 
     before: str
     why: str = ""

@@ -1,8 +1,8 @@
-"""The log and its view: the log only grows, what the model sees is computed from it (TR-5, TR-9).
+"""The log and its view: the log only grows, and what the model sees is computed from it (TR-5, TR-9).
 
-Appending costs what the record costs, whatever the length of the log; only a compaction or an undo
-replaces the view, and those are rare. A boundary takes force when its summary arrives, not before: a
-compaction that was cut off by a crash leaves the old view standing (TR-10).
+Appending costs time in proportion to the record, not to the length of the log. Only a compaction, an undo or
+a trim replaces the view, and those are rare. A boundary takes effect when its summary arrives, not before: a
+compaction interrupted by a crash leaves the old view in place (TR-10).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ from everturn.history.edits import Cleared, Compacted, Offloaded, Pinned, Trimme
 from everturn.history.records import Record
 from everturn.history.threads import ThreadIssue
 
-# What an append did to the view: it goes on with one record more, or it is another one now.
+# The effect of an append on the view: one record was added to it, or it was replaced as a whole.
 ViewChange = Literal["extended", "replaced"]
 
 
 class RecordPrefix(Sequence[Record]):
-    """A stretch of a growing list: it stays the same while the list goes on, and copies nothing."""
+    """The first records of a growing list. It does not change when the list grows, and copies nothing."""
 
     __slots__ = ("_items", "_stop")
 
@@ -39,7 +39,7 @@ class RecordPrefix(Sequence[Record]):
         if isinstance(at, slice):
             return [self._items[i] for i in range(*at.indices(self._stop))]
         if not -self._stop <= at < self._stop:
-            raise IndexError(f"record {at} of a view of {self._stop}")
+            raise IndexError(f"record index {at} is out of range: the view has {self._stop} records")
         return self._items[at % self._stop]
 
     def __iter__(self) -> Iterator[Record]:
@@ -52,11 +52,11 @@ class RecordPrefix(Sequence[Record]):
 
 
 class View(msgspec.Struct, frozen=True):
-    """What the model can still see: the records from the last boundary on, and what is hidden in them.
+    """What the model can still see: the records since the last boundary, and which results are hidden.
 
-    `stale` names records kept from before the boundary: the usage on them speaks of an older, larger
-    context. `shrunk` names replies from the time of a compaction that was undone: theirs speaks of a smaller
-    one. `cleared` and `offloaded` map a call id to the edit that hid its result.
+    `stale` holds the uuids of records kept from before the boundary: their usage refers to an older, larger
+    context. `shrunk` holds the uuids of replies made under a compaction that was undone since: their usage
+    refers to a smaller one. `cleared` and `offloaded` map a call id to the edit that hid its result.
     """
 
     records: Sequence[Record]
@@ -73,7 +73,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 class _Past(msgspec.Struct):
-    """A view that a compaction replaced, kept so that an undo finds it again."""
+    """A view that a compaction replaced, kept so that an undo can restore it."""
 
     boundary: str
     shown: list[Record]
@@ -83,13 +83,14 @@ class _Past(msgspec.Struct):
 
 
 class Log:
-    """All records of one conversation, and the view of them. The only thing in this room that grows."""
+    """All records of one conversation, and the current view of them."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.records: list[Record] = []
         self.notes: list[ThreadIssue] = []
-        # The record that the next one continues: the newest message, or what hangs below it. The last line
-        # of a file may hang on an older record, and to continue that one is to leave what came since.
+        # The record that the next one continues: the newest message, or a record attached to it. The last
+        # line of a file may continue an older record; continuing from that line would leave out everything
+        # recorded since.
         self.tip: Record | None = None
         self._shown: list[Record] = []
         self._stale: frozenset[str] = frozenset()
@@ -110,7 +111,7 @@ class Log:
 
     @property
     def views_before(self) -> tuple[View, ...]:
-        """The views that compactions replaced, oldest first: the history of what was seen."""
+        """The views that compactions replaced, oldest first."""
         return tuple(View(past.shown, self._cleared, self._offloaded, past.stale) for past in self._past)
 
     def append(self, record: Record) -> ViewChange:
@@ -129,7 +130,7 @@ class Log:
             case Trimmed(before=before):
                 return self._trim(before, record)
             case Cleared(calls=calls):
-                # A new mapping: views that were taken before must not change.
+                # A new mapping: views handed out earlier must not change.
                 self._cleared = self._cleared | dict.fromkeys(calls, record.edit)
             case Offloaded(call=call):
                 self._offloaded = self._offloaded | {call: record.edit}
@@ -157,7 +158,7 @@ class Log:
             return "extended"
         self._pending = None
         kept = self._kept(boundary)
-        # Records may stand between a boundary and its summary; the view is all that follows the boundary.
+        # There may be records between a boundary and its summary; the view is everything after the boundary.
         summary = [*self._shown[self._pending_at :], record]
         hidden = {boundary.uuid} | {each.uuid for each in (*summary, *kept)}
         self._leave(boundary.uuid, hidden)
@@ -177,7 +178,7 @@ class Log:
             self._pending = None
 
     def _kept(self, boundary: Record) -> list[Record]:
-        """The preserved segment, head to tail, as it stood in the view that is being replaced."""
+        """The kept segment, from head to tail, as it was in the view being replaced."""
         segment = boundary.edit.kept if isinstance(boundary.edit, Compacted) else None
         if segment is None:
             return []
@@ -190,7 +191,7 @@ class Log:
         return self._shown[head : tail + 1]
 
     def _undo(self, boundary: str) -> ViewChange:
-        """Take the last compaction back. What was said since then stays, behind what it had replaced."""
+        """Undo the last compaction. What was said since stays, after the records that are restored."""
         self._give_up_pending()
         if not self._past or self._past[-1].boundary != boundary:
             what = f"{boundary} is not the boundary in force; nothing was undone"

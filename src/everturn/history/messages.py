@@ -1,7 +1,7 @@
-"""Messages as the API takes them, and what makes a list of them valid (TR-11).
+"""Messages as the API accepts them, and what makes a list of them valid (TR-11).
 
-`faults` is the judge: it knows the rules of the API and nothing of how messages came to be, so that
-whoever builds messages (`view/flatten.py`) can be checked by something that did not.
+`find_message_problems` knows the rules of the API and nothing about how messages are built. That makes it an
+independent check of the code that builds them (`view/flatten.py`).
 """
 
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def is_blank(block: Block) -> bool:
-    """A text block without a visible character, which the API refuses."""
+    """Whether it is a text block without a visible character, which the API refuses."""
     return block.kind == "text" and not text_of(block).strip()
 
 
 def find_message_problems(messages: Sequence[Message]) -> tuple[str, ...]:
-    """Why the API would refuse these messages; empty when it would not."""
+    """The reasons why the API would refuse these messages; empty if it would accept them."""
     found: list[str] = []
     seen: set[str] = set()
     for at, message in enumerate(messages):
@@ -51,7 +51,7 @@ def find_message_problems(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 def _alone(message: Message) -> list[str]:
-    """What is wrong with a message by itself."""
+    """The problems of a message by itself."""
     found: list[str] = []
     if not message.blocks:
         found.append("empty content")
@@ -59,10 +59,10 @@ def _alone(message: Message) -> list[str]:
         found.append("a text block without text")
     wrong = "tool_result" if message.role == "assistant" else "tool_use"
     if any(block.kind == wrong or (message.role == "user" and block.is_thinking) for block in message.blocks):
-        found.append(f"a block that no {message.role} message can hold")
+        found.append(f"a block type that is not allowed in {message.role} messages")
     kinds = [block.is_result for block in message.blocks]
     if True in kinds and not all(kinds[: kinds.count(True)]):
-        found.append("results do not come first")
+        found.append("tool results are not the first blocks")
     if len(set(message.results)) != len(message.results):
         found.append("two results for one call")
     return found

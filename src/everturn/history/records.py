@@ -1,7 +1,7 @@
-"""Records: what happened, one immutable fact each (TR-1, TR-3).
+"""Records: what happened, one immutable value each (TR-1, TR-3).
 
-A record keeps the bytes of the line it was read from; the fields beside them are what the engine looks
-at. How a line is spelled on disk is known in `wire/claude_code_reader.py` alone.
+A record keeps the bytes of the line it was read from; its fields are what the engine uses. The format on disk
+is known only to `wire/claude_code_reader.py` and `wire/claude_code_writer.py`.
 """
 
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from everturn.history.edits import Cleared, Compacted, Edit
 RecordKind = Literal["user", "assistant", "system", "attachment", "progress"]
 KINDS: frozenset[str] = frozenset(get_args(RecordKind))
 
-# The model name of a reply that no model gave: "No response requested.", an API error shown as text.
+# The model name of replies that no model wrote: "No response requested.", an API error shown as text.
 SYNTHETIC = "<synthetic>"
 
 
@@ -27,7 +27,7 @@ class CacheCreation(msgspec.Struct, frozen=True, gc=False):
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """What the API reported for one call: three disjoint kinds of input, and the output."""
+    """The usage that the API reported for one call: three disjoint kinds of input, and the output."""
 
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
@@ -37,23 +37,26 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def context(self) -> int:
-        """Tokens that the model was shown."""
+        """Input tokens of the call: what the model was shown."""
         return self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
 
     @property
     def total(self) -> int:
-        """What the context holds once the reply is part of it (TOK-5)."""
+        """The size of the context once the reply is part of it (TOK-5)."""
         return self.context + self.output_tokens
 
 
 class ReplyMeta(msgspec.Struct, frozen=True, gc=False):
-    """What an assistant record knows of the API response that it is a piece of."""
+    """Data of the API response that an assistant record is part of."""
 
     message_id: str = ""
     model: str = ""
     stop_reason: str = ""
     usage: Usage | None = None
     request_id: str = ""
+    # Tokens that the provider has deleted from its cache, over all deletions (MC-11). Known only for a
+    # response that was just received: transcripts do not store it.
+    deleted_tokens: int | None = None
 
     @property
     def is_synthetic(self) -> bool:
@@ -61,10 +64,10 @@ class ReplyMeta(msgspec.Struct, frozen=True, gc=False):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One fact. `raw` is its JSON object as it stands in the file.
+    """One record. `raw` is its JSON object as it is in the file.
 
-    `subtype` tells what kind of system record or attachment it is. An attachment's payload is its one
-    block, of kind "attachment"; how it reads to the model is decided in `view/`.
+    `subtype` is the kind of a system record or attachment. The payload of an attachment is its only block, of
+    kind "attachment"; `view/` decides how the model sees it.
     """
 
     kind: RecordKind
@@ -95,7 +98,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def record_time(record: Record) -> datetime | None:
-    """The time of a record in UTC; None when it has none that can be read."""
+    """The time of a record in UTC; None if it has no readable time."""
     try:
         moment = datetime.fromisoformat(record.timestamp)
     except ValueError:
@@ -104,14 +107,14 @@ def record_time(record: Record) -> datetime | None:
 
 
 def is_sent(record: Record) -> bool:
-    """Whether the model sees anything of a record at all (FLAT-1)."""
+    """Whether any part of the record is sent to the model (FLAT-1)."""
     if record.kind in ("progress", "system"):
         return False
     return not (record.display_only or (record.kind == "assistant" and record.api_error))
 
 
 def reported_usage(record: Record) -> Usage | None:
-    """Usage that really came from the API: synthetic replies and error texts carry none (TOK-5)."""
+    """Usage that the API reported; None for synthetic replies and error texts (TOK-5)."""
     reply = record.reply
     if reply is None or reply.usage is None or reply.is_synthetic or record.api_error:
         return None
@@ -119,7 +122,7 @@ def reported_usage(record: Record) -> Usage | None:
 
 
 def make_edit_record(edit: Edit, *, uuid: str, after: Record | None, at: datetime) -> Record:
-    """The record that makes an edit part of history, appended behind `after`."""
+    """The record that adds an edit to the history, appended after `after`."""
     known: dict[type[Edit], str] = {Cleared: "microcompact_boundary", Compacted: "compact_boundary"}
     return Record(
         kind="system",

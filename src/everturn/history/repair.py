@@ -1,8 +1,8 @@
-"""A turn that arrives broken, made valid: with explicit placeholders, and every change named (TR-11).
+"""Makes a broken turn valid: with explicit placeholders, and a report of every change (TR-11).
 
-A turn is one assistant message and the user content that answers it. Crashes, interrupts and other
-tools leave calls without results, results without calls and ids used twice; the API refuses all three.
-Ids and placeholders are derived from what is there, never random: equal input gives equal bytes.
+A turn is one assistant message and the user content that answers it. Crashes, interrupts and other tools
+leave calls without results, results without calls, and ids used twice; the API refuses all three. Ids and
+placeholders are derived from the records, never random: equal input gives equal bytes.
 """
 
 from collections.abc import Iterable, MutableMapping, Sequence
@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 
 from everturn.history.blocks import (
-    CALL,
-    RESULT,
+    TOOL_RESULT,
+    TOOL_USE,
     Block,
     parts_of,
     result_block,
@@ -26,14 +26,14 @@ RepairKind = Literal[
     "misplaced_block", "missing_start", "trailing_thinking", "tool_input", "negative_usage",
 ]  # fmt: skip
 
-# What a result may hold that a user's message may hold as well.
+# Block kinds that both a result and a user's message may contain.
 STANDS_ALONE = frozenset({"image", "document", "search_result"})
 
 NO_RESULT = "[No result was recorded for this call: the session was interrupted or the record is lost]"
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """One change that was made so that the API accepts a view. `where` is a call id, or empty."""
+    """One change that was needed for the API to accept a view. `where` is a call id, or empty."""
 
     kind: RepairKind
     where: str
@@ -43,7 +43,7 @@ class Repair(msgspec.Struct, frozen=True):
 def distinct_calls(
     blocks: Sequence[Block], used: MutableMapping[str, int], repairs: list[Repair]
 ) -> list[Block]:
-    """The blocks of an assistant message, with no call id that an earlier one has used."""
+    """The blocks of an assistant message, with every call id made unique over the earlier ones."""
     found: list[Block] = []
     here: set[Block] = set()
     for block in blocks:
@@ -74,13 +74,13 @@ def _unused(call: str, used: MutableMapping[str, int]) -> str:
     return f"{base}-{times}"
 
 
-def answers(
+def pair_results(
     calls: Sequence[Block], results: Iterable[Block], original: Sequence[str], repairs: list[Repair]
 ) -> tuple[list[Block], list[Block]]:
-    """Exactly one result per call, in the order they came; and as text, what answers no call.
+    """Exactly one result per call, in the order of arrival; results that answer no call become text.
 
-    `original` are the ids of the calls as they were recorded, where `calls` carry new ones: a result
-    finds its call by position among those of the same recorded id.
+    `original` holds the recorded ids of the calls, where `calls` have new ones: a result is matched to its
+    call by position among those with the same recorded id.
     """
     waiting: dict[str, list[str]] = {}
     for call, recorded in zip(calls, original, strict=True):
@@ -102,7 +102,7 @@ def answers(
 
 
 def _told(block: Block, repairs: list[Repair], *, is_repeat: bool) -> list[Block]:
-    """A result that answers no call, in words and pictures."""
+    """A result that answers no call, as text and images."""
     kind: RepairKind = "repeated_result" if is_repeat else "orphan_result"
     which = "second result of" if is_repeat else "result without"
     repairs.append(Repair(kind, block.call, f"a {which} its call is shown as text"))
@@ -114,5 +114,5 @@ def _told(block: Block, repairs: list[Repair], *, is_repeat: bool) -> list[Block
 
 
 def _renamed(block: Block, name: str) -> Block:
-    field = {CALL: "id", RESULT: "tool_use_id"}[block.kind]
+    field = {TOOL_USE: "id", TOOL_RESULT: "tool_use_id"}[block.kind]
     return with_field(block, field, name)

@@ -1,7 +1,7 @@
-"""Rounds, tool pairs and the places where a conversation may be cut.
+"""Rounds, tool pairs and the positions where a conversation may be cut.
 
-A round is one model response with the results of its calls. Cutting anywhere else would separate a
-call from its result or a thinking block from its message, and the API refuses both (CP-12).
+A round is one model response with the results of its calls. A cut anywhere else would separate a call from
+its result or a thinking block from its message, and the API refuses both (CP-12).
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,15 +12,16 @@ from everturn.history.records import Record
 
 
 class Round(msgspec.Struct, frozen=True):
-    """Records [start, stop) of a view: a response and what answered it. `message_id` is empty for what
-    came before the first response."""
+    """Records [start, stop) of a view: a response and the results that answer it. `message_id` is empty for
+    the records before the first response.
+    """
 
     start: int
     stop: int
     message_id: str
 
 
-class Pairs(msgspec.Struct, frozen=True):
+class ToolPairs(msgspec.Struct, frozen=True):
     """Tool calls and results by id, in the order of their first appearance."""
 
     answered: tuple[str, ...]
@@ -29,7 +30,7 @@ class Pairs(msgspec.Struct, frozen=True):
     repeated: tuple[str, ...]
 
 
-def pairs(records: Iterable[Record]) -> Pairs:
+def pair_tool_calls(records: Iterable[Record]) -> ToolPairs:
     calls: dict[str, int] = {}
     results: dict[str, int] = {}
     for record in records:
@@ -38,7 +39,7 @@ def pairs(records: Iterable[Record]) -> Pairs:
                 calls[block.call] = calls.get(block.call, 0) + 1
             elif block.is_result:
                 results[block.call] = results.get(block.call, 0) + 1
-    return Pairs(
+    return ToolPairs(
         answered=tuple(call for call in calls if call in results),
         unanswered=tuple(call for call in calls if call not in results),
         orphans=tuple(call for call in results if call not in calls),
@@ -47,7 +48,7 @@ def pairs(records: Iterable[Record]) -> Pairs:
 
 
 def split_rounds(records: Sequence[Record]) -> tuple[Round, ...]:
-    """Every record belongs to exactly one round; pieces of a split response share theirs."""
+    """Split records into rounds. Every record is in exactly one; the parts of a split response share one."""
     if not records:
         return ()
     starts: list[tuple[int, str]] = [(0, "")]
@@ -60,8 +61,8 @@ def split_rounds(records: Sequence[Record]) -> tuple[Round, ...]:
     return tuple(Round(start, stop, name) for (start, name), stop in zip(starts, stops, strict=True))
 
 
-def cut_points(records: Sequence[Record]) -> tuple[int, ...]:
-    """Positions where the records may be divided: everything that belongs together stays on one side."""
+def find_cut_points(records: Sequence[Record]) -> tuple[int, ...]:
+    """Positions where the records may be divided without separating what belongs together."""
     first: dict[tuple[str, str], int] = {}
     last: dict[tuple[str, str], int] = {}
     for at, record in enumerate(records):
@@ -82,7 +83,7 @@ def cut_points(records: Sequence[Record]) -> tuple[int, ...]:
 
 
 def _ties(record: Record) -> Iterable[tuple[str, str]]:
-    """What holds a record to others: its message, and each call that it makes or answers."""
+    """The keys that tie a record to others: its message, and each call that it makes or answers."""
     if record.message_id:
         yield "message", record.message_id
     for block in record.blocks:

@@ -1,12 +1,12 @@
 """Which records belong together: the live thread of a session, and its sidechains (TR-9).
 
-A session file is a tree, not a list: rewinds leave abandoned branches behind, parallel results hang
-beside the path to the newest record, a resumed session may repeat its history under a new root, and
-sub-agents write into the same file. The live thread is the path from the newest message back to its
-root, plus what hangs on that path without being an alternative to it, in the order of the file.
+A session file is a tree, not a list: rewinds leave abandoned branches, results of parallel calls are siblings
+of the path to the newest record, a resumed session may repeat its history under a new root, and sub-agents
+write to the same file. The live thread is the path from the newest message back to its root, plus the records
+attached to that path that are not alternatives to it, in file order.
 
-Links can be broken. A parent that is missing, or a link that runs in a circle, is replaced by the
-record before it in the file, and noted: a damaged link never hides what came before it (F62).
+Links can be broken. A missing parent or a circular link is replaced by the record before it in the file, and
+reported: a damaged link never hides what came before it (F62).
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ ThreadIssueKind = Literal[
 
 
 class ThreadIssue(msgspec.Struct, frozen=True):
-    """Something about the links of a session that a person may want to know."""
+    """A problem with the links of a session, reported to the user."""
 
     kind: ThreadIssueKind
     what: str
@@ -39,14 +39,16 @@ class Thread(msgspec.Struct, frozen=True):
 
 
 class Threads(msgspec.Struct, frozen=True):
-    """A session: its main conversation and those of the sub-agents that it started."""
+    """A session: its main conversation and those of its sub-agents."""
 
     main: Thread
     sidechains: tuple[Thread, ...] = ()
 
 
 def split_threads(records: Iterable[Record]) -> Threads:
-    """Separate a session file's records. A file of sidechain records only is one agent's own session."""
+    """Split the records of a session file into threads. A file with only sidechain records is the session of
+    one agent.
+    """
     main: list[Record] = []
     sides: dict[str, list[Record]] = {}
     owner: dict[str, str] = {}
@@ -54,7 +56,7 @@ def split_threads(records: Iterable[Record]) -> Threads:
         if not record.sidechain:
             main.append(record)
             continue
-        # Files from before agent ids: a sidechain is known by the record that it began with.
+        # Files written before agent ids existed: a sidechain is identified by its first record.
         name = record.agent or owner.get(record.parent) or record.uuid
         owner[record.uuid] = name
         sides.setdefault(name, []).append(record)
@@ -73,7 +75,7 @@ def live_thread(records: Sequence[Record], *, agent: str) -> Thread:
     left = (record for at, record in enumerate(records) if at not in live and at not in links.repeats)
     if lost := sum(record.kind in ("user", "assistant") for record in left):
         notes.append(
-            ThreadIssue("abandoned", f"messages on branches that were left (rewind, resume, fork): {lost}")
+            ThreadIssue("abandoned", f"messages on abandoned branches (rewind, resume, fork): {lost}")
         )
     notes.extend(_half_compactions(records, abandoned))
     kept = tuple(record for at, record in enumerate(records) if at in live)
@@ -81,7 +83,7 @@ def live_thread(records: Sequence[Record], *, agent: str) -> Thread:
 
 
 def _half_compactions(records: Sequence[Record], abandoned: Sequence[Record]) -> Iterable[ThreadIssue]:
-    """Boundaries that were written and whose summary never was (TR-10)."""
+    """Boundaries without a summary: the compaction was interrupted (TR-10)."""
     summarized = {record.parent for record in records if record.compact_summary}
     for record in abandoned:
         if record.is_boundary and record.uuid not in summarized:
@@ -97,25 +99,25 @@ def _newest_message(records: Sequence[Record], passed_over: set[int]) -> int:
 
 
 class _Links:
-    """Parents by position, healed where they are broken."""
+    """The parent of each record by position, with broken links repaired."""
 
     def __init__(self, records: Sequence[Record], notes: list[ThreadIssue]) -> None:
         self.records = records
         self.notes = notes
         self.places: dict[str, int] = {}
-        # Records that say once more what an earlier one of their uuid said: nothing new, wherever they stand.
+        # Exact repetitions of an earlier record with the same uuid. They add nothing, wherever they are.
         self.repeats: set[int] = set()
-        # Summaries whose boundary was lost to a power cut: all that they stand for is still in sight.
+        # Summaries whose boundary was lost in a crash: everything they summarize is still visible.
         self.strays: set[int] = set()
         repeated = 0
         self.parents: list[int] = []
-        # Of boundaries that summarize a kept segment at the end of their view: the compaction that kept it.
+        # For boundaries that summarize a kept segment at the end of their view: the compaction that kept it.
         self.logical: dict[int, int] = {}
         segments: dict[str, tuple[str, int]] = {}
         for at, record in enumerate(records):
-            # A parent is looked up among what came before; the newest of equal uuids wins, unless it only
-            # repeats an older one. What continues a segment kept through a compaction continues the
-            # compaction (TR-9).
+            # A parent is looked up among the earlier records. With equal uuids the newest wins, unless it
+            # only repeats an older one. A record that continues a kept segment continues the compaction
+            # (TR-9).
             anchor, boundary = segments.get(record.parent, (record.parent, -1))
             self.parents.append(self.places.get(anchor, boundary))
             if record.compact_summary and record.parent and at and self.parents[at] < 0:
@@ -126,7 +128,7 @@ class _Links:
             if isinstance(record.edit, Compacted) and record.edit.kept:
                 segments[record.edit.kept.tail] = (record.edit.kept.anchor, at)
             elif isinstance(record.edit, Undone):
-                # What a compaction kept stands for itself again, once that is undone.
+                # Once the compaction is undone, the records it kept have their own place in the tree again.
                 undone = self.places.get(record.edit.boundary)
                 segments = {tail: kept for tail, kept in segments.items() if kept[1] != undone}
             if (earlier := self.places.get(record.uuid)) is not None:
@@ -134,7 +136,8 @@ class _Links:
                 if (records[earlier].parent, records[earlier].blocks) == (record.parent, record.blocks):
                     self.repeats.add(at)
                     continue
-                # Another record under the name of a kept one: what continues it continues this record.
+                # A different record with the uuid of a kept one: records that continue that uuid continue
+                # this one.
                 segments.pop(record.uuid, None)
             self.places[record.uuid] = at
         if repeated:
@@ -151,18 +154,18 @@ class _Links:
         return path
 
     def _before(self, at: int, path: set[int]) -> int:
-        """The record that this one continues: its parent, or what stands in for a broken link."""
+        """The record that this one continues: its parent, or the replacement for a broken link."""
         record = self.records[at]
         named = record.parent or _logical_parent(record)
         if not named:
-            # A boundary's own root is no end: what it summarized came right before it.
+            # The root of a boundary is not an end: what it summarized came directly before it.
             return at - 1 if record.is_boundary else -1
         parent = self.parents[at] if record.parent else self.logical.get(at, -1)
         if parent < 0:
             parent = self.places.get(named, -1)
         if parent < 0:
             if not record.is_boundary:
-                what = f"{record.uuid} continues {named}, which is not here"
+                what = f"{record.uuid} continues {named}, which is not in the file"
                 self.notes.append(ThreadIssue("missing_parent", what))
             return at - 1
         if parent in path:
@@ -181,8 +184,9 @@ def _logical_parent(record: Record) -> str:
 
 
 def _with_what_hangs_on_it(records: Sequence[Record], path: set[int], links: _Links) -> set[int]:
-    """Add what belongs to the path though no link leads back to it: pieces of a split reply, results of
-    parallel calls, attachments and bookkeeping."""
+    """Add records that belong to the path although no link leads back to them: parts of a split reply,
+    results of parallel calls, attachments and bookkeeping.
+    """
     live = set(path)
     messages = {records[at].message_id for at in path} - {""}
     calls = {block.call for at in path for block in records[at].blocks if block.is_call}
@@ -206,7 +210,7 @@ def _with_what_hangs_on_it(records: Sequence[Record], path: set[int], links: _Li
 def _on_the_way_to_what_was_left(
     records: Sequence[Record], path: set[int], live: set[int], links: _Links
 ) -> set[int]:
-    """Attachments and bookkeeping that lead to abandoned messages only: they belong to that branch."""
+    """Attachments and bookkeeping that lead only to abandoned messages: they belong to that branch."""
     ways: set[int] = set()
     needed: set[int] = set()
     for at in range(len(records) - 1, -1, -1):

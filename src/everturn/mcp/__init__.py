@@ -1,1 +1,1 @@
-"""What may the agent itself ask? A server for the Model Context Protocol."""
+"""A Model Context Protocol server that lets an agent ask about its own context."""

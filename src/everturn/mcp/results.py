@@ -1,7 +1,7 @@
-"""What each tool answers, as plain values: the figures of the commands, without what a model has no use for.
+"""The result of each tool as plain values: the same figures as the commands, reduced to what a model can use.
 
-An answer fills the context of whoever asked. Lists are short, tokens are whole numbers, dollars have four
-digits, and uuids are left out unless something can be done with them.
+Results fill the context of the calling agent. Lists are therefore short, tokens are integers, dollars have
+four decimals, and uuids are left out unless they can be used.
 """
 
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, Final
 from everturn.dashboard.compactions import STRATEGY_LABELS
 from everturn.dashboard.report import context_report
 from everturn.decide.compact.values import CompactionSkipped
+from everturn.decide.options import Options
 from everturn.history.log import Log
 from everturn.history.threads import split_threads
 from everturn.replay.audit import Audit, Auditor
@@ -25,8 +26,8 @@ MAX_ROWS: Final = 8
 MAX_BREAKS: Final = 5
 
 
-def context_usage(file: Path) -> dict[str, Any]:
-    report = context_report(open_session(file))
+def context_usage(file: Path, options: Options | None = None) -> dict[str, Any]:
+    report = context_report(open_session(file, options=options))
     return {
         "model": report.model.id,
         "tokens": report.size.tokens,
@@ -91,14 +92,14 @@ def _share(rate: float | None) -> float | None:
     return None if rate is None else round(rate, 4)
 
 
-def dry_run_compaction(file: Path, instructions: str) -> dict[str, Any]:
-    with reopen_session(file, dry_run=True) as session:
+def dry_run_compaction(file: Path, instructions: str, options: Options | None = None) -> dict[str, Any]:
+    with reopen_session(file, dry_run=True, options=options) as session:
         plan = session.dry_run(instructions)
     if isinstance(plan, CompactionSkipped):
         return {"would_compact": False, "why": plan.why}
     return {
         "would_compact": True,
-        "summary_by": STRATEGY_LABELS[plan.ways[0]] if plan.ways else "no way is allowed",
+        "summary_by": STRATEGY_LABELS[plan.strategies[0]] if plan.strategies else "no strategy is allowed",
         "tokens_before": plan.tokens_before,
         "tokens_after_expected": plan.expected_after,
         "dollars_expected": round(plan.expected_dollars, 4),

@@ -1,25 +1,24 @@
-"""Which session is meant: by its file, by its id, or the one that the asking agent is in.
+"""Finds the session file: by path, by id, or the session of the calling agent.
 
-The path comes from a model, so it is data: only sessions below the roots are opened, whatever it says.
+The path comes from a model and is not trusted: only sessions below the roots are opened.
 """
 
 import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from everturn.errors import InputError
+from everturn.session.transcripts import SUFFIX
 
-SUFFIX: Final = ".jsonl"
-# Claude Code names the folder of a project after its path: whatever is no letter or digit becomes a dash.
+# Claude Code names a project's folder after its path: other characters than letters and digits become dashes.
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]")
 
 
 class SessionLocator(msgspec.Struct, frozen=True):
-    """Where sessions may be, and which one is asked about when none is named. `roots` are real paths."""
+    """Where to look for sessions, and which one is the default. `roots` are resolved paths."""
 
     roots: tuple[Path, ...]
     project: Path
@@ -40,7 +39,7 @@ def build_locator(
 
 
 def find_session_file(where: SessionLocator, named: str) -> Path:
-    """The file of a session; the error says where it was looked for."""
+    """The file of a session. The error says where it was searched."""
     if named.endswith(SUFFIX) or "/" in named:
         return _inside(where, Path(named).expanduser())
     if wanted := named or where.current:
@@ -51,24 +50,24 @@ def find_session_file(where: SessionLocator, named: str) -> Path:
 def _inside(where: SessionLocator, path: Path) -> Path:
     real = path.resolve()
     if real.suffix != SUFFIX:
-        raise InputError(f"{path} is no session: sessions are {SUFFIX} files.")
+        raise InputError(f"{path} is not a session: sessions are {SUFFIX} files.")
     if not any(real.is_relative_to(root) for root in where.roots):
         raise InputError(
-            f"{path} is outside of the folders that may be read: {_listed(where)}. "
-            "Start the server with --root FOLDER to allow another one."
+            f"{path} is outside the folders that may be read: {_listed(where)}. "
+            "Start the server with --root FOLDER to add one."
         )
     if not real.is_file():
-        raise InputError(f"There is no session {path}.")
+        raise InputError(f"No session found at {path}.")
     return real
 
 
 def _by_id(where: SessionLocator, wanted: str) -> Path:
     found = sorted({path for path in _all(where) if path.name.startswith(wanted)}, key=_changed)
     if not found:
-        raise InputError(f"There is no session whose id begins with {wanted!r} in {_listed(where)}.")
+        raise InputError(f"No session found whose id starts with {wanted!r} in {_listed(where)}.")
     if len({path.name for path in found}) > 1:
         names = ", ".join(path.stem for path in found[-5:])
-        raise InputError(f"{len(found)} sessions begin with {wanted!r}: {names}. Give more of the id.")
+        raise InputError(f"{len(found)} session ids start with {wanted!r}: {names}. Give more of the id.")
     return found[-1]
 
 
@@ -76,14 +75,13 @@ def _newest(where: SessionLocator) -> Path:
     found = [path for path in where.project.glob(f"*{SUFFIX}") if path.is_file()]
     if not found:
         raise InputError(
-            f"No session was named, and there is none in {where.project}. "
-            "Give `session`: a .jsonl file, or an id."
+            f"No session given, and none found in {where.project}. Give `session`: a .jsonl file, or an id."
         )
     return max(found, key=_changed).resolve()
 
 
 def _all(where: SessionLocator) -> Iterator[Path]:
-    """Not below the current directory, which may be anything: sessions there are named by their path."""
+    """Sessions that can be found by id. The current directory may be large; sessions there need a path."""
     for root in where.roots[:2]:
         for path in root.glob(f"**/*{SUFFIX}"):
             if path.resolve().is_relative_to(root):

@@ -1,1 +1,1 @@
-"""HOW MUCH? Tokens and what holds them, thresholds, models and prices, the prefix cache, the bill."""
+"""Measuring: tokens and what uses them, thresholds, models and prices, the prefix cache, costs."""

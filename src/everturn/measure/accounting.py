@@ -1,9 +1,9 @@
 """What fills the context: tokens by tool, by speaker, and by files read more than once (TOK-9 to 11).
 
-Sums are unpadded. As in `meter.py`, which knows the size, accounts are those of one view, and a hidden
-result counts as what stands in for it. Text in a user record is a human's unless the harness put
-it there: meta records and summaries are `other`, and so are thinking, images, attachments and blocks of
-kinds that are not known here. An image inside a tool result belongs to the result.
+Sums are unpadded. As in `meter.py`, which computes the size, the accounts are those of one view, and a hidden
+result counts as its placeholder or preview. Text in a user record is a person's unless the harness added it:
+meta records and summaries are `other`, and so are thinking, images, attachments and blocks of unknown kinds.
+An image inside a tool result belongs to the result.
 """
 
 from collections import Counter
@@ -12,23 +12,25 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from everturn.history.blocks import CALL, RESULT, THINKING, Block
+from everturn.history.blocks import THINKING, TOOL_RESULT, TOOL_USE, Block
 from everturn.history.edits import Cleared, Edit, Offloaded, ThinkingDropped
 from everturn.history.log import View
 from everturn.history.records import Record, is_sent
 from everturn.measure.meter import PLACEHOLDER_TOKENS, edits_before
 from everturn.measure.tokens import TokenCounter
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable, path_read
 
 LOCAL_OUTPUT: Final = b"<local-command-stdout>"
 UNKNOWN_TOOL: Final = "unknown"
 
-# Tools that answer with the content of one file; the editors only when their command says "view".
-READERS: Final = frozenset({"Read", "NotebookRead", "read", "read_file", "view", "view_file", "open_file"})
-EDITORS_THAT_VIEW: Final = frozenset({"str_replace_based_edit_tool", "str_replace_editor"})
+# What a read tool answers if the file has not changed and an earlier read is still visible. Claude Code's
+# wording; our own tools begin the same way (MC-18). Such an answer is short; a longer text only quotes it.
+UNCHANGED_NOTE: Final = b"File unchanged since"
+_MAX_NOTE_BYTES: Final = 1_000
 
 
 class RepeatedRead(msgspec.Struct, frozen=True):
-    """One file read `count` times for `total` tokens; all but one of the reads are waste."""
+    """One file read `count` times for `total` tokens; all but one of the reads are redundant."""
 
     count: int
     total: int
@@ -50,7 +52,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one view. `thinking`, `images` and `injected` are parts of `other`."""
+    """The totals of one view. `thinking`, `images` and `injected` are parts of `other`."""
 
     tool_requests: Mapping[str, int]
     tool_results: Mapping[str, int]
@@ -61,7 +63,7 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     thinking: int
     images: int
     injected: int
-    # How many of each type, not tokens; their tokens are in `other`.
+    # Number of attachments by type, not tokens; their tokens are in `other`.
     attachments: Mapping[str, int]
     duplicate_reads: Mapping[str, RepeatedRead]
 
@@ -103,10 +105,17 @@ _UNKNOWN_CALL: Final = _Call(UNKNOWN_TOOL, "")
 
 
 class Accounts:
-    """Fed one record at a time; `metrics` is the state of the view so far."""
+    """Updated one record at a time; `metrics` describes the view so far."""
 
-    def __init__(self, counts: TokenCounter | None = None, *, placeholder: int = PLACEHOLDER_TOKENS) -> None:
+    def __init__(
+        self,
+        counts: TokenCounter | None = None,
+        *,
+        placeholder: int = PLACEHOLDER_TOKENS,
+        tools: ToolTable = DEFAULT_TOOL_TABLE,
+    ) -> None:
         self._counts = TokenCounter() if counts is None else counts
+        self._tools = tools
         self._placeholder = placeholder
         self._figures: Counter[str] = Counter()
         self._requests: Counter[str] = Counter()
@@ -115,7 +124,7 @@ class Accounts:
         # Tokens of each read that is still shown, by path and call; and their sum, by path.
         self._reads: dict[str, dict[str, int]] = {}
         self._read_tokens: Counter[str] = Counter()
-        # Those read twice or more, kept up to date: metrics are asked for every turn.
+        # Files read twice or more, kept up to date: metrics are requested on every turn.
         self._repeated: dict[str, RepeatedRead] = {}
         self._calls: dict[str, _Call] = {}
         self._results: dict[str, int] = {}
@@ -136,20 +145,20 @@ class Accounts:
             self.apply(record.edit)
 
     def apply(self, edit: Edit) -> None:
-        """What an edit hides, where it is no record of the view; `add` does it for those that are."""
+        """Apply an edit that is not a record of the view; `add` does this for those that are."""
         match edit:
             case Cleared(calls=calls):
                 self.clear(calls)
             case Offloaded(call=call, preview=preview):
                 self._previews[call] = self._counts.estimator.text(preview)
                 self._show(call)
-            case ThinkingDropped(since=since):
-                self._drop_thinking(since)
+            case ThinkingDropped(since=since, until=until):
+                self._drop_thinking(since, until)
             case _:
                 pass
 
     def clear(self, calls: Iterable[str]) -> None:
-        """These results hold a placeholder from now on, and no longer repeat a file."""
+        """From now on these results are placeholders, and no longer count as reads of a file."""
         for call in calls:
             self._cleared.add(call)
             self._show(call)
@@ -172,10 +181,12 @@ class Accounts:
 
     def _enter(self, record: Record, block: Block, tokens: int) -> None:
         kind = block.kind
-        if kind == CALL:
-            self._calls[block.call] = _Call(block.tool or UNKNOWN_TOOL, path_read(block))
+        if kind == TOOL_USE:
+            self._calls[block.call] = _Call(block.tool or UNKNOWN_TOOL, path_read(block, self._tools))
             self._requests[block.tool or UNKNOWN_TOOL] += tokens
-        elif kind == RESULT:
+        elif kind == TOOL_RESULT:
+            if is_unchanged_note(block):
+                self._calls[block.call] = self._call_of(block.call)._replace(path="")
             self._hold(block.call, tokens)
             self._show(block.call)
         else:
@@ -186,7 +197,7 @@ class Accounts:
                 self._thinking[at] = self._thinking.get(at, 0) + tokens
 
     def _show(self, call: str) -> None:
-        """A result as the model sees it now: whole, as its preview, or cleared."""
+        """A result as the model sees it now: whole, as a preview, or cleared."""
         if call not in self._results:
             return
         if call in self._cleared:
@@ -202,7 +213,7 @@ class Accounts:
         self._read(made.path, call, tokens)
 
     def _read(self, path: str, call: str, tokens: int | None) -> None:
-        """A read of so many tokens is shown; or, without a number, no longer."""
+        """Record that a read of that many tokens is shown; None: it is no longer shown."""
         if not path:
             return
         reads = self._reads.setdefault(path, {})
@@ -216,15 +227,18 @@ class Accounts:
     def _call_of(self, call: str) -> _Call:
         return self._calls.get(call, _UNKNOWN_CALL)
 
-    def _drop_thinking(self, since: str) -> None:
-        first = self._ordinals.get(since, len(self._ordinals))
-        for at in [at for at in self._thinking if at >= first]:
+    def _drop_thinking(self, since: str, until: str) -> None:
+        here = len(self._ordinals)
+        first, end = self._ordinals.get(since, here), self._ordinals.get(until, here)
+        for at in [at for at in self._thinking if first <= at < end]:
             self._figures["thinking"] -= self._thinking.pop(at)
 
 
-def accounts_of(view: View, counts: TokenCounter | None = None) -> Accounts:
+def accounts_of(
+    view: View, counts: TokenCounter | None = None, tools: ToolTable = DEFAULT_TOOL_TABLE
+) -> Accounts:
     """The accounts of a whole view."""
-    accounts = Accounts(counts)
+    accounts = Accounts(counts, tools=tools)
     for edit in edits_before(view):
         accounts.apply(edit)
     for record in view.records:
@@ -247,28 +261,6 @@ def _figure(record: Record, block: Block) -> str:
     return "injected" if record.meta or record.compact_summary else "human"
 
 
-class _Where(msgspec.Struct):
-    file_path: str = ""
-    path: str = ""
-    notebook_path: str = ""
-    command: str = ""
-
-
-class _ReadCall(msgspec.Struct):
-    input: _Where
-
-
-_read_call = msgspec.json.Decoder(_ReadCall).decode
-
-
-def path_read(block: Block) -> str:
-    """The file that a call reads; "" when it reads none, or says so in a way we do not know."""
-    if block.tool not in READERS and block.tool not in EDITORS_THAT_VIEW:
-        return ""
-    try:
-        where = _read_call(block.raw).input
-    except msgspec.DecodeError:
-        return ""
-    if block.tool in EDITORS_THAT_VIEW and where.command != "view":
-        return ""
-    return where.file_path or where.path or where.notebook_path
+def is_unchanged_note(result: Block) -> bool:
+    """Whether the answer to a read only says that the file has not changed, without its content."""
+    return len(result.raw) <= _MAX_NOTE_BYTES and UNCHANGED_NOTE in result.raw

@@ -1,7 +1,7 @@
-"""What a provider can do, declared (OV-4). The engine degrades layer by layer by what stands here.
+"""The declared capabilities of a provider (OV-4). The engine turns off each feature that a provider lacks.
 
-Facts and their sources: api-facts 1 to 4 and 9; `cache_edits` is not part of any public API, only the twin
-speaks it, as an extension.
+Facts and sources: api-facts 1 to 4 and 9. `cache_edits` is not part of any public API; only the twin supports
+it, as an extension.
 """
 
 from typing import Final, Literal
@@ -14,10 +14,14 @@ Scope = Literal["org", "global"]
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider. Everything off is a provider that takes messages and gives replies."""
+    """A provider. With everything off: it accepts messages and returns replies, nothing more."""
 
+    # The vendor of the API: some settings apply to one vendor only.
+    name: str = ""
     caching: bool = False
     ttls: tuple[Ttl, ...] = ()
+    # Who may share a cached prefix. No provider below says "global": publicly, a cache is never shared across
+    # organizations (api-facts 1.3). Set it if you know that yours is.
     scopes: tuple[Scope, ...] = ()
     max_breakpoints: int = 0
     lookback: int = LOOKBACK
@@ -31,6 +35,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ANTHROPIC: Final = Capabilities(
+    name="anthropic",
     caching=True,
     ttls=("5m", "1h"),
     max_breakpoints=4,
@@ -39,11 +44,17 @@ ANTHROPIC: Final = Capabilities(
     diagnostics=True,
     token_counting=True,
 )
-# The rule for runs is documented for Anthropic's own API only, and the on-demand compaction is not there.
+# The rule for runs is documented only for Anthropic's own API, and on-demand compaction is not available.
 BEDROCK: Final = Capabilities(
-    caching=True, ttls=("5m", "1h"), max_breakpoints=4, runs_are_one=False, context_editing=True
+    name="bedrock",
+    caching=True,
+    ttls=("5m", "1h"),
+    max_breakpoints=4,
+    runs_are_one=False,
+    context_editing=True,
 )
 VERTEX: Final = Capabilities(
+    name="vertex",
     caching=True,
     ttls=("5m", "1h"),
     max_breakpoints=4,

@@ -1,8 +1,8 @@
-"""What an image costs: by its size where the header tells it, a flat price where nothing does (TOK-2).
+"""What an image costs: by its size if the header tells it, a flat price otherwise (TOK-2).
 
-The provider cuts an image into square patches after shrinking it to its tier's limits; one patch is one
-token. The size stands in the first bytes of the file, so only those are decoded. Where an image lies in a
-message is known in `tokens.py`.
+The provider cuts an image into square patches after shrinking it to the limits of its tier; one patch is one
+token. The size is in the first bytes of the file, so only those are decoded. `tokens.py` knows where images
+are in a message.
 """
 
 import binascii
@@ -14,35 +14,35 @@ import msgspec
 
 from everturn.measure.model import Model
 
-# An image whose size is unknown, and every document (TOK-2).
+# An image whose size is unknown, and a document whose text is not in the block, such as a PDF (TOK-2).
 FLAT: Final = 2_000
 
 _PATCH: Final = 28
-# Enough for every header but JPEG's, whose size stands behind the metadata.
+# Enough for every header except JPEG's, whose size comes after the metadata.
 _HEADER_BYTES: Final = 48
 # EXIF with its thumbnail fits in one 64 KiB segment; colour profiles and edits may take a few more.
 _JPEG_BYTES: Final = 256 * 1024
 
 
-class Tier(msgspec.Struct, frozen=True):
-    """How large an image may reach the model: its long edge in pixels, and its tokens (api-facts 4)."""
+class ImageTier(msgspec.Struct, frozen=True):
+    """The limits to which images are shrunk: the long edge in pixels, and tokens (api-facts 4)."""
 
     long_edge: int
     tokens: int
 
 
-STANDARD: Final = Tier(1568, 1568)
-SHARP: Final = Tier(2576, 4784)
-# Charges every image the flat price, whatever its header says: TOK-2 to the letter.
-UNSEEN: Final = Tier(0, 0)
+STANDARD: Final = ImageTier(1568, 1568)
+SHARP: Final = ImageTier(2576, 4784)
+# Charges the flat price for every image, whatever its header says: TOK-2 to the letter.
+UNSEEN: Final = ImageTier(0, 0)
 
 
-def tier_of(model: Model) -> Tier:
+def tier_of(model: Model) -> ImageTier:
     return SHARP if model.sharp_images else STANDARD
 
 
 class _Source(msgspec.Struct):
-    """A source that points elsewhere (url, file) has no data, hence no size."""
+    """A source that points elsewhere (url, file) has no data, and so no known size."""
 
     data: msgspec.Raw = msgspec.Raw(b'""')
 
@@ -54,7 +54,7 @@ class _Image(msgspec.Struct):
 _read_image = msgspec.json.Decoder(_Image).decode
 
 
-def image_tokens(raw: bytes | msgspec.Raw, tier: Tier = STANDARD) -> int:
+def image_tokens(raw: bytes | msgspec.Raw, tier: ImageTier = STANDARD) -> int:
     """Tokens of an image block, from the bytes of its JSON object."""
     if tier == UNSEEN:
         return FLAT
@@ -66,8 +66,10 @@ def image_tokens(raw: bytes | msgspec.Raw, tier: Tier = STANDARD) -> int:
     return tokens_of_size(*size, tier) if size else FLAT
 
 
-def tokens_of_size(width: int, height: int, tier: Tier = STANDARD) -> int:
-    """Patches after shrinking. The provider's exact rounding is not published; the known examples agree."""
+def tokens_of_size(width: int, height: int, tier: ImageTier = STANDARD) -> int:
+    """The number of patches after shrinking. The provider's exact rounding is not published; the published
+    examples agree with this.
+    """
     long, short = max(width, height), min(width, height)
     low, high = 1, min(long, tier.long_edge)
     while low < high:
@@ -85,7 +87,7 @@ def _patches(edge: int, long: int, short: int) -> int:
 
 
 def size_of(data: msgspec.Raw) -> tuple[int, int] | None:
-    """Width and height from a quoted base64 string; None when the format or the size is not known."""
+    """Width and height from a quoted base64 string; None if the format or the size is unknown."""
     head = _first_bytes(data, _HEADER_BYTES)
     if head.startswith(b"\xff\xd8"):
         size = _jpeg(_first_bytes(data, _JPEG_BYTES))
@@ -135,7 +137,7 @@ def _little(data: bytes) -> int:
 
 def _jpeg(data: bytes) -> tuple[int, int] | None:
     for marker, at in _jpeg_segments(data):
-        # Start of frame: C0 to CF, but C4 (Huffman tables), C8 (reserved) and CC (arithmetic coding).
+        # Start of frame: C0 to CF, except C4 (Huffman tables), C8 (reserved) and CC (arithmetic coding).
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC) and at + 7 <= len(data):
             height, width = struct.unpack_from(">HH", data, at + 3)
             return width, height
@@ -143,7 +145,7 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
-    """Each marker and the place of its length field, until the picture itself or what is no marker."""
+    """Each marker and the position of its length field, up to the image data or the first invalid marker."""
     at = 2
     while at + 4 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]

@@ -1,12 +1,13 @@
 """How full the context is: what the API last reported, plus an estimate of what came since (TOK-5, 6, 8).
 
-The anchor is the newest response with usage. Streaming cuts a response into several records with one
-message id and tool results come between them, so the tail begins after the FIRST piece: a result between
-two pieces is new to the model. The later pieces are then counted twice, in the output and in the tail;
-that errs on the safe side, and recorded files often report the output of the first piece only.
+The anchor is the newest response with usage. Streaming splits a response into several records with one
+message id and tool results come between them, so the tail begins after the FIRST part: a result between two
+parts is new to the model. The later parts are then counted twice, in the output and in the tail. That
+overestimates, which is the safe side, and recorded files often report the output of the first part only.
 
-A meter measures one view. When a compaction, an undo or a trimming replaced the view, make a new one with
-`meter_of` and the same counts: nothing is counted again. Which marks a size has passed: `thresholds.py`.
+A meter measures one view. When a compaction, an undo or a trim replaces the view, make a new meter with
+`make_meter` and the same token counter: nothing is counted again. Which thresholds a size has reached:
+`thresholds.py`.
 """
 
 from bisect import bisect_left, insort
@@ -15,15 +16,22 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from everturn.history.blocks import RESULT, THINKING
-from everturn.history.edits import Cleared, Edit, Offloaded, ThinkingDropped
+from everturn.history.blocks import THINKING, TOOL_RESULT
+from everturn.history.edits import (
+    CacheDeleted,
+    CacheDeletionsEnded,
+    Cleared,
+    Edit,
+    Offloaded,
+    ThinkingDropped,
+)
 from everturn.history.log import View
 from everturn.history.records import Record, reported_usage
 from everturn.measure.tokens import NOTHING, TokenCount, TokenCounter
 
 SizeBasis = Literal["usage", "estimate"]
 
-# "[Old tool result content cleared]" at four characters a token. The words live in view/fragments.
+# "[Old tool result content cleared]" at four characters per token. The text itself is in view/fragments.
 PLACEHOLDER_TOKENS: Final = 8
 
 
@@ -35,15 +43,21 @@ class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
     estimated_tail: int
     # The tail without padding: what a calibration corrects.
     rough_tail: int
-    # The record after which the tail begins; "" where no usage is known.
+    # The record after which the tail begins; "" if no usage is known.
     anchor: str
     basis: SizeBasis
-    # Unpadded tokens hidden before the anchor since it was reported: `tokens` still includes them.
+    # Unpadded tokens hidden before the anchor since it was reported: `tokens` still includes them. Negative
+    # if deletions that the report left out have ended since.
     freed: int = 0
+
+    @property
+    def next_request(self) -> int:
+        """The expected size of the next request: the size without what was hidden since the report."""
+        return max(0, self.tokens - self.freed)
 
 
 class _Place(NamedTuple):
-    """Just after a record: its position, and the count of everything up to and including it."""
+    """The position after a record, and the count of everything up to and including it."""
 
     ordinal: int
     uuid: str
@@ -64,16 +78,16 @@ class _Held(NamedTuple):
 
 
 class Meter:
-    """Fed one record at a time; neither `add` nor `size` looks at older records again.
+    """Updated one record at a time; neither `add` nor `size` looks at older records again.
 
-    What is hidden in the tail leaves the size at once. What is hidden before the anchor was reported by the
-    API as part of a total, and stays in `tokens` until the next usage; `freed` says how much of it is gone.
+    What is hidden in the tail leaves the size at once. What is hidden before the anchor is part of a total
+    that the API reported, and stays in `tokens` until the next usage; `freed` says how much of it is gone.
     """
 
     def __init__(
         self, counts: TokenCounter | None = None, *, fixed: int = 0, placeholder: int = PLACEHOLDER_TOKENS
     ) -> None:
-        """`fixed` is the estimate of system prompt and tools, which no record holds."""
+        """`fixed` is the estimate of the system prompt and the tools, which are not records."""
         self._counts = TokenCounter() if counts is None else counts
         self._fixed = fixed
         self._placeholder = placeholder
@@ -82,13 +96,17 @@ class Meter:
         self._anchor: _Anchor | None = None
         self._first_piece: dict[str, _Place] = {}
         self._freed = 0
-        # What each result holds now; what stands in for a hidden one, also before the result is there.
+        # What each result holds now; and the size of the replacement for a hidden one, also before it is
+        # added.
         self._results: dict[str, _Held] = {}
         self._cleared: set[str] = set()
         self._previews: dict[str, int] = {}
         self._thinking: list[_Held] = []
         self._ordinals: dict[str, int] = {}
         self._savings: list[_Held] = []
+        # Results that the provider has deleted from its cache: in our messages, but not in the model's
+        # context.
+        self._deleted: set[str] = set()
 
     def add(self, record: Record) -> None:
         self._count(record)
@@ -98,43 +116,53 @@ class Meter:
             self.apply(record.edit)
 
     def apply(self, edit: Edit) -> None:
-        """What an edit hides, where it is no record of the view; `add` does it for those that are."""
+        """Apply an edit that is not a record of the view; `add` does this for those that are."""
         match edit:
             case Cleared(calls=calls):
                 self.clear(calls)
             case Offloaded(call=call, preview=preview):
                 self.offload(call, preview)
-            case ThinkingDropped(since=since):
-                self.drop_thinking(since)
+            case ThinkingDropped(since=since, until=until):
+                self.drop_thinking(since, until)
+            case CacheDeleted(calls=calls):
+                self._deleted.update(call for call in calls if call in self._results)
+                self._freed += self._reported_tokens(calls)
+            case CacheDeletionsEnded():
+                self._freed -= self._reported_tokens(self._deleted)
+                self._deleted.clear()
             case _:
                 pass
 
     def add_kept(self, record: Record) -> None:
-        """A record whose usage speaks of another context than the one in view: kept from before a boundary,
-        or said behind one that was undone."""
+        """Add a record whose usage refers to a different context: one kept from before a boundary, or one
+        said after a boundary that was undone.
+        """
         self._count(record)
         if record.edit is not None:
             self.apply(record.edit)
 
     def clear(self, calls: Iterable[str]) -> int:
-        """These results count as placeholders from now on, also those that are added later.
+        """From now on these results count as placeholders, also those that are added later.
 
-        Returns the unpadded tokens saved; a result that is cleared again saves nothing.
+        Returns the unpadded tokens saved; clearing a result again saves nothing.
         """
         named = tuple(calls)
         self._cleared.update(named)
         return sum(self._shrink(call, self._placeholder) for call in named)
 
     def offload(self, call: str, preview: str) -> int:
-        """This result counts as its preview from now on, unless it is cleared. Returns the tokens saved."""
+        """From now on this result counts as its preview, unless it is cleared. Returns the tokens saved."""
         tokens = self._previews[call] = self._counts.estimator.text(preview)
         return 0 if call in self._cleared else self._shrink(call, tokens)
 
-    def drop_thinking(self, since: str) -> int:
-        """The thinking from that record up to here is no longer sent. Returns the tokens saved."""
+    def drop_thinking(self, since: str, until: str = "") -> int:
+        """The thinking from that record up to here, or up to `until`, is no longer sent. Returns the tokens
+        saved.
+        """
         first = bisect_left(self._thinking, _Held(self._ordinals.get(since, self._ordinal + 1), 0))
-        dropped = self._thinking[first:]
-        del self._thinking[first:]
+        end = bisect_left(self._thinking, _Held(self._ordinals.get(until, self._ordinal + 1), 0))
+        dropped = self._thinking[first:end]
+        del self._thinking[first:end]
         return sum(self._save(held) for held in dropped)
 
     def size(self) -> ContextSize:
@@ -151,10 +179,11 @@ class Meter:
             freed=self._freed,
         )
 
-    def estimate(self, *, head: int = 0) -> ContextSize:
-        """As if no usage were known: everything is tail, system prompt and tools included (TOK-6). `head` is
-        their estimate where it may change; what never does is known from the start."""
-        tail = self._tail(_Place(0, "", TokenCount())) + TokenCount(guessed=self._fixed + head)
+    def estimate(self, *, preamble: int = 0) -> ContextSize:
+        """The size as if no usage were known: all records are tail, plus system prompt and tools (TOK-6).
+        `preamble` is the estimate of those two if it can change; a fixed one is given to the constructor.
+        """
+        tail = self._tail(_Place(0, "", TokenCount())) + TokenCount(guessed=self._fixed + preamble)
         return ContextSize(
             tokens=tail.padded,
             reported=0,
@@ -173,7 +202,7 @@ class Meter:
         self._sum += count.whole
         for block, tokens in zip(record.blocks, count.blocks, strict=False):
             kind = block.kind
-            if kind == RESULT:
+            if kind == TOOL_RESULT:
                 self._note_result(block.call, tokens)
             elif kind in THINKING:
                 self._thinking.append(_Held(self._ordinal, tokens))
@@ -190,13 +219,21 @@ class Meter:
         if held is None or held.tokens == tokens:
             return 0
         self._results[call] = held._replace(tokens=tokens)
-        return self._save(held._replace(tokens=held.tokens - tokens))
+        # What the provider has deleted is not in its report, so hiding it as well frees nothing more.
+        return self._save(held._replace(tokens=held.tokens - tokens), is_freed=call not in self._deleted)
 
-    def _save(self, saving: _Held) -> int:
+    def _save(self, saving: _Held, *, is_freed: bool = True) -> int:
         insort(self._savings, saving)
-        if self._anchor is not None and saving.ordinal <= self._anchor.place.ordinal:
+        if is_freed and self._is_reported(saving):
             self._freed += saving.tokens
         return saving.tokens
+
+    def _is_reported(self, held: _Held) -> bool:
+        return self._anchor is not None and held.ordinal <= self._anchor.place.ordinal
+
+    def _reported_tokens(self, calls: Iterable[str]) -> int:
+        held = (self._results[call] for call in calls if call in self._results)
+        return sum(each.tokens for each in held if self._is_reported(each))
 
     def _anchor_at(self, record: Record) -> None:
         place = _Place(self._ordinal, record.uuid, self._sum)
@@ -206,7 +243,7 @@ class Meter:
         usage = reported_usage(record)
         if usage is None:
             return
-        # A later piece of the same response reports the same request: it knows nothing of a clearing since.
+        # A later part of the same response reports the same request, which does not include a later clearing.
         if self._anchor is None or not message_id or message_id != self._anchor.message_id:
             self._freed = 0
         self._anchor = _Anchor(place, usage.total, message_id)
@@ -214,11 +251,11 @@ class Meter:
     def _tail(self, start: _Place) -> TokenCount:
         tail = self._sum - start.before
         guessed = tail.guessed - self._saved_after(start.ordinal)
-        # A result inside a record that the provider counted is cleared from that count.
+        # A result inside a record that the provider counted is subtracted from that count.
         return TokenCount(max(0, guessed), max(0, tail.counted + min(0, guessed)))
 
     def _saved_after(self, ordinal: int) -> int:
-        """Walks from the newest saving back to the anchor: only as far as the tail is long."""
+        """Goes back from the newest saving to the anchor, so it costs only the length of the tail."""
         saved = 0
         for saving in reversed(self._savings):
             if saving.ordinal <= ordinal:
@@ -227,8 +264,8 @@ class Meter:
         return saved
 
 
-def meter_of(view: View, counts: TokenCounter | None = None, *, fixed: int = 0) -> Meter:
-    """A meter that has seen a whole view. What an edit before the view hid is hidden from the start."""
+def make_meter(view: View, counts: TokenCounter | None = None, *, fixed: int = 0) -> Meter:
+    """A meter for a whole view. What an edit before the view hid is hidden from the start."""
     meter = Meter(counts, fixed=fixed)
     for edit in edits_before(view):
         meter.apply(edit)
@@ -240,12 +277,13 @@ def meter_of(view: View, counts: TokenCounter | None = None, *, fixed: int = 0) 
     return meter
 
 
-def estimate_of(view: View, counts: TokenCounter) -> int:
-    """Padded tokens of a view, or of a part of one, as if no usage were known. Where nothing is hidden in it
-    they are a sum, for which nobody needs to know what stands where."""
+def estimate_view(view: View, counts: TokenCounter) -> int:
+    """Padded tokens of a view, or of part of one, as if no usage were known. If nothing in it is hidden, this
+    is a plain sum and no positions are tracked.
+    """
     edits = (record.edit for record in view.records if record.edit is not None)
     if view.cleared or view.offloaded or any(isinstance(edit, ThinkingDropped) for edit in edits):
-        return meter_of(view, counts).estimate().tokens
+        return make_meter(view, counts).estimate().tokens
     guessed = counted = 0
     for record in view.records:
         whole = counts.of(record).whole
@@ -255,7 +293,9 @@ def estimate_of(view: View, counts: TokenCounter) -> int:
 
 
 def edits_before(view: View) -> tuple[Edit, ...]:
-    """Edits before the view that still hide something in it. Those inside it take effect in their turn."""
+    """Edits before the view that still hide something in it. Those inside the view take effect in their
+    order.
+    """
     inside = {id(record.edit) for record in view.records}
     hiding = {id(edit): edit for edit in (*view.cleared.values(), *view.offloaded.values())}
     return tuple(edit for key, edit in hiding.items() if key not in inside)

@@ -1,6 +1,6 @@
-"""What a model is to us: its limits, its prices and its habits, as one value.
+"""The properties of a model: limits, prices and behaviour, as one value.
 
-The values themselves, with their date and sources, are the table in `model_table.py`.
+The values themselves, with their date and sources, are in `model_table.py`.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ Speed = Literal["standard", "fast"]
 ThinkingMode = Literal["enabled", "adaptive", "disabled", "between_tools"]
 Lifecycle = Literal["active", "deprecated", "retired"]
 
-# Multipliers on the input price; the read multiplier is each model's own (api-facts 1.7).
+# Multipliers on the input price; the read multiplier differs per model (api-facts 1.7).
 WRITE_5M: Final = Decimal("1.25")
 WRITE_1H: Final = Decimal(2)
 
 US_ONLY: Final = Decimal("1.1")
 BATCH: Final = Decimal("0.5")
 
-# Average characters of English per token: 680k in 200k before, 2.5M in 1M since 4.7 (api-facts 4).
+# Average characters of English text per token: 680k in 200k before, 2.5M in 1M since 4.7 (api-facts 4).
 OLD_TOKENIZER: Final = 3.4
 NEW_TOKENIZER: Final = 2.5
 
@@ -52,7 +52,7 @@ def rates(input: str, output: str, read_multiplier: str = "0.1") -> Rates:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Rates, and from when and from which prompt size on they hold."""
+    """Rates, and the date and the prompt size from which they apply."""
 
     rates: Rates
     above_prompt_tokens: int = -1
@@ -68,7 +68,7 @@ class Model:
     window: int
     max_output: int
     min_cache: int
-    # The last price whose conditions hold is the one that is paid.
+    # The last price whose conditions are met applies.
     prices: tuple[Price, ...]
     fast: Rates | None = None
     aliases: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Model:
     chars_per_token: float = NEW_TOKENIZER
     thinking: frozenset[ThinkingMode] = frozenset()
     thinks_by_default: bool = False
-    # Thinking can be switched off only up to this effort; None where no such rule is known.
+    # Thinking can be switched off only up to this effort; None if no such rule is known.
     unthinking_up_to: str | None = None
     # Keeps the thinking of all turns, not only of the last one (api-facts 1.10).
     keeps_thinking: bool = True

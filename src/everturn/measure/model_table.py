@@ -1,333 +1,210 @@
-"""What each model can do and what it costs: one dated table, nothing else decides by model name.
+"""What each model can do and what it costs: one dated table. No other code decides by model name.
 
 As of 2026-11-15. Sources: api-facts 1.5 (minimum prefix), 1.7 (prices), 1.10 (kept thinking), 4 (tokenizer,
-tool-use prompt), 7 and 8 (limits, thinking, prefill). What the sheet marks as unproven carries `assumed` in
-the comment beside it. What a request costs is computed in `pricing.py`.
+tool-use prompt), 7 and 8 (limits, thinking, prefill). Assumed, because no source was found: the minimum
+prefix of Sonnet 5.5 and of the 5.2 models, the tool-use prompt of the 5.1, 5.2 and 5.5 models, the price of
+Mythos Preview (that of its successor). Models before 4.5 are here for recorded sessions; for them the sources
+have only the tool-use prompt, and prices are the 4.x list prices.
+
+Users add rows and override them: `model_entries.py`. What a request costs: `pricing.py`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import date
-from typing import Final
+from typing import Any, Final, cast, get_args
 
-from everturn.measure.model import OLD_TOKENIZER, Model, Price, Rates, Speed, ThinkingMode, rates
+from everturn.measure.model import (
+    NEW_TOKENIZER,
+    OLD_TOKENIZER,
+    Lifecycle,
+    Model,
+    ModelFamily,
+    Price,
+    Rates,
+    Speed,
+    ThinkingMode,
+    rates,
+)
+from everturn.measure.model_entries import add_entries
 
-__all__ = ["EFFORTS", "MODELS", "Guess", "Model", "Price", "Rates", "Speed", "find_model", "model_or_default"]
+__all__ = [
+    "DEFAULT_MODEL_TABLE", "EFFORTS", "MODELS", "Guess", "Model", "ModelTable", "Price", "Rates", "Speed",
+    "find_model", "model_or_default",
+]  # fmt: skip
 
 EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
-_OLD_EFFORTS: Final = ("low", "medium", "high")
-_MILLION: Final = 1_000_000
+
+# Newest first. Tokens: window, longest answer, shortest prefix that is cached. Dollars per million tokens:
+# input and output; reading from the cache as a factor of the input price. The hidden tool-use prompt in
+# tokens: with tool_choice auto or none, and with any or tool.
+_LIMITS_AND_PRICES: Final = """
+id                       | released   |    window |  output | cache | input | output |  read | prompt
+claude-fable-5-2         | 2026-11-09 | 1_000_000 | 128_000 |   512 |     8 |     40 | 0.025 | 286 406
+claude-mythos-5-2        | 2026-11-09 | 1_000_000 | 128_000 |   512 |     8 |     40 | 0.025 | 286 406
+claude-haiku-5-5         | 2026-10-07 | 1_000_000 | 128_000 |   512 |  0.10 |   0.50 |   0.1 | 286 406
+claude-sonnet-5-5        | 2026-09-28 | 1_000_000 | 128_000 |  1024 |     2 |     10 |   0.1 | 354 474
+claude-opus-5-5          | 2026-09-22 | 1_000_000 | 128_000 |   512 |     4 |     20 |  0.05 | 286 406
+claude-fable-5-1         | 2026-09-01 | 1_000_000 | 128_000 |   512 |    10 |     50 | 0.025 | 286 406
+claude-mythos-5-1        | 2026-09-01 | 1_000_000 | 128_000 |   512 |    10 |     50 | 0.025 | 286 406
+claude-opus-5            | 2026-07-24 | 1_000_000 | 128_000 |   512 |     5 |     25 |   0.1 | 286 406
+claude-sonnet-5          | 2026-06-30 | 1_000_000 | 128_000 |  1024 |     2 |     10 |   0.1 | 354 474
+claude-fable-5           | 2026-06-09 | 1_000_000 | 128_000 |   512 |    10 |     50 |   0.1 | 286 406
+claude-mythos-5          | 2026-06-09 | 1_000_000 | 128_000 |   512 |    10 |     50 |   0.1 | 286 406
+claude-opus-4-8          | 2026-05-28 | 1_000_000 | 128_000 |  1024 |     5 |     25 |   0.1 | 290 410
+claude-opus-4-7          | 2026-04-16 | 1_000_000 | 128_000 |  2048 |     5 |     25 |   0.1 | 675 804
+claude-mythos-preview    | 2026-04-07 | 1_000_000 | 128_000 |  2048 |    10 |     50 |   0.1 | 286 406
+claude-sonnet-4-6        | 2026-02-17 | 1_000_000 | 128_000 |  1024 |     3 |     15 |   0.1 | 497 589
+claude-opus-4-6          | 2026-02-05 | 1_000_000 | 128_000 |  4096 |     5 |     25 |   0.1 | 497 589
+claude-opus-4-5          | 2025-11-24 |   200_000 |  64_000 |  4096 |     5 |     25 |   0.1 | 496 588
+claude-haiku-4-5         | 2025-10-15 |   200_000 |  64_000 |  4096 |     1 |      5 |   0.1 | 496 588
+claude-sonnet-4-5        | 2025-09-29 |   200_000 |  64_000 |  1024 |     3 |     15 |   0.1 | 496 588
+claude-opus-4-1          | 2025-08-05 |   200_000 |  32_000 |  1024 |    15 |     75 |   0.1 | 313 315
+claude-opus-4-0          | 2025-05-22 |   200_000 |  32_000 |  1024 |    15 |     75 |   0.1 | 313 315
+claude-sonnet-4-0        | 2025-05-22 |   200_000 |  64_000 |  1024 |     3 |     15 |   0.1 | 313 315
+claude-3-7-sonnet-latest | 2025-02-24 |   200_000 |  64_000 |  1024 |     3 |     15 |   0.1 | 313 315
+claude-3-5-haiku-latest  | 2024-10-22 |   200_000 |   8_192 |  2048 |  0.80 |      4 |   0.1 | 313 315
+"""
+
+# Tokenizer; ways of thinking; the highest effort at which thinking can be off; number of efforts, and the
+# default one. Then, marked by x:
+#   t thinks_by_default   k keeps_thinking   b binds_thinking   p prefill            s sampling
+#   f forced_tool_choice  c compacts         m system_messages  o refuses_overflow   i sharp_images
+#   u us_surcharge
+_HABITS: Final = """
+id                       | tok | thinking                  | off  | efforts  | t k b p s f c m o i u
+claude-fable-5-2         | new | adaptive                  | -    | 5 high   | x x x - - - x x - x x
+claude-mythos-5-2        | new | adaptive                  | -    | 5 high   | x x x - - - x x - x x
+claude-haiku-5-5         | new | adaptive disabled         | -    | 5 medium | x x - - - x - x - x x
+claude-sonnet-5-5        | new | adaptive between_tools    | high | 5 high   | x x x - - - x x - x x
+claude-opus-5-5          | new | adaptive                  | -    | 5 medium | x x x - - - x x - x x
+claude-fable-5-1         | new | adaptive                  | -    | 5 high   | x x x - - - x x - x x
+claude-mythos-5-1        | new | adaptive                  | -    | 5 high   | x x x - - - x x - x x
+claude-opus-5            | new | adaptive disabled         | high | 5 high   | x x - - - x x x - x x
+claude-sonnet-5          | new | adaptive disabled         | -    | 5 high   | x x - - - x x - - x x
+claude-fable-5           | new | adaptive                  | -    | 5 high   | x x - - - x x x - x x
+claude-mythos-5          | new | adaptive                  | -    | 5 high   | x x - - - x x x - x x
+claude-opus-4-8          | new | adaptive disabled         | -    | 5 high   | - x - - - x x x - x x
+claude-opus-4-7          | new | adaptive disabled         | -    | 5 high   | - x - - - x x - - x x
+claude-mythos-preview    | new | adaptive enabled          | -    | 5 high   | x x - - - x x - - x x
+claude-sonnet-4-6        | old | adaptive enabled disabled | -    | 4 high   | - x - - x x x - - - x
+claude-opus-4-6          | old | adaptive enabled disabled | -    | 4 high   | - x - - x x x - - - x
+claude-opus-4-5          | old | enabled disabled          | -    | 3 high   | - x - x x x - - - - -
+claude-haiku-4-5         | old | enabled disabled          | -    | 0 -      | - - - x x x - - - - -
+claude-sonnet-4-5        | old | enabled disabled          | -    | 0 -      | - - - x x x - - - - -
+claude-opus-4-1          | old | enabled disabled          | -    | 0 -      | - - - x x x - - x - -
+claude-opus-4-0          | old | enabled disabled          | -    | 0 -      | - - - x x x - - x - -
+claude-sonnet-4-0        | old | enabled disabled          | -    | 0 -      | - - - x x x - - x - -
+claude-3-7-sonnet-latest | old | enabled disabled          | -    | 0 -      | - - - x x x - - x - -
+claude-3-5-haiku-latest  | old | disabled                  | -    | 0 -      | - - - x x x - - x - -
+"""
+_FLAGS: Final = (
+    "thinks_by_default", "keeps_thinking", "binds_thinking", "prefill", "sampling", "forced_tool_choice",
+    "compacts", "system_messages", "refuses_overflow", "sharp_images", "us_surcharge",
+)  # fmt: skip
+_EFFORTS_BY_COUNT: Final[Mapping[int, tuple[str, ...]]] = {
+    0: (), 3: EFFORTS[:3], 4: (*EFFORTS[:3], "max"), 5: EFFORTS,
+}  # fmt: skip
+
+# Prices that apply from a date or from a prompt size on, and those of the fast mode.
+_LATER_PRICES: Final[Mapping[str, Price]] = {
+    "claude-haiku-5-5": Price(rates("0.50", "2.50"), above_prompt_tokens=100_000),
+    "claude-sonnet-5-5": Price(rates("2", "10", "0.05"), since=date(2026, 10, 7)),
+}
+_FAST_RATES: Final[Mapping[str, Rates]] = {
+    "claude-opus-5-5": rates("8", "40", "0.05"),
+    "claude-opus-5": rates("10", "50"),
+    "claude-opus-4-8": rates("10", "50"),
+}
+_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
+    "claude-opus-4-5": ("claude-opus-4-5-20251101",),
+    "claude-haiku-4-5": ("claude-haiku-4-5-20251001",),
+    "claude-sonnet-4-5": ("claude-sonnet-4-5-20250929",),
+    "claude-opus-4-1": ("claude-opus-4-1-20250805",),
+    "claude-opus-4-0": ("claude-opus-4-20250514", "claude-opus-4"),
+    "claude-sonnet-4-0": ("claude-sonnet-4-20250514", "claude-sonnet-4"),
+    "claude-3-7-sonnet-latest": ("claude-3-7-sonnet-20250219",),
+    "claude-3-5-haiku-latest": ("claude-3-5-haiku-20241022",),
+}
+_DEPRECATED: Final[Mapping[str, date]] = {"claude-sonnet-4-5": date(2026, 11, 30)}
+_RETIRED: Final = frozenset(
+    {
+        "claude-opus-4-1", "claude-opus-4-0", "claude-sonnet-4-0", "claude-3-7-sonnet-latest",
+        "claude-3-5-haiku-latest",
+    }
+)  # fmt: skip
 
 
-def _modes(*modes: ThinkingMode) -> frozenset[ThinkingMode]:
-    return frozenset(modes)
+def _rows(table: str) -> Iterator[list[str]]:
+    """The cells of each row below the header."""
+    return ([cell.strip() for cell in line.split("|")] for line in table.strip().splitlines()[1:])
 
 
-def _price(input: str, output: str, read_multiplier: str = "0.1") -> tuple[Price, ...]:
-    return (Price(rates(input, output, read_multiplier)),)
+def _limits_and_prices(cells: list[str]) -> dict[str, Any]:
+    id, released, window, output, cache, input_price, output_price, read, prompt = cells
+    first = Price(rates(input_price, output_price, read))
+    later = (_LATER_PRICES[id],) if id in _LATER_PRICES else ()
+    tool_prompt, tool_prompt_forced = map(int, prompt.split())
+    return {
+        "released": date.fromisoformat(released),
+        "window": int(window),
+        "max_output": int(output),
+        "min_cache": int(cache),
+        "prices": (first, *later),
+        "tool_prompt": tool_prompt,
+        "tool_prompt_forced": tool_prompt_forced,
+    }
 
 
-_FABLE_5 = Model(
-    id="claude-fable-5",
-    display_name="Claude Fable 5",
-    line="fable",
-    released=date(2026, 6, 9),
-    window=_MILLION,
-    max_output=128_000,
-    min_cache=512,
-    prices=_price("10", "50"),
-    thinking=_modes("adaptive"),
-    thinks_by_default=True,
-    efforts=EFFORTS,
-    default_effort="high",
-    system_messages=True,
-)
-_FABLE_5_1 = replace(
-    _FABLE_5,
-    id="claude-fable-5-1",
-    display_name="Claude Fable 5.1",
-    released=date(2026, 9, 1),
-    prices=_price("10", "50", "0.025"),
-    binds_thinking=True,
-    forced_tool_choice=False,
-)
-# Minimum prefix and tool-use prompt of the 5.2 models: assumed.
-_FABLE_5_2 = replace(
-    _FABLE_5_1,
-    id="claude-fable-5-2",
-    display_name="Claude Fable 5.2",
-    released=date(2026, 11, 9),
-    prices=_price("8", "40", "0.025"),
-)
+def _habits(cells: list[str]) -> dict[str, Any]:
+    tokenizer, thinking, off, efforts, flags = cells
+    count, default = efforts.split()
+    return {
+        "chars_per_token": NEW_TOKENIZER if tokenizer == "new" else OLD_TOKENIZER,
+        "thinking": cast(frozenset[ThinkingMode], frozenset(thinking.split())),
+        "unthinking_up_to": None if off == "-" else off,
+        "efforts": _EFFORTS_BY_COUNT[int(count)],
+        "default_effort": None if default == "-" else default,
+        **dict(zip(_FLAGS, (flag == "x" for flag in flags.split()), strict=True)),
+    }
 
 
-def _mythos(fable: Model) -> Model:
-    """Mythos models share everything with the Fable of the same number but the name."""
-    return replace(
-        fable,
-        id=fable.id.replace("fable", "mythos"),
-        display_name=fable.display_name.replace("Fable", "Mythos"),
-        line="mythos",
-    )
+def _family(id: str) -> ModelFamily:
+    return next(family for family in get_args(ModelFamily) if family in id)
 
 
-_MYTHOS_PREVIEW = replace(
-    _mythos(_FABLE_5),
-    id="claude-mythos-preview",
-    display_name="Claude Mythos Preview",
-    released=date(2026, 4, 7),
-    min_cache=2048,
-    # No price on the sheet: assumed to be that of its successor.
-    thinking=_modes("adaptive", "enabled"),
-    system_messages=False,
-)
-_OPUS_5 = Model(
-    id="claude-opus-5",
-    display_name="Claude Opus 5",
-    line="opus",
-    released=date(2026, 7, 24),
-    window=_MILLION,
-    max_output=128_000,
-    min_cache=512,
-    prices=_price("5", "25"),
-    fast=rates("10", "50"),
-    thinking=_modes("adaptive", "disabled"),
-    thinks_by_default=True,
-    unthinking_up_to="high",
-    efforts=EFFORTS,
-    default_effort="high",
-    system_messages=True,
-)
-_OPUS_5_5 = replace(
-    _OPUS_5,
-    id="claude-opus-5-5",
-    display_name="Claude Opus 5.5",
-    released=date(2026, 9, 22),
-    prices=_price("4", "20", "0.05"),
-    fast=rates("8", "40", "0.05"),
-    thinking=_modes("adaptive"),
-    unthinking_up_to=None,
-    default_effort="medium",
-    binds_thinking=True,
-    forced_tool_choice=False,
-)
-_OPUS_4_8 = replace(
-    _OPUS_5,
-    id="claude-opus-4-8",
-    display_name="Claude Opus 4.8",
-    released=date(2026, 5, 28),
-    min_cache=1024,
-    thinks_by_default=False,
-    unthinking_up_to=None,
-    tool_prompt=290,
-    tool_prompt_forced=410,
-)
-_OPUS_4_7 = replace(
-    _OPUS_4_8,
-    id="claude-opus-4-7",
-    display_name="Claude Opus 4.7",
-    released=date(2026, 4, 16),
-    min_cache=2048,
-    fast=None,
-    tool_prompt=675,
-    tool_prompt_forced=804,
-    system_messages=False,
-)
-_OPUS_4_6 = replace(
-    _OPUS_4_7,
-    id="claude-opus-4-6",
-    display_name="Claude Opus 4.6",
-    released=date(2026, 2, 5),
-    min_cache=4096,
-    chars_per_token=OLD_TOKENIZER,
-    thinking=_modes("adaptive", "enabled", "disabled"),
-    efforts=("low", "medium", "high", "max"),
-    sampling=True,
-    tool_prompt=497,
-    tool_prompt_forced=589,
-    sharp_images=False,
-)
-_OPUS_4_5 = replace(
-    _OPUS_4_6,
-    id="claude-opus-4-5",
-    aliases=("claude-opus-4-5-20251101",),
-    display_name="Claude Opus 4.5",
-    released=date(2025, 11, 24),
-    window=200_000,
-    max_output=64_000,
-    thinking=_modes("enabled", "disabled"),
-    efforts=_OLD_EFFORTS,
-    prefill=True,
-    tool_prompt=496,
-    tool_prompt_forced=588,
-    compacts=False,
-    us_surcharge=False,
-)
-# Kept for recorded sessions; the sheet has no row of theirs but the tool-use prompt (prices: 4.x list price).
-_OPUS_4_1 = replace(
-    _OPUS_4_5,
-    id="claude-opus-4-1",
-    aliases=("claude-opus-4-1-20250805",),
-    display_name="Claude Opus 4.1",
-    released=date(2025, 8, 5),
-    max_output=32_000,
-    min_cache=1024,
-    prices=_price("15", "75"),
-    lifecycle="retired",
-    keeps_thinking=False,
-    efforts=(),
-    default_effort=None,
-    tool_prompt=313,
-    tool_prompt_forced=315,
-    refuses_overflow=True,
-)
-_OPUS_4 = replace(
-    _OPUS_4_1,
-    id="claude-opus-4-0",
-    aliases=("claude-opus-4-20250514", "claude-opus-4"),
-    display_name="Claude Opus 4",
-    released=date(2025, 5, 22),
-)
-_SONNET_5 = replace(
-    _OPUS_5,
-    id="claude-sonnet-5",
-    display_name="Claude Sonnet 5",
-    line="sonnet",
-    released=date(2026, 6, 30),
-    min_cache=1024,
-    prices=_price("2", "10"),
-    fast=None,
-    unthinking_up_to=None,
-    tool_prompt=354,
-    tool_prompt_forced=474,
-    system_messages=False,
-)
-_SONNET_5_5 = replace(
-    _SONNET_5,
-    id="claude-sonnet-5-5",
-    display_name="Claude Sonnet 5.5",
-    released=date(2026, 9, 28),
-    # 1024: assumed until checked (api-facts 1.5).
-    min_cache=1024,
-    prices=(Price(rates("2", "10")), Price(rates("2", "10", "0.05"), since=date(2026, 10, 7))),
-    thinking=_modes("adaptive", "between_tools"),
-    unthinking_up_to="high",
-    binds_thinking=True,
-    forced_tool_choice=False,
-    system_messages=True,
-)
-_SONNET_4_6 = replace(
-    _OPUS_4_6,
-    id="claude-sonnet-4-6",
-    display_name="Claude Sonnet 4.6",
-    line="sonnet",
-    released=date(2026, 2, 17),
-    min_cache=1024,
-    prices=_price("3", "15"),
-)
-_SONNET_4_5 = replace(
-    _OPUS_4_5,
-    id="claude-sonnet-4-5",
-    aliases=("claude-sonnet-4-5-20250929",),
-    display_name="Claude Sonnet 4.5",
-    line="sonnet",
-    released=date(2025, 9, 29),
-    min_cache=1024,
-    prices=_price("3", "15"),
-    lifecycle="deprecated",
-    retires=date(2026, 11, 30),
-    keeps_thinking=False,
-    efforts=(),
-    default_effort=None,
-)
-_SONNET_4 = replace(
-    _SONNET_4_5,
-    id="claude-sonnet-4-0",
-    aliases=("claude-sonnet-4-20250514", "claude-sonnet-4"),
-    display_name="Claude Sonnet 4",
-    released=date(2025, 5, 22),
-    lifecycle="retired",
-    retires=None,
-    tool_prompt=313,
-    tool_prompt_forced=315,
-    refuses_overflow=True,
-)
-_SONNET_3_7 = replace(
-    _SONNET_4,
-    id="claude-3-7-sonnet-latest",
-    aliases=("claude-3-7-sonnet-20250219",),
-    display_name="Claude Sonnet 3.7",
-    released=date(2025, 2, 24),
-)
-_HAIKU_5_5 = replace(
-    _OPUS_5,
-    id="claude-haiku-5-5",
-    display_name="Claude Haiku 5.5",
-    line="haiku",
-    released=date(2026, 10, 7),
-    prices=(Price(rates("0.10", "0.50")), Price(rates("0.50", "2.50"), above_prompt_tokens=100_000)),
-    fast=None,
-    unthinking_up_to=None,
-    default_effort="medium",
-    compacts=False,
-)
-_HAIKU_4_5 = replace(
-    _SONNET_4_5,
-    id="claude-haiku-4-5",
-    aliases=("claude-haiku-4-5-20251001",),
-    display_name="Claude Haiku 4.5",
-    line="haiku",
-    released=date(2025, 10, 15),
-    min_cache=4096,
-    prices=_price("1", "5"),
-    lifecycle="active",
-    retires=None,
-)
-_HAIKU_3_5 = replace(
-    _SONNET_4,
-    id="claude-3-5-haiku-latest",
-    aliases=("claude-3-5-haiku-20241022",),
-    display_name="Claude Haiku 3.5",
-    line="haiku",
-    released=date(2024, 10, 22),
-    max_output=8_192,
-    min_cache=2048,
-    prices=_price("0.80", "4"),
-    thinking=_modes("disabled"),
-)
-
-MODELS: Final[tuple[Model, ...]] = (
-    _FABLE_5_2,
-    _mythos(_FABLE_5_2),
-    _HAIKU_5_5,
-    _SONNET_5_5,
-    _OPUS_5_5,
-    _FABLE_5_1,
-    _mythos(_FABLE_5_1),
-    _OPUS_5,
-    _SONNET_5,
-    _FABLE_5,
-    _mythos(_FABLE_5),
-    _OPUS_4_8,
-    _OPUS_4_7,
-    _MYTHOS_PREVIEW,
-    _SONNET_4_6,
-    _OPUS_4_6,
-    _OPUS_4_5,
-    _HAIKU_4_5,
-    _SONNET_4_5,
-    _OPUS_4_1,
-    _OPUS_4,
-    _SONNET_4,
-    _SONNET_3_7,
-    _HAIKU_3_5,
-)
-
-_BY_ID: Final[Mapping[str, Model]] = {name: model for model in MODELS for name in (model.id, *model.aliases)}
+def _display_name(id: str) -> str:
+    """`claude-opus-4-5` is Claude Opus 4.5, `claude-3-7-sonnet-latest` Claude Sonnet 3.7."""
+    words = [word for word in id.split("-") if word not in ("claude", "latest")]
+    version = ".".join(word for word in words if word.isdigit()).removesuffix(".0")
+    names = (word.capitalize() for word in words if not word.isdigit())
+    return " ".join(("Claude", *names, version)).strip()
 
 
-def find_model(id: str) -> Model | None:
-    return _BY_ID.get(id)
+def _lifecycle(id: str) -> Lifecycle:
+    if id in _RETIRED:
+        return "retired"
+    return "deprecated" if id in _DEPRECATED else "active"
+
+
+def _models() -> Iterator[Model]:
+    habits = {cells[0]: cells[1:] for cells in _rows(_HABITS)}
+    for cells in _rows(_LIMITS_AND_PRICES):
+        id = cells[0]
+        yield Model(
+            id=id,
+            display_name=_display_name(id),
+            line=_family(id),
+            fast=_FAST_RATES.get(id),
+            aliases=_ALIASES.get(id, ()),
+            lifecycle=_lifecycle(id),
+            retires=_DEPRECATED.get(id),
+            **_limits_and_prices(cells),
+            **_habits(habits[id]),
+        )
+
+
+MODELS: Final[tuple[Model, ...]] = tuple(_models())
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,10 +215,56 @@ class Guess:
     guessed: str = ""
 
 
-def model_or_default(id: str) -> Guess:
-    """For measuring only, which goes on and says what it assumed; the twin refuses an unknown model."""
-    if (model := find_model(id)) is not None:
-        return Guess(model)
-    lines = {"haiku": _HAIKU_5_5, "sonnet": _SONNET_5_5, "fable": _FABLE_5_2, "mythos": _mythos(_FABLE_5_2)}
-    nearest = next((model for line, model in lines.items() if line in id), _OPUS_5_5)
-    return Guess(nearest, f"{id!r} is not in the table of models; measured as {nearest.id}")
+@dataclass(frozen=True)
+class ModelTable:
+    """Models by id and alias. `added` are a user's: they override rows with the same name (CF-6)."""
+
+    rows: tuple[Model, ...] = MODELS
+    added: tuple[Model, ...] = ()
+    _by_name: dict[str, Model] = field(
+        init=False, compare=False, repr=False, default_factory=dict[str, Model]
+    )
+
+    def __post_init__(self) -> None:
+        for model in (*self.rows, *self.added):
+            self._by_name.update(dict.fromkeys((model.id, *model.aliases), model))
+
+    def extended(self, entries: Mapping[str, Mapping[str, Any]], *, origin: str = "") -> "ModelTable":
+        """A table with a user's entries: a name, and the fields of `[models."name"]`. Raises InputError,
+        which names every wrong field and value, and what is allowed; `origin` says where the entries are.
+        """
+        return ModelTable(self.rows, (*self.added, *add_entries(entries, self, origin)))
+
+    def find(self, name: str) -> Model | None:
+        return self._by_name.get(name)
+
+    def find_or_guess(self, name: str) -> Guess:
+        """For measuring only, which continues with an assumption and reports it; the twin refuses an unknown
+        model.
+        """
+        if (model := self.find(name)) is not None:
+            return Guess(model)
+        family = next((each for each in get_args(ModelFamily) if each in name), "opus")
+        nearest = next(model for model in self.rows if model.line == family)
+        return Guess(nearest, f"{name!r} is not in the table of models; measured as {nearest.id}")
+
+
+DEFAULT_MODEL_TABLE: Final = ModelTable()
+
+# The table of this process: the default one, and the user's rows once the configuration is loaded. Prices and
+# windows are looked up in many places that know only a model's name.
+_table = DEFAULT_MODEL_TABLE
+
+
+def add_models(entries: Mapping[str, Mapping[str, Any]], *, origin: str = "") -> None:
+    """Use a user's rows from now on, everywhere in this process (CF-6). Raises InputError."""
+    global _table
+    _table = DEFAULT_MODEL_TABLE.extended(entries, origin=origin)
+
+
+def find_model(name: str) -> Model | None:
+    return _table.find(name)
+
+
+def model_or_default(name: str) -> Guess:
+    return _table.find_or_guess(name)

@@ -1,12 +1,13 @@
-"""A request as the provider's cache will see it, kept up to date message by message.
+"""A request as the provider's cache sees it, kept up to date message by message.
 
-`prefix_cache.py` asks for keys, token ends and positions of every block. Making those anew for each
-request would cost the whole conversation each time; an outline keeps them per message and replaces only
-what changed. The head (tools, system) and the salts (what is no block and still shapes the prompt, api-facts
-1.6) are joined to the keys when they are looked at, so a change there costs nothing here either.
+`prefix_cache.py` needs keys, token ends and positions of every block. Computing them for each request would
+cost the whole conversation each time; an outline keeps them per message and replaces only what changed. The
+preamble (tools, system) and the salts (what is not a block but still shapes the prompt, api-facts 1.6) are
+added to the keys when they are read, so a change there costs nothing here either.
 
-Not modelled, because the engine never sends it: system messages between the others, `clear_at`, markers in
-the content of a result. Blocks are compared by their bytes; a block that is spelled anew is another block.
+Not modelled, because the engine never sends it: system messages between the others, `clear_at`, breakpoints
+in the content of a result. Blocks are compared by their bytes; a block that is serialised differently is a
+different block.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -24,17 +25,17 @@ from everturn.measure.rendering import cites, images_in, tools_in_prefix
 _T = TypeVar("_T")
 
 
-class Costs(Protocol):
-    """What blocks cost, as whoever bills them counts."""
+class TokenCosts(Protocol):
+    """Token counts of blocks, as the biller counts them."""
 
     @property
     def turn(self) -> int:
-        """Added where the speaker changes."""
+        """Tokens added at each change of role."""
         ...
 
     @property
     def tool_prompt(self) -> int:
-        """Hidden words that come with the first tool."""
+        """Tokens of the hidden prompt that comes with the first tool."""
         ...
 
     @property
@@ -45,29 +46,29 @@ class Costs(Protocol):
     def block(self, block: Block, /) -> int: ...
 
 
-class Salts(msgspec.Struct, frozen=True):
-    """What is part of the key without being a block, by the section from which on it counts."""
+class CacheKeySalts(msgspec.Struct, frozen=True):
+    """What is part of the cache key without being a block, by the section from which it applies."""
 
     scope: Hashable = ()
     tools: Hashable = ()
     system: Hashable = ()
     messages: Hashable = ()
-    # Hidden tokens before the first message, where there are tools: what a forced choice adds (api-facts 4).
+    # Hidden tokens before the first message if there are tools: what a forced tool choice adds (api-facts 4).
     forced_tokens: int = 0
 
 
-class Spot(NamedTuple):
-    """A place for a marker: a block of a message, or of the head where `message` is -1."""
+class BlockLocation(NamedTuple):
+    """A place for a breakpoint: a block of a message, or of the preamble if `message` is -1."""
 
     message: int
     block: int
 
 
 class Preamble(msgspec.Struct, frozen=True):
-    """Tools and system: the part of a request that hardly ever changes.
+    """Tools and system prompt: the part of a request that rarely changes.
 
-    `marked` are the system blocks that end a cacheable part, `scopes` who may share each of them;
-    `view/system_prompt.py` decides which.
+    `marked` are the indexes of system blocks that end a cacheable part, `scopes` says who may share each of
+    them; `view/system_prompt.py` decides which.
     """
 
     tools: tuple[Block, ...] = ()
@@ -77,7 +78,7 @@ class Preamble(msgspec.Struct, frozen=True):
 
 
 class _Part(NamedTuple):
-    """One message's blocks: chained digests, token ends and positions, all cumulative over the messages."""
+    """The blocks of one message: chained digests, token ends and positions, cumulative over all messages."""
 
     chains: tuple[bytes, ...]
     ends: tuple[int, ...]
@@ -87,15 +88,15 @@ class _Part(NamedTuple):
     last_kind: str
 
 
-class _HeadPart(NamedTuple):
-    """Tools and system in prefix order, each sequence with its start in front of the blocks."""
+class _PreamblePart(NamedTuple):
+    """Tools and system in prefix order; each sequence has its start value before the first block."""
 
     chains: tuple[bytes, ...]
     ends: tuple[int, ...]
-    # Places in the request (tools, then system) in the order of the prefix.
+    # Indexes in the request (tools, then system) in the order of the prefix.
     order: tuple[int, ...]
     tools: int
-    # Hidden words of the tools that found no block to stand behind.
+    # Tokens of the hidden tool prompt if no block precedes them.
     left: int
 
     @property
@@ -104,46 +105,46 @@ class _HeadPart(NamedTuple):
 
 
 _NOTHING: Final = _Part((b"",), (0,), (-1,), 0, False, "")
-_NO_HEAD: Final = _HeadPart((b"",), (0,), (), 0, 0)
+_NO_PREAMBLE: Final = _PreamblePart((b"",), (0,), (), 0, 0)
 _RUNS: Final = ("tool_use", "tool_result")
 
 
 class Outline:
     """The blocks of one conversation's requests, in prefix order."""
 
-    def __init__(self, costs: Costs, *, lookback: int = LOOKBACK, runs_are_one: bool = True) -> None:
+    def __init__(self, costs: TokenCosts, *, lookback: int = LOOKBACK, runs_are_one: bool = True) -> None:
         self._costs = costs
         self._lookback = lookback
         self._runs_are_one = runs_are_one
-        # Results that the provider was told to forget: they keep their place in every key and cost nothing.
+        # Results that the provider was told to delete: they stay in every key and cost nothing.
         self.deleted: set[str] = set()
-        self._head = Preamble()
-        self._head_part = _NO_HEAD
+        self._preamble = Preamble()
+        self._preamble_part = _NO_PREAMBLE
         self._messages: list[Message] = []
         self._parts: list[_Part] = []
         self._starts: list[int] = []
 
     @property
-    def costs(self) -> Costs:
+    def costs(self) -> TokenCosts:
         return self._costs
 
     @costs.setter
-    def costs(self, costs: Costs) -> None:
-        """Another model counts everything otherwise. Its cache is another one too: all is written anew."""
+    def costs(self, costs: TokenCosts) -> None:
+        """Set the counts of another model. Its cache is separate too, so everything is measured again."""
         if costs is self._costs:
             return
         self._costs = costs
-        self._head_part = self._measure_head(self._head)
+        self._preamble_part = self._measure_preamble(self._preamble)
         self.replace_from(0, tuple(self._messages))
 
-    def set_preamble(self, head: Preamble) -> None:
-        if head is self._head:
+    def set_preamble(self, preamble: Preamble) -> None:
+        if preamble is self._preamble:
             return
-        self._head = head
-        self._head_part = self._measure_head(head)
+        self._preamble = preamble
+        self._preamble_part = self._measure_preamble(preamble)
 
     def replace_from(self, first: int, messages: Iterable[Message]) -> None:
-        """Messages from `first` on are these now; those before it are what they were."""
+        """Replace the messages from `first` on; those before it are unchanged."""
         del self._messages[first:], self._parts[first:], self._starts[first:]
         for message in messages:
             before = self._parts[-1] if self._parts else _NOTHING
@@ -154,10 +155,10 @@ class Outline:
             self._parts.append(self._measure(message, before, opens_turn=message.role != speaker))
 
     def up_to(self, count: int) -> "Outline":
-        """The same request with its first messages alone. Nothing is measured again."""
+        """The same request with only its first messages. Nothing is measured again."""
         made = Outline(self._costs, lookback=self._lookback, runs_are_one=self._runs_are_one)
         made.deleted = set(self.deleted)
-        made._head, made._head_part = self._head, self._head_part
+        made._preamble, made._preamble_part = self._preamble, self._preamble_part
         made._messages, made._parts = self._messages[:count], self._parts[:count]
         made._starts = self._starts[:count]
         return made
@@ -167,47 +168,53 @@ class Outline:
         return self._messages
 
     @property
-    def head_tokens(self) -> int:
-        return self._head_part.tokens
+    def preamble_tokens(self) -> int:
+        return self._preamble_part.tokens
 
     @property
-    def last_tool(self) -> Spot | None:
-        """The tool that ends the tool list of the prefix, wherever it stands in the request."""
-        head = self._head_part
-        return Spot(-1, head.order[head.tools - 1]) if head.tools else None
+    def last_tool(self) -> BlockLocation | None:
+        """The last tool in prefix order, wherever it is in the request."""
+        preamble = self._preamble_part
+        return BlockLocation(-1, preamble.order[preamble.tools - 1]) if preamble.tools else None
 
     def path_of(self, at: int) -> str:
-        """Where a block of the prefix stands in the request, in the words of the API's own errors."""
-        head = self._head_part
-        if at >= len(head.order):
-            message = self._message_at(at - len(head.order))
-            return f"messages.{message}.content.{at - len(head.order) - self._starts[message]}"
-        place, tools = head.order[at], len(self._head.tools)
+        """The path of a block of the prefix in the request, as the API's errors name it."""
+        preamble = self._preamble_part
+        if at >= len(preamble.order):
+            message = self._message_at(at - len(preamble.order))
+            return f"messages.{message}.content.{at - len(preamble.order) - self._starts[message]}"
+        place, tools = preamble.order[at], len(self._preamble.tools)
         return f"tools.{place}" if place < tools else f"system.{place - tools}"
 
-    def position_of(self, spot: Spot) -> int:
-        """The lookback position of a block: how far apart two markers are, as the provider counts."""
+    def position_of(self, spot: BlockLocation) -> int:
+        """The lookback position of a block, as the provider counts the distance between breakpoints."""
         if spot.message < 0:
             return self._index(spot)
-        return len(self._head_part.order) + self._parts[spot.message].positions[spot.block]
+        return len(self._preamble_part.order) + self._parts[spot.message].positions[spot.block]
 
-    def prompt(self, salts: Salts, marks: Sequence[tuple[Spot, Breakpoint]], *, minimum: int) -> PromptLayout:
-        """What `PrefixCache.look` takes. Nothing is computed for blocks that nobody looks at."""
-        head, count, tools = self._head_part, len(self._head_part.order), self._head_part.tools
+    def prompt(
+        self, salts: CacheKeySalts, breakpoints: Sequence[tuple[BlockLocation, Breakpoint]], *, minimum: int
+    ) -> PromptLayout:
+        """The input of `PrefixCache.look`. Values are computed only for the blocks that are read."""
+        preamble, count, tools = (
+            self._preamble_part,
+            len(self._preamble_part.order),
+            self._preamble_part.tools,
+        )
         last = self._parts[-1] if self._parts else _NOTHING
-        start = head.tokens + (salts.forced_tokens if self._head.tools else 0)
+        start = preamble.tokens + (salts.forced_tokens if self._preamble.tools else 0)
         opening = (salts.tools, salts.system, last.cites)
-        closing = (*opening, salts.messages, last.images, head.chains[-1])
+        closing = (*opening, salts.messages, last.images, preamble.chains[-1])
 
         def key(at: int) -> Hashable:
             if at < count:
-                return (salts.tools if at < tools else opening, head.chains[at + 1])
+                return (salts.tools if at < tools else opening, preamble.chains[at + 1])
             part, index = self._find(at - count)
             return (closing, part.chains[index])
 
         def end(at: int) -> int:
             if at < count:
-                return head.ends[at + 1]
+                return preamble.ends[at + 1]
             part, index = self._find(at - count)
             return start + part.ends[index]
 
@@ -223,44 +230,45 @@ class Outline:
             keys=_Lazy(size, key),
             ends=_Lazy(size, end),
             positions=_Lazy(size, position),
-            # In the order of the prefix: a tool may stand elsewhere in the request.
+            # In prefix order: a tool may be elsewhere in the request.
             markers=sorted(
-                (Breakpoint(self._index(spot), marker.ttl) for spot, marker in marks), key=lambda m: m.index
+                (Breakpoint(self._index(spot), breakpoint.ttl) for spot, breakpoint in breakpoints),
+                key=lambda m: m.index,
             ),
             total=start + last.ends[-1] + self.costs.trailing,
             minimum=minimum,
             lookback=self._lookback,
         )
 
-    def _index(self, spot: Spot) -> int:
+    def _index(self, spot: BlockLocation) -> int:
         if spot.message < 0:
-            return self._head_part.order.index(spot.block)
-        return len(self._head_part.order) + self._starts[spot.message] + spot.block
+            return self._preamble_part.order.index(spot.block)
+        return len(self._preamble_part.order) + self._starts[spot.message] + spot.block
 
     def _find(self, at: int) -> tuple[_Part, int]:
         message = self._message_at(at)
         return self._parts[message], at - self._starts[message]
 
     def _message_at(self, at: int) -> int:
-        # Looked at are a few blocks near the end: walking back beats a binary search there.
+        # Only a few blocks near the end are read: a linear walk back is faster than a binary search there.
         message = len(self._starts) - 1
         while self._starts[message] > at:
             message -= 1
         return message
 
-    def _measure_head(self, head: Preamble) -> _HeadPart:
-        blocks = (*head.tools, *head.system)
-        plain, web = tools_in_prefix(head.tools)
-        order = (*plain, *web, *range(len(head.tools), len(blocks)))
-        left = self.costs.tool_prompt if head.tools else 0
+    def _measure_preamble(self, preamble: Preamble) -> _PreamblePart:
+        blocks = (*preamble.tools, *preamble.system)
+        plain, web = tools_in_prefix(preamble.tools)
+        order = (*plain, *web, *range(len(preamble.tools), len(blocks)))
+        left = self.costs.tool_prompt if preamble.tools else 0
         chains, ends = [b""], [0]
         for at, place in enumerate(order):
-            # The hidden words stand behind the last tool that is no web tool; those belong to system.
+            # The hidden prompt comes after the last tool that is not a web tool; web tools belong to system.
             hidden = left if at >= len(plain) - 1 else 0
             left -= hidden
             chains.append(_chained(chains[-1], b"", blocks[place]))
             ends.append(ends[-1] + self.costs.block(blocks[place]) + hidden)
-        return _HeadPart(tuple(chains), tuple(ends), order, len(plain) + len(web), left)
+        return _PreamblePart(tuple(chains), tuple(ends), order, len(plain) + len(web), left)
 
     def _measure(self, message: Message, before: _Part, *, opens_turn: bool) -> _Part:
         chain, end, position = before.chains[-1], before.ends[-1], before.positions[-1]
@@ -288,7 +296,7 @@ def _chained(chain: bytes, frame: bytes, block: Block) -> bytes:
 
 
 class _Lazy(Sequence[_T]):
-    """A sequence whose items are made when they are looked at."""
+    """A sequence whose items are computed when they are read."""
 
     __slots__ = ("_item", "_size")
 

@@ -1,19 +1,19 @@
-"""The provider's prompt cache: what a request reads, writes and pays in full, and what it leaves behind.
+"""The provider's prompt cache: what a request reads, writes and pays in full, and which entries it leaves.
 
-The rule (api-facts 1.3): entries exist only where an earlier request had a marker. A request looks for them
-from each of its markers, last marker first, walking back at most `LOOKBACK` positions with the marker itself
-as the first; the first entry found is the hit. It reads up to the hit, writes from there to its last marker,
-and pays the rest in full.
+The rule (api-facts 1.3): entries exist only where an earlier request had a breakpoint. A request searches
+from each of its breakpoints, last one first, going back at most `LOOKBACK` positions including the breakpoint
+itself; the first entry found is the hit. The request reads up to the hit, writes from there to its last
+breakpoint, and pays the rest in full.
 
     keys     k0 ── k1 ── k2 ── k3 ── k4 ── k5 ── k6      one per block, each naming the whole prefix up to it
-    markers              1h                5m
+    breakpoints          1h                5m
     hit            A                                     an entry that an earlier request wrote at k1
     billed   read──┘     └B: 1h write      └C: 5m write  └ plain input
 
-The engine asks `look` to predict; the twin takes the same three steps to answer: `look`, then `refresh` when
-the request starts, then `write` when its response begins, for only then can others read what it wrote. Two
-requests in flight therefore both write. Time is a number of seconds, an argument. What the keys are made of
-is the caller's affair (`twin/request_layout.py`, `view/`); what the tokens cost is `pricing.py`'s.
+The engine calls `look` to predict; the twin takes the same three steps to answer: `look`, then `refresh` when
+the request starts, then `write` when its response begins, because only then can others read what it wrote.
+Two requests in flight therefore both write. Time is an argument, in seconds. The callers make the keys
+(`twin/request_layout.py`, `view/`); `pricing.py` computes what the tokens cost.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -24,7 +24,7 @@ Ttl = Literal["5m", "1h"]
 
 SECONDS: Final[dict[Ttl, float]] = {"5m": 300.0, "1h": 3600.0}
 LOOKBACK: Final = 20
-# Below this many entries expired ones are left lying: sweeping costs more than they do.
+# Below this many entries, expired ones are not removed: sweeping costs more than keeping them.
 _SWEEP_FROM: Final = 4096
 
 
@@ -38,7 +38,7 @@ class Breakpoint:
 
 @dataclass(frozen=True, slots=True)
 class PromptLayout:
-    """A request as the cache sees it: three parallel sequences over its blocks, and the markers in order."""
+    """A request as the cache sees it: three parallel sequences over its blocks, and the breakpoints."""
 
     scope: Hashable
     keys: Sequence[Hashable]
@@ -47,15 +47,16 @@ class PromptLayout:
     # Lookback position of each block: never decreasing, equal within a run that counts as one.
     positions: Sequence[int]
     markers: Sequence[Breakpoint]
-    # All tokens, those after the last block included.
+    # All tokens, including those after the last block.
     total: int
-    # Markers whose prefix is shorter are ignored, without an error.
+    # Breakpoints with a shorter prefix are ignored, without an error.
     minimum: int = 0
     lookback: int = LOOKBACK
-    # Whether entries missing at markers below the hit are written again, free (api-facts 1.3: not proven).
+    # Whether missing entries at breakpoints before the hit are written again, free (api-facts 1.3: not
+    # proven).
     rewrites_below_hit: bool = True
-    # Two more things that are decided rather than proven: whether an entry can be read at exactly its TTL,
-    # and whether a 1h marker that hits a 5m entry makes it an entry of 1h.
+    # Two more assumptions that are not proven: whether an entry can be read at exactly its TTL, and whether a
+    # 1h breakpoint that hits a 5m entry makes it a 1h entry.
     alive_at_ttl: bool = True
     longer_marker_lengthens: bool = False
 
@@ -70,26 +71,26 @@ class CacheEntry:
     expires: float
 
     def alive(self, now: float) -> bool:
-        """Alive at exactly its TTL, dead after it."""
+        """Valid at exactly its TTL, expired after it."""
         return now <= self.expires
 
 
 @dataclass(frozen=True, slots=True)
 class CacheLookup:
-    """The four disjoint parts of the prompt in tokens, and what the request does to the entries."""
+    """The four disjoint parts of the prompt in tokens, and the effect of the request on the entries."""
 
     read: int
     write_1h: int
     write_5m: int
     plain: int
-    # Index of the block the hit ends at; None when nothing was found.
+    # Index of the block at which the hit ends; None if nothing was found.
     hit: int | None
     refreshed: CacheEntry | None
     written: tuple[CacheEntry, ...]
 
 
 def group_positions(kinds: Sequence[str]) -> tuple[int, ...]:
-    """Lookback positions with a run of tool_use, and a run of tool_result, as one (api-facts 1.3)."""
+    """Lookback positions where a run of tool_use, or of tool_result, counts as one (api-facts 1.3)."""
     positions: list[int] = []
     last = ""
     for kind in kinds:
@@ -128,18 +129,18 @@ class PrefixCache:
         )
 
     def refresh(self, outcome: CacheLookup) -> None:
-        """A read keeps the entry alive for its own TTL again, counted from the start of the request."""
+        """Extend the life of the entries that were read by their own TTL, from the start of the request."""
         if outcome.refreshed is not None:
             self._keep(outcome.refreshed)
 
     def write(self, outcome: CacheLookup, now: float) -> None:
-        """The response has begun: from here on others can read what this request wrote."""
+        """Add the entries of a request whose response has begun: from now on others can read them."""
         for entry in outcome.written:
             self._keep(entry)
         self._sweep(now)
 
     def lose(self, doomed: Callable[[CacheEntry], bool]) -> tuple[CacheEntry, ...]:
-        """Entries gone before their time, as happens to a provider under load."""
+        """Remove entries before they expire, as a provider under load does."""
         lost = tuple(entry for entry in self._entries.values() if doomed(entry))
         for entry in lost:
             del self._entries[entry.scope, entry.key]
@@ -167,7 +168,7 @@ class PrefixCache:
         return entry if prompt.alive_at_ttl or now < entry.expires else None
 
     def _keep(self, entry: CacheEntry) -> None:
-        """Of two requests in flight that wrote the same prefix, the entry that lives longer stays."""
+        """If two requests in flight wrote the same prefix, keep the entry that lives longer."""
         place = (entry.scope, entry.key)
         present = self._entries.get(place)
         if present is None or present.expires <= entry.expires:
@@ -186,7 +187,7 @@ def _at(prompt: PromptLayout, index: int, ttl: Ttl, now: float) -> CacheEntry:
 def _refreshed(
     prompt: PromptLayout, markers: Sequence[Breakpoint], index: int, hit: CacheEntry, now: float
 ) -> CacheEntry:
-    """A read keeps an entry for its own TTL, whatever the marker that found it asks for."""
+    """A read extends an entry by its own TTL, whatever TTL the breakpoint that found it has."""
     lengthens = prompt.longer_marker_lengthens and any(m == Breakpoint(index, "1h") for m in markers)
     return _at(prompt, index, "1h" if lengthens else hit.ttl, now)
 

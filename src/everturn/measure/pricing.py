@@ -1,8 +1,8 @@
 """What a request costs, line by line: usage as the API reports it, times the rates of its model.
 
-Top-level usage leaves compaction out; where `iterations` are reported, the bill is their sum (api-facts 2.4).
+Top-level usage excludes compaction; if `iterations` are reported, the bill is their sum (api-facts 2.4).
 Modifiers multiply (api-facts 1.7): fast speed has its own base rates, `inference_geo: "us"` and batches are
-factors on whatever base holds.
+factors on the base rate that applies.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ WEB_SEARCH: Final = Decimal(10_000)
 
 @dataclass(frozen=True, slots=True)
 class PriceLine:
-    """So many tokens (or searches) at so many dollars per million."""
+    """A number of tokens (or searches) at a price in dollars per million."""
 
     kind: ChargeKind
     tokens: int
     rate: Decimal
-    # "message" or "compaction": which call of the request the line is about.
+    # "message" or "compaction": the call of the request that the line is for.
     iteration: str = "message"
 
     @property
@@ -46,7 +46,7 @@ class PricedUsage:
 
 @dataclass(frozen=True, slots=True)
 class BilledTokens:
-    """The disjoint parts of one call."""
+    """The disjoint kinds of tokens of one call."""
 
     input: int = 0
     read: int = 0
@@ -63,15 +63,15 @@ def compute_priced_usage(usage: Mapping[str, Any], model: Model, *, on: date) ->
     """The bill for a `usage` object of the Messages API."""
     lines: list[PriceLine] = []
     for kind, part in _calls(usage):
-        tokens = tokens_of(part)
-        lines.extend(price(tokens, rates_for(usage, model, tokens, on=on), iteration=kind))
+        tokens = read_billed_tokens(part)
+        lines.extend(price_tokens(tokens, rates_for(usage, model, tokens, on=on), iteration=kind))
     searches = _count(_mapping(usage.get("server_tool_use")), "web_search_requests")
     if searches:
         lines.append(PriceLine("web_search", searches, WEB_SEARCH))
     return PricedUsage(tuple(lines))
 
 
-def price(tokens: BilledTokens, rates: Rates, *, iteration: str = "message") -> tuple[PriceLine, ...]:
+def price_tokens(tokens: BilledTokens, rates: Rates, *, iteration: str = "message") -> tuple[PriceLine, ...]:
     """One line per kind of token that occurs."""
     every: tuple[tuple[ChargeKind, int, Decimal], ...] = (
         ("input", tokens.input, rates.input),
@@ -93,8 +93,8 @@ def rates_for(usage: Mapping[str, Any], model: Model, tokens: BilledTokens, *, o
     return rates
 
 
-def tokens_of(usage: Mapping[str, Any]) -> BilledTokens:
-    """Writes without a breakdown by TTL count as 5m, the default TTL."""
+def read_billed_tokens(usage: Mapping[str, Any]) -> BilledTokens:
+    """The billed tokens of a usage object. Writes without a breakdown by TTL count as 5m, the default."""
     written = _count(usage, "cache_creation_input_tokens")
     write_1h = min(written, _count(_mapping(usage.get("cache_creation")), "ephemeral_1h_input_tokens"))
     return BilledTokens(

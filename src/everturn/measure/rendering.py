@@ -1,7 +1,7 @@
-"""What blocks do to the prompt beyond standing in it (api-facts 1.1, 1.6).
+"""Effects of blocks on the prompt beyond their own content (api-facts 1.1, 1.6).
 
 Deferred tools are left out of the prefix and web tools come last in it; an image anywhere, or citations for a
-document, change what is rendered before them. `outline.py` mixes this into its keys.
+document, change what is rendered before them. `outline.py` includes this in its keys.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,9 @@ _read_document = msgspec.json.Decoder(_Document).decode
 
 
 def tools_in_prefix(tools: Sequence[Block]) -> tuple[list[int], list[int]]:
-    """Places of the tools that are rendered, web tools apart: those come with the system prompt."""
+    """Indexes of the tools that are rendered, and separately of the web tools, which come with the system
+    prompt.
+    """
     plain: list[int] = []
     web: list[int] = []
     for at, block in enumerate(tools):
@@ -52,7 +54,7 @@ def tools_in_prefix(tools: Sequence[Block]) -> tuple[list[int], list[int]]:
 
 
 def images_in(block: Block) -> int:
-    """Images that count: those of a message itself, and those right inside a result."""
+    """The images that count: those of a message itself, and those directly inside a result."""
     if not block.is_result:
         return int(block.kind == "image")
     if b'"image"' not in block.raw:
@@ -60,13 +62,13 @@ def images_in(block: Block) -> int:
     try:
         content = _read_result(block.raw).content
     except msgspec.DecodeError:
-        # No content that the API would take.
+        # Content that the API would refuse.
         return 0
     return sum(part.type == "image" for part in content) if isinstance(content, list) else 0
 
 
 def cites(block: Block) -> bool:
-    """Whether a document asks for citations, which changes the hidden system prompt."""
+    """Whether a document requests citations, which changes the hidden system prompt."""
     if block.kind != "document" or b'"citations"' not in block.raw:
         return False
     try:

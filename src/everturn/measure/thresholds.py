@@ -1,10 +1,10 @@
-"""Where the marks stand on the way to a full context, and which of them are passed (TOK-12 to 16).
+"""The thresholds on the way to a full context, and which of them a size has reached (TOK-12 to 16).
 
-The only place that compares a size with a limit. What to do about a passed mark is decided in `decide/`.
+The only place that compares a size with a limit. What to do about a reached threshold is decided in
+`decide/`.
 
-Each mark lies a fixed reserve below the one it is measured from. A window too small for that gives up at
-most half: no reserve takes more than half of what it is taken from, so that a 16K model still has room to
-work in and the marks keep their order.
+Each threshold is a fixed reserve below the one it is measured from. In a small window a reserve takes at most
+half of what it is subtracted from, so that a 16K model can still work and the thresholds keep their order.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from everturn.measure.reserves import AUTO_MARGIN, OUTPUT_RESERVE, below, lowere
 
 
 class ThresholdSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Every number of this page; the defaults are made for a 200K window."""
+    """All numbers of this file; the defaults are chosen for a 200K window."""
 
     output_reserve: int = OUTPUT_RESERVE
     auto_margin: int = AUTO_MARGIN
@@ -23,7 +23,7 @@ class ThresholdSettings(msgspec.Struct, frozen=True, kw_only=True):
     error_margin: int = 20_000
     blocking_margin: int = 3_000
     auto_compaction: bool = True
-    # Lowers the automatic mark to this share of the effective window; outside (0, 100] it is ignored.
+    # Lowers the automatic threshold to this share of the effective window; ignored outside (0, 100].
     auto_percent: float | None = None
 
 
@@ -31,7 +31,7 @@ DEFAULTS: Final = ThresholdSettings()
 
 
 class ContextThresholds(msgspec.Struct, frozen=True):
-    """The marks, in tokens of context."""
+    """The thresholds, in tokens of context."""
 
     effective: int
     auto: int
@@ -42,7 +42,7 @@ class ContextThresholds(msgspec.Struct, frozen=True):
 
 
 class ThresholdLevels(msgspec.Struct, frozen=True):
-    """Which marks a context has reached. Independent of each other: any may be set without the others."""
+    """Which thresholds a context has reached. They are independent: any may be set without the others."""
 
     percent_left: int
     above_warning: bool
@@ -68,13 +68,15 @@ def compute_thresholds(
 
 
 def check_thresholds(
-    used: int, limits: ContextThresholds, settings: ThresholdSettings = DEFAULTS
+    used: int, limits: ContextThresholds, settings: ThresholdSettings = DEFAULTS, *, warns: bool = True
 ) -> ThresholdLevels:
-    """A mark counts as passed from the very token it stands on."""
+    """A threshold counts as reached at exactly its size. Without `warns` neither warning nor error is set:
+    after a clearing the size is an estimate until the next usage is reported (MC-5).
+    """
     return ThresholdLevels(
         percent_left=_percent_left(used, limits.shown),
-        above_warning=used >= limits.warning,
-        above_error=used >= limits.error,
+        above_warning=warns and used >= limits.warning,
+        above_error=warns and used >= limits.error,
         above_auto=settings.auto_compaction and used >= limits.auto,
         at_blocking=used >= limits.blocking,
     )

@@ -1,9 +1,9 @@
-"""How many tokens a block and a record are, as well as can be told without asking (TOK-1 to 4, 7).
+"""Estimates of the tokens of a block and of a record, without asking the provider (TOK-1 to 4, 7).
 
-Characters divided by four is the default, a local tokenizer or the provider's own counts can take its
-place. What is estimated is rough and gets padded; what the provider counted does not. How the size of a
-whole context is put together from usage and estimates is decided in `meter.py`; how far the estimate is
-off in this session is learned in `calibration.py`.
+The default is characters divided by four; a local tokenizer or the provider's own counts can replace it.
+Estimates are rough and get padded; what the provider counted does not. `meter.py` combines usage and
+estimates into the size of a whole context; `calibration.py` learns how far the estimate is off in this
+session.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,20 +14,22 @@ import msgspec
 
 from everturn.history.blocks import Block
 from everturn.history.records import Record, is_sent
-from everturn.measure.images import FLAT, STANDARD, Tier, image_tokens, tier_of
+from everturn.measure.images import FLAT, STANDARD, ImageTier, image_tokens, tier_of
 from everturn.measure.model import Model
 
 
-def padded(tokens: int) -> int:
-    """An estimate over messages, made safe: four thirds of it, rounded up (TOK-4)."""
+def pad_estimate(tokens: int) -> int:
+    """A padded estimate over messages: four thirds of it, rounded up (TOK-4)."""
     return -(-tokens * 4 // 3)
 
 
 class Estimator(Protocol):
-    """What a text is worth. `counted` is the provider's figure for a whole record, where it was asked."""
+    """Estimates the tokens of a text. `counted` is the provider's count of a whole record, if it was
+    requested.
+    """
 
     @property
-    def tier(self) -> Tier: ...
+    def tier(self) -> ImageTier: ...
     def text(self, text: str, /) -> int: ...
     def counted(self, uuid: str, /) -> int | None: ...
 
@@ -36,7 +38,7 @@ class CharactersPerToken(msgspec.Struct, frozen=True):
     """Characters divided by a constant, rounded half up (TOK-1)."""
 
     characters: float = 4
-    tier: Tier = STANDARD
+    tier: ImageTier = STANDARD
 
     def text(self, text: str, /) -> int:
         return floor(len(text) / self.characters + 0.5)
@@ -49,7 +51,7 @@ class LocalTokenizer(msgspec.Struct, frozen=True):
     """Any tokenizer that turns a text into a sequence; its length is the count."""
 
     encode: Callable[[str], Sequence[object]]
-    tier: Tier = STANDARD
+    tier: ImageTier = STANDARD
 
     def text(self, text: str, /) -> int:
         return len(self.encode(text))
@@ -62,13 +64,13 @@ ROUGH: Final = CharactersPerToken()
 
 
 class ProviderCounts(msgspec.Struct, frozen=True):
-    """Counts that the provider's count endpoint gave, by record; another estimator for everything else."""
+    """Counts from the provider's count endpoint, by record; another estimator for everything else."""
 
     counts: Mapping[str, int]
     fallback: Estimator = ROUGH
 
     @property
-    def tier(self) -> Tier:
+    def tier(self) -> ImageTier:
         return self.fallback.tier
 
     def text(self, text: str, /) -> int:
@@ -83,7 +85,9 @@ def rough(text: str) -> int:
 
 
 def estimator_for(model: Model) -> CharactersPerToken:
-    """The average of that model's tokenizer instead of four: nearer for it, and no longer TOK-1's figure."""
+    """An estimator with the average of that model's tokenizer instead of four: more accurate for it, but not
+    TOK-1's number.
+    """
     return CharactersPerToken(model.chars_per_token, tier_of(model))
 
 
@@ -104,6 +108,18 @@ class _Result(msgspec.Struct):
     content: msgspec.Raw = msgspec.Raw(b'""')
 
 
+class _Source(msgspec.Struct):
+    type: str = ""
+    data: msgspec.Raw = msgspec.Raw(b'""')
+    content: msgspec.Raw = msgspec.Raw(b'""')
+
+
+class _Document(msgspec.Struct):
+    source: _Source
+    title: str | None = None
+    context: str | None = None
+
+
 class _Kind(msgspec.Struct):
     type: str = ""
 
@@ -112,6 +128,7 @@ _read_text = msgspec.json.Decoder(_Text).decode
 _read_thinking = msgspec.json.Decoder(_Thinking).decode
 _read_call = msgspec.json.Decoder(_Call).decode
 _read_result = msgspec.json.Decoder(_Result).decode
+_read_document = msgspec.json.Decoder(_Document).decode
 _read_kind = msgspec.json.Decoder(_Kind).decode
 _read_string = msgspec.json.Decoder(str).decode
 _read_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -119,13 +136,13 @@ _read_any = msgspec.json.Decoder().decode
 
 
 def compact_json(raw: bytes | msgspec.Raw) -> str:
-    """JSON without spaces between its tokens and without needless escapes: one length for every spelling."""
+    """JSON without spaces between tokens and without unneeded escapes: equal values have equal length."""
     data = bytes(raw)
     try:
         if b"\\u" in data:
             return msgspec.json.encode(_read_any(data)).decode()
         return msgspec.json.format(data, indent=-1).decode()
-    # A number or a lone surrogate that cannot be written back, or no JSON at all: its length as it stands.
+    # A number or a lone surrogate that cannot be encoded again, or not JSON at all: use its length as it is.
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
         return data.decode(errors="replace")
 
@@ -135,7 +152,7 @@ def _text(raw: bytes, by: Estimator) -> int:
 
 
 def _thinking(raw: bytes, by: Estimator) -> int:
-    """The words alone: a signature is long, and it is no text to the model."""
+    """The text only: a signature is long, and the model does not see it as text."""
     return by.text(_read_thinking(raw).thinking)
 
 
@@ -145,7 +162,12 @@ def _call(raw: bytes, by: Estimator) -> int:
 
 
 def _result(raw: bytes, by: Estimator) -> int:
-    content = bytes(_read_result(raw).content)
+    return _content(_read_result(raw).content, by)
+
+
+def _content(raw: msgspec.Raw, by: Estimator) -> int:
+    """A text, or a list of blocks."""
+    content = bytes(raw)
     if content.startswith(b'"'):
         return by.text(_read_string(content))
     if content.startswith(b"["):
@@ -158,14 +180,22 @@ def _image(raw: bytes, by: Estimator) -> int:
 
 
 def _document(raw: bytes, by: Estimator) -> int:
-    return FLAT
+    """By its text if the block contains it; PDFs and files elsewhere have a flat price."""
+    try:
+        document = _read_document(raw)
+    except msgspec.DecodeError:
+        return FLAT
+    source, titles = document.source, (document.title or "") + (document.context or "")
+    if source.type not in ("text", "content"):
+        return FLAT
+    return _content(source.data if source.type == "text" else source.content, by) + by.text(titles)
 
 
 def _as_json(raw: bytes, by: Estimator) -> int:
     return by.text(compact_json(raw))
 
 
-# What is no key here is worth its JSON (TOK-3).
+# Kinds that are not listed here count as their JSON (TOK-3).
 _BY_KIND: Final[Mapping[str, Callable[[bytes, Estimator], int]]] = {
     "text": _text,
     "thinking": _thinking,
@@ -189,7 +219,7 @@ def estimate_block(block: Block, estimator: Estimator = ROUGH) -> int:
 
 
 class TokenCount(msgspec.Struct, frozen=True, gc=False):
-    """Tokens of some records: what was guessed apart from what the provider counted."""
+    """Tokens of some records: estimated ones separate from those that the provider counted."""
 
     guessed: int = 0
     counted: int = 0
@@ -201,8 +231,8 @@ class TokenCount(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def padded(self) -> int:
-        """Padding makes up for guessing, so a count gets none."""
-        return padded(self.guessed) + self.counted
+        """Padding compensates for estimation errors, so provider counts are not padded."""
+        return pad_estimate(self.guessed) + self.counted
 
     def __add__(self, other: "TokenCount") -> "TokenCount":
         return TokenCount(self.guessed + other.guessed, self.counted + other.counted)
@@ -212,7 +242,7 @@ class TokenCount(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecordCount(msgspec.Struct, frozen=True):
-    """One record, whole and block by block; a record that never reaches the model has no blocks here."""
+    """One record, in total and per block; a record that is never sent to the model has no blocks here."""
 
     whole: TokenCount = TokenCount()
     blocks: tuple[int, ...] = ()
@@ -231,7 +261,7 @@ def estimate_record(record: Record, estimator: Estimator = ROUGH) -> RecordCount
 
 
 class TokenCounter:
-    """Every record is counted once, whoever asks: meter, accounts and calibration share it (TOK-8)."""
+    """Counts every record once; meter, accounts and calibration share it (TOK-8)."""
 
     def __init__(self, estimator: Estimator = ROUGH) -> None:
         self.estimator = estimator
@@ -239,7 +269,7 @@ class TokenCounter:
 
     def of(self, record: Record) -> RecordCount:
         known = self._known.get(record.uuid)
-        # A record is its uuid; a copy with other blocks under the same uuid is counted anew.
+        # A record is identified by its uuid; a copy with other blocks under the same uuid is counted again.
         if known is not None and known[0] is record.blocks:
             return known[1]
         count = estimate_record(record, self.estimator)

@@ -1,1 +1,1 @@
-"""WHAT IF? Readers of recorded sessions, calls, faults, policies side by side, reports."""
+"""WHAT IF? Readers of recorded sessions, calls, refetches, comparison of policies, reports."""

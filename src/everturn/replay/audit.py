@@ -1,7 +1,7 @@
-"""What recorded sessions did: calls, money, cache breaks, repeated reads, and what filled the context.
+"""What recorded sessions did: calls, cost, cache breaks, repeated reads, and what filled the context.
 
-Sessions are looked at one by one and forgotten again; what is kept of each is its row, its breaks and a few
-numbers per call. What they would have cost under another policy: `replay/simulate.py`.
+Sessions are read one at a time. Only a row, the cache breaks and a few numbers per call are kept of each.
+What they would have cost under other policies: `replay/simulate.py`.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ MAX_PATHS: Final = 20
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. `calls`, `dollars` and `hit_rate` are of what no session before it has counted."""
+    """One session. `calls`, `dollars` and `hit_rate` leave out calls counted in an earlier session."""
 
     name: str
     path: str
@@ -38,7 +38,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RepeatedPath(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that stood in a context more than once; all but one of its copies are waste."""
+    """A file that was in the context more than once. All copies but one are wasted tokens."""
 
     path: str
     count: int
@@ -50,20 +50,21 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: tuple[Unreadable, ...]
     total: CallTotals
     by: dict[str, dict[str, CallTotals]]
-    # Responses that stood in more than one file.
+    # Responses that appear in more than one file.
     repeated_calls: int
     breaks: tuple[CacheBreak, ...]
-    # Calls whose cache reads were predicted within 5% of their context, of all with usage.
+    # `near`: calls whose cache reads were predicted within 5% of their context. `judged`: all calls with
+    # usage.
     near: int
     judged: int
-    # Tokens by what they are, estimated, over all views at their fullest; tools by name.
+    # Estimated tokens by kind, over all views at their largest; tool results by tool name.
     filled: dict[str, int]
     tools: dict[str, int]
     reads_again: tuple[RepeatedPath, ...]
     wasted: int
 
     def break_reasons(self) -> dict[str, tuple[int, int, Decimal]]:
-        """By reason, most tokens first: how many, tokens lost, dollars where they are known."""
+        """By reason, most tokens first: number of breaks, tokens lost, and dollars where known."""
         found: dict[str, tuple[int, int, Decimal]] = {}
         for each in self.breaks:
             count, lost, dollars = found.get(each.reason, (0, 0, Decimal(0)))
@@ -72,13 +73,13 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Auditor:
-    """Fed one session at a time."""
+    """Collects the numbers of an audit, one session at a time."""
 
     def __init__(self) -> None:
         self._ledger = CallLedger()
         self._rows: list[SessionRow] = []
         self._unreadable: list[Unreadable] = []
-        # By response: a resumed session repeats the breaks of its history.
+        # Keyed by response, because a resumed session repeats the breaks of its history.
         self._breaks: dict[tuple[str, str], CacheBreak] = {}
         self._near = self._judged = 0
         self._filled: Counter[str] = Counter()
@@ -94,10 +95,10 @@ class Auditor:
         sums = self._ledger.add_calls(paid)
         breaks = 0
         if sums.calls or not paid:
-            # What is all known is a copy of a session seen before, and was looked at there.
-            breaks = self._judge(found)
+            # When every call is already known, this is a copy of an earlier session and was checked there.
+            breaks = self._count_breaks(found)
             for view in _views(found):
-                self._look_into(view)
+                self._add_metrics(view)
         self._rows.append(
             SessionRow(
                 name=found.name,
@@ -130,7 +131,7 @@ class Auditor:
             wasted=sum(wasted for _, wasted in self._reads.values()),
         )
 
-    def _judge(self, session: ReplaySession) -> int:
+    def _count_breaks(self, session: ReplaySession) -> int:
         found = find_cache_breaks(session)
         before = len(self._breaks)
         for each in found.breaks:
@@ -139,7 +140,7 @@ class Auditor:
         self._judged += found.calls
         return len(self._breaks) - before
 
-    def _look_into(self, metrics: Metrics) -> None:
+    def _add_metrics(self, metrics: Metrics) -> None:
         self._tools.update(metrics.tool_results)
         self._filled.update(
             {
@@ -160,7 +161,7 @@ class Auditor:
 
 
 def _views(session: ReplaySession) -> Iterable[Metrics]:
-    """Every view of every thread at its fullest: before each compaction, and at the end."""
+    """Every view of every thread at its largest: before each compaction, and at the end."""
     for thread in session.threads:
         log, counts = Log(thread.records), TokenCounter()
         for view in (*log.views_before, log.view):
@@ -175,7 +176,7 @@ _read_where = msgspec.json.Decoder(_Where).decode
 
 
 def project_of(session: ReplaySession) -> str:
-    """The folder that the session worked in, where it says so; else the folder that its file is in."""
+    """The working directory of the session if the file names it, else the folder of the file."""
     for record in session.threads[0].records:
         try:
             if where := _read_where(record.raw).cwd:
@@ -193,7 +194,7 @@ def audit(found: Iterable[ReplaySession | Unreadable]) -> Audit:
 
 
 def as_json(done: Audit) -> bytes:
-    """The audit as JSON, two spaces deep; dollars are numbers."""
+    """The audit as JSON with an indent of two spaces; dollars are numbers."""
     values: dict[str, Any] = {
         **msgspec.structs.asdict(done),
         "total": as_values(done.total),

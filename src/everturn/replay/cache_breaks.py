@@ -1,12 +1,12 @@
-"""Why the cache of a recorded session was cold: calls that read less than the one before had left (RP-3).
+"""Cache breaks in recorded sessions: calls that read less than the previous call had cached (RP-3).
 
-What a call leaves behind is what it read and wrote. The next one should read that; where it falls short by
-more than the thresholds of `decide/cache_breaks.py`, the file tells why: a compaction, a clearing, another
-model, a pause longer than the entry lives, messages that are not those of the call before. What remains is
-unexplained by the file, and `replay/cache_check.py` says what its model of the cache makes of it.
+A call leaves in the cache what it read and wrote, and the next call should read all of it. When it reads
+less, by more than the thresholds of `decide/cache_breaks.py`, the file usually shows why: a compaction,
+cleared results, a different model, a pause longer than the TTL, or messages that differ from the previous
+call. Breaks without such a cause are reported as unexplained, with what `replay/cache_check.py` found.
 
-Providers whose cache nobody writes to (no call of the thread reports a write) keep what they like for as long
-as they like: their breaks are theirs, and our model of the cache does not judge them.
+Some providers cache implicitly: no call of the thread reports a cache write. They make no promise about what
+they keep, so our cache model does not check them.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _NEAR: Final = 0.05
 
 
 class CacheBreak(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that had to write what should have been read. `dollars` is what that cost beyond reading it."""
+    """A call that wrote what it should have read. `dollars` is the extra cost compared with reading it."""
 
     session: str
     agent: str
@@ -43,12 +43,12 @@ class CacheBreak(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     idle: float
     dollars: Decimal | None
-    # The id of the response, which a copy of the session repeats.
+    # The id of the response, which copies of the session repeat.
     message: str = ""
 
 
 class SessionCacheCheck(msgspec.Struct, frozen=True):
-    """A session beside our model of the cache: its breaks, and of how many calls how many were near."""
+    """The cache breaks of a session, the number of checked calls, and how many were predicted within 5%."""
 
     breaks: tuple[CacheBreak, ...]
     calls: int
@@ -61,29 +61,33 @@ def find_cache_breaks(session: ReplaySession, settings: BreakSettings | None = N
     near = count = 0
     for thread in session.threads:
         last: RecordedCall | None = None
-        for call, judged in _judged(session, thread):
-            count += judged is not None
-            near += judged is not None and judged.error <= _NEAR
+        for call, check in _checked_calls(session, thread):
+            count += check is not None
+            near += check is not None and check.error <= _NEAR
+            if limits.leaves_out(call.model):
+                continue
             if last is not None and _is_break(last, call, limits):
-                breaks.append(_explained(session, thread.agent, last, call, judged))
+                breaks.append(_explained(session, thread.agent, last, call, check))
             last = call
     return SessionCacheCheck(tuple(breaks), count, near)
 
 
 def check_session(session: ReplaySession) -> Iterator[CacheCheck]:
-    """Every call that our model of the cache can judge: what it should have read, and what it reported."""
+    """Every call that our cache model can check, with predicted and reported cache reads."""
     for thread in session.threads:
-        for _, judged in _judged(session, thread):
-            if judged is not None:
-                yield judged
+        for _, check in _checked_calls(session, thread):
+            if check is not None:
+                yield check
 
 
-def _judged(session: ReplaySession, thread: Thread) -> Iterator[tuple[RecordedCall, CacheCheck | None]]:
+def _checked_calls(
+    session: ReplaySession, thread: Thread
+) -> Iterator[tuple[RecordedCall, CacheCheck | None]]:
     usages = (reported_usage(record) for record in thread.records)
     writes = any(usage is not None and usage.cache_creation_input_tokens for usage in usages)
-    judge = CacheChecker(session.name)
+    checker = CacheChecker(session.name)
     for call in iter_calls(thread):
-        yield call, judge.judge(call) if writes else None
+        yield call, checker.check(call) if writes else None
 
 
 def _left_behind(usage: Usage) -> int:
@@ -97,10 +101,10 @@ def _is_break(last: RecordedCall, call: RecordedCall, limits: BreakSettings) -> 
 
 
 def _explained(
-    session: ReplaySession, agent: str, last: RecordedCall, call: RecordedCall, judged: CacheCheck | None
+    session: ReplaySession, agent: str, last: RecordedCall, call: RecordedCall, check: CacheCheck | None
 ) -> CacheBreak:
     idle = (call.at - last.at).total_seconds() if call.at and last.at else 0.0
-    reason, why = _reason(last, call, idle, judged)
+    reason, why = _reason(last, call, idle, check)
     lost = _left_behind(last.usage) - call.usage.cache_read_input_tokens
     return CacheBreak(
         session=session.name,
@@ -118,28 +122,28 @@ def _explained(
 
 
 def _reason(
-    last: RecordedCall, call: RecordedCall, idle: float, judged: CacheCheck | None
+    last: RecordedCall, call: RecordedCall, idle: float, check: CacheCheck | None
 ) -> tuple[CacheBreakReason, str]:
     if call.view_is_new:
         return "compaction", "the conversation was compacted"
     if last.model != call.model:
         return "model", f"the model changed from {last.model} to {call.model}"
-    if judged is None:
-        return "provider", "the provider's own cache, which promises nothing"
+    if check is None:
+        return "provider", "implicit caching by the provider, with no guaranteed lifetime"
     ttl = _ttl(last.usage)
     if idle > SECONDS[ttl]:
-        return "idle", f"{_span(idle)} passed; the prefix was written to live for {ttl}"
+        return "idle", f"{_span(idle)} idle; the cache entry had a TTL of {ttl}"
     if call.was_cleared:
         return "clearing", "old results were cleared from the context"
     if not _extends(last, call):
-        return "messages", "earlier messages are not those of the call before: a rewind, or an edit"
-    if judged.error <= _NEAR:
-        return "messages", "the cache could not be found again: too many blocks were added at once"
-    return "unexplained", judged.why
+        return "messages", "earlier messages differ from the previous call (a rewind or an edit)"
+    if check.error <= _NEAR:
+        return "messages", "no cache entry in reach: too many blocks were added at once"
+    return "unexplained", check.why
 
 
 def _extends(last: RecordedCall, call: RecordedCall) -> bool:
-    """Whether all that was sent before is sent again. The newest message may have been added to."""
+    """Whether this call repeats everything the last one sent. The newest message may have new blocks."""
     if len(call.messages) < len(last.messages):
         return False
     whole = last.messages[:-1]
@@ -163,7 +167,7 @@ def _span(seconds: float) -> str:
 
 
 def _extra(call: RecordedCall, lost: int) -> Decimal | None:
-    """The price of writing (or sending plainly) what was lost, less the price of reading it."""
+    """The price of writing what was lost (or sending it uncached), minus the price of reading it."""
     model = find_model(call.model.replace(LONG_SUFFIX, ""))
     if model is None:
         return None

@@ -1,9 +1,9 @@
-"""The prefix cache, judged by what real sessions reported: call by call, cache reads predicted and reported.
+"""Checks our prefix cache model against real sessions: predicted and reported cache reads, call by call.
 
-A session file does not hold its system prompt and tools, and nobody can count its tokens exactly. What it
-does hold is enough: the blocks tell which earlier call a call extends, and the usage of that call tells how
-many tokens its entry had. So the head is one block here, keys are bytes, token ends are what earlier calls
-reported, and `measure/prefix_cache.py` does the rest.
+A session file holds neither its system prompt and tools nor exact token counts. It holds enough for a check:
+the blocks show which earlier call a call extends, and the usage of that call shows how many tokens its cache
+entry had. The preamble is therefore one block here, and token positions are those that earlier calls
+reported. `measure/prefix_cache.py` does the rest.
 
     python -m everturn.replay.cache_check FOLDER
 """
@@ -24,7 +24,8 @@ from everturn.measure.tokens import estimate_block
 from everturn.replay.calls import RecordedCall, iter_calls
 from everturn.wire.claude_code_reader import parse_session_file
 
-# Tokens per estimated token, for what no call has measured: the median over these sessions (docs/measure.md).
+# Tokens per estimated token, where no call has reported a count: the median over these sessions
+# (docs/measure.md).
 _RATIO: Final = 1.44
 _NEAR: Final = 0.05
 
@@ -38,7 +39,8 @@ class CacheCheck(msgspec.Struct, frozen=True):
     reported: int
     context: int
     why: str
-    # Cache writes as reported. What was not read had to be written, so the prediction follows from the read.
+    # Reported cache writes. What was not read had to be written, so the predicted write follows from the
+    # read.
     written: int = 0
 
     @property
@@ -52,25 +54,25 @@ class CacheCheck(msgspec.Struct, frozen=True):
 
 
 class CacheChecker:
-    """One thread's cache, as our model has it."""
+    """Our model of the cache of one thread."""
 
     def __init__(self, session: str) -> None:
         self._session = session
         self._cache = PrefixCache()
         self._measured: dict[bytes, int] = {}
-        self._head = 0
+        self._preamble = 0
         self._last: RecordedCall | None = None
 
-    def judge(self, call: RecordedCall) -> CacheCheck:
+    def check(self, call: RecordedCall) -> CacheCheck:
         now = call.at.timestamp() if call.at else 0.0
-        self._head = self._head or _head_of(call)
+        self._preamble = self._preamble or _preamble_tokens(call)
         prompt, last = self._prompt(call)
         outcome = self._cache.look(prompt, now)
         self._cache.refresh(outcome)
         self._cache.write(outcome, now)
         usage = call.usage
         self._measured[last] = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
-        why = _why(call, self._last, outcome.read, usage.cache_read_input_tokens, self._head)
+        why = _why(call, self._last, outcome.read, usage.cache_read_input_tokens, self._preamble)
         self._last = call
         return CacheCheck(
             session=self._session,
@@ -84,7 +86,7 @@ class CacheChecker:
 
     def _prompt(self, call: RecordedCall) -> tuple[PromptLayout, bytes]:
         """The call as the cache sees it, and the key of its last block."""
-        keys, ends = [b"head"], [self._head]
+        keys, ends = [b"preamble"], [self._preamble]
         blocks = [(message.role, block) for message in call.messages for block in message.blocks]
         for role, block in blocks:
             keys.append(blake2b(b"\0".join((keys[-1], role.encode(), block.raw)), digest_size=16).digest())
@@ -95,15 +97,17 @@ class CacheChecker:
             scope=call.model,
             keys=keys,
             ends=ends,
-            positions=group_positions(["head", *(block.kind for _, block in blocks)]),
+            positions=group_positions(["preamble", *(block.kind for _, block in blocks)]),
             markers=[Breakpoint(0, ttl), Breakpoint(len(keys) - 1, ttl)],
             total=max(ends[-1], call.usage.context),
         )
         return prompt, keys[-1]
 
 
-def _head_of(call: RecordedCall) -> int:
-    """System prompt and tools: what a first call read was the head; else what its messages leave over."""
+def _preamble_tokens(call: RecordedCall) -> int:
+    """Tokens of system prompt and tools: what the first call read, or else what its messages do not account
+    for.
+    """
     if call.usage.cache_read_input_tokens:
         return call.usage.cache_read_input_tokens
     said = sum(estimate_block(block) for message in call.messages for block in message.blocks)
@@ -115,28 +119,28 @@ def _ttl(usage: Usage) -> Ttl:
     return "1h" if written and written.ephemeral_1h_input_tokens else "5m"
 
 
-def _why(call: RecordedCall, last: RecordedCall | None, predicted: int, reported: int, head: int) -> str:
+def _why(call: RecordedCall, last: RecordedCall | None, predicted: int, reported: int, preamble: int) -> str:
     if abs(predicted - reported) <= _NEAR * max(1, call.usage.context):
         return "as predicted"
     if last is None:
-        return "first call: the head was warm, another session had written it"
+        return "first call: the system prompt and tools were already cached by another session"
     if reported > predicted:
         return (
-            "the head was kept warm by another session"
-            if reported <= head * 1.1
-            else "an unknown entry was read"
+            "the system prompt and tools were kept in the cache by another session"
+            if reported <= preamble * 1.1
+            else "a cache entry was read that no recorded call wrote"
         )
     if reported == 0:
-        return "nothing was read: the provider lost even the head"
-    if reported <= head * 1.1:
-        return "only the head was read: the messages' entry was gone or the prefix changed unseen"
-    return "an earlier entry was read than the newest"
+        return "nothing was read: not even the system prompt and tools were in the cache"
+    if reported <= preamble * 1.1:
+        return "only system prompt and tools were read: the messages' entry was gone or the prefix changed"
+    return "an older cache entry was read than the newest"
 
 
 def check_thread(thread: Thread, session: str) -> Iterator[CacheCheck]:
-    judge = CacheChecker(session)
+    checker = CacheChecker(session)
     for call in iter_calls(thread):
-        yield judge.judge(call)
+        yield checker.check(call)
 
 
 def check_folder(folder: Path) -> Iterator[CacheCheck]:
@@ -147,7 +151,7 @@ def check_folder(folder: Path) -> Iterator[CacheCheck]:
 
 
 def render_table(results: list[CacheCheck]) -> list[str]:
-    """Markdown: how far off, and why."""
+    """Markdown tables: how large the error is, and what explains it."""
     count = max(1, len(results))
     bounds = ((0.001, "0.1 %"), (0.01, "1 %"), (0.05, "5 %"), (0.25, "25 %"), (2.0, "any"))
     lines = ["| error, as a share of the context | calls | share |", "|---|--:|--:|"]

@@ -1,9 +1,9 @@
-"""What the calls of recorded sessions cost, each counted once (RP-7).
+"""What the calls of recorded sessions cost, each response counted once (RP-7).
 
-One response is written over several lines that repeat its usage, and a resumed or forked session repeats
-whole conversations in another file. A response is known by its message id and request id wherever it stands;
-its last usage is the one that counts, and it belongs to the day and project where it was first seen. Output
-in files is written while streaming and often too small (FORMATS 1): its price is a lower bound.
+A response is spread over several lines that repeat its usage, and a resumed or forked session repeats whole
+conversations in another file. A response is identified by its message id and request id. Its last usage
+counts, for the day and project where it was first seen. Output tokens are recorded during streaming and are
+often too small (FORMATS 1), so their price is a lower bound.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from everturn.replay.sessions import ReplaySession
 from everturn.session.recorded import LONG_SUFFIX
 
 NO_DAY: Final = "no date"
-NO_MODEL: Final = "no model named"
+NO_MODEL: Final = "unknown model"
 
 
 class BilledCall(msgspec.Struct, frozen=True, gc=False):
@@ -32,17 +32,17 @@ class BilledCall(msgspec.Struct, frozen=True, gc=False):
     project: str
     model: str
     usage: Usage
-    # The reported usage as JSON, with what only the bill looks at (iterations, speed, searches).
+    # The reported usage as JSON, including fields that only pricing needs (iterations, speed, searches).
     reported: bytes
 
 
 class CallTotals(msgspec.Struct):
-    """Calls added up. Dollars and tokens are by kind, as `measure/pricing.py` names them."""
+    """Sums over calls. Dollars and tokens are by kind, with the names of `measure/pricing.py`."""
 
     calls: int = 0
     tokens: Counter[str] = msgspec.field(default_factory=lambda: Counter[str]())
     dollars_by_kind: dict[str, Decimal] = msgspec.field(default_factory=lambda: dict[str, Decimal]())
-    # Calls of models that have no price here, by model.
+    # Calls to models without a known price, by model.
     unpriced: Counter[str] = msgspec.field(default_factory=lambda: Counter[str]())
 
     @property
@@ -55,18 +55,18 @@ class CallTotals(msgspec.Struct):
 
     @property
     def hit_rate(self) -> float | None:
-        """What of the input came from the cache; None without any input."""
+        """The share of the input that came from the cache; None if there was no input."""
         return self.tokens["cache_read"] / self.context if self.context else None
 
     def add(self, paid: BilledCall, *, times: int = 1) -> None:
-        """Count a call; `times=-1` takes it back."""
+        """Adds a call; `times=-1` subtracts it."""
         self.calls += times
         self.tokens.update({kind: times * count for kind, count in _tokens(paid.usage).items()})
         model = find_model(paid.model.replace(LONG_SUFFIX, ""))
         if model is None:
             self.unpriced[paid.model] += times
             return
-        # Prices have changed over time; a call without a date is priced as on the model's first day.
+        # Prices change over time. A call without a date is priced as on the model's release date.
         on = model.released if paid.day == NO_DAY else date.fromisoformat(paid.day)
         for line in compute_priced_usage(msgspec.json.decode(paid.reported), model, on=on).lines:
             before = self.dollars_by_kind.get(line.kind, Decimal(0))
@@ -86,7 +86,7 @@ def _tokens(usage: Usage) -> dict[str, int]:
 
 
 def iter_billed_calls(session: ReplaySession, project: str) -> Iterator[BilledCall]:
-    """The responses of a session, also those of sub-agents and on branches that were left."""
+    """The responses of a session, including those of sub-agents and of abandoned branches."""
     found: dict[str, BilledCall] = {}
     for thread in session.threads:
         for record in (*thread.records, *thread.abandoned):
@@ -102,7 +102,7 @@ def _paid(record: Record, session: ReplaySession, project: str) -> BilledCall | 
         return None
     moment = record_time(record)
     reply = record.reply
-    # Ids that we derived ourselves are the same in every file: the session makes them distinct.
+    # Ids that we generate are the same in every file; the session makes them distinct.
     known = f"{reply.message_id} {reply.request_id}" if record.raw else f"{session.path} {record.uuid}"
     return BilledCall(
         key=known,
@@ -134,7 +134,7 @@ def _as_reported(record: Record, usage: Usage) -> bytes:
 
 
 class CallLedger:
-    """Calls over many files, each once, summed in all and by day, project and model."""
+    """Calls over many files, each counted once, in total and by day, project and model."""
 
     def __init__(self) -> None:
         self.total = CallTotals()
@@ -143,7 +143,7 @@ class CallLedger:
         self._known: dict[str, BilledCall] = {}
 
     def add_calls(self, calls: Iterable[BilledCall]) -> CallTotals:
-        """Count these; answers the sums of those that were not known before."""
+        """Adds calls and returns the sums of those that were not known before."""
         fresh = CallTotals()
         for paid in calls:
             known = self._known.get(paid.key)
@@ -164,7 +164,7 @@ class CallLedger:
 
 
 def as_values(sums: CallTotals) -> dict[str, Any]:
-    """The sums for JSON: tokens and dollars by kind, and what follows from them."""
+    """The sums for JSON: tokens and dollars by kind, and derived values."""
     return {
         "calls": sums.calls,
         "tokens": {kind: count for kind, count in sums.tokens.items() if count},

@@ -14,7 +14,7 @@ from everturn.view.flatten import Flattener
 
 
 class RecordedCall(msgspec.Struct, frozen=True):
-    """What one response was given and what it reported. `first` is its first record."""
+    """The input of one response and the usage it reported. `first` is its first record."""
 
     number: int
     first: Record
@@ -22,16 +22,16 @@ class RecordedCall(msgspec.Struct, frozen=True):
     model: str
     usage: Usage
     messages: tuple[Message, ...]
-    # Whether the view was another one than at the call before: a compaction, an undo.
+    # Whether the view was replaced since the previous call (by a compaction or an undo).
     view_is_new: bool
-    # Whether results were cleared since the call before.
+    # Whether results were cleared since the previous call.
     was_cleared: bool
 
 
 def iter_calls(thread: Thread, which: Literal["reported", "all"] = "reported") -> Iterator[RecordedCall]:
-    """The calls of a thread. A response is split over several records; the last of them knows its usage.
+    """The calls of a thread. A response is split over several records; the last one has its final usage.
 
-    Many files know no usage: with "all" their calls are told too, with a usage of nothing.
+    Many files record no usage. With "all", calls without usage are included, with all counts at zero.
     """
     log, flattener = Log(), Flattener()
     usages = _unreported(thread.records) if which == "all" else {}
@@ -61,7 +61,7 @@ def iter_calls(thread: Thread, which: Literal["reported", "all"] = "reported") -
 
 
 def _unreported(records: Sequence[Record]) -> dict[str, Usage]:
-    """Every response that a model gave, whether or not its usage was written down."""
+    """Every response of a model, with or without recorded usage."""
     return {
         record.message_id: Usage()
         for record in records
@@ -70,7 +70,7 @@ def _unreported(records: Sequence[Record]) -> dict[str, Usage]:
 
 
 def _last_usages(records: Sequence[Record]) -> dict[str, Usage]:
-    """Usage by message id. Lines are written while streaming: the last one knows most."""
+    """Usage by message id. Lines are written during streaming, so the last one is the most complete."""
     found: dict[str, Usage] = {}
     for record in records:
         if record.message_id and (usage := reported_usage(record)):

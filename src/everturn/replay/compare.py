@@ -1,8 +1,8 @@
-"""Schemes side by side over any number of sessions: one row each (RP-7, BY-10).
+"""Comparison of policies over any number of sessions: one row each (RP-7, BY-10).
 
-Savings are net: what a scheme spends on summaries, faults and refreshes is in its dollars. They are taken
-over the calls that both sides made, for `none` ends at the window and is cheap from there on. What the
-provider's own cache saves is told apart from what the scheme saves: the former is there without us.
+Dollars are the total cost, including summaries, refetches and refreshes. Savings are computed over the calls
+that both runs made, because `none` stops when the window is full and costs nothing after that. What the
+provider's cache saves is reported separately: you get it with any policy.
 """
 
 from collections import Counter
@@ -13,15 +13,14 @@ from typing import Final
 import msgspec
 
 from everturn.measure.pricing import PER_MILLION
-from everturn.replay.runs import ReplayCost, ReplayRun, RetainedCount, SimulatedCall
-from everturn.replay.totals import rates_of
+from everturn.replay.runs import ReplayCost, ReplayRun, RetainedCount, SimulatedCall, rates_of
 
 NONE: Final = "none"
 RECORDED: Final = "recorded"
 
 
 class Saving(msgspec.Struct, frozen=True):
-    """Dollars saved against another scheme, of so many; negative where it costs more."""
+    """Dollars saved compared with another policy, and that policy's dollars; negative if it costs more."""
 
     dollars: Decimal = Decimal(0)
     of: Decimal = Decimal(0)
@@ -35,18 +34,19 @@ class Saving(msgspec.Struct, frozen=True):
 
 
 class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One scheme over all sessions."""
+    """One policy over all sessions."""
 
-    scheme: str
+    policy: str
     sessions: int = 0
     unfinished: int = 0
     calls: int = 0
     dollars: Decimal = Decimal(0)
     spent: ReplayCost = ReplayCost()
-    # Against the same calls without management, and as they were recorded; None where that was not replayed.
+    # Compared with the same calls without context management, and as recorded; None if that was not replayed.
     against_none: Saving | None = None
     against_recorded: Saving | None = None
-    # What the same calls had cost without any cache, less what they did cost: the provider's part.
+    # What the same calls would have cost without a cache, minus what they cost: saved by the provider's
+    # cache.
     by_cache: Saving = Saving()
     peak: int = 0
     mean: float = 0.0
@@ -54,14 +54,14 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
     breaks: dict[str, int] = {}
     compactions: int = 0
     refreshes: int = 0
-    faults: int = 0
-    faults_per_100: float = 0.0
+    refetches: int = 0
+    refetches_per_100: float = 0.0
     left: dict[str, RetainedCount] = {}
     floor: Decimal = Decimal(0)
 
 
 class ComparisonTable(msgspec.Struct, frozen=True):
-    """The table, and what was assumed to make it. JSON for programs is this value, encoded."""
+    """The table and the assumptions behind it. The JSON output is this value, encoded."""
 
     rows: tuple[ComparisonRow, ...]
     sessions: int
@@ -69,17 +69,17 @@ class ComparisonTable(msgspec.Struct, frozen=True):
 
 
 class Comparison:
-    """Fed one session at a time, so that no more than one need be in memory."""
+    """Adds up runs one session at a time, so that only one session has to be in memory."""
 
     def __init__(self) -> None:
         self._sums: dict[str, _Sum] = {}
         self._sessions = 0
 
     def add(self, runs: Iterable[ReplayRun]) -> None:
-        by_scheme = {run.scheme: run for run in runs}
-        self._sessions += bool(by_scheme)
-        for name, run in by_scheme.items():
-            self._sums.setdefault(name, _Sum(name)).add(run, by_scheme)
+        by_policy = {run.policy: run for run in runs}
+        self._sessions += bool(by_policy)
+        for name, run in by_policy.items():
+            self._sums.setdefault(name, _Sum(name)).add(run, by_policy)
 
     def compared(self, notes: Sequence[str] = ()) -> ComparisonTable:
         return ComparisonTable(
@@ -87,18 +87,11 @@ class Comparison:
         )
 
 
-def compare_runs(sessions: Iterable[Iterable[ReplayRun]]) -> ComparisonTable:
-    comparison = Comparison()
-    for runs in sessions:
-        comparison.add(runs)
-    return comparison.compared()
-
-
 class _Sum:
-    """One scheme while sessions are added."""
+    """The sums of one policy while sessions are added."""
 
-    def __init__(self, scheme: str) -> None:
-        self._scheme = scheme
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
         self._counts: Counter[str] = Counter()
         self._breaks: Counter[str] = Counter()
         self._spent: dict[str, Decimal] = dict.fromkeys(ReplayCost.__struct_fields__, Decimal(0))
@@ -117,7 +110,7 @@ class _Sum:
             calls=totals.calls,
             compactions=totals.compactions,
             refreshes=totals.refreshes,
-            faults=totals.faults,
+            refetches=totals.refetches,
             read=totals.read,
             prompt=totals.read + totals.write_5m + totals.write_1h + totals.plain,
         )
@@ -139,7 +132,7 @@ class _Sum:
     def row(self) -> ComparisonRow:
         count, spent = self._counts, ReplayCost(**self._spent)
         return ComparisonRow(
-            scheme=self._scheme,
+            policy=self._policy,
             sessions=count["sessions"],
             unfinished=count["unfinished"],
             calls=count["calls"],
@@ -154,15 +147,15 @@ class _Sum:
             breaks=dict(self._breaks.most_common()),
             compactions=count["compactions"],
             refreshes=count["refreshes"],
-            faults=count["faults"],
-            faults_per_100=100 * count["faults"] / max(1, count["calls"]),
+            refetches=count["refetches"],
+            refetches_per_100=100 * count["refetches"] / max(1, count["calls"]),
             left=self._left,
             floor=self._floor,
         )
 
 
 def saving(ours: Sequence[SimulatedCall], theirs: Sequence[SimulatedCall]) -> Saving:
-    """What we save on the calls that both made, thread by thread."""
+    """What `ours` saves on the calls that both runs made, thread by thread."""
     made, other = _made(ours), _made(theirs)
     common = {thread: min(number, other.get(thread, 0)) for thread, number in made.items()}
     spent, baseline = _up_to(common, ours), _up_to(common, theirs)
@@ -179,7 +172,7 @@ def _up_to(numbers: Mapping[str, int], calls: Sequence[SimulatedCall]) -> Decima
 
 
 def _by_cache(calls: Sequence[SimulatedCall]) -> Saving:
-    """The same calls with every token at the plain price."""
+    """Compared with the same calls at the uncached input price."""
     plain = sum((_uncached(call) for call in calls if call.source != "refresh"), Decimal(0))
     return Saving(plain - sum((call.dollars for call in calls), Decimal(0)), plain)
 

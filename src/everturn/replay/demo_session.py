@@ -1,4 +1,4 @@
-"""What a rehearsal is played on: a made-up session, and a head of the size that coding agents have."""
+"""The input of `everturn demo`: a synthetic session, and a preamble of the size that coding agents have."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,7 +12,7 @@ from everturn.view.system_prompt import SystemPromptSections, make_preamble, sys
 from everturn.wire.anthropic import tool_block
 from everturn.wire.claude_code_reader import parse_session_file
 
-# About what one call of a made-up session adds, so that a session is long enough for the turns asked for.
+# About what one call of a synthetic session adds, so that the session is long enough for the requested turns.
 _TOKENS_A_TURN: Final = 2_500
 
 _TOOLS: Final = {
@@ -36,20 +36,19 @@ _RULES: Final = (
 
 
 def make_demo_session(*, seed: int, turns: int) -> tuple[Sequence[Record], Preamble]:
-    """The main thread of a session of at least so many calls, and the head to send it with."""
+    """The main thread of a session with at least this many calls, and the preamble to send with it."""
     shape = SessionShape(boundaries=0, sidechains=0, images=0, idle_gaps=0, display_copies="short")
     lines = generate_session(seed=seed, tokens=max(20_000, turns * _TOKENS_A_TURN), shape=shape)
     return split_threads(parse_session_file(b"\n".join(lines)).records).main.records, coding_preamble()
 
 
 def coding_preamble() -> Preamble:
-    sections = SystemPromptSections()
+    sections = SystemPromptSections(identity="You are a careful software engineer.")
     handbook = (f"{number}. {_RULES[number % len(_RULES)]}" for number in range(1, 201))
     sections.static("handbook", lambda: "\n".join(handbook))
     sections.dynamic("environment", lambda: "Working directory: project. Platform: linux. Branch: main.")
     tools = tuple(tool_block(_definition(name, *about)) for name, about in _TOOLS.items())
-    identity = "You are a careful software engineer."
-    return make_preamble(tools, system_blocks(sections, identity=identity, capabilities=ANTHROPIC))
+    return make_preamble(tools, system_blocks(sections, capabilities=ANTHROPIC))
 
 
 def _definition(name: str, field: str, about: str) -> dict[str, object]:

@@ -1,7 +1,7 @@
-"""One long session, held against a twin until it was compacted a few times.
+"""One long session against a twin, until it has been compacted a few times.
 
-A person asks, the twin's agent works on the files of a small project, and nobody stops: the context fills, is
-summarized, and fills again. Everything goes through `Session`, as it would with the real API.
+Simulated user prompts make the twin's agent work on the files of a small project. The context fills up, is
+compacted, and fills up again. Everything goes through `Session`, as with the real API.
 """
 
 import random
@@ -36,12 +36,12 @@ _TASKS: Final = (
     "Move what {name} and {other} have in common into one place.",
 )
 _RULE: Final = "Never push to main, and use bun instead of npm."
-# A person reads the answer before asking again.
+# Seconds the user needs to read an answer.
 _PAUSE: Final = 40.0
 
 
 class LongSessionCall(msgspec.Struct, frozen=True):
-    """One call of the model: how much context it had, and how much of that came from the cache."""
+    """One call: its context in tokens, and how much of it was read from the cache."""
 
     number: int
     context: int
@@ -49,12 +49,12 @@ class LongSessionCall(msgspec.Struct, frozen=True):
 
 
 class LongSessionCompaction(msgspec.Struct, frozen=True):
-    """A compaction, when it happened; `receipt` is what the model was told of it."""
+    """A compaction; `receipt` is what the model was told about it."""
 
     way: str
     tokens_before: int
     tokens_after: int
-    # Of what the call for the summary was shown, the part that was read from the cache.
+    # The share of the summary call's input that was read from the cache.
     share_read: float
     receipt: tuple[str, ...]
 
@@ -69,7 +69,7 @@ class LongSessionEnd(msgspec.Struct, frozen=True):
 def run_long_session(
     *, model: Model, compactions: int, seed: int
 ) -> Iterator[LongSessionCall | LongSessionCompaction | LongSessionEnd]:
-    """The calls of the session in their order, each compaction between them, and how it ended."""
+    """The calls of the session in order, with the compactions between them, and a final summary."""
     with TemporaryDirectory() as folder:
         yield from _LongSession(Path(folder), model, seed).run(compactions)
 
@@ -80,20 +80,20 @@ class _LongSession:
         self.rng = random.Random(seed)
         self.twin = build_twin(seed=seed)
         self.done: list[CompactionDone] = []
-        # How many calls there were when each of them was done; told ones are gone.
+        # The number of calls at each compaction that was not yet reported.
         self.untold: list[int] = []
         for name in _NAMES:
             (folder / f"{name}.py").write_text(self._code(name, 400))
         self.session = self._opened(model)
 
     def _opened(self, model: Model) -> Session:
-        head, ids = coding_preamble(), count(1)
+        preamble, ids = coding_preamble(), count(1)
         return Session.open(
             self.folder / "session.jsonl",
             model=model.id,
             send=make_twin_send(self.twin),
-            tools=[Tool(fields_of(block), self._tool(block.tool)) for block in head.tools],
-            system="\n\n".join(text_of(block) for block in head.system),
+            tools=[Tool(fields_of(block), self._tool(block.tool)) for block in preamble.tools],
+            system="\n\n".join(text_of(block) for block in preamble.system),
             costs=TwinCosts(model),
             clock=self.twin.clock.now,
             new_id=lambda: f"{next(ids):08d}",
@@ -118,7 +118,7 @@ class _LongSession:
             yield LongSessionEnd(prompts, len(log.records), session.bill, carried)
 
     def _since(self, shown: int) -> Iterator[LongSessionCall | LongSessionCompaction]:
-        """A compaction is told of before the call that made it necessary is sent again."""
+        """Calls since `shown`. A compaction is reported before the call that it made possible."""
         for number, entry in enumerate(self.twin.ledger()[shown:], start=shown + 1):
             if self.untold and number > self.untold[0]:
                 self.untold.pop(0)

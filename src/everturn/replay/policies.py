@@ -1,55 +1,59 @@
-"""What a session is replayed under: a policy, how long its prefix lives, and whether it is kept alive (RP-8).
+"""Policies for replay: context management, cache TTL, and whether the cache is refreshed (RP-8).
 
-A scheme is written as the name of a policy and switches: `claude-code+1h+refresh`. `refresh` knows how long a
-pause will be and acts only where that pays; `refresh-blind` does not, and gives up when it has spent as much.
+A replay policy is written as a policy name and switches: `claude-code+1h+refresh`. `refresh` knows how long
+each pause is and refreshes only if that is cheaper. `refresh-blind` does not know, and stops when it has
+spent as much as a new cache write costs.
 
-Names that exist here only: `summarize-85` does nothing but compact at 85 % of the window, `recorded` edits as
-the recording did and never by itself, `oracle` is a bound. What a policy does is decided in `decide/`.
+Three names exist only here: `summarize-85` compacts at 85 % of the window and does nothing else, `recorded`
+repeats the edits of the recording, and `oracle` is a bound. What a policy does is defined in `decide/`.
 """
 
 from typing import Final, Literal
 
 import msgspec
 
-from everturn.decide.policy import POLICIES, Policy
+from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.options import Options, TokenSettings
+from everturn.decide.policy import POLICIES
+from everturn.decide.settings import MicroSettings
 from everturn.errors import UsageError
 from everturn.measure.prefix_cache import Ttl
 from everturn.measure.thresholds import ThresholdSettings
 
-# never: the conversation ends at the window. recorded: at the recorded boundaries. automatic: at the mark.
+# never: the run ends when the window is full. recorded: at the recorded boundaries. automatic: at the
+# threshold.
 CompactionMode = Literal["never", "recorded", "automatic"]
 
 
 class ReplayPolicy(msgspec.Struct, frozen=True):
-    """`model` is empty for the recorded one, `window` 0 for what the recording shows."""
+    """An empty `model` means the recorded one; `window` 0 means the window that the recording shows."""
 
     name: str
-    policy: Policy
+    options: Options
     ttl: Ttl = "5m"
     refresh: bool = False
     model: str = ""
     compacts: CompactionMode = "never"
     window: int = 0
-    # Whether it knows which results will be used again: a bound, and nothing to run live (RP-9).
+    # Whether it knows which results will be used again. Such a policy is a bound and cannot run live (RP-9).
     foresight: bool = False
-    # Refreshes without knowing how long a pause will be: until it has spent what writing again costs.
+    # Refreshes without knowing the length of a pause, until it has spent what a new cache write costs.
     blind: bool = False
 
 
-# The automatic mark lies at a share of the whole window: no reserves are taken off before it.
-_AT_85: Final = Policy(
-    name="summarize-85",
-    about="everything is summarized once 85 % of the window are used, and nothing happens before",
+# The threshold of `summarize-85` is a share of the whole window, without reserves.
+_NO_CLEARING: Final = MicroSettings(steps=(), declare=False)
+_AT_85: Final = Options(
+    policy="summarize-85",
+    micro=_NO_CLEARING,
     thresholds=ThresholdSettings(output_reserve=0, auto_margin=0, auto_percent=85.0),
 )
-_AS_RECORDED: Final = Policy(
-    name="recorded", about="cleared and compacted where the recording says so, and nowhere else"
-)
-_ORACLE: Final = Policy(
-    name="oracle", about="a bound: clears what is never used again, when that is free or pays"
-)
-# Clearing alone does not keep a long session inside its window, so those who only clear compact at the mark
-# as every agent does; a window that slides never gets there, and `none` ends there.
+_AS_RECORDED: Final = Options(policy="recorded", micro=_NO_CLEARING)
+_ORACLE: Final = Options(policy="oracle", micro=_NO_CLEARING)
+# A recording has no notes, so a summary is obtained from the conversation.
+_COMPACTS_BY: Final = CompactSettings(strategies=("fork", "direct", "extractive"))
+# Clearing alone does not keep a long session inside its window, so policies that only clear also compact at
+# the threshold. A sliding window never reaches it, and `none` ends there.
 _COMPACTS: Final[dict[str, CompactionMode]] = {
     "claude-code": "automatic",
     "frugal": "automatic",
@@ -64,26 +68,47 @@ _ORDER: Final = (
     "none", "recorded", "claude-code", "frugal", "when-cold", "clear-keep-3", "masking", "sliding-window",
     "summarize-85", "oracle",
 )  # fmt: skip
-_POLICIES: Final = {**POLICIES, **{each.name: each for each in (_AT_85, _AS_RECORDED, _ORACLE)}}
-
-REPLAY_POLICIES: Final = {
-    name: ReplayPolicy(
-        name, _POLICIES[name], compacts=_COMPACTS.get(name, "never"), foresight=name == _ORACLE.name
-    )
-    for name in _ORDER
+_OPTIONS: Final = {
+    **{name: each.options for name, each in POLICIES.items()},
+    **{each.policy: each for each in (_AT_85, _AS_RECORDED, _ORACLE)},
 }
 
 
-def parse_policy(text: str, *, model: str = "", window: int = 0) -> ReplayPolicy:
-    """The scheme that a name and its switches stand for."""
+def _replay_policy(name: str) -> ReplayPolicy:
+    compacts = _COMPACTS.get(name, "never")
+    how = msgspec.structs.replace(_COMPACTS_BY, enabled=compacts == "automatic")
+    # Recorded counts are exact already: nothing is left to calibrate.
+    options = msgspec.structs.replace(_OPTIONS[name], compact=how, tokens=TokenSettings(calibrate=False))
+    return ReplayPolicy(name, options, compacts=compacts, foresight=name == _ORACLE.policy)
+
+
+REPLAY_POLICIES: Final = {name: _replay_policy(name) for name in _ORDER}
+
+
+# The name under which a user's own options are replayed.
+CONFIGURED: Final = "configured"
+
+
+def _configured(options: Options) -> ReplayPolicy:
+    mode: CompactionMode = "automatic" if options.may_compact else "never"
+    usable = tuple(each for each in options.compact.strategies if each != "notes")
+    compact = msgspec.structs.replace(options.compact, strategies=usable)
+    options = msgspec.structs.replace(options, compact=compact, tokens=TokenSettings(calibrate=False))
+    return ReplayPolicy(CONFIGURED, options, compacts=mode)
+
+
+def parse_policy(
+    text: str, *, model: str = "", window: int = 0, configured: Options | None = None
+) -> ReplayPolicy:
+    """Parses a policy name and its switches. `configured` are the options that this name stands for."""
     name, *switches = text.strip().split("+")
-    found = REPLAY_POLICIES.get(name)
+    found = _configured(configured or Options()) if name == CONFIGURED else REPLAY_POLICIES.get(name)
     if found is None:
-        raise UsageError(f"There is no policy {name!r}. Choose one of: {', '.join(REPLAY_POLICIES)}.")
+        raise UsageError(f"Unknown policy {name!r}. Choose one of: {', '.join(REPLAY_POLICIES)}.")
     unknown = [each for each in switches if each not in ("5m", "1h", "refresh", "refresh-blind")]
     if unknown or {"5m", "1h"} <= set(switches) or {"refresh", "refresh-blind"} <= set(switches):
         raise UsageError(
-            f"{text!r} cannot be read: a policy takes +5m or +1h, and +refresh or +refresh-blind."
+            f"Invalid switches in {text!r}: a policy takes +5m or +1h, and +refresh or +refresh-blind."
         )
     found = msgspec.structs.replace(found, window=window)
     found = msgspec.structs.replace(found, blind="refresh-blind" in switches)
@@ -92,7 +117,7 @@ def parse_policy(text: str, *, model: str = "", window: int = 0) -> ReplayPolicy
 
 
 def apply_switches(found: ReplayPolicy, *, ttl: Ttl, refresh: bool, model: str = "") -> ReplayPolicy:
-    """The scheme with these switches; its name says which are set."""
+    """The policy with these switches, which also become part of its name."""
     kept = "+refresh-blind" if found.blind else "+refresh" if refresh else ""
     name = found.name.partition("+")[0] + ("+1h" if ttl == "1h" else "") + kept
     return msgspec.structs.replace(found, name=name, ttl=ttl, refresh=refresh, model=model)

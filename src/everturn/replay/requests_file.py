@@ -2,10 +2,11 @@
 
     session, policy, thread, call, time, source, model, request, usage, dollars, tokens
 
-`request` is the whole body. System prompt and tools are in no recording: one system block stands for them,
-and one result for what a fault fetched. Their sizes are in `tokens`, which has one count per block in the
-order of the prefix (tools, system, messages) and sums to the billed input. Hidden tokens stand with a block:
-what opens a message with its first block, what ends the prompt with the last one.
+`request` is the whole body. Recordings do not hold system prompt and tools, so one system block is a
+placeholder for them, and one result is a placeholder for refetched content. `tokens` has one count per block
+in the order of the prefix (tools, system, messages) and sums to the billed input; placeholders have their
+real size there. Tokens that belong to no block are counted with a neighbour: the start of a message with its
+first block, the end of the prompt with the last block.
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ def line_of(session: str, policy: str, call: SimulatedCall, request: Request, to
 
 
 def usage_fields(call: SimulatedCall) -> dict[str, Any]:
-    """As the API reports it, all fields."""
+    """The usage object in the format of the API, with all fields."""
     return {
         "input_tokens": call.plain,
         "cache_creation_input_tokens": call.write_5m + call.write_1h,
@@ -54,7 +55,7 @@ def usage_fields(call: SimulatedCall) -> dict[str, Any]:
 
 
 def make_request_writer(file: BinaryIO, session: str, policy: str) -> RequestObserver:
-    """A witness of a simulation that writes down all it sees."""
+    """An observer that writes every request of a simulation to a file."""
 
     def see(call: SimulatedCall, request: Request, tokens: Sequence[int]) -> None:
         file.write(line_of(session, policy, call, request, tokens))

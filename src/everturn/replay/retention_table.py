@@ -1,10 +1,10 @@
-"""What real compactions kept, beside what the summary without a model would have kept (BY-5, BY-6).
+"""What recorded compactions kept, compared with the summary that needs no model (BY-5, BY-6).
 
     python -m everturn.replay.retention_table [FOLDER] [--into PAGE]
 
-For every compaction in the sessions below FOLDER: the records that it replaced, the summary that a
-model wrote of them then, and ours of the same records, once with its own budget and once with no more tokens
-than the model took. With `--into` the table replaces what stands between the markers of a page.
+For every compaction in the sessions below FOLDER: the records that it replaced, the summary that a model
+wrote then, and our summary of the same records, once with its own budget and once with no more tokens than
+the model's. `--into` writes the table between the markers of a page.
 """
 
 import sys
@@ -31,7 +31,7 @@ _COLUMNS: Final = ("user", "paths", "names", "errors", "pending")
 
 
 class RetentionRow(msgspec.Struct, frozen=True):
-    """One compaction: the session it is from, its number there, and what each summary kept."""
+    """One compaction: its session, its number in the session, and what each summary kept."""
 
     session: str
     number: int
@@ -39,7 +39,7 @@ class RetentionRow(msgspec.Struct, frozen=True):
 
 
 def iter_compactions(records: Iterable[Record]) -> Iterator[tuple[Sequence[Record], str]]:
-    """What each compaction replaced, and the text that took its place."""
+    """What each compaction replaced, and its summary."""
     log = Log()
     for record in records:
         before = log.view.records
@@ -114,7 +114,7 @@ def insert_table(page: str, drawn: str) -> str:
     before, start, rest = page.partition(START)
     _, end, after = rest.partition(END)
     if not start or not end:
-        raise SystemExit(f"The page has no markers; put {START} and {END} where the table belongs.")
+        raise SystemExit(f"The page has no markers. Put {START} and {END} where the table belongs.")
     return f"{before}{START}\n{drawn}\n{END}{after}"
 
 
@@ -123,11 +123,11 @@ def main(arguments: Sequence[str]) -> int:
     given = [each for each in arguments if each != "--into" and (page is None or each != str(page))]
     folder = Path(given[0]) if given else FOLDER
     if not folder.is_dir():
-        print(f"There are no recorded sessions in {folder}; name a folder that holds some.")
+        print(f"No recorded sessions found in {folder}. Name a folder with session files.")
         return 0
     found = list(rows(folder))
     if not found:
-        print(f"No session below {folder} was ever compacted; there is nothing to compare.")
+        print(f"No session below {folder} was compacted, so there is nothing to compare.")
         return 0
     drawn = render_table(found)
     if page is None:

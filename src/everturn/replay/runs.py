@@ -1,16 +1,21 @@
-"""The values of a simulation: calls, their sums, and a run (RP-7). How they come about: `simulate.py`."""
+"""Results of a simulation: calls, their costs, and totals (RP-7). They are made in `simulate.py`."""
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
 import msgspec
 
+from everturn.measure.model import Rates
+from everturn.measure.model_table import model_or_default
+from everturn.measure.pricing import PER_MILLION
 from everturn.replay.refetches import Refetch
 
-# main: a recorded call. compact: the call that writes a summary. refresh: a call for nothing but the cache.
-# fault: the call that fetches again what is no longer visible.
-CallSource = Literal["main", "compact", "refresh", "fault"]
+# main: a recorded call. compact: the call that writes a summary. refresh: a call that only keeps the cache
+# entry from expiring. refetch: a call that fetches content again that is no longer in the context.
+CallSource = Literal["main", "compact", "refresh", "refetch"]
 
 
 class SimulatedCall(msgspec.Struct, frozen=True):
@@ -27,17 +32,17 @@ class SimulatedCall(msgspec.Struct, frozen=True):
     output: int
     dollars: Decimal
     context: int
-    # Results hidden before this call, and everything that was done before it, in words.
+    # Results hidden before this call, and a description of all edits before it.
     cleared: int = 0
     why: str = ""
-    # Why much less was read than the last call left behind; empty where it was not.
+    # Why much less was read than the previous call had cached; empty if that did not happen.
     broke: str = ""
-    faults: tuple[Refetch, ...] = ()
+    refetches: tuple[Refetch, ...] = ()
     model: str = ""
 
 
 class ReplayCost(msgspec.Struct, frozen=True, kw_only=True):
-    """Dollars by kind: the recorded calls by kind of token, everything that a policy adds as a whole."""
+    """Dollars by kind: recorded calls by kind of token, calls that a policy adds as a whole."""
 
     plain: Decimal = Decimal(0)
     write_5m: Decimal = Decimal(0)
@@ -46,7 +51,7 @@ class ReplayCost(msgspec.Struct, frozen=True, kw_only=True):
     output: Decimal = Decimal(0)
     summaries: Decimal = Decimal(0)
     # The extra calls, and the first payment for what they fetched.
-    faults: Decimal = Decimal(0)
+    refetches: Decimal = Decimal(0)
     refresh: Decimal = Decimal(0)
 
     @property
@@ -55,14 +60,14 @@ class ReplayCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetainedCount(msgspec.Struct, frozen=True):
-    """How many of so many things that mattered still stand in the context at the end (BY-6)."""
+    """How many of the important items are still in the context at the end (BY-6)."""
 
     kept: int = 0
     total: int = 0
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """The sums of a run. `calls` are the recorded ones that were made; tokens are those of all calls."""
+    """The sums of a run. `calls` counts the recorded calls that were made; tokens are those of all calls."""
 
     calls: int = 0
     spent: ReplayCost = ReplayCost()
@@ -76,8 +81,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     breaks: dict[str, int] = {}
     compactions: int = 0
     refreshes: int = 0
-    faults: int = 0
-    # By what it is: user_instructions, paths, identifiers, errors.
+    refetches: int = 0
+    # By kind: user_instructions, paths, identifiers, errors.
     left: dict[str, RetainedCount] = {}
 
     @property
@@ -90,19 +95,83 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
         return self.read / max(1, self.read + self.write_5m + self.write_1h + self.plain)
 
     @property
-    def faults_per_100(self) -> float:
-        return 100 * self.faults / max(1, self.calls)
+    def refetches_per_100(self) -> float:
+        return 100 * self.refetches / max(1, self.calls)
 
 
 class ReplayRun(msgspec.Struct, frozen=True):
-    """A session under a scheme. `ended_early` says where it no longer fitted; empty where it always did."""
+    """A session under a policy. `ended_early` says which call no longer fitted the window; else empty."""
 
     session: str
-    scheme: str
+    policy: str
     calls: tuple[SimulatedCall, ...]
     totals: Totals
     ended_early: str = ""
-    # What was assumed: models measured as others, the counting ratio, the window.
+    # Assumptions: models replaced by similar ones, the scale of token estimates, the window.
     notes: tuple[str, ...] = ()
-    # What no policy can undercut, for the calls that were made (RP-9).
+    # The lower bound for the cost of the calls that were made (RP-9).
     floor: Decimal = Decimal(0)
+
+
+def totals_of(calls: Sequence[SimulatedCall], left: dict[str, RetainedCount]) -> Totals:
+    main = [call for call in calls if call.source == "main"]
+    return Totals(
+        calls=len(main),
+        spent=sum_costs(calls),
+        read=sum(call.read for call in calls),
+        write_5m=sum(call.write_5m for call in calls),
+        write_1h=sum(call.write_1h for call in calls),
+        plain=sum(call.plain for call in calls),
+        output=sum(call.output for call in calls),
+        peak=max((call.context for call in main), default=0),
+        mean=sum(call.context for call in main) / max(1, len(main)),
+        breaks=dict(sorted(Counter(call.broke for call in calls if call.broke).items())),
+        compactions=sum(call.source == "compact" for call in calls),
+        refreshes=sum(call.source == "refresh" for call in calls),
+        refetches=sum(len(call.refetches) for call in calls),
+        left=left,
+    )
+
+
+def sum_costs(calls: Sequence[SimulatedCall]) -> ReplayCost:
+    sums: Counter[str] = Counter()
+    for call, fetched in _with_fetched(calls):
+        for kind, dollars in _kinds(call, fetched):
+            sums[kind] += dollars  # pyright: ignore[reportArgumentType]
+    return ReplayCost(**{kind: Decimal(dollars) for kind, dollars in sums.items()})
+
+
+def _with_fetched(calls: Sequence[SimulatedCall]) -> Iterator[tuple[SimulatedCall, int]]:
+    """Each call with the number of its tokens that the refetch before it added."""
+    fetched = 0
+    for call in calls:
+        if call.source == "refetch":
+            fetched = sum(refetch.tokens for refetch in call.refetches)
+            yield call, 0
+        else:
+            yield call, fetched if call.source == "main" else 0
+            fetched = 0 if call.source == "main" else fetched
+
+
+def _kinds(call: SimulatedCall, fetched: int) -> Iterator[tuple[str, Decimal]]:
+    whole = {"compact": "summaries", "refetch": "refetches", "refresh": "refresh"}.get(call.source)
+    if whole:
+        yield whole, call.dollars
+        return
+    rates = rates_of(call)
+    for kind, tokens, rate in (
+        ("write_1h", call.write_1h, rates.write_1h),
+        ("write_5m", call.write_5m, rates.write_5m),
+        ("plain", call.plain, rates.input),
+        ("read", call.read, rates.read),
+        ("output", call.output, rates.output),
+    ):
+        again = min(fetched, tokens) if kind not in ("read", "output") else 0
+        fetched -= again
+        yield kind, (tokens - again) * rate / PER_MILLION
+        yield "refetches", again * rate / PER_MILLION
+
+
+def rates_of(call: SimulatedCall) -> Rates:
+    model = model_or_default(call.model).model
+    return model.rates(on=call.at.date(), prompt_tokens=call.context)

@@ -1,11 +1,11 @@
-"""Recorded sessions, opened: files and folders in, sessions out, and what could not be read by name (RP-1).
+"""Opens recorded sessions from files and folders, and names the files that cannot be read (RP-1).
 
-A session is its main conversation and those of its sub-agents. Claude Code keeps sub-agents in files of
-their own, beside the session or in a folder of its name; where the session is known to have started them
-they are threads of it, else each is a session by itself. One file can also hold many sessions: `path` then
-ends in `#` and a name, and `read_session` takes such a path back.
+A session is its main conversation and those of its sub-agents. Claude Code stores sub-agents in separate
+files, beside the session or in a folder with its name. They become threads of the session that started them;
+if that is unknown, each is a session. One file can also hold many sessions: `path` then ends in `#` and a
+name, and `read_session` accepts such a path.
 
-How each format is spelled: `replay/readers/`.
+The file formats: `replay/readers/`.
 """
 
 import os
@@ -23,16 +23,17 @@ from everturn.replay.readers.claude_code import CLAUDE_CODE, Parent, parent_of
 from everturn.replay.readers.registry import READERS
 from everturn.replay.readers.values import RecordedConversation, SourceFile
 
-# Told of every file before it is read: its number from 1 on, how many there are, its path.
+# Called before each file is read, with its number (from 1), the number of files, and its path.
 ReadProgress = Callable[[int, int, Path], None]
 
-# What is looked at to know whose sub-agent a file is; its first line can be a long prompt.
+# How much of a file is read to find the session that a sub-agent belongs to; its first line can be a long
+# prompt.
 _START: Final = 64 * 1024
 _AGENT_FILES: Final = "*agent-*.jsonl"
 
 
 class ReplaySession(msgspec.Struct, frozen=True):
-    """One recorded session. `digest` is of every byte that it was read from; `path` opens it again."""
+    """One recorded session. `digest` covers every byte it was read from; `path` opens it again."""
 
     name: str
     path: str
@@ -41,13 +42,13 @@ class ReplaySession(msgspec.Struct, frozen=True):
     model: str
     notes: tuple[str, ...]
     digest: str
-    # What stood in the file of system prompt and tools (as JSON); empty where they have to be estimated.
+    # System prompt and tools (as JSON) if the file holds them; empty if they have to be estimated.
     system: str = ""
     tools: str = ""
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A file that gave no session, and why."""
+    """A file without a readable session, and why."""
 
     path: str
     why: str
@@ -60,14 +61,15 @@ def read_session(path: Path) -> ReplaySession | Unreadable:
     if len(found) == 1:
         return found[0]
     if found:
-        return Unreadable(str(path), f"it holds {len(found)} sessions; name one, for example {found[0].path}")
-    return Unreadable(str(path), f"it holds no session {key!r}")
+        why = f"the file holds {len(found)} sessions; name one, for example {found[0].path}"
+        return Unreadable(str(path), why)
+    return Unreadable(str(path), f"the file has no session {key!r}")
 
 
 def read_sessions(
     paths: Iterable[Path], progress: ReadProgress | None = None
 ) -> Iterator[ReplaySession | Unreadable]:
-    """Every session in these files and folders, in the order given, folders by name."""
+    """Every session in these files and folders, in the given order; files in a folder are sorted by name."""
     files = files_below(paths)
     agents = {file for file in files if file.match(_AGENT_FILES) and _parent(file) is not None}
     taken: set[Path] = set()
@@ -80,7 +82,7 @@ def read_sessions(
 
 
 def files_below(paths: Iterable[Path]) -> list[Path]:
-    """Each file once, folders opened up in a fixed order; hidden files below a folder are left out."""
+    """Each file once; folders are listed recursively in a fixed order, without hidden files."""
     found: dict[Path, None] = {}
     for path in paths:
         if not path.is_dir():
@@ -93,7 +95,7 @@ def files_below(paths: Iterable[Path]) -> list[Path]:
 
 
 def _sessions_in(file: Path, taken: set[Path] | None = None) -> Iterator[ReplaySession | Unreadable]:
-    """What one file holds. Files of sub-agents that were put beside it are added to `taken`."""
+    """The sessions of one file. Files of their sub-agents are added to `taken`."""
     try:
         data = file.read_bytes()
     except (OSError, ValueError) as problem:
@@ -102,7 +104,7 @@ def _sessions_in(file: Path, taken: set[Path] | None = None) -> Iterator[ReplayS
         yield Unreadable(str(file), why)
         return
     if not data.strip():
-        yield Unreadable(str(file), "it is empty")
+        yield Unreadable(str(file), "the file is empty")
         return
     yield from _conversations_in(file, data, taken)
 
@@ -115,7 +117,7 @@ def _conversations_in(
     try:
         reader = next((each for each in READERS if each.recognises(source)), None)
         if reader is None:
-            yield Unreadable(str(file), "it is of no format that is known here")
+            yield Unreadable(str(file), "unknown format")
             return
         format = reader.format
         for conversation in reader.conversations(source):
@@ -123,12 +125,12 @@ def _conversations_in(
             agents = _agents_of(file, data, taken) if reader is CLAUDE_CODE else ()
             yield _session(file, format, conversation, data, agents)
     except Exception as problem:
-        # Files come from anywhere: whatever is odd in one of them, the rest goes on (RP-1).
+        # Files come from anywhere. An unexpected error in one must not stop the others (RP-1).
         what = f"{type(problem).__name__}: {problem}"
-        yield Unreadable(str(file), f"it looks like {format}, but cannot be followed ({what})")
+        yield Unreadable(str(file), f"it looks like {format}, but cannot be parsed ({what})")
         return
     if not count:
-        yield Unreadable(str(file), f"it looks like {format}, but nobody says anything in it")
+        yield Unreadable(str(file), f"it looks like {format}, but has no messages")
 
 
 def _session(
@@ -151,13 +153,15 @@ def _session(
         model=_model(record for thread in threads for record in thread.records),
         notes=tuple(notes),
         digest=digest.hexdigest(),
-        system=conversation.head.system,
-        tools=msgspec.json.encode(conversation.head.tools).decode() if conversation.head.tools else "",
+        system=conversation.preamble.system,
+        tools=msgspec.json.encode(conversation.preamble.tools).decode()
+        if conversation.preamble.tools
+        else "",
     )
 
 
 def _agents_of(file: Path, data: bytes, taken: set[Path] | None) -> tuple[Path, ...]:
-    """The files of sub-agents that this session started, as far as no other session has them."""
+    """The files of sub-agents that this session started and that no other session has taken."""
     if _parent(file) is not None:
         return ()
     beside = sorted(file.parent.glob(_AGENT_FILES))
@@ -181,7 +185,7 @@ def _parent(file: Path) -> Parent | None:
 
 
 def _model(records: Iterable[Record]) -> str:
-    """The one that replied most often."""
+    """The model with the most replies."""
     replies = {record.message_id or record.uuid: record.reply for record in records if record.reply}
     named = Counter(reply.model for reply in replies.values() if reply.model and not reply.is_synthetic)
     return named.most_common(1)[0][0] if named else ""

@@ -1,8 +1,9 @@
-"""A recorded session under a scheme: what every call would have read, written and cost (RP-4, RP-5, RP-6).
+"""Simulates a recorded session under a policy: what each call would have read, written and cost (RP-4, RP-5,
+RP-6).
 
-The engine that runs live is driven with what was recorded. Before each recorded response it decides and lays
-out its request; what its cache model says of that request is the bill; then the recorded response is added.
-No body is built, unless somebody wants to see it. Each thread is a conversation of its own.
+The live engine runs on the recorded messages. Before each recorded response it plans its edits and lays out
+the request. The prediction of its cache model is the bill. Then the recorded response is added. Request
+bodies are built only if an observer wants them. Each thread is a separate conversation.
 """
 
 from collections import Counter
@@ -19,24 +20,23 @@ from everturn.replay.playing.refetch_tracker import make_tracker, measure_retain
 from everturn.replay.playing.steps import ReplayThread
 from everturn.replay.policies import ReplayPolicy
 from everturn.replay.refetches import SessionUses
-from everturn.replay.runs import ReplayRun, SimulatedCall, Totals
+from everturn.replay.runs import ReplayRun, SimulatedCall, Totals, totals_of
 from everturn.replay.sessions import ReplaySession
-from everturn.replay.totals import totals_of
 
 __all__ = ["ReplayRun", "SimulatedCall", "Totals", "index_uses", "simulate"]
 
 
 def simulate(
     session: ReplaySession,
-    scheme: ReplayPolicy,
+    policy: ReplayPolicy,
     uses: SessionUses | None,
     *,
-    witness: RequestObserver | None = None,
+    observer: RequestObserver | None = None,
     writer: SummaryWriter | None = None,
 ) -> ReplayRun:
-    """The session under the scheme. `uses` are what faults are found with; without them there are none.
+    """The session under the policy. `uses` is needed to find refetches; without it there are none.
 
-    `witness` is shown every request; `writer` writes the summaries, where a model is at hand (RP-5).
+    `observer` is called with every request. `writer` writes the summaries if a model is available (RP-5).
     """
     prepared = prepare(session)
     cache = PrefixCache()
@@ -45,43 +45,43 @@ def simulate(
         if not whole.calls:
             continue
         player = Player(
-            prepared.recorded[at] if scheme.compacts == "recorded" else whole,
-            prepared.thread_models(at, scheme),
-            scheme,
+            prepared.recorded[at] if policy.compacts == "recorded" else whole,
+            prepared.thread_models(at, policy),
+            policy,
             cache,
-            sight=make_tracker(uses, at),
-            prompter=make_oracle(uses.thread(at), whole, scheme.ttl)
-            if uses and scheme.foresight
+            tracker=make_tracker(uses, at),
+            advisor=make_oracle(uses.thread(at), whole, policy.ttl)
+            if uses and policy.foresight
             else EditAdvisor(),
-            witness=witness,
+            observer=observer,
             writer=writer,
         )
         player.play()
         players.append(player)
-    return _run(session, scheme, prepared, players)
+    return _run(session, policy, prepared, players)
 
 
 def _run(
-    session: ReplaySession, scheme: ReplayPolicy, prepared: PreparedReplay, players: Sequence[Player]
+    session: ReplaySession, policy: ReplayPolicy, prepared: PreparedReplay, players: Sequence[Player]
 ) -> ReplayRun:
-    calls = tuple(call for player in players for call in player.journal.calls)
+    calls = tuple(call for player in players for call in player.call_log.calls)
     made = Counter(call.thread for call in calls if call.source == "main")
-    main = next((acts for acts in prepared.whole if acts.calls), None)
-    left = measure_retained(players[0].talk.log.view, _played(main, players[0])) if main else {}
+    main = next((thread for thread in prepared.whole if thread.calls), None)
+    left = measure_retained(players[0].conversation.log.view, _played(main, players[0])) if main else {}
     return ReplayRun(
         session=session.name,
-        scheme=scheme.name,
+        policy=policy.name,
         calls=calls,
         totals=totals_of(calls, left),
         ended_early="; ".join(player.ended_early for player in players if player.ended_early),
-        notes=prepared.notes(scheme),
-        floor=compute_floor(session, scheme, made),
+        notes=prepared.notes(policy),
+        floor=compute_floor(session, policy, made),
     )
 
 
 def _played(whole: ReplayThread, player: Player) -> ReplayThread:
-    """What had happened when a thread ended early: nobody can lose what never came."""
+    """The part of a thread before it ended early: what came later cannot be lost."""
     if not player.ended_early:
         return whole
-    made = sum(call.source == "main" for call in player.journal.calls)
-    return ReplayThread(whole.thread, whole.calls[:made])
+    made = sum(call.source == "main" for call in player.call_log.calls)
+    return ReplayThread(whole.name, whole.calls[:made])

@@ -1,8 +1,7 @@
-"""A session played through the engine against a twin: the same words and results, another way to keep them.
+"""Replays a session through the engine against a twin, under any policy.
 
-What the user said and what the tools answered come from a recorded (or made-up) session; what the model says
-is the recording too, spoken by the twin. So two rehearsals of one session differ in nothing but their policy,
-and their bills can be laid side by side.
+User messages and tool results come from a recorded or synthetic session, and the twin replies with the
+recorded responses. Two replays of one session differ only in their policy, so their bills can be compared.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,8 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from everturn.decide.cache_breaks import DetectedBreak
-from everturn.decide.policy import Policy
+from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.options import Options
 from everturn.engine import Conversation, ConversationSettings, Turn
 from everturn.history.edits import Cleared, Offloaded, ThinkingDropped
 from everturn.history.records import Record, record_time
@@ -35,7 +35,7 @@ from everturn.view.key_parameters import KeyParameters, choose_ttl
 
 
 class TwinReplayCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of the model: what it read, wrote and paid in full, and what was done before it."""
+    """One call: tokens read from the cache, written to it and uncached, and the edits before it."""
 
     number: int
     idle: timedelta
@@ -56,24 +56,24 @@ class TwinReplayCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TwinReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session is rehearsed with."""
+    """The model, policy, capabilities and preamble of a replay."""
 
     model: Model
-    policy: Policy
+    options: Options
     capabilities: Capabilities
-    head: Preamble
+    preamble: Preamble
 
 
 def replay_against_twin(
-    records: Sequence[Record], scene: TwinReplaySettings, pauses: dict[int, timedelta]
+    records: Sequence[Record], settings: TwinReplaySettings, pauses: dict[int, timedelta]
 ) -> Iterator[TwinReplayCall]:
-    """The calls of a session, one by one. `pauses` are put before calls, by their number from 1 on."""
+    """The calls of a session, one by one. `pauses` are inserted before calls, by call number from 1."""
     options = TwinOptions(foreign_signatures="accept")
     twin = build_twin(options=options, playback=extract_replies(records))
     ids = (f"{number:08d}" for number in count(1))
     with TemporaryDirectory() as folder:
         live = ConversationRunner(
-            Conversation(_setting(scene)),
+            Conversation(_conversation_settings(settings)),
             make_twin_send(twin),
             clock=twin.clock.now,
             new_id=lambda: next(ids),
@@ -97,7 +97,7 @@ class _Prompt(msgspec.Struct, frozen=True):
 
 
 def _prompts(records: Sequence[Record]) -> Iterator[_Prompt]:
-    """User records and attachments before each response; responses themselves are the twin's part."""
+    """User records and attachments before each response. The twin produces the responses."""
     spoken_at: datetime | None = None
     said: list[Record] = []
     for part in split_rounds(records):
@@ -113,15 +113,16 @@ def _prompts(records: Sequence[Record]) -> Iterator[_Prompt]:
                 said.append(record)
 
 
-def _setting(scene: TwinReplaySettings) -> ConversationSettings:
-    able = scene.capabilities
+def _conversation_settings(settings: TwinReplaySettings) -> ConversationSettings:
+    able = settings.capabilities
     return ConversationSettings(
-        model=scene.model,
+        model=settings.model,
         capabilities=able,
-        policy=scene.policy,
-        costs=TwinCosts(scene.model),
-        head=scene.head,
-        parameters=KeyParameters(choose_ttl("main", "conversation", scene.policy.ttl, able)),
+        # The session is replayed up to its window and never compacted: only caching is compared.
+        options=msgspec.structs.replace(settings.options, compact=CompactSettings(enabled=False)),
+        costs=TwinCosts(settings.model),
+        preamble=settings.preamble,
+        parameters=KeyParameters(choose_ttl("main", "conversation", settings.options.cache.ttl, able)),
         fields={"max_tokens": 8_000},
     )
 
@@ -153,9 +154,9 @@ def _step(number: int, exchange: Exchange, twin: Twin, *, idle: timedelta) -> Tw
 
 
 def _reasons(turn: Turn) -> Iterator[str]:
-    """Why the context is not what it was: what was cleared, and the thinking that left with it."""
+    """Why the context changed: what was cleared, and the thinking that was removed with it."""
     if turn.plan.kind not in ("none", "waits"):
         yield turn.plan.why
     for record in turn.appended:
         if isinstance(record.edit, ThinkingDropped) and record.edit not in turn.plan.edits:
-            yield f"earlier thinking left: {record.edit.why}"
+            yield f"earlier thinking removed: {record.edit.why}"

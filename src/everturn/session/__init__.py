@@ -1,1 +1,1 @@
-"""WHO DOES IT? Everything around the pure core that touches the world."""
+"""Sessions: all input and output around the pure core (files, provider calls, hooks, events)."""

@@ -1,9 +1,8 @@
-"""The same session with awaits: a `Session` in a thread of its own, one call at a time.
+"""`AsyncSession`: a `Session` that runs in its own thread, with awaitable methods.
 
-The engine computes nothing that would be worth a second implementation; what takes time is waiting for the
-model, and that is done in the thread. Calls are carried out in the order in which they were made. A call that
-is cancelled while it waits for its turn is never made; one that runs goes on to its end, and what it appends
-is in the transcript: cancelling says that nobody waits for the answer, not that nothing was said.
+Most of the time goes into waiting for the model, so a second, asynchronous implementation would gain
+nothing. Calls run one at a time, in the order they were made. A call that is cancelled while it is queued
+never runs. A call that is cancelled while it runs still finishes, and the transcript holds what it appended.
 """
 
 import asyncio
@@ -13,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from everturn.decide.compact.triggers import Proposal, ProposalResponse
 from everturn.decide.compact.values import CompactionPlan, CompactionSkipped
 from everturn.engine import CompactionOutcome
 from everturn.history.edits import Undone
@@ -27,33 +27,33 @@ _END: Final = object()
 
 
 class AsyncSession:
-    """Made by `await AsyncSession.open(...)`, with the arguments of `Session.open`. Listeners, tools and
-    hooks are called in the session's thread."""
+    """Create it with `await AsyncSession.open(...)`, which takes the arguments of `Session.open`. Listeners,
+    tools and hooks are called in the session's thread."""
 
     def __init__(self, session: Session, thread: ThreadPoolExecutor) -> None:
-        # For looking at; whatever changes it goes through the methods here.
+        # For reading only: a method called on it directly would not wait for its turn.
         self.session = session
         self._thread = thread
         self._turn = asyncio.Lock()
 
     @classmethod
-    async def open(cls, path: str | os.PathLike[str], **how: Any) -> "AsyncSession":
+    async def open(cls, path: str | os.PathLike[str], **arguments: Any) -> "AsyncSession":
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="everturn session")
         loop = asyncio.get_running_loop()
         try:
-            session = await loop.run_in_executor(thread, lambda: Session.open(path, **how))
+            session = await loop.run_in_executor(thread, lambda: Session.open(path, **arguments))
         except BaseException:
             thread.shutdown(wait=False)
             raise
         return cls(session, thread)
 
-    async def send(self, said: UserInput = (), **how: Any) -> Reply:
-        return await self._do(lambda: self.session.send(said, **how))
+    async def send(self, message: UserInput = (), **options: Any) -> Reply:
+        return await self._do(lambda: self.session.send(message, **options))
 
-    async def stream(self, said: UserInput = (), **how: Any) -> AsyncIterator[str]:
-        """Text as it comes. What is not iterated to its end ends where it stands, as an interrupt would."""
+    async def stream(self, message: UserInput = (), **options: Any) -> AsyncIterator[str]:
+        """Yield text as it arrives. Leaving the loop early ends the call, as an interrupt would."""
         async with self._turn:
-            pieces = self.session.stream(said, **how)
+            pieces = self.session.stream(message, **options)
             try:
                 while (piece := await self._in_thread(lambda: next(pieces, _END))) is not _END:
                     yield str(piece)
@@ -70,6 +70,12 @@ class AsyncSession:
 
     async def context(self) -> ContextUsage:
         return await self._do(self.session.context)
+
+    async def propose_compaction(self) -> Proposal | None:
+        return await self._do(self.session.propose_compaction)
+
+    async def answer_proposal(self, proposal: Proposal, response: ProposalResponse) -> CompactionOutcome:
+        return await self._do(lambda: self.session.answer_proposal(proposal, response))
 
     async def undo(self) -> Undone | CompactionSkipped:
         return await self._do(self.session.undo)
@@ -101,7 +107,7 @@ class AsyncSession:
             return await self._in_thread(act)
 
     async def _in_thread(self, act: Callable[[], T]) -> T:
-        """The thread's next task. Cancelled meanwhile, we still wait for it: two calls must not overlap."""
+        """Run in the session's thread. If cancelled, still wait for the end: two calls must not overlap."""
         running = asyncio.get_running_loop().run_in_executor(self._thread, act)
         try:
             return await asyncio.shield(running)

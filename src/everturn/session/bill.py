@@ -1,7 +1,8 @@
-"""What a session has cost so far: its own calls, and those made on its behalf (summaries, notes).
+"""What a session has cost so far: the calls of the conversation, and the calls for summaries and notes.
 
-Replies carry their usage, so the conversation's part can be told from its records, also of earlier processes.
-Calls for summaries and notes are no part of the conversation; they are counted when they are made.
+Replies carry their usage, so the cost of the conversation is computed from its records, including those
+written by earlier processes. Calls for summaries and notes leave no reply record; they are counted when they
+are made and stored in the state file.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +21,7 @@ BILL_PURPOSES: Final[tuple[BillPurpose, ...]] = ("conversation", "compact", "ses
 
 
 class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls of one purpose, and their tokens. Calls of models without a known price cost 0 here."""
+    """Calls for one purpose, and their tokens. Calls to a model without a known price count as 0 dollars."""
 
     calls: int = 0
     input: int = 0
@@ -36,7 +37,7 @@ class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bill(msgspec.Struct, frozen=True):
-    """The whole, by purpose."""
+    """The totals by purpose."""
 
     parts: Mapping[BillPurpose, UsageTotals]
 
@@ -69,7 +70,7 @@ def price_usage(usage: Usage, model_id: str, on: date) -> UsageTotals:
 
 
 class Ledger:
-    """Adds up. `asides` is what a restart must not lose."""
+    """Adds up usage. `asides` are the totals of summary and note calls, which the state file stores."""
 
     def __init__(
         self, records: Iterable[Record] = (), asides: Mapping[BillPurpose, UsageTotals] | None = None
@@ -81,7 +82,7 @@ class Ledger:
             self.heard(record)
 
     def heard(self, record: Record) -> None:
-        """A reply of the conversation; of one that was recorded in pieces, the first counts."""
+        """Count a reply of the conversation. Of a reply recorded in several pieces, only the first counts."""
         usage, reply = reported_usage(record), record.reply
         if usage is None or reply is None or reply.message_id in self._counted:
             return

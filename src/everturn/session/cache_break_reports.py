@@ -1,7 +1,7 @@
-"""A cache break on disk: what two prompts differ in, for whoever wants to know why (CB-4).
+"""Cache break reports: a file with the difference between two prompts (CB-4).
 
-Prompts hold what people wrote, so the file is for its owner alone. It is a help for debugging: where it
-cannot be written, that is an answer too, and the turn goes on.
+Prompts hold what people wrote, so only the owner can read the file. Reports are a debugging aid: if one
+cannot be written, the caller gets the reason and the turn continues.
 """
 
 import re
@@ -16,52 +16,54 @@ from everturn.decide.cache_key_snapshot import prompt_text
 from everturn.measure.outline import Preamble
 from everturn.session.private_files import write_private_file
 
-# What every file system takes in a name; a source can be any text.
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
-_LONGEST_SOURCE = 80
+# Everything but the characters that all file systems allow in a name; a source can be any text.
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_SOURCE_CHARACTERS = 80
 
 
 class ReportNotWritten(msgspec.Struct, frozen=True):
-    """The disk did not take it."""
+    """The report could not be written."""
 
     path: Path
     why: str
 
 
 def write_cache_break_report(
-    found: DetectedBreak, heads: tuple[Preamble | None, Preamble], folder: Path, *, at: datetime
+    found: DetectedBreak, preambles: tuple[Preamble | None, Preamble], folder: Path, *, at: datetime
 ) -> Path | ReportNotWritten:
-    """The difference of the two prompts, under the explanation. `heads` is what `Detector.heads` answers."""
+    """Write the explanation and the difference of the two prompts. `preambles` are those before and after, as
+    `CacheBreakDetector.preambles` returns them."""
     path = folder / _name(found.source, at)
     try:
         write_private_file(
-            folder, path.name, format_cache_break_report(found, heads).encode("utf-8", "surrogatepass")
+            folder, path.name, format_cache_break_report(found, preambles).encode("utf-8", "surrogatepass")
         )
     except OSError as problem:
         return ReportNotWritten(path, f"{path} could not be written: {problem.strerror or problem}")
     return path
 
 
-def format_cache_break_report(found: DetectedBreak, heads: tuple[Preamble | None, Preamble]) -> str:
+def format_cache_break_report(found: DetectedBreak, preambles: tuple[Preamble | None, Preamble]) -> str:
     lines = [
         f"cache break: {found.why}",
-        f"source {found.source}, {found.tokens_lost:,} tokens lost, {found.idle:.0f} s after the call before",
+        f"source {found.source}, {found.tokens_lost:,} tokens lost, "
+        f"{found.idle:.0f} s after the previous call",
     ]
     if found.diagnosis is not None:
         lines.append(f"the provider: {found.diagnosis.reason}, {found.diagnosis.missed:,} tokens missed")
     if found.disagreement:
         lines.append(found.disagreement)
-    return "\n".join([*lines, "", *_difference(*heads), ""])
+    return "\n".join([*lines, "", *_difference(*preambles), ""])
 
 
 def _difference(before: Preamble | None, after: Preamble) -> list[str]:
     if before is None:
-        return ["The prompt before this one is not known any more: the session was restarted in between."]
+        return ["The previous prompt is not known: the session was restarted in between."]
     old, new = prompt_text(before).splitlines(), prompt_text(after).splitlines()
     lines = list(unified_diff(old, new, "before", "after", lineterm=""))
     return lines or ["System prompt and tools are the same."]
 
 
 def _name(source: str, at: datetime) -> str:
-    safe = _UNFIT.sub("-", source).strip("-.")[:_LONGEST_SOURCE] or "source"
+    safe = _UNSAFE.sub("-", source).strip("-.")[:_MAX_SOURCE_CHARACTERS] or "source"
     return f"cache-break-{safe}-{at.astimezone(UTC):%Y%m%dT%H%M%S%f}.diff"

@@ -1,30 +1,33 @@
-"""A conversation with a provider: the engine decides, this sends and remembers.
+"""Run a conversation with a provider: the engine decides, the runner sends and records.
 
-Time and ids come from whoever starts it. Nothing is decided here; a turn's effects are performed and its
-answer is appended, byte for byte as it came.
+Time and ids come from the caller. The runner makes no decisions: it performs the effects of a turn and
+appends the reply unchanged, byte for byte.
 """
 
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
-from everturn.decide.cache_breaks import DetectedBreak, Diagnosis
+from everturn.decide.cache_breaks import DetectedBreak
+from everturn.decide.compact.triggers import Proposal, ProposalResponse
 from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionRequest
 from everturn.decide.events import (
     Event,
     EventContext,
-    cache_broken,
-    micro_compacted,
-    prediction_missed,
-    reason_of,
-    repaired,
+    find_failure_reason,
+    make_cache_broken,
+    make_micro_compacted,
+    make_prediction_missed,
+    make_repaired,
 )
-from everturn.decide.micro.declarative import AppliedContextEdit, applied_edits
+from everturn.decide.micro.declarative import AppliedContextEdit
 from everturn.engine import CompactionOutcome, Conversation, Flow, ReplyAssessment, Turn
+from everturn.engine.wire import Wire
+from everturn.errors import ContextFullError, UpstreamError
 from everturn.history.blocks import Block, result_block, text_block
 from everturn.history.edits import ServerCleared
 from everturn.history.records import Record, RecordKind, ReplyMeta, Usage, make_edit_record
@@ -35,22 +38,20 @@ from everturn.session.upstream import (
     RawResponse,
     Send,
     Stream,
-    UpstreamError,
     as_stream,
     clamp_usage,
     drain,
-    parse_message,
+    parse_reply,
 )
 from everturn.wire.anthropic import Response
-from everturn.wire.overflow import parse_overflow
 
 T = TypeVar("T")
-# What is about to happen, for whoever must be ready for it.
+# The step that is about to run.
 StepKind = Literal["turn", "compaction"]
 
 
 class PreparedRequest(msgspec.Struct, frozen=True):
-    """A request that is ready to be sent: its turn, its bytes, and the betas its header must name."""
+    """A request that is ready to be sent: its turn, its body, and the betas its header must name."""
 
     turn: Turn
     body: bytes
@@ -58,7 +59,7 @@ class PreparedRequest(msgspec.Struct, frozen=True):
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """One call: what was decided, what came back, and what that says about the cache."""
+    """One call: the turn that was sent, the response, and what the response says about the cache."""
 
     turn: Turn
     response: Response
@@ -66,7 +67,7 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 class ConversationRunner:
-    """One conversation and its way to the provider. `clock` tells the time, `new_id` makes uuids."""
+    """One conversation and its connection to the provider. `clock` gives the time, `new_id` makes uuids."""
 
     def __init__(
         self,
@@ -76,18 +77,18 @@ class ConversationRunner:
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
         folder: Path | None = None,
-        world: EffectHandler | None = None,
+        handler: EffectHandler | None = None,
         keep: Callable[[Sequence[Record]], None] = lambda _: None,
         stream: Stream | None = None,
         tell: Callable[[Event], None] = lambda _: None,
         before: Callable[[StepKind], None] = lambda _: None,
         session: str = "",
     ) -> None:
-        """`keep` makes records durable; nothing is sent before what it depends on is kept (TR-10). `tell`
-        hears of every event (TL-1), `before` of every step that is about to be taken; `session` is the id
-        that records of a new session carry."""
+        """`keep` makes records durable; a request is sent only after the records it depends on are kept
+        (TR-10). `tell` is called with every event (TL-1), `before` with every step before it runs. `session`
+        is the session id for the records of a new session."""
         self.conversation = conversation
-        self.world = world or LocalEffectHandler(send, folder or Path())
+        self.handler = handler or LocalEffectHandler(send, folder or Path())
         self._keep = keep
         self._send = send
         self._stream = stream
@@ -97,61 +98,71 @@ class ConversationRunner:
         self._clock = clock
         self._new_id = new_id
         self._repairs: Counter[Repair] = Counter()
-        said = (record.message_id for record in reversed(conversation.log.records))
-        self._last_message: str | None = next(filter(None, said), None)
+        # How many records of the log are durable already.
+        self._durable = len(conversation.log.records)
+        message_ids = (record.message_id for record in reversed(conversation.log.records))
+        self._last_message: str | None = next(filter(None, message_ids), None)
+
+    @property
+    def _wire(self) -> Wire:
+        return self.conversation.setting.provider_wire
 
     def add(self, record: Record) -> None:
-        """Something that happened, as it was recorded."""
+        """Append a record and make it durable."""
         self._keep([record])
         self.conversation.add(record)
+        self._durable = len(self.conversation.log.records)
 
     def say(self, text: str) -> None:
         self.put((text_block(text),))
 
     def answer(self, results: Sequence[tuple[str, str]]) -> None:
-        """Results of tool calls: the id of each call, and what came out of it."""
+        """Append results of tool calls, each as the id of its call and a text."""
         self.put(tuple(result_block(call, text) for call, text in results))
 
     def put(self, blocks: tuple[Block, ...]) -> None:
-        """A message of the user's side, whatever is in it."""
+        """Append a user message with these blocks."""
         self.add(self._record("user", blocks))
 
     def hear(self, blocks: tuple[Block, ...]) -> None:
-        """A message of the assistant's that came by another way: an example, a history, half a reply."""
+        """Append an assistant message that is not a reply to a call here: an example, imported history, or
+        the beginning of a reply."""
         self.add(self._record("assistant", blocks))
 
     def run(self, flow: Flow[T]) -> T:
-        """Drive a flow to its end."""
-        return drive(self._kept(flow), self.world)
+        """Run a flow to its end."""
+        return drive(flow, self.handler, self.keep_appended)
 
-    def _kept(self, flow: Flow[T]) -> Flow[T]:
-        """What a flow appends is kept before anything that follows from it happens, and each compaction by
-        itself: an interrupt between two effects leaves the file with what the conversation knows."""
-        records, answer = self.conversation.log.records, None
-        at = len(records)
-        while True:
-            try:
-                effect = flow.send(answer)
-            except StopIteration as done:
-                self._keep(records[at:])
-                return done.value
-            self._keep(records[at:])
-            at = len(records)
-            answer = yield effect
+    def keep_appended(self) -> None:
+        """Make durable what a flow has appended since the last call. This runs before each effect, so that an
+        interrupt between two effects leaves file and conversation in agreement."""
+        records = self.conversation.log.records
+        self._keep(records[self._durable :])
+        self._durable = len(records)
 
-    def compact(self, asked: CompactionRequest) -> CompactionOutcome:
+    def compact(self, request: CompactionRequest) -> CompactionOutcome:
+        return self.run(self.compact_flow(request))
+
+    def compact_flow(self, request: CompactionRequest) -> Flow[CompactionOutcome]:
+        """`compact` as a flow."""
         self._before("compaction")
-        return self.run(self.conversation.compact(asked, self._clock(), self._new_id))
+        return (yield from self.conversation.compact(request, self._clock(), self._new_id))
+
+    def answer_proposal(self, proposal: Proposal, response: ProposalResponse) -> CompactionOutcome:
+        self._before("compaction")
+        return self.run(self.conversation.answer_proposal(proposal, response, self._clock(), self._new_id))
 
     def call(self) -> Exchange:
-        """Send what has been said. Raises what the provider raises; what was said stays said.
+        """Send the conversation and record the reply. Provider errors are raised; messages appended before
+        stay in the log.
 
-        "Too long" is withheld while one compaction tries to make room; a second refusal is the caller's.
+        If the provider refuses the request as too long, the conversation is compacted and sent once more. A
+        second refusal is raised.
         """
         return drain(self._talk(as_stream(self._send)))
 
     def talk(self) -> Generator[str, None, Exchange]:
-        """As `call`, and its text piece by piece; in one piece where the way to the provider has no other."""
+        """As `call`, and yield the text as it arrives; in one piece if the provider client cannot stream."""
         return self._talk(self._stream or as_stream(self._send))
 
     def _talk(self, stream: Stream) -> Generator[str, None, Exchange]:
@@ -159,48 +170,67 @@ class ConversationRunner:
         try:
             answered = yield from stream(prepared.body, prepared.betas)
         except UpstreamError as problem:
-            if parse_overflow(problem.message) is None or not self.compact_after_overflow():
+            if self._wire.parse_overflow(problem.message) is None or not self.compact_after_overflow():
                 raise
             prepared = self.prepare()
             answered = yield from stream(prepared.body, prepared.betas)
         return self.record_response(prepared, answered)
 
-    # ── the steps of a call, for whoever sends by other means ────────────────────────────────────
+    # ── the steps of a call, for callers that send the request themselves ────────────────────────
 
     def prepare(self) -> PreparedRequest:
-        """Decide about a turn and spell its request. What was decided is kept; nothing is sent. Raises
-        `KeyboardInterrupt` where somebody cancelled a compaction on the way: the view is what it was."""
-        return drive(self.prepare_flow(), self.world)
+        """Decide a turn and build its request. The decisions are kept; nothing is sent. Raises
+        `KeyboardInterrupt` if a compaction was cancelled meanwhile; the view is then unchanged."""
+        return drive(self.prepare_flow(), self.handler, self.keep_appended)
 
     def prepare_flow(self) -> Flow[PreparedRequest]:
-        """`prepare` as a flow, for whoever performs its effects by other means: with awaits, for instance."""
+        """`prepare` as a flow, for callers that perform its effects differently, for example with awaits."""
         self._before("turn")
         size = self.conversation.size.tokens
-        turn = yield from self._kept(self.conversation.turn(self._clock(), self._new_id))
-        self._told(micro_compacted(turn.plan, size, self._moment()))
+        turn = yield from self.conversation.turn(self._clock(), self._new_id)
+        self.keep_appended()
+        self._told(make_micro_compacted(turn.plan, size, self.event_context()))
         self.emit_repairs()
-        if isinstance(turn.compacted, CompactionFailed) and reason_of(turn.compacted.attempts) == "cancelled":
-            # Whoever cancels does not want the call that was to follow, at twice the price (CP-7).
+        if (
+            isinstance(turn.compacted, CompactionFailed)
+            and find_failure_reason(turn.compacted.attempts) == "cancelled"
+        ):
+            # A user who cancels the compaction does not want the larger call after it either (CP-7).
             raise KeyboardInterrupt("the compaction before this call was cancelled; nothing was sent")
-        return PreparedRequest(turn, self._body(turn), tuple(turn.betas))
+        self._check_blocking(turn)
+        sent = self._wire.spell_request(turn.captured, turn.breakpoints, previous_message=self._last_message)
+        return PreparedRequest(turn, sent.body, sent.betas)
+
+    def _check_blocking(self, turn: Turn) -> None:
+        """Without automatic compaction, nothing is sent beyond the blocking limit (TOK-15)."""
+        settings, limit = self.conversation.setting, self.conversation.thresholds.blocking
+        options = settings.options
+        is_manual = options.may_compact and not options.thresholds.auto_compaction
+        if settings.decides == "engine" and is_manual and turn.size.tokens >= limit:
+            raise ContextFullError(
+                f"The context holds {turn.size.tokens:,} tokens, and the limit without a compaction is "
+                f"{limit:,}. Automatic compaction is off: compact by hand, or set "
+                "thresholds.auto_compaction = true."
+            )
 
     def compact_after_overflow(self) -> bool:
-        """After "too long": whether a compaction made the conversation smaller, so that `prepare` gives
-        another request (CP-26). To be asked once for each refusal."""
-        return drive(self.compact_after_overflow_flow(), self.world)
+        """Compact after the provider refused a request as too long (CP-26). Returns whether the conversation
+        became smaller, so that `prepare` gives a different request. Call it once per refusal."""
+        return drive(self.compact_after_overflow_flow(), self.handler, self.keep_appended)
 
     def compact_after_overflow_flow(self) -> Flow[bool]:
-        """`made_room` as a flow."""
+        """`compact_after_overflow` as a flow. If automatic compaction is off, it does nothing."""
+        if not self.conversation.setting.options.effective_thresholds.auto_compaction:
+            return False
         self._before("compaction")
         flow = self.conversation.overflowed(self._clock(), self._new_id)
-        return isinstance((yield from self._kept(flow)), Compaction)
+        return isinstance((yield from flow), Compaction)
 
     def record_response(self, prepared: PreparedRequest, answered: RawResponse) -> Exchange:
-        """Keep and remember the answer to what was prepared. Raises `NoMessage` where it is none: nothing of
-        it is kept, and what was prepared can be sent again."""
-        response = self._counted(parse_message(answered))
-        more = _more(answered.body)
-        applied = applied_edits(more.context_management)
+        """Keep the reply to a prepared request. Raises `InvalidResponseError` if the response holds no reply:
+        nothing is kept then, and the prepared request can be sent again."""
+        parsed = parse_reply(answered, self._wire)
+        response, applied = self._counted(parsed.response), parsed.applied
         reply = self._record("assistant", response.blocks, response.reply)
         records = [reply, *self._facts(applied, reply)]
         self._keep(records)
@@ -208,12 +238,15 @@ class ConversationRunner:
             records,
             response.reply.usage or Usage(),
             self._clock(),
-            diagnosis=_diagnosis(more),
+            diagnosis=parsed.diagnosis,
             applied=applied,
         )
+        self._durable = len(self.conversation.log.records)
         self._last_message = response.reply.message_id
-        missed = prediction_missed(settled.check, self._moment()) if settled.check else None
-        broken = isinstance(settled.verdict, DetectedBreak) and cache_broken(settled.verdict, self._moment())
+        missed = make_prediction_missed(settled.check, self.event_context()) if settled.check else None
+        broken = isinstance(settled.verdict, DetectedBreak) and make_cache_broken(
+            settled.verdict, self.event_context()
+        )
         self._told(missed, broken or None)
         return Exchange(prepared.turn, response, settled)
 
@@ -222,7 +255,7 @@ class ConversationRunner:
             if event is not None:
                 self._tell(event)
 
-    def _moment(self) -> EventContext:
+    def event_context(self) -> EventContext:
         setting = self.conversation.setting
         return EventContext(
             at=self._clock(), session=self._session, source=setting.source, model=setting.model.id
@@ -233,29 +266,22 @@ class ConversationRunner:
         counted = clamp_usage(usage) if usage else usage
         if counted == usage:
             return response
-        repair = Repair("negative_usage", "", f"the provider reported {usage}; what is below 0 is taken as 0")
-        self._told(repaired([repair], self._moment()))
+        repair = Repair("negative_usage", "", f"the provider reported {usage}; counts below 0 are taken as 0")
+        self._told(make_repaired([repair], self.event_context()))
         reply = msgspec.structs.replace(response.reply, usage=counted)
         return msgspec.structs.replace(response, reply=reply)
 
     def emit_repairs(self) -> None:
-        """Of everything in view that had to be mended, what nobody has been told of."""
+        """Emit an event for the repairs of the view that were not reported yet."""
         found = Counter(self.conversation.repairs)
         new, self._repairs = found - self._repairs, found | self._repairs
-        self._told(repaired(tuple(new.elements()), self._moment()))
+        self._told(make_repaired(tuple(new.elements()), self.event_context()))
 
     def _facts(self, applied: Sequence[AppliedContextEdit], after: Record) -> list[Record]:
-        """What the API says it cleared by itself, as part of the log (MC-15)."""
+        """What the API reports it cleared by itself, as records of the log (MC-15)."""
         edits = (ServerCleared(each.edit, each.cleared, each.tokens) for each in applied)
         now = self._clock()
         return [make_edit_record(edit, uuid=self._new_id(), after=after, at=now) for edit in edits]
-
-    def _body(self, turn: Turn) -> bytes:
-        request = turn.request()
-        if not self.conversation.setting.capabilities.diagnostics:
-            return request.to_bytes()
-        asks = {"diagnostics": {"previous_message_id": self._last_message}}
-        return msgspec.structs.replace(request, settings={**request.settings, **asks}).to_bytes()
 
     def _record(self, kind: RecordKind, blocks: tuple[Block, ...], reply: ReplyMeta | None = None) -> Record:
         now = self._clock().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -271,32 +297,3 @@ class ConversationRunner:
             blocks=blocks,
             reply=reply,
         )
-
-
-class _Reason(msgspec.Struct):
-    type: str = ""
-    cache_missed_input_tokens: int = 0
-
-
-class _Diagnostics(msgspec.Struct):
-    cache_miss_reason: _Reason | None = None
-
-
-class _ResponseExtras(msgspec.Struct):
-    """What a response says beside its content and usage."""
-
-    diagnostics: _Diagnostics | None = None
-    context_management: dict[str, Any] | None = None
-
-
-def _more(body: bytes) -> _ResponseExtras:
-    """What has another shape than we know says nothing; it must not cost us an answer that was paid for."""
-    try:
-        return msgspec.json.decode(body, type=_ResponseExtras)
-    except msgspec.ValidationError:
-        return _ResponseExtras()
-
-
-def _diagnosis(more: _ResponseExtras) -> Diagnosis | None:
-    reason = more.diagnostics.cache_miss_reason if more.diagnostics else None
-    return Diagnosis(reason.type, reason.cache_missed_input_tokens) if reason else None

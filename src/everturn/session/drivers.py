@@ -1,10 +1,10 @@
-"""Who performs what a flow asks for: a world with a way to do each effect, and a loop around it.
+"""Drivers: loops that run a flow and have a handler perform each effect.
 
-The same flow runs under `drive` and `adrive`. A world that is slow, virtual or broken on purpose is just
-another world; the flow cannot tell.
+The same flow runs under `drive` and `drive_async`. Tests replace the handler, for example with one that uses
+virtual time or injects faults; the flow is unchanged.
 """
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 from everturn.decide.effects import (
@@ -12,6 +12,7 @@ from everturn.decide.effects import (
     Effect,
     Emit,
     FileRead,
+    Flow,
     HookOutcome,
     ModelAnswer,
     ModelFailure,
@@ -21,11 +22,11 @@ from everturn.decide.effects import (
 )
 
 T = TypeVar("T")
-Flow = Generator[Effect, Any, T]
 
 
 class EffectHandler(Protocol):
-    """What a flow can ask for, one method each. None of them raises: a failure is an answer too."""
+    """One method for each effect that a flow can ask for. Failures of the model, of files that are read and
+    of hooks are returned, not raised."""
 
     def write_file(self, effect: WriteFile) -> str: ...
     def read_files(self, effect: ReadFiles) -> tuple[FileRead, ...]: ...
@@ -35,7 +36,7 @@ class EffectHandler(Protocol):
 
 
 class AsyncEffectHandler(Protocol):
-    """The same, for those who wait without blocking."""
+    """The same with awaitable results."""
 
     def write_file(self, effect: WriteFile) -> Awaitable[str]: ...
     def read_files(self, effect: ReadFiles) -> Awaitable[tuple[FileRead, ...]]: ...
@@ -44,37 +45,51 @@ class AsyncEffectHandler(Protocol):
     def emit(self, effect: Emit) -> Awaitable[None]: ...
 
 
-def drive(flow: Flow[T], world: EffectHandler) -> T:
-    """Run a flow to its end, performing each effect where it stands."""
+# Called before each effect and at the end: records that the flow appended become durable before an effect
+# depends on them.
+Interceptor = Callable[[], None]
+
+
+def drive(flow: Flow[T], handler: EffectHandler, intercept: Interceptor | None = None) -> T:
+    """Run a flow to its end, performing each effect as it comes."""
     answer: Any = None
     while True:
         try:
             effect = flow.send(answer)
         except StopIteration as done:
+            if intercept is not None:
+                intercept()
             return done.value
-        answer = perform(effect, world)
+        if intercept is not None:
+            intercept()
+        answer = perform(effect, handler)
 
 
-async def drive_async(flow: Flow[T], world: AsyncEffectHandler) -> T:
+async def drive_async(flow: Flow[T], handler: AsyncEffectHandler, intercept: Interceptor | None = None) -> T:
+    """As `drive`, awaiting each effect."""
     answer: Any = None
     while True:
         try:
             effect = flow.send(answer)
         except StopIteration as done:
+            if intercept is not None:
+                intercept()
             return done.value
-        answer = await perform(effect, world)
+        if intercept is not None:
+            intercept()
+        answer = await perform(effect, handler)
 
 
-def perform(effect: Effect, world: Any) -> Any:
-    """The one place where an effect finds its method."""
+def perform(effect: Effect, handler: Any) -> Any:
+    """Call the handler's method for this effect; the result is awaitable if the handler is asynchronous."""
     match effect:
         case WriteFile():
-            return world.write_file(effect)
+            return handler.write_file(effect)
         case ReadFiles():
-            return world.read_files(effect)
+            return handler.read_files(effect)
         case AskModel():
-            return world.ask_model(effect)
+            return handler.ask_model(effect)
         case RunHooks():
-            return world.run_hooks(effect)
+            return handler.run_hooks(effect)
         case Emit():
-            return world.emit(effect)
+            return handler.emit(effect)

@@ -1,10 +1,12 @@
-"""The real world, as flows see it: files in a folder, a provider, hooks, and whoever listens.
+"""The effect handler for real runs: files in a folder, provider calls, hooks and event listeners.
 
-Nothing here raises into a flow. A provider that fails, a disk that is full and a hook that hangs are answers,
-each with its reason.
+A failing provider, an unreadable file and a hanging hook are returned as results with a reason, not raised.
+The exception is `write_file`, which raises `StoreError`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event as Stop
 from threading import Thread
@@ -24,23 +26,23 @@ from everturn.decide.effects import (
     RunHooks,
     WriteFile,
 )
-from everturn.errors import StoreError
-from everturn.history.records import Usage
+from everturn.engine.wire import ANTHROPIC_WIRE, Wire
+from everturn.errors import UpstreamError
 from everturn.session.files import Roots, read_files, resolve_roots
 from everturn.session.hooks.run import Hooks
-from everturn.session.private_files import write_private_file
-from everturn.session.upstream import Send, UpstreamError, clamp_usage, parse_message
-from everturn.wire.anthropic import compaction_usage
-from everturn.wire.overflow import parse_overflow
+from everturn.session.private_files import write_blob
+from everturn.session.upstream import Send, clamp_usage, parse_reply
 
-# How often somebody who waits for a summary is told that it is still being written (CP-7).
+# Interval of the status events while a summary is being written (CP-7).
 STATUS_SECONDS: Final = 30.0
 
 Listener = Callable[[msgspec.Struct], None]
+# Stores bytes under a name and returns the path they can be read at.
+BlobWriter = Callable[[str, bytes], str]
 
 
-def _nobody(_: msgspec.Struct) -> None:
-    """Where nobody listens."""
+def _ignore(_: msgspec.Struct) -> None:
+    """The default listener: does nothing."""
 
 
 class LocalEffectHandler:
@@ -51,13 +53,17 @@ class LocalEffectHandler:
         *,
         readable: Roots | None = None,
         hooks: Hooks | None = None,
-        listen: Listener = _nobody,
+        listen: Listener = _ignore,
         waiting: Callable[[AskModel], None] = lambda _: None,
         status_seconds: float = STATUS_SECONDS,
+        wire: Wire = ANTHROPIC_WIRE,
+        write: BlobWriter | None = None,
     ) -> None:
-        """`waiting` is called while a model is being waited for, at least every `status_seconds`."""
+        """Tool results that leave the context are written into `folder`, or by `write` if a store keeps them.
+        `waiting` is called when a model call begins and every `status_seconds` until it ends."""
         self._send = send
-        self._folder = folder
+        self._wire = wire
+        self._write_blob = write or partial(write_blob, folder)
         self._readable = readable or resolve_roots((folder,))
         self._hooks = hooks or Hooks()
         self._listen = listen
@@ -65,26 +71,27 @@ class LocalEffectHandler:
         self._status_seconds = status_seconds
 
     def write_file(self, effect: WriteFile) -> str:
-        """Raises `StoreError`: a result that is not safe elsewhere must not leave the context."""
-        path = self._folder / Path(effect.name).name
-        try:
-            write_private_file(self._folder, path.name, effect.text.encode("utf-8", "surrogatepass"))
-        except OSError as problem:
-            raise StoreError(f"{path} could not be written: {problem.strerror or problem}.") from problem
-        return str(path)
+        """Raises `StoreError`: a result that could not be stored must not be removed from the context."""
+        return self._write_blob(effect.name, effect.text.encode("utf-8", "surrogatepass"))
 
     def read_files(self, effect: ReadFiles) -> tuple[FileRead, ...]:
         return read_files(effect, self._readable)
 
     def ask_model(self, effect: AskModel) -> ModelAnswer | ModelFailure:
-        done = Stop()
-        ticking = Thread(target=self._tick, args=(effect, done), daemon=True)
-        ticking.start()
-        try:
+        with self.ticking(effect):
             return self._asked(effect)
+
+    @contextmanager
+    def ticking(self, effect: AskModel) -> Generator[None]:
+        """Call `waiting` at regular intervals during a model call (CP-7)."""
+        done = Stop()
+        ticker = Thread(target=self._tick, args=(effect, done), daemon=True)
+        ticker.start()
+        try:
+            yield
         finally:
             done.set()
-            ticking.join()
+            ticker.join()
 
     def run_hooks(self, effect: RunHooks) -> HookOutcome:
         return self._hooks.run(effect)
@@ -100,20 +107,18 @@ class LocalEffectHandler:
     def _asked(self, effect: AskModel) -> ModelAnswer | ModelFailure:
         try:
             answered = self._send(effect.request.to_bytes(), effect.betas)
-            response = parse_message(answered)
+            response = parse_reply(answered, self._wire).response
         except UpstreamError as problem:
-            return to_model_failure(problem)
+            return to_model_failure(problem, self._wire)
         except KeyboardInterrupt:
             return ModelFailure("cancelled", "cancelled while the summary was being written")
-        usage = response.reply.usage or Usage()
-        if effect.way == "provider":
-            usage = compaction_usage(answered.body)
+        usage = self._wire.summary_usage(answered.body, by_provider=effect.way == "provider")
         return ModelAnswer(response.blocks, response.reply.stop_reason, clamp_usage(usage))
 
 
-def to_model_failure(problem: UpstreamError) -> ModelFailure:
-    """What an error of the provider means for a flow."""
-    too_long = parse_overflow(problem.message)
+def to_model_failure(problem: UpstreamError, wire: Wire = ANTHROPIC_WIRE) -> ModelFailure:
+    """Translate a provider error into the failure that a flow handles."""
+    too_long = wire.parse_overflow(problem.message)
     if too_long is not None:
         return ModelFailure("too_long", problem.message, too_long)
     kind: FailureKind = "timeout" if problem.status in (408, 504) else "api_error"

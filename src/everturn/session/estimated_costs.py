@@ -1,7 +1,8 @@
-"""What blocks cost, estimated: for providers that do not tell how they count.
+"""Estimated token counts of blocks, for providers that do not document how they count.
 
-A prediction made with it is right about what is read and written, and off in how many tokens that is; the
-usage of every reply settles it (`measure/prediction.py`). The twin's own counting is `twin/costs.py`.
+A prediction made with these estimates is right about which blocks are read from the cache and which are
+written, but not exact in tokens. The usage of each reply corrects it (`measure/prediction.py`). The twin's
+exact counts are in `twin/costs.py`.
 """
 
 from typing import Final
@@ -10,12 +11,12 @@ from everturn.history.blocks import Block
 from everturn.measure.model import Model
 from everturn.measure.tokens import estimate_block, estimator_for
 
-# Between two speakers; what the API adds there is not documented, a handful is what usage shows.
+# Tokens that the API adds between two messages. Not documented; reported usage shows about this many.
 TURN: Final = 4
 
 
 class EstimatedCosts:
-    """`measure.outline.Costs` by the average of a model's tokenizer."""
+    """`measure.outline.Costs`, from the average characters per token of a model's tokenizer."""
 
     def __init__(self, model: Model) -> None:
         self._estimator = estimator_for(model)

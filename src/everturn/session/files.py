@@ -1,9 +1,9 @@
-"""Files read again for a restoration: only below allowed folders, only plain text, never without bound.
+"""Read files again to restore them after a compaction: text files below allowed folders, up to a size limit.
 
-A path is resolved first, so that links inside a folder work; then it is opened part by part from that folder
-without following any link, so that one put there in between is refused and not followed (S10). What cannot
-be read is no error: it is said in words, and the restoration goes on without it. Which files are wanted is
-decided in `decide/compact/restoration.py`.
+A path is resolved first, so that links inside a folder work. Then it is opened component by component from
+that folder without following links, so that a link created in between is refused (S10). A file that cannot
+be read is not an error: the result says why, and the restoration continues without it. Which files to read
+is decided in `decide/compact/restoration.py`.
 """
 
 import codecs
@@ -20,17 +20,17 @@ import msgspec
 from everturn.decide.effects import FileRead, ReadFiles
 from everturn.session.memory_files.confined import SECRET_FILE_PATTERNS
 
-# Larger than any source file; what is behind such a name is data, and its beginning says little.
+# Larger than any source file. A file above this is data, and its beginning would not help the model.
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
-# How much is looked at to tell text from data.
+# How many bytes are checked to tell text from binary data.
 SNIFF_BYTES: Final = 8_192
 MAX_CHARACTER_BYTES: Final = 4
-# Files that hold secrets by custom. They are not put before a model again, whoever read them first (S11).
+# File names that usually hold secrets. Such files are not sent to the model again (S11).
 SECRET: Final = SECRET_FILE_PATTERNS
 
 _PART: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER: Final = _PART | os.O_DIRECTORY
-# Without waiting: a pipe that nobody writes to would hold us for ever.
+# O_NONBLOCK: opening a pipe without a writer would otherwise block forever.
 _FILE: Final = _PART | os.O_NONBLOCK | os.O_NOCTTY
 
 KINDS: Final = (
@@ -41,28 +41,28 @@ KINDS: Final = (
     (stat.S_ISBLK, "it is a device, not a file"),
 )
 PROBLEMS: Final = {
-    errno.ENOENT: "it is gone",
-    errno.ENOTDIR: "it is gone: a part of its path is no directory",
-    errno.EACCES: "it may not be read (permission denied)",
-    errno.EPERM: "it may not be read (permission denied)",
-    errno.ELOOP: "a link was put in its path while it was being opened",
+    errno.ENOENT: "it does not exist",
+    errno.ENOTDIR: "it does not exist: a part of its path is not a directory",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.ELOOP: "a symbolic link appeared in its path while it was being opened",
     errno.ENAMETOOLONG: "its name is too long",
     errno.ENXIO: "it is a socket or a pipe, not a file",
 }
 
 
 class UnreadableFileError(Exception):
-    """Why there is no text, in words."""
+    """The file cannot be read; the message says why."""
 
 
 class Roots(msgspec.Struct, frozen=True):
-    """Folders below which files may be read. Relative paths start at the first of them."""
+    """Folders below which files may be read. Relative paths are resolved from the first."""
 
     folders: tuple[str, ...]
     secret: tuple[str, ...] = SECRET
 
     def place(self, path: str) -> tuple[str, str]:
-        """The folder that a path is in, and its way down from there, with every link resolved."""
+        """The root that a path is in, and the path relative to it, with all links resolved."""
         real = os.path.realpath(os.path.join(self.folders[0], path))
         for folder in self.folders:
             if real.startswith(folder.rstrip("/") + "/"):
@@ -70,46 +70,46 @@ class Roots(msgspec.Struct, frozen=True):
         if real in self.folders:
             raise UnreadableFileError("it is a directory")
         absolute = os.path.abspath(os.path.join(self.folders[0], path))
-        way = "leads through a link to" if real != absolute else "is"
-        raise UnreadableFileError(f"it {way} a place outside the allowed directories")
+        what = "is a symbolic link to a path" if real != absolute else "is"
+        raise UnreadableFileError(f"it {what} outside the allowed directories")
 
 
 def resolve_roots(folders: Iterable[str | Path], *, secret: Sequence[str] = SECRET) -> Roots:
-    """Folders as they really are; at least one is needed."""
+    """The folders with links resolved; at least one is required."""
     real = tuple(os.path.realpath(folder) for folder in folders)
     if not real:
         raise ValueError("at least one folder must be allowed")
     return Roots(real, tuple(secret))
 
 
-def read_files(asked: ReadFiles, allowed: Roots) -> tuple[FileRead, ...]:
-    """Each file as it is now, in the order asked for; `problem` says why there is no text."""
-    return tuple(_read(path, asked.max_characters, allowed) for path in asked.paths)
+def read_files(effect: ReadFiles, allowed: Roots) -> tuple[FileRead, ...]:
+    """Read each file, in the order requested; `problem` says why a file has no text."""
+    return tuple(_read(path, effect.max_characters, allowed) for path in effect.paths)
 
 
-def _read(path: str, most: int, allowed: Roots) -> FileRead:
+def _read(path: str, max_characters: int, allowed: Roots) -> FileRead:
     try:
-        folder, way = allowed.place(path)
-        if any(fnmatchcase(os.path.basename(way).lower(), pattern) for pattern in allowed.secret):
-            raise UnreadableFileError("its name says that it holds secrets")
-        fd = open_below(folder, way)
+        folder, relative = allowed.place(path)
+        if any(fnmatchcase(os.path.basename(relative).lower(), pattern) for pattern in allowed.secret):
+            raise UnreadableFileError("its name suggests that it holds secrets")
+        fd = open_below(folder, relative)
         try:
-            text, is_cut = _text(fd, most)
+            text, is_cut = _text(fd, max_characters)
         finally:
             os.close(fd)
-    except UnreadableFileError as why:
-        return FileRead(path, problem=str(why))
+    except UnreadableFileError as problem:
+        return FileRead(path, problem=str(problem))
     except OSError as problem:
-        said = PROBLEMS.get(problem.errno or 0) or f"it cannot be read ({problem.strerror})"
-        return FileRead(path, problem=said)
+        reason = PROBLEMS.get(problem.errno or 0) or f"it cannot be read ({problem.strerror})"
+        return FileRead(path, problem=reason)
     except ValueError:
-        return FileRead(path, problem="its name holds a character that no file name can have")
+        return FileRead(path, problem="its name holds a character that is not allowed in file names")
     return FileRead(path, text, is_cut)
 
 
-def open_below(folder: str, way: str) -> int:
-    """Down from the folder, part by part, following nothing."""
-    *between, last = way.split("/")
+def open_below(folder: str, relative: str) -> int:
+    """Open a file below a folder, component by component, without following links."""
+    *between, last = relative.split("/")
     at = os.open(folder, _FOLDER)
     for part in between:
         at = _below(at, part, _FOLDER)
@@ -123,28 +123,28 @@ def _below(at: int, part: str, flags: int) -> int:
         os.close(at)
 
 
-def _text(fd: int, most: int) -> tuple[str, bool]:
+def _text(fd: int, max_characters: int) -> tuple[str, bool]:
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
         raise UnreadableFileError(
-            next((what for is_it, what in KINDS if is_it(found.st_mode)), "it is no file")
+            next((what for is_kind, what in KINDS if is_kind(found.st_mode)), "it is not a regular file")
         )
     if found.st_size > MAX_FILE_BYTES:
         raise UnreadableFileError(
-            f"it is too large ({found.st_size >> 20:,} MB, the most is {MAX_FILE_BYTES >> 20})"
+            f"it is too large ({found.st_size >> 20:,} MB, the limit is {MAX_FILE_BYTES >> 20} MB)"
         )
-    data = _bytes(fd, min(MAX_FILE_BYTES, max(0, most) * MAX_CHARACTER_BYTES + 1))
+    data = _bytes(fd, min(MAX_FILE_BYTES, max(0, max_characters) * MAX_CHARACTER_BYTES + 1))
     if b"\0" in data[:SNIFF_BYTES]:
         raise UnreadableFileError("it is binary, not text")
     is_all = found.st_size <= len(data)
-    # Where we stopped, a character may be cut in two; the decoder keeps it back.
+    # The data may end within a character; the decoder leaves such a character out.
     text = codecs.getincrementaldecoder("utf-8-sig")("replace").decode(data, final=is_all)
-    return text[:most], len(text) > most or not is_all
+    return text[:max_characters], len(text) > max_characters or not is_all
 
 
-def _bytes(fd: int, most: int) -> bytes:
+def _bytes(fd: int, limit: int) -> bytes:
     chunks: list[bytes] = []
-    while most > 0 and (chunk := os.read(fd, most)):
+    while limit > 0 and (chunk := os.read(fd, limit)):
         chunks.append(chunk)
-        most -= len(chunk)
+        limit -= len(chunk)
     return b"".join(chunks)

@@ -1,8 +1,8 @@
-"""Hooks around what a session says and runs: prompts, tool calls, and the end of an answer (HK-1).
+"""Hooks of the tool loop: before a prompt, around tool calls, and at the end of an answer (HK-1).
 
-Hooks may refuse a call, change what it is given or what came out of it, add words, and ask to go on. What
-they may say at all, and how it is read, is `hooks/rules.py`'s. A hook that fails changes nothing: the call is
-made.
+A hook may refuse a tool call, change its input or output, add context for the model, and make the loop
+continue. Which fields a hook may return is defined in `hooks/rules.py`. A hook that fails changes nothing:
+the call is made.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,56 +11,54 @@ from typing import Any, Final
 import msgspec
 
 from everturn.decide.effects import HookEvent, HookOutcome, RunHooks
-from everturn.errors import EverturnError
+from everturn.errors import PromptBlocked
 from everturn.history.blocks import Block, fields_of, result_block, text_of
+from everturn.session.json_values import as_list
 from everturn.session.tools import Tool, ToolCall, ToolResult, run_tool, to_result_block
 
 HookRunner = Callable[[RunHooks], HookOutcome]
-# A call that a hook wants a person to decide about, and why; whether it may be made.
+# Takes a call that a hook wants a person to confirm, and the reason; returns whether to make the call.
 PermissionCallback = Callable[[ToolCall, str], bool]
 
-# How often in a row a Stop hook can ask to go on: a hook that is never content would never end. Our choice.
+# How often in a row a Stop hook can make the loop continue, so that it cannot run forever. Our choice.
 MAX_CONTINUATIONS: Final = 5
 
 
-class PromptBlocked(EverturnError):
-    """A UserPromptSubmit hook does not allow what was to be said. Nothing was said."""
-
-
 def deny_all(call: ToolCall, why: str) -> bool:
-    """Where there is no person to ask, nobody has agreed."""
+    """The default: without a person to ask, the call is not made."""
     return False
 
 
 class LoopHooks:
-    """The hooks of one answer, from the prompt to its end."""
+    """Runs the hooks of one answer, from the prompt to the end."""
 
     def __init__(
         self, run: HookRunner, permit: PermissionCallback = deny_all, *, events: Collection[HookEvent]
     ) -> None:
-        """`events` are those that have hooks: nothing is spelled out for the others."""
+        """`events` are the events that have hooks; no payload is built for others."""
         self._perform, self._permit, self._events = run, permit, events
-        # Words for the model that wait for their place, and why the loop is to end, where a hook said so.
+        # Texts for the model that are not appended yet; and why a hook ended the loop, or "".
         self.context: list[str] = []
         self.ended = ""
         self._went_on = 0
 
     def submit(self, blocks: Sequence[Block]) -> None:
-        """Before something is said. Raises `PromptBlocked`. Results of tools alone are no prompt."""
-        said = [text_of(block) for block in blocks if block.kind == "text"]
-        if not said:
+        """Run the hooks of a user message; raises `PromptBlocked`. A message that holds only tool results is
+        not a prompt."""
+        texts = [text_of(block) for block in blocks if block.kind == "text"]
+        if not texts:
             return
-        found = self._run("UserPromptSubmit", lambda: {"prompt": "\n".join(said)})
+        found = self._run("UserPromptSubmit", lambda: {"prompt": "\n".join(texts)})
         if found.blocked:
             raise PromptBlocked(
-                f"A UserPromptSubmit hook does not allow this: {found.blocked}. Nothing was said; say it "
-                "differently, or change the hook."
+                f"A UserPromptSubmit hook blocked this message: {found.blocked}. Nothing was sent; rephrase "
+                "the message, or change the hook."
             )
         self.context += found.context
 
     def tool(self, call: ToolCall, tool: Tool | None) -> Block:
-        """One call, with what its hooks make of it."""
-        before = self._run("PreToolUse", lambda: _told(call))
+        """Make one tool call with its hooks; the block is its result."""
+        before = self._run("PreToolUse", lambda: _call_payload(call))
         self.ended = self.ended or before.ended
         if refused := before.ended or before.blocked or self._not_permitted(call, before):
             return result_block(call.id, f"This call was not made: {refused}", is_error=True)
@@ -70,12 +68,13 @@ class LoopHooks:
         return self._after(made, result) if tool is not None else result
 
     def take_context(self) -> tuple[str, ...]:
-        """What hooks have said since this was last asked."""
-        said, self.context = tuple(self.context), []
-        return said
+        """The texts that hooks added since the last call of this method."""
+        texts, self.context = tuple(self.context), []
+        return texts
 
     def goes_on(self) -> bool:
-        """At the end of an answer: whether a Stop hook has more to be done. Its reason joins the context."""
+        """Run the Stop hooks at the end of an answer. Returns whether one of them makes the loop continue;
+        its reason is added to the context."""
         found = self._run("Stop", lambda: {"stop_hook_active": self._went_on > 0})
         self.ended = self.ended or found.ended
         if self.ended or not found.blocked:
@@ -93,11 +92,12 @@ class LoopHooks:
     def _not_permitted(self, call: ToolCall, found: HookOutcome) -> str:
         if found.permission != "ask" or self._permit(call, found.asks):
             return ""
-        return found.asks or "a hook wants a person to decide about it, and nobody has agreed"
+        return found.asks or "a hook requires a person to confirm it, and nobody did"
 
     def _after(self, call: ToolCall, result: Block) -> Block:
         found = self._run(
-            "PostToolUse", lambda: {**_told(call), "tool_response": fields_of(result).get("content", "")}
+            "PostToolUse",
+            lambda: {**_call_payload(call), "tool_response": fields_of(result).get("content", "")},
         )
         self.ended = self.ended or found.ended
         self.context += found.context
@@ -106,14 +106,14 @@ class LoopHooks:
         return result if found.updated_output is None else _updated(call, found.updated_output)
 
 
-def _told(call: ToolCall) -> Mapping[str, Any]:
+def _call_payload(call: ToolCall) -> Mapping[str, Any]:
     return {"tool_name": call.tool, "tool_input": dict(call.input), "tool_use_id": call.id}
 
 
 def _updated(call: ToolCall, output: Any) -> Block:
-    """A text, content blocks, or any other value, which is shown as JSON."""
-    parts = output if isinstance(output, list) else [None]
-    is_content = all(isinstance(part, dict) and "type" in part for part in parts)
+    """The result that a hook replaced: a text, content blocks, or another value, which becomes JSON."""
+    parts = as_list(output)
+    is_content = parts is not None and all(isinstance(part, dict) and "type" in part for part in parts)
     if not isinstance(output, str) and not is_content:
         output = msgspec.json.encode(output, enc_hook=str).decode()
     return to_result_block(ToolResult(call.id, output))

@@ -1,8 +1,8 @@
-"""Session notes, taken in the background: a fork that may edit one text, in a thread nobody waits for (SM-3).
+"""Session notes, taken in the background by a forked request in its own thread (SM-3).
 
-Whether, when and for how long is decided in `decide/notes/`; here it is done. The conversation's own thread
-starts a fork (`consider`) and takes what came of it (`settle`); in between it is not disturbed. A fork that
-is given up can no longer write anything, however late it comes back.
+`decide/notes/` decides whether and when to take notes and how long to wait. The conversation's thread starts
+a fork (`consider`) and collects its result (`settle`); it does not block in between. A fork that was
+abandoned cannot change the notes, even if its answer arrives later.
 """
 
 import threading
@@ -24,11 +24,12 @@ from everturn.decide.notes.triggers import (
     should_wait,
 )
 from everturn.engine import Turn
+from everturn.errors import UpstreamError
 from everturn.history.records import Record, Usage
 from everturn.measure.capabilities import Capabilities
 from everturn.measure.tokens import rough
 from everturn.session.private_files import replace_file
-from everturn.session.upstream import Send, UpstreamError, clamp_usage, parse_message
+from everturn.session.upstream import Send, clamp_usage, parse_reply
 from everturn.view.forks import make_fork
 from everturn.view.requests import build_fork_request
 
@@ -36,7 +37,7 @@ WaitMode = Literal["none", "a while"]
 
 
 class _Job:
-    """One fork: what it began with, and what came of it."""
+    """One fork: the state it started from, and its result."""
 
     def __init__(
         self, began: NotesState, covers: str, tokens: int, started: float, moment: EventContext
@@ -50,7 +51,7 @@ class _Job:
 
 
 class NoteTaker:
-    """The notes of one session. Used from one thread; the forks run in their own."""
+    """The notes of one session. Call it from one thread; the forks run in their own threads."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class NoteTaker:
         self._paid = paid
         self._clock = clock
         self._job: _Job | None = None
-        # After notes that could not be used: not again before the context has this size.
+        # After notes that could not be used, the next attempt waits until the context has this many tokens.
         self._not_below = 0
 
     @property
@@ -88,9 +89,9 @@ class NoteTaker:
         self._not_below = 0
 
     def consider(self, turn: Turn, sent_last: str, *, tokens: int, calls: int, moment: EventContext) -> None:
-        """After a reply: begin to take notes of what its request held, where it is time."""
+        """After a reply: start a fork that takes notes of what its request held, if notes are due."""
         self.settle()
-        tools = [tool.tool for tool in turn.captured.head.tools]
+        tools = [tool.tool for tool in turn.captured.preamble.tools]
         if self._job is not None or tokens < self._not_below or not edit_tool_among(tools):
             return
         due = should_extract(
@@ -101,7 +102,7 @@ class NoteTaker:
             threading.Thread(target=self._take, args=(job, turn), name="session notes", daemon=True).start()
 
     def settle(self, patience: WaitMode = "none") -> Notes | None:
-        """What is noted by now. With patience, a fork under way is waited for, within its bounds."""
+        """The current notes, or None. With patience "a while", wait for a running fork, up to a limit."""
         job, since = self._job, self._clock()
         if job is None:
             return self._usable()
@@ -113,8 +114,8 @@ class NoteTaker:
             self._took(job)
         elif is_dead(job.started, self._clock(), self._settings):
             self._job = None
-            given_up = f"given up after {self._settings.dead_after.total_seconds():.0f} s without an answer"
-            self._tell(NotesRejected(moment=job.moment, why=given_up))
+            reason = f"no answer after {self._settings.dead_after.total_seconds():.0f} s; abandoned"
+            self._tell(NotesRejected(moment=job.moment, why=reason))
         return self._usable()
 
     def _usable(self) -> Notes | None:
@@ -135,7 +136,7 @@ class NoteTaker:
         seconds = self._clock() - job.started
         self._tell(NotesTaken(moment=job.moment, covers=job.covers, tokens=rough(job.body), seconds=seconds))
 
-    # ── in the fork's own thread ─────────────────────────────────────────────────────────────────
+    # ── runs in the fork's thread ────────────────────────────────────────────────────────────────
 
     def _take(self, job: _Job, turn: Turn) -> None:
         try:
@@ -143,7 +144,7 @@ class NoteTaker:
         except UpstreamError as problem:
             job.why_not = f"the call for notes failed: {problem}"
         except Exception as problem:
-            # The type only: its words may hold anything.
+            # Only the type: the message may hold private text.
             job.why_not = f"taking notes raised {type(problem).__name__}"
         finally:
             job.done.set()
@@ -154,7 +155,7 @@ class NoteTaker:
             make_fork(turn.captured, (asked,), tools_allowed=True), self._capabilities
         )
         answered = self._send(request.to_bytes(), turn.betas)
-        response = parse_message(answered)
+        response = parse_reply(answered).response
         job.usage = clamp_usage(response.reply.usage or Usage())
         found = apply_fork_edits(self.notes.body, response.blocks, self.path)
         if isinstance(found, NotUpdated):

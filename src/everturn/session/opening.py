@@ -1,86 +1,73 @@
-"""What a session is held with, from what a person gives: names and numbers become one `Setting`.
+"""Build a conversation's settings from options: the model's row, the preamble and the parameters.
 
-Nothing is opened here but the SDK's client where none was given; files are the session's (`session.py`).
+All surfaces use these functions, so an option means the same everywhere.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from everturn.decide.compact.context import CompactionOptions
-from everturn.decide.compact.values import Strategy
-from everturn.decide.policy import Policy
+from everturn.decide.options import DEFAULT_MODEL, Options, ProviderSettings
 from everturn.engine import ConversationSettings
 from everturn.errors import UsageError
-from everturn.measure.capabilities import Capabilities
+from everturn.measure.capabilities import PROVIDERS, Capabilities
 from everturn.measure.model import Model
 from everturn.measure.model_table import find_model, model_or_default
-from everturn.measure.outline import Costs, Preamble
-from everturn.session.config.shape import Config, of_policy
+from everturn.measure.outline import Preamble, TokenCosts
+from everturn.measure.tokens import Estimator
 from everturn.session.estimated_costs import EstimatedCosts
 from everturn.session.tools import Tool
 from everturn.session.upstream import Send, Stream, make_sdk_send, make_sdk_stream
 from everturn.view.key_parameters import KeyParameters, choose_ttl
-from everturn.view.system_prompt import SystemPromptSections, make_preamble, own_system_prompt, system_blocks
+from everturn.view.system_prompt import (
+    SystemPromptSections,
+    make_preamble,
+    own_system_prompt,
+    system_blocks,
+)
 from everturn.wire.anthropic import tool_block
 
 if TYPE_CHECKING:
     import anthropic
 
-# The policy under which nothing is ever changed, compactions included.
-PASSTHROUGH_POLICY: Final = "none"
-DEFAULT_STRATEGIES: Final[tuple[Strategy, ...]] = ("notes", "fork", "direct", "extract")
-
 
 class ProviderClient(NamedTuple):
-    """The way to the model. `close` ends connections that were opened for this session alone."""
+    """How requests reach the model. `close` ends connections that were opened for this session only."""
 
     send: Send
     stream: Stream | None = None
     close: Callable[[], None] = lambda: None
 
 
-class Wanted(NamedTuple):
-    """What a session was opened with, as far as it shapes the requests."""
-
-    model: str
-    policy: str | Policy | Config
-    source: str
-    max_tokens: int
-    thinking: Mapping[str, Any] | None
-    effort: str
-    ways: Sequence[Strategy]
-    capabilities: Capabilities
-    costs: Costs | None
-
-
-def open_provider(client: "anthropic.Anthropic | None", send: Send | None) -> ProviderClient:
+def connect(
+    client: "anthropic.Anthropic | None", send: Send | None, provider: ProviderSettings
+) -> ProviderClient:
     if send is not None:
         if client is not None:
-            raise UsageError("Give a session either a client or a way to send, not both.")
+            raise UsageError("Give a session either `client` or `send`, not both.")
         return ProviderClient(send)
     if client is not None:
         return ProviderClient(make_sdk_send(client), make_sdk_stream(client))
     import anthropic
 
-    own = anthropic.Anthropic()
+    # The SDK reads from the environment what is not configured here.
+    own = anthropic.Anthropic(
+        api_key=provider.api_key.reveal() or None,
+        auth_token=provider.auth_token.reveal() or None,
+        base_url=provider.base_url or None,
+    )
     return ProviderClient(make_sdk_send(own), make_sdk_stream(own), own.close)
 
 
-def resolve_config(wanted: str | Policy | Config) -> Config:
-    """One configuration, whichever of its forms was given. A policy of one's own keeps its own steps."""
-    if isinstance(wanted, Config):
-        return wanted
-    if isinstance(wanted, str):
-        return of_policy(wanted)
-    return Config(micro=wanted.micro, thresholds=wanted.thresholds, ttl=wanted.ttl, tools=wanted.tools)
+def capabilities_of(options: Options) -> Capabilities:
+    return PROVIDERS[options.provider.name]
 
 
-def resolve_model(name: str, config: Config) -> Model:
-    """Its row in the table. One that is not there is taken for the nearest, under its own name."""
+def resolve_model(name: str, options: Options) -> Model:
+    """The model's row in the table. An unknown model gets the row of the nearest one, under its own id."""
     found = find_model(name)
     model = found or dataclasses.replace(model_or_default(name).model, id=name)
-    return dataclasses.replace(model, window=config.window) if config.window else model
+    return dataclasses.replace(model, window=options.window) if options.window else model
 
 
 def build_preamble(
@@ -88,27 +75,42 @@ def build_preamble(
 ) -> Preamble:
     blocks = tuple(tool_block(tool.definition) for tool in tools)
     if isinstance(system, SystemPromptSections):
-        return make_preamble(blocks, system_blocks(system, capabilities=capabilities))
+        names = (block.tool for block in blocks)
+        return make_preamble(blocks, system_blocks(system, capabilities=capabilities, tools=names))
     return make_preamble(blocks, own_system_prompt(system))
 
 
-def build_settings(wanted: Wanted, config: Config, *, transcript: str) -> ConversationSettings:
-    model = resolve_model(config.model or wanted.model, config)
-    in_force = wanted.policy if isinstance(wanted.policy, Policy) else config.in_force()
-    compacts = config.compacts and in_force.name != PASSTHROUGH_POLICY
-    style = CompactionOptions(ways=tuple(wanted.ways), settings=config.compact, transcript=transcript)
-    able = wanted.capabilities
+def build_settings(
+    options: Options,
+    *,
+    capabilities: Capabilities,
+    costs: TokenCosts | None = None,
+    transcript: str = "",
+    model: str = "",
+    preamble: Preamble | None = None,
+    parameters: KeyParameters | None = None,
+    fields: Mapping[str, Any] | None = None,
+    decides: Literal["engine", "caller"] = "engine",
+    estimator: Estimator | None = None,
+) -> ConversationSettings:
+    """Pass `model`, `parameters` and `fields` if the caller builds the requests itself; otherwise they are
+    derived from the options."""
+    row = resolve_model(model or options.model or DEFAULT_MODEL, options)
     return ConversationSettings(
-        model=model,
-        capabilities=able,
-        policy=in_force,
-        costs=wanted.costs or EstimatedCosts(model),
-        parameters=KeyParameters(
-            choose_ttl(wanted.source, "conversation", in_force.ttl, able),
-            thinking=wanted.thinking,
-            effort=wanted.effort,
-        ),
-        source=wanted.source,
-        fields={"max_tokens": min(wanted.max_tokens, model.max_output)},
-        compaction=style if compacts else None,
+        model=row,
+        capabilities=capabilities,
+        options=options,
+        costs=costs or EstimatedCosts(row),
+        preamble=preamble or Preamble(),
+        parameters=parameters or _parameters(options, capabilities),
+        source=options.source,
+        fields={"max_tokens": min(options.max_tokens, row.max_output)} if fields is None else fields,
+        transcript=transcript,
+        decides=decides,
+        estimator=estimator,
     )
+
+
+def _parameters(options: Options, capabilities: Capabilities) -> KeyParameters:
+    lifetime = choose_ttl(options.source, "conversation", options.cache.ttl, capabilities)
+    return KeyParameters(lifetime, thinking=options.thinking.to_field(), effort=options.effort)

@@ -1,7 +1,7 @@
-"""What fills a context though no record holds it: system prompt, tools, and whatever the harness adds.
+"""Estimate the context overhead that no record holds: system prompt, tools, and what the harness adds.
 
-Nobody writes these into a session file, but the first reported usage knows of them: it is what the context
-held beyond the messages before it. The messages are estimated, so this is an estimate too.
+A session file does not contain these, but the first reported usage includes them. The overhead is that usage
+minus the messages before it. The size of the messages is estimated, so the overhead is an estimate too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,9 +14,9 @@ from everturn.measure.tokens import TokenCounter
 def estimate_overhead(
     records: Iterable[Record], counts: TokenCounter, calibration: Calibration, model_id: str
 ) -> int | None:
-    """Tokens that the first call of this model held beyond its records; None before any call.
+    """Tokens of this model's first call beyond its records; None if there is no call yet.
 
-    Other models are passed over: a harness asks small ones small things, with another system prompt.
+    Calls to other models are skipped: a harness uses small models for side tasks with other system prompts.
     """
     before = 0
     for record in records:
@@ -28,5 +28,5 @@ def estimate_overhead(
 
 
 def is_conversation_start(records: Sequence[Record]) -> bool:
-    """Whether the first record is the first of its conversation: a slice of a session begins in mid-air."""
+    """Whether the first record starts its conversation; in a part of a session file it does not."""
     return bool(records) and not records[0].parent and not records[0].is_boundary

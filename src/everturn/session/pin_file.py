@@ -1,8 +1,7 @@
-"""Words pinned from outside: a file beside a transcript that somebody else is writing.
+"""The pin file: texts pinned by other processes, in a file beside the transcript.
 
-A transcript has one writer. Whoever else wants words to be kept appends them here, one JSON text per line;
-the writer takes them in before its next compaction, and `everturn hook` gives them back after one of Claude
-Code's.
+A transcript has one writer. Other processes append pins to this file, one JSON string per line. The writer
+reads them before its next compaction. `everturn hook` returns them after a compaction by Claude Code.
 """
 
 import os
@@ -14,7 +13,7 @@ import msgspec
 from everturn.errors import InputError, UsageError
 
 SUFFIX: Final = ".pins"
-# A rule that is longer is a document; documents are files that can be read again. Our choice.
+# A longer text belongs in a file, which the model can read again. Our choice.
 MAX_CHARACTERS: Final = 2_000
 _TEXT = msgspec.json.Decoder(str)
 
@@ -24,8 +23,8 @@ def pin_file_path(transcript: str | os.PathLike[str]) -> Path:
 
 
 def read_pins(transcript: str | os.PathLike[str]) -> tuple[str, ...]:
-    """In the order in which they were pinned, each once. A torn line is passed over: whoever wrote it was
-    told of no success."""
+    """The pins in order, each once. An incomplete line is skipped: its writer crashed before `append_pin`
+    returned."""
     path = pin_file_path(transcript)
     try:
         lines = path.read_bytes().splitlines()
@@ -43,15 +42,15 @@ def _read(line: bytes) -> str:
         return ""
 
 
-def append_pin(transcript: str | os.PathLike[str], words: str) -> tuple[str, ...]:
-    """Pin these words, durably; gives all that are pinned now."""
-    text = words.strip()
+def append_pin(transcript: str | os.PathLike[str], text: str) -> tuple[str, ...]:
+    """Pin this text durably; returns all pins."""
+    text = text.strip()
     if not text:
-        raise UsageError("There is nothing to pin; give the words that must be kept.")
+        raise UsageError("No text to pin; give the text that must be kept.")
     if len(text) > MAX_CHARACTERS:
         raise UsageError(
-            f"These are {len(text):,} characters, and a pin has at most {MAX_CHARACTERS:,}: it is carried "
-            "through every compaction. Put them in a file and pin a sentence that names it."
+            f"The text has {len(text):,} characters; a pin may have at most {MAX_CHARACTERS:,}, because "
+            "every compaction repeats it. Put the text in a file and pin a sentence that names the file."
         )
     known = read_pins(transcript)
     if text in known:
@@ -64,7 +63,7 @@ def _append(path: Path, line: bytes) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            # The line break in front ends whatever line a crash left open; empty lines mean nothing.
+            # The leading line break ends a line that a crash left incomplete; empty lines are skipped.
             os.write(handle, b"\n" + line + b"\n")
             os.fsync(handle)
         finally:

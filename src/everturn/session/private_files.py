@@ -1,7 +1,7 @@
-"""Files beside a transcript: their owner's alone from the first byte on, and no link is followed (S09, S10).
+"""Write files that only their owner can read, without following links (S09, S10).
 
-A transcript may lie in a folder that came with a project, and so may a link under the name of a file that we
-are about to write; what it leads to is not ours. Reading below allowed folders: `files.py`.
+A transcript may be in a folder that came with a project. A link in that folder could lead a write to a file
+elsewhere, so links are refused. For reading below allowed folders, see `files.py`.
 """
 
 import errno
@@ -9,14 +9,19 @@ import os
 from pathlib import Path
 from typing import Final
 
-from everturn.session.store.file_system import FILE_MODE, FOLDER_MODE
+from everturn.errors import StoreError
+
+# A transcript holds the whole conversation: only its owner may read it.
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_private_file(folder: Path, name: str, data: bytes) -> Path:
-    """A file of the session in a folder of its own. Raises `OSError`, in words where a link is in the way."""
+    """Write a file into the session's folder. Raises `OSError`, which says so if a link is the cause."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     if not folder.exists():
         folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
@@ -29,7 +34,7 @@ def write_private_file(folder: Path, name: str, data: bytes) -> Path:
 
 
 def replace_file(path: str, data: bytes) -> str:
-    """A small file, whole or not at all; why not, in words, or nothing."""
+    """Replace a small file atomically. Returns why that failed, or ""."""
     beside = f"{path}.new"
     try:
         _write(beside, data)
@@ -41,7 +46,7 @@ def replace_file(path: str, data: bytes) -> str:
 
 def _write(name: str, data: bytes, folder: int | None = None) -> None:
     with open(_opened(name, _NEW, folder), "wb") as file:
-        # One that was there before keeps its mode otherwise, and its bytes.
+        # A file that existed before would keep its mode and its content otherwise.
         os.fchmod(file.fileno(), FILE_MODE)
         file.truncate()
         file.write(data)
@@ -51,7 +56,19 @@ def _opened(name: str, flags: int, folder: int | None = None) -> int:
     try:
         return os.open(name, flags, FILE_MODE, dir_fd=folder)
     except OSError as problem:
-        # A folder that is a link is no directory to the system, and one too many anywhere else.
+        # With O_NOFOLLOW a link fails as ENOTDIR if a directory is expected, and as ELOOP otherwise.
         if problem.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(name):
-            raise OSError(problem.errno, f"{name} is a link; remove it, and see who put it there") from None
+            raise OSError(
+                problem.errno, f"{name} is a symbolic link; remove it and check where it came from"
+            ) from None
         raise
+
+
+def write_blob(folder: Path, name: str, data: bytes) -> str:
+    """Write a file in the folder; directories in the name are ignored. Raises `StoreError`."""
+    path = folder / Path(name).name
+    try:
+        write_private_file(folder, path.name, data)
+    except OSError as problem:
+        raise StoreError(f"{path} could not be written: {problem.strerror or problem}.") from problem
+    return str(path)

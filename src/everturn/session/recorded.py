@@ -1,8 +1,8 @@
-"""A recorded session, opened and measured: which model, which window, how full, which marks are passed.
+"""Open and measure a recorded session: its model, its window, its size, and the thresholds it exceeds.
 
-The window is not written in a session file. It is told by the strongest evidence there is: what the caller
-says, a "[1m]" in the model's name, a context or an automatic compaction that only one window explains, the
-table of models; and every answer says which of these it rests on.
+A session file does not name the context window. It is inferred from the strongest evidence available, in this
+order: the caller's value, "[1m]" in the model's name, a reported context or an automatic compaction that only
+one window size explains, the table of models. The result says which evidence was used.
 """
 
 import os
@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from everturn.decide.options import Options
 from everturn.errors import InputError, UsageError
 from everturn.history.edits import Cleared, Compacted
 from everturn.history.log import Log, View
@@ -18,7 +19,7 @@ from everturn.history.messages import Message
 from everturn.history.records import Record, reported_usage
 from everturn.history.threads import Thread, Threads, split_threads
 from everturn.measure.calibration import Calibration, Calibrator
-from everturn.measure.meter import ContextSize, meter_of
+from everturn.measure.meter import ContextSize, make_meter
 from everturn.measure.model import Model
 from everturn.measure.model_table import find_model, model_or_default
 from everturn.measure.thresholds import (
@@ -41,7 +42,7 @@ LONG_SUFFIX: Final = "[1m]"
 
 
 class ContextWindow(msgspec.Struct, frozen=True):
-    """How many tokens the context may hold, and what we know that from."""
+    """How many tokens the context may hold, and how that was inferred."""
 
     tokens: int
     basis: WindowBasis
@@ -57,19 +58,19 @@ class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
     thread: Thread
     view: View
     views_before: tuple[View, ...]
-    # As the newest reply names it; "" where no model ever replied.
+    # As the newest reply names it; "" if the session has no reply.
     model_id: str
-    # Its row in the table, or the nearest one; `guess` says so, and is empty for a known model.
+    # Its row in the table, or the nearest row; then `guess` says so. `guess` is empty for a known model.
     model: Model
     guess: str
     window: ContextWindow
     calibration: Calibration
-    # Tokens of system prompt and tools; None where the file does not tell (`overhead.py`).
+    # Tokens of system prompt and tools; None if the file does not show them (`overhead.py`).
     fixed: int | None
     size: ContextSize
     limits: ContextThresholds
     levels: ThresholdLevels
-    # Every record counted once, for whoever asks next.
+    # Caches the count of each record for later calls.
     counts: TokenCounter
     remarks: tuple[str, ...] = ()
 
@@ -85,24 +86,32 @@ def open_session(
     agent: str = "",
     window: int | None = None,
     progress: Progress | None = None,
+    options: Options | None = None,
 ) -> RecordedSession:
-    """Open a Claude Code session file, or standard input for "-", and measure it."""
-    return measure_transcript(
-        open_transcript(path, progress), source=os.fspath(path), agent=agent, window=window
-    )
+    """Open a Claude Code session file, or standard input for "-", and measure it. Thresholds, window and
+    tools are those of the options."""
+    transcript = open_transcript(path, progress)
+    return measure_transcript(transcript, source=os.fspath(path), agent=agent, window=window, options=options)
 
 
 def measure_transcript(
-    transcript: Transcript, *, source: str = "", agent: str = "", window: int | None = None
+    transcript: Transcript,
+    *,
+    source: str = "",
+    agent: str = "",
+    window: int | None = None,
+    options: Options | None = None,
 ) -> RecordedSession:
-    """Measure one conversation of a transcript. `agent` is a sub-agent's id or the beginning of one."""
+    """Measure one conversation of a transcript. `agent` is a sub-agent's id or a prefix of one."""
+    options = options or Options()
     found = split_threads(transcript.records)
     thread, remarks = _chosen(found, agent)
     log = Log(thread.records)
     counts = TokenCounter()
     model_id = _model_id(thread.records)
     model, guess = _model(model_id)
-    held = infer_window(thread.records, model_id, model, guess, window)
+    given = options.window if window is None else window
+    held = infer_window(thread.records, model_id, model, guess, given)
     calibration = calibrate(thread.records, counts)
     fixed = (
         estimate_overhead(thread.records, counts, calibration, model_id)
@@ -110,7 +119,8 @@ def measure_transcript(
         else None
     )
     size = measure_view(log.view, counts, fixed=fixed or 0)
-    marks = compute_thresholds(held.tokens, model.max_output)
+    settings = options.effective_thresholds
+    limits = compute_thresholds(held.tokens, model.max_output, settings)
     return RecordedSession(
         source=source,
         transcript=transcript,
@@ -125,20 +135,20 @@ def measure_transcript(
         calibration=calibration,
         fixed=fixed,
         size=size,
-        limits=marks,
-        levels=check_thresholds(size.tokens, marks),
+        limits=limits,
+        levels=check_thresholds(size.tokens, limits, settings),
         counts=counts,
         remarks=(*remarks, *_about_the_start(thread)),
     )
 
 
 def measure_view(view: View, counts: TokenCounter, *, fixed: int = 0) -> ContextSize:
-    """The size of a view. Usage from before a boundary, or before one was taken back, is not its size."""
-    return meter_of(view, counts, fixed=fixed).size()
+    """The size of a view. Usage reported before a compaction or before an undo does not count."""
+    return make_meter(view, counts, fixed=fixed).size()
 
 
 def cleared_before(view: View) -> set[str]:
-    """Results hidden by edits that are no longer part of the view themselves."""
+    """Results cleared by edits that are no longer in the view themselves."""
     edits = (record.edit for record in view.records)
     return set(view.cleared) - {call for edit in edits if isinstance(edit, Cleared) for call in edit.calls}
 
@@ -148,10 +158,10 @@ def infer_window(
 ) -> ContextWindow:
     if given is not None:
         if given <= 0:
-            raise UsageError(f"A window holds at least one token; {given:,} was asked for.")
-        return ContextWindow(given, "given", "as you said")
+            raise UsageError(f"A window must hold at least one token; {given:,} was given.")
+        return ContextWindow(given, "given", "given by you")
     if LONG_SUFFIX in model_id:
-        return ContextWindow(LONG_WINDOW, "name", f"the model is called {model_id}")
+        return ContextWindow(LONG_WINDOW, "name", f"the model is named {model_id}")
     records = tuple(records)
     peak = max((usage.context for record in records if (usage := reported_usage(record))), default=0)
     known = _assumed(model_id, model, guess)
@@ -171,7 +181,7 @@ def _assumed(model_id: str, model: Model, guess: str) -> ContextWindow:
     if not model_id:
         return ContextWindow(STANDARD_WINDOW, "guess", "no reply in this session names a model")
     if not guess:
-        return ContextWindow(model.window, "model", f"what {model.display_name} has")
+        return ContextWindow(model.window, "model", f"the window of {model.display_name}")
     if "claude" in model_id:
         return ContextWindow(model.window, "guess", guess)
     return ContextWindow(STANDARD_WINDOW, "guess", f"{model_id!r} is not in the table of models")
@@ -189,16 +199,14 @@ def _chosen(found: Threads, agent: str) -> tuple[Thread, tuple[str, ...]]:
         return found.main, ()
     longest = max(found.sidechains, key=lambda side: len(side.records))
     others = len(found.sidechains) - 1
-    what = (
-        f"the file holds sub-agents only; shown is {longest.agent}, the longest, and {others} more are in it"
-    )
-    return longest, (what,)
+    remark = f"the file holds only sub-agents; showing the longest, {longest.agent}, of {others + 1}"
+    return longest, (remark,)
 
 
 def _about_the_start(thread: Thread) -> tuple[str, ...]:
     if not thread.records or is_conversation_start(thread.records) or thread.records[0].is_boundary:
         return ()
-    return ("the file begins in the middle of a conversation; what came before is not in it",)
+    return ("the file begins in the middle of a conversation; earlier messages are missing",)
 
 
 def _named(found: Threads, agent: str) -> Thread:
@@ -208,10 +216,10 @@ def _named(found: Threads, agent: str) -> Thread:
     if len(near) == 1:
         return near[0]
     if near:
-        raise InputError(f"{len(near)} sub-agents begin with {agent!r}: {_names(near)}.")
+        raise InputError(f"{len(near)} sub-agents have ids that begin with {agent!r}: {_names(near)}.")
     if not every:
-        raise InputError(f"There is no sub-agent {agent!r}: this file holds the main conversation only.")
-    raise InputError(f"There is no sub-agent {agent!r} in this file; it has {_names(every)}.")
+        raise InputError(f"No sub-agent {agent!r} found: this file holds only the main conversation.")
+    raise InputError(f"No sub-agent {agent!r} found in this file; it has {_names(every)}.")
 
 
 def _names(sides: Iterable[Thread]) -> str:

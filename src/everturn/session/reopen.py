@@ -1,31 +1,68 @@
-"""A session that somebody recorded, opened to be compacted or to take that back.
+"""Open a recorded session to compact it or to undo a compaction.
 
-The recording names its model, and a key in the environment decides who writes a summary. To look at one only:
-`session/recorded.py`.
+The model and the working folder come from the recording. An API key decides whether a model can write the
+summary. To only read a session, use `session/recorded.py`.
 """
 
 import os
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
+from everturn.decide.options import Options
 from everturn.errors import UsageError
-from everturn.session.recorded import open_session
+from everturn.session.recorded import RecordedSession, open_session
 from everturn.session.session import Session
 from everturn.session.upstream import RawResponse
 
 API_KEY_VARIABLE: Final = "ANTHROPIC_API_KEY"
 
 
-def reopen_session(file: str | os.PathLike[str], model: str = "", *, dry_run: bool = False) -> Session:
-    """The session in a file that exists, with the provider that there is a key for."""
-    # First only to read: it names the model, and says in words what is wrong with the file.
-    recorded = open_session(file)
-    how: dict[str, Any] = {"send": _no_provider, "ways": ("extract",)}
-    if os.environ.get(API_KEY_VARIABLE):
-        # No fork: the system prompt and tools of a recorded session are not in its file.
-        how = {"ways": ("direct", "extract")}
-    return Session.open(file, model=model or recorded.model.id, access="read" if dry_run else "write", **how)
+def reopen_session(
+    file: str | os.PathLike[str],
+    model: str = "",
+    *,
+    dry_run: bool = False,
+    options: Options | None = None,
+) -> Session:
+    """Open the session in an existing file. Without an API key only strategies that need no model are used.
+    Files are read from the folder the session worked in, not from the current folder."""
+    # Opened for reading first: this finds the model, and reports problems of the file.
+    recorded = open_session(file, options=options)
+    chosen = options or Options()
+    has_key = bool(chosen.provider.api_key) or bool(os.environ.get(API_KEY_VARIABLE))
+    # No fork: a session file does not contain the system prompt and tools that a fork repeats.
+    usable = ("direct", "provider", "extractive") if has_key else ("extractive",)
+    strategies = tuple(each for each in chosen.compact.strategies if each in usable) or ("extractive",)
+    provider: dict[str, Any] = {} if has_key else {"send": _no_provider}
+    return Session.open(
+        file,
+        chosen,
+        config=None,
+        model=model or chosen.model or recorded.model.id,
+        compact={"strategies": strategies},
+        access="read" if dry_run else "write",
+        cwd=_folder_of(recorded),
+        **provider,
+    )
+
+
+class _Line(msgspec.Struct):
+    cwd: str = ""
+
+
+def _folder_of(recorded: RecordedSession) -> str:
+    """The working folder named in the newest record; the current folder if that no longer exists."""
+    for record in reversed(recorded.thread.records):
+        try:
+            found = msgspec.json.decode(record.raw, type=_Line).cwd if b'"cwd"' in record.raw else ""
+        except msgspec.MsgspecError:
+            continue
+        if found:
+            return found if os.path.isdir(found) else os.getcwd()
+    return os.getcwd()
 
 
 def _no_provider(body: bytes, betas: Sequence[str]) -> RawResponse:
-    raise UsageError(f"There is no model to ask: {API_KEY_VARIABLE} is not set.")
+    raise UsageError(f"Cannot call a model: {API_KEY_VARIABLE} is not set.")

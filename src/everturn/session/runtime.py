@@ -1,9 +1,8 @@
-"""How the parts of a session are tied together: transcript, conversation, world, notes, bill, events.
+"""The runtime of a session: connects the store, conversation, effects, notes, bill and events.
 
-What a person can do with a session is `session.py`; nothing there knows how a record reaches the disk.
+The public methods of a session are in `session.py`.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -15,22 +14,23 @@ from everturn.decide.cache_breaks import DetectedBreak
 from everturn.decide.compact.build_records import said_by_hooks
 from everturn.decide.effects import AskModel, HookEvent, HookOutcome, RunHooks
 from everturn.decide.events import CompactionDone, Event, EventContext
+from everturn.decide.options import Options
 from everturn.engine import Conversation
 from everturn.errors import InputError
 from everturn.history.edits import Edit, Pinned
 from everturn.history.records import Record, Usage, make_edit_record
-from everturn.measure.thresholds import ContextThresholds, compute_thresholds
 from everturn.session.bill import Ledger
 from everturn.session.cache_break_reports import ReportNotWritten, write_cache_break_report
-from everturn.session.config.shape import Config
 from everturn.session.conversation_runner import ConversationRunner, Exchange, StepKind
-from everturn.session.files import resolve_roots as allowed
+from everturn.session.events.build import build_sinks, with_session
+from everturn.session.files import resolve_roots
 from everturn.session.hooks.run import Hooks
 from everturn.session.loop_hooks import PermissionCallback
+from everturn.session.memory_files.attach import SessionMemory
 from everturn.session.note_taker import NoteTaker
 from everturn.session.opening import ProviderClient, build_preamble
 from everturn.session.pin_file import read_pins
-from everturn.session.session_effects import SessionEffectHandler, WorldCallbacks
+from everturn.session.session_effects import SessionCallbacks, SessionEffectHandler
 from everturn.session.state_file import SessionState, read_state, write_state
 from everturn.session.store import Store
 from everturn.session.tools import Tool, index_tools
@@ -40,174 +40,182 @@ if TYPE_CHECKING:
     from everturn.session.recall.index import RecallIndex
 
 NOTES_SUFFIX: Final = ".notes.md"
-FILES_SUFFIX: Final = ".files"
 
 
-class Parts(NamedTuple):
-    """What a session was opened with, beside its setting."""
+class SessionParts(NamedTuple):
+    """What a program passes to a session: its options, and the objects and callbacks that are not options."""
 
     provider: ProviderClient
-    config: Config
+    options: Options
     system: str | SystemPromptSections
     tools: tuple[Tool, ...]
-    takes_notes: bool
+    memory: SessionMemory | None
     hooks: Hooks
     permit: PermissionCallback
     listen: Callable[[Event], None]
     roots: tuple[str, ...]
+    cwd: str
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
 
 
 class SessionRuntime:
-    """A session without its surface."""
-
-    def __init__(self, conversation: Conversation, store: Store, parts: Parts) -> None:
+    def __init__(self, conversation: Conversation, store: Store, parts: SessionParts) -> None:
         self.conversation = conversation
-        self.path = store.path
-        # What a person may want to know: of how the file was found, of what could not be written beside it.
+        self.store = store
+        self.parts = parts
+        self.folder = Path(store.blob_folder)
+        # Problems to show to the user: damage found in the file, and files that could not be written.
         self.remarks: list[str] = list(store.notes)
-        self._store = store
-        self._parts = parts
-        self._folder = Path(store.path + FILES_SUFFIX)
+        self.ledger = Ledger(conversation.log.records, read_state(store).asides)
+        self.tools = index_tools(parts.tools)
         self._index: RecallIndex | None = None
-        self._ledger = Ledger(conversation.log.records, read_state(store.path).asides)
-        self._tools = index_tools(parts.tools)
-        self._world = self._make_world()
-        self._notes = self._note_taker() if parts.takes_notes else None
-        self._live = ConversationRunner(
+        self._sinks = build_sinks(
+            parts.options.events,
+            append=lambda record: store.append([record]),
+            new_id=parts.new_id,
+            last=lambda: conversation.log.tip,
+            report=lambda problem: self.remark(f"the event sink {problem.sink} {problem.what}"),
+        )
+        self.handler = self._make_handler()
+        self.notes = self._note_taker() if parts.options.keeps_notes else None
+        self.runner = ConversationRunner(
             conversation,
             parts.provider.send,
             clock=parts.clock,
             new_id=parts.new_id,
-            world=self._world,
+            handler=self.handler,
             keep=self._keep,
             stream=parts.provider.stream,
-            tell=self._heard,
+            tell=self._handle_event,
             before=self._prepare_step,
             session=self.id,
         )
 
     @property
     def id(self) -> str:
-        """The session's id: what its records say, or the name of its file."""
+        """The session's id from its records, or the name of its file."""
         named = (record.session for record in reversed(self.conversation.log.records))
-        return next(filter(None, named), "") or Path(self.path).stem
+        return next(filter(None, named), "") or Path(self.store.path).stem
 
-    def _make_world(self) -> SessionEffectHandler:
-        send, stream, _ = self._parts.provider
-        told = {"session_id": self.id, "transcript_path": self.path, "cwd": os.getcwd()}
-        hooks = msgspec.structs.replace(self._parts.hooks, told={**told, **self._parts.hooks.told})
+    def _make_handler(self) -> SessionEffectHandler:
+        send, stream, _ = self.parts.provider
+        common = {"session_id": self.id, "transcript_path": self.store.path, "cwd": self.parts.cwd}
+        hooks = msgspec.structs.replace(self.parts.hooks, told={**common, **self.parts.hooks.told})
         return SessionEffectHandler(
             send,
-            self._folder,
-            WorldCallbacks(
-                self._heard,
+            self.folder,
+            SessionCallbacks(
+                self._handle_event,
                 self._paid_for,
-                self._moment,
-                asks=self._write_state,
-                remark=self._remark,
+                self.event_context,
+                asks=self.write_state,
+                remark=self.remark,
                 cancels=self.conversation.compaction_state.cancelled,
             ),
             stream=stream,
-            readable=allowed((*self._parts.roots, self._folder)),
+            readable=resolve_roots((*self.parts.roots, self.folder)),
             hooks=hooks,
+            write=self.store.write_blob,
+            wire=self.conversation.setting.provider_wire,
         )
 
     def _note_taker(self) -> NoteTaker:
-        setting = self.conversation.setting
         return NoteTaker(
-            self.path + NOTES_SUFFIX,
-            self._parts.provider.send,
-            capabilities=setting.capabilities,
-            settings=self._parts.config.notes,
-            tell=self._heard,
+            self.store.path + NOTES_SUFFIX,
+            self.parts.provider.send,
+            capabilities=self.conversation.setting.capabilities,
+            settings=self.parts.options.notes,
+            tell=self._handle_event,
             paid=lambda usage: self._paid("session_memory", usage),
         )
 
-    # ── what is kept ─────────────────────────────────────────────────────────────────────────────
+    # ── storing ──────────────────────────────────────────────────────────────────────────────────
 
     def _keep(self, records: Sequence[Record]) -> None:
-        """On disk before anybody relies on it."""
+        """Store the records before anything depends on them."""
         if not records:
             return
-        self._store.append(records)
+        self.store.append(records)
         for record in records:
-            self._ledger.heard(record)
-            if self._notes is not None:
-                self._notes.heard(record)
+            self.ledger.heard(record)
+            if self.notes is not None:
+                self.notes.heard(record)
 
-    def _append(self, edit: Edit) -> None:
+    def append_edit(self, edit: Edit) -> None:
         after = self.conversation.log.tip
-        made = make_edit_record(edit, uuid=self._parts.new_id(), after=after, at=self._parts.clock())
-        self._live.add(made if made.session else msgspec.structs.replace(made, session=self.id))
+        made = make_edit_record(edit, uuid=self.parts.new_id(), after=after, at=self.parts.clock())
+        self.runner.add(made if made.session else msgspec.structs.replace(made, session=self.id))
 
-    def _write_state(self) -> None:
-        if self._store.read_only_reason:
+    def write_state(self) -> None:
+        if self.store.read_only_reason:
             return
-        keeper, baselines = self.conversation.compaction_state, dict(self.conversation.detector.baselines)
-        state = SessionState(baselines, self._ledger.asides, keeper.breaker, keeper.refill)
+        compaction, baselines = self.conversation.compaction_state, dict(self.conversation.detector.baselines)
+        state = SessionState(baselines, self.ledger.asides, compaction.breaker, compaction.refill)
         if state != SessionState():
-            self._remark(write_state(self.path, state))
+            self.remark(write_state(self.store, state))
 
-    def _remark(self, what: str) -> None:
-        if what and what not in self.remarks:
-            self.remarks.append(what)
+    def remark(self, text: str) -> None:
+        if text and text not in self.remarks:
+            self.remarks.append(text)
 
     # ── before, during and after a call ──────────────────────────────────────────────────────────
 
     def _prepare_step(self, step: StepKind) -> None:
-        """Sections that are computed for every request are computed; notes are taken over. Where the notes
-        are about to be needed, those that are being taken are waited for (SM-3), and words that others pinned
-        are taken in."""
+        """Before a turn or compaction: compute the dynamic sections of the system prompt and collect the
+        notes. If a compaction is due, also wait for notes in progress (SM-3) and read the pin file."""
         self._refresh_preamble()
-        is_due = step == "compaction" or self.conversation.size.tokens >= self._limits().auto
+        is_due = step == "compaction" or self.conversation.size.tokens >= self.conversation.thresholds.auto
         if is_due:
             self._take_pins()
-        if self._notes is not None:
-            self.conversation.notes = self._notes.settle("a while" if is_due else "none")
+        if self.notes is not None:
+            self.conversation.notes = self.notes.settle("a while" if is_due else "none")
 
     def _take_pins(self) -> None:
         known = {pin.text for pin in self.conversation.log.view.pins}
         try:
-            found = read_pins(self.path)
+            found = read_pins(self.store.path)
         except InputError as problem:
-            self._remark(str(problem))
+            self.remark(str(problem))
             return
-        for words in found:
-            if words not in known:
-                self._append(Pinned(words, "pinned from outside"))
+        for text in found:
+            if text not in known:
+                self.append_edit(Pinned(text, "pinned from outside"))
 
     def _refresh_preamble(self) -> None:
         setting = self.conversation.setting
-        head = build_preamble(self._parts.system, tuple(self._tools.values()), setting.capabilities)
-        if head != setting.head:
-            self.conversation.setting = msgspec.structs.replace(setting, head=head)
+        preamble = build_preamble(self.parts.system, tuple(self.tools.values()), setting.capabilities)
+        if preamble != setting.preamble:
+            self.conversation.setting = msgspec.structs.replace(setting, preamble=preamble)
 
-    def _heard(self, event: Any) -> None:
+    def _handle_event(self, event: Any) -> None:
         if isinstance(event, CompactionDone):
-            self._reset(event)
-        self._parts.listen(event)
+            self._reset_after_compaction(event)
+        event = with_session(event, self.id)
+        self._sinks(event)
+        self.parts.listen(event)
 
-    def _reset(self, done: CompactionDone) -> None:
-        """What was computed for the old view is computed anew (CP-19). A prompt may be shared with others:
-        only a compaction of the main thread resets it."""
-        main = self.conversation.setting.policy.micro.main
-        if isinstance(self._parts.system, SystemPromptSections) and done.moment.source.startswith(main):
-            self._parts.system.forget()
+    def _reset_after_compaction(self, done: CompactionDone) -> None:
+        """Discard what was computed for the old view (CP-19). Sub-agents may share the system prompt, so only
+        a compaction of the main thread resets it."""
+        main = self.parts.options.micro.main
+        if isinstance(self.parts.system, SystemPromptSections) and done.moment.source.startswith(main):
+            self.parts.system.forget()
+        if self.parts.memory is not None:
+            self.parts.memory.forget()
         self._refresh_preamble()
-        if self._notes is not None:
-            self._notes.shrunk(done.tokens_after)
+        if self.notes is not None:
+            self.notes.shrunk(done.tokens_after)
 
-    def _after(self, exchange: Exchange) -> None:
+    def after_exchange(self, exchange: Exchange) -> None:
         verdict, source = exchange.settled.verdict, self.conversation.setting.source
-        heads = self.conversation.detector.preambles(source)
-        if isinstance(verdict, DetectedBreak) and heads is not None:
-            written = write_cache_break_report(verdict, heads, self._folder, at=self._parts.clock())
-            self._remark(written.why if isinstance(written, ReportNotWritten) else "")
-        if self._notes is not None:
-            self._consider_notes(self._notes, exchange)
-        self._write_state()
+        preambles = self.conversation.detector.preambles(source)
+        if isinstance(verdict, DetectedBreak) and preambles is not None:
+            written = write_cache_break_report(verdict, preambles, self.folder, at=self.parts.clock())
+            self.remark(written.why if isinstance(written, ReportNotWritten) else "")
+        if self.notes is not None:
+            self._consider_notes(self.notes, exchange)
+        self.write_state()
 
     def _consider_notes(self, notes: NoteTaker, exchange: Exchange) -> None:
         records = self.conversation.log.records
@@ -219,7 +227,7 @@ class SessionRuntime:
                 sent.uuid,
                 tokens=self.conversation.size.tokens,
                 calls=sum(block.is_call for block in exchange.response.blocks),
-                moment=self._moment(),
+                moment=self.event_context(),
             )
 
     def _paid_for(self, effect: AskModel, usage: Usage) -> None:
@@ -227,35 +235,48 @@ class SessionRuntime:
 
     def _paid(self, purpose: Any, usage: Usage, *, model: str = "") -> None:
         name = model or self.conversation.setting.model.id
-        self._ledger.paid(purpose, usage, name, self._parts.clock().date())
+        self.ledger.paid(purpose, usage, name, self.parts.clock().date())
 
-    def _moment(self) -> EventContext:
+    def event_context(self) -> EventContext:
         setting = self.conversation.setting
         return EventContext(
-            at=self._parts.clock(), session=self.id, source=setting.source, model=setting.model.id
+            at=self.parts.clock(), session=self.id, source=setting.source, model=setting.model.id
         )
-
-    def _limits(self) -> ContextThresholds:
-        setting = self.conversation.setting
-        return compute_thresholds(setting.model.window, setting.model.max_output, setting.policy.thresholds)
 
     # ── hooks ────────────────────────────────────────────────────────────────────────────────────
 
-    def _run_hooks(self, event: HookEvent, **payload: Any) -> HookOutcome:
-        return self._world.run_hooks(RunHooks(event, payload))
+    def run_hooks(self, event: HookEvent, **payload: Any) -> HookOutcome:
+        return self.handler.run_hooks(RunHooks(event, payload))
 
-    def _append_hook_context(self, words: Sequence[str]) -> None:
-        """What hooks say joins the view, behind what is there."""
+    def append_hook_context(self, texts: Sequence[str]) -> None:
+        """Append texts from hooks to the end of the view."""
         after = self.conversation.log.tip or Record(kind="system", uuid="", session=self.id)
-        now = self._parts.clock()
-        for record in said_by_hooks(words, after=after, now=now, new_id=self._parts.new_id):
-            self._live.add(record)
+        now = self.parts.clock()
+        for record in said_by_hooks(texts, after=after, now=now, new_id=self.parts.new_id):
+            self.runner.add(record)
 
-    def _open_index(self) -> "RecallIndex":
+    # ── recall and close ─────────────────────────────────────────────────────────────────────────
+
+    def open_index(self) -> "RecallIndex":
         from everturn.session.recall.index import RecallIndex
 
-        self._index = self._index or RecallIndex(self.path)
+        self._index = self._index or RecallIndex(self.store.path)
         return self._index
+
+    def close(self, reason: str) -> None:
+        if self.store.is_closed:
+            return
+        try:
+            if reason and not self.store.read_only_reason:
+                self.run_hooks("SessionEnd", reason=reason)
+            self.write_state()
+            if self._index is not None:
+                self._index.close()
+        finally:
+            self.store.close()
+            self.parts.provider.close()
+            if self.parts.memory is not None:
+                self.parts.memory.close()
 
 
 def _was_sent_before(record: Record, reply: str) -> bool:

@@ -1,18 +1,18 @@
-"""A conversation that never ends: opened from a file, kept in it, compacted when it must be (OV-1).
+"""Sessions: a conversation of unlimited length, stored in a file and compacted when necessary (OV-1).
 
     with Session.open("work.jsonl", tools=[...], system="...") as session:
         print(session.send("Fix the login test.").text)
 
-The transcript is the truth and only grows; what belongs to it stands beside it, under its name:
+The transcript is append-only and holds the whole conversation. Other files are stored beside it:
 
     work.jsonl                the transcript, in the format of Claude Code
-    work.jsonl.lock           who writes it, while somebody does
-    work.jsonl.state.json     what a restart needs and the transcript does not hold
+    work.jsonl.lock           the id of the process that writes it, while one does
+    work.jsonl.state.json     state that a restart needs and the transcript does not hold
     work.jsonl.index.sqlite   the index that `recall` searches; can be deleted at any time
-    work.jsonl.notes.md       the session's notes, where they are kept
-    work.jsonl.files/         large results, and reports of cache breaks
+    work.jsonl.notes.md       the session's notes, if notes are enabled
+    work.jsonl.files/         large tool results, and cache break reports
 
-Every method is called from one thread at a time; `async_session.py` has the same surface with awaits.
+Call the methods from one thread at a time. `async_session.py` has the same methods with awaits.
 """
 
 import os
@@ -20,36 +20,42 @@ import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import msgspec
 
 from everturn.decide.cache_breaks import CacheBreakDetector
 from everturn.decide.compact.chain import plan_undo
-from everturn.decide.compact.values import CompactionPlan, CompactionRequest, CompactionSkipped, Strategy
-from everturn.decide.effects import HookEvent
+from everturn.decide.compact.triggers import Proposal, ProposalResponse
+from everturn.decide.compact.values import CompactionPlan, CompactionRequest, CompactionSkipped
+from everturn.decide.effects import HookEvent, HookOutcome
 from everturn.decide.events import Event
-from everturn.decide.policy import Policy
+from everturn.decide.options import Options
 from everturn.engine import CompactionOutcome, Conversation, ConversationSettings
 from everturn.errors import UsageError
 from everturn.history.blocks import Block, block_from_fields, text_of
 from everturn.history.edits import Pinned, Undone
 from everturn.history.records import Usage
 from everturn.history.threads import split_threads
-from everturn.measure.accounting import Metrics, accounts_of
-from everturn.measure.capabilities import ANTHROPIC, Capabilities
+from everturn.measure.accounting import Metrics
+from everturn.measure.calibration import Calibration
+from everturn.measure.capabilities import Capabilities
 from everturn.measure.meter import ContextSize
-from everturn.measure.outline import Costs
-from everturn.measure.thresholds import ContextThresholds, ThresholdLevels, check_thresholds
-from everturn.session import opening
+from everturn.measure.outline import TokenCosts
+from everturn.measure.thresholds import ContextThresholds, ThresholdLevels
+from everturn.measure.tokens import Estimator
 from everturn.session.bill import Bill
-from everturn.session.config.shape import Config
+from everturn.session.config.load import ConfigChoice, resolve_options
 from everturn.session.conversation_runner import Exchange
-from everturn.session.hooks.run import Hooks
+from everturn.session.hooks.load import load_hooks
+from everturn.session.hooks.run import Hooks, add_hooks
 from everturn.session.loop_hooks import LoopHooks, PermissionCallback, deny_all
-from everturn.session.runtime import Parts, SessionRuntime
+from everturn.session.memory_files.attach import open_memory
+from everturn.session.memory_files.confined import ReadPermission, allow_all
+from everturn.session.opening import build_preamble, build_settings, capabilities_of, connect
+from everturn.session.runtime import SessionParts, SessionRuntime
 from everturn.session.state_file import read_state
-from everturn.session.store import Access, Fsync, Store
+from everturn.session.store import Access, JsonlStore
 from everturn.session.tools import (
     Tool,
     ToolCall,
@@ -72,17 +78,20 @@ if TYPE_CHECKING:
 
     from everturn.session.recall.search import Hit
 
+SessionStart = Literal["auto", "clear", "none"]
 UserInput = str | Sequence[Mapping[str, Any] | Block | ToolResult]
 
-# The SDK wants a stream for answers that may take longer than ten minutes; below this it does not.
-MAX_TOKENS: Final = 16_000
-# An agent that calls tools this often for one question has lost its way. Our choice.
-MAX_ROUNDS: Final = 200
+# Keyword arguments of version 0.1, and the configuration keys that replaced them.
+RENAMED_ARGUMENTS: Final = {
+    "ways": "compact.strategies",
+    "recalls": "recall.enabled",
+    "fsync": "store.fsync",
+}
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What the model said at last. `calls` are those that are left to you; `stopped` says why the tool loop
-    ended before the model did."""
+    """The model's last reply. `calls` are tool calls that the caller must answer; `stopped` says why the tool
+    loop ended early, or is empty."""
 
     text: str
     calls: tuple[ToolCall, ...]
@@ -93,7 +102,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class ContextUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """How full the context is, and with what."""
+    """How full the context is, and what fills it."""
 
     model: str
     window: int
@@ -101,121 +110,171 @@ class ContextUsage(msgspec.Struct, frozen=True, kw_only=True):
     limits: ContextThresholds
     levels: ThresholdLevels
     metrics: Metrics
+    # How token estimates are scaled to match the usage reported in this session.
+    calibration: Calibration
 
 
-class Session(SessionRuntime):
-    """One conversation, its transcript and its way to the model. Made by `Session.open`."""
+class Session:
+    """One conversation, its transcript and its connection to the model. Create it with `Session.open`."""
+
+    def __init__(self, runtime: SessionRuntime) -> None:
+        self._runtime = runtime
 
     @classmethod
     def open(
         cls,
         path: str | os.PathLike[str],
+        options: Options | None = None,
         *,
-        model: str = "claude-opus-5",
-        policy: str | Policy | Config = "claude-code",
         tools: Sequence[Tool] = (),
         system: str | SystemPromptSections = "",
         client: "anthropic.Anthropic | None" = None,
         send: Send | None = None,
-        source: str = "main",
-        max_tokens: int = MAX_TOKENS,
-        thinking: Mapping[str, Any] | None = None,
-        effort: str = "",
-        ways: Sequence[Strategy] = opening.DEFAULT_STRATEGIES,
-        notes: bool = False,
-        recalls: bool = False,
         hooks: Hooks | None = None,
         permit: PermissionCallback = deny_all,
+        may_read: ReadPermission = allow_all,
         listen: Callable[[Event], None] = lambda _: None,
         roots: Sequence[str | os.PathLike[str]] = (),
-        capabilities: Capabilities = ANTHROPIC,
-        costs: Costs | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        capabilities: Capabilities | None = None,
+        costs: TokenCosts | None = None,
+        estimator: Estimator | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
-        fsync: Fsync = "always",
         access: Access = "write",
+        session_start: SessionStart = "auto",
+        config: ConfigChoice = "auto",
+        **overrides: Any,
     ) -> "Session":
-        """The session in this file, made where there is none.
+        """Open the session in this file, or create it.
 
-        `client` is the SDK's; without one, and without `send`, it is made from the environment. `roots` are
-        the folders that files may be read from again after a compaction: the current one, if none is given.
-        `listen` hears every event, some of them from a thread that waits for the model. `recalls` gives the
-        model a tool that finds what it no longer sees. `notes` has a fork keep notes in the background,
-        which costs a reading of the context each time and makes a compaction free; it needs a tool that edits
-        files. `permit` decides about tool calls for which a hook wants a person to be asked; without one they
-        are not made. With `access="read"` nothing is written, and nothing can be said.
+        Pass `options`, or any of its keys as a keyword (`model=`, `policy=`, `window=`, `notes=True`,
+        `compact={"strategies": [...]}`). Other values come from the environment and the user's configuration
+        file, unless `config` is None.
+
+        `client` is an SDK client; without `client` and `send`, one is created from the options. `roots` are
+        the folders from which files may be read again after a compaction; the default is `cwd`, which
+        defaults to the current folder. `listen` is called with every event, sometimes from the thread that
+        waits for the model. `estimator` counts tokens before the API reports them: a `LocalTokenizer`, or
+        `ProviderCounts`; by default characters / 4. `permit` decides about tool calls that a hook wants a
+        person to confirm; by default they are refused. `may_read` is called for every memory file and decides
+        whether it is read. With `access="read"` nothing is written and no message can be sent.
+        `session_start` is the source passed to SessionStart hooks: "auto" means startup or resume; "none"
+        runs no SessionStart hooks.
         """
-        config = opening.resolve_config(policy)
-        given = opening.Wanted(model, policy, source, max_tokens, thinking, effort, ways, capabilities, costs)
-        setting = opening.build_settings(given, config, transcript=os.path.realpath(path))
-        parts = Parts(
-            provider=opening.open_provider(client, send),
-            config=config,
-            system=system,
-            tools=tuple(tools),
-            takes_notes=notes and config.takes_notes and setting.compaction is not None,
-            hooks=hooks or Hooks(),
+        loaded = resolve_options(options, _renamed(overrides), config=config)
+        chosen, folder = loaded.options, os.fspath(cwd) if cwd is not None else os.getcwd()
+        able = capabilities or capabilities_of(chosen)
+        settings = build_settings(
+            chosen,
+            capabilities=able,
+            costs=costs,
+            transcript=os.path.realpath(path),
+            estimator=estimator,
+        )
+        found = load_hooks(chosen.hooks)
+        memory = open_memory(chosen.memory, folder, may_read)
+        parts = SessionParts(
+            provider=connect(client, send, chosen.provider),
+            options=chosen,
+            system=memory.add_to(system) if memory else system,
+            tools=tuple(memory.attach_to(tool) if memory else tool for tool in tools),
+            memory=memory,
+            hooks=add_hooks(hooks or Hooks(), found.hooks),
             permit=permit,
             listen=listen,
-            roots=tuple(os.fspath(root) for root in roots) or (os.getcwd(),),
+            roots=tuple(os.fspath(root) for root in roots) or (folder,),
+            cwd=folder,
             clock=clock,
             new_id=new_id,
         )
-        store = Store.open(path, fsync=fsync, access=access, place=LineContext(cwd=os.getcwd()))
+        store = JsonlStore.open(path, fsync=chosen.store.fsync, access=access, place=LineContext(cwd=folder))
         try:
-            return cls._resumed(setting, store, parts, recalls=recalls)
+            session = cls._resume(settings, store, parts, session_start)
         except BaseException:
             store.close()
             raise
+        for note in (*loaded.notes, *found.notes):
+            session._runtime.remark(note)
+        return session
 
     @classmethod
-    def _resumed(
-        cls, setting: ConversationSettings, store: Store, parts: Parts, *, recalls: bool
+    def _resume(
+        cls, settings: ConversationSettings, store: JsonlStore, parts: SessionParts, start: SessionStart
     ) -> "Session":
         store.drop_lines()
         found = split_threads(store.records).main
+        recalls = parts.options.recall.enabled
         given = (*parts.tools, *([Tool(RECALL)] if recalls else []))
-        head = opening.build_preamble(parts.system, given, setting.capabilities)
-        setting = msgspec.structs.replace(setting, head=head)
-        state = read_state(store.path)
-        detector = CacheBreakDetector(parts.config.breaks, state.baselines)
-        conversation = Conversation(setting, found.records, detector=detector)
+        preamble = build_preamble(parts.system, given, settings.capabilities)
+        state = read_state(store)
+        conversation = Conversation(
+            msgspec.structs.replace(settings, preamble=preamble),
+            found.records,
+            detector=CacheBreakDetector(parts.options.cache.breaks, state.baselines),
+        )
         conversation.compaction_state.remember(state.breaker, state.refill)
-        session = cls(conversation, store, parts)
+        runtime = SessionRuntime(conversation, store, parts)
+        session = cls(runtime)
         if recalls:
-            session._tools = index_tools((*parts.tools, session.recall_tool))
+            runtime.tools = index_tools((*parts.tools, session.recall_tool))
         for note in found.notes:
-            session._remark(note.what)
-        session._live.emit_repairs()
-        if not store.read_only_reason:
-            # Whoever only looks begins nothing.
-            started = session._run_hooks("SessionStart", source="resume" if found.records else "startup")
-            session._append_hook_context(started.context)
+            runtime.remark(note.what)
+        runtime.runner.emit_repairs()
+        if not store.read_only_reason and start != "none":
+            # A session opened for reading runs no SessionStart hooks.
+            source = "resume" if found.records else "startup"
+            started = runtime.run_hooks("SessionStart", source=source if start == "auto" else start)
+            runtime.append_hook_context(started.context)
         return session
 
-    # ── talking ──────────────────────────────────────────────────────────────────────────────────
+    @property
+    def path(self) -> str:
+        return self._runtime.store.path
 
-    def send(self, said: UserInput = (), *, rounds: int = MAX_ROUNDS) -> Reply:
-        """Say something and hear the answer; with tools, the answer after the last of them. Nothing said
-        means: go on."""
-        return drain(self._talk(said, self._call, rounds))
+    @property
+    def id(self) -> str:
+        """The session's id from its records, or the name of its file."""
+        return self._runtime.id
 
-    def stream(self, said: UserInput = (), *, rounds: int = MAX_ROUNDS) -> Generator[str, None, Reply]:
-        """As `send`, text as it comes: through the SDK's stream where the session has a client, else each
-        answer in one piece. What the generator returns is the reply."""
-        return self._talk(said, self._live.talk, rounds)
+    @property
+    def options(self) -> Options:
+        return self._runtime.parts.options
+
+    @property
+    def remarks(self) -> list[str]:
+        """Problems to show to the user: damage found in the file, and files that could not be written."""
+        return self._runtime.remarks
+
+    @property
+    def conversation(self) -> Conversation:
+        """The engine's conversation, for reading only; change it with the methods of the session."""
+        return self._runtime.conversation
+
+    # ── sending ──────────────────────────────────────────────────────────────────────────────────
+
+    def send(self, message: UserInput = (), *, rounds: int | None = None) -> Reply:
+        """Send a message and return the reply. With tools, it is the reply after the last tool call. Without
+        a message, the model continues from where it is."""
+        return drain(self._talk(message, self._call, rounds))
+
+    def stream(self, message: UserInput = (), *, rounds: int | None = None) -> Generator[str, None, Reply]:
+        """As `send`, and yield the text as it arrives; without an SDK client, each reply in one piece. The
+        generator returns the reply."""
+        return self._talk(message, self._runtime.runner.talk, rounds)
 
     def _talk(
-        self, said: UserInput, call: Callable[[], Generator[str, None, Exchange]], rounds: int
+        self, message: UserInput, call: Callable[[], Generator[str, None, Exchange]], rounds: int | None
     ) -> Generator[str, None, Reply]:
-        events: set[HookEvent] = {hook.event for hook in self._parts.hooks.hooks}
-        hooks = LoopHooks(self._world.run_hooks, self._parts.permit, events=events)
-        self._say(to_blocks(said), hooks)
+        rounds = self.options.limits.rounds if rounds is None else rounds
+        events: set[HookEvent] = {hook.event for hook in self._runtime.parts.hooks.hooks}
+        hooks = LoopHooks(self._runtime.handler.run_hooks, self._runtime.parts.permit, events=events)
+        self._say(to_blocks(message), hooks)
         for left in range(rounds, -1, -1):
             exchange = yield from call()
-            self._after(exchange)
+            self._runtime.after_exchange(exchange)
             calls = read_tool_calls(exchange.response.blocks)
-            if calls and not can_run(calls, self._tools):
+            if calls and not can_run(calls, self._runtime.tools):
                 return _reply(exchange, calls)
             if calls and left == 0:
                 return _reply(exchange, calls, stopped=f"tools were called {rounds} times in a row")
@@ -223,34 +282,34 @@ class Session(SessionRuntime):
                 self._run_tools(calls, hooks)
             elif left == 0 or not hooks.goes_on():
                 return _reply(exchange, (), stopped=hooks.ended)
-            self._append_hook_context(hooks.take_context())
+            self._runtime.append_hook_context(hooks.take_context())
             if hooks.ended:
                 return _reply(exchange, (), stopped=hooks.ended)
-        raise UsageError(f"At least one round is needed; {rounds} were allowed.")
+        raise UsageError(f"`rounds` must be at least 0; it is {rounds}.")
 
     def _call(self) -> Generator[str, None, Exchange]:
-        return self._live.call()
-        yield  # a generator like the other one, though it has no pieces
+        return self._runtime.runner.call()
+        yield  # never reached; makes this a generator, as `ConversationRunner.talk` is
 
     def _run_tools(self, calls: tuple[ToolCall, ...], hooks: LoopHooks) -> None:
-        results, interrupt = run_tools(calls, self._tools, hooks.tool)
-        self._live.put(results)
+        results, interrupt = run_tools(calls, self._runtime.tools, hooks.tool)
+        self._runtime.runner.put(results)
         if interrupt is not None:
             raise interrupt
 
     def _say(self, blocks: tuple[Block, ...], hooks: LoopHooks) -> None:
         if blocks:
             hooks.submit(blocks)
-            self._live.put(blocks)
-            self._append_hook_context(hooks.take_context())
+            self._runtime.runner.put(blocks)
+            self._runtime.append_hook_context(hooks.take_context())
         elif not self.conversation.log.view.records:
-            raise UsageError("Nothing has been said in this session yet; say something first.")
+            raise UsageError("This session has no messages yet; send a message first.")
         elif self._has_been_answered():
-            raise UsageError("The model has answered, and nothing was said since; say something first.")
+            raise UsageError("The model has already answered the last message; send a new message first.")
 
     def _has_been_answered(self) -> bool:
-        """Whether the request would end with the model's own words, which only some models go on from, and
-        others after a pause of their own alone."""
+        """Whether the request would end with an assistant message. Only models with prefill accept that;
+        others only after they paused themselves (`pause_turn`)."""
         if self.conversation.setting.model.prefill:
             return False
         view = self.conversation.log.view
@@ -258,90 +317,99 @@ class Session(SessionRuntime):
         is_paused = last is not None and last.stop_reason == "pause_turn"
         return not is_paused and flatten(view).messages[-1].role == "assistant"
 
-    # ── what fills the context, and what becomes of it ───────────────────────────────────────────
+    # ── context and compaction ───────────────────────────────────────────────────────────────────
 
     def context(self) -> ContextUsage:
         setting, size = self.conversation.setting, self.conversation.size
-        marks = self._limits()
+        thresholds = self.conversation.thresholds
         return ContextUsage(
             model=setting.model.id,
             window=setting.model.window,
             size=size,
-            limits=marks,
-            levels=check_thresholds(size.tokens, marks, setting.policy.thresholds),
-            metrics=accounts_of(self.conversation.log.view).metrics(),
+            limits=thresholds,
+            levels=self.conversation.levels,
+            metrics=self.conversation.metrics,
+            calibration=self.conversation.calibration,
         )
 
     def compact(
         self, instructions: str = "", *, from_: str | None = None, up_to: str | None = None
     ) -> CompactionOutcome:
-        """Summarize now, at any size (CP-27): everything, or what comes after or before a record. An
-        interrupt while the summary is written ends the compaction, and nothing has changed (CP-7)."""
-        self._world.interrupt_ends_call = False
+        """Compact now, at any size (CP-27): everything, or only what comes after or before a record. An
+        interrupt while the summary is written cancels the compaction and changes nothing (CP-7)."""
+        self._runtime.handler.interrupt_ends_call = False
         try:
-            return self._live.compact(_asked(instructions, from_, up_to))
+            return self._runtime.runner.compact(_asked(instructions, from_, up_to))
         finally:
-            self._world.interrupt_ends_call = True
-            self._write_state()
+            self._runtime.handler.interrupt_ends_call = True
+            self._runtime.write_state()
 
     def dry_run(
         self, instructions: str = "", *, from_: str | None = None, up_to: str | None = None
     ) -> CompactionPlan | CompactionSkipped:
-        """What `compact` would do. Nothing happens."""
-        return self.conversation.dry_run(_asked(instructions, from_, up_to), self._parts.clock())
+        """What `compact` would do, without doing it."""
+        return self.conversation.dry_run(_asked(instructions, from_, up_to), self._runtime.parts.clock())
+
+    def propose_compaction(self) -> Proposal | None:
+        """A compaction ahead of time, at a good moment: from `compact.cold_share` of the automatic threshold
+        on, when the cache is cold or the task is finished. None where there is nothing to propose (CP-24)."""
+        return self.conversation.propose_compaction(self._runtime.parts.clock())
+
+    def answer_proposal(self, proposal: Proposal, response: ProposalResponse) -> CompactionOutcome:
+        """What the user says to a proposal. "accept" compacts now; "defer" proposes it again after
+        `compact.defer_tokens` more tokens; "decline" leaves it to the automatic threshold."""
+        try:
+            return self._runtime.runner.answer_proposal(proposal, response)
+        finally:
+            self._runtime.write_state()
 
     def undo(self) -> Undone | CompactionSkipped:
-        """Take the last compaction back, by appending that it no longer holds."""
+        """Undo the last compaction by appending a record that says so."""
         edit = plan_undo(self.conversation.log.view)
         if isinstance(edit, Undone):
-            self._append(edit)
+            self._runtime.append_edit(edit)
         return edit
 
     def pin(self, text: str) -> None:
-        """Words that every later summary carries as they are."""
+        """Pin a text: every later compaction keeps it word for word."""
         if not text.strip():
-            raise UsageError("There is nothing to pin; give the words that must be kept.")
-        self._append(Pinned(text, "pinned by the program"))
+            raise UsageError("No text to pin; give the text that must be kept.")
+        self._runtime.append_edit(Pinned(text, "pinned by the program"))
 
-    # ── what was ─────────────────────────────────────────────────────────────────────────────────
+    # ── recall and cost ──────────────────────────────────────────────────────────────────────────
 
     def recall(self, query: str, limit: int = 8) -> "tuple[Hit, ...]":
-        """Where the session has these words, also what the model no longer sees."""
+        """Search the full history of the session, including what the model no longer sees."""
         from everturn.session.recall.search import recall
 
-        return recall(query, limit, index=self._open_index(), log=self.conversation.log)
+        return recall(query, limit, index=self._runtime.open_index(), log=self.conversation.log)
 
     @property
     def recall_tool(self) -> Tool:
-        """Recall for the model: see `Session.open(recalls=True)`."""
+        """The recall tool for the model; `Session.open(recall=True)` adds it."""
         from everturn.session.recall.tool import answer_tool
 
         def run(given: Mapping[str, Any]) -> str:
             call = block_from_fields({"type": "tool_use", "id": "", "name": NAME, "input": dict(given)})
-            return answer_tool(call, index=self._open_index(), log=self.conversation.log)
+            return answer_tool(call, index=self._runtime.open_index(), log=self.conversation.log)
 
         return Tool(RECALL, run)
 
     @property
     def bill(self) -> Bill:
-        """What all of it cost so far, calls for summaries and notes included."""
-        return self._ledger.bill
+        """What the session has cost so far, including calls for summaries and notes."""
+        return self._runtime.ledger.bill
 
-    # ── the end ──────────────────────────────────────────────────────────────────────────────────
+    # ── hooks and close ──────────────────────────────────────────────────────────────────────────
 
-    def close(self) -> None:
-        """Let others write. Notes that are being taken are not waited for."""
-        if self._store.read_only_reason == "it was closed":
-            return
-        try:
-            if not self._store.read_only_reason:
-                self._run_hooks("SessionEnd", reason="other")
-            self._write_state()
-            if self._index is not None:
-                self._index.close()
-        finally:
-            self._store.close()
-            self._parts.provider.close()
+    def run_hooks(self, event: HookEvent, **payload: Any) -> HookOutcome:
+        """Run the hooks of an event that only the calling program can detect (HK-4)."""
+        return self._runtime.run_hooks(event, **payload)
+
+    def close(self, reason: str = "other") -> None:
+        """Close the session and release its lock. Notes in progress are not waited for. `reason` is passed to
+        SessionEnd hooks; with "" they do not run."""
+        self._runtime.close(reason)
 
     def __enter__(self) -> Self:
         return self
@@ -360,9 +428,13 @@ def _reply(exchange: Exchange, calls: tuple[ToolCall, ...], *, stopped: str = ""
 
 def _asked(instructions: str, from_: str | None, up_to: str | None) -> CompactionRequest:
     if from_ is not None and up_to is not None:
-        raise UsageError("A compaction begins at a record or ends before one; give `from_` or `up_to`.")
+        raise UsageError("Give either `from_` or `up_to`, not both.")
     if from_ is not None:
         return CompactionRequest(trigger="manual", form="from", at=from_, instructions=instructions)
     if up_to is not None:
         return CompactionRequest(trigger="manual", form="up_to", at=up_to, instructions=instructions)
     return CompactionRequest(trigger="manual", instructions=instructions)
+
+
+def _renamed(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    return {RENAMED_ARGUMENTS.get(name, name): value for name, value in overrides.items()}

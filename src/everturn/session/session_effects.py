@@ -1,6 +1,6 @@
-"""The world of a held session: the real one, and somebody who listens to all of it.
+"""The effect handler of a session: adds events, costs and status reports to `LocalEffectHandler`.
 
-Summaries are streamed where that is possible, so that whoever waits can be told how far they are (CP-7).
+Summaries are streamed if possible, so that status events can report their progress (CP-7).
 """
 
 import time
@@ -10,17 +10,18 @@ from pathlib import Path
 import msgspec
 
 from everturn.decide.effects import AskModel, Emit, HookOutcome, ModelAnswer, ModelFailure, RunHooks
-from everturn.decide.events import Compacting, EventContext, hook_trouble
+from everturn.decide.events import Compacting, EventContext, make_hook_trouble
+from everturn.engine.wire import Wire
 from everturn.history.records import Usage
-from everturn.session.effect_handler import STATUS_SECONDS, LocalEffectHandler
+from everturn.session.effect_handler import STATUS_SECONDS, BlobWriter, LocalEffectHandler
 from everturn.session.files import Roots
 from everturn.session.hooks.run import Hooks
 from everturn.session.upstream import RawResponse, Send, Stream, as_stream
 
 
-class WorldCallbacks:
-    """Whom a session's world tells what: events, what calls for summaries have used, and of each that it is
-    about to be made, or that an interrupt ended it; and what hooks want a person to read."""
+class SessionCallbacks:
+    """Callbacks of the handler. `tell` gets every event, `paid` the usage of a summary call, `remark` the
+    messages of hooks to the user. `asks` runs before a summary call, `cancels` if an interrupt ended it."""
 
     def __init__(
         self,
@@ -40,11 +41,13 @@ class SessionEffectHandler(LocalEffectHandler):
         self,
         send: Send,
         folder: Path,
-        to: WorldCallbacks,
+        to: SessionCallbacks,
         *,
         stream: Stream | None = None,
         readable: Roots,
         hooks: Hooks,
+        write: BlobWriter,
+        wire: Wire,
         status_seconds: float = STATUS_SECONDS,
     ) -> None:
         super().__init__(
@@ -55,12 +58,14 @@ class SessionEffectHandler(LocalEffectHandler):
             listen=to.tell,
             waiting=self._still_waiting,
             status_seconds=status_seconds,
+            write=write,
+            wire=wire,
         )
         self._to = to
         self._pieces = stream or as_stream(send)
         self._characters = 0
         self._began = 0.0
-        # Whether an interrupt while a summary is written ends the call around it, or only the compaction.
+        # Whether an interrupt during a summary call also ends the surrounding call, or only the compaction.
         self.interrupt_ends_call = True
 
     def ask_model(self, effect: AskModel) -> ModelAnswer | ModelFailure:
@@ -76,7 +81,7 @@ class SessionEffectHandler(LocalEffectHandler):
 
     def run_hooks(self, effect: RunHooks) -> HookOutcome:
         outcome = super().run_hooks(effect)
-        trouble = hook_trouble(effect.event, outcome, self._to.moment())
+        trouble = make_hook_trouble(effect.event, outcome, self._to.moment())
         if trouble is not None:
             self.emit(Emit(trouble))
         for message in outcome.messages:

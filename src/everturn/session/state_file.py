@@ -1,21 +1,16 @@
-"""What a restart would lose and the transcript does not hold: baselines of the break detector, breakers of
-the compaction, and the price of calls that are no part of the conversation.
+"""Session state that the records do not hold: cache break baselines, compaction breakers, and the cost of
+calls for summaries and notes.
 
-It stands in a small file beside the transcript, replaced as a whole. Nothing depends on it being there: one
-that is missing or damaged means that the first call is compared with nothing (CB-7), and that breakers are
-closed.
+A store keeps it as one small value and replaces it as a whole. It may be missing or damaged: then the first
+call has no baseline to compare with (CB-7), the breakers are closed, and those costs start at zero.
 """
-
-from typing import Final
 
 import msgspec
 
 from everturn.decide.cache_breaks import Baseline
 from everturn.decide.compact.breakers import CompactionBreaker, RefillBreaker
 from everturn.session.bill import BillPurpose, UsageTotals
-from everturn.session.private_files import replace_file
-
-SUFFIX: Final = ".state.json"
+from everturn.session.store.protocol import Store
 
 
 class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -25,14 +20,13 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     refill: RefillBreaker = RefillBreaker()
 
 
-def read_state(transcript: str) -> SessionState:
+def read_state(store: Store) -> SessionState:
     try:
-        with open(transcript + SUFFIX, "rb") as file:
-            return msgspec.json.decode(file.read(), type=SessionState)
-    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
+        return msgspec.json.decode(store.read_state(), type=SessionState)
+    except (ValueError, RecursionError, msgspec.MsgspecError):
         return SessionState()
 
 
-def write_state(transcript: str, state: SessionState) -> str:
-    """Replace the file; why it could not be, or nothing."""
-    return replace_file(transcript + SUFFIX, msgspec.json.encode(state))
+def write_state(store: Store, state: SessionState) -> str:
+    """Returns why it could not be written, or ""."""
+    return store.write_state(msgspec.json.encode(state))

@@ -1,7 +1,7 @@
-"""Tools that a session can run by itself: a definition for the model, and a function for us.
+"""Tools that a session runs: a definition for the model and a function to call.
 
-Whatever a tool does wrong becomes a result that says so: the model can do something about it, a traceback in
-the middle of a turn helps nobody. Only an interrupt goes through, after every open call got its answer.
+An exception in a tool becomes an error result, so that the model can react to it. Only an interrupt is
+raised, after every open call has a result.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,17 +10,18 @@ from typing import Any, Final
 import msgspec
 
 from everturn.errors import UsageError
-from everturn.history.blocks import RESULT, Block, block_from_fields, fields_of, result_block
+from everturn.history.blocks import TOOL_RESULT, Block, block_from_fields, fields_of, result_block
+from everturn.session.json_values import as_mapping
 
 # A text, or the content blocks of a result (pictures).
 ToolContent = str | Sequence[Mapping[str, Any]]
-# What of an exception is told to the model; the rest of a long message is noise.
+# How much of an exception's message the model gets.
 MAX_ERROR_CHARACTERS: Final = 2_000
 
 
 class Tool(msgspec.Struct, frozen=True):
     """`definition` is what the API takes: name, description, input_schema. Without `run`, its calls are
-    handed to whoever called `send`."""
+    returned to the caller of `send`."""
 
     definition: Mapping[str, Any]
     run: Callable[[Mapping[str, Any]], ToolContent] | None = None
@@ -39,7 +40,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """What came out of a call, for those who run tools themselves."""
+    """The result of a tool call, for callers that run tools themselves."""
 
     call: str
     content: ToolContent
@@ -52,7 +53,7 @@ def index_tools(tools: Sequence[Tool]) -> dict[str, Tool]:
         if not tool.name:
             raise UsageError(f"A tool needs a name in its definition; this one has {dict(tool.definition)}.")
         if tool.name in named:
-            raise UsageError(f"There are two tools named {tool.name!r}. Give one of them another name.")
+            raise UsageError(f"Two tools are named {tool.name!r}. Give one of them another name.")
         named[tool.name] = tool
     return named
 
@@ -62,13 +63,12 @@ def read_tool_calls(blocks: Sequence[Block]) -> tuple[ToolCall, ...]:
 
 
 def _call(block: Block) -> ToolCall:
-    given = fields_of(block).get("input")
-    return ToolCall(block.call, block.tool, given if isinstance(given, dict) else {})
+    return ToolCall(block.call, block.tool, as_mapping(fields_of(block).get("input")) or {})
 
 
 def can_run(calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> bool:
-    """Whether all of them are ours to answer. A tool that nobody gave is: the model is told that it is not
-    there. One that was given without a function is the caller's, and then all results are."""
+    """Whether the session can answer all calls. For an unknown tool it can: the model gets an error result.
+    If one call is for a tool without a function, the caller must answer all of them."""
     return bool(tools) and all(call.tool not in tools or tools[call.tool].run for call in calls)
 
 
@@ -77,43 +77,43 @@ def run_tools(
     tools: Mapping[str, Tool],
     run: Callable[[ToolCall, Tool | None], Block] | None = None,
 ) -> tuple[tuple[Block, ...], BaseException | None]:
-    """A result for every call, in their order; and the interrupt that ended them early, where one did. `run`
-    makes one call, where more is to be done than that (`loop_hooks.py`)."""
+    """A result for every call, in order; and the interrupt that ended them early, if any. `run` makes one
+    call; `loop_hooks.py` passes one that also runs the hooks."""
     results: list[Block] = []
     run = run or run_tool
-    for at, call in enumerate(calls):
+    for number, call in enumerate(calls):
         try:
             results.append(run(call, tools.get(call.tool)))
         except Exception as problem:
-            said = f"{type(problem).__name__}: {problem}"[:MAX_ERROR_CHARACTERS]
-            results.append(result_block(call.id, said, is_error=True))
+            message = f"{type(problem).__name__}: {problem}"[:MAX_ERROR_CHARACTERS]
+            results.append(result_block(call.id, message, is_error=True))
         except BaseException as interrupt:
-            words = "Interrupted by the user before it was done."
-            left = (result_block(each.id, words, is_error=True) for each in calls[at:])
+            message = "Interrupted by the user before it was done."
+            left = (result_block(each.id, message, is_error=True) for each in calls[number:])
             return (*results, *left), interrupt
     return tuple(results), None
 
 
 def run_tool(call: ToolCall, tool: Tool | None) -> Block:
     if tool is None or tool.run is None:
-        return result_block(call.id, f"There is no tool named {call.tool!r} here.", is_error=True)
+        return result_block(call.id, f"No tool named {call.tool!r} is available.", is_error=True)
     return to_result_block(ToolResult(call.id, tool.run(call.input)))
 
 
 def to_result_block(result: ToolResult) -> Block:
     if isinstance(result.content, str):
         return result_block(result.call, result.content, is_error=result.is_error)
-    fields: dict[str, Any] = {"type": RESULT, "tool_use_id": result.call}
+    fields: dict[str, Any] = {"type": TOOL_RESULT, "tool_use_id": result.call}
     fields["content"] = [dict(part) for part in result.content]
     return block_from_fields(fields | ({"is_error": True} if result.is_error else {}))
 
 
-def to_blocks(said: "str | Sequence[Mapping[str, Any] | Block | ToolResult]") -> tuple[Block, ...]:
-    """What a person or a program says, as content blocks."""
-    if isinstance(said, str):
-        said = [{"type": "text", "text": said}]
+def to_blocks(message: "str | Sequence[Mapping[str, Any] | Block | ToolResult]") -> tuple[Block, ...]:
+    """A user message as content blocks."""
+    if isinstance(message, str):
+        message = [{"type": "text", "text": message}]
     found: list[Block] = []
-    for part in said:
+    for part in message:
         match part:
             case Block():
                 found.append(part)
@@ -122,6 +122,8 @@ def to_blocks(said: "str | Sequence[Mapping[str, Any] | Block | ToolResult]") ->
             case Mapping():
                 found.append(block_from_fields(dict(part)))
             case _:
-                raise UsageError(f"A message is a text or a list of content blocks; this is a {type(part)}.")
-    # The API refuses blocks without text; a person who said nothing meant nothing.
+                raise UsageError(
+                    f"A message must be a text or a list of content blocks; this part is a {type(part)}."
+                )
+    # The API refuses empty text blocks.
     return tuple(block for block in found if block.kind != "text" or fields_of(block).get("text"))

@@ -1,7 +1,7 @@
-"""Session files, opened: the one place that reads them from disk, and that says in words why it could not.
+"""Open session files. All code that reads session files from disk calls this module.
 
-A damaged session opens all the same, and its flaws are in the transcript (`wire/line_repair.py`); an empty
-file is an empty session. Refused is only what is no session at all.
+A damaged session can be opened; the transcript lists its flaws (`wire/line_repair.py`). An empty file is an
+empty session. A file that is not a session is refused with a message that says what it looks like.
 """
 
 import os
@@ -16,15 +16,16 @@ from everturn.errors import InputError, NotASession
 from everturn.wire.claude_code_reader import Transcript, looks_like_a_session, parse_session_file
 
 STDIN: Final = "-"
+SUFFIX: Final = ".jsonl"
 MAX_SUGGESTIONS: Final = 3
 
-# Told of every chunk: bytes read so far, bytes in all (0 where that is not known).
+# Called after every chunk with the bytes read so far and the total (0 if unknown).
 Progress = Callable[[int, int], None]
 _CHUNK: Final = 4 * 1024 * 1024
 # zlib's window bits for data with a gzip header.
 _GZIP: Final = 31
 
-# How files begin that end up on a command line by mistake.
+# First bytes of file types that are often given by mistake.
 _SIGNATURES: Final[tuple[tuple[bytes, str], ...]] = (
     (b"\x89PNG\r\n\x1a\n", "a PNG picture"),
     (b"\xff\xd8\xff", "a JPEG picture"),
@@ -43,26 +44,26 @@ _SIGNATURES: Final[tuple[tuple[bytes, str], ...]] = (
 
 
 def open_transcript(path: str | os.PathLike[str], progress: Progress | None = None) -> Transcript:
-    """The session in a file, or on standard input for "-"."""
+    """Read the session in a file, or on standard input for "-"."""
     if os.fspath(path) == STDIN:
         return parse_transcript(_standard_input(), "standard input")
     return parse_transcript(_content(Path(path), progress), os.fspath(path))
 
 
 def parse_transcript(data: bytes, name: str) -> Transcript:
-    """The session in these bytes; `name` is what an error calls them."""
+    """Parse a session from bytes; error messages call it `name`."""
     transcript = parse_session_file(data)
     if data.strip() and not looks_like_a_session(transcript.lines):
         raise NotASession(
-            f"{name} is no session that everturn knows: it looks like {_looks_like(data)}. "
-            "Give it a Claude Code session, a .jsonl file with one JSON object per line."
+            f"{name} is not a session file: it looks like {_looks_like(data)}. "
+            "Give a Claude Code session, a .jsonl file with one JSON object per line."
         )
     return transcript
 
 
 def _standard_input() -> bytes:
     if sys.stdin is None or sys.stdin.closed:
-        raise InputError("There is no standard input to read the session from; name a file instead of '-'.")
+        raise InputError("Standard input is closed; give a file instead of '-'.")
     return sys.stdin.buffer.read()
 
 
@@ -90,26 +91,26 @@ def _chunks(file: BinaryIO, size: int, progress: Progress | None) -> Iterator[by
 
 
 def _missing(path: Path) -> str:
-    said = f"There is no file {path}."
+    message = f"No file {path} found."
     folder = path.parent
     if not folder.is_dir():
-        return f"{said} There is no folder {folder} either."
+        return f"{message} The folder {folder} does not exist either."
     near = get_close_matches(path.name, _session_names(folder), n=MAX_SUGGESTIONS, cutoff=0.4)
-    return f"{said} Did you mean {_listed([str(folder / name) for name in near])}?" if near else said
+    return f"{message} Did you mean {_listed([str(folder / name) for name in near])}?" if near else message
 
 
 def _directory(path: Path) -> str:
-    said = f"{path} is a directory; name one session file in it"
+    message = f"{path} is a directory; name one session file in it"
     names = _session_names(path)
     if not names:
-        return f"{said} (it holds no .jsonl file)."
+        return f"{message} (it holds no .jsonl file)."
     newest = sorted(names, key=lambda name: (-_changed(path / name), name))[:MAX_SUGGESTIONS]
-    return f"{said}, for example the newest: {_listed([str(path / name) for name in newest])}."
+    return f"{message}, for example the newest: {_listed([str(path / name) for name in newest])}."
 
 
 def _session_names(folder: Path) -> list[str]:
     try:
-        return sorted(entry.name for entry in folder.iterdir() if entry.suffix == ".jsonl")
+        return sorted(entry.name for entry in folder.iterdir() if entry.suffix == SUFFIX)
     except OSError:
         return []
 
@@ -134,7 +135,7 @@ def _looks_like(data: bytes) -> str:
     try:
         text = data[:_CHUNK].decode()
     except UnicodeDecodeError as problem:
-        # A chunk may end within a character; anything earlier is no UTF-8.
+        # A chunk may end within a character; an error before that means that it is not UTF-8.
         if problem.start < min(len(data), _CHUNK) - 4:
             return "text that is not UTF-8, or binary data"
         text = data[: problem.start].decode()
@@ -142,7 +143,7 @@ def _looks_like(data: bytes) -> str:
 
 
 def _if_packed(data: bytes) -> str:
-    """A session that was only compressed deserves to be told what to do. A bounded look: it may be a bomb."""
+    """A hint if the data is a compressed session. Decompresses one chunk only: it may be a zip bomb."""
     try:
         inside = zlib.decompressobj(_GZIP).decompress(data, _CHUNK)
     except zlib.error:
@@ -160,5 +161,5 @@ def _kind_of_text(text: str) -> str:
     if start.startswith(("{", "[")):
         first = start.splitlines()[0].strip()
         is_line = first.startswith("{") and first.endswith("}") and len(start.splitlines()) > 1
-        return "JSON lines, but none of a kind that a session has" if is_line else "a JSON document"
+        return "JSON lines that are not session records" if is_line else "a JSON document"
     return "plain text"

@@ -1,1 +1,1 @@
-"""A PROVIDER IN A BOX. The Messages API: cache, bill, edits, validation, scripts, faults, server."""
+"""A local, deterministic implementation of the Messages API: cache, billing, edits, validation, faults."""

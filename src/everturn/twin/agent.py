@@ -1,9 +1,9 @@
-"""A small agent that follows rules: it looks, changes, checks, and then says what it did (TW-8).
+"""A rule-based agent that calls the offered tools and then reports (TW-8).
 
-What it does next depends on the request alone: the tools on offer, and how many steps it has taken since a
-person last spoke. So the same conversation goes the same way each time, and every turn ends. It understands
-nothing; it behaves enough like an agent to fill a context the way agents do. Where it is offered the tools of
-a coding agent, which answer about a real folder, `coding_agent.py` decides instead.
+It reads, changes, checks, and ends the turn. The next step depends only on the request: the tools, and the
+number of steps since the last user prompt. So equal conversations give equal replies, and every turn ends. It
+does not understand the request; it fills a context in the way that agents do. If the request offers the tools
+of a coding agent over a real folder, `coding_agent.py` decides instead.
 """
 
 import random
@@ -14,14 +14,16 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from everturn.twin import coding_agent as coder
+from everturn.twin import coding_agent
+from everturn.twin.json_values import as_object, is_object
 from everturn.twin.request_text import extract_user_text, find_recent_paths, find_turn_start, new_id
 from everturn.twin.tool_input import InputHints, built_in_input, generate_input
+from everturn.twin.validate.model_rules import has_thinking_enabled
 from everturn.twin.values import ModelOutput, ParsedBlock, ParsedMessage, ParsedRequest
 
 ToolPurpose = Literal["look", "change", "check", "other"]
 
-# Parts of a tool's name that tell what it is for; the first row that fits decides.
+# Parts of a tool's name that show its purpose; the first row that matches decides.
 _PURPOSES: Final[tuple[tuple[ToolPurpose, tuple[str, ...]], ...]] = (
     ("change", ("edit", "write", "replace", "patch", "apply", "create", "update", "insert", "delete")),
     ("check", ("test", "bash", "shell", "run", "exec", "command", "terminal", "build", "lint")),
@@ -90,69 +92,73 @@ _THOUGHTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RuleBasedAgent:
+    """The speaker for requests without a scripted or recorded reply."""
+
     seed: int = 0
 
     def say(self, request: ParsedRequest, *, rng: random.Random) -> ModelOutput:
-        """The next step. `rng` makes ids; what is said is drawn from the request and the seed."""
-        scene = _scene(request, self.seed)
-        content = [*_thinking(request, scene)]
-        if coder.can_handle(request):
-            return _coded(coder.plan_next_step(request), content, rng)
-        calls = _calls(request, scene)
+        """The next step. `rng` creates ids; the content depends only on the request and the seed."""
+        state = _turn_state(request, self.seed)
+        content = [*_thinking(request, state)]
+        if coding_agent.can_handle(request):
+            return _coding_output(coding_agent.plan_next_step(request), content, rng)
+        calls = _calls(request, state)
         if calls:
-            if scene.rng.random() < PREFACE_CHANCE:
-                content.append({"type": "text", "text": scene.fill(scene.rng.choice(_preface(scene)))})
+            if state.rng.random() < PREFACE_CHANCE:
+                content.append({"type": "text", "text": state.fill(state.rng.choice(_preface(state)))})
             content += [call | {"id": new_id("toolu_", rng)} for call in calls]
             return ModelOutput(tuple(content), "tool_use")
-        content.append({"type": "text", "text": _answer(request, scene)})
+        content.append({"type": "text", "text": _final_text(request, state)})
         return ModelOutput(tuple(content), "")
 
 
-def _coded(move: coder.PlannedStep | str, content: list[dict[str, Any]], rng: random.Random) -> ModelOutput:
-    """What the coder does, as the API spells it."""
-    said = move if isinstance(move, str) else move.preface
-    content += [{"type": "text", "text": said}] if said else []
-    if isinstance(move, str):
+def _coding_output(
+    step: coding_agent.PlannedStep | str, content: list[dict[str, Any]], rng: random.Random
+) -> ModelOutput:
+    """The step of the coding agent, in the API's format."""
+    text = step if isinstance(step, str) else step.preface
+    content += [{"type": "text", "text": text}] if text else []
+    if isinstance(step, str):
         return ModelOutput(tuple(content), "")
-    for act in move.acts:
+    for call in step.calls:
         content.append(
-            {"type": "tool_use", "id": new_id("toolu_", rng), "name": act.tool, "input": act.input}
+            {"type": "tool_use", "id": new_id("toolu_", rng), "name": call.tool, "input": call.input}
         )
     return ModelOutput(tuple(content), "tool_use")
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
-    """Where the turn stands, and the dice for its next step."""
+class _TurnState:
+    """The state of the turn, and the random numbers for its next step."""
 
     step: int
     plan: tuple[ToolPurpose, ...]
     tools: dict[ToolPurpose, list[ParsedBlock]]
-    seen: InputHints
+    hints: InputHints
     rng: random.Random
 
     def fill(self, template: str) -> str:
-        path = self.rng.choice(list(self.seen.paths)[-5:]) if self.seen.paths else "the project"
-        word = self.rng.choice(list(self.seen.words)) if self.seen.words else "the request"
+        path = self.rng.choice(list(self.hints.paths)[-5:]) if self.hints.paths else "the project"
+        word = self.rng.choice(list(self.hints.words)) if self.hints.words else "the request"
         return template.format(path=path, word=word)
 
 
-def _scene(request: ParsedRequest, seed: int) -> _Scene:
+def _turn_state(request: ParsedRequest, seed: int) -> _TurnState:
     start = find_turn_start(request.messages)
     turn = request.messages[start:]
     asked = extract_user_text(turn[0]) if turn else ""
     steps = sum(1 for message in turn if any(block.kind == "tool_use" for block in message.blocks))
     tools = _by_purpose(request.tools)
-    # Two generators: the plan must be the same at every step of a turn, the dice must not.
-    dice = f"{seed}:{_digest(turn[:1])}"
-    plan = _plan(tools, random.Random(dice))
+    # Two generators: the plan must be equal at every step of a turn, the other choices must not.
+    seeds = f"{seed}:{_digest(turn[:1])}"
+    plan = _plan(tools, random.Random(seeds))
     words = [word for word in _WORD.findall(asked[:4000]) if word.lower() not in _FILLER]
-    seen = InputHints(find_recent_paths(request.messages), words[:40])
-    return _Scene(steps, plan, tools, seen, random.Random(f"{dice}:{start}:{steps}"))
+    hints = InputHints(find_recent_paths(request.messages), words[:40])
+    return _TurnState(steps, plan, tools, hints, random.Random(f"{seeds}:{start}:{steps}"))
 
 
 def _digest(messages: Sequence[ParsedMessage]) -> str:
-    """What stands for a message as a seed: seeding from its whole text would cost more than answering it."""
+    """A seed for these messages; their full text would be slow to seed from."""
     return "".join(block.digest.hex() for message in messages for block in message.blocks)
 
 
@@ -165,7 +171,7 @@ def _by_purpose(tools: Sequence[ParsedBlock]) -> dict[ToolPurpose, list[ParsedBl
 
 
 def _is_callable(tool: ParsedBlock) -> bool:
-    """Tools that the client runs. Server tools would need results that only the API has."""
+    """Whether the client runs the tool. Server tools would need results that only the API has."""
     if tool.body.get("defer_loading"):
         return False
     kind = tool.body.get("type") or "custom"
@@ -189,69 +195,57 @@ def _plan(tools: dict[ToolPurpose, list[ParsedBlock]], rng: random.Random) -> tu
 # ── calls ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _calls(request: ParsedRequest, scene: _Scene) -> list[dict[str, Any]]:
-    choice = request.body.get("tool_choice") or {}
+def _calls(request: ParsedRequest, state: _TurnState) -> list[dict[str, Any]]:
+    choice = request.get_object("tool_choice")
     forced = choice.get("type")
-    if forced == "none" or not scene.tools:
+    if forced == "none" or not state.tools:
         return []
     if forced == "tool":
-        return [_call(tool, scene) for tool in request.tools if tool.body.get("name") == choice.get("name")][
-            :1
-        ]
-    if scene.step < len(scene.plan):
+        named = [tool for tool in request.tools if tool.body.get("name") == choice.get("name")]
+        return [_call(tool, state) for tool in named[:1]]
+    if state.step < len(state.plan):
         return _step_calls(
-            scene, scene.plan[scene.step], may_be_parallel=not choice.get("disable_parallel_tool_use")
+            state, state.plan[state.step], may_be_parallel=not choice.get("disable_parallel_tool_use")
         )
     if forced == "any":
-        return _step_calls(scene, next(iter(scene.tools)), may_be_parallel=False)
+        return _step_calls(state, next(iter(state.tools)), may_be_parallel=False)
     return []
 
 
-def _step_calls(scene: _Scene, purpose: ToolPurpose, *, may_be_parallel: bool) -> list[dict[str, Any]]:
-    tools = scene.tools[purpose]
-    parallel = may_be_parallel and purpose == "look" and scene.rng.random() < PARALLEL_CHANCE
-    count = scene.rng.randint(2, MAX_PARALLEL) if parallel else 1
-    return [_call(scene.rng.choice(tools), scene) for _ in range(count)]
+def _step_calls(state: _TurnState, purpose: ToolPurpose, *, may_be_parallel: bool) -> list[dict[str, Any]]:
+    tools = state.tools[purpose]
+    parallel = may_be_parallel and purpose == "look" and state.rng.random() < PARALLEL_CHANCE
+    count = state.rng.randint(2, MAX_PARALLEL) if parallel else 1
+    return [_call(state.rng.choice(tools), state) for _ in range(count)]
 
 
-def _call(tool: ParsedBlock, scene: _Scene) -> dict[str, Any]:
+def _call(tool: ParsedBlock, state: _TurnState) -> dict[str, Any]:
     kind = str(tool.body.get("type") or "custom")
     made = built_in_input(kind) if kind != "custom" else None
     if made is None:
-        made = generate_input(tool.body.get("input_schema") or {}, scene.seen, scene.rng)
+        made = generate_input(tool.body.get("input_schema") or {}, state.hints, state.rng)
     return {"type": "tool_use", "name": tool.body.get("name", ""), "input": made}
 
 
-# ── words ────────────────────────────────────────────────────────────────────────────────────────
+# ── text ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _preface(scene: _Scene) -> tuple[str, ...]:
-    purpose = scene.plan[scene.step] if scene.step < len(scene.plan) else "other"
+def _preface(state: _TurnState) -> tuple[str, ...]:
+    purpose = state.plan[state.step] if state.step < len(state.plan) else "other"
     return {"change": _CHANGES, "check": _CHECKS}.get(purpose, _OPENERS)
 
 
-def _answer(request: ParsedRequest, scene: _Scene) -> str:
-    wanted = (
-        (request.body.get("output_config") or {}).get("format") or request.body.get("output_format") or {}
-    )
-    if isinstance(wanted, dict) and isinstance(wanted.get("schema"), dict):
-        return msgspec.json.encode(generate_input(wanted["schema"], scene.seen, scene.rng)).decode()
-    count = scene.rng.randint(3, len(_SENTENCES))
-    return " ".join(scene.fill(sentence) for sentence in scene.rng.sample(_SENTENCES, count))
+def _final_text(request: ParsedRequest, state: _TurnState) -> str:
+    wanted = as_object(request.get_object("output_config").get("format") or request.body.get("output_format"))
+    if is_object(schema := wanted.get("schema")):
+        return msgspec.json.encode(generate_input(schema, state.hints, state.rng)).decode()
+    count = state.rng.randint(3, len(_SENTENCES))
+    return " ".join(state.fill(sentence) for sentence in state.rng.sample(_SENTENCES, count))
 
 
-def _thinking(request: ParsedRequest, scene: _Scene) -> list[dict[str, Any]]:
-    if not thinks(request) or (scene.step > 0 and scene.rng.random() >= RETHINK_CHANCE):
+def _thinking(request: ParsedRequest, state: _TurnState) -> list[dict[str, Any]]:
+    if not has_thinking_enabled(request) or (state.step > 0 and state.rng.random() >= RETHINK_CHANCE):
         return []
-    count = scene.rng.randint(2, len(_THOUGHTS))
-    words = " ".join(scene.fill(thought) for thought in scene.rng.sample(_THOUGHTS, count))
-    return [{"type": "thinking", "thinking": words}]
-
-
-def thinks(request: ParsedRequest) -> bool:
-    """Whether this request gets thinking: it asks for it, or its model thinks unless told not to."""
-    asked = request.body.get("thinking")
-    kind = asked.get("type") if isinstance(asked, dict) else None
-    return (
-        request.model.thinks_by_default if kind is None else kind in ("enabled", "adaptive", "between_tools")
-    )
+    count = state.rng.randint(2, len(_THOUGHTS))
+    text = " ".join(state.fill(thought) for thought in state.rng.sample(_THOUGHTS, count))
+    return [{"type": "thinking", "thinking": text}]

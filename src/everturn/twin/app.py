@@ -1,13 +1,13 @@
-"""The twin on a socket: an ASGI application and the server that runs it.
+"""The twin on a socket: an ASGI application, and the server that runs it.
 
-Routing is `routes.py`; here bytes come in and go out. Time in an answer (a slow first byte, a slow stream) is
-waited for on a real clock, and stepped over on a virtual one.
+`routes.py` routes the requests. Delays in a response (a slow first byte, a slow stream) are waited for on a
+real clock; a virtual clock is moved forward instead.
 """
 
 import asyncio
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -25,34 +25,37 @@ AsgiReceive = Callable[[], Awaitable[AsgiMessage]]
 AsgiSend = Callable[[AsgiMessage], Awaitable[None]]
 AsgiApp = Callable[[AsgiMessage, AsgiReceive, AsgiSend], Awaitable[None]]
 
-# A body beyond the limit is read to its end, unkept, so that the client gets to see the answer; up to here.
+# A request body above the limit is read to its end and discarded, so that the client can read the response.
+# Above this size the connection is answered at once.
 MAX_DRAINED_BYTES: Final = 256 * 1024 * 1024
-# How long open connections may delay the end of the server.
+# How long open connections may delay the shutdown.
 SHUTDOWN_SECONDS: Final = 1
 
 
 def make_app(twin: Twin) -> AsgiApp:
+    """The twin as an ASGI application."""
+
     async def serve(scope: AsgiMessage, receive: AsgiReceive, send: AsgiSend) -> None:
         if scope["type"] != "http":
             return
         try:
-            made = await _answer(twin, scope, receive)
-        except _Gone:
+            response = await _handle(twin, scope, receive)
+        except _ClientDisconnected:
             return
-        await _send(twin, made, receive, send)
+        await _send(twin, response, receive, send)
 
     return serve
 
 
-class _Gone(Exception):
-    """The client left before its request was whole: nobody asked anything, and nobody waits for an answer."""
+class _ClientDisconnected(Exception):
+    """The client disconnected before its request was complete, so there is nobody to answer."""
 
 
-async def _answer(twin: Twin, scope: AsgiMessage, receive: AsgiReceive) -> HttpResponse:
+async def _handle(twin: Twin, scope: AsgiMessage, receive: AsgiReceive) -> HttpResponse:
     try:
         body = await _body(twin, receive)
-    except ApiError as refusal:
-        return twin.refused(refusal)
+    except ApiError as error:
+        return twin.error_response(error)
     query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
     return dispatch(
         twin, HttpRequest(scope["method"], scope["path"], _headers(scope["headers"]), body, query)
@@ -73,7 +76,7 @@ async def _body(twin: Twin, receive: AsgiReceive) -> bytes:
     while more and size <= MAX_DRAINED_BYTES:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _Gone
+            raise _ClientDisconnected
         more = message.get("more_body", False)
         part = message.get("body", b"")
         size += len(part)
@@ -87,23 +90,23 @@ async def _body(twin: Twin, receive: AsgiReceive) -> bytes:
 # ── sending ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _send(twin: Twin, made: HttpResponse, receive: AsgiReceive, send: AsgiSend) -> None:
-    await _wait(twin, made.delay)
-    if made.hangs_up and made.stream is None and not made.body:
+async def _send(twin: Twin, response: HttpResponse, receive: AsgiReceive, send: AsgiSend) -> None:
+    await _wait(twin, response.delay)
+    if response.hangs_up and response.stream is None and not response.body:
         await _hang_up(receive, send)
         return
-    if made.begins is not None:
-        made.begins()
-    headers = dict(made.headers)
-    if made.stream is None and not made.hangs_up:
-        headers["content-length"] = str(len(made.body))
+    if response.on_first_byte is not None:
+        response.on_first_byte()
+    headers = dict(response.headers)
+    if response.stream is None and not response.hangs_up:
+        headers["content-length"] = str(len(response.body))
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": made.status, "headers": raw})
-    for wait, part in made.stream or ():
+    await send({"type": "http.response.start", "status": response.status, "headers": raw})
+    for wait, chunk in response.stream or ():
         await _wait(twin, wait)
-        await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
     # Without this last message the server closes the connection in the middle of the response.
-    await send({"type": "http.response.body", "body": made.body, "more_body": made.hangs_up})
+    await send({"type": "http.response.body", "body": response.body, "more_body": response.hangs_up})
 
 
 async def _wait(twin: Twin, seconds: float) -> None:
@@ -116,7 +119,7 @@ async def _wait(twin: Twin, seconds: float) -> None:
 
 
 async def _hang_up(receive: AsgiReceive, send: AsgiSend) -> None:
-    """Close without a word. ASGI has no message for it, so we take uvicorn's own transport."""
+    """Close without a response. ASGI has no message for this, so we abort uvicorn's transport."""
     transport = getattr(getattr(send, "__self__", None), "transport", None)
     if transport is not None:
         transport.abort()
@@ -128,7 +131,7 @@ async def _hang_up(receive: AsgiReceive, send: AsgiSend) -> None:
 
 
 class TwinServer(uvicorn.Server):
-    """uvicorn that says nothing but when it listens."""
+    """A uvicorn server without log output that reports when it is ready."""
 
     def __init__(self, twin: Twin, on_ready: Callable[[], None]) -> None:
         super().__init__(
@@ -150,9 +153,10 @@ class TwinServer(uvicorn.Server):
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one."""
+    """A bound socket; port 0 chooses a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named as TCP: asyncio switches Nagle's algorithm off only then, and with it on each answer costs 40 ms.
+    # asyncio disables Nagle's algorithm only for sockets created with IPPROTO_TCP. With the algorithm, each
+    # response takes 40 ms longer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -172,8 +176,8 @@ def url_of(listener: socket.socket) -> str:
 
 
 @contextmanager
-def serve_twin(twin: Twin, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
-    """The twin on a socket for the length of a `with` block; yields its URL."""
+def serve_twin(twin: Twin, host: str = "127.0.0.1", port: int = 0) -> Generator[str, None, None]:
+    """Serve the twin during a `with` block; yields its URL."""
     listener = bind_socket(host, port)
     ready = threading.Event()
     server = TwinServer(twin, ready.set)

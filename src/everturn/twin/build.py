@@ -1,12 +1,12 @@
-"""A twin put together: its clock, its speaker and its faults, tied to each other.
+"""Build a twin with its clock, speaker and faults, and load script and fault files.
 
-`Twin` takes its parts as arguments; this is the one place that knows how they belong together, for the
-command line, the fixture and tests.
+`Twin` takes its parts as arguments. The command line, the pytest fixture and tests all build it here.
 """
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from everturn.errors import InputError
 from everturn.twin.clock import RealClock, VirtualClock
@@ -24,42 +24,51 @@ def build_twin(
     *,
     clock: Literal["virtual", "real"] = "virtual",
     options: TwinOptions | None = None,
-    lines: Iterable[ScriptedReply] = (),
+    script: Iterable[ScriptedReply] = (),
     playback: Iterable[ModelOutput] = (),
     faults: FaultInjector | None = None,
     seed: int = 0,
 ) -> Twin:
+    """A new twin. Equal arguments give equal ids, replies and random faults."""
     options = options or TwinOptions()
     faults = faults or FaultInjector(seed=seed)
     return Twin(
         clock=VirtualClock(options.starts_at) if clock == "virtual" else RealClock(),
         options=options,
-        speaker=Speaker(lines, playback=playback, faults=faults, seed=seed),
+        speaker=Speaker(script, playback=playback, faults=faults, seed=seed),
         faults=faults,
         seed=seed,
     )
 
 
+def build(**settings: Any) -> Twin:
+    """The old name of `build_twin`, kept for one version. `lines` was the name of `script`."""
+    warnings.warn("build() is now build_twin(), and lines= is script=", DeprecationWarning, stacklevel=2)
+    if "lines" in settings:
+        settings["script"] = settings.pop("lines")
+    return build_twin(**settings)
+
+
 def load_script(file: Path) -> tuple[ScriptedReply, ...]:
-    """The replies of a script file: the body of `POST /twin/script`."""
+    """The replies in a script file, which has the format of `POST /twin/script`."""
     try:
         return read_script(decode_object(file.read_bytes()))
     except ApiError as problem:
-        raise InputError(f"{file} is not a script: {problem.message}") from None
+        raise InputError(f"{file} is not a valid script: {problem.message}") from None
 
 
 def load_recorded_replies(file: Path) -> list[ModelOutput]:
-    """The replies of a recorded Claude Code session."""
+    """The assistant replies in a recorded Claude Code session."""
     replies = extract_replies(parse_session_file(file.read_bytes()).records)
     if not replies:
-        raise InputError(f"{file} holds no reply of an assistant; give a recorded Claude Code session.")
+        raise InputError(f"{file} contains no assistant reply; use a recorded Claude Code session.")
     return replies
 
 
 def load_faults(file: Path, *, seed: int) -> FaultInjector:
-    """The faults of a file: the body of `POST /twin/faults`."""
+    """The faults in a file, which has the format of `POST /twin/faults`."""
     try:
         plan = read_faults(decode_object(file.read_bytes()))
     except ApiError as problem:
-        raise InputError(f"{file} holds no faults that the twin knows: {problem.message}") from None
+        raise InputError(f"{file} is not a valid faults file: {problem.message}") from None
     return FaultInjector(plan.faults or (), chances=plan.chances, seed=plan.seed or seed)

@@ -1,7 +1,7 @@
-"""Why the cache could not be used: the structure of a request against an earlier one (TW-5, api-facts 3).
+"""Cache diagnostics: compare the structure of a request with an earlier one (TW-5, api-facts 3).
 
-Structure only, independent of whether the cache was hit. Fingerprints are kept for requests that carried a
-`diagnostics` object, for a while, and never across workspaces.
+The comparison does not depend on whether the cache was hit. Fingerprints are stored for requests with a
+`diagnostics` object, for a limited time, separately for each workspace.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 @dataclass(frozen=True, slots=True)
 class FingerprintBlock:
-    """One block of a section, and what it costs."""
+    """One block of a section, and its tokens."""
 
     digest: bytes
     tokens: int
@@ -30,6 +30,8 @@ class FingerprintBlock:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
+    """The structure of one request."""
+
     at: float
     model: tuple[str, str]
     system: tuple[FingerprintBlock, ...]
@@ -40,16 +42,16 @@ class Fingerprint:
 
 def compute_fingerprint(request: ParsedRequest, layout: RequestLayout, now: float) -> Fingerprint:
     parts: dict[str, list[FingerprintBlock]] = {"tools": [], "system": [], "messages": []}
-    for piece in layout.pieces:
-        role = request.messages[piece.message].role if piece.section == "messages" else ""
-        parts[piece.section].append(FingerprintBlock(role.encode() + piece.block.digest, piece.tokens))
+    for placed in layout.blocks:
+        role = request.messages[placed.message].role if placed.section == "messages" else ""
+        parts[placed.section].append(FingerprintBlock(role.encode() + placed.block.digest, placed.tokens))
     return Fingerprint(
         at=now,
         model=(request.model.id, str(request.body.get("speed") or "standard")),
         system=tuple(parts["system"]),
         tools=tuple(parts["tools"]),
         messages=tuple(parts["messages"]),
-        # A difference in these has no reason of its own.
+        # The API has no specific reason for a difference in these.
         shape=_encode(
             [*prompt_parameters(request), request.body.get("context_management"), sorted(request.betas)]
         ),
@@ -57,7 +59,7 @@ def compute_fingerprint(request: ParsedRequest, layout: RequestLayout, now: floa
 
 
 def diagnose(before: Fingerprint, now: Fingerprint, options: TwinOptions) -> dict[str, Any] | None:
-    """The earliest divergence, in the order model, system, tools, messages; None where there is none."""
+    """The first difference, in the order model, system, tools, messages; None if there is none."""
     everything = [*before.tools, *before.system, *before.messages]
     if before.model != now.model:
         return _missed("model_changed", everything)
@@ -88,7 +90,7 @@ def _missed(kind: str, parts: Sequence[FingerprintBlock]) -> dict[str, Any]:
 
 
 class FingerprintStore:
-    """The fingerprints that are still known, by workspace and message id."""
+    """The stored fingerprints, by workspace and message id."""
 
     def __init__(self, options: TwinOptions) -> None:
         self._options = options
@@ -96,9 +98,8 @@ class FingerprintStore:
         self._known: dict[tuple[str, str], Fingerprint] = {}
 
     def compare(self, request: ParsedRequest, present: Fingerprint) -> dict[str, Any] | None:
-        """The `diagnostics` of the response: null where nothing was asked or nothing diverged."""
-        asked = request.body.get("diagnostics")
-        previous = asked.get("previous_message_id") if isinstance(asked, dict) else None
+        """The `diagnostics` of the response: None if none were requested or nothing differs."""
+        previous = request.get_object("diagnostics").get("previous_message_id")
         if not isinstance(previous, str):
             return None
         before = self._known.get((request.workspace, previous))

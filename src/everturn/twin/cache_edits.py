@@ -1,13 +1,14 @@
-"""An extension outside the public API, off by default: results deleted by reference (TW-7, api-facts 9).
+"""Delete tool results by reference: an extension outside the public API, off by default (TW-7, api-facts 9).
 
-A `tool_result` may carry `cache_reference`, its own tool_use id. A user message may carry a block
-`{"type": "cache_edits", "edits": [{"type": "delete", "cache_reference": id}]}`. The results named in such
-blocks are not shown to the model and cost nothing, yet stay in every key: the cached prefix holds as long as
-the block is sent again in the same place. What was deleted is reported as a running total.
+A `tool_result` may carry `cache_reference`, its own tool_use id. A user message may carry a block `{"type":
+"cache_edits", "edits": [{"type": "delete", "cache_reference": id}]}`. The results named in such blocks are
+not shown to the model and cost nothing, but stay in every cache key: the prefix stays cached as long as the
+block is sent again in the same place. The usage reports the total of deleted tokens.
 """
 
 from typing import Any, Final
 
+from everturn.twin.json_values import is_list, is_object
 from everturn.twin.values import ParsedBlock, ParsedRequest, invalid_request
 
 CACHE_EDITS_EXTENSION: Final = "cache_edits"
@@ -15,7 +16,7 @@ CACHE_EDITS_KIND: Final = "cache_edits"
 
 
 def deleted_results(request: ParsedRequest) -> frozenset[bytes]:
-    """Digests of the results that this request deletes; raises for edits that cannot be carried out."""
+    """The digests of the results that this request deletes. Raises ApiError for invalid edits."""
     seen: dict[str, ParsedBlock] = {}
     deleted: dict[str, ParsedBlock] = {}
     for number, message in enumerate(request.messages):
@@ -41,14 +42,14 @@ def _own_reference(block: ParsedBlock, path: str) -> str:
 
 
 def _references(block: ParsedBlock, path: str) -> list[tuple[str, str]]:
-    edits: Any = block.body.get("edits")
-    if not isinstance(edits, list) or not edits:
+    edits = block.body.get("edits")
+    if not is_list(edits) or not edits:
         raise invalid_request(f"{path}.edits: Input should be a non-empty list")
     return [_reference(edit, f"{path}.edits.{number}") for number, edit in enumerate(edits)]
 
 
 def _reference(edit: Any, path: str) -> tuple[str, str]:
-    if not isinstance(edit, dict) or edit.get("type") != "delete":
+    if not is_object(edit) or edit.get("type") != "delete":
         raise invalid_request(f"{path}.type: Input should be 'delete'")
     if extra := [name for name in edit if name not in ("type", "cache_reference")]:
         raise invalid_request(f"{path}.{extra[0]}: Extra inputs are not permitted")

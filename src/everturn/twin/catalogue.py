@@ -1,4 +1,4 @@
-"""The models as `GET /v1/models` lists them."""
+"""The responses of `GET /v1/models` and `GET /v1/models/{id}`."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
@@ -13,31 +13,31 @@ _MAX_LIMIT = 1000
 
 
 def list_models(query: Mapping[str, str]) -> dict[str, Any]:
-    """One page. Retired models are listed only when asked for by `lifecycle`."""
+    """One page of models. Retired models are listed only if `lifecycle` asks for them."""
     wanted = [value for name, value in query.items() if name in ("lifecycle", "lifecycle[]")]
     stages = [stage for value in wanted for stage in value.split(",")] or ["active", "deprecated"]
     found = [model for model in MODELS if model.lifecycle in stages]
     limit = _limit(query.get("limit"))
     if (after := query.get("after_id")) is not None:
-        found = found[_place(found, after, "after_id") + 1 :]
+        found = found[_find_index(found, after, "after_id") + 1 :]
         page, more = found[:limit], len(found) > limit
     elif (before := query.get("before_id")) is not None:
-        found = found[: _place(found, before, "before_id")]
+        found = found[: _find_index(found, before, "before_id")]
         page, more = found[-limit:], len(found) > limit
     else:
         page, more = found[:limit], len(found) > limit
     return {
-        "data": [describe(model) for model in page],
+        "data": [_describe(model) for model in page],
         "has_more": more,
         "first_id": _listed_id(page[0]) if page else None,
         "last_id": _listed_id(page[-1]) if page else None,
     }
 
 
-def one_model(id: str) -> dict[str, Any]:
+def get_model(id: str) -> dict[str, Any]:
     if (model := find_model(id)) is None:
         raise ApiError(404, "not_found_error", f"model: {id}")
-    return describe(model)
+    return _describe(model)
 
 
 def _limit(value: str | None) -> int:
@@ -48,20 +48,20 @@ def _limit(value: str | None) -> int:
     return int(value)
 
 
-def _place(models: list[Model], id: str, name: str) -> int:
-    for place, model in enumerate(models):
+def _find_index(models: list[Model], id: str, name: str) -> int:
+    for index, model in enumerate(models):
         if id in (model.id, *model.aliases):
-            return place
+            return index
     raise invalid_request(f"{name}: no model has the id {id}")
 
 
 def _listed_id(model: Model) -> str:
-    """Models with a dated id are listed under it; the short one is the alias."""
+    """The dated id, if the model has one; the short id is its alias."""
     dated = [alias for alias in model.aliases if alias[-8:].isdigit()]
     return dated[0] if dated else model.id
 
 
-def describe(model: Model) -> dict[str, Any]:
+def _describe(model: Model) -> dict[str, Any]:
     return {
         "type": "model",
         "id": _listed_id(model),

@@ -1,17 +1,19 @@
-"""What time it is for the twin: virtual, so that five minutes pass in no time, or real (TW-9).
+"""The twin's clock: virtual, so that tests can skip time, or real (TW-9).
 
-Everything that ages (cache entries, prices by date, fingerprints) asks one clock. Whoever has to wait
-asks it too: on a virtual clock waiting is only a step forward, so a slow stream costs a test nothing.
+Everything that depends on time (cache expiry, prices by date, fingerprints) uses the same clock. Delays use
+it too: a virtual clock is moved forward instead of waiting, so a slow stream takes no time in a test.
 """
 
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-# Where virtual time starts (TW, "Decided here").
+# The default start of virtual time (TW, "Decided here").
 START = datetime(2026, 11, 15, tzinfo=UTC)
 
 
 class Clock(Protocol):
+    """What the twin needs of a clock."""
+
     @property
     def is_virtual(self) -> bool: ...
 
@@ -19,7 +21,7 @@ class Clock(Protocol):
 
 
 class VirtualClock:
-    """Time that moves only when told to."""
+    """A clock that moves only when it is told to."""
 
     is_virtual = True
 
@@ -34,7 +36,7 @@ class VirtualClock:
         self._now += timedelta(seconds=seconds)
 
     def set(self, moment: datetime) -> None:
-        """Any moment, also an earlier one: prices go by date, and dates of the past are worth testing."""
+        """Set any time, also an earlier one: prices depend on the date."""
         self._now = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
     def reset(self) -> None:
@@ -42,6 +44,8 @@ class VirtualClock:
 
 
 class RealClock:
+    """The clock of this machine."""
+
     is_virtual = False
 
     def now(self) -> datetime:
@@ -49,5 +53,5 @@ class RealClock:
 
 
 def format_time(moment: datetime) -> str:
-    """A moment the way the control endpoints spell it."""
+    """A time in the format of the control endpoints, such as 2026-11-15T00:00:00Z."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,28 +1,29 @@
-"""Summaries made by the API: at a threshold (`compact_20260112`) and on demand (`compaction`).
+"""Summaries made by the API itself: at a threshold (`compact_20260112`) and on demand (`compaction`).
 
-Both run one more call of the model over the whole conversation (api-facts 2.4, 2.5), with its own usage: an
-iteration of type `compaction`, left out of the top-level usage. At the threshold the reply goes on behind the
-summary; on demand the summary is the reply. What a summary says is the speaker's; when its block comes back,
-`editing.since_compaction` forgets what stands before it.
+Both make one more model call over the whole conversation (api-facts 2.4, 2.5), with its own usage: an
+iteration of type `compaction` that is not part of the top-level usage. At the threshold, the reply follows
+the summary; on demand, the summary is the reply. The speaker writes the summary. When the client sends its
+block back, the messages before it are dropped (`drop_before_compaction`).
 """
 
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from everturn.measure.prefix_cache import PromptLayout
-from everturn.twin.context_editing import COMPACT, get_edits
+from everturn.twin.context_editing import COMPACT, edit_blocks, get_edits
+from everturn.twin.json_values import is_object
 from everturn.twin.options import TwinOptions
 from everturn.twin.parse import make_block
 from everturn.twin.request_layout import RequestLayout
-from everturn.twin.values import ModelOutput, ParsedMessage, ParsedRequest
+from everturn.twin.values import ModelOutput, ParsedBlock, ParsedMessage, ParsedRequest
 
-# What the default summary prompt adds after the last block; measured once as 48 in all (api-facts 2.4).
+# Tokens that the default summary prompt adds after the last block. Measured once: 48 in all (api-facts 2.4).
 INSTRUCTION_TOKENS: Final = 45
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdCompaction:
-    """The threshold edit of a request that has reached it."""
+    """The options of a `compact_20260112` edit whose threshold is reached."""
 
     instructions: str | None
     pauses: bool
@@ -41,22 +42,42 @@ def find_threshold_compaction(
 
 def find_requested_compaction(request: ParsedRequest) -> dict[str, Any] | None:
     asked = request.body.get("compaction")
-    return asked if isinstance(asked, dict) and request.endpoint == "messages" else None
+    return asked if is_object(asked) and request.endpoint == "messages" else None
 
 
-def summary_prompt(layout: RequestLayout, instructions_tokens: int = INSTRUCTION_TOKENS) -> PromptLayout:
-    """The conversation with the request for a summary behind it; the markers are those of the request."""
-    return replace(layout.prompt, total=layout.prompt.total + instructions_tokens)
+def summary_prompt(layout: RequestLayout) -> PromptLayout:
+    """The prompt of the summary call: the request's prompt, with its breakpoints, plus the instructions."""
+    return replace(layout.prompt, total=layout.prompt.total + INSTRUCTION_TOKENS)
 
 
-def extract_summary(said: ModelOutput) -> str | None:
-    """The summary, or None where the model called a tool, refused, or said nothing."""
-    if said.stop_reason in ("tool_use", "refusal") or any(b.get("type") == "tool_use" for b in said.content):
+def extract_summary(output: ModelOutput) -> str | None:
+    """The summary, or None if the model called a tool, refused, or returned no text."""
+    if output.stop_reason in ("tool_use", "refusal") or any(
+        b.get("type") == "tool_use" for b in output.content
+    ):
         return None
-    text = "".join(str(block.get("text", "")) for block in said.content if block.get("type") == "text")
+    text = "".join(str(block.get("text", "")) for block in output.content if block.get("type") == "text")
     return text or None
 
 
 def replace_with_summary(request: ParsedRequest, block: dict[str, Any]) -> ParsedRequest:
-    """What the model goes on with: the summary in place of every message it summarizes."""
+    """The request with the summary in place of all its messages."""
     return replace(request, messages=(ParsedMessage("assistant", (make_block(block),)),))
+
+
+def drop_before_compaction(request: ParsedRequest) -> ParsedRequest:
+    """Drop everything before the last compaction block. Blocks without content are ignored."""
+    if not any(block.kind == "compaction" for message in request.messages for block in message.blocks):
+        return request
+    request = edit_blocks(request, lambda _, block: None if _is_failed_compaction(block) else block)
+    for number in range(len(request.messages) - 1, -1, -1):
+        message = request.messages[number]
+        for index in range(len(message.blocks) - 1, -1, -1):
+            if message.blocks[index].kind == "compaction":
+                opening = replace(message, blocks=message.blocks[index:])
+                return replace(request, messages=(opening, *request.messages[number + 1 :]))
+    return request
+
+
+def _is_failed_compaction(block: ParsedBlock) -> bool:
+    return block.kind == "compaction" and block.body.get("content") is None

@@ -1,15 +1,17 @@
-"""What the API takes out of a prompt before the model sees it: old thinking, old tool results (TW-4).
+"""Context editing: remove old thinking and old tool results before the model sees the prompt (TW-4).
 
-The client keeps sending the whole history, so an edit fires again with every request while it is over its
-trigger. Edits run in the order given (thinking first, which `validate` checks); each sees what the one before
-left. Whatever they change breaks the cached prefix from there on, simply because the blocks differ.
+The client keeps sending the whole history, so an edit applies again to every request above its trigger. Edits
+run in the given order (thinking first, which `validate` checks), each on the result of the one before. A
+changed block breaks the cached prefix from there on.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from everturn.history.blocks import THINKING
 from everturn.twin.count import make_block_counter
+from everturn.twin.json_values import as_objects, is_list, is_object
 from everturn.twin.options import TwinOptions
 from everturn.twin.parse import make_block
 from everturn.twin.request_layout import is_user_prompt, lay_out
@@ -22,23 +24,20 @@ COMPACT: Final = "compact_20260112"
 # Defaults of clear_tool_uses (api-facts 2.2).
 _TRIGGER: Final = {"type": "input_tokens", "value": 100_000}
 _KEEP: Final = {"type": "tool_uses", "value": 3}
-THINKING: Final = frozenset(("thinking", "redacted_thinking"))
 
 BlockEditor = Callable[[ParsedMessage, ParsedBlock], ParsedBlock | None]
 
 
 @dataclass(frozen=True, slots=True)
 class EditedRequest:
-    """The request as the model sees it, and what the response reports about how it came to be."""
+    """The request as the model sees it, and the `applied_edits` of the response."""
 
     request: ParsedRequest
     applied: tuple[dict[str, Any], ...]
 
 
 def get_edits(request: ParsedRequest) -> list[dict[str, Any]]:
-    management = request.body.get("context_management")
-    edits = management.get("edits") if isinstance(management, dict) else None
-    return [edit for edit in edits or () if isinstance(edit, dict)]
+    return as_objects(request.get_object("context_management").get("edits"))
 
 
 def apply_edits(request: ParsedRequest, options: TwinOptions) -> EditedRequest:
@@ -54,7 +53,8 @@ def apply_edits(request: ParsedRequest, options: TwinOptions) -> EditedRequest:
     return EditedRequest(request, tuple(applied))
 
 
-def _changed(request: ParsedRequest, edit: BlockEditor) -> ParsedRequest:
+def edit_blocks(request: ParsedRequest, edit: BlockEditor) -> ParsedRequest:
+    """The request with each block replaced by the result of `edit`; None removes the block."""
     messages: list[ParsedMessage] = []
     for message in request.messages:
         blocks = tuple(new for block in message.blocks if (new := edit(message, block)) is not None)
@@ -62,36 +62,15 @@ def _changed(request: ParsedRequest, edit: BlockEditor) -> ParsedRequest:
     return replace(request, messages=tuple(messages))
 
 
-# ── compaction blocks already in the history ─────────────────────────────────────────────────────
-
-
-def drop_before_compaction(request: ParsedRequest) -> ParsedRequest:
-    """Everything before the last compaction block is ignored; one without content counts for nothing."""
-    if not any(block.kind == "compaction" for message in request.messages for block in message.blocks):
-        return request
-    request = _changed(request, lambda _, block: None if _failed(block) else block)
-    for number in range(len(request.messages) - 1, -1, -1):
-        message = request.messages[number]
-        for index in range(len(message.blocks) - 1, -1, -1):
-            if message.blocks[index].kind == "compaction":
-                opening = replace(message, blocks=message.blocks[index:])
-                return replace(request, messages=(opening, *request.messages[number + 1 :]))
-    return request
-
-
-def _failed(block: ParsedBlock) -> bool:
-    return block.kind == "compaction" and block.body.get("content") is None
-
-
 # ── thinking ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def drop_old_thinking(request: ParsedRequest) -> ParsedRequest:
-    """Models that keep only the last turn's thinking lose it once a person speaks again (api-facts 1.10)."""
+    """Drop the thinking of earlier turns, for models that keep only the last turn's (api-facts 1.10)."""
     if request.model.keeps_thinking:
         return request
-    spoken = max((i for i, message in enumerate(request.messages) if is_user_prompt(message)), default=0)
-    messages = tuple(_unthinking(m) if i < spoken else m for i, m in enumerate(request.messages))
+    last_prompt = max((i for i, message in enumerate(request.messages) if is_user_prompt(message)), default=0)
+    messages = tuple(_without_thinking(m) if i < last_prompt else m for i, m in enumerate(request.messages))
     return replace(request, messages=messages)
 
 
@@ -99,32 +78,34 @@ def _clear_thinking(
     request: ParsedRequest, edit: dict[str, Any], options: TwinOptions
 ) -> tuple[ParsedRequest, dict[str, Any] | None]:
     keep = _kept_turns(edit.get("keep"), request)
-    turns = [turn for turn in _turns(request) if _thinks(request, turn)]
+    turns = [turn for turn in _turns(request) if _has_thinking(request, turn)]
     cleared = turns[: max(0, len(turns) - keep)] if keep is not None else []
     if not cleared:
         return request, None
-    doomed = {number for turn in cleared for number in turn}
-    messages = tuple(_unthinking(m) if i in doomed else m for i, m in enumerate(request.messages))
+    cleared_messages = {number for turn in cleared for number in turn}
+    messages = tuple(
+        _without_thinking(m) if i in cleared_messages else m for i, m in enumerate(request.messages)
+    )
     smaller = replace(request, messages=messages)
     report = {
         "type": CLEAR_THINKING,
         "cleared_thinking_turns": len(cleared),
-        "cleared_input_tokens": _saved(request, smaller, options),
+        "cleared_input_tokens": _count_saved(request, smaller, options),
     }
     return smaller, report
 
 
 def _kept_turns(keep: Any, request: ParsedRequest) -> int | None:
-    """How many turns keep their thinking; None is all of them. Left out, the model's own habit decides."""
+    """How many turns keep their thinking; None means all. The default depends on the model."""
     if keep is None:
         return None if request.model.keeps_thinking else 1
-    if isinstance(keep, dict) and keep.get("type") == "thinking_turns":
+    if is_object(keep) and keep.get("type") == "thinking_turns":
         return int(keep["value"])
     return None
 
 
 def _turns(request: ParsedRequest) -> list[list[int]]:
-    """The assistant messages between two messages of a person: a tool loop is one turn."""
+    """The assistant messages between two user prompts; a tool loop is one turn."""
     turns: list[list[int]] = [[]]
     for number, message in enumerate(request.messages):
         if is_user_prompt(message):
@@ -134,11 +115,11 @@ def _turns(request: ParsedRequest) -> list[list[int]]:
     return [turn for turn in turns if turn]
 
 
-def _thinks(request: ParsedRequest, turn: list[int]) -> bool:
+def _has_thinking(request: ParsedRequest, turn: list[int]) -> bool:
     return any(block.kind in THINKING for number in turn for block in request.messages[number].blocks)
 
 
-def _unthinking(message: ParsedMessage) -> ParsedMessage:
+def _without_thinking(message: ParsedMessage) -> ParsedMessage:
     return replace(message, blocks=tuple(block for block in message.blocks if block.kind not in THINKING))
 
 
@@ -149,17 +130,19 @@ def _clear_tool_uses(
     request: ParsedRequest, edit: dict[str, Any], options: TwinOptions
 ) -> tuple[ParsedRequest, dict[str, Any] | None]:
     uses = [b.body for m in request.messages for b in m.blocks if b.kind == "tool_use"]
-    if not _triggered(edit.get("trigger") or _TRIGGER, request, len(uses), options):
+    if not _is_triggered(edit.get("trigger") or _TRIGGER, request, len(uses), options):
         return request, None
     kept = int((edit.get("keep") or _KEEP)["value"])
     excluded = frozenset(edit.get("exclude_tools") or ())
     counted = uses if options.keep_counts_excluded else [u for u in uses if u["name"] not in excluded]
-    older = counted[: max(0, len(counted) - kept)]
-    old = {use["id"]: use["name"] for use in older if use["name"] not in excluded}
+    oldest = counted[: max(0, len(counted) - kept)]
+    old = {use["id"]: use["name"] for use in oldest if use["name"] not in excluded}
     if not old:
         return request, None
-    smaller = _changed(request, _clearing(old, edit.get("clear_tool_inputs"), options.cleared_placeholder))
-    saved = _saved(request, smaller, options)
+    smaller = edit_blocks(
+        request, _make_clearing_editor(old, edit.get("clear_tool_inputs"), options.cleared_placeholder)
+    )
+    saved = _count_saved(request, smaller, options)
     if not options.cleared_tokens_are_net:
         saved += len(old) * make_block_counter(request.model, options)(
             make_block(_text(options.cleared_placeholder))
@@ -171,15 +154,13 @@ def _clear_tool_uses(
     return smaller, report
 
 
-def _triggered(trigger: dict[str, Any], request: ParsedRequest, uses: int, options: TwinOptions) -> bool:
+def _is_triggered(trigger: dict[str, Any], request: ParsedRequest, uses: int, options: TwinOptions) -> bool:
     measured = uses if trigger["type"] == "tool_uses" else lay_out(request, options).total
     return measured > trigger["value"]
 
 
-def _clearing(old: dict[str, str], inputs: Any, placeholder: str) -> BlockEditor:
-    emptied = {
-        use for use, name in old.items() if inputs is True or (isinstance(inputs, list) and name in inputs)
-    }
+def _make_clearing_editor(old: dict[str, str], inputs: Any, placeholder: str) -> BlockEditor:
+    emptied = {use for use, name in old.items() if inputs is True or (is_list(inputs) and name in inputs)}
 
     def edit(_: ParsedMessage, block: ParsedBlock) -> ParsedBlock:
         if block.kind == "tool_result" and block.body.get("tool_use_id") in old:
@@ -191,9 +172,9 @@ def _clearing(old: dict[str, str], inputs: Any, placeholder: str) -> BlockEditor
     return edit
 
 
-def _text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
-def _saved(before: ParsedRequest, after: ParsedRequest, options: TwinOptions) -> int:
+def _count_saved(before: ParsedRequest, after: ParsedRequest, options: TwinOptions) -> int:
     return max(0, lay_out(before, options).total - lay_out(after, options).total)

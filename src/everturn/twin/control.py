@@ -1,17 +1,18 @@
-"""What the control endpoints accept: the bodies of `/twin/clock`, `/twin/script` and `/twin/faults`.
+"""Parse the bodies of the control endpoints: `/twin/clock`, `/twin/script` and `/twin/faults`.
 
-A wrong body is answered with the key, the value and what is allowed there, and changes nothing: everything is
-checked before anything is done. The same bodies are what `--script` and `--faults` files hold.
+A body is checked completely before anything changes. The error names the key, its value and what is allowed.
+`--script` and `--faults` files have the same format.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from everturn.twin.faults import FAULT_ENDPOINTS, FAULT_KINDS, FAULT_VENDORS, FaultKind, InjectedFault
+from everturn.twin.json_values import is_list, is_object
 from everturn.twin.speaker import ScriptedReply
 from everturn.twin.values import ApiError, ModelOutput, invalid_request
 
@@ -24,7 +25,7 @@ STOP_REASONS: Final = (
     "refusal",
     "model_context_window_exceeded",
 )
-# The types a scripted block may have, and the field it cannot do without.
+# The block types that a script may use, and the required field of each.
 _BLOCKS: Final[dict[str, tuple[str, type]]] = {
     "text": ("text", str),
     "thinking": ("thinking", str),
@@ -34,33 +35,37 @@ _BLOCKS: Final[dict[str, tuple[str, type]]] = {
     "web_search_tool_result": ("tool_use_id", str),
     "web_fetch_tool_result": ("tool_use_id", str),
 }
-# An error that an event can carry: the faults that are errors in place of an answer.
+# The errors that a stream event can carry.
 _STREAM_ERRORS: Final = ("overloaded", "rate_limit", "server_error", "timeout")
-# More than any test waits for, and small enough that time cannot leave the calendar.
+# Ten years: enough for any test, and small enough that no date overflows.
 MAX_SECONDS: Final = 10 * 365 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class ClockChange:
+    """The body of `POST /twin/clock`."""
+
     advance_s: float = 0.0
     set_to: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
+    """The body of `POST /twin/faults`; None where a key is missing."""
+
     faults: tuple[InjectedFault, ...] | None
     chances: dict[FaultKind, float] | None = None
     seed: int = 0
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
-    """The JSON object of a control request; an empty body is an empty object."""
+    """The JSON object in a control request; an empty body is an empty object."""
     if not body.strip():
         return {}
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, ValueError) as broken:
-        raise invalid_request(f"This is no JSON: {broken}") from None
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise invalid_request(f"The body is not valid JSON: {error}") from None
     return _object(value, "body")
 
 
@@ -77,7 +82,7 @@ def read_script(body: Mapping[str, Any]) -> tuple[ScriptedReply, ...]:
     _only(body, ("replies",), "body")
     if "replies" not in body:
         raise _wrong("replies", None, 'a list such as [{"content": "Hello", "stop_reason": "end_turn"}]')
-    return tuple(_line(item, f"replies[{i}]") for i, item in enumerate(_list(body["replies"], "replies")))
+    return tuple(_reply(item, f"replies[{i}]") for i, item in enumerate(_list(body["replies"], "replies")))
 
 
 def read_faults(body: Mapping[str, Any]) -> FaultPlan:
@@ -94,20 +99,20 @@ def read_faults(body: Mapping[str, Any]) -> FaultPlan:
 # ── a scripted reply ─────────────────────────────────────────────────────────────────────────────
 
 
-def _line(item: Any, path: str) -> ScriptedReply:
+def _reply(item: Any, path: str) -> ScriptedReply:
     if isinstance(item, str):
         item = {"content": item}
     reply = _object(item, path)
     _only(reply, ("content", "stop_reason", "stop_sequence", "when", "output_tokens"), path)
     if "content" not in reply:
         raise _wrong(f"{path}.content", None, "a text, or a list of blocks")
-    said = ModelOutput(
+    output = ModelOutput(
         _content(reply["content"], f"{path}.content"),
         _one_of(reply.get("stop_reason") or "", ("", *STOP_REASONS), f"{path}.stop_reason"),
         stop_sequence=_text_or_none(reply.get("stop_sequence"), f"{path}.stop_sequence"),
         output_tokens=None if reply.get("output_tokens") is None else _count(reply, "output_tokens", path),
     )
-    return ScriptedReply(said, _text_or_none(reply.get("when"), f"{path}.when"))
+    return ScriptedReply(output, _text_or_none(reply.get("when"), f"{path}.when"))
 
 
 def _content(value: Any, path: str) -> tuple[dict[str, Any], ...]:
@@ -125,7 +130,7 @@ def _block(item: Any, path: str) -> dict[str, Any]:
     if "input" in block:
         _object(block["input"], f"{path}.input")
     if block.get("id") is not None and not isinstance(block["id"], str):
-        raise _wrong(f"{path}.id", block["id"], "a text, or nothing: the twin makes ids")
+        raise _wrong(f"{path}.id", block["id"], "a text, or leave it out: the twin creates ids")
     return block
 
 
@@ -150,7 +155,7 @@ def _random(given: Mapping[str, Any]) -> tuple[dict[FaultKind, float], int]:
         _one_of(kind, FAULT_KINDS, "random.chances")
         if isinstance(chance, bool) or not isinstance(chance, int | float) or not 0 <= chance <= 1:
             raise _wrong(f"random.chances.{kind}", chance, "a number from 0 to 1")
-    return chances, seed  # pyright: ignore[reportReturnType]  # the keys were checked just above
+    return cast(dict[FaultKind, float], chances), seed
 
 
 def _choice(*allowed: str) -> _Check:
@@ -188,7 +193,7 @@ def _headers(given: Mapping[str, Any], key: str, path: str) -> dict[str, str]:
     headers = _object(given[key], f"{path}.{key}")
     for name, value in headers.items():
         if not _is_header(name) or not isinstance(value, str | int) or not _is_header_value(str(value)):
-            raise _wrong(f"{path}.{key}.{name}", value, "an HTTP header with a text of plain ASCII")
+            raise _wrong(f"{path}.{key}.{name}", value, "an HTTP header with printable ASCII text")
     return {name.lower(): str(value) for name, value in headers.items()}
 
 
@@ -231,7 +236,7 @@ assert set(_FAULT_CHECKS) == {field.name for field in fields(InjectedFault)}
 
 
 def _wrong(key: str, value: Any, allowed: str) -> ApiError:
-    """The sentence of every refusal here: which key, what stood there, what may stand there."""
+    """The error of every wrong value: which key, its value, and what is allowed."""
     shown = repr(value)
     found = "is missing" if value is None else f"is {shown if len(shown) <= 80 else shown[:80] + '...'}"
     return invalid_request(f"{key} {found}; allowed: {allowed}.")
@@ -250,13 +255,13 @@ def _only(given: Mapping[str, Any], allowed: tuple[str, ...], path: str) -> None
 
 
 def _object(value: Any, path: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise _wrong(path, value, "a JSON object")
     return value
 
 
 def _list(value: Any, path: str) -> list[Any]:
-    if not isinstance(value, list):
+    if not is_list(value):
         raise _wrong(path, value, "a list")
     return value
 

@@ -1,4 +1,4 @@
-"""The twin's own counting, for whoever wants to predict its bill to the token."""
+"""The twin's token counts as `TokenCosts`, to predict its bill exactly."""
 
 from everturn.history.blocks import Block, fields_of
 from everturn.measure.model_table import Model
@@ -9,7 +9,7 @@ from everturn.twin.request_layout import TURN_TOKENS
 
 
 class TwinCosts:
-    """`measure.outline.Costs` as this twin bills them."""
+    """Implements `measure.outline.TokenCosts` with the counts that the twin bills."""
 
     def __init__(self, model: Model, options: TwinOptions | None = None) -> None:
         self._options = options or TwinOptions()

@@ -1,8 +1,9 @@
-"""Tokens of one block: deterministic, with a ratio of its own per model, and replaceable (TW-11).
+"""Estimate the tokens of one block: deterministic, by model, replaceable (TW-11).
 
-No tokenizer: bytes of text over the model's characters per token, plus a little for the frame of a block. So
-a client's estimate is wrong here in the way it is wrong in reality, by model and by kind of content. What is
-counted where in the prompt, and the hidden tokens, are decided in `request_layout.py`.
+There is no tokenizer: the estimate is the bytes of the text divided by the model's characters per token, plus
+a few tokens of overhead per block. A client's own estimate therefore differs from the twin's counts as it
+does from the API's, by model and by kind of content. `request_layout.py` adds the hidden tokens of the
+prompt.
 """
 
 import math
@@ -13,6 +14,7 @@ import msgspec
 
 from everturn.measure.images import image_tokens, tier_of
 from everturn.measure.model_table import Model
+from everturn.twin.json_values import as_objects, is_list, is_object
 from everturn.twin.memo import Memo
 from everturn.twin.options import TwinOptions
 from everturn.twin.signature_format import decode_signature
@@ -20,12 +22,12 @@ from everturn.twin.values import ParsedBlock
 
 BlockCounter = Callable[[ParsedBlock], int]
 
-# Built-in tools are short on the wire and long in the prompt (api-facts 4): name starts with ..., tokens.
+# Built-in tools are short in the request and long in the prompt (api-facts 4): prefix of the type, tokens.
 _BUILT_IN: Final = (("text_editor_", 700), ("computer_", 4520), ("browser_", 6610))
 _BASH: Final = {True: 325, False: 244}
 
-# Frames: ids, names and delimiters around the content. Not published; small, so that content dominates.
-_FRAME: Final = {
+# Overhead per block for ids, names and delimiters. Not published; kept small, so that content dominates.
+_OVERHEAD: Final = {
     "tool": 8,
     "tool_use": 12,
     "tool_result": 10,
@@ -33,7 +35,7 @@ _FRAME: Final = {
     "search_result": 10,
     "compaction": 6,
 }
-# A PDF's pages are text and picture; bytes are all the twin knows of it.
+# A guess: the pages of a PDF are billed as text and image, but the twin only knows its size in bytes.
 _PDF_BYTES_PER_TOKEN: Final = 30
 _BASE64: Final = 3 / 4
 
@@ -42,15 +44,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 def make_block_counter(model: Model, options: TwinOptions) -> BlockCounter:
-    """The function that counts blocks for this model under these options."""
+    """A function that counts the tokens of a block for this model."""
     if options.counter is not None:
         replaced = options.counter
         return lambda block: replaced(block, model)
     ratio = options.chars_per_token.get(model.id, model.chars_per_token)
 
     def count(block: ParsedBlock) -> int:
-        # Thinking with the same signature may come with or without its text.
-        shown = len(_shown(block.body)) if block.kind == "thinking" else 0
+        # Thinking blocks with equal signatures may be sent with or without their text.
+        shown = len(_thinking_text(block.body)) if block.kind == "thinking" else 0
         key = (block.digest, shown, model.id, ratio)
         return _memo.get(key, lambda: _block(block.kind, block.body, model, ratio))
 
@@ -62,14 +64,14 @@ def count_text_tokens(text: str, ratio: float) -> int:
 
 
 def _block(kind: str, body: dict[str, Any], model: Model, ratio: float) -> int:
-    frame = _FRAME.get(kind, 0)
+    overhead = _OVERHEAD.get(kind, 0)
     match kind:
         case "text":
             return _text(body.get("text"), ratio)
         case "tool":
             return _tool(body, model, ratio)
         case "tool_use":
-            return frame + _text(body.get("name"), ratio) + _json(body.get("input"), ratio)
+            return overhead + _text(body.get("name"), ratio) + _json(body.get("input"), ratio)
         case "thinking":
             return _thinking(body, ratio)
         case "redacted_thinking":
@@ -77,9 +79,9 @@ def _block(kind: str, body: dict[str, Any], model: Model, ratio: float) -> int:
         case "image":
             return image_tokens(_encode(body), tier_of(model))
         case "document":
-            return frame + _document(body, model, ratio)
+            return overhead + _document(body, model, ratio)
         case "tool_result" | "search_result" | "compaction":
-            return frame + _text(body.get("title"), ratio) + _content(body.get("content"), model, ratio)
+            return overhead + _text(body.get("title"), ratio) + _content(body.get("content"), model, ratio)
         case _:
             return _json({name: value for name, value in body.items() if name != "cache_control"}, ratio)
 
@@ -101,24 +103,24 @@ def _tool(body: dict[str, Any], model: Model, ratio: float) -> int:
             if kind.startswith(start):
                 return tokens
     rest = {name: value for name, value in body.items() if name != "cache_control"}
-    return _FRAME["tool"] + _json(rest, ratio)
+    return _OVERHEAD["tool"] + _json(rest, ratio)
 
 
 def _thinking(body: dict[str, Any], ratio: float) -> int:
-    # Omitted thinking travels encrypted in its signature, and is billed all the same.
-    return _text(_shown(body), ratio) or _text(body.get("signature"), ratio / _BASE64)
+    # Omitted thinking is encrypted in its signature, and billed.
+    return _text(_thinking_text(body), ratio) or _text(body.get("signature"), ratio / _BASE64)
 
 
-def _shown(body: dict[str, Any]) -> str:
-    """The words of a thinking block; what a client writes into an omitted one is ignored (api-facts 7)."""
-    seal = decode_signature(body.get("signature") or "")
-    return "" if seal is not None and seal.kind == "omitted" else body.get("thinking") or ""
+def _thinking_text(body: dict[str, Any]) -> str:
+    """The text of a thinking block. Text that a client adds to an omitted one is ignored (api-facts 7)."""
+    record = decode_signature(body.get("signature") or "")
+    return "" if record is not None and record.kind == "omitted" else body.get("thinking") or ""
 
 
 def _document(body: dict[str, Any], model: Model, ratio: float) -> int:
     source = body.get("source")
     titles = _text(body.get("title"), ratio) + _text(body.get("context"), ratio)
-    if not isinstance(source, dict):
+    if not is_object(source):
         return titles
     if source.get("type") == "content":
         return titles + _content(source.get("content"), model, ratio)
@@ -127,7 +129,6 @@ def _document(body: dict[str, Any], model: Model, ratio: float) -> int:
 
 
 def _content(content: Any, model: Model, ratio: float) -> int:
-    if isinstance(content, list):
-        parts = (part for part in content if isinstance(part, dict))
-        return sum(_block(str(part.get("type")), part, model, ratio) for part in parts)
+    if is_list(content):
+        return sum(_block(str(part.get("type")), part, model, ratio) for part in as_objects(content))
     return _text(content, ratio)

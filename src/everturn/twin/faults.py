@@ -1,15 +1,14 @@
-"""What goes wrong, and when: faults by script or by seeded chance (TW-10).
+"""Inject faults: queued ones, and random ones with a seed (TW-10).
 
-A request that passed validation asks once, `Faults.take`, whether it is struck. A fault then acts in one of
-three places, and the service calls all three:
+For every valid request the service calls `FaultInjector.take` once. A fault acts in one of three places:
 
-    fault.refusal(model, at=...)   before the model speaks: an error in place of an answer
-    fault.drops_cache              before the cache is asked: the workspace's entries are gone
-    fault.bend(answer)             after the answer is made: late, slow, cut, spoiled
+    fault.to_error(model, at=...)      before the reply is generated: an error response
+    fault.drops_cache                  before the cache lookup: the workspace's entries are lost
+    fault.alter_response(response)     after the response is built: delayed, slow, cut short, corrupted
 
-Summaries that fail (`take_summary`) are the speaker's business: there the model itself says the wrong thing.
-Refused requests strike nothing off the list. A fault without `endpoint` means plain `/v1/messages`
-requests; count_tokens and compaction requests are struck only by faults that name them.
+Faults in summaries (`take_summary_fault`) are applied by the speaker, because there the model's output is
+wrong. Invalid requests do not use up faults. A fault without `endpoint` applies to `/v1/messages` requests
+that do not compact; count_tokens and compaction requests are affected only by faults that name them.
 """
 
 import random
@@ -52,8 +51,8 @@ SUMMARY_FAULT_KINDS: Final[frozenset[FaultKind]] = frozenset(
     {"empty_summary", "refusing_summary", "tool_calling_summary"}
 )
 
-# Status, error type and wording (api-facts 5). The wordings of 429, 500 and 504 are not on the sheet.
-_REFUSALS: Final[dict[str, tuple[int, str, str]]] = {
+# Status, error type and message (api-facts 5). The messages of 429, 500 and 504 are not published.
+_ERRORS: Final[dict[str, tuple[int, str, str]]] = {
     "overloaded": (529, "overloaded_error", "Overloaded"),
     "rate_limit": (
         429,
@@ -65,11 +64,11 @@ _REFUSALS: Final[dict[str, tuple[int, str, str]]] = {
     "timeout": (504, "timeout_error", "The request timed out."),
     "compaction_unavailable": (529, "overloaded_error", "Overloaded"),
 }
-# Ours, as the limits of an account are its own; the names are the API's (api-facts 5).
+# Example limits, because they differ by account. The names are the API's (api-facts 5).
 _PER_MINUTE: Final = {"requests": 50, "tokens": 38_000, "input-tokens": 30_000, "output-tokens": 8_000}
-_IN_STREAM: Final = {kind: (error, words) for kind, (_, error, words) in _REFUSALS.items()}
+_STREAM_ERRORS: Final = {kind: (error, message) for kind, (_, error, message) in _ERRORS.items()}
 
-# How each vendor says that a prompt is too long (api-facts 5). {x} tokens were sent, {y} are allowed.
+# The message of each vendor for a prompt that is too long (api-facts 5): {x} tokens sent, {y} allowed.
 _TOO_LONG: Final[dict[FaultVendor, str]] = {
     "anthropic": "prompt is too long: {x} tokens > {y} maximum",
     "bedrock": "Input is too long for requested model.",
@@ -84,7 +83,7 @@ _TOO_LONG: Final[dict[FaultVendor, str]] = {
     ),
     "gemini": "The input token count ({x}) exceeds the maximum number of tokens allowed ({y}).",
 }
-# Sent above the window when a fault does not say how many: the 123 of the sheet's own example.
+# Tokens above the window if a fault does not give a number: as in the example in api-facts 5.
 _TOKENS_OVER: Final = 123
 
 GARBAGE: Final = b"<html><head><title>502 Bad Gateway</title></head><body>upstream</body></html>"
@@ -95,23 +94,25 @@ GARBAGE_EVENT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
+    """One fault. The fields are the keys of a fault in `POST /twin/faults`."""
+
     kind: FaultKind
     times: int = 1
-    # How many matching requests pass before the first is struck.
+    # How many matching requests are skipped first.
     after: int = 0
     endpoint: FaultEndpoint | None = None
     message: str | None = None
-    # Seconds; None leaves the header out, as a spend cap does (api-facts 5).
+    # Seconds. None omits the header, as the API does for a spend cap (api-facts 5).
     retry_after: float | None = 1
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     vendor: FaultVendor = "anthropic"
     tokens: int | None = None
     limit: int | None = None
-    # Seconds to wait: before the first byte, between events, or before the connection is closed.
+    # Seconds before the first byte, before each event, or before the connection closes.
     delay_s: float = 1.0
-    # timeout only: no answer at all, the connection closes after `delay_s`.
+    # timeout only: no response; the connection closes after `delay_s`.
     hangs_up: bool = False
-    # cut_stream, stream_error, garbage: how many events get through.
+    # cut_stream, stream_error, garbage: how many events are sent first.
     after_events: int = 3
     # stream_error only: which error the event carries.
     error: str = "overloaded"
@@ -121,70 +122,76 @@ class InjectedFault:
         return self.kind == "lost_cache"
 
     def applies_to(self, endpoint: str, *, is_compaction: bool) -> bool:
-        met: str = "compaction" if is_compaction else endpoint
-        named = "compaction" if self.kind == "compaction_unavailable" else "messages"
-        return self.kind not in SUMMARY_FAULT_KINDS and met == (self.endpoint or named)
+        actual: str = "compaction" if is_compaction else endpoint
+        default = "compaction" if self.kind == "compaction_unavailable" else "messages"
+        return self.kind not in SUMMARY_FAULT_KINDS and actual == (self.endpoint or default)
 
-    def refusal(self, model: Model, *, at: datetime) -> ApiError | None:
-        """The error that stands in place of an answer, if this kind of fault is one."""
+    def to_error(self, model: Model, *, at: datetime) -> ApiError | None:
+        """The error response, if this kind of fault is one."""
         if self.kind == "prompt_too_long":
             return self._too_long(model)
-        if self.kind not in _REFUSALS or self.hangs_up:
+        if self.kind not in _ERRORS or self.hangs_up:
             return None
-        status, kind, words = _REFUSALS[self.kind]
+        status, kind, message = _ERRORS[self.kind]
         code = "compaction_unavailable" if self.kind == "compaction_unavailable" else None
-        return ApiError(status, kind, self.message or words, error_code=code, headers=self._error_headers(at))
+        return ApiError(
+            status, kind, self.message or message, error_code=code, headers=self._error_headers(at)
+        )
 
-    def alter_response(self, answer: HttpResponse) -> HttpResponse:
-        """The answer as the client gets it."""
+    def alter_response(self, response: HttpResponse) -> HttpResponse:
+        """The response after this fault."""
         match self.kind:
             case "slow_first_byte":
-                return replace(answer, delay=answer.delay + self.delay_s)
+                return replace(response, delay=response.delay + self.delay_s)
             case "timeout":
-                return self._timed_out(answer)
-            case "slow_stream" if answer.stream is not None:
-                return replace(answer, stream=_slowed(answer.stream, self.delay_s))
+                return self._time_out(response)
+            case "slow_stream" if response.stream is not None:
+                return replace(response, stream=_slow_down(response.stream, self.delay_s))
             case "slow_stream":
-                return replace(answer, delay=answer.delay + self.delay_s)
+                return replace(response, delay=response.delay + self.delay_s)
             case "cut_stream":
-                return _cut(answer, self.after_events)
+                return _cut_short(response, self.after_events)
             case "stream_error":
-                return self._ends_in_error(answer)
+                return self._end_with_error(response)
             case "garbage":
-                return _spoiled(answer, self.after_events)
+                return _corrupt(response, self.after_events)
             case _:
-                return answer
+                return response
 
     def _error_headers(self, at: datetime) -> dict[str, str]:
         if self.kind != "rate_limit" or self.retry_after is None:
             return dict(self.headers)
-        return {"retry-after": f"{self.retry_after:g}"} | _limits(self.retry_after, at) | dict(self.headers)
+        return (
+            {"retry-after": f"{self.retry_after:g}"}
+            | _rate_limit_headers(self.retry_after, at)
+            | dict(self.headers)
+        )
 
     def _too_long(self, model: Model) -> ApiError:
         limit = self.limit or model.window
         sent = self.tokens or limit + _TOKENS_OVER
-        words = self.message or _TOO_LONG[self.vendor].format(x=sent, y=limit)
+        message = self.message or _TOO_LONG[self.vendor].format(x=sent, y=limit)
         code = "context_length_exceeded" if self.vendor.startswith("openai") else None
-        return ApiError(400, "invalid_request_error", words, error_code=code, headers=dict(self.headers))
+        return ApiError(400, "invalid_request_error", message, error_code=code, headers=dict(self.headers))
 
-    def _timed_out(self, answer: HttpResponse) -> HttpResponse:
-        waited = replace(answer, delay=answer.delay + self.delay_s)
+    def _time_out(self, response: HttpResponse) -> HttpResponse:
+        waited = replace(response, delay=response.delay + self.delay_s)
         return replace(waited, body=b"", stream=None, hangs_up=True) if self.hangs_up else waited
 
-    def _ends_in_error(self, answer: HttpResponse) -> HttpResponse:
-        kind, words = _IN_STREAM[self.error]
-        if answer.stream is None:
-            # Nothing was sent yet, so the same error can still be the whole answer.
-            status = _REFUSALS[self.error][0]
+    def _end_with_error(self, response: HttpResponse) -> HttpResponse:
+        kind, message = _STREAM_ERRORS[self.error]
+        if response.stream is None:
+            # Without streaming, the same error is the whole response.
+            status = _ERRORS[self.error][0]
             return build_error_response(
-                ApiError(status, kind, self.message or words), answer.headers.get("request-id", "")
+                ApiError(status, kind, self.message or message), response.headers.get("request-id", "")
             )
-        ending = (0.0, error_event(kind, self.message or words))
-        return replace(answer, stream=chain(_first(answer.stream, self.after_events), [ending]))
+        last = (0.0, error_event(kind, self.message or message))
+        return replace(response, stream=chain(_first_events(response.stream, self.after_events), [last]))
 
 
-def _limits(seconds: float, at: datetime) -> dict[str, str]:
-    """What was allowed, that none of it is left, and when there is more."""
+def _rate_limit_headers(seconds: float, at: datetime) -> dict[str, str]:
+    """The rate limit headers: the limits, nothing remaining, and when they reset."""
     reset = format_time(at + timedelta(seconds=seconds))
     headers: dict[str, str] = {}
     for what, limit in _PER_MINUTE.items():
@@ -193,37 +200,37 @@ def _limits(seconds: float, at: datetime) -> dict[str, str]:
     return headers
 
 
-def _first(stream: Iterable[tuple[float, bytes]], count: int) -> Iterator[tuple[float, bytes]]:
-    """At most `count` events, and never the last one: a finished stream was not cut."""
+def _first_events(stream: Iterable[tuple[float, bytes]], count: int) -> Iterator[tuple[float, bytes]]:
+    """At most `count` events and never the last one, because a complete stream is not cut."""
     held: tuple[float, bytes] | None = None
-    for index, part in enumerate(stream):
+    for index, event in enumerate(stream):
         if held is not None:
             yield held
         if index >= count:
             return
-        held = part
+        held = event
 
 
-def _slowed(stream: Iterable[tuple[float, bytes]], delay: float) -> Iterator[tuple[float, bytes]]:
-    for wait, part in stream:
-        yield wait + delay, part
+def _slow_down(stream: Iterable[tuple[float, bytes]], delay: float) -> Iterator[tuple[float, bytes]]:
+    for wait, event in stream:
+        yield wait + delay, event
 
 
-def _cut(answer: HttpResponse, count: int) -> HttpResponse:
-    """The line goes dead: some events, or half a body, and no proper end."""
-    if answer.stream is not None:
-        return replace(answer, stream=_first(answer.stream, count), hangs_up=True)
-    return replace(answer, body=answer.body[: len(answer.body) // 2], hangs_up=True)
+def _cut_short(response: HttpResponse, count: int) -> HttpResponse:
+    """Close the connection early: after some events, or after half of the body."""
+    if response.stream is not None:
+        return replace(response, stream=_first_events(response.stream, count), hangs_up=True)
+    return replace(response, body=response.body[: len(response.body) // 2], hangs_up=True)
 
 
-def _spoiled(answer: HttpResponse, count: int) -> HttpResponse:
-    if answer.stream is not None:
-        return replace(answer, stream=chain(_first(answer.stream, count), [(0.0, GARBAGE_EVENT)]))
-    return replace(answer, status=200, body=GARBAGE)
+def _corrupt(response: HttpResponse, count: int) -> HttpResponse:
+    if response.stream is not None:
+        return replace(response, stream=chain(_first_events(response.stream, count), [(0.0, GARBAGE_EVENT)]))
+    return replace(response, status=200, body=GARBAGE)
 
 
 class FaultInjector:
-    """The faults that wait, in the order they were given, and the chances of more."""
+    """The queued faults, in order, and the chances of random ones."""
 
     def __init__(
         self,
@@ -236,59 +243,59 @@ class FaultInjector:
         self.reset()
 
     def reset(self) -> None:
-        """Back to what the twin was started with."""
+        """Restore the faults that the twin was started with."""
         faults, chances, seed = self._initial
-        self._waiting: list[tuple[str | None, InjectedFault]] = [(None, fault) for fault in faults]
-        self.draw(chances, seed=seed)
+        self._queued: list[tuple[str | None, InjectedFault]] = [(None, fault) for fault in faults]
+        self.set_chances(chances, seed=seed)
 
     def add(self, faults: Iterable[InjectedFault], *, workspace: str | None = None) -> None:
-        """More faults. They strike the requests of one workspace, or of all."""
-        self._waiting += [(workspace, fault) for fault in faults]
+        """Queue faults for one workspace, or for all."""
+        self._queued += [(workspace, fault) for fault in faults]
 
     def clear(self, *, workspace: str | None = None) -> None:
-        """Forget what waits for one workspace, or everything."""
-        self._waiting = [item for item in self._waiting if workspace is not None and item[0] != workspace]
+        """Remove the queued faults of one workspace, or all."""
+        self._queued = [item for item in self._queued if workspace is not None and item[0] != workspace]
 
-    def draw(self, chances: Mapping[FaultKind, float], *, seed: int) -> None:
-        """Strike at random: each kind with its chance per request, the same requests for the same seed."""
+    def set_chances(self, chances: Mapping[FaultKind, float], *, seed: int) -> None:
+        """Inject random faults: each kind with its chance per request. Equal seeds hit equal requests."""
         self._chances: dict[FaultKind, float] = dict(chances)
         self._rng = random.Random(seed)
 
-    def waiting(self, workspace: str | None = None) -> int:
-        """How many strikes are left for a workspace."""
-        return sum(fault.times for owner, fault in self._waiting if owner in (None, workspace))
+    def pending(self, workspace: str | None = None) -> int:
+        """How often queued faults will still be injected into requests of a workspace."""
+        return sum(fault.times for owner, fault in self._queued if owner in (None, workspace))
 
     def take(self, endpoint: str, workspace: str, is_compaction: bool) -> InjectedFault | None:
-        """The fault that strikes this request, if one does. Call it once per accepted request."""
-        for index, (owner, fault) in enumerate(self._waiting):
+        """The fault for this request, or None. Call it once per valid request."""
+        for index, (owner, fault) in enumerate(self._queued):
             if owner in (None, workspace) and fault.applies_to(endpoint, is_compaction=is_compaction):
-                return self._used(index)
-        return self._drawn(endpoint, is_compaction=is_compaction)
+                return self._use(index)
+        return self._draw(endpoint, is_compaction=is_compaction)
 
     def take_summary_fault(self, workspace: str) -> InjectedFault | None:
-        """The fault that spoils this summary, if one does."""
-        for index, (owner, fault) in enumerate(self._waiting):
+        """The fault for this summary, or None."""
+        for index, (owner, fault) in enumerate(self._queued):
             if owner in (None, workspace) and fault.kind in SUMMARY_FAULT_KINDS:
-                return self._used(index)
-        return self._one_of([kind for kind in self._chances if kind in SUMMARY_FAULT_KINDS])
+                return self._use(index)
+        return self._draw_kind([kind for kind in self._chances if kind in SUMMARY_FAULT_KINDS])
 
-    def _used(self, index: int) -> InjectedFault | None:
-        owner, fault = self._waiting[index]
+    def _use(self, index: int) -> InjectedFault | None:
+        owner, fault = self._queued[index]
         if fault.after > 0:
-            self._waiting[index] = (owner, replace(fault, after=fault.after - 1))
+            self._queued[index] = (owner, replace(fault, after=fault.after - 1))
             return None
         if fault.times > 1:
-            self._waiting[index] = (owner, replace(fault, times=fault.times - 1))
+            self._queued[index] = (owner, replace(fault, times=fault.times - 1))
         else:
-            del self._waiting[index]
+            del self._queued[index]
         return fault
 
-    def _drawn(self, endpoint: str, *, is_compaction: bool) -> InjectedFault | None:
-        return self._one_of(
+    def _draw(self, endpoint: str, *, is_compaction: bool) -> InjectedFault | None:
+        return self._draw_kind(
             k for k in self._chances if InjectedFault(k).applies_to(endpoint, is_compaction=is_compaction)
         )
 
-    def _one_of(self, kinds: Iterable[FaultKind]) -> InjectedFault | None:
-        # Every kind rolls once, struck or not, so that one chance does not shift the fate of another.
-        struck: list[FaultKind] = [kind for kind in kinds if self._rng.random() < self._chances[kind]]
-        return InjectedFault(struck[0]) if struck else None
+    def _draw_kind(self, kinds: Iterable[FaultKind]) -> InjectedFault | None:
+        # One random number per kind, so that the chance of one kind does not shift the results of another.
+        drawn: list[FaultKind] = [kind for kind in kinds if self._rng.random() < self._chances[kind]]
+        return InjectedFault(drawn[0]) if drawn else None

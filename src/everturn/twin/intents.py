@@ -1,6 +1,6 @@
-"""What a person asks the rule-based coder for, as far as rules can tell: wishes, read out of plain words.
+"""Extract from a user prompt what the rule-based coding agent is asked to do, with patterns.
 
-Every pattern is bounded, so that no message takes long to read. What is done about a wish: `coding_agent.py`.
+Every pattern is bounded, so that no message takes long to parse. `coding_agent.py` acts on the intents.
 """
 
 import re
@@ -9,13 +9,13 @@ from typing import Final, Literal
 
 from everturn.twin.request_text import find_paths
 
-# Of a longer message only the beginning is understood.
-_READ: Final = 4_000
+# Only the beginning of a longer message is parsed.
+_MAX_PARSED_CHARS: Final = 4_000
 MAX_WORDS: Final = 6
 
 _QUOTED: Final = r"`([^`\n]{1,200})`|\"([^\"\n]{1,200})\"|(?<!\w)'([^'\n]{1,200})'(?!\w)"
 _TERM: Final = rf"(?:{_QUOTED}|([^\s`\"']{{1,80}}))"
-_SWAP: Final = re.compile(
+_REPLACE: Final = re.compile(
     r"\b(?:replace|change|rename|turn|swap)\s+"
     r"(?:(?:the|all|every|each|word|name|function|method|variable|class|string|text|constant|of)\s+){0,4}"
     rf"{_TERM}\s+(?:with|by|to|into|for)\s+{_TERM}",
@@ -63,7 +63,7 @@ _SURVEY: Final = re.compile(
 _RECALL: Final = re.compile(
     r"\b(?:recall|remember|earlier|previously|at the beginning|did (?:i|we) say)\b", re.I
 )
-_WORK: Final = re.compile(
+_CHANGE_VERBS: Final = re.compile(
     r"\b(?:fix|refactor|implement|improve|optimi[sz]e|delete|remove|rewrite|add|extend|clean up|change)\b",
     re.IGNORECASE,
 )
@@ -91,7 +91,7 @@ _THANKS: Final = frozenset(
     ]
 )
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,40}")
-# Words that say what to do or hold a sentence together; searching files for them finds everything.
+# Words for actions and function words; a search for them would match every file.
 _FILLER: Final = """
     the and for with from into that this these those there then than them they are was were has have had
     does did what when where which who whose why how can could would should will please you your our its let
@@ -111,7 +111,7 @@ SmallTalk = Literal["", "greeting", "thanks"]
 
 @dataclass(frozen=True, slots=True)
 class Intents:
-    """`swap` is what to replace by what; `line` goes into a named file, `content` into a new one."""
+    """What a prompt asks for. `line` is to be added to a named file, `content` is for `new_file`."""
 
     paths: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class Intents:
     plans: bool = False
     delegates_search: bool = False
     recalls: bool = False
-    # A change is wanted, and the rules cannot tell which.
+    # The prompt asks for a change that the rules cannot make.
     needs_unsupported_change: bool = False
     small_talk: SmallTalk = ""
 
@@ -138,45 +138,46 @@ class Intents:
         return bool(self.command or self.runs_tests)
 
 
-def parse_intents(asked: str) -> Intents:
-    text = asked[:_READ]
+def parse_intents(prompt: str) -> Intents:
+    """The intents in a user prompt; empty ones for text without any."""
+    text = prompt[:_MAX_PARSED_CHARS]
     plain = _FENCE.sub(" ", text)
-    swap, line = _swap(plain), _first(_ADD.search(plain))
-    made = None if swap or line else _MAKE.search(plain)
-    command = _command(plain)
-    # What is quoted is a thing, not a wish.
+    replacement, line = _find_replacement(plain), _first(_ADD.search(plain))
+    made = None if replacement or line else _MAKE.search(plain)
+    command = _find_command(plain)
+    # Quoted text is a search term or a name, not an instruction.
     bare = re.sub(_QUOTED, " ", plain)
     return Intents(
         paths=find_paths(plain),
-        words=_words(plain, command),
-        replacement=swap,
+        words=_find_words(plain, command),
+        replacement=replacement,
         line=line,
         new_file=made[1] if made else "",
-        content=_content(text, plain) if made else "",
+        content=_find_content(text, plain) if made else "",
         command=command,
         runs_tests=not command and bool(_TESTS.search(plain)),
         reads_all_files=bool(_ALL.search(bare)),
         plans=bool(_PLAN.search(bare)),
         delegates_search=bool(_SURVEY.search(bare)),
         recalls=bool(_RECALL.search(bare)),
-        needs_unsupported_change=not (swap or line or made) and bool(_WORK.search(bare)),
-        small_talk=_small_talk(plain),
+        needs_unsupported_change=not (replacement or line or made) and bool(_CHANGE_VERBS.search(bare)),
+        small_talk=_find_small_talk(plain),
     )
 
 
-def _small_talk(text: str) -> SmallTalk:
-    said = {word.lower() for word in re.findall(r"\w+", text)}
-    if not said or len(said) > 6:
+def _find_small_talk(text: str) -> SmallTalk:
+    words = {word.lower() for word in re.findall(r"\w+", text)}
+    if not words or len(words) > 6:
         return ""
-    return "greeting" if said <= _GREETING else "thanks" if said <= _THANKS else ""
+    return "greeting" if words <= _GREETING else "thanks" if words <= _THANKS else ""
 
 
 def _first(found: re.Match[str] | None) -> str:
     return next((group for group in found.groups() if group), "") if found else ""
 
 
-def _swap(text: str) -> tuple[str, str] | None:
-    if not (found := _SWAP.search(text)):
+def _find_replacement(text: str) -> tuple[str, str] | None:
+    if not (found := _REPLACE.search(text)):
         return None
     groups = found.groups()
     old = next(filter(None, groups[:4]), "").strip(".,;:")
@@ -184,20 +185,20 @@ def _swap(text: str) -> tuple[str, str] | None:
     return (old, new) if old and new and old != new else None
 
 
-def _command(text: str) -> str:
+def _find_command(text: str) -> str:
     quoted = _RUN_QUOTED.search(text)
     plain = None if quoted else _RUN_PLAIN.search(text)
     return quoted[1] if quoted else plain[1].strip(" .!?") if plain else ""
 
 
-def _content(text: str, plain: str) -> str:
+def _find_content(text: str, plain: str) -> str:
     if fence := _FENCE.search(text):
         return fence[1]
     return _first(_CONTENT.search(plain))
 
 
-def _words(text: str, command: str) -> tuple[str, ...]:
-    """What to search for: quoted words first, then names as code has them, then the longest."""
+def _find_words(text: str, command: str) -> tuple[str, ...]:
+    """What to search for: quoted text first, then identifiers, then the longest words."""
     quoted = [_first(found) for found in re.finditer(_QUOTED, text)]
     quoted = [each for each in quoted if each != command and not find_paths(each)]
     bare = re.sub(_QUOTED, " ", text)
@@ -206,9 +207,9 @@ def _words(text: str, command: str) -> tuple[str, ...]:
     if command:
         bare = bare.replace(command, " ")
     plain = dict.fromkeys(each for each in _WORD.findall(bare) if each.lower() not in _FILLERS)
-    ranked = sorted(plain, key=lambda word: (not _is_name(word), -len(word)))
+    ranked = sorted(plain, key=lambda word: (not _is_identifier(word), -len(word)))
     return tuple(dict.fromkeys([*quoted, *ranked]))[:MAX_WORDS]
 
 
-def _is_name(word: str) -> bool:
+def _is_identifier(word: str) -> bool:
     return "_" in word or (word[1:] != word[1:].lower() and not word.isupper())

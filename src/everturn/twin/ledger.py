@@ -1,4 +1,4 @@
-"""Every request, what it used and what it cost, line by line (TW-3); refused ones with zero usage."""
+"""The ledger: every request with its usage, cache result and price (TW-3); failed ones with zero usage."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from everturn.measure.prefix_cache import CacheEntry, CacheLookup
 from everturn.measure.pricing import PricedUsage, PriceLine
 from everturn.twin.clock import format_time
+from everturn.twin.json_values import as_object
 from everturn.twin.values import ApiError, ParsedRequest
 
 NO_USAGE: dict[str, int] = {
@@ -17,13 +18,15 @@ NO_USAGE: dict[str, int] = {
 
 
 class RequestLedger:
+    """One entry per request, in order."""
+
     def __init__(self) -> None:
         self._entries: list[dict[str, Any]] = []
 
     def entries(self, workspace: str | None = None) -> list[dict[str, Any]]:
         return [entry for entry in self._entries if workspace in (None, entry["workspace"])]
 
-    def answered(
+    def record_response(
         self,
         request: ParsedRequest,
         *,
@@ -31,33 +34,35 @@ class RequestLedger:
         at: datetime,
         body: dict[str, Any],
         bill: PricedUsage,
-        outcomes: tuple[CacheLookup, ...],
+        lookups: tuple[CacheLookup, ...],
     ) -> None:
-        entry = _head(id, at, request.workspace, request.endpoint, 200, _model_name(request))
+        entry = _new_entry(id, at, request.workspace, request.endpoint, 200, _model_name(request))
         entry["message_id"] = body.get("id")
         entry["usage"] = body["usage"]
         entry["dollars"] = float(bill.dollars)
         entry["lines"] = [_line(line) for line in bill.lines]
-        # The last one is the reply's own; a compaction before it has one too.
-        entry["cache"] = _cache(outcomes[-1]) if outcomes else None
-        entry["cache_iterations"] = [_cache(outcome) for outcome in outcomes]
-        entry["applied_edits"] = (body.get("context_management") or {}).get("applied_edits", [])
+        # The last lookup is that of the reply; a compaction before it has its own.
+        entry["cache"] = _cache(lookups[-1]) if lookups else None
+        entry["cache_iterations"] = [_cache(lookup) for lookup in lookups]
+        entry["applied_edits"] = as_object(body.get("context_management")).get("applied_edits", [])
         entry["stop_reason"] = body.get("stop_reason")
         self._entries.append(entry)
 
-    def refused(
-        self, refusal: ApiError, *, id: str, at: datetime, workspace: str, endpoint: str, model: str | None
+    def record_error(
+        self, error: ApiError, *, id: str, at: datetime, workspace: str, endpoint: str, model: str | None
     ) -> None:
-        entry = _head(id, at, workspace, endpoint, refusal.status, model)
-        entry["error"] = {"type": refusal.kind, "message": refusal.message, "error_code": refusal.error_code}
+        entry = _new_entry(id, at, workspace, endpoint, error.status, model)
+        entry["error"] = {"type": error.kind, "message": error.message, "error_code": error.error_code}
         self._entries.append(entry)
 
-    def counted(self, request: ParsedRequest, *, id: str, at: datetime) -> None:
-        """count_tokens is free; it is listed so that the ledger is complete."""
-        self._entries.append(_head(id, at, request.workspace, request.endpoint, 200, _model_name(request)))
+    def record_count(self, request: ParsedRequest, *, id: str, at: datetime) -> None:
+        """Record a count_tokens request, which is free."""
+        self._entries.append(
+            _new_entry(id, at, request.workspace, request.endpoint, 200, _model_name(request))
+        )
 
 
-def _head(
+def _new_entry(
     id: str, at: datetime, workspace: str, endpoint: str, status: int, model: str | None
 ) -> dict[str, Any]:
     return {
@@ -90,15 +95,15 @@ def _line(line: PriceLine) -> dict[str, Any]:
     }
 
 
-def _cache(outcome: CacheLookup) -> dict[str, Any]:
+def _cache(lookup: CacheLookup) -> dict[str, Any]:
     return {
-        "hit_position": outcome.hit,
-        "read_tokens": outcome.read,
-        "write_1h_tokens": outcome.write_1h,
-        "write_5m_tokens": outcome.write_5m,
-        "input_tokens": outcome.plain,
-        "written": [_entry(entry) for entry in outcome.written],
-        "refreshed": _entry(outcome.refreshed) if outcome.refreshed is not None else None,
+        "hit_position": lookup.hit,
+        "read_tokens": lookup.read,
+        "write_1h_tokens": lookup.write_1h,
+        "write_5m_tokens": lookup.write_5m,
+        "input_tokens": lookup.plain,
+        "written": [_entry(entry) for entry in lookup.written],
+        "refreshed": _entry(lookup.refreshed) if lookup.refreshed is not None else None,
     }
 
 

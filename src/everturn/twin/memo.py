@@ -1,7 +1,7 @@
-"""A memo that forgets everything once it holds too much: simple, bounded, safe between threads.
+"""A bounded, thread-safe cache for values that are computed from one message.
 
-What depends on the bytes of one message alone (blocks, digests, per-message checks) is computed once, because
-a conversation re-sends all its messages with every request.
+A conversation sends all its messages again with every request, so blocks, digests and counts are computed
+once per message. When the limit is reached, everything is dropped.
 """
 
 from collections.abc import Callable, Hashable
@@ -18,14 +18,14 @@ class Memo(Generic[K, V]):
         self._held = 0
 
     def get(self, key: K, compute: Callable[[], V], *, weight: int = 1) -> V:
-        """The remembered value of `key`; a `compute` that raises is not remembered."""
+        """The cached value of `key`, computed if it is missing. If `compute` raises, nothing is cached."""
         entries = self._entries
         try:
             return entries[key]
         except KeyError:
             value = compute()
         if self._held + weight > self._limit:
-            # Evicting one by one would need a lock; starting over costs one slow request.
+            # Evicting single entries would need a lock; starting over costs one slow request.
             self._entries = entries = {}
             self._held = 0
         entries[key] = value

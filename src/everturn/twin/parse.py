@@ -1,29 +1,30 @@
-"""From the bytes of a body to a `Request`, or to the refusal the API would send.
+"""Parse the body of a request into a `ParsedRequest`, or raise the API's error.
 
-Only the shape that the rest of the twin stands on is checked here: an object, a known model, messages made of
-blocks. Every rule about content is `validate`'s. `Request.body` holds the top-level fields beside `messages`,
-`tools` and `system`. Parsed messages are shared between requests: treat their bodies as read-only.
+Only what the other modules rely on is checked here: the body is an object, the model is known, messages
+consist of blocks. `validate` checks the content. `ParsedRequest.body` holds the top-level fields other than
+`messages`, `tools` and `system`. Parsed messages are shared between requests: treat their bodies as
+read-only.
 """
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from everturn.measure.model_table import Model, find_model
+from everturn.measure.prefix_cache import Ttl
+from everturn.twin.json_values import is_list, is_object
 from everturn.twin.memo import Memo
 from everturn.twin.values import (
     ApiError,
+    Endpoint,
     ParsedBlock,
     ParsedMessage,
     ParsedRequest,
     RequestRole,
-    Ttl,
     invalid_request,
 )
-
-Endpoint = Literal["messages", "count_tokens"]
 
 _MEMO_BYTES = 128 * 1024 * 1024
 _messages: Memo[bytes, ParsedMessage] = Memo(_MEMO_BYTES)
@@ -35,13 +36,13 @@ _anything = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
 
 _TOO_DEEP = "The request body is nested too deeply."
-# Clients move markers and references along as a conversation grows; the prompt stays what it was.
-_NOT_IN_KEYS = frozenset(("cache_control", "cache_reference"))
+# Clients move breakpoints and references as a conversation grows; the prompt does not change.
+_CACHE_FIELDS = frozenset(("cache_control", "cache_reference"))
 _SEPARATE = frozenset(("messages", "tools", "system"))
 
 
-class _Misshapen(Exception):
-    """What is wrong, and where, relative to the value being read."""
+class _ShapeError(Exception):
+    """An error in the request, with its path relative to the value being parsed."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -49,8 +50,8 @@ class _Misshapen(Exception):
         self.problem = problem
 
 
-def lowered(headers: Mapping[str, str]) -> dict[str, str]:
-    """Header names in lower case, values of a repeated header joined as HTTP allows."""
+def lower_header_names(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers with lower-case names; the values of a repeated header are joined with commas."""
     plain: dict[str, str] = {}
     for name, value in headers.items():
         key = name.lower()
@@ -65,15 +66,16 @@ def parse_request(
     *,
     workspace: str,
 ) -> ParsedRequest:
+    """The request in a body; raises ApiError if it cannot be parsed."""
     fields = _decode(_top_level, body)
-    plain = lowered(headers)
+    plain = lower_header_names(headers)
     try:
-        messages = _read_messages(fields)
-        tools = _read_tools(fields)
-        system = _read_system(fields)
+        messages = _parse_messages(fields)
+        tools = _parse_tools(fields)
+        system = _parse_system(fields)
         rest = {name: _decode(_anything, raw) for name, raw in fields.items() if name not in _SEPARATE}
-    except _Misshapen as wrong:
-        raise invalid_request(str(wrong)) from None
+    except _ShapeError as error:
+        raise invalid_request(str(error)) from None
     except RecursionError:
         raise invalid_request(_TOO_DEEP) from None
     return ParsedRequest(
@@ -96,8 +98,8 @@ def _decode(decoder: msgspec.json.Decoder[Any], data: bytes | msgspec.Raw) -> An
         raise invalid_request("The request body must be a JSON object.") from None
     except RecursionError:
         raise invalid_request(_TOO_DEEP) from None
-    except (msgspec.DecodeError, ValueError) as broken:
-        raise invalid_request(f"The request body is not valid JSON: {broken}") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise invalid_request(f"The request body is not valid JSON: {error}") from None
 
 
 def _betas(header: str) -> frozenset[str]:
@@ -115,57 +117,58 @@ def _model(fields: Mapping[str, Any]) -> Model:
     return model
 
 
-def _read_messages(fields: Mapping[str, msgspec.Raw]) -> tuple[ParsedMessage, ...]:
+def _parse_messages(fields: Mapping[str, msgspec.Raw]) -> tuple[ParsedMessage, ...]:
     if "messages" not in fields:
-        raise _Misshapen("messages", "Field required")
-    read: list[ParsedMessage] = []
+        raise _ShapeError("messages", "Field required")
+    parsed: list[ParsedMessage] = []
     for index, raw in enumerate(_raw_items("messages", fields["messages"])):
         data = bytes(raw)
         try:
-            read.append(_messages.get(data, lambda data=data: parse_message(data), weight=len(data)))
-        except _Misshapen as wrong:
-            raise _Misshapen(_join(f"messages.{index}", wrong.path), wrong.problem) from None
-    return tuple(read)
+            parsed.append(_messages.get(data, lambda data=data: parse_message(data), weight=len(data)))
+        except _ShapeError as error:
+            raise _ShapeError(_join(f"messages.{index}", error.path), error.problem) from None
+    return tuple(parsed)
 
 
 def parse_message(data: bytes) -> ParsedMessage:
+    """One message from its JSON."""
     value = _decode(_anything, data)
-    if not isinstance(value, dict):
-        raise _Misshapen("", "Input should be a valid dictionary or object to extract fields from")
+    if not is_object(value):
+        raise _ShapeError("", "Input should be a valid dictionary or object to extract fields from")
     extra: dict[str, Any] = dict(value)
     role = _role(extra)
     if "content" not in extra and role != "system":
-        raise _Misshapen("content", "Field required")
+        raise _ShapeError("content", "Field required")
     return ParsedMessage(role, parse_content(extra.pop("content", ""), "content"), extra)
 
 
 def _role(fields: dict[str, Any]) -> RequestRole:
     if "role" not in fields:
-        raise _Misshapen("role", "Field required")
+        raise _ShapeError("role", "Field required")
     role = fields.pop("role")
     if role not in get_args(RequestRole):
-        raise _Misshapen("role", "Input should be 'user', 'assistant' or 'system'")
+        raise _ShapeError("role", "Input should be 'user', 'assistant' or 'system'")
     return role
 
 
 def parse_content(content: Any, path: str) -> tuple[ParsedBlock, ...]:
-    """The blocks of a `content` or `system` value; a string is one text block."""
+    """The blocks of a `content` or `system` value. A string becomes one text block."""
     if isinstance(content, str):
         return (make_block({"type": "text", "text": content}),) if content else ()
-    if not isinstance(content, list):
-        raise _Misshapen(path, "Input should be a valid list")
+    if not is_list(content):
+        raise _ShapeError(path, "Input should be a valid list")
     blocks: list[ParsedBlock] = []
     for index, item in enumerate(content):
-        if not isinstance(item, dict):
+        if not is_object(item):
             problem = "Input should be a valid dictionary or object to extract fields from"
-            raise _Misshapen(f"{path}.{index}", problem)
+            raise _ShapeError(f"{path}.{index}", problem)
         if not isinstance(item.get("type"), str):
-            raise _Misshapen(f"{path}.{index}.type", "Field required")
+            raise _ShapeError(f"{path}.{index}.type", "Field required")
         blocks.append(make_block(item))
     return tuple(blocks)
 
 
-def _read_tools(fields: Mapping[str, msgspec.Raw]) -> tuple[ParsedBlock, ...]:
+def _parse_tools(fields: Mapping[str, msgspec.Raw]) -> tuple[ParsedBlock, ...]:
     if "tools" not in fields or bytes(fields["tools"]) == b"null":
         return ()
     data = bytes(fields["tools"])
@@ -176,15 +179,15 @@ def _tool_blocks(data: bytes) -> tuple[ParsedBlock, ...]:
     tools: list[ParsedBlock] = []
     for index, raw in enumerate(_raw_items("tools", data)):
         value = _decode(_anything, raw)
-        if not isinstance(value, dict):
-            raise _Misshapen(
+        if not is_object(value):
+            raise _ShapeError(
                 f"tools.{index}", "Input should be a valid dictionary or object to extract fields from"
             )
         tools.append(make_block(value, kind="tool"))
     return tuple(tools)
 
 
-def _read_system(fields: Mapping[str, msgspec.Raw]) -> tuple[ParsedBlock, ...]:
+def _parse_system(fields: Mapping[str, msgspec.Raw]) -> tuple[ParsedBlock, ...]:
     if "system" not in fields:
         return ()
     data = bytes(fields["system"])
@@ -199,7 +202,7 @@ def _raw_items(path: str, data: bytes | msgspec.Raw) -> list[msgspec.Raw]:
     try:
         return _raw_list.decode(data)
     except msgspec.ValidationError:
-        raise _Misshapen(path, "Input should be a valid list") from None
+        raise _ShapeError(path, "Input should be a valid list") from None
 
 
 def _join(head: str, tail: str) -> str:
@@ -207,29 +210,33 @@ def _join(head: str, tail: str) -> str:
 
 
 def make_block(body: dict[str, Any], *, kind: str | None = None) -> ParsedBlock:
-    return ParsedBlock(kind or body["type"], body, compute_digest(body), _marker(body))
+    """A block with its digest; `kind` defaults to the `type` of the body."""
+    return ParsedBlock(kind or body["type"], body, compute_digest(body), read_ttl(body.get("cache_control")))
 
 
-def _marker(body: Mapping[str, Any]) -> Ttl | None:
-    control = body.get("cache_control")
-    if not isinstance(control, dict):
+def read_ttl(control: Any) -> Ttl | None:
+    """The TTL of a `cache_control` value; None if there is none."""
+    if not is_object(control):
         return None
     return "1h" if control.get("ttl") == "1h" else "5m"
 
 
 def compute_digest(body: dict[str, Any]) -> bytes:
-    """Key order counts, the marker does not (api-facts 1.3). A signed thinking block is its signature."""
+    """The cache identity of a block. Key order counts, `cache_control` does not (api-facts 1.3).
+
+    A signed thinking block is identified by its signature alone.
+    """
     if body.get("type") == "thinking" and body.get("signature"):
         body = {"type": "thinking", "signature": body["signature"]}
-    return blake2b(_encode(_unmarked(body)), digest_size=16).digest()
+    return blake2b(_encode(_without_cache_fields(body)), digest_size=16).digest()
 
 
-def _unmarked(body: dict[str, Any]) -> dict[str, Any]:
-    """Without markers and references, also in nested blocks; a result's string content is one text block."""
-    plain = {name: value for name, value in body.items() if name not in _NOT_IN_KEYS}
+def _without_cache_fields(body: dict[str, Any]) -> dict[str, Any]:
+    """Without `cache_control` and references, also in nested blocks; string results become a block."""
+    plain = {name: value for name, value in body.items() if name not in _CACHE_FIELDS}
     content = plain.get("content")
     if isinstance(content, str) and plain.get("type") == "tool_result":
         plain["content"] = [{"type": "text", "text": content}]
-    elif isinstance(content, list):
-        plain["content"] = [_unmarked(item) if isinstance(item, dict) else item for item in content]
+    elif is_list(content):
+        plain["content"] = [_without_cache_fields(item) if is_object(item) else item for item in content]
     return plain

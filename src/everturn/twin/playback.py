@@ -1,7 +1,7 @@
-"""A recorded session spoken again: the assistant's replies in their order, one per request (TW-8).
+"""Replay the assistant replies of a recorded session in order, one per request (TW-8).
 
-Each workspace hears the recording from its beginning; when it is over, the next speaker answers. The
-session file itself is read elsewhere (`wire/claude_code_reader.py`); here its records become replies.
+Each workspace starts at the beginning of the recording. After its end, the rule-based agent replies.
+`wire/claude_code_reader.py` reads the session file; here its records become replies.
 """
 
 from collections.abc import Iterable
@@ -12,12 +12,14 @@ from everturn.history.blocks import fields_of
 from everturn.history.records import Record
 from everturn.twin.values import ModelOutput
 
-# What a reply may contain that another twin can say again. Server-tool blocks and redacted thinking are tied
-# to the service that made them.
+# The blocks that can be replayed. Server-tool blocks and redacted thinking are only valid at the service that
+# created them.
 _REPEATABLE: Final = frozenset({"text", "thinking", "tool_use"})
 
 
 class Playback:
+    """The recorded replies, and how far each workspace has got."""
+
     def __init__(self, replies: Iterable[ModelOutput] = ()) -> None:
         self._replies = tuple(replies)
         self.reset()
@@ -34,35 +36,35 @@ class Playback:
 
 
 def extract_replies(records: Iterable[Record]) -> list[ModelOutput]:
-    """The replies of a recorded session. A reply is spread over the records that share its message id.
+    """The replies of a recorded session. Records with the same message id form one reply.
 
-    Beside a main conversation its subagents are left out; a subagent's own file is played as it is.
+    The subagents of a main conversation are left out; a file with only a subagent is replayed.
     """
-    by_anyone = [record for record in records if _is_spoken(record)]
-    spoken = [record for record in by_anyone if not record.sidechain] or by_anyone
+    replies_of_all = [record for record in records if _is_reply(record)]
+    chosen = [record for record in replies_of_all if not record.sidechain] or replies_of_all
     replies = [
-        _said(list(group))
-        for _, group in groupby(spoken, key=lambda record: record.message_id or record.uuid)
+        _make_output(list(group))
+        for _, group in groupby(chosen, key=lambda record: record.message_id or record.uuid)
     ]
-    return [said for said in replies if said.content]
+    return [output for output in replies if output.content]
 
 
-def _is_spoken(record: Record) -> bool:
+def _is_reply(record: Record) -> bool:
     if record.kind != "assistant" or record.api_error:
         return False
     return record.reply is None or not record.reply.is_synthetic
 
 
-def _said(pieces: list[Record]) -> ModelOutput:
-    blocks = [block for piece in pieces for block in piece.blocks if block.kind in _REPEATABLE]
+def _make_output(records: list[Record]) -> ModelOutput:
+    blocks = [block for record in records for block in record.blocks if block.kind in _REPEATABLE]
     fields = (fields_of(block) for block in blocks)
     content = tuple(_unsigned(block) for block in fields if block.get("text") != "")
-    reasons = [piece.reply.stop_reason for piece in pieces if piece.reply and piece.reply.stop_reason]
+    reasons = [record.reply.stop_reason for record in records if record.reply and record.reply.stop_reason]
     calls = any(block["type"] == "tool_use" for block in content)
-    # Older recordings leave the reason out. Their output counts stem from the first event: we count anew.
+    # Older recordings have no stop reason. Their output counts are from the first event and not used.
     return ModelOutput(content, reasons[-1] if reasons else ("tool_use" if calls else "end_turn"))
 
 
 def _unsigned(block: dict[str, Any]) -> dict[str, Any]:
-    """Thinking is signed anew: the recorded signature belongs to another service."""
+    """Without the signature, which belongs to another service; the twin signs thinking again."""
     return {key: value for key, value in block.items() if key != "signature"}

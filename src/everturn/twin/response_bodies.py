@@ -1,4 +1,4 @@
-"""The bodies of answers: messages with their usage, and errors, as the API spells them (api-facts 1.8, 5)."""
+"""Response bodies in the API's format: messages with their usage, and errors (api-facts 1.8, 5)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import msgspec
 from everturn.measure.prefix_cache import CacheLookup
 from everturn.twin.values import ApiError, HttpResponse, ModelOutput, ParsedRequest
 
-# On every response while one of them is on (api-facts 2.4).
+# With one of these headers every response reports `iterations` (api-facts 2.4).
 COMPACTION_BETAS: Final = frozenset(("compact-2026-01-12", "compact-2026-09-04"))
 BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
 
@@ -18,10 +18,10 @@ encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """One call of the model inside a request."""
+    """One model call inside a request, with its tokens."""
 
     kind: str
-    outcome: CacheLookup
+    lookup: CacheLookup
     output: int
     thinking: int = 0
 
@@ -29,10 +29,10 @@ class Iteration:
 def build_usage(
     request: ParsedRequest, iterations: Sequence[Iteration], *, deleted: int | None = None
 ) -> dict[str, Any]:
-    """Top-level usage is the last message's; compactions stand in `iterations` only."""
-    spoken = next((part for part in reversed(iterations) if part.kind == "message"), None)
-    usage = _tokens(spoken)
-    usage["output_tokens_details"] = {"thinking_tokens": spoken.thinking if spoken else 0}
+    """The `usage` object. Its top level is the last message call; compactions are only in `iterations`."""
+    reply = next((part for part in reversed(iterations) if part.kind == "message"), None)
+    usage = _tokens(reply)
+    usage["output_tokens_details"] = {"thinking_tokens": reply.thinking if reply else 0}
     usage["server_tool_use"] = None
     usage["service_tier"] = "standard"
     usage["inference_geo"] = request.body.get("inference_geo") or "global"
@@ -46,14 +46,14 @@ def build_usage(
 
 
 def _tokens(part: Iteration | None) -> dict[str, Any]:
-    outcome = part.outcome if part is not None else CacheLookup(0, 0, 0, 0, None, None, ())
+    lookup = part.lookup if part is not None else CacheLookup(0, 0, 0, 0, None, None, ())
     return {
-        "input_tokens": outcome.plain,
-        "cache_creation_input_tokens": outcome.write_5m + outcome.write_1h,
-        "cache_read_input_tokens": outcome.read,
+        "input_tokens": lookup.plain,
+        "cache_creation_input_tokens": lookup.write_5m + lookup.write_1h,
+        "cache_read_input_tokens": lookup.read,
         "cache_creation": {
-            "ephemeral_5m_input_tokens": outcome.write_5m,
-            "ephemeral_1h_input_tokens": outcome.write_1h,
+            "ephemeral_5m_input_tokens": lookup.write_5m,
+            "ephemeral_1h_input_tokens": lookup.write_1h,
         },
         "output_tokens": part.output if part is not None else 0,
     }
@@ -61,7 +61,7 @@ def _tokens(part: Iteration | None) -> dict[str, Any]:
 
 def message_body(
     request: ParsedRequest,
-    said: ModelOutput,
+    output: ModelOutput,
     *,
     id: str,
     usage: dict[str, Any],
@@ -74,9 +74,9 @@ def message_body(
         "type": "message",
         "role": "assistant",
         "model": request.body["model"],
-        "content": list(said.content),
-        "stop_reason": said.stop_reason,
-        "stop_sequence": said.stop_sequence,
+        "content": list(output.content),
+        "stop_reason": output.stop_reason,
+        "stop_sequence": output.stop_sequence,
         "stop_details": None,
         "usage": usage,
         "diagnostics": diagnostics,
@@ -88,10 +88,10 @@ def message_body(
     return body
 
 
-def build_error_response(refusal: ApiError, request_id: str) -> HttpResponse:
-    error: dict[str, Any] = {"type": refusal.kind, "message": refusal.message}
-    if refusal.error_code is not None:
-        error["details"] = {"error_code": refusal.error_code}
-    body = {"type": "error", "error": error, "request_id": request_id}
-    headers = {"content-type": "application/json", "request-id": request_id, **refusal.headers}
-    return HttpResponse(refusal.status, headers, encode(body))
+def build_error_response(error: ApiError, request_id: str) -> HttpResponse:
+    content: dict[str, Any] = {"type": error.kind, "message": error.message}
+    if error.error_code is not None:
+        content["details"] = {"error_code": error.error_code}
+    body = {"type": "error", "error": content, "request_id": request_id}
+    headers = {"content-type": "application/json", "request-id": request_id, **error.headers}
+    return HttpResponse(error.status, headers, encode(body))

@@ -1,7 +1,7 @@
-"""Which request goes where: the API's own paths, and the control paths under `/twin`.
+"""Route HTTP requests: the API's own paths, and the control paths under `/twin`.
 
-Sockets and in-process transports both come through `answer`, so a test without a socket meets the same
-routes, limits and errors as a client on the network. It never raises: whatever was sent, there is an answer.
+The server and the in-process transports both request `dispatch`, so a test without a socket gets the same
+routes, limits and errors as a client on the network. `dispatch` never raises: every request gets a response.
 """
 
 import zlib
@@ -17,7 +17,7 @@ from everturn.twin.control import decode_object, read_clock, read_faults, read_s
 from everturn.twin.service import MISSING_KEY_ERROR, Twin, find_workspace
 from everturn.twin.values import ApiError, HttpResponse, invalid_request
 
-# The calendar of the virtual clock: inside it, no sum of times can overflow.
+# The range of the virtual clock, small enough that no sum of times overflows.
 FIRST_YEAR: Final = 2000
 LAST_YEAR: Final = 2200
 
@@ -27,71 +27,72 @@ _WRONG_METHOD: Final = ApiError(405, "invalid_request_error", "Method Not Allowe
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """An HTTP request, header names in lower case, the body as it was sent."""
+    """An HTTP request with lower-case header names and the body as it was sent."""
 
     method: str
     path: str
     headers: Mapping[str, str]
     body: bytes = b""
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 Handler = Callable[[Twin, HttpRequest], HttpResponse]
 
 
-def dispatch(twin: Twin, call: HttpRequest) -> HttpResponse:
+def dispatch(twin: Twin, request: HttpRequest) -> HttpResponse:
+    """The response to any request, also to an invalid one."""
     try:
-        return _handler(call)(twin, call)
-    except ApiError as refusal:
-        return twin.refused(refusal)
+        return _handler(request)(twin, request)
+    except ApiError as error:
+        return twin.error_response(error)
 
 
-def _handler(call: HttpRequest) -> Handler:
-    if call.path.startswith(_MODEL_PATH) and len(call.path) > len(_MODEL_PATH):
+def _handler(request: HttpRequest) -> Handler:
+    if request.path.startswith(_MODEL_PATH) and len(request.path) > len(_MODEL_PATH):
         methods = {"GET": _model}
-    elif call.path in _ROUTES:
-        methods = _ROUTES[call.path]
+    elif request.path in _ROUTES:
+        methods = _ROUTES[request.path]
     else:
         raise _NOT_FOUND
-    if call.method not in methods:
+    if request.method not in methods:
         raise _WRONG_METHOD
-    return methods[call.method]
+    return methods[request.method]
 
 
 # ── the API ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _messages(twin: Twin, call: HttpRequest) -> HttpResponse:
-    return twin.messages(call.headers, decompress_body(twin, call))
+def _messages(twin: Twin, request: HttpRequest) -> HttpResponse:
+    return twin.messages(request.headers, decompress_body(twin, request))
 
 
-def _count_tokens(twin: Twin, call: HttpRequest) -> HttpResponse:
-    return twin.count_tokens(call.headers, decompress_body(twin, call))
+def _count_tokens(twin: Twin, request: HttpRequest) -> HttpResponse:
+    return twin.count_tokens(request.headers, decompress_body(twin, request))
 
 
-def _models(twin: Twin, call: HttpRequest) -> HttpResponse:
-    _check_key(call)
-    return twin.models(call.query)
+def _models(twin: Twin, request: HttpRequest) -> HttpResponse:
+    _check_key(request)
+    return twin.models(request.query)
 
 
-def _model(twin: Twin, call: HttpRequest) -> HttpResponse:
-    _check_key(call)
-    return twin.model(call.path.removeprefix(_MODEL_PATH))
+def _model(twin: Twin, request: HttpRequest) -> HttpResponse:
+    _check_key(request)
+    return twin.model(request.path.removeprefix(_MODEL_PATH))
 
 
-def _check_key(call: HttpRequest) -> None:
-    if find_workspace(call.headers) is None:
+def _check_key(request: HttpRequest) -> None:
+    if find_workspace(request.headers) is None:
         raise MISSING_KEY_ERROR
 
 
-def decompress_body(twin: Twin, call: HttpRequest) -> bytes:
-    """The body without its compression; never more of it than the API takes."""
+def decompress_body(twin: Twin, request: HttpRequest) -> bytes:
+    """The decompressed body. Raises if it is larger than the limit, before decompressing all of it."""
     limit = twin.options.max_body_bytes
-    body = call.body
-    codings = [part.strip().lower() for part in call.headers.get("content-encoding", "").split(",")]
+    body = request.body
+    codings = [part.strip().lower() for part in request.headers.get("content-encoding", "").split(",")]
     for coding in reversed(codings):
         if coding not in ("", "identity"):
-            body = _decompressed(body, coding, limit)
+            body = _decompress(body, coding, limit)
     if len(body) > limit:
         raise too_large(twin)
     return body
@@ -101,16 +102,16 @@ def too_large(twin: Twin) -> ApiError:
     return ApiError(413, "request_too_large", twin.options.oversized_message)
 
 
-def _decompressed(body: bytes, coding: str, limit: int) -> bytes:
+def _decompress(body: bytes, coding: str, limit: int) -> bytes:
     if coding not in ("gzip", "x-gzip", "deflate"):
         raise invalid_request(
             f"content-encoding: {coding[:40]!r} is not supported; use gzip, deflate or none."
         )
-    # Some clients send deflate without the zlib header: then the first byte is no zlib method.
+    # Some clients send deflate without the zlib header; then the first byte does not name a zlib method.
     raw = coding == "deflate" and (not body or body[0] & 0x0F != 8)
     inflater = zlib.decompressobj(-zlib.MAX_WBITS if raw else zlib.MAX_WBITS | 32)
     try:
-        # One byte more than allowed is enough to know: a bomb is never unpacked.
+        # One byte above the limit is enough to know, so a decompression bomb is never expanded.
         plain = inflater.decompress(body, limit + 1)
     except zlib.error as broken:
         raise invalid_request(f"The request body is not valid {coding}: {broken}") from None
@@ -122,15 +123,15 @@ def _decompressed(body: bytes, coding: str, limit: int) -> bytes:
 # ── control ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _reset(twin: Twin, call: HttpRequest) -> HttpResponse:
-    if decode_object(call.body):
-        raise invalid_request("body of /twin/reset takes no keys; send {}.")
+def _reset(twin: Twin, request: HttpRequest) -> HttpResponse:
+    if decode_object(request.body):
+        raise invalid_request("The body of /twin/reset must be empty or {}.")
     reset(twin)
     return _json({"ok": True, "now": format_time(twin.clock.now())})
 
 
 def reset(twin: Twin) -> None:
-    """Everything as it was at the start: cache, ledger, script, faults, virtual time."""
+    """Restore the initial state: cache, ledger, script, faults and virtual clock."""
     if isinstance(twin.clock, VirtualClock):
         twin.clock.reset()
     twin.speaker.reset()
@@ -138,50 +139,50 @@ def reset(twin: Twin) -> None:
     twin.reset()
 
 
-def _show_clock(twin: Twin, call: HttpRequest) -> HttpResponse:
+def _show_clock(twin: Twin, request: HttpRequest) -> HttpResponse:
     mode = "virtual" if twin.clock.is_virtual else "real"
     return _json({"now": format_time(twin.clock.now()), "clock": mode})
 
 
-def _move_clock(twin: Twin, call: HttpRequest) -> HttpResponse:
-    change = read_clock(decode_object(call.body))
+def _move_clock(twin: Twin, request: HttpRequest) -> HttpResponse:
+    change = read_clock(decode_object(request.body))
     clock = twin.clock
     if not isinstance(clock, VirtualClock):
         raise invalid_request(
-            "The twin runs on the real clock, which cannot be moved. Start it with --clock virtual."
+            "The twin uses the real clock, which cannot be set. Start it with --clock virtual."
         )
-    # `advance_s` is bounded (control.py), so the sum stays inside the calendar whatever the clock shows now.
+    # `advance_s` is bounded (control.py), so this sum cannot overflow.
     moment = change.set_to or clock.now() + timedelta(seconds=change.advance_s)
     if not FIRST_YEAR <= moment.year <= LAST_YEAR:
         raise invalid_request(
-            f"The virtual clock runs from the year {FIRST_YEAR} to {LAST_YEAR}, not to {moment.year}."
+            f"The virtual clock covers the years {FIRST_YEAR} to {LAST_YEAR}; {moment.year} is outside."
         )
     clock.set(moment)
-    return _show_clock(twin, call)
+    return _show_clock(twin, request)
 
 
-def _script(twin: Twin, call: HttpRequest) -> HttpResponse:
-    lines = read_script(decode_object(call.body))
-    workspace = find_workspace(call.headers)
-    if not lines:
+def _script(twin: Twin, request: HttpRequest) -> HttpResponse:
+    replies = read_script(decode_object(request.body))
+    workspace = find_workspace(request.headers)
+    if not replies:
         twin.speaker.clear(workspace=workspace)
-    twin.speaker.add(lines, workspace=workspace)
-    return _json({"queued": twin.speaker.waiting(workspace)})
+    twin.speaker.add(replies, workspace=workspace)
+    return _json({"queued": twin.speaker.pending(workspace)})
 
 
-def _faults(twin: Twin, call: HttpRequest) -> HttpResponse:
-    plan = read_faults(decode_object(call.body))
-    workspace = find_workspace(call.headers)
+def _faults(twin: Twin, request: HttpRequest) -> HttpResponse:
+    plan = read_faults(decode_object(request.body))
+    workspace = find_workspace(request.headers)
     if plan.faults == ():
         twin.faults.clear(workspace=workspace)
     twin.faults.add(plan.faults or (), workspace=workspace)
     if plan.chances is not None:
-        twin.faults.draw(plan.chances, seed=plan.seed)
-    return _json({"queued": twin.faults.waiting(workspace)})
+        twin.faults.set_chances(plan.chances, seed=plan.seed)
+    return _json({"queued": twin.faults.pending(workspace)})
 
 
-def _ledger(twin: Twin, call: HttpRequest) -> HttpResponse:
-    return _json(twin.ledger(call.query.get("workspace")))
+def _ledger(twin: Twin, request: HttpRequest) -> HttpResponse:
+    return _json(twin.ledger(request.query.get("workspace")))
 
 
 def _json(value: dict[str, Any] | list[dict[str, Any]]) -> HttpResponse:

@@ -1,9 +1,9 @@
-"""The twin: one request from top to bottom.
+"""The twin: how one request is handled, step by step.
 
-    who asks ─ parse ─ validate ─ thinking ─ edits ─ window ─ faults ─ (compaction) ─ cache ─ speak ─ bill
+    key ─ parse ─ validate ─ thinking ─ edits ─ window ─ faults ─ (compaction) ─ cache ─ generate ─ bill
 
-Each step is a module of its own; this one only says in which order they come. Nothing a client sends makes it
-raise: a refusal is an answer too, and is in the ledger.
+Each step is a module of its own; this module defines their order. No request makes it raise: an error is also
+a response, and is recorded in the ledger.
 """
 
 import random
@@ -12,27 +12,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any, Final, Literal
+from typing import Any, Final, cast
 
-from everturn.measure.prefix_cache import CacheLookup, PrefixCache, PromptLayout
+from everturn.measure.prefix_cache import CacheEntry, CacheLookup, PrefixCache, PromptLayout
 from everturn.measure.pricing import compute_priced_usage
 from everturn.twin.cache_diagnostics import FingerprintStore, compute_fingerprint
 from everturn.twin.cache_edits import CACHE_EDITS_EXTENSION, deleted_results
-from everturn.twin.catalogue import list_models, one_model
+from everturn.twin.catalogue import get_model, list_models
 from everturn.twin.clock import Clock
 from everturn.twin.compaction import (
+    drop_before_compaction,
     extract_summary,
     find_requested_compaction,
     find_threshold_compaction,
     replace_with_summary,
     summary_prompt,
 )
-from everturn.twin.context_editing import apply_edits, drop_before_compaction
+from everturn.twin.context_editing import apply_edits
 from everturn.twin.count import make_block_counter
 from everturn.twin.faults import FaultInjector, InjectedFault
 from everturn.twin.ledger import RequestLedger
 from everturn.twin.options import TwinOptions
-from everturn.twin.parse import lowered, parse_request
+from everturn.twin.parse import lower_header_names, parse_request
 from everturn.twin.request_layout import RequestLayout, lay_out
 from everturn.twin.request_text import new_id
 from everturn.twin.response_bodies import Iteration, build_error_response, build_usage, encode, message_body
@@ -42,16 +43,14 @@ from everturn.twin.speaker import Speaker
 from everturn.twin.stream import stream_chunks
 from everturn.twin.truncation import count_output_tokens, count_thinking_tokens, truncate_output
 from everturn.twin.validate import check_window, validate
-from everturn.twin.values import ApiError, HttpResponse, ModelOutput, ParsedRequest, invalid_request
-
-Endpoint = Literal["messages", "count_tokens"]
+from everturn.twin.values import ApiError, Endpoint, HttpResponse, ModelOutput, ParsedRequest, invalid_request
 
 MISSING_KEY_ERROR: Final = ApiError(401, "authentication_error", "x-api-key header is required")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request on its way: who asks, when, and under which id it is answered."""
+    """The id, time, workspace and endpoint of the request being handled."""
 
     id: str
     at: datetime
@@ -65,24 +64,28 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRequest:
-    """A valid request, as it was sent and as the model sees it."""
+    """A valid request, as it was sent and as the model sees it after context editing."""
 
-    sent: ParsedRequest
-    seen: ParsedRequest
+    original: ParsedRequest
+    edited: ParsedRequest
     layout: RequestLayout
     applied: tuple[dict[str, Any], ...]
     transformations: tuple[dict[str, str], ...]
-    # Tokens taken out by reference, all edits together; None without the extension.
+    # Tokens deleted by reference, all edits together; None without the extension.
     deleted: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    said: ModelOutput
+    """What the model generated, and the model calls that it took."""
+
+    output: ModelOutput
     iterations: tuple[Iteration, ...]
 
 
 class Twin:
+    """A local Messages API. `messages` and `count_tokens` take headers and a body, and never raise."""
+
     def __init__(
         self,
         *,
@@ -101,10 +104,10 @@ class Twin:
         self.reset()
 
     def reset(self) -> None:
-        """Cache, ledger, fingerprints and ids as at the start; the clock and the script are not ours."""
+        """Reset cache, ledger, fingerprints, threads and ids; the clock and the script are not changed."""
         self.cache = PrefixCache()
         self._ledger = RequestLedger()
-        self._diagnoses = FingerprintStore(self.options)
+        self._fingerprints = FingerprintStore(self.options)
         self._threads = ServerThreads()
         self._rng = random.Random(self._seed)
 
@@ -118,86 +121,95 @@ class Twin:
         return self._listing(lambda: list_models(query))
 
     def model(self, id: str) -> HttpResponse:
-        return self._listing(lambda: one_model(id))
+        return self._listing(lambda: get_model(id))
 
     def ledger(self, workspace: str | None = None) -> list[dict[str, Any]]:
         return self._ledger.entries(workspace)
 
-    def refused(self, refusal: ApiError) -> HttpResponse:
-        return build_error_response(refusal, new_id("req_", self._rng))
+    def error_response(self, error: ApiError) -> HttpResponse:
+        return build_error_response(error, new_id("req_", self._rng))
 
-    # ── from the door to the ledger ──────────────────────────────────────────────────────────────
+    # ── handling a request ───────────────────────────────────────────────────────────────────────
 
     def _handle(
         self,
         endpoint: Endpoint,
         headers: Mapping[str, str],
         body: bytes,
-        answer: Callable[[RequestContext, ParsedRequest], HttpResponse],
+        handler: Callable[[RequestContext, ParsedRequest], HttpResponse],
     ) -> HttpResponse:
         with self._lock:
-            plain = lowered(headers)
-            call = RequestContext(
-                new_id("req_", self._rng), self.clock.now(), find_workspace(plain) or "", endpoint
+            lower = lower_header_names(headers)
+            context = RequestContext(
+                new_id("req_", self._rng), self.clock.now(), find_workspace(lower) or "", endpoint
             )
             request: ParsedRequest | None = None
             try:
-                self._check_access(call, body)
-                sent = parse_request(endpoint, plain, body, workspace=call.workspace)
-                request = self._threads.joined(sent, call.now)
-                made = answer(call, request)
-            except ApiError as refusal:
-                made = self._refuse(call, refusal, request)
+                self._check_access(context, body)
+                sent = parse_request(endpoint, lower, body, workspace=context.workspace)
+                request = self._threads.resolve(sent, context.now)
+                response = handler(context, request)
+            except ApiError as error:
+                response = self._fail(context, error, request)
             except RecursionError:
-                made = self._refuse(call, invalid_request("The request body is nested too deeply."), request)
-            return replace(made, headers=made.headers | _workspace_header(call.workspace))
+                response = self._fail(
+                    context, invalid_request("The request body is nested too deeply."), request
+                )
+            return replace(response, headers=response.headers | _workspace_header(context.workspace))
 
-    def _check_access(self, call: RequestContext, body: bytes) -> None:
-        if not call.workspace:
+    def _check_access(self, context: RequestContext, body: bytes) -> None:
+        if not context.workspace:
             raise MISSING_KEY_ERROR
         if len(body) > self.options.max_body_bytes:
             raise ApiError(413, "request_too_large", self.options.oversized_message)
 
-    def _refuse(self, call: RequestContext, refusal: ApiError, request: ParsedRequest | None) -> HttpResponse:
+    def _fail(self, context: RequestContext, error: ApiError, request: ParsedRequest | None) -> HttpResponse:
         model = str(request.body.get("model")) if request is not None else None
-        self._ledger.refused(
-            refusal, id=call.id, at=call.at, workspace=call.workspace, endpoint=call.endpoint, model=model
+        self._ledger.record_error(
+            error,
+            id=context.id,
+            at=context.at,
+            workspace=context.workspace,
+            endpoint=context.endpoint,
+            model=model,
         )
-        return build_error_response(refusal, call.id)
+        return build_error_response(error, context.id)
 
     def _listing(self, listing: Callable[[], dict[str, Any]]) -> HttpResponse:
         try:
-            return self._answer(new_id("req_", self._rng), listing())
-        except ApiError as refusal:
-            return self.refused(refusal)
+            return self._json_response(new_id("req_", self._rng), listing())
+        except ApiError as error:
+            return self.error_response(error)
 
-    def _answer(self, id: str, body: dict[str, Any]) -> HttpResponse:
+    def _json_response(self, id: str, body: dict[str, Any]) -> HttpResponse:
         return HttpResponse(200, {"content-type": "application/json", "request-id": id}, encode(body))
 
     # ── the two endpoints ────────────────────────────────────────────────────────────────────────
 
-    def _count(self, call: RequestContext, request: ParsedRequest) -> HttpResponse:
+    def _count(self, context: RequestContext, request: ParsedRequest) -> HttpResponse:
         accepted = self._accept(request)
-        fault = self._take_fault(call, request)
+        fault = self._take_fault(context, request)
         body: dict[str, Any] = {"input_tokens": accepted.layout.total}
         if request.body.get("context_management") is not None:
-            original = lay_out(drop_before_compaction(accepted.sent), self.options).total
+            original = lay_out(drop_before_compaction(accepted.original), self.options).total
             body["context_management"] = {"original_input_tokens": original}
-        self._ledger.counted(request, id=call.id, at=call.at)
-        answer = self._answer(call.id, body)
-        return answer if fault is None else fault.alter_response(answer)
+        self._ledger.record_count(request, id=context.id, at=context.at)
+        response = self._json_response(context.id, body)
+        return response if fault is None else fault.alter_response(response)
 
-    def _message(self, call: RequestContext, request: ParsedRequest) -> HttpResponse:
+    def _message(self, context: RequestContext, request: ParsedRequest) -> HttpResponse:
         accepted = self._accept(request)
         check_window(accepted.layout.total, request)
-        fault = self._take_fault(call, request)
-        spoken = self._generate(call, accepted)
-        body = self._body(call, accepted, spoken)
-        self._threads.hold(request, body, call.now)
-        outcomes = tuple(part.outcome for part in spoken.iterations)
-        paid = compute_priced_usage(body["usage"], request.model, on=call.at.date())
-        self._ledger.answered(request, id=call.id, at=call.at, body=body, bill=paid, outcomes=outcomes)
-        return self._send(call, request, body, fault, outcomes)
+        fault = self._take_fault(context, request)
+        generation = self._generate(context, accepted)
+        body = self._body(context, accepted, generation)
+        self._threads.hold(request, body, context.now)
+        lookups = tuple(part.lookup for part in generation.iterations)
+        bill = compute_priced_usage(body["usage"], request.model, on=context.at.date())
+        self._ledger.record_response(
+            request, id=context.id, at=context.at, body=body, bill=bill, lookups=lookups
+        )
+        return self._send(context, request, body, fault, lookups)
 
     def _accept(self, request: ParsedRequest) -> AcceptedRequest:
         if request.model.lifecycle == "retired" and self.options.retired_models == "refuse":
@@ -213,108 +225,106 @@ class Twin:
             checked.request, edits.request, layout, edits.applied, checked.transformations, deleted
         )
 
-    def _take_fault(self, call: RequestContext, request: ParsedRequest) -> InjectedFault | None:
-        """The fault that this request meets; one that is an error ends the request here."""
+    def _take_fault(self, context: RequestContext, request: ParsedRequest) -> InjectedFault | None:
+        """The fault injected into this request. Raises if the fault is an error response."""
         compacts = find_requested_compaction(request) is not None
         fault = self.faults.take(request.endpoint, request.workspace, is_compaction=compacts)
-        if fault is not None and (refusal := fault.refusal(request.model, at=call.at)) is not None:
-            raise refusal
+        if fault is not None and (error := fault.to_error(request.model, at=context.at)) is not None:
+            raise error
         if fault is not None and fault.drops_cache:
-            self.cache.lose(
-                lambda entry: isinstance(entry.scope, tuple) and entry.scope[0] == request.workspace
-            )
+            self.cache.lose(lambda entry: _workspace_of(entry) == request.workspace)
         return fault
 
-    # ── what the model says ──────────────────────────────────────────────────────────────────────
+    # ── generating ───────────────────────────────────────────────────────────────────────────────
 
-    def _generate(self, call: RequestContext, accepted: AcceptedRequest) -> Generation:
-        request = accepted.seen
+    def _generate(self, context: RequestContext, accepted: AcceptedRequest) -> Generation:
+        request = accepted.edited
         if (asked := find_requested_compaction(request)) is not None:
-            return self._summarize(call, accepted, asked.get("instructions"))
+            return self._summarize(context, accepted, asked.get("instructions"))
         if request.body["max_tokens"] == 0:
-            outcome = self._look_up_cache(call, accepted.layout.prompt)
-            return Generation(ModelOutput((), "max_tokens"), (Iteration("message", outcome, 0),))
+            lookup = self._look_up_cache(context, accepted.layout.prompt)
+            return Generation(ModelOutput((), "max_tokens"), (Iteration("message", lookup, 0),))
         if (trigger := find_threshold_compaction(request, accepted.layout, self.options)) is not None:
-            return self._compact_and_reply(call, accepted, trigger.instructions, pauses=trigger.pauses)
-        return self._reply(call, accepted, request, accepted.layout)
+            return self._compact_and_reply(context, accepted, trigger.instructions, pauses=trigger.pauses)
+        return self._reply(context, accepted, request, accepted.layout)
 
     def _reply(
         self,
-        call: RequestContext,
+        context: RequestContext,
         accepted: AcceptedRequest,
         request: ParsedRequest,
         layout: RequestLayout,
         opening: tuple[dict[str, Any], ...] = (),
     ) -> Generation:
-        outcome = self._look_up_cache(call, layout.prompt)
+        lookup = self._look_up_cache(context, layout.prompt)
         count = make_block_counter(request.model, self.options)
-        heard = replace(request, messages=accepted.sent.messages)
-        said = truncate_output(
-            self.speaker.say(heard, rng=self._rng, now=call.at), request, layout.total, count
-        )
+        unedited = replace(request, messages=accepted.original.messages)
+        output = truncate_output(self.speaker.say(unedited, rng=self._rng), request, layout.total, count)
         part = Iteration(
-            "message", outcome, count_output_tokens(said, count), count_thinking_tokens(said, count)
+            "message", lookup, count_output_tokens(output, count), count_thinking_tokens(output, count)
         )
-        content = sign_reply((*opening, *said.content), accepted.sent)
-        return Generation(replace(said, content=content), (part,))
+        content = sign_reply((*opening, *output.content), accepted.original)
+        return Generation(replace(output, content=content), (part,))
 
     def _summarize(
-        self, call: RequestContext, accepted: AcceptedRequest, instructions: str | None
+        self, context: RequestContext, accepted: AcceptedRequest, instructions: str | None
     ) -> Generation:
-        """On demand: the summary is the whole answer; a failed one is an empty answer that costs the same."""
-        said, part = self._summary(call, accepted, instructions)
-        count = make_block_counter(accepted.seen.model, self.options)
-        said = truncate_output(said, accepted.seen, accepted.layout.total, count)
-        part = replace(part, output=count_output_tokens(said, count))
-        text = extract_summary(said)
-        if text is None or said.stop_reason in ("max_tokens", "model_context_window_exceeded"):
-            return Generation(ModelOutput((), said.stop_reason), (part,))
-        block = sign_compaction({"type": "compaction", "content": text}, accepted.sent)
+        """On demand: the summary is the whole reply. A failed one is an empty reply at the same price."""
+        output, part = self._summary(context, accepted, instructions)
+        count = make_block_counter(accepted.edited.model, self.options)
+        output = truncate_output(output, accepted.edited, accepted.layout.total, count)
+        part = replace(part, output=count_output_tokens(output, count))
+        text = extract_summary(output)
+        if text is None or output.stop_reason in ("max_tokens", "model_context_window_exceeded"):
+            return Generation(ModelOutput((), output.stop_reason), (part,))
+        block = sign_compaction({"type": "compaction", "content": text}, accepted.original)
         return Generation(ModelOutput((block,), "compaction"), (part,))
 
     def _compact_and_reply(
-        self, call: RequestContext, accepted: AcceptedRequest, instructions: str | None, *, pauses: bool
+        self, context: RequestContext, accepted: AcceptedRequest, instructions: str | None, *, pauses: bool
     ) -> Generation:
-        said, part = self._summary(call, accepted, instructions)
-        self.cache.write(part.outcome, call.now)
-        block = {"type": "compaction", "content": extract_summary(said)}
+        output, part = self._summary(context, accepted, instructions)
+        self.cache.write(part.lookup, context.now)
+        block = {"type": "compaction", "content": extract_summary(output)}
         if pauses:
             return Generation(ModelOutput((block,), "compaction"), (part,))
-        request, layout = accepted.seen, accepted.layout
+        request, layout = accepted.edited, accepted.layout
         if block["content"] is not None:
             request = replace_with_summary(request, block)
             layout = lay_out(request, self.options)
-        spoken = self._reply(call, accepted, request, layout, opening=(block,))
-        return replace(spoken, iterations=(part, *spoken.iterations))
+        generation = self._reply(context, accepted, request, layout, opening=(block,))
+        return replace(generation, iterations=(part, *generation.iterations))
 
     def _summary(
-        self, call: RequestContext, accepted: AcceptedRequest, instructions: str | None
+        self, context: RequestContext, accepted: AcceptedRequest, instructions: str | None
     ) -> tuple[ModelOutput, Iteration]:
-        outcome = self._look_up_cache(call, summary_prompt(accepted.layout))
-        said = self.speaker.summary(accepted.seen, instructions)
-        output = count_output_tokens(said, make_block_counter(accepted.seen.model, self.options))
-        return said, Iteration("compaction", outcome, output)
+        lookup = self._look_up_cache(context, summary_prompt(accepted.layout))
+        output = self.speaker.summary(accepted.edited, instructions)
+        tokens = count_output_tokens(output, make_block_counter(accepted.edited.model, self.options))
+        return output, Iteration("compaction", lookup, tokens)
 
-    def _look_up_cache(self, call: RequestContext, prompt: PromptLayout) -> CacheLookup:
-        outcome = self.cache.look(prompt, call.now)
-        self.cache.refresh(outcome)
-        return outcome
+    def _look_up_cache(self, context: RequestContext, prompt: PromptLayout) -> CacheLookup:
+        lookup = self.cache.look(prompt, context.now)
+        self.cache.refresh(lookup)
+        return lookup
 
-    # ── the answer ───────────────────────────────────────────────────────────────────────────────
+    # ── the response ─────────────────────────────────────────────────────────────────────────────
 
-    def _body(self, call: RequestContext, accepted: AcceptedRequest, spoken: Generation) -> dict[str, Any]:
-        request = accepted.sent
+    def _body(
+        self, context: RequestContext, accepted: AcceptedRequest, generation: Generation
+    ) -> dict[str, Any]:
+        request = accepted.original
         id = new_id("msg_", self._rng)
         diagnostics = None
         if isinstance(request.body.get("diagnostics"), dict):
-            present = compute_fingerprint(request, lay_out(request, self.options), call.now)
-            diagnostics = self._diagnoses.compare(request, present)
-            self._diagnoses.remember(request, id, present)
+            present = compute_fingerprint(request, lay_out(request, self.options), context.now)
+            diagnostics = self._fingerprints.compare(request, present)
+            self._fingerprints.remember(request, id, present)
         return message_body(
             request,
-            spoken.said,
+            generation.output,
             id=id,
-            usage=build_usage(request, spoken.iterations, deleted=accepted.deleted),
+            usage=build_usage(request, generation.iterations, deleted=accepted.deleted),
             diagnostics=diagnostics,
             applied=accepted.applied,
             transformations=accepted.transformations,
@@ -322,39 +332,45 @@ class Twin:
 
     def _send(
         self,
-        call: RequestContext,
+        context: RequestContext,
         request: ParsedRequest,
         body: dict[str, Any],
         fault: InjectedFault | None,
-        outcomes: tuple[CacheLookup, ...],
+        lookups: tuple[CacheLookup, ...],
     ) -> HttpResponse:
-        answer = self._answer(call.id, body)
+        response = self._json_response(context.id, body)
         if request.streams:
-            headers = {"content-type": "text/event-stream; charset=utf-8", "request-id": call.id}
-            answer = HttpResponse(200, headers, stream=stream_chunks(body))
+            headers = {"content-type": "text/event-stream; charset=utf-8", "request-id": context.id}
+            response = HttpResponse(200, headers, stream=stream_chunks(body))
         if fault is not None:
-            answer = fault.alter_response(answer)
-        return self._begin(answer, call, outcomes)
+            response = fault.alter_response(response)
+        return self._write_cache(response, context, lookups)
 
-    def _begin(
-        self, answer: HttpResponse, call: RequestContext, outcomes: tuple[CacheLookup, ...]
+    def _write_cache(
+        self, response: HttpResponse, context: RequestContext, lookups: tuple[CacheLookup, ...]
     ) -> HttpResponse:
-        """Others can read what was written once the response begins: now, later, or never."""
+        """Write the cache entries when the response starts: now, after its delay, or never."""
 
         def write() -> None:
-            for outcome in outcomes:
-                self.cache.write(outcome, call.now)
+            for lookup in lookups:
+                self.cache.write(lookup, context.now)
 
-        if answer.hangs_up and answer.stream is None and not answer.body:
-            return answer
-        if answer.delay > 0:
-            return replace(answer, begins=write)
+        if response.hangs_up and response.stream is None and not response.body:
+            return response
+        if response.delay > 0:
+            return replace(response, on_first_byte=write)
         write()
-        return answer
+        return response
+
+
+def _workspace_of(entry: CacheEntry) -> str:
+    """The first part of the scope that `lay_out` gives to an entry."""
+    workspace, _, _ = cast(tuple[str, str, str], entry.scope)
+    return workspace
 
 
 def _workspace_header(workspace: str) -> dict[str, str]:
-    """The key itself stays out of answers; equal keys have equal ids."""
+    """A workspace id derived from the key. The key itself is not sent back."""
     if not workspace:
         return {}
     name = blake2b(workspace.encode(errors="surrogatepass"), digest_size=12).hexdigest()
@@ -362,7 +378,7 @@ def _workspace_header(workspace: str) -> dict[str, str]:
 
 
 def find_workspace(headers: Mapping[str, str]) -> str | None:
-    """Every key is a workspace of its own; `x-api-key` wins over a bearer token. None without a key."""
+    """The API key, which is the workspace: `x-api-key`, else the bearer token, else None."""
     if key := headers.get("x-api-key"):
         return key
     scheme, _, token = headers.get("authorization", "").partition(" ")

@@ -1,7 +1,7 @@
-"""The seal inside a signature: a record of what was signed that only the twin can make.
+"""The format of the twin's signatures: an authenticated record of what was signed.
 
-Nothing is kept on the side, so any twin can read any twin's signature. Equal input gives equal bytes. What a
-seal must say to be accepted is decided in `signatures.py`.
+A signature contains everything that is needed to check it, so any twin can read any twin's signatures. Equal
+input gives equal bytes. `signatures.py` decides whether a record is accepted.
 """
 
 import base64
@@ -15,14 +15,14 @@ from typing import Final, Literal
 
 from everturn.measure.model_table import MODELS, Model
 
-# Not a secret: it only tells the twin's own signatures from anything else.
+# Not a secret: it only distinguishes the twin's signatures from any others.
 _KEY: Final = b"everturn twin, thinking signatures, 1"
-_HEAD: Final = b"\x12\xb4\x01"
+_HEADER: Final = b"\x12\xb4\x01"
 _DIGEST: Final = 16
 _NAME: Final = 8
-# Length alone: real signatures are a few hundred characters. A whole number of base64 groups, so that every
-# character counts.
-_FILLER: Final = 122
+# Padding, because real signatures have a few hundred characters. The total is a whole number of base64
+# groups, so that every character is significant.
+_PADDING: Final = 122
 EMPTY_DIGEST: Final = bytes(_DIGEST)
 
 SignatureKind = Literal["thinking", "omitted", "redacted", "compaction"]
@@ -34,7 +34,7 @@ _BY_NAME: Final[Mapping[bytes, Model]] = {
 
 @dataclass(frozen=True, slots=True)
 class SignatureRecord:
-    """What a signature says."""
+    """The contents of a signature."""
 
     kind: SignatureKind
     model: Model
@@ -61,27 +61,28 @@ def sign(
     chain: bytes = EMPTY_DIGEST,
     kind: SignatureKind = "thinking",
 ) -> str:
+    """A signature of the text, by this model, for this place in a conversation."""
     name = blake2b(model.id.encode(), digest_size=_NAME).digest()
     owner = blake2b(workspace.encode(errors="surrogatepass"), digest_size=_NAME).digest()
     record = bytes((_KINDS.index(kind),)) + name + owner + text_digest(text) + prefix + chain
     mac = hmac.digest(_KEY, record, "sha256")
-    return base64.b64encode(_HEAD + record + mac + _filler(mac)).decode()
+    return base64.b64encode(_HEADER + record + mac + _padding(mac)).decode()
 
 
-def _filler(mac: bytes) -> bytes:
-    return (blake2b(mac, digest_size=64).digest() * 2)[:_FILLER]
+def _padding(mac: bytes) -> bytes:
+    return (blake2b(mac, digest_size=64).digest() * 2)[:_PADDING]
 
 
 @lru_cache(maxsize=20_000)
 def decode_signature(signature: str) -> SignatureRecord | None:
-    """What the signature says, or None if the twin did not make it."""
+    """The contents of a signature, or None if no twin created it."""
     try:
         data = base64.b64decode(signature, validate=True)
     except (binascii.Error, ValueError):
         return None
     size = 1 + 2 * _NAME + 3 * _DIGEST
-    record, mac = data[len(_HEAD) : len(_HEAD) + size], data[len(_HEAD) + size :][:32]
-    if hmac.digest(_KEY, record, "sha256") != mac or data != _HEAD + record + mac + _filler(mac):
+    record, mac = data[len(_HEADER) : len(_HEADER) + size], data[len(_HEADER) + size :][:32]
+    if hmac.digest(_KEY, record, "sha256") != mac or data != _HEADER + record + mac + _padding(mac):
         return None
     model = _BY_NAME.get(record[1 : 1 + _NAME])
     if model is None or record[0] >= len(_KINDS):

@@ -1,15 +1,14 @@
-"""Who speaks: the script of the workspace, else the shared script, else a recording, else the agent (TW-8).
+"""Choose the model's reply: from the script, else a recording, else the rule-based agent (TW-8).
 
-A line of a script is used once. Lines without `when` are used in order; a line with `when` waits until its
-words stand in the last user message. The speaker is asked only for requests that were accepted, so a refused
-request uses up nothing; count_tokens never asks, and compaction requests ask for a `summary` instead.
-Signatures of thinking and the count of tokens are the service's to add.
+The script of the workspace comes before the shared one. A scripted reply is used once. Replies without `when`
+are used in order; a reply with `when` is used when its text occurs in the last user message. Only valid
+requests use up replies; count_tokens does not, and compaction requests ask for a `summary` instead. The
+service signs the thinking and counts the tokens.
 """
 
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, Final
 
 from everturn.twin.agent import RuleBasedAgent
@@ -19,101 +18,107 @@ from everturn.twin.request_text import is_summary_request, last_user_text, new_i
 from everturn.twin.summarizer import summarize, summarize_briefly
 from everturn.twin.values import ModelOutput, ParsedRequest
 
-# Fewer than any tokenizer in the table needs, so that what was meant to fit does.
-_SAFE_CHARS_A_TOKEN: Final = 2
-_AROUND_A_SUMMARY: Final = len("<summary></summary> [...]")
+# Fewer than the characters per token of any model in the table, so that the text always fits.
+_MIN_CHARS_PER_TOKEN: Final = 2
+_SUMMARY_TAG_CHARS: Final = len("<summary></summary> [...]")
 REFUSED_SUMMARY: Final = "I can't help with summarizing this conversation."
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
-    """One scripted reply. `said.stop_reason` may be empty: then the content decides it."""
+    """One scripted reply. If `output.stop_reason` is empty, it is derived from the content."""
 
-    said: ModelOutput
+    output: ModelOutput
     when: str | None = None
 
 
 def script_reply(
     content: str | Sequence[dict[str, Any]], stop_reason: str = "", *, when: str | None = None
 ) -> ScriptedReply:
-    """A scripted reply from plain text or from blocks."""
+    """Make a scripted reply from text or from content blocks."""
     blocks = ({"type": "text", "text": content},) if isinstance(content, str) else tuple(content)
     return ScriptedReply(ModelOutput(blocks, stop_reason), when)
 
 
 class Speaker:
+    """Generates the replies of the twin's model."""
+
     def __init__(
         self,
-        lines: Iterable[ScriptedReply] = (),
+        script: Iterable[ScriptedReply] = (),
         *,
         playback: Iterable[ModelOutput] = (),
         faults: FaultInjector | None = None,
         seed: int = 0,
     ) -> None:
-        self._initial = tuple(lines)
+        self._initial = tuple(script)
         self._playback = Playback(playback)
         self._faults = faults
         self._agent = RuleBasedAgent(seed)
         self.reset()
 
     def reset(self) -> None:
-        """Back to what the twin was started with."""
+        """Restore the script and the recording that the twin was started with."""
         self._scripts: dict[str | None, list[ScriptedReply]] = {None: list(self._initial)}
         self._playback.reset()
 
-    def add(self, lines: Iterable[ScriptedReply], *, workspace: str | None = None) -> None:
-        """More lines, for one workspace or for all."""
-        self._scripts.setdefault(workspace, []).extend(lines)
+    def add(self, replies: Iterable[ScriptedReply], *, workspace: str | None = None) -> None:
+        """Queue replies for one workspace, or for all."""
+        self._scripts.setdefault(workspace, []).extend(replies)
 
     def clear(self, *, workspace: str | None = None) -> None:
         self._scripts.pop(workspace, None)
 
-    def waiting(self, workspace: str | None = None) -> int:
+    def pending(self, workspace: str | None = None) -> int:
         return len(self._scripts.get(workspace, ()))
 
-    def say(self, request: ParsedRequest, *, rng: random.Random, now: datetime) -> ModelOutput:
-        """What the model answers. `now` is for speakers that tell the time; the agent does not."""
-        said = (
+    def say(self, request: ParsedRequest, *, rng: random.Random) -> ModelOutput:
+        """The model's reply. `rng` creates ids."""
+        output = (
             self._scripted(request)
-            or self._summary_in_plain(request)
+            or self._requested_summary(request)
             or self._playback.next(request.workspace)
         )
-        return _finished(said or self._agent.say(request, rng=rng), request, rng)
+        return _complete(output or self._agent.say(request, rng=rng), request, rng)
 
     def summary(self, request: ParsedRequest, instructions: str | None = None) -> ModelOutput:
-        """What the model answers when the API has it summarize. No text in it means: no summary."""
+        """The model's summary in a compaction by the API. Output without text means that it failed."""
         fault = self._faults.take_summary_fault(request.workspace) if self._faults else None
-        return _spoiled_summary(fault, request) or ModelOutput(
-            _text(_fitting(request, instructions)), "end_turn"
+        return _faulty_summary(fault, request) or ModelOutput(
+            _text(_summary_that_fits(request, instructions)), "end_turn"
         )
 
     def _scripted(self, request: ParsedRequest) -> ModelOutput | None:
-        heard = last_user_text(request)
+        user_text = last_user_text(request)
         for owner in (request.workspace, None):
             script = self._scripts.get(owner, [])
             for index, candidate in enumerate(script):
-                if candidate.when is None or candidate.when in heard:
-                    said = script.pop(index).said
-                    return replace(said, is_verbatim=bool(said.stop_reason))
+                if candidate.when is None or candidate.when in user_text:
+                    output = script.pop(index).output
+                    return replace(output, is_verbatim=bool(output.stop_reason))
         return None
 
-    def _summary_in_plain(self, request: ParsedRequest) -> ModelOutput | None:
-        """Clients that compact by themselves ask for the summary in an ordinary message (BY-5)."""
+    def _requested_summary(self, request: ParsedRequest) -> ModelOutput | None:
+        """The summary for a client that does its own compaction, with an ordinary request (BY-5)."""
         return self.summary(request) if is_summary_request(request) else None
 
 
-def _text(words: str) -> tuple[dict[str, Any], ...]:
-    return ({"type": "text", "text": words},)
+def _text(text: str) -> tuple[dict[str, Any], ...]:
+    return ({"type": "text", "text": text},)
 
 
-def _fitting(request: ParsedRequest, instructions: str | None) -> str:
-    """A model that may say little says the most important: the summary shrinks before it is cut."""
-    whole = summarize(request.messages, instructions)
-    room = int(request.body.get("max_tokens") or 0) * _SAFE_CHARS_A_TOKEN
-    return whole if len(whole) <= room else summarize_briefly(request.messages, room - _AROUND_A_SUMMARY)
+def _summary_that_fits(request: ParsedRequest, instructions: str | None) -> str:
+    """The full summary, or a short one if max_tokens is too small, so that it is not truncated."""
+    full = summarize(request.messages, instructions)
+    max_chars = int(request.body.get("max_tokens") or 0) * _MIN_CHARS_PER_TOKEN
+    return (
+        full
+        if len(full) <= max_chars
+        else summarize_briefly(request.messages, max_chars - _SUMMARY_TAG_CHARS)
+    )
 
 
-def _spoiled_summary(fault: InjectedFault | None, request: ParsedRequest) -> ModelOutput | None:
+def _faulty_summary(fault: InjectedFault | None, request: ParsedRequest) -> ModelOutput | None:
     if fault is None:
         return None
     if fault.kind == "empty_summary":
@@ -125,16 +130,16 @@ def _spoiled_summary(fault: InjectedFault | None, request: ParsedRequest) -> Mod
     return ModelOutput(({"type": "tool_use", "name": name, "input": {}},), "tool_use")
 
 
-# ── what a script may leave out ──────────────────────────────────────────────────────────────────
+# ── completing a reply ───────────────────────────────────────────────────────────────────────────
 
 
-def _finished(said: ModelOutput, request: ParsedRequest, rng: random.Random) -> ModelOutput:
-    content = tuple(_with_id(block, rng) for block in said.content)
-    if said.stop_reason:
-        return replace(said, content=content)
+def _complete(output: ModelOutput, request: ParsedRequest, rng: random.Random) -> ModelOutput:
+    content = tuple(_with_id(block, rng) for block in output.content)
+    if output.stop_reason:
+        return replace(output, content=content)
     calls = any(block.get("type") == "tool_use" for block in content)
-    return _stopped_at_sequence(
-        replace(said, content=content, stop_reason="tool_use" if calls else "end_turn"), request
+    return _apply_stop_sequences(
+        replace(output, content=content, stop_reason="tool_use" if calls else "end_turn"), request
     )
 
 
@@ -147,15 +152,15 @@ def _with_id(block: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     }
 
 
-def _stopped_at_sequence(said: ModelOutput, request: ParsedRequest) -> ModelOutput:
-    """Cut the answer where one of the request's stop sequences begins; what follows was never said."""
+def _apply_stop_sequences(output: ModelOutput, request: ParsedRequest) -> ModelOutput:
+    """Cut the reply at the first stop sequence of the request."""
     stops = [stop for stop in request.body.get("stop_sequences") or () if isinstance(stop, str) and stop]
-    for index, block in enumerate(said.content):
+    for index, block in enumerate(output.content):
         found = [
             (block["text"].index(s), s) for s in stops if block.get("type") == "text" and s in block["text"]
         ]
         if found:
             at, stop = min(found)
-            kept = [*said.content[:index], *([block | {"text": block["text"][:at]}] if at else [])]
-            return replace(said, content=tuple(kept), stop_reason="stop_sequence", stop_sequence=stop)
-    return said
+            kept = [*output.content[:index], *([block | {"text": block["text"][:at]}] if at else [])]
+            return replace(output, content=tuple(kept), stop_reason="stop_sequence", stop_sequence=stop)
+    return output

@@ -1,8 +1,8 @@
-"""A summary without a model: what stands in the conversation already, put in order (TW-8, BY-5).
+"""Summarize a conversation without a model, by extracting parts of it (TW-8, BY-5).
 
-Nothing is invented. People's words are quoted, files and errors are listed, the last exchange is kept. The
-nine sections are those that a client's own compaction prompt asks for, so a summary from the twin passes
-wherever a model's would. Equal conversations give equal summaries, and each section is bounded.
+User messages are quoted, files and errors are listed, the last reply is kept. The nine sections are those
+that a client's own compaction prompt asks for, so a client accepts the twin's summary like a model's. Equal
+conversations give equal summaries, and each section has a maximum size.
 """
 
 import re
@@ -20,7 +20,7 @@ from everturn.twin.values import ParsedBlock, ParsedMessage
 
 MAX_USER_MESSAGES: Final = 40
 MAX_QUOTE: Final = 600
-# Of words that an earlier summary has already quoted; what was asked last may still have to be done.
+# For text that an earlier summary has quoted already, except the last request, which may still be pending.
 MAX_QUOTE_AGAIN: Final = 160
 MAX_PATHS: Final = 40
 MAX_ERRORS: Final = 12
@@ -29,67 +29,71 @@ MAX_LAST: Final = 1500
 
 _ERROR: Final = re.compile(r"^.*(?:\w*Error\b|\w*Exception\b|FAILED|error:|fatal:).*$", re.MULTILINE)
 _TERM: Final = re.compile(r"\b(?:[a-z]+_[a-z_]+|[A-Z][a-z]+(?:[A-Z][a-z]+)+)\b")
-# Where errors and terms are looked for in one block: its beginning, so that time stays bounded.
+# Only the beginning of a block is searched for errors and terms, so that the time is bounded.
 _SEARCHED: Final = 4000
 _TAGS: Final = re.compile(r"</?(?:summary|analysis)>")
 
 
 def summarize(messages: Sequence[ParsedMessage], instructions: str | None = None) -> str:
-    """The summary in its tags. `instructions` are named in it, so that a client sees that they arrived."""
-    asked = _asked(messages)
+    """The summary in its tags. It repeats `instructions`, so that a client sees that they arrived."""
+    asked = _requests(messages)
     sections = (
         ("Primary Request and Intent", _quote(asked[:1])),
-        ("Key Technical Concepts", _listed(_terms(messages), MAX_TERMS)),
-        ("Files and Code Sections", _listed(find_all_paths(messages), MAX_PATHS)),
-        ("Errors and fixes", _listed(_errors(messages), MAX_ERRORS)),
+        ("Key Technical Concepts", _list_latest(_terms(messages), MAX_TERMS)),
+        ("Files and Code Sections", _list_latest(find_all_paths(messages), MAX_PATHS)),
+        ("Errors and fixes", _list_latest(_errors(messages), MAX_ERRORS)),
         ("Problem Solving", _calls(messages)),
         ("All user messages", _quote(asked[-MAX_USER_MESSAGES:])),
         ("Pending Tasks", _quote(asked[-1:])),
-        ("Current Work", _clipped(_last_words(messages), MAX_LAST) or "None."),
+        ("Current Work", _clip(_last_reply(messages), MAX_LAST) or "None."),
         ("Optional Next Step", "Continue with the last request above."),
     )
     body = "\n\n".join(f"{number}. {title}:\n{text}" for number, (title, text) in enumerate(sections, 1))
-    focus = f"Focus asked for: {_clipped(instructions, MAX_QUOTE)}\n\n" if instructions else ""
+    focus = f"Focus asked for: {_clip(instructions, MAX_QUOTE)}\n\n" if instructions else ""
     return f"<summary>\n{focus}{body}\n</summary>"
 
 
-def summarize_briefly(messages: Sequence[ParsedMessage], room: int) -> str:
-    """As much as so many characters hold: what was asked last, and what was said to it."""
-    parts = [*_asked(messages)[-1:], _last_words(messages)]
-    words = _clipped(" / ".join(part for part in parts if part), max(1, room))
-    return f"<summary>{words}</summary>"
+def summarize_briefly(messages: Sequence[ParsedMessage], max_chars: int) -> str:
+    """A short summary: the last request and the last reply, up to `max_chars` characters."""
+    parts = [*_requests(messages)[-1:], _last_reply(messages)]
+    text = _clip(" / ".join(part for part in parts if part), max(1, max_chars))
+    return f"<summary>{text}</summary>"
 
 
-def _asked(messages: Sequence[ParsedMessage]) -> list[str]:
-    """What people said. The request for this summary may stand in one message with their last words; an
-    earlier summary brings what it listed."""
-    spoken = [message for message in messages if message.role == "user"]
-    found = [words for message in spoken for words in _said_in(message)]
-    return found or [words for message in spoken if (words := extract_user_text(message).strip())]
+def _requests(messages: Sequence[ParsedMessage]) -> list[str]:
+    """The user's requests, including those that an earlier summary lists.
+
+    The request for this summary may be in the same message as the last one.
+    """
+    sent = [message for message in messages if message.role == "user"]
+    found = [request for message in sent for request in _requests_in(message)]
+    return found or [text for message in sent if (text := extract_user_text(message).strip())]
 
 
-def _said_in(message: ParsedMessage) -> Iterable[str]:
+def _requests_in(message: ParsedMessage) -> Iterable[str]:
     texts = (extract_text(block) for block in message.blocks if block.kind == "text")
-    words = [strip_reminders(text).strip() for text in texts if "<summary>" not in text]
-    *older, last = [said for text in words for said in extract_summarized_requests(text) or ()] or [""]
-    yield from (_clipped(said, MAX_QUOTE_AGAIN) for said in older)
+    plain_texts = [strip_reminders(text).strip() for text in texts if "<summary>" not in text]
+    *older, last = [
+        request for text in plain_texts for request in extract_summarized_requests(text) or ()
+    ] or [""]
+    yield from (_clip(request, MAX_QUOTE_AGAIN) for request in older)
     yield from filter(None, [last])
-    if plain := "\n".join(text for text in words if extract_summarized_requests(text) is None).strip():
-        yield plain
+    if own := "\n".join(text for text in plain_texts if extract_summarized_requests(text) is None).strip():
+        yield own
 
 
-def _clipped(text: str, limit: int) -> str:
-    """Text that cannot close the summary early, and that ends visibly when it was cut."""
+def _clip(text: str, limit: int) -> str:
+    """Text without summary tags, which would end the summary early; marked if it was cut."""
     plain = _TAGS.sub("", text).strip()
     return plain if len(plain) <= limit else plain[:limit] + " [...]"
 
 
 def _quote(texts: Iterable[str]) -> str:
-    return "\n".join(f"   - {_clipped(text, MAX_QUOTE)}" for text in texts) or "   - None."
+    return "\n".join(f"   - {_clip(text, MAX_QUOTE)}" for text in texts) or "   - None."
 
 
-def _listed(items: Iterable[str], limit: int) -> str:
-    """The latest items: what is recent matters more, and the list is bounded."""
+def _list_latest(items: Iterable[str], limit: int) -> str:
+    """The latest items, up to the limit."""
     return _quote(list(dict.fromkeys(items))[-limit:])
 
 
@@ -124,9 +128,9 @@ def _calls(messages: Sequence[ParsedMessage]) -> str:
     )
 
 
-def _last_words(messages: Sequence[ParsedMessage]) -> str:
+def _last_reply(messages: Sequence[ParsedMessage]) -> str:
     for message in reversed(messages):
-        words = extract_user_text(message).strip()
-        if message.role == "assistant" and words:
-            return words
+        text = extract_user_text(message).strip()
+        if message.role == "assistant" and text:
+            return text
     return ""

@@ -1,12 +1,12 @@
-"""The pytest fixture `twin`: a provider of one's own for every test.
+"""The pytest fixture `twin`: a new twin for every test.
 
     def test_my_agent_reuses_its_prefix(twin):
         twin.script("First answer.", "Second answer.")
         run_my_agent(twin.client())
         assert twin.ledger[-1]["usage"]["cache_read_input_tokens"] > 0
 
-pytest loads this module for every project that has everturn installed, so it imports nothing else until the
-fixture is used. Without pytest there is no fixture, and `TwinForTests` works all the same.
+pytest loads this module in every project that has everturn installed, so it imports nothing else until the
+fixture is used. `TwinForTests` also works without pytest.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TwinForTests:
-    """A twin in this process, on virtual time, and clients that talk to it."""
+    """A twin in this process with a virtual clock, and SDK clients connected to it."""
 
     def __init__(self, **settings: Any) -> None:
         from everturn.twin.build import build_twin
@@ -33,6 +33,7 @@ class TwinForTests:
         self._open: list[Any] = []
 
     def client(self, *, api_key: str = "test-key", **settings: Any) -> "anthropic.Anthropic":
+        """An `anthropic.Anthropic` client that talks to this twin; `settings` go to its constructor."""
         import anthropic
         import httpx2
 
@@ -43,40 +44,42 @@ class TwinForTests:
         return anthropic.Anthropic(api_key=api_key, base_url="http://twin", http_client=http, **settings)
 
     def async_client(self, *, api_key: str = "test-key", **settings: Any) -> "anthropic.AsyncAnthropic":
+        """The same as `client`, for asyncio."""
         import anthropic
         import httpx2
 
         from everturn.twin.transport import AsyncTwinTransport
 
-        # Nothing to close: the transport holds no connection.
+        # Not closed: the transport has no connection.
         http = httpx2.AsyncClient(transport=AsyncTwinTransport(self.twin))
         return anthropic.AsyncAnthropic(api_key=api_key, base_url="http://twin", http_client=http, **settings)
 
     @property
     def ledger(self) -> list[dict[str, Any]]:
-        """One entry per request, refused ones too: usage and price line by line."""
+        """One entry per request, failed requests included: usage, cache and itemized price."""
         return self.twin.ledger()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, for caches that expire."""
+        """Move the virtual clock forward, for example past the lifetime of a cache entry."""
         from everturn.twin.clock import VirtualClock
 
         assert isinstance(self.twin.clock, VirtualClock)
         self.twin.clock.advance(seconds)
 
     def script(self, *replies: str | dict[str, Any]) -> None:
-        """What the model says next, in order: texts, or the objects that `POST /twin/script` takes."""
+        """Queue the next replies, in order: texts, or objects as in `POST /twin/script`."""
         from everturn.twin.control import read_script
 
         self.twin.speaker.add(read_script({"replies": list(replies)}))
 
     def faults(self, *faults: str | dict[str, Any]) -> None:
-        """What goes wrong next, in order: kinds, or the objects that `POST /twin/faults` takes."""
+        """Queue the next faults, in order: kinds, or objects as in `POST /twin/faults`."""
         from everturn.twin.control import read_faults
 
         self.twin.faults.add(read_faults({"faults": list(faults)}).faults or ())
 
     def close(self) -> None:
+        """Close the clients that were created here."""
         for http in self._open:
             http.close()
 
@@ -85,7 +88,7 @@ if pytest is not None:
 
     @pytest.fixture
     def twin() -> Iterator[TwinForTests]:
-        """A Messages API in a box: `.client()`, `.script()`, `.faults()`, `.advance()`, `.ledger`."""
-        box = TwinForTests()
-        yield box
-        box.close()
+        """A local Messages API: `.client()`, `.script()`, `.faults()`, `.advance()`, `.ledger`."""
+        made = TwinForTests()
+        yield made
+        made.close()

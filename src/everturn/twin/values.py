@@ -1,10 +1,10 @@
-"""The values that pass through the twin, from the body of a request to the line in the ledger.
+"""The types that the twin's modules pass to each other, from the parsed request to the HTTP response.
 
-    body ─ parse ─> Request ─ validate ─> edits ─> prompt blocks ─ cache, bill ─> Reply ─> Entry
-                 └─> Refusal (the API's own kind of error, whatever the client sent)
+    body ─ parse ─> ParsedRequest ─ validate, edit, lay out, generate ─> ModelOutput ─> HttpResponse
+                └─> ApiError (in the API's own format, whatever the client sent)
 
 A block keeps its payload as it was sent, key order included, and a digest of it without
-`cache_control`: the marker is not part of the cache key (api-facts 1.3).
+`cache_control`: a breakpoint is not part of the cache key (api-facts 1.3).
 """
 
 from collections.abc import Callable, Iterable
@@ -12,34 +12,36 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from everturn.measure.model_table import Model
+from everturn.measure.prefix_cache import Ttl
+from everturn.twin.json_values import as_object
 
-Ttl = Literal["5m", "1h"]
+Endpoint = Literal["messages", "count_tokens"]
 RequestRole = Literal["user", "assistant", "system"]
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedBlock:
-    """One block of the prompt: a tool definition, a system text, or a piece of a message."""
+    """One block of the prompt: a tool definition, a system text, or a content block of a message."""
 
     kind: str
     body: dict[str, Any]
     digest: bytes
-    marker: Ttl | None = None
+    cache_ttl: Ttl | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedMessage:
     role: RequestRole
     blocks: tuple[ParsedBlock, ...]
-    # Everything of the message beside role and content, such as `clear_at` or `output_config`.
-    extra: dict[str, Any] = field(default_factory=dict)
+    # The fields other than role and content, such as `clear_at` or `output_config`.
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
-    """A request whose shape is right. Whether its content is right is `validate`'s question."""
+    """A request that could be parsed. `validate` checks its content."""
 
-    endpoint: Literal["messages", "count_tokens"]
+    endpoint: Endpoint
     workspace: str
     version: str
     betas: frozenset[str]
@@ -53,9 +55,13 @@ class ParsedRequest:
     def streams(self) -> bool:
         return bool(self.body.get("stream"))
 
+    def get_object(self, name: str) -> dict[str, Any]:
+        """The object in a field of the body; empty if the field is missing or null."""
+        return as_object(self.body.get(name))
+
 
 class ApiError(Exception):
-    """An answer that is an error, as the API would word it."""
+    """An error response, in the words of the API."""
 
     def __init__(
         self,
@@ -75,43 +81,35 @@ class ApiError(Exception):
 
 
 def invalid_request(message: str, *, error_code: str | None = None) -> ApiError:
-    """400 invalid_request_error: by far the most common refusal."""
+    """An `invalid_request_error` with status 400, by far the most common error."""
     return ApiError(400, "invalid_request_error", message, error_code=error_code)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOutput:
-    """What the model says: content blocks as the API spells them, and why it stopped."""
+    """What the model generates: content blocks in the API's format, and why it stopped."""
 
     content: tuple[dict[str, Any], ...]
     stop_reason: str
     stop_sequence: str | None = None
-    # Set where a script fixes it; otherwise the twin counts the content.
+    # Set if a script gives it; otherwise the twin counts the content.
     output_tokens: int | None = None
-    # A script that names its stop reason is said as it stands, whatever max_tokens says.
+    # A scripted reply with a stop reason is sent unchanged, even if it exceeds max_tokens.
     is_verbatim: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """A whole answer: the body of a plain response, and what its stream is made of."""
-
-    body: dict[str, Any]
-    headers: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What goes over the wire: a whole body, or a stream of pieces, each after a delay in seconds."""
+    """A complete body, or a stream of (seconds to wait, bytes)."""
 
     status: int
     headers: dict[str, str]
     body: bytes = b""
     stream: Iterable[tuple[float, bytes]] | None = None
-    # Seconds before the first byte; a fault can set it.
+    # Seconds before the first byte; set by faults.
     delay: float = 0.0
-    # To be called once, after the delay and before the first byte: what the request wrote to the cache can be
-    # read by others only from then on (api-facts 1.3). None when there is nothing to do.
-    begins: Callable[[], None] | None = None
-    # The connection is dropped instead of answered, as a time-out or a cut line would do.
+    # Called once, after the delay and before the first byte: other requests can read the new cache entries
+    # only from then on (api-facts 1.3). None when there is nothing to do.
+    on_first_byte: Callable[[], None] | None = None
+    # The connection is closed before the response is complete, as after a network failure.
     hangs_up: bool = False

@@ -1,1 +1,1 @@
-"""WHAT IS SEEN? From the view of the log to what is sent."""
+"""From the view of the log to the request that is sent."""

@@ -3,10 +3,10 @@
     tools ... T│ static S│ dynamic D│ messages ........ i│ ........ M│
                └ the tool list by itself                 └ only when M is out of reach of the last entry
 
-One marker ends the messages, one the tools, one or two the system prompt. The provider looks for an
-earlier entry only a bounded number of positions before a marker; when a turn adds more than that, an
-intermediate marker stands where the earlier entry is still in reach. When there are not enough markers for
-all, the one that the others make least useful goes first: tools, then the static part of system.
+One breakpoint ends the messages, one the tools, one or two the system prompt. The provider searches for an
+earlier entry only a limited number of positions before a breakpoint; if a turn adds more than that, an
+intermediate breakpoint is placed where the earlier entry is still in reach. If the provider allows too few
+breakpoints for all, the least useful one is dropped first: tools, then the static part of system.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ import msgspec
 from everturn.history.blocks import Block
 from everturn.history.messages import Message, is_blank
 from everturn.measure.capabilities import Capabilities, Scope
-from everturn.measure.outline import Outline, Preamble, Spot
+from everturn.measure.outline import BlockLocation, Outline, Preamble
 from everturn.measure.prefix_cache import Breakpoint, Ttl
 
-# What must not write has its marker on the second to last message, where an earlier request had one.
+# A request that must not write has its breakpoint on the second to last message, where an earlier one had it.
 Writes = Literal["its own", "nothing new"]
 
-# Blocks without a field for a marker (api-facts 1.1).
+# Blocks without a field for a breakpoint (api-facts 1.1).
 _UNMARKABLE = frozenset({"thinking", "redacted_thinking", "connector_text", "fallback", "cache_edits"})
 
 _FIELD = b'"cache_control"'
@@ -32,16 +32,22 @@ _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Breakpoints(msgspec.Struct, frozen=True):
-    """Markers in prefix order, with the reason of each that is not self-evident."""
+    """Breakpoints in prefix order, with the reason for each that is not obvious."""
 
-    places: tuple[tuple[Spot, Breakpoint], ...] = ()
+    places: tuple[tuple[BlockLocation, Breakpoint], ...] = ()
     why: tuple[str, ...] = ()
-    # The lookback position of the message-level marker: where the next request will find our entry.
+    # The lookback position of the message-level breakpoint: where the next request will find our entry.
     reached: int = -1
 
 
 def place_breakpoints(
-    outline: Outline, head: Preamble, *, ttl: Ttl, capabilities: Capabilities, previous: int, writes: Writes
+    outline: Outline,
+    preamble: Preamble,
+    *,
+    ttl: Ttl,
+    capabilities: Capabilities,
+    previous: int,
+    writes: Writes,
 ) -> Breakpoints:
     """`previous` is the position up to which the last request of this conversation wrote; -1 for none."""
     if not capabilities.caching:
@@ -54,22 +60,22 @@ def place_breakpoints(
         wanted.append((between, "the last entry"))
         why.append(
             f"this turn adds {reached - previous} positions, more than the {capabilities.lookback} that are "
-            "searched: an intermediate marker keeps the last entry in reach"
+            "searched: an intermediate breakpoint keeps the last entry in reach"
         )
-    wanted += _head_spots(outline, head)
+    wanted += _preamble_spots(outline, preamble)
     spots = sorted(spot for spot, _ in wanted[: capabilities.max_breakpoints])
-    why += [f"no marker left for {name}" for _, name in wanted[capabilities.max_breakpoints :]]
+    why += [f"no breakpoint left for {name}" for _, name in wanted[capabilities.max_breakpoints :]]
     return Breakpoints(tuple((spot, Breakpoint(-1, ttl)) for spot in spots), tuple(why), reached)
 
 
-def _message_spot(messages: Sequence[Message], writes: Writes) -> Spot | None:
-    """The last block that may carry a marker, in the last message or the one before it."""
+def _message_spot(messages: Sequence[Message], writes: Writes) -> BlockLocation | None:
+    """The last block that can carry a breakpoint, in the last message or the one before it."""
     start = len(messages) - (1 if writes == "its own" else 2)
     for at in range(start, -1, -1):
         blocks = messages[at].blocks
         for index in range(len(blocks) - 1, -1, -1):
             if can_carry_breakpoint(blocks[index]):
-                return Spot(at, index)
+                return BlockLocation(at, index)
     return None
 
 
@@ -77,39 +83,41 @@ def can_carry_breakpoint(block: Block) -> bool:
     return block.kind not in _UNMARKABLE and not is_blank(block)
 
 
-def _intermediate(outline: Outline, last: Spot, previous: int, lookback: int) -> Spot | None:
-    """The farthest markable block from which the previous entry is still found."""
+def _intermediate(
+    outline: Outline, last: BlockLocation, previous: int, lookback: int
+) -> BlockLocation | None:
+    """The farthest usable block from which the previous entry is still found."""
     if outline.position_of(last) - previous < lookback:
         return None
     for at in range(last.message, -1, -1):
         blocks = outline.messages[at].blocks
         for index in range(len(blocks) - 1, -1, -1):
-            distance = outline.position_of(Spot(at, index)) - previous
+            distance = outline.position_of(BlockLocation(at, index)) - previous
             if distance < 0:
                 return None
             if distance < lookback and can_carry_breakpoint(blocks[index]):
-                return Spot(at, index)
+                return BlockLocation(at, index)
     return None
 
 
-def _head_spots(outline: Outline, head: Preamble) -> list[tuple[Spot, str]]:
-    """Most useful first: the last part of system holds all before it; the tool list comes last."""
-    count = len(head.tools)
-    markable = [at for at in head.marked if can_carry_breakpoint(head.system[at])]
-    spots = [(Spot(-1, count + at), f"system.{at}") for at in reversed(markable)]
+def _preamble_spots(outline: Outline, preamble: Preamble) -> list[tuple[BlockLocation, str]]:
+    """Most useful first: the end of system covers everything before it; the tool list comes last."""
+    count = len(preamble.tools)
+    markable = [at for at in preamble.marked if can_carry_breakpoint(preamble.system[at])]
+    spots = [(BlockLocation(-1, count + at), f"system.{at}") for at in reversed(markable)]
     return [*spots, (outline.last_tool, "tools")] if outline.last_tool else spots
 
 
-def scope_at(head: Preamble, spot: Spot) -> Scope:
-    """Who may share the entry that a marker there writes."""
-    part = spot.block - len(head.tools)
-    if spot.message >= 0 or part not in head.marked or not head.scopes:
+def scope_at(preamble: Preamble, spot: BlockLocation) -> Scope:
+    """Who may share the entry that a breakpoint at this place writes."""
+    part = spot.block - len(preamble.tools)
+    if spot.message >= 0 or part not in preamble.marked or not preamble.scopes:
         return "org"
-    return head.scopes[head.marked.index(part)]
+    return preamble.scopes[preamble.marked.index(part)]
 
 
 def with_cache_control(block: Block, ttl: Ttl, scope: Scope = "org") -> Block:
-    """The block with its marker; what is the API's default, five minutes and no scope, is not spelled."""
+    """The block with a breakpoint. The API's defaults, five minutes and no scope, are left out."""
     control = {"type": "ephemeral"} | ({"ttl": ttl} if ttl != "5m" else {})
     if scope != "org":
         control["scope"] = scope
@@ -118,7 +126,7 @@ def with_cache_control(block: Block, ttl: Ttl, scope: Scope = "org") -> Block:
 
 
 def without_cache_control(block: Block) -> Block:
-    """The block without a marker that it came with; the bytes of all other fields stay as they are."""
+    """The block without the breakpoint that it came with; the bytes of all other fields stay as they are."""
     if _FIELD not in block.raw or "cache_control" not in (fields := _read_fields(block.raw)):
         return block
     del fields["cache_control"]

@@ -1,9 +1,9 @@
 """Deleting results from the cached prefix: references, and the blocks that name them (PC-15, MC-10).
 
 An extension that no public API has (api-facts 9). Each result carries its call id as `cache_reference`; a
-`cache_edits` block names the references to delete. Once sent, such a block is repeated in every later request
-at the same place, or the prefix would differ and the cache with it. That it is comes for free here: the
-deletion is an appended record (`CacheDeleted`), and flattening puts its block where it stands in the log.
+`cache_edits` block names the references to delete. Once sent, such a block must be repeated in every later
+request at the same place; otherwise the prefix would differ and miss the cache. The log ensures this: the
+deletion is an appended record (`CacheDeleted`), and flattening puts its block at its place in the log.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from everturn.history.blocks import Block, block_from_fields, with_field
 
 CACHE_EDITS: Final = "cache_edits"
 
-# Whether results carry a reference: all of them where the provider takes cache edits, otherwise none.
+# Whether results carry a reference: all of them if the provider supports cache edits, otherwise none.
 References = Literal["none", "all"]
 
 
@@ -22,5 +22,5 @@ def edits_block(calls: Sequence[str]) -> Block:
     return block_from_fields({"type": CACHE_EDITS, "edits": deletions})
 
 
-def referenced(block: Block) -> Block:
+def with_cache_reference(block: Block) -> Block:
     return with_field(block, "cache_reference", block.call)

@@ -1,4 +1,4 @@
-"""What shapes the prompt without being a block, by the section it begins to count in (api-facts 1.6)."""
+"""What shapes the prompt without being a block, by the section from which it applies (api-facts 1.6)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from everturn.measure.model_table import Model
-from everturn.measure.outline import Salts
+from everturn.measure.outline import CacheKeySalts
 from everturn.view.key_parameters import KeyParameters
 
 
-def salts(model: Model, parameters: KeyParameters) -> Salts:
-    """A default that is spelled out equals one that is left out."""
-    return Salts(
+def compute_key_salts(model: Model, parameters: KeyParameters) -> CacheKeySalts:
+    """An explicit default gives the same key as an omitted field."""
+    return CacheKeySalts(
         scope=(model.id, parameters.speed or "standard"),
         messages=(
             _tool_choice(parameters.tool_choice or {}),
@@ -25,7 +25,7 @@ def salts(model: Model, parameters: KeyParameters) -> Salts:
 
 
 def thinking_mode(model: Model, parameters: KeyParameters) -> str:
-    """How the model thinks: as it was asked to, else as it does by itself."""
+    """How the model thinks: as requested, otherwise its default."""
     usual = "adaptive" if model.thinks_by_default else "disabled"
     return (parameters.thinking or {}).get("type", usual)
 

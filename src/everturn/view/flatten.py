@@ -1,11 +1,11 @@
-"""A view, flattened into the messages of an API request (FLAT-1..8).
+"""Flattens a view into the messages of an API request (FLAT-1..8).
 
-Flattening is a fold. Everything between two model responses is one user message; the pieces of a
-response are one assistant message, also when results were recorded between them. A turn, the response
-and what answers it, is open while records still join it, and never changes once the next response has
-begun. So adding a record costs that record, and what was sent before is sent again byte for byte.
+Flattening is a fold. Everything between two model responses is one user message; the parts of a response are
+one assistant message, even if results were recorded between them. A turn (the response and its answer) is
+open while records are still added to it, and never changes once the next response has begun. So adding a
+record costs only that record, and what was sent before is sent again byte for byte.
 
-What the API would refuse is mended turn by turn (`history/repair.py`); each change is reported.
+What the API would refuse is repaired turn by turn (`history/repair.py`); each change is reported.
 """
 
 from collections import ChainMap
@@ -25,8 +25,8 @@ from everturn.history.edits import (
 from everturn.history.log import View
 from everturn.history.messages import Message, is_blank
 from everturn.history.records import Record, is_sent
-from everturn.history.repair import Repair, answers, distinct_calls
-from everturn.view.cache_edits import CACHE_EDITS, References, edits_block, referenced
+from everturn.history.repair import Repair, distinct_calls, pair_results
+from everturn.view.cache_edits import CACHE_EDITS, References, edits_block, with_cache_reference
 from everturn.view.fragments.beginning import BEGINNING
 from everturn.view.fragments.cleared import cleared
 from everturn.view.fragments.offloaded import offloaded
@@ -36,28 +36,28 @@ from everturn.view.tool_inputs import Schemas, fitted_call
 
 
 class Flat(msgspec.Struct, frozen=True):
-    """Messages that the API takes, and what was changed to make them so."""
+    """Messages that the API accepts, and the repairs that this needed."""
 
     messages: tuple[Message, ...]
     repairs: tuple[Repair, ...] = ()
 
 
 class _Turn:
-    """A response and what answers it, while records still join them."""
+    """A response and its answer, while records are still added to them."""
 
     def __init__(self) -> None:
         self.message_id = ""
         self.said: list[Block] = []
         self.results: list[Block] = []
         self.deletions: list[Block] = []
-        # A summary stands before everything that is told beside it.
+        # A summary comes before all other content of its message.
         self.summary: list[Block] = []
         self.reminders: list[Block] = []
         self.words: list[Block] = []
 
     @property
     def is_answered(self) -> bool:
-        # Deletions alone are no answer: once they end, nothing would be left of the message.
+        # Deletions alone are not an answer: once they end, the message would be empty.
         return any((self.results, self.summary, self.reminders, self.words))
 
     @property
@@ -78,22 +78,47 @@ class Flattener:
     ) -> None:
         self._tools: Schemas = tools or {}
         self._references = references
+        self._start = frozenset(hidden), dict(offloaded or {})
+        # All added records, to fold them again with other schemas.
+        self._added: list[Record] = []
+        # The first message that changed since the last call of `take_changes`.
+        self._changed_from = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        hidden, offloaded = self._start
         self._hidden = set(hidden)
-        self._offloaded = dict(offloaded or {})
+        self._offloaded = dict(offloaded)
         self._closed: list[Message] = []
         self._repairs: list[Repair] = []
         self._used: dict[str, int] = {}
         self._answered_in: dict[str, int] = {}
         self._place_of: dict[str, int] = {}
         self._turn = _Turn()
-        # Results that the provider was told to forget: sent, and not shown to the model.
+        # Results that the provider was told to delete: sent, but not shown to the model.
         self.deleted: set[str] = set()
-        # The first message that is not what it was when `take_changes` was last called.
-        self._changed_from = 0
+
+    def set_tools(self, tools: Schemas) -> None:
+        """Fit every call to these schemas (FLAT-5). What is sent depends only on the records and the tools,
+        so a session that is opened again sends the same bytes. Tools come before the messages: if they
+        change, no message is in the cache anyway.
+        """
+        if tools == self._tools:
+            return
+        before, added, self._tools = self._closed, self._added, tools
+        self._added = []
+        self._begin()
+        changed_from = self._changed_from
+        for record in added:
+            self.add(record)
+        pairs = zip(before, self._closed, strict=False)
+        same = next((at for at, (old, new) in enumerate(pairs) if old != new), len(self._closed))
+        self._changed_from = min(changed_from, same)
 
     def add(self, record: Record) -> None:
+        self._added.append(record)
         self._apply(record.edit)
-        # What a reply says goes before what answers it, also where it was recorded later.
+        # The content of a reply comes before its answer, even if it was recorded later.
         self._place_of[record.uuid] = len(self._closed) + bool(self._turn.said)
         if not is_sent(record):
             return
@@ -105,31 +130,35 @@ class Flattener:
             self._answer(record)
 
     def flat(self) -> Flat:
-        """The messages as they stand, and everything that was changed to make them so."""
+        """The current messages, and all repairs that they needed."""
         repairs: list[Repair] = []
         messages = self.since(0, repairs)
         return Flat(tuple(messages), (*self._repairs, *repairs))
 
     def since(self, first: int, repairs: list[Repair] | None = None) -> list[Message]:
-        """The messages from that one on. The open turn is completed for the answer, not in the fold."""
+        """The messages from that index on. The open turn is completed in the returned
+        value, not in the fold.
+        """
         noted: list[Repair] = [] if repairs is None else repairs
         last = self._rendered(self._turn, ChainMap({}, self._used), noted)
         messages = [*self._closed[first:], *_started(self._closed, last, noted)]
         if messages and messages[-1].role == "assistant" and all(b.is_thinking for b in messages[-1].blocks):
-            noted.append(Repair("trailing_thinking", "", "a last message of thinking alone is left out"))
+            noted.append(Repair("trailing_thinking", "", "a last message with only thinking is left out"))
             messages.pop()
         return messages
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """What was changed so far, the open turn included: what came before it is not looked at again."""
+        """The repairs so far, including the open turn; closed turns are not examined again."""
         noted: list[Repair] = []
         self.since(len(self._closed), noted)
         return (*self._repairs, *noted)
 
     @property
     def in_tool_loop(self) -> bool:
-        """Whether the next request answers tool calls: the API wants their turn's thinking untouched."""
+        """Whether the next request answers tool calls: the API requires the thinking of
+        their turn unchanged.
+        """
         return self._turn.waits
 
     def _hear(self, record: Record) -> None:
@@ -137,7 +166,7 @@ class Flattener:
         is_same = bool(record.message_id) and record.message_id == turn.message_id
         heard = self._heard(record.blocks, turn.said if is_same else ())
         if not heard:
-            # A reply without a visible word ends no turn: two user messages would follow each other.
+            # A reply without visible text does not end a turn: two user messages would follow each other.
             return
         if not is_same and (turn.is_answered or turn.waits):
             turn = self._close()
@@ -195,7 +224,7 @@ class Flattener:
         said = distinct_calls(turn.said, used, repairs)
         calls = [block for block in said if block.is_call]
         recorded = [block.call for block in dict.fromkeys(turn.said) if block.is_call]
-        results, strays = answers(calls, turn.results, recorded, repairs)
+        results, strays = pair_results(calls, turn.results, recorded, repairs)
         shown = (*map(self._shown_as, results), *turn.deletions)
         answer = (*shown, *turn.summary, *strays, *turn.reminders, *turn.words)
         made = [Message("assistant", tuple(said))] if said else []
@@ -206,10 +235,10 @@ class Flattener:
             block = cleared(block)
         elif block.call in self._offloaded:
             block = offloaded(block, self._offloaded[block.call])
-        return referenced(block) if self._references == "all" else block
+        return with_cache_reference(block) if self._references == "all" else block
 
     def _apply(self, edit: Edit | None) -> None:
-        """Edits change what was already folded. Only the messages that they touch are made anew."""
+        """Apply an edit to what was already folded. Only the messages that it affects are rebuilt."""
         match edit:
             case Cleared(calls=calls):
                 new = set(calls) - self._hidden
@@ -218,9 +247,10 @@ class Flattener:
             case Offloaded(call=call):
                 self._offloaded[call] = edit
                 self._remake_results({call})
-            case ThinkingDropped(since=since):
-                # A record that is out of sight lies before all that is not.
-                self._drop_thinking(self._place_of.get(since, 0))
+            case ThinkingDropped(since=since, until=until):
+                # A record that is not in view lies before all that are.
+                end = self._place_of.get(until, 0) if until else len(self._closed) + 1
+                self._drop_thinking(self._place_of.get(since, 0), end)
             case CacheDeleted(calls=calls):
                 self.deleted.update(calls)
                 self._turn.deletions.append(edits_block(calls))
@@ -235,12 +265,12 @@ class Flattener:
             blocks = self._closed[at].blocks
             self._remake(at, [self._shown_as(b) if b.is_result and b.call in calls else b for b in blocks])
 
-    def _drop_thinking(self, since: int) -> None:
-        for at in range(since, len(self._closed)):
+    def _drop_thinking(self, since: int, end: int) -> None:
+        for at in range(since, min(end, len(self._closed))):
             blocks = self._closed[at].blocks
             if any(block.is_thinking for block in blocks):
                 self._remake(at, _without_thinking(blocks))
-        if since <= len(self._closed) and any(block.is_thinking for block in self._turn.said):
+        if since <= len(self._closed) < end and any(block.is_thinking for block in self._turn.said):
             self._turn.said = _without_thinking(self._turn.said)
 
     def _end_deletions(self) -> None:
@@ -259,7 +289,7 @@ class Flattener:
         self._changed_from = min((self._changed_from, *places))
 
     def take_changes(self) -> int:
-        """The index from which messages differ from those at the last call of this method."""
+        """The index of the first message that changed since the last call of this method."""
         changed, self._changed_from = self._changed_from, len(self._closed)
         return changed
 
@@ -285,6 +315,6 @@ def _started(before: Sequence[Message], made: list[Message], repairs: list[Repai
     if before or not made or made[0].role == "user":
         return made
     repairs.append(
-        Repair("missing_start", "", "the record begins with a reply; a first message was put before it")
+        Repair("missing_start", "", "the log begins with a reply; a first message was added before it")
     )
     return [Message("user", (BEGINNING,)), *made]

@@ -1,9 +1,9 @@
 """Forks: a second request that shares the parent's cached prefix byte for byte (PC-12, PC-13).
 
-What a fork must not change is captured from the parent's last request as one value; a fork is that value
-plus its own new messages. Its markers are its parent's, so it reads what the parent wrote and writes nothing
-(`requests.py`). A fork's own state, its detector and its micro-compaction, is made anew where it runs:
-nothing of it is reachable from here (PC-14).
+What a fork must not change is captured from the parent's last request as one value; a fork is that value plus
+its own new messages. It has the same breakpoints as its parent, so it reads what the parent wrote and writes
+nothing (`requests.py`). A fork's own state (detector, micro-compaction) is created where it runs; nothing of
+it is reachable from here (PC-14).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,10 @@ from everturn.view.key_parameters import KeyParameters
 
 
 class CapturedRequest(msgspec.Struct, frozen=True):
-    """Everything in the cache key, as the parent last sent it, and where its markers stood."""
+    """Everything in the cache key, as the parent last sent it, and the positions of its breakpoints."""
 
     model: str
-    head: Preamble
+    preamble: Preamble
     parameters: KeyParameters
     messages: tuple[Message, ...]
     # The other top-level fields of the parent's request; none of them is part of the key.
@@ -53,8 +53,9 @@ def make_fork(
     tools_allowed: bool = False,
     max_output: int | None = None,
 ) -> Fork:
-    """A fork of the parent's conversation. An output limit of its own is refused where it would change how
-    the model thinks: a thinking budget must stay below the limit, so the two are one setting."""
+    """A fork of the parent's conversation. A separate output limit is refused if it would change how the
+    model thinks: a thinking budget must stay below the limit, so the two belong together.
+    """
     if max_turns < 1:
         raise UsageError(f"A fork of {max_turns} turns does nothing. Allow at least one.")
     settings = dict(parent.settings)
@@ -74,9 +75,9 @@ def _may_limit(thinking: Mapping[str, Any] | None, limit: int) -> bool:
 
 
 def continue_fork(fork: Fork, said: Sequence[Block], answered: Sequence[Block] = ()) -> Fork | None:
-    """The fork's next turn after this reply; None when it is over: nothing was called, or no turn is left.
+    """The fork's next turn after this reply; None if it is done: nothing was called, or no turn is left.
 
-    `answered` are the results of its calls. Where it may use no tools, every call is refused instead.
+    `answered` are the results of its calls. If the fork may not use tools, every call is refused instead.
     """
     calls = [block for block in said if block.is_call]
     if not calls or fork.max_turns == 1:
@@ -91,5 +92,5 @@ def _refused(call: Block) -> Block:
 
 
 def refusal_of_tools(call: str) -> str:
-    """The answer to a call that a fork makes though it may use no tools."""
+    """The answer to a call from a fork that may not use tools."""
     return f"Call {call} was refused: this request may use no tools. Answer with text."

@@ -1,8 +1,8 @@
-"""How long a written prefix should live, decided once per session (PC-9, PC-10).
+"""How long a written prefix should live, decided once per session (PC-9, PC-10, PC-18).
 
-An hour costs twice the base price to write, five minutes a quarter more than it. Which one a request asks
-for, and everything else that is part of the cache key, is latched at a session's first request: a flip in
-the middle would change the key and pay for the whole prefix again.
+Writing with a lifetime of one hour costs twice the base price, with five minutes 1.25 times. The lifetime and
+everything else that is part of the cache key is latched at a session's first request: a change in the middle
+would change the key and pay for the whole prefix again.
 """
 
 from collections.abc import Hashable, Mapping
@@ -22,6 +22,10 @@ class TtlSettings(msgspec.Struct, frozen=True):
 
     eligible: bool = False
     sources: tuple[str, ...] = ("main*", "sdk", "agent:*")
+    # On Bedrock an hour is asked for only when this says so; `eligible` is about Anthropic's own accounts.
+    bedrock_1h: bool = False
+    # A subscriber who pays by use beyond the plan keeps five minutes.
+    in_overage: bool = False
 
 
 class TtlChoice(msgspec.Struct, frozen=True):
@@ -35,16 +39,25 @@ def choose_ttl(
     if purpose == "fork":
         return TtlChoice("5m", "a fork is over before an hour could pay off")
     if "1h" not in capabilities.ttls:
-        return TtlChoice("5m", "the provider knows no longer lifetime")
-    if not settings.eligible:
-        return TtlChoice("5m", "the account is not eligible for an hour")
+        return TtlChoice("5m", "the provider supports only five minutes")
+    if refusal := _not_eligible(settings, capabilities):
+        return TtlChoice("5m", refusal)
     if not any(fnmatchcase(source, pattern) for pattern in settings.sources):
-        return TtlChoice("5m", f"source {source!r} is on no list for an hour")
+        return TtlChoice("5m", f"source {source!r} is not in the list of sources for one hour")
     return TtlChoice("1h", f"source {source!r} may ask for an hour")
 
 
+def _not_eligible(settings: TtlSettings, capabilities: Capabilities) -> str:
+    """Why the account may not request one hour; empty if it may (PC-18)."""
+    if capabilities.name == "bedrock":
+        return "" if settings.bedrock_1h else "on Bedrock one hour must be enabled (ttl.bedrock_1h)"
+    if not settings.eligible:
+        return "the account is not eligible for an hour"
+    return "the account is in overage" if settings.in_overage else ""
+
+
 class KeyParameters(msgspec.Struct, frozen=True):
-    """What is part of the cache key beside tools, system, model and messages."""
+    """What is part of the cache key in addition to tools, system, model and messages."""
 
     lifetime: TtlChoice
     betas: tuple[str, ...] = ()
@@ -56,14 +69,14 @@ class KeyParameters(msgspec.Struct, frozen=True):
 
 
 class LatchedParameters(msgspec.Struct, frozen=True):
-    """The parameters that are sent, and the changes that were asked for and not made."""
+    """The parameters that are sent, and the requested changes that were not made."""
 
     parameters: KeyParameters
     refused: tuple[str, ...] = ()
 
 
 def latch_parameters(latched: KeyParameters | None, wanted: KeyParameters) -> LatchedParameters:
-    """The first request's parameters hold for the session, whatever later ones would rather have."""
+    """The parameters of the first request apply for the whole session, whatever later requests ask for."""
     if latched is None:
         return LatchedParameters(wanted)
     names = [
@@ -78,7 +91,7 @@ def latch_parameters(latched: KeyParameters | None, wanted: KeyParameters) -> La
 
 
 def _same_ttl(name: str, latched: KeyParameters, wanted: KeyParameters) -> bool:
-    """Two reasons for one lifetime are no change."""
+    """Two reasons for the same lifetime are not a change."""
     return name == "lifetime" and latched.lifetime.ttl == wanted.lifetime.ttl
 
 
@@ -98,6 +111,6 @@ def to_request_fields(parameters: KeyParameters) -> dict[str, Any]:
 
 
 def _output_config(parameters: KeyParameters) -> dict[str, Any]:
-    """The one field that two parameters share: a format may stand beside the effort."""
+    """The one field that two parameters share: a format may be set next to the effort."""
     effort = {"effort": parameters.effort} if parameters.effort else {}
     return {**parameters.extra.get("output_config", {}), **effort}

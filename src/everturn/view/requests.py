@@ -1,6 +1,6 @@
-"""The request as it is sent: what was captured, its markers, and what a fork adds (PC-12, PC-13).
+"""The request as it is sent: the captured request, its breakpoints, and what a fork adds (PC-12, PC-13).
 
-Where breakpoints go is decided in `breakpoints.py`; here they are written. Everything else leaves as it came.
+`breakpoints.py` decides where breakpoints go; here they are written. Everything else is sent as received.
 """
 
 from collections.abc import Sequence
@@ -15,27 +15,27 @@ from everturn.view.forks import CapturedRequest, Fork
 from everturn.view.key_parameters import to_request_fields
 from everturn.wire.anthropic import Request
 
-# A fork is over before an hour could pay off (PC-9). The lifetime is no part of the key: it reads its
-# parent's entries all the same, and a read renews them for their own lifetime (api-facts 1.3).
+# A fork is over before a lifetime of one hour could pay off (PC-9). The lifetime is not part of the key: it
+# still reads its parent's entries, and a read renews them for their own lifetime (api-facts 1.3).
 FORK_TTL: Ttl = "5m"
 
 
-def build_request(safe: CapturedRequest, marks: Breakpoints, more: Sequence[Message] = ()) -> Request:
-    """The request with its markers; `more` are messages behind those that were captured."""
-    tools, system = list(safe.head.tools), list(safe.head.system)
+def build_request(safe: CapturedRequest, breakpoints: Breakpoints, more: Sequence[Message] = ()) -> Request:
+    """The request with its breakpoints; `more` are messages after the captured ones."""
+    tools, system = list(safe.preamble.tools), list(safe.preamble.system)
     messages = [*safe.messages, *more]
-    for spot, marker in marks.places:
-        scope = scope_at(safe.head, spot)
+    for spot, breakpoint in breakpoints.places:
+        scope = scope_at(safe.preamble, spot)
         if spot.message >= 0:
             message = messages[spot.message]
             blocks = list(message.blocks)
-            blocks[spot.block] = with_cache_control(blocks[spot.block], marker.ttl)
+            blocks[spot.block] = with_cache_control(blocks[spot.block], breakpoint.ttl)
             messages[spot.message] = Message(message.role, tuple(blocks))
         elif spot.block < len(tools):
-            tools[spot.block] = with_cache_control(tools[spot.block], marker.ttl)
+            tools[spot.block] = with_cache_control(tools[spot.block], breakpoint.ttl)
         else:
             at = spot.block - len(tools)
-            system[at] = with_cache_control(system[at], marker.ttl, scope)
+            system[at] = with_cache_control(system[at], breakpoint.ttl, scope)
     return Request(
         model=safe.model,
         messages=tuple(messages),
@@ -46,8 +46,9 @@ def build_request(safe: CapturedRequest, marks: Breakpoints, more: Sequence[Mess
 
 
 def build_fork_request(fork: Fork, capabilities: Capabilities) -> Request:
-    """A fork's request. Its markers are its parent's, each in its place: it can only find what is there,
-    and however much it says itself, none of that is written (PC-13)."""
+    """A fork's request. It has its parent's breakpoints, each at the same place: it can only find existing
+    entries, and nothing that the fork adds is written (PC-13).
+    """
     safe = msgspec.structs.replace(fork.parent, settings=fork.settings)
     return build_request(safe, place_fork_breakpoints(fork, capabilities), fork.messages)
 

@@ -1,18 +1,18 @@
 """The system prompt as named sections, static ones before dynamic ones (PC-1 to PC-4).
 
-    attribution   varies per request     no marker
-    identity      short                  no marker
-    static        same for everybody     one block, its own marker   scope global where that exists
+    attribution   varies per request     no breakpoint
+    identity      short                  no breakpoint
+    static        same for everybody     one block, its own breakpoint   scope global where that exists
     ───────────── the boundary ─────────
-    dynamic       this session           one block, its own marker   scope org
+    dynamic       this session           one block, its own breakpoint   scope org
 
-A section is computed once and then kept until `forget` (a /clear or a compaction). One that is computed
-anew for every request breaks the cache whenever its value changes, so registering such a section takes a
-long name and a written reason.
+A section is computed once and then kept until `forget` (a /clear or a compaction). A section that is computed
+for every request breaks the cache whenever its value changes, so registering one takes a long name and a
+written reason.
 """
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Iterable
+from typing import Final, Literal
 
 import msgspec
 
@@ -23,10 +23,12 @@ from everturn.measure.outline import Preamble
 
 SectionKind = Literal["static", "dynamic"]
 Compute = Callable[[], str]
+# How agents name the tools of MCP servers.
+MCP_PREFIX: Final = "mcp__"
 
 
 class PromptSection(msgspec.Struct, frozen=True):
-    """One named piece of the system prompt. `breaks_cache_because` is empty for a section that is kept."""
+    """One named part of the system prompt. `breaks_cache_because` is empty for a section that is kept."""
 
     name: str
     part: SectionKind
@@ -35,9 +37,16 @@ class PromptSection(msgspec.Struct, frozen=True):
 
 
 class SystemPromptSections:
-    """The registry. Order of registration is order in the prompt, within each part."""
+    """The registry. Sections appear in the prompt in the order of registration, within each part.
 
-    def __init__(self) -> None:
+    `attribution` says for whom a request is made; a function is called for every request. Unless the provider
+    excludes that block from its cache key, a value that changes breaks the cache. `identity` is one short
+    line. Neither has its own breakpoint (PC-3).
+    """
+
+    def __init__(self, *, attribution: str | Compute = "", identity: str = "") -> None:
+        self._attribution = attribution
+        self.identity = identity
         self._sections: dict[str, PromptSection] = {}
         self._kept: dict[str, str] = {}
 
@@ -46,20 +55,24 @@ class SystemPromptSections:
         self._register(PromptSection(name, "static", compute))
 
     def dynamic(self, name: str, compute: Compute) -> None:
-        """A text of this session: environment, memory files, language, ..."""
+        """A text specific to this session: environment, memory files, language, ..."""
         self._register(PromptSection(name, "dynamic", compute))
 
     def DANGEROUS_recomputed_every_request(self, name: str, compute: Compute, *, why: str) -> None:  # noqa: N802
         """A text that may change from request to request. Every change pays for the whole prefix again."""
         if len(why.split()) < 3:
             raise UsageError(
-                f"Section {name!r} is computed anew for every request; each change of it breaks the cache. "
-                f"Say why that is worth it in a sentence ({why!r} is none), or register it with dynamic()."
+                f"Section {name!r} is computed for every request, and each change breaks the cache. "
+                f"Give the reason for it in a sentence (not {why!r}), or register it with dynamic()."
             )
         self._register(PromptSection(name, "dynamic", compute, breaks_cache_because=why))
 
+    @property
+    def attribution(self) -> str:
+        return self._attribution if isinstance(self._attribution, str) else self._attribution()
+
     def forget(self) -> None:
-        """After /clear or a compaction: every section is computed again."""
+        """Compute every section again, after /clear or a compaction."""
         self._kept.clear()
 
     def texts(self, part: SectionKind) -> list[str]:
@@ -68,15 +81,13 @@ class SystemPromptSections:
 
     @property
     def dangers(self) -> dict[str, str]:
-        """The sections that may break the cache, with the reason each of them gave."""
+        """The sections that may break the cache, with the registered reasons."""
         named = ((section.name, section.breaks_cache_because) for section in self._sections.values())
         return {name: why for name, why in named if why}
 
     def _register(self, section: PromptSection) -> None:
         if section.name in self._sections:
-            raise UsageError(
-                f"There is a section named {section.name!r} already. Give this one another name."
-            )
+            raise UsageError(f"A section named {section.name!r} already exists. Choose another name.")
         self._sections[section.name] = section
 
     def _text(self, section: PromptSection) -> str:
@@ -88,25 +99,23 @@ class SystemPromptSections:
 
 
 class Scoped(msgspec.Struct, frozen=True):
-    """A block of the system prompt; without a scope it carries no marker."""
+    """A block of the system prompt; without a scope it has no breakpoint."""
 
     block: Block
     scope: Scope | None
 
 
 def system_blocks(
-    sections: SystemPromptSections,
-    *,
-    attribution: str = "",
-    identity: str = "",
-    capabilities: Capabilities,
-    has_mcp_tools: bool = False,
+    sections: SystemPromptSections, *, capabilities: Capabilities, tools: Iterable[str] = ()
 ) -> tuple[Scoped, ...]:
-    """The default prompt in up to four blocks (PC-3). MCP tools differ per user: nothing is global then."""
-    shared: Scope = "global" if "global" in capabilities.scopes and not has_mcp_tools else "org"
+    """The default prompt in up to four blocks (PC-3). Tools come before the system prompt, and MCP tools
+    differ per user: with one among `tools`, no block is global.
+    """
+    is_shared = "global" in capabilities.scopes and not any(name.startswith(MCP_PREFIX) for name in tools)
+    shared: Scope = "global" if is_shared else "org"
     parts: list[tuple[str, Scope | None]] = [
-        (attribution, None),
-        (identity, None),
+        (sections.attribution, None),
+        (sections.identity, None),
         ("\n\n".join(sections.texts("static")), shared),
         ("\n\n".join(sections.texts("dynamic")), "org"),
     ]
@@ -114,12 +123,12 @@ def system_blocks(
 
 
 def own_system_prompt(text: str) -> tuple[Scoped, ...]:
-    """A caller's own prompt replaces the default one wholesale: no split, nothing global (PC-4)."""
+    """A caller's own prompt replaces the default one completely: no split, nothing global (PC-4)."""
     return (Scoped(text_block(text), "org"),) if text.strip() else ()
 
 
 def make_preamble(tools: tuple[Block, ...], system: tuple[Scoped, ...]) -> Preamble:
-    """Tools and system as one value. Tools are put in the order of their names: stable bytes (PC-6)."""
+    """Tools and system as one value. Tools are sorted by name for stable bytes (PC-6)."""
     ordered = tuple(sorted(tools, key=lambda tool: tool.tool))
     marked = tuple(at for at, part in enumerate(system) if part.scope)
     scopes: tuple[Scope, ...] = tuple(part.scope for part in system if part.scope is not None)

@@ -1,11 +1,12 @@
-"""Tool inputs against the tool's schema: normalized where that is safe, kept and reported where not (FLAT-5).
+"""Checks tool inputs against the tool's schema: normalized if that is safe, otherwise
+kept and reported (FLAT-5).
 
-The API takes an object and nothing else as an input. Models and other tools have recorded inputs as
-JSON strings, and numbers and booleans as words; those are read back. An input that still does not fit
-is sent as it was recorded: the model said it, and the tool answered it.
+The API accepts only an object as input. Models and other tools have recorded inputs as JSON strings, and
+numbers and booleans as text; those are converted back. An input that still does not fit is sent as recorded:
+the model said it, and the tool answered it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -26,8 +27,27 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }
 
 
+def read_schemas(tools: Iterable[Block]) -> Schemas:
+    """The schemas of tools by name, from their definitions; the API's own tools have none."""
+    return {tool.tool: schema for tool in tools if (schema := _schema_of(tool))}
+
+
+def _schema_of(tool: Block) -> Mapping[str, Any]:
+    try:
+        return _mapping(fields_of(tool).get("input_schema"))
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """A schema may also be `true`, and files may contain anything: whatever is not an
+    object counts as empty.
+    """
+    return cast(Mapping[str, Any], value) if isinstance(value, dict) else {}
+
+
 def fitted_call(block: Block, tools: Schemas, repairs: list[Repair]) -> Block:
-    """The call as it may be sent. Untouched, to the byte, unless its input had to be read back."""
+    """The call in the form in which it may be sent. Byte for byte the same unless its input was converted."""
     if not block.is_call or (block.tool not in tools and b'"input":{' in block.raw):
         return block
     try:
@@ -39,26 +59,31 @@ def fitted_call(block: Block, tools: Schemas, repairs: list[Repair]) -> Block:
         return block
     value = fields.get("input")
     schema = {"type": "object", **tools.get(block.tool, {})}
-    fitted = _read_back(value, schema)
-    if misfits := misfit(fitted, schema):
+    try:
+        fitted = _read_back(value, schema)
+        misfits = misfit(fitted, schema)
+    except RecursionError:
+        repairs.append(Repair("tool_input", block.call, f"{block.tool}: nested too deeply; sent as recorded"))
+        return block
+    if misfits:
         repairs.append(Repair("tool_input", block.call, f"{block.tool}: {misfits[0]}; sent as recorded"))
     if not isinstance(fitted, dict):
         fitted = cast(Any, {"input": fitted})
     if fitted == value and isinstance(value, dict):
         return block
-    repairs.append(Repair("tool_input", block.call, f"{block.tool}: the input was read back by its schema"))
+    repairs.append(Repair("tool_input", block.call, f"{block.tool}: the input was converted by its schema"))
     return block_from_fields({**fields, "input": fitted})
 
 
 def _read_back(value: Any, schema: Mapping[str, Any]) -> Any:
-    """The value with words turned back into what the schema says they are, where they plainly are that."""
+    """The value with texts converted to the type in the schema, if that is unambiguous."""
     kind = schema.get("type")
     if isinstance(value, str) and kind in ("object", "array", "integer", "number", "boolean"):
         value = _from_words(value, kind)
     if isinstance(value, dict) and isinstance(properties := schema.get("properties"), dict):
         parts = cast(dict[str, Any], properties)
         fields = cast(dict[str, Any], value)
-        return {name: _read_back(part, parts.get(name) or {}) for name, part in fields.items()}
+        return {name: _read_back(part, _mapping(parts.get(name))) for name, part in fields.items()}
     if isinstance(value, list) and isinstance(items := schema.get("items"), dict):
         return [_read_back(part, cast(dict[str, Any], items)) for part in cast(list[Any], value)]
     return cast(Any, value)
@@ -73,7 +98,7 @@ def _from_words(words: str, kind: str) -> Any:
 
 
 def misfit(value: Any, schema: Mapping[str, Any], path: str = "input") -> list[str]:
-    """Where a value does not fit its schema, in words. Knows types, enums, properties and items."""
+    """Where a value does not fit its schema, as text. Checks types, enums, properties and items."""
     kinds = schema.get("type")
     allowed = [kinds] if isinstance(kinds, str) else kinds
     if isinstance(allowed, Sequence) and not any(_is_a(value, kind) for kind in cast(Sequence[Any], allowed)):
@@ -91,19 +116,20 @@ def misfit(value: Any, schema: Mapping[str, Any], path: str = "input") -> list[s
 
 
 def _misfits_inside(value: dict[str, Any], schema: Mapping[str, Any], path: str) -> list[str]:
-    properties = cast(dict[str, Any], schema.get("properties") or {})
-    missing = [name for name in cast(list[str], schema.get("required") or []) if name not in value]
+    properties, required = _mapping(schema.get("properties")), schema.get("required")
+    needed = cast(list[Any], required) if isinstance(required, list) else []
+    missing = [name for name in needed if isinstance(name, str) and name not in value]
     found = [f"{path}.{name} is missing" for name in missing]
     for name, part in value.items():
         if name in properties:
-            found.extend(misfit(part, properties[name], f"{path}.{name}"))
+            found.extend(misfit(part, _mapping(properties[name]), f"{path}.{name}"))
         elif schema.get("additionalProperties") is False:
             found.append(f"{path}.{name} is not known to the tool")
     return found
 
 
 def _is_a(value: Any, kind: Any) -> bool:
-    wanted = _TYPES.get(kind)
+    wanted = _TYPES.get(kind) if isinstance(kind, str) else None
     if wanted is None:
         return True
     # In Python a bool is an int; in JSON it is not.

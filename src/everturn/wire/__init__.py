@@ -1,1 +1,1 @@
-"""HOW IS IT SPELLED? Claude Code's JSONL, Anthropic requests and replies, provider errors."""
+"""Formats: Claude Code's JSONL, Anthropic requests and replies, provider errors."""

@@ -1,7 +1,7 @@
-"""The Messages API's own spelling: requests as bytes, replies as values.
+"""The format of the Messages API: requests as bytes, replies as values.
 
-A request is assembled from bytes that already exist: blocks leave as they came, and nothing that was
-sent before is spelled again. `Usage` is defined with the records that carry it (`history/records.py`).
+A request is assembled from existing bytes: blocks are sent as received, and nothing that was sent before is
+serialised again. `Usage` is defined next to the records that carry it (`history/records.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from everturn.history.blocks import Block
 from everturn.history.messages import Message
 from everturn.history.records import ReplyMeta, Usage
 from everturn.wire.claude_code_reader import blocks_from_content
-from everturn.wire.fitting import fitting
+from everturn.wire.fitting import decode_lenient
 
 _encode = msgspec.json.Encoder().encode
 _OPEN = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
@@ -22,7 +22,7 @@ _OPEN = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistan
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is sent. `system` and `tools` are blocks too: their bytes are part of the cache key.
 
-    `settings` are the remaining top-level fields (max_tokens, thinking, ...), in the order given.
+    `settings` are the other top-level fields (max_tokens, thinking, ...), in the order given.
     """
 
     model: str
@@ -69,7 +69,7 @@ class _Body(msgspec.Struct):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A reply as it came: its blocks byte for byte, and what the API said about it."""
+    """A reply as received: its blocks byte for byte, and the metadata that the API sent with it."""
 
     blocks: tuple[Block, ...]
     reply: ReplyMeta
@@ -79,16 +79,36 @@ _read_body = msgspec.json.Decoder(_Body).decode
 
 
 def read_response(body: bytes, *, request_id: str = "") -> Response:
-    """A plain (not streamed) response body; raises msgspec.DecodeError when it is none."""
+    """Read a plain (not streamed) response body. Raises msgspec.DecodeError if it is not one."""
     try:
         seen = _read_body(body)
     except msgspec.ValidationError:
-        # Counts may be null, and fields may change their shape: neither may cost us the reply.
-        seen = fitting(body, _Body)
+        # Counts may be null, and fields may change their shape: the reply must stay readable in both cases.
+        seen = decode_lenient(body, _Body)
         if not seen.id:
             raise
-    reply = ReplyMeta(seen.id, seen.model, seen.stop_reason or "", seen.usage, request_id)
+    reply = ReplyMeta(
+        seen.id, seen.model, seen.stop_reason or "", seen.usage, request_id, _deleted_tokens(body)
+    )
     return Response(blocks_from_content(seen.content), reply)
+
+
+class _Deletions(msgspec.Struct):
+    cache_deleted_input_tokens: int | None = None
+
+
+class _Deleting(msgspec.Struct):
+    usage: _Deletions = msgspec.field(default_factory=_Deletions)
+
+
+def _deleted_tokens(body: bytes) -> int | None:
+    """Reported only by providers that support deletions by reference, next to the common usage."""
+    if b'"cache_deleted_input_tokens"' not in body:
+        return None
+    try:
+        return msgspec.json.decode(body, type=_Deleting).usage.cache_deleted_input_tokens
+    except msgspec.ValidationError:
+        return None
 
 
 class _Parts(msgspec.Struct, frozen=True):
@@ -100,8 +120,9 @@ class _Parted(msgspec.Struct):
 
 
 def compaction_usage(body: bytes) -> Usage:
-    """What the API used to compact: its first iteration. Top-level usage leaves it out (api-facts 2.5).
-    Nothing where it does not say."""
+    """The usage of the API's own compaction: its first iteration. Top-level usage excludes it (api-facts
+    2.5). None if it is not reported.
+    """
     try:
         parts = msgspec.json.decode(body, type=_Parted).usage.iterations
     except msgspec.ValidationError:
@@ -110,5 +131,5 @@ def compaction_usage(body: bytes) -> Usage:
 
 
 def tool_block(definition: Mapping[str, Any]) -> Block:
-    """A tool definition as a block of the prompt."""
+    """A tool definition as a block."""
     return Block("tool", _encode(definition), tool=str(definition.get("name", "")))

@@ -1,11 +1,11 @@
-"""Claude Code's session JSONL, read: lines in, records out, no byte changed (TR-6).
+"""Reads Claude Code's session JSONL: lines in, records out, no byte changed (TR-6).
 
-A file is a list of lines. Each line keeps its bytes; joining them again gives the file. Beside the
-bytes stand the records that we understood in it: one in most lines, none in bookkeeping lines
-(`file-history-snapshot`, `summary`, ...), two where a torn write glued them together. What could not be
-read as it stands is mended in `wire/line_repair.py` and reported as a `Flaw`; nothing is dropped.
+A file is a list of lines. Each line keeps its bytes; joining them gives the file again. Next to the bytes are
+the records found in the line: one in most lines, none in bookkeeping lines (`file-history-snapshot`,
+`summary`, ...), two where a torn write joined them. Lines that cannot be read as they are get repaired in
+`wire/line_repair.py` and reported as a `LineProblem`; nothing is dropped.
 
-Writing new records: `wire/claude_code_writer.py`.
+New records are written by `wire/claude_code_writer.py`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,16 +20,16 @@ from everturn.history.edits import (
     Cleared,
     Compacted,
     Edit,
+    KeptSegment,
     Offloaded,
     Pinned,
-    Segment,
     ServerCleared,
     ThinkingDropped,
     Trimmed,
     Undone,
 )
 from everturn.history.records import KINDS, Record, RecordKind, ReplyMeta, Usage
-from everturn.wire.fitting import fitting
+from everturn.wire.fitting import decode_lenient
 from everturn.wire.line_repair import LineProblem, is_json, repair_line, too_deep
 
 CAMEL = {
@@ -84,7 +84,7 @@ class _Attachment(msgspec.Struct):
     type: object = ""
 
 
-# Edits that Claude Code has no line for: system lines with one field of our own.
+# Edits that have no equivalent in Claude Code: system lines with one extra field.
 _OwnEdit = (
     Undone
     | Pinned
@@ -98,7 +98,7 @@ _OwnEdit = (
 
 
 class _Line(msgspec.Struct, rename=CAMEL, gc=False):
-    """What we look at in a line; every other field is skipped without being parsed."""
+    """The fields of a line that we read; all others are skipped without parsing."""
 
     type: str = ""
     uuid: str | None = None
@@ -123,16 +123,16 @@ class _Line(msgspec.Struct, rename=CAMEL, gc=False):
 
 
 class TranscriptLine(msgspec.Struct, frozen=True, gc=False):
-    """One line of the file, without its newline, and what we understood in it."""
+    """One line of the file without its newline, and the records found in it."""
 
     raw: bytes
     records: tuple[Record, ...] = ()
-    # The line's own type where it is no record: "summary", "queue-operation", ... or "" where unknown.
+    # The type of a line that is not a record: "summary", "queue-operation", ...; "" if unknown.
     type: str = ""
 
 
 class Transcript(msgspec.Struct, frozen=True):
-    """A session file: every line as it came, and what was wrong with any of them."""
+    """A session file: every line as it was read, and the problems found."""
 
     lines: tuple[TranscriptLine, ...]
     flaws: tuple[LineProblem, ...] = ()
@@ -150,13 +150,13 @@ _read_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _read_attachment = msgspec.json.Decoder(_Attachment).decode
 
 
-# Python counts how deep a value is nested together with the calls above its reader. What was read this
-# many calls further down can be read again, later and elsewhere, without running into the limit (F57).
+# Python counts the nesting of a value together with the calls above its reader. A value that was read this
+# many calls deeper can be read again, later and elsewhere, without reaching the recursion limit (F57).
 HEADROOM = 200
 
 
 def parse_session_file(data: bytes) -> Transcript:
-    """The whole file. Never fails: what is no JSON stays as a line without records, and is reported."""
+    """Read a whole file. Never fails: a line that is not JSON is kept without records, and reported."""
     try:
         return _further_down(HEADROOM, data)
     except RecursionError:
@@ -172,7 +172,7 @@ def _read(data: bytes) -> Transcript:
     lines: list[TranscriptLine] = []
     flaws: list[LineProblem] = []
     for number, raw in enumerate(raws, start=1):
-        # Most lines are ASCII, which is told at a glance; only the others must be decoded to know.
+        # Most lines are ASCII, which is quick to check; only the others must be decoded to validate them.
         line = _plain(raw) if raw.isascii() or _is_utf8(raw) else None
         if line is None:
             mended = repair_line(raw, number, is_last=number == len(raws))
@@ -195,7 +195,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _plain(raw: bytes) -> TranscriptLine | None:
-    """The line of a healthy file; None when it needs mending."""
+    """A line without problems; None if it needs repair."""
     if not raw or raw.isspace():
         return TranscriptLine(raw)
     try:
@@ -216,7 +216,7 @@ def _line_of(raw: bytes, objects: Iterable[bytes], number: int, flaws: list[Line
         except msgspec.ValidationError as error:
             seen = _made_to_fit(readable)
             record = _record(seen, readable)
-            flaws.append(LineProblem(number, "shape", f"a field is not of the type we know: {error}"))
+            flaws.append(LineProblem(number, "shape", f"a field has an unexpected type: {error}"))
         except RecursionError:
             flaws.append(too_deep(number))
             continue
@@ -230,8 +230,8 @@ def _line_of(raw: bytes, objects: Iterable[bytes], number: int, flaws: list[Line
 
 
 def _made_to_fit(readable: bytes) -> _Line:
-    """A line whose known fields have unknown shapes. Content that is no block is shown as text."""
-    seen = fitting(readable, _Line)
+    """A line whose known fields have unknown shapes. Content that is not a block is shown as text."""
+    seen = decode_lenient(readable, _Line)
     content = bytes(seen.message.content) if seen.message else b"null"
     if seen.message and content.startswith((b"[", b"{")):
         parts = _read_parts(content) if content.startswith(b"[") else [content]
@@ -335,19 +335,19 @@ def _compacted(made: _Compact, logical_parent: str) -> Compacted:
         user_context=made.user_context,
         logical_parent=logical_parent,
         discovered_tools=tuple(made.pre_compact_discovered_tools),
-        kept=Segment(kept.head, kept.anchor, kept.tail) if kept else None,
+        kept=KeptSegment(kept.head, kept.anchor, kept.tail) if kept else None,
     )
 
 
 def looks_like_a_session(lines: Sequence[TranscriptLine]) -> bool:
-    """At least one line is of a type that Claude Code writes, or its first write was cut short."""
+    """Whether at least one line has a type that Claude Code writes, or the first write was cut short."""
     if any(line.records or line.type in BOOKKEEPING for line in lines):
         return True
     filled = [line.raw for line in lines if line.raw.strip()]
     return len(filled) == 1 and filled[0].startswith(b'{"') and not is_json(filled[0])
 
 
-# Lines that are no records: nothing in them goes to the model (FORMATS: line types).
+# Types of lines that are not records: nothing in them is sent to the model (FORMATS: line types).
 BOOKKEEPING = frozenset(
     {"file-history-snapshot", "queue-operation", "summary", "permission-mode", "last-prompt", "pr-link"}
 )

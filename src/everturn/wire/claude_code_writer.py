@@ -1,14 +1,14 @@
-"""Claude Code's session JSONL, written: one line for one new record (TR-6).
+"""Writes Claude Code's session JSONL: one line for one new record (TR-6).
 
-Same field names and the same shapes, so that tools made for its files open ours. Edits that it has no
-line for are system lines of a subtype that readers pass over, with one field of our own.
+Field names and shapes are the same, so tools made for its files can open ours. Edits without an equivalent
+are system lines with a subtype that other readers skip, and one extra field.
 """
 
 from typing import Any
 
 import msgspec
 
-from everturn.history.edits import Cleared, Compacted, Segment
+from everturn.history.edits import Cleared, Compacted, KeptSegment
 from everturn.history.records import Record
 
 BOUNDARY_TEXT = "Conversation compacted"
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LineContext(msgspec.Struct, frozen=True):
-    """Where a session runs, as each line repeats it."""
+    """The session data that every line repeats."""
 
     cwd: str = ""
     version: str = ""
@@ -26,7 +26,7 @@ class LineContext(msgspec.Struct, frozen=True):
 
 
 def encode_record(record: Record, place: LineContext | None = None) -> bytes:
-    """The line of a record that was made here. A record that was read keeps the bytes it came with."""
+    """The line for a record that was made here. A record that was read keeps its original bytes."""
     if record.raw:
         return record.raw
     fields = _envelope(record, place or LineContext())
@@ -116,7 +116,7 @@ def _compact(edit: Compacted) -> dict[str, Any]:
     return fields | {name: value for name, value in optional.items() if value}
 
 
-def _segment(kept: Segment) -> dict[str, str]:
+def _segment(kept: KeptSegment) -> dict[str, str]:
     return {"headUuid": kept.head, "anchorUuid": kept.anchor, "tailUuid": kept.tail}
 
 

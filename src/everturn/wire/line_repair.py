@@ -1,8 +1,8 @@
-"""Lines that are not what they should be: made readable where possible, reported always.
+"""Repairs malformed lines of a session file where possible, and always reports them.
 
-Torn writes, holes of NUL bytes, comments, foreign bytes and impossible numbers occur in real session
-files (faults F03-F05, F55-F58). The line itself keeps its bytes; what is mended here is a readable copy,
-and every change made to that copy is named.
+Torn writes, runs of NUL bytes, comments, invalid UTF-8 and invalid numbers occur in real session files
+(faults F03-F05, F55-F58). The line itself keeps its bytes; the repair makes a readable copy, and every change
+to that copy is reported.
 """
 
 import re
@@ -17,15 +17,15 @@ LineProblemKind = Literal[
 
 
 class LineProblem(msgspec.Struct, frozen=True):
-    """Something wrong with a line of a file, said so that a person can go and look."""
+    """A problem with a line of a file, worded so that a person can find it."""
 
     line: int
     kind: LineProblemKind
     what: str
 
 
-class Mended(msgspec.Struct, frozen=True):
-    """The readable objects of a line (JSON bytes), and what had to be done to read them."""
+class RepairedLine(msgspec.Struct, frozen=True):
+    """The readable objects of a line (JSON bytes), and the problems found in it."""
 
     objects: tuple[bytes, ...]
     flaws: tuple[LineProblem, ...]
@@ -34,30 +34,30 @@ class Mended(msgspec.Struct, frozen=True):
 _skim = msgspec.json.Decoder(msgspec.Raw).decode
 _glued = JSONDecoder(strict=False, parse_int=str)
 
-# A backslash pair that is a whole character, a lone half of one, or any other escape (left alone).
+# A surrogate pair (a whole character), a lone surrogate, or any other escape (left as it is).
 _ESCAPES = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     r"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
     r"|\\."
 )
-# Strings are skipped whole, so that only numbers outside of them are seen.
-# The closing quote is optional and nothing is tried twice: torn strings must not cost quadratic time.
+# Strings are matched whole, so that only numbers outside of strings are found. The closing quote is optional
+# and the quantifiers are possessive: torn strings must not cost quadratic time.
 _NOT_NUMBERS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?P<odd>NaN|-?Infinity)', re.DOTALL)
 _VISIBLE = re.compile(r"\S")
 _HOLE = re.compile(rb"\0+")
 
 
-def repair_line(raw: bytes, number: int, *, is_last: bool) -> Mended:
-    """Make a line readable that is not. `number` counts from 1, as editors do."""
+def repair_line(raw: bytes, number: int, *, is_last: bool) -> RepairedLine:
+    """Make a malformed line readable. `number` counts from 1, as editors do."""
     if b"\0" not in raw:
         return _mend(raw, number, is_last=is_last)
-    hole = LineProblem(number, "hole", f"{raw.count(0)} NUL bytes, as a crashed file system leaves them")
-    # A hole may have swallowed a newline: what stands behind it is then a line of its own. What stands on its
-    # two sides is never put together: where a hole hides the end of one line and the beginning of another,
-    # that would make up a record that nobody wrote.
+    hole = LineProblem(number, "hole", f"{raw.count(0)} NUL bytes, typical after a file system crash")
+    # A run of NUL bytes may have replaced a newline, so the text after it is treated as a separate line. The
+    # two sides are never joined: if the run hides the end of one line and the start of another, joining them
+    # would invent a record.
     pieces = [_mend(piece, number, is_last=is_last) for piece in _HOLE.split(raw)]
     objects = tuple(found for piece in pieces for found in piece.objects)
-    return Mended(objects, (hole, *(flaw for piece in pieces for flaw in piece.flaws)))
+    return RepairedLine(objects, (hole, *(flaw for piece in pieces for flaw in piece.flaws)))
 
 
 def is_json(raw: bytes) -> bool:
@@ -68,13 +68,13 @@ def too_deep(number: int) -> LineProblem:
     return LineProblem(number, "depth", "nested too deeply to be read; the line is kept and not shown")
 
 
-def _mend(raw: bytes, number: int, *, is_last: bool) -> Mended:
+def _mend(raw: bytes, number: int, *, is_last: bool) -> RepairedLine:
     flaws: list[LineProblem] = []
     body = raw.removeprefix(b"\xef\xbb\xbf").strip()
     if not body:
-        return Mended((), ())
+        return RepairedLine((), ())
     if body.startswith(b"//"):
-        return Mended((), (*flaws, LineProblem(number, "comment", "a comment, kept and not read")))
+        return RepairedLine((), (*flaws, LineProblem(number, "comment", "a comment, kept and not read")))
     text = _as_text(body, number, flaws)
     problem = _problem(text)
     for repair in (_whole_characters, _plain_numbers):
@@ -82,9 +82,9 @@ def _mend(raw: bytes, number: int, *, is_last: bool) -> Mended:
             text = repair(text, number, flaws)
             problem = _problem(text)
     if problem is None:
-        return Mended((text.encode(),), tuple(flaws))
+        return RepairedLine((text.encode(),), tuple(flaws))
     if isinstance(problem, RecursionError):
-        return Mended((), (*flaws, too_deep(number)))
+        return RepairedLine((), (*flaws, too_deep(number)))
     return _several(text, number, flaws, is_last=is_last)
 
 
@@ -109,7 +109,7 @@ def _whole_characters(text: str, number: int, flaws: list[LineProblem]) -> str:
         return text
     mended, count = _replace_named(_ESCAPES, "lone", "\\ufffd", text)
     if count:
-        flaws.append(LineProblem(number, "surrogate", f"half characters, shown as U+FFFD: {count}"))
+        flaws.append(LineProblem(number, "surrogate", f"unpaired surrogates, shown as U+FFFD: {count}"))
     return mended
 
 
@@ -119,7 +119,7 @@ def _plain_numbers(text: str, number: int, flaws: list[LineProblem]) -> str:
     mended, count = _replace_named(_NOT_NUMBERS, "odd", '"not a number"', text)
     if count:
         flaws.append(
-            LineProblem(number, "number", f"values that JSON does not have (NaN, Infinity): {count}")
+            LineProblem(number, "number", f"values that JSON does not allow (NaN, Infinity): {count}")
         )
     return mended
 
@@ -137,8 +137,8 @@ def _replace_named(pattern: re.Pattern[str], group: str, by: str, text: str) -> 
     return pattern.sub(replace, text), count
 
 
-def _several(text: str, number: int, flaws: list[LineProblem], *, is_last: bool) -> Mended:
-    """Objects that a torn write glued together; what cannot be read of the rest is named."""
+def _several(text: str, number: int, flaws: list[LineProblem], *, is_last: bool) -> RepairedLine:
+    """Split objects that a torn write joined on one line; the unreadable rest is reported."""
     objects: list[bytes] = []
     at = 0
     while end := _end_of_object(text, at):
@@ -149,11 +149,11 @@ def _several(text: str, number: int, flaws: list[LineProblem], *, is_last: bool)
         flaws.append(LineProblem(number, "glued", f"{len(objects)} objects on one line"))
     if rest:
         flaws.append(_unreadable(rest, number, is_last=is_last))
-    return Mended(tuple(objects), tuple(flaws))
+    return RepairedLine(tuple(objects), tuple(flaws))
 
 
 def _end_of_object(text: str, start: int) -> int:
-    """Where the object that begins here ends; 0 when none does."""
+    """The position where the object that starts here ends; 0 if there is none."""
     if not text.startswith("{", start):
         return 0
     try:
@@ -168,5 +168,5 @@ def _unreadable(rest: str, number: int, *, is_last: bool) -> LineProblem:
         return LineProblem(
             number, "torn", f"the last line ends in the middle ({size} characters); kept, not read"
         )
-    start = f"{size} characters that are no JSON object: {rest[:40]!r}"
+    start = f"{size} characters that are not a JSON object: {rest[:40]!r}"
     return LineProblem(number, "not_json", f"{start}; kept, not read")

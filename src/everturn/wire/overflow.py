@@ -1,7 +1,7 @@
-"""How providers say "too long": one table of their wordings, with the token gap where they give it.
+"""How providers report "too long": one table of their error messages, with the token gap if given.
 
-A context engine must tell a full window from every other 400. The wordings change and differ, so they
-stand here as data with their origin (api-facts 5), and a wording that we do not know is no overflow.
+A context engine must tell a full window from every other 400. The wordings differ and change, so they are
+kept here as data with their origin (api-facts 5). An unknown wording is not treated as an overflow.
 """
 
 import re
@@ -13,7 +13,7 @@ Vendor = Literal["anthropic", "bedrock", "vertex", "openai", "gemini"]
 
 
 class Overflow(msgspec.Struct, frozen=True):
-    """A request that did not fit. Zero tokens: the wording does not say."""
+    """A request that did not fit. Zero tokens: the error message does not say."""
 
     vendor: Vendor
     tokens: int = 0
@@ -21,7 +21,7 @@ class Overflow(msgspec.Struct, frozen=True):
 
     @property
     def gap(self) -> int:
-        """By how many tokens the request was too long; 0 when that is unknown."""
+        """By how many tokens the request was too long; 0 if unknown."""
         return max(0, self.tokens - self.limit) if self.limit else 0
 
 
@@ -34,11 +34,11 @@ def _wording(vendor: Vendor, pattern: str) -> _Wording:
     return _Wording(vendor, re.compile(pattern, re.IGNORECASE))
 
 
-# Bounded, so that a number always is one: Python refuses to read thousands of digits.
+# Bounded, so that every match can be converted: Python refuses to convert thousands of digits.
 _N = r"(\d[\d,]{0,20})"
 
-# Most telling first: a wording with numbers is tried before its bare form, and a vendor's wrapper
-# before the words it wraps. Groups: tokens and limit, or three numbers (input, max_tokens, limit).
+# Most specific first: a wording with numbers comes before its bare form, and a vendor's wrapper before the
+# words it wraps. Groups: tokens and limit, or three numbers (input, max_tokens, limit).
 WORDINGS = (
     _wording(
         "bedrock", rf"the model returned the following errors: .*prompt is too long: {_N} tokens > {_N} max"
@@ -58,7 +58,7 @@ WORDINGS = (
 
 
 def parse_overflow(message: str) -> Overflow | None:
-    """What an error message says about the window; None when it speaks of something else."""
+    """The overflow that an error message reports; None if it is about something else."""
     for wording in WORDINGS:
         if match := wording.pattern.search(message):
             return Overflow(wording.vendor, *_numbers(match))

@@ -1,7 +1,7 @@
-"""Server-sent events, read from bytes as they come, wherever they are cut.
+"""An incremental reader of server-sent events: the bytes may be split anywhere.
 
-Nothing is waited for and nothing is held back: an event is there with the byte that ends it. Lines may end in
-LF, CR or CRLF; comments and fields that the Messages API does not use are passed over.
+An event is returned as soon as the byte that ends it is read. Lines may end in LF, CR or CRLF; comments and
+fields that the Messages API does not use are ignored.
 """
 
 import re
@@ -14,14 +14,14 @@ _MARK: Final = b"\xef\xbb\xbf"
 
 
 class ServerEvent(msgspec.Struct, frozen=True):
-    """One event: its name ("" where it has none), and its data with the line breaks between its lines."""
+    """One event: its name ("" if it has none), and its data lines joined by line breaks."""
 
     name: str
     data: bytes
 
 
 class SseReader:
-    """Takes bytes in pieces of any size, gives the events that are whole."""
+    """Takes bytes in pieces of any size and returns the complete events."""
 
     def __init__(self) -> None:
         self._line: list[bytes] = []
@@ -32,7 +32,7 @@ class SseReader:
 
     def feed(self, piece: bytes) -> list[ServerEvent]:
         if self._ended_in_cr and piece:
-            # The other half of a line end that was cut in two.
+            # The second half of a CRLF that was split between two pieces.
             self._ended_in_cr = False
             piece = piece.removeprefix(b"\n")
         if not piece:

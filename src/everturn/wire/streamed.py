@@ -1,7 +1,7 @@
-"""A streamed reply put together again: the body that a plain request would have got (api-facts 6).
+"""Assembles a streamed reply into the body that a plain request would have returned (api-facts 6).
 
-Only a reply that came to its end is one. What a stream brings that we do not know how to add up makes the
-whole unreadable, and says so: half a reply must never be taken for a reply.
+Only a complete stream is a reply. A stream with an element that we cannot assemble is reported as unreadable:
+half a reply must never be taken for a whole one.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ _read = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class StreamedReply:
-    """Takes the bytes of a stream. `body` is there once `is_whole`; `problem` says why it never will be."""
+    """Takes the bytes of a stream. `body` is valid once `is_whole`; `problem` says why it cannot be."""
 
     def __init__(self) -> None:
         self.is_whole = False
@@ -41,7 +41,7 @@ class StreamedReply:
             fields = _read(event.data)
             self._add(str(fields.get("type") or event.name), fields)
         except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, RecursionError) as problem:
-            self.problem = f"the event {event.name!r} is not of a shape that we know: {problem!r}"
+            self.problem = f"the event {event.name!r} has an unexpected shape: {problem!r}"
 
     def _add(self, kind: str, fields: _Fields) -> None:
         match kind:
@@ -54,13 +54,13 @@ class StreamedReply:
             case "message_delta":
                 self._close(fields)
             case "message_stop":
-                # Read once, so that nobody else finds out that a call's input was cut.
+                # Decode once, so that a truncated tool input is found here and not by the caller.
                 _read(self.body)
                 self.is_whole = True
             case "error":
                 self.problem = f"the stream ended with an error: {fields.get('error')}"
             case _:
-                # Pings, and whatever else may come: the API adds events that mean nothing to most.
+                # Pings and future event types: the API may add events, and clients must ignore unknown ones.
                 pass
 
     def _fill(self, at: int, delta: _Fields) -> None:
@@ -80,7 +80,7 @@ class StreamedReply:
             case "compaction_delta":
                 block |= {name: value for name, value in delta.items() if name != "type"}
             case other:
-                self.problem = f"a delta of a kind that we cannot add up: {other!r}"
+                self.problem = f"unknown delta type: {other!r}"
 
     def _close(self, fields: _Fields) -> None:
         self._message |= fields.get("delta") or {}
@@ -92,12 +92,12 @@ class StreamedReply:
 
     def _finished(self, at: int) -> _Fields:
         block, said = self._blocks[at], "".join(self._inputs.get(at, ()))
-        # As it came, not read and spelled anew: numbers may be longer than ours.
+        # As received, not decoded and encoded again: its numbers may have more digits than a float keeps.
         return {**block, "input": msgspec.Raw(said.encode())} if said.strip() else block
 
 
 def read_stream(data: bytes) -> StreamedReply:
-    """All of a stream at once."""
+    """Read a whole stream at once."""
     reply = StreamedReply()
     reply.feed(data)
     return reply

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 import everturn
 from everturn.adapters.tracking import PassedThrough
-from everturn.session.config.shape import Config, Switches
+from everturn.decide.options import Options
 from everturn.twin.build import build_twin
 from everturn.twin.faults import InjectedFault
 from everturn.twin.transport import TwinTransport
 
 # A window that a few messages fill: compactions happen all the time.
-SMALL: Final = Config(window=24_000, switches=Switches(oversize=False, declarative=False))
+SMALL: Final = Options(window=24_000)
 PAD: Final = "and this is why it matters so much. " * 60
 TOOL: Final = {"name": "read", "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}}}
 NUMBER: Final = re.compile(r"<<\d+>>")
@@ -56,7 +56,7 @@ class Caller:
         self.start()
 
     def start(self) -> None:
-        more = {"listen": self.events.append, "clock": self.twin.clock.now, "most": 2}
+        more = {"listen": self.events.append, "clock": self.twin.clock.now, "limits": {"conversations": 2}}
         self.middleware = everturn.middleware(SMALL, folder=self.folder, **more)
         self.client = anthropic.Anthropic(
             api_key="k",

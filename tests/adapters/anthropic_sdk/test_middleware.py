@@ -383,7 +383,7 @@ def test_a_caller_with_its_own_markers_gets_ours_instead(bench):
 
 
 def test_markers_can_be_left_to_the_caller(benches):
-    bench = benches(markers="the caller's")
+    bench = benches(breakpoints="caller")
     mark = {"type": "ephemeral"}
     system = [{"type": "text", "text": SYSTEM, "cache_control": mark}]
     messages = bench.talk([], "One?", system=system)
@@ -524,7 +524,7 @@ def test_a_folder_that_cannot_be_made_costs_the_transcript_only(twin, tmp_path, 
     reply = client.messages.create(model=HAIKU, max_tokens=9, messages=[user("Hello.")])
     assert reply.content
     assert middleware.conversations[0].path == ""
-    assert "no transcript is kept" in caplog.text
+    assert "a transcript could not be opened" in caplog.text
 
 
 def test_a_listener_that_fails_costs_nothing(benches, monkeypatch):
@@ -537,7 +537,7 @@ def test_a_request_that_only_our_form_makes_invalid_is_sent_in_the_callers(bench
     messages = bench.talk([], "One?")
     monkeypatch.setattr(
         "everturn.adapters.tracking.conversation.PreparedCall.fields",
-        lambda ticket: {"model": HAIKU, "messages": []},
+        lambda call: {"model": HAIKU, "messages": []},
     )
     assert bench.ask([*messages, user("Two?")]).content
     assert [type(event) for event in bench.events] == [PassedThrough]
@@ -561,7 +561,7 @@ def test_what_was_said_can_be_recalled(bench):
     bench.talk([], "Where is the parser?", "And the lexer?")
     (hit,) = bench.middleware.recall('"the parser"', 1)
     assert (hit.source, hit.state) == ("user", "visible")
-    with pytest.raises(UsageError, match="no conversation 'x'"):
+    with pytest.raises(UsageError, match="No conversation 'x' is in memory"):
         bench.middleware.recall("parser", conversation="x")
 
 
@@ -577,10 +577,10 @@ def test_memory_alone_writes_no_file_and_cannot_recall(twin, tmp_path, monkeypat
 
 def test_the_usual_folder_is_where_data_belongs(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert everturn.middleware()._shadows.manner.folder == tmp_path / "everturn" / "sessions"
+    assert everturn.middleware()._tracker.parts.folder == tmp_path / "everturn" / "sessions"
     monkeypatch.setenv("XDG_DATA_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert everturn.middleware()._shadows.manner.folder == tmp_path / ".local/share/everturn/sessions"
+    assert everturn.middleware()._tracker.parts.folder == tmp_path / ".local/share/everturn/sessions"
 
 
 def test_an_option_that_is_none_gets_a_sentence():

@@ -68,7 +68,7 @@ def test_an_installation_is_run_and_found_well(look, home):
 @pytest.mark.parametrize(
     ("program", "says"),
     [
-        ("/nowhere/everturn", "the settings call /nowhere/everturn, but there is no such program"),
+        ("/nowhere/everturn", "the settings call /nowhere/everturn, but that file does not exist"),
         ("everturn", "the settings call everturn, but it is not on the PATH"),
     ],
 )
@@ -85,7 +85,7 @@ def test_a_program_that_is_gone_is_wrong(look, home, program, says):
     ("script", "says"),
     [
         ("echo broken >&2; exit 3", "fails: broken"),
-        ("exit 0", "fails: it prints nothing"),
+        ("exit 0", "fails: no output"),
     ],
 )
 def test_a_status_line_that_does_not_work_is_wrong(look, home, script, says):
@@ -112,7 +112,7 @@ def test_settings_that_cannot_be_read_are_wrong(look, home, content):
     found = look()["user settings"]
     assert (found.state, found.to_do) == (
         "wrong",
-        "Claude Code does not read such settings either: correct them",
+        "Claude Code cannot read this file either: correct it",
     )
 
 
@@ -140,7 +140,10 @@ def test_transcripts_are_counted_and_those_that_cannot_be_read_are_wrong(look, h
         doctor.os, "access", lambda path, how: not str(path).endswith("b.jsonl") and may(path, how)
     )
     found = look()["transcripts"]
-    assert (found.state, found.what) == ("wrong", f"1 of 2 cannot be read, such as {folder / 'b.jsonl'}")
+    assert (found.state, found.what) == (
+        "wrong",
+        f"1 of 2 are not readable, for example {folder / 'b.jsonl'}",
+    )
 
 
 def test_a_folder_that_others_may_look_into_is_wrong(look, home):
@@ -149,7 +152,7 @@ def test_a_folder_that_others_may_look_into_is_wrong(look, home):
     folder.chmod(0o755)
     found = look(XDG_STATE_HOME=str(home / "state"))["hook files"]
     assert found == DoctorCheck(
-        "hook files", "wrong", f"others may look into {folder} (mode 755)", f"chmod 700 {folder}"
+        "hook files", "wrong", f"other users can read {folder} (mode 755)", f"chmod 700 {folder}"
     )
     folder.chmod(0o700)
     assert look(XDG_STATE_HOME=str(home / "state"))["hook files"].state == "ok"
@@ -170,7 +173,7 @@ def test_a_missing_extra_is_a_note_with_the_command_that_brings_it(look, monkeyp
     monkeypatch.setattr(doctor, "find_spec", lambda name: name == "mcp")
     found = look()["extras"]
     assert (found.state, found.what) == ("note", "installed: mcp")
-    assert found.to_do.startswith("`pip install 'everturn[NAME]'` brings one: twin, anthropic")
+    assert found.to_do.startswith("install with `pip install 'everturn[NAME]'`: twin, anthropic")
 
 
 def test_the_extras_are_those_of_the_package():

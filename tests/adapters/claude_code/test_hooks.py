@@ -117,16 +117,16 @@ def test_a_huge_result_is_moved_when_it_was_asked_for(hook, state):
 
 
 BAD_INPUT = [
-    ([], b"", "the input is no JSON"),
-    (["PreCompact"], b"{", "the input is no JSON"),
-    (["PreCompact"], b"\xff", "the input is no JSON"),
-    (["PreCompact"], b"[1]", "the input is list, not a JSON object"),
-    (["PreCompact", "SessionEnd"], b"{}", "it must be everturn hook [EVENT]"),
-    (["--force"], b"{}", "it must be everturn hook [EVENT]"),
-    (["PostToolUse", "--shrink"], b"{}", "it must be everturn hook [EVENT]"),
-    (["PostToolUse", "--shrink", "many"], b"{}", "it must be everturn hook [EVENT]"),
-    (["SessionStart"], b'{"source": "compact"}', "names no transcript_path"),
-    (["SessionStart"], b'{"source": "compact", "transcript_path": "/nowhere/s.jsonl"}', "There is no file"),
+    ([], b"", "the input is not valid JSON"),
+    (["PreCompact"], b"{", "the input is not valid JSON"),
+    (["PreCompact"], b"\xff", "the input is not valid JSON"),
+    (["PreCompact"], b"[1]", "the input is a JSON list; expected"),
+    (["PreCompact", "SessionEnd"], b"{}", "usage: everturn hook [EVENT]"),
+    (["--force"], b"{}", "usage: everturn hook [EVENT]"),
+    (["PostToolUse", "--shrink"], b"{}", "usage: everturn hook [EVENT]"),
+    (["PostToolUse", "--shrink", "many"], b"{}", "usage: everturn hook [EVENT]"),
+    (["SessionStart"], b'{"source": "compact"}', "has no transcript_path"),
+    (["SessionStart"], b'{"source": "compact", "transcript_path": "/nowhere/s.jsonl"}', "No file "),
 ]
 
 

@@ -13,9 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.adapters.claude_code.settings import files, install, receipts, uninstall
-from everturn.adapters.claude_code.settings.add_entries import StatusLineTaken, add_entries
+from everturn.adapters.claude_code.settings.edit_entries import (
+    StatusLineTaken,
+    add_entries,
+    find_empty_containers,
+    remove_entries,
+)
 from everturn.adapters.claude_code.settings.entries import InstallOptions, check_settings, hook_entries
-from everturn.adapters.claude_code.settings.remove_entries import find_empty_containers, remove_entries
 from everturn.errors import EverturnError, InputError, StoreError
 
 NOW = datetime(2026, 11, 15, 10, 41, 5)
@@ -105,7 +109,7 @@ def test_what_somebody_wrote_since_stays_and_only_our_entries_go(text, wanted, w
 def test_without_a_receipt_nothing_of_ours_is_left(text, wanted):
     left = remove_entries(add_entries(text, wanted, replace=True).text).text
     check_settings(left, "settings")
-    assert remove_entries(left).said == ()
+    assert remove_entries(left).messages == ()
 
 
 def test_the_entries_are_as_claude_code_reads_them(settings):
@@ -162,7 +166,7 @@ def test_installing_from_another_place_changes_only_what_is_called(settings):
     installed(settings, InstallOptions(("/old/everturn",), shrink=5_000, server=True))
     settings.write_text(settings.read_text().replace('"refreshInterval": 10', '"refreshInterval":   99'))
     moved = installed(settings, ALL, replacing=False)
-    assert [line.split(":")[0] for line in moved.said] == [
+    assert [line.split(":")[0] for line in moved.messages] == [
         "status line",
         "hook PreCompact",
         "hook SessionStart",
@@ -205,7 +209,7 @@ def test_a_server_of_our_name_that_is_not_ours_is_left_alone():
 def test_a_status_line_of_somebody_else_is_kept_unless_replaced(settings):
     text = '{"statusLine": {"command": "mine.sh",   "padding": 1}}'
     settings.write_text(text)
-    with pytest.raises(StatusLineTaken, match=r"There is a status line already: 'mine\.sh'"):
+    with pytest.raises(StatusLineTaken, match=r"A status line is configured already: 'mine\.sh'"):
         installed(settings, replacing=False)
     assert settings.read_text() == text
     installed(settings, InstallOptions(status_line=False), replacing=False)
@@ -255,7 +259,9 @@ def test_entries_that_were_taken_out_by_hand_come_back_and_go_for_good(settings)
     value = json.loads(settings.read_text())
     del value["hooks"]["PreCompact"]
     settings.write_text(json.dumps(value))
-    assert [line.split(":")[0] for line in installed(settings, InstallOptions()).said] == ["hook PreCompact"]
+    assert [line.split(":")[0] for line in installed(settings, InstallOptions()).messages] == [
+        "hook PreCompact"
+    ]
     uninstalled(settings)
     assert json.loads(settings.read_text()) == {}
 
@@ -265,7 +271,7 @@ def test_a_file_and_folder_that_we_made_are_gone_again(tmp_path):
     planned = install.plan_installation(str(path), ALL)
     install.apply_installation(planned, NOW, may_make_folder=True)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert uninstalled(path).said == ("the file is gone: it was not there before",)
+    assert uninstalled(path).messages == ("the file was deleted: it did not exist before",)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -284,7 +290,7 @@ def test_a_link_is_followed_and_stays_a_link(settings, tmp_path):
     target.write_text("{}")
     settings.symlink_to(target)
     planned = installed(settings)
-    assert planned.file.said == f"{settings} (a link to {target})"
+    assert planned.file.display_path == f"{settings} (a link to {target})"
     assert settings.is_symlink()
     assert "statusLine" in json.loads(target.read_text())
     assert os.listdir(target.parent) == ["claude.json"]
@@ -296,7 +302,7 @@ def test_somebody_else_writing_meanwhile_is_noticed(settings):
     settings.write_text("{}")
     planned = install.plan_installation(str(settings), ALL)
     settings.write_text('{"theirs": 1}')
-    with pytest.raises(StoreError, match="was changed by somebody else just now"):
+    with pytest.raises(StoreError, match="was changed by another program"):
         install.apply_installation(planned, NOW)
     assert settings.read_text() == '{"theirs": 1}'
     uninstalled(settings)
@@ -313,7 +319,7 @@ def test_a_crash_before_the_settings_are_written_leaves_them_as_they_were(settin
     monkeypatch.setattr(install, "replace_file", crash)
     with pytest.raises(KeyboardInterrupt):
         install.apply_installation(planned, NOW)
-    assert uninstalled(settings).said == ()
+    assert uninstalled(settings).messages == ()
     assert settings.read_text() == "{}"
 
 
@@ -337,13 +343,13 @@ def test_a_disk_that_fails_leaves_no_half_file(settings, monkeypatch, tmp_path):
 def test_a_read_only_file_is_left_alone(settings, tmp_path):
     settings.write_text("{}")
     settings.chmod(0o444)
-    with pytest.raises(StoreError, match=r"is read-only. Nothing was changed; `chmod u\+w"):
+    with pytest.raises(StoreError, match=r"is read-only. Nothing was changed\. Run `chmod u\+w"):
         installed(settings)
     assert (settings.read_text(), len(list(tmp_path.iterdir()))) == ("{}", 1)
 
 
 def test_a_missing_folder_is_told(tmp_path):
-    with pytest.raises(StoreError, match="There is no folder"):
+    with pytest.raises(StoreError, match="Folder not found"):
         installed(tmp_path / "nowhere" / "settings.json")
     assert list(tmp_path.iterdir()) == []
 
@@ -353,11 +359,11 @@ def test_a_missing_folder_is_told(tmp_path):
     [
         (
             b"{\n  // mine\n}",
-            "is no JSON: there is a comment at line 2, column 3, and JSON has none; take it out",
+            "is not valid JSON: comments are not allowed in JSON, remove the one at line 2, column 3",
         ),
-        (b"{,}", "is no JSON"),
-        (b"[]", "holds a list, not an object with settings"),
-        (b'"text"', "holds a text, not an object"),
+        (b"{,}", "is not valid JSON"),
+        (b"[]", "contains a list, not a JSON object"),
+        (b'"text"', "contains a string, not a JSON object"),
         (b"\xff\xfe{\x00}\x00", "is not UTF-8 (byte 0)"),
         (b'{"hooks": []}', "hooks is a list, not an object"),
         (b'{"hooks": null}', "hooks is null, not an object"),
@@ -386,10 +392,10 @@ def test_a_backup_that_is_lost_or_changed_is_told(settings):
     receipt = receipts.read_receipt(str(settings))
     assert receipt
     Path(receipt.backup).write_text("{}")
-    with pytest.raises(StoreError, match="is not what was saved there"):
+    with pytest.raises(StoreError, match="was modified"):
         uninstalled(settings)
     Path(receipt.backup).unlink()
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match="could not be read"):
         uninstalled(settings)
     assert settings.read_bytes() == after
     Path(receipts.receipt_path(str(settings))).unlink()
@@ -408,16 +414,16 @@ def test_settings_that_are_gone_need_no_cleaning(settings, tmp_path):
     settings.write_text("{}")
     installed(settings)
     settings.unlink()
-    assert uninstalled(settings).said == ()
+    assert uninstalled(settings).messages == ()
     assert not Path(receipts.receipt_path(str(settings))).exists()
 
 
 def test_a_broken_file_without_anything_of_ours_is_passed_over(settings):
     settings.write_text("{ not json")
-    assert uninstalled(settings).said == ()
+    assert uninstalled(settings).messages == ()
 
 
 def test_a_broken_file_with_something_of_ours_is_told(settings):
     settings.write_text('{ "everturn"')
-    with pytest.raises(EverturnError, match="is no JSON"):
+    with pytest.raises(EverturnError, match="is not valid JSON"):
         uninstalled(settings)

@@ -67,17 +67,17 @@ def test_of_two_members_of_one_name_the_last_counts_as_in_every_reader():
     [
         (
             '{\n  // mine\n  "a": 1\n}',
-            "there is a comment at line 2, column 3, and JSON has none; take it out",
+            "comments are not allowed in JSON, remove the one at line 2, column 3",
         ),
         (
             '{"a": 1, /* mine */ "b": 2}',
-            "there is a comment at line 1, column 10, and JSON has none; take it out",
+            "comments are not allowed in JSON, remove the one at line 1, column 10",
         ),
-        ('{\n  "a": 1,\n}', "a comma too many"),
-        ('{"a": [1, ]}', "a comma too many"),
+        ('{\n  "a": 1,\n}', "remove the extra comma"),
+        ('{"a": [1, ]}', "remove the extra comma"),
         ("{'a': 1}", "expecting property name enclosed in double quotes at line 1, column 2"),
         ('{"a": 1', "at line 1, column 8"),
-        ('{"a": NaN}', "it holds NaN, which is no JSON"),
+        ('{"a": NaN}', "it contains NaN, which is not valid JSON"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )

@@ -1,6 +1,8 @@
 """JSON without `json` reads what `json` reads."""
 
 import json
+import subprocess
+import sys
 from math import inf
 
 import pytest
@@ -49,3 +51,26 @@ def test_looking_into_a_value_never_fails():
     ]
     assert [get_text(value, "a", name) for name in ("b", "c", "none")] == ["", "words", ""]
     assert [get_path(value, "a", "b", "deeper"), get_path([], "a"), get_path(None)] == [None, None, None]
+
+
+TRUNCATED = """
+import sys
+from everturn.adapters.claude_code.quick_json import decode
+whole = '{"model": {"id": "m", "n": [1, -2.5e3]}, "s": "a\\\\u00e9", "t": true}'
+for end in range(len(whole)):
+    # As in a new process: the scanner looks for its exception in the module, and does not import it.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "json"]:
+        del sys.modules[name]
+    try:
+        decode(whole[:end])
+    except ValueError as problem:
+        assert str(problem)
+    else:
+        raise AssertionError(whole[:end])
+print(decode(whole)["model"]["id"])
+"""
+
+
+def test_input_that_is_cut_anywhere_is_a_value_error_also_before_json_is_imported():
+    done = subprocess.run([sys.executable, "-c", TRUNCATED], capture_output=True, encoding="utf-8")
+    assert (done.stdout, done.stderr) == ("m\n", "")

@@ -83,7 +83,21 @@ def test_bytes_that_are_no_text_end_well():
     done = subprocess.run(
         [sys.executable, "-m", "everturn", "statusline"], input=b"\xff\xfe{}", capture_output=True
     )
-    assert (done.returncode, done.stdout) == (0, b"everturn: no status, the input is no JSON\n")
+    assert (done.returncode, done.stdout) == (0, b"everturn: no status, the input is not valid JSON\n")
+
+
+@pytest.mark.parametrize("given", [b'{"model": {"id"', b'{"model": "Op', b"{"])
+def test_truncated_json_is_one_line_for_the_status_line_and_for_a_hook(given):
+    call = [sys.executable, "-m", "everturn"]
+    line = subprocess.run([*call, "statusline"], input=given, capture_output=True)
+    hook = subprocess.run([*call, "hook", "PreCompact"], input=given, capture_output=True)
+    assert (line.returncode, line.stdout, line.stderr) == (
+        0,
+        b"everturn: no status, the input is not valid JSON\n",
+        b"",
+    )
+    assert (hook.returncode, hook.stdout, hook.stderr.count(b"\n")) == (1, b"", 1)
+    assert hook.stderr.startswith(b"everturn hook: the input is not valid JSON (")
 
 
 def test_a_terminal_without_unicode_gets_plain_signs():

@@ -25,7 +25,7 @@ class Refused(Exception):
 def test_a_reply_is_a_message_of_the_api():
     call = {"type": "tool_use", "id": "a", "name": "read", "input": {}}
     counted = FrameworkUsage(input_tokens=100, cache_read=60, cache_written=30, output_tokens=7)
-    heard = FrameworkReply(id="m", model="claude-haiku-4-5", blocks=[call], counted=counted)
+    heard = FrameworkReply(id="m", model="claude-haiku-4-5", blocks=[call], usage=counted)
     assert json.loads(build_response(heard).body) == {
         "id": "m",
         "type": "message",

@@ -118,14 +118,14 @@ def test_usage_is_told_apart_by_what_the_cache_did():
         id="msg_1",
         model="m",
         blocks=[{"type": "text", "text": "Hi."}],
-        counted=counted,
+        usage=counted,
         stop_reason="end_turn",
     )
-    assert counted.usage()["input_tokens"] == 10
+    assert counted.to_fields()["input_tokens"] == 10
 
 
 def test_a_reply_without_usage_is_counted_by_nobody():
-    assert to_framework_reply(AIMessage("Hi."), "m", "new").counted is None
+    assert to_framework_reply(AIMessage("Hi."), "m", "new").usage is None
     assert to_framework_reply(AIMessage("Hi."), "m", "new").id == "new"
 
 

@@ -111,11 +111,11 @@ async def test_tools_and_instructions_are_part_of_the_conversation(bench):
     await bench.talk(
         bench.agent(capability, system_prompt=(), instructions="Mind the feed. " * 4000), range(1)
     )
-    (shadow,) = capability.tracker
+    (tracked,) = capability.tracker
     usage = bench.twin.ledger[-1]["usage"]
     counted = sum(usage[name] for name in usage if name.endswith("input_tokens"))
-    assert [text_of(block) for block in shadow.head.system] == [("Mind the feed. " * 4000).strip()]
-    assert [tool.tool for tool in shadow.head.tools] == ["read_file"]
+    assert [text_of(block) for block in tracked.preamble.system] == [("Mind the feed. " * 4000).strip()]
+    assert [tool.tool for tool in tracked.preamble.tools] == ["read_file"]
     assert capability.conversations[0].tokens >= counted + usage["output_tokens"] > 10_000
 
 
@@ -250,9 +250,9 @@ async def test_a_second_too_long_is_the_agents(bench):
 async def test_room_is_made_once_even_if_there_is_always_more(bench, monkeypatch):
     capability, tried = bench.capability(), []
 
-    async def roomy(ticket, _):
-        tried.append(ticket)
-        return ticket
+    async def roomy(call, _):
+        tried.append(call)
+        return call
 
     monkeypatch.setattr(capability.tracker, "compact_after_overflow_async", roomy)
     bench.twin.faults({"kind": "prompt_too_long", "times": 9})

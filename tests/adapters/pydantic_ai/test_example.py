@@ -14,5 +14,8 @@ def test_the_example_runs_against_the_twin_and_says_so():
     command = [sys.executable, "-W", "error", str(EXAMPLE), "10"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     first, second, _ = done.stdout.splitlines()
-    assert (first, done.stderr) == ("No ANTHROPIC_API_KEY: this runs against everturn's twin of the API.", "")
-    assert re.fullmatch(r"\d+ messages in the agent's history, [1-9] compactions on the way.", second)
+    assert (first, done.stderr) == (
+        "No ANTHROPIC_API_KEY: this runs against everturn's twin of the API, on this machine.",
+        "",
+    )
+    assert re.fullmatch(r"\d+ messages in the agent's history, [1-9] compactions so far.", second)

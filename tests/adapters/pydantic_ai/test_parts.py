@@ -34,11 +34,11 @@ SYSTEM = SystemPromptPart("You are Otto.")
 
 
 def blocks(*parts):
-    return convert_message(ModelRequest(parts=list(parts))).piece.blocks
+    return convert_message(ModelRequest(parts=list(parts))).converted.blocks
 
 
 def said(*parts):
-    return convert_message(ModelResponse(parts=list(parts))).piece.blocks
+    return convert_message(ModelResponse(parts=list(parts))).converted.blocks
 
 
 def text(words):
@@ -48,7 +48,7 @@ def text(words):
 def shown(message, *content):
     """What becomes of a message where the engine shows these blocks of it."""
     source = convert_message(message)
-    traces = trace_blocks([{"role": source.piece.role, "content": list(content)}], [source.piece])
+    traces = trace_blocks([{"role": source.converted.role, "content": list(content)}], [source.converted])
     return build_messages(traces, [source])
 
 
@@ -88,12 +88,12 @@ def test_a_picture_counts_as_one_and_its_bytes_stay_where_they_are():
 
 def test_what_the_system_says_is_no_block_and_outlives_its_message():
     source = convert_message(ModelRequest(parts=[SYSTEM, UserPromptPart("Hi.")]))
-    assert source.piece.blocks == [text("Hi.")]
-    summary = trace_blocks([{"role": "user", "content": [text("So far.")]}], [source.piece])
+    assert source.converted.blocks == [text("Hi.")]
+    summary = trace_blocks([{"role": "user", "content": [text("So far.")]}], [source.converted])
     assert collect_permanent_parts(summary, [source]) == [ModelRequest(parts=[SYSTEM])]
     assert (
         collect_permanent_parts(
-            trace_blocks([{"role": "user", "content": [text("Hi.")]}], [source.piece]), [source]
+            trace_blocks([{"role": "user", "content": [text("Hi.")]}], [source.converted]), [source]
         )
         == []
     )
@@ -109,7 +109,7 @@ def test_a_part_of_an_unknown_kind_is_text_to_the_engine_and_itself_to_the_model
     message = ModelResponse(
         parts=[NativeToolCallPart("web_search", {"query": "x"}, "n1"), TextPart("Found.")]
     )
-    opaque, words = convert_message(message).piece.blocks
+    opaque, words = convert_message(message).converted.blocks
     assert (opaque["type"], "web_search" in opaque["text"]) == ("text", True)
     (back,) = shown(message, opaque, words)
     assert back is message
@@ -135,7 +135,7 @@ def test_new_words_are_a_user_prompt_and_a_mended_pair_a_tool_return():
     calls = convert_message(ModelResponse(parts=[ToolCallPart("read", {"path": "x.py"}, "a")]))
     lost = {"type": "tool_result", "tool_use_id": "a", "content": [text("Lost.")], "is_error": True}
     content = [lost, text("So far.")]
-    (made,) = build_messages(trace_blocks([{"role": "user", "content": content}], [calls.piece]), [calls])
+    (made,) = build_messages(trace_blocks([{"role": "user", "content": content}], [calls.converted]), [calls])
     returned, prompt = made.parts
     assert (returned.tool_name, returned.tool_call_id, returned.content) == ("read", "a", "Lost.")
     assert returned.outcome == "failed"
@@ -152,5 +152,5 @@ def test_usage_is_told_apart_by_what_the_cache_did():
     response = ModelResponse(parts=[TextPart("Hi.")], usage=usage, provider_response_id="msg_1")
     found = to_framework_reply(response, "m", "none")
     assert (found.id, found.blocks) == ("msg_1", [text("Hi.")])
-    assert found.counted == FrameworkUsage(input_tokens=100, cache_read=60, cache_written=30, output_tokens=7)
-    assert to_framework_reply(ModelResponse(parts=[TextPart("Hi.")]), "m", "new").counted is None
+    assert found.usage == FrameworkUsage(input_tokens=100, cache_read=60, cache_written=30, output_tokens=7)
+    assert to_framework_reply(ModelResponse(parts=[TextPart("Hi.")]), "m", "new").usage is None

@@ -65,22 +65,22 @@ def test_the_callers_markers_say_where_parts_of_the_prompt_end():
     ]
     tools = [{"name": "b", "input_schema": {}}, {"name": "a", "input_schema": {}, "cache_control": MARK}]
     found = read(system=system, tools=tools)
-    assert [block.raw for block in found.head.system] == [
+    assert [block.raw for block in found.preamble.system] == [
         b'{"type":"text","text":"A"}',
         b'{"type":"text","text":"B"}',
     ]
-    assert [tool.tool for tool in found.head.tools] == ["b", "a"]
-    assert found.head.marked == (0, 1)
+    assert [tool.tool for tool in found.preamble.tools] == ["b", "a"]
+    assert found.preamble.marked == (0, 1)
     assert found.parameters.lifetime.ttl == "1h"
-    assert b"cache_control" not in b"".join(tool.raw for tool in found.head.tools)
+    assert b"cache_control" not in b"".join(tool.raw for tool in found.preamble.tools)
 
 
 def test_markers_that_are_left_to_the_caller_stay_where_they_are():
     system = [{"type": "text", "text": "A", "cache_control": MARK}]
-    found = read_request({**BODY, "system": system, "cache_control": MARK}, markers="the caller's")
+    found = read_request({**BODY, "system": system, "cache_control": MARK}, breakpoints="caller")
     assert isinstance(found, CallerRequest)
-    assert found.head.marked == ()
-    assert msgspec.json.decode(found.head.system[0].raw) == system[0]
+    assert found.preamble.marked == ()
+    assert msgspec.json.decode(found.preamble.system[0].raw) == system[0]
     assert found.fields["cache_control"] == MARK
 
 
@@ -104,9 +104,15 @@ def test_equal_requests_have_equal_fingerprints(one, other, is_same):
 
 def test_a_thread_that_goes_on_is_joined_to_what_is_known():
     whole = read(messages=[*HELLO, {"role": "assistant", "content": "Hi."}, *HELLO], system="S")
-    begun = KnownPrefix(whole.chain[:2], whole.head, whole.preamble_digest)
+    begun = KnownPrefix(whole.chain[:2], whole.preamble, whole.preamble_digest)
     thread = {"type": "continue", "previous_message_id": "msg_1"}
-    found = read_request({**BODY, "thread": thread}, begun=lambda name: begun if name == "msg_1" else None)
+    found = read_request(
+        {**BODY, "thread": thread}, find_prefix=lambda name: begun if name == "msg_1" else None
+    )
     assert isinstance(found, CallerRequest)
-    assert (found.chain, found.head, found.fingerprint) == (whole.chain, whole.head, whole.fingerprint)
+    assert (found.chain, found.preamble, found.fingerprint) == (
+        whole.chain,
+        whole.preamble,
+        whole.fingerprint,
+    )
     assert found.messages[2:] == HELLO

@@ -10,10 +10,10 @@ from everturn.adapters.tracking.fair_lock import FairLock
 
 
 def test_threads_take_turns():
-    turns, inside, most = FairLock(), [], []
+    lock, inside, most = FairLock(), [], []
 
     def work(number):
-        with turns.held():
+        with lock.acquire():
             inside.append(number)
             most.append(len(inside))
             inside.remove(number)
@@ -24,10 +24,10 @@ def test_threads_take_turns():
 
 
 async def test_tasks_take_turns_in_their_order():
-    turns, order = FairLock(), []
+    lock, order = FairLock(), []
 
     async def work(number):
-        async with turns.held_async():
+        async with lock.acquire_async():
             await asyncio.sleep(0)
             order.append(number)
 
@@ -36,10 +36,10 @@ async def test_tasks_take_turns_in_their_order():
 
 
 async def test_a_task_waits_for_a_thread_without_holding_the_loop():
-    turns, is_in, may_go = FairLock(), Event(), Event()
+    lock, is_in, may_go = FairLock(), Event(), Event()
 
     def thread():
-        with turns.held():
+        with lock.acquire():
             is_in.set()
             may_go.wait()
 
@@ -47,7 +47,7 @@ async def test_a_task_waits_for_a_thread_without_holding_the_loop():
     await asyncio.to_thread(is_in.wait)
 
     async def task():
-        async with turns.held_async():
+        async with lock.acquire_async():
             return "in"
 
     waiting = asyncio.create_task(task())
@@ -59,13 +59,13 @@ async def test_a_task_waits_for_a_thread_without_holding_the_loop():
 
 @pytest.mark.parametrize("when", ["while it waits", "when it is its turn"])
 async def test_who_is_cancelled_holds_up_nobody(when):
-    turns, done = FairLock(), []
+    lock, done = FairLock(), []
 
     async def work(number):
-        async with turns.held_async():
+        async with lock.acquire_async():
             done.append(number)
 
-    async with turns.held_async():
+    async with lock.acquire_async():
         first, second = asyncio.create_task(work(1)), asyncio.create_task(work(2))
         await asyncio.sleep(0)
         if when == "while it waits":
@@ -77,9 +77,9 @@ async def test_who_is_cancelled_holds_up_nobody(when):
 
 
 async def test_an_error_inside_hands_the_turn_on():
-    turns = FairLock()
+    lock = FairLock()
     with pytest.raises(RuntimeError):
-        async with turns.held_async():
+        async with lock.acquire_async():
             raise RuntimeError
-    with turns.held():
-        assert turns is not None
+    with lock.acquire():
+        assert lock is not None

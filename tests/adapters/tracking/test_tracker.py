@@ -7,7 +7,7 @@ from threading import Event
 import msgspec
 import pytest
 
-from everturn.adapters.tracking import ConversationTracker, PassedThrough, UnsupportedRequest, manner_of
+from everturn.adapters.tracking import ConversationTracker, PassedThrough, UnsupportedRequest, make_parts
 from everturn.errors import StoreError
 from everturn.session.upstream import RawResponse, UpstreamError
 
@@ -37,11 +37,11 @@ class Caller:
     def __init__(self, folder=None, **more):
         self.events = []
         self.tracker = ConversationTracker(
-            manner_of("claude-code", folder=folder, listen=self.events.append, **more)
+            make_parts("claude-code", more, folder=folder, listen=self.events.append)
         )
 
     def ask(self, *said, **more):
-        """A ticket for these words: the user's and the assistant's in turn."""
+        """A prepared call for these words: the user's and the assistant's in turn."""
         roles = ("user", ASSISTANT)
         messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)]
         body = {"model": "claude-haiku-4-5", "max_tokens": 99, "messages": messages, **more}
@@ -49,15 +49,15 @@ class Caller:
         assert not isinstance(request, UnsupportedRequest)
         return self.tracker.prepare(request, nobody)
 
-    def hear(self, ticket, text):
-        self.tracker.record_response(ticket, reply(text))
+    def hear(self, call, text):
+        self.tracker.record_response(call, reply(text))
 
-    def said(self, ticket):
-        return [block["text"] for message in ticket.fields()["messages"] for block in message["content"]]
+    def said(self, call):
+        return [block["text"] for message in call.fields()["messages"] for block in message["content"]]
 
     @property
     def lengths(self):
-        return sorted(len(shadow.chain) for shadow in self.tracker)
+        return sorted(len(tracked.chain) for tracked in self.tracker)
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def test_of_two_answers_to_one_request_the_second_belongs_to_a_fork(caller):
     caller.hear(second, "Good day.")
     assert caller.lengths == [2, 2]
     for answer in ("Hi.", "Good day."):
-        ticket = caller.ask("Hello.", answer, "And?")
-        assert caller.said(ticket) == ["Hello.", answer, "And?"]
+        call = caller.ask("Hello.", answer, "And?")
+        assert caller.said(call) == ["Hello.", answer, "And?"]
     assert caller.lengths == [3, 3]
 
 
@@ -86,10 +86,10 @@ def test_an_answer_that_comes_after_the_caller_went_on_belongs_to_a_fork(caller)
 
 
 def test_an_answer_without_a_word_is_billed_and_leaves_the_question_open(caller):
-    ticket = caller.ask("Hello.")
-    caller.hear(ticket, "")
+    call = caller.ask("Hello.")
+    caller.hear(call, "")
     assert caller.tracker.bill.total.calls == 1
-    assert caller.ask("Hello.") is ticket
+    assert caller.ask("Hello.") is call
 
 
 def test_the_same_words_with_other_parameters_are_asked_anew(caller):
@@ -100,13 +100,13 @@ def test_the_same_words_with_other_parameters_are_asked_anew(caller):
 
 
 def test_room_is_made_once_for_one_refusal(caller):
-    ticket = caller.ask(*("A long word. " * 3000 if at % 2 == 0 else "Yes." for at in range(9)))
-    other = caller.tracker.compact_after_overflow(ticket, nobody)
+    call = caller.ask(*("A long word. " * 3000 if at % 2 == 0 else "Yes." for at in range(9)))
+    other = caller.tracker.compact_after_overflow(call, nobody)
     assert other is not None
-    assert len(other.body) < len(ticket.body)
-    assert caller.tracker.compact_after_overflow(ticket, nobody) is other
+    assert len(other.body) < len(call.body)
+    assert caller.tracker.compact_after_overflow(call, nobody) is other
     # A retry of the caller's is the request with room, byte for byte.
-    assert caller.tracker.prepare(ticket.request, nobody) is other
+    assert caller.tracker.prepare(call.request, nobody) is other
 
 
 def test_what_is_too_short_to_be_summarized_stays_refused(caller):
@@ -116,16 +116,16 @@ def test_what_is_too_short_to_be_summarized_stays_refused(caller):
 def test_a_thread_is_held_here(caller):
     caller.hear(caller.ask("Hello.", system="S", thread={"type": "create"}), "Hi.")
     thread = {"type": "continue", "previous_message_id": "msg_Hi."}
-    ticket = caller.ask("And?", thread=thread)
-    assert caller.said(ticket) == ["Hello.", "Hi.", "And?"]
-    assert ticket.fields()["system"][0]["text"] == "S"
-    assert "thread" not in ticket.fields()
+    call = caller.ask("And?", thread=thread)
+    assert caller.said(call) == ["Hello.", "Hi.", "And?"]
+    assert call.fields()["system"][0]["text"] == "S"
+    assert "thread" not in call.fields()
     again = caller.ask("Or?", thread=thread)
     assert caller.said(again) == ["Hello.", "Hi.", "Or?"]
 
 
 def test_one_that_waits_for_its_answer_is_not_dropped():
-    caller = Caller(most=1)
+    caller = Caller(limits={"conversations": 1})
     waiting = caller.ask("First.")
     for word in ("Second.", "Third."):
         caller.hear(caller.ask(word), "Yes.")
@@ -135,7 +135,7 @@ def test_one_that_waits_for_its_answer_is_not_dropped():
 
 
 def test_requests_that_are_never_answered_are_dropped_at_last():
-    caller = Caller(most=1)
+    caller = Caller(limits={"conversations": 1})
     for number in range(9):
         caller.ask(f"Number {number}.")
     assert len(caller.lengths) == 4
@@ -181,9 +181,9 @@ def test_many_threads_hold_their_conversations_apart(tmp_path):
     def hold(number):
         said = ["Hello."]
         for turn in range(6):
-            ticket = caller.ask(*said)
-            assert caller.said(ticket) == said
-            caller.hear(ticket, f"{number} {turn}")
+            call = caller.ask(*said)
+            assert caller.said(call) == said
+            caller.hear(call, f"{number} {turn}")
             said += [f"{number} {turn}", f"And {turn}?"]
 
     with ThreadPoolExecutor(8) as pool:
@@ -209,14 +209,14 @@ def test_a_foreign_history_brings_no_bound_thinking(caller):
 async def test_who_is_cancelled_while_files_are_read_wants_nothing_any_more(tmp_path):
     caller = Caller(tmp_path)
     began, may_go = Event(), Event()
-    fetched = caller.tracker._fetched
+    load_or_create = caller.tracker._load_or_create
 
     def slow(request):
         began.set()
         may_go.wait()
-        return fetched(request)
+        return load_or_create(request)
 
-    caller.tracker._fetched = slow
+    caller.tracker._load_or_create = slow
     body = {"model": "claude-haiku-4-5", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello."}]}
     request = caller.tracker.read(body)
     task = asyncio.create_task(caller.tracker.prepare_async(request, nobody))
@@ -224,14 +224,16 @@ async def test_who_is_cancelled_while_files_are_read_wants_nothing_any_more(tmp_
     task.cancel()
     await asyncio.wait([task])
     may_go.set()
-    while not list(caller.tracker) or [shadow.wanted for shadow in caller.tracker] != [0]:
+    while not list(caller.tracker) or [tracked.users for tracked in caller.tracker] != [0]:
         await asyncio.sleep(0)
     assert task.cancelled()
     caller.tracker.close()
 
 
 def test_a_conversation_that_never_fits_is_given_up(caller, monkeypatch):
-    monkeypatch.setattr("everturn.adapters.tracking.conversation.TrackedConversation.fits", lambda *_: False)
+    monkeypatch.setattr(
+        "everturn.adapters.tracking.conversation.TrackedConversation.can_continue", lambda *_: False
+    )
     with pytest.raises(StoreError, match="100 times"):
         caller.ask("Hello.")
 
@@ -250,11 +252,11 @@ def test_a_fork_of_a_fork_keeps_thinking_that_fits(caller):
 
     def talk(messages, name):
         body = {"model": "claude-opus-5-5", "max_tokens": 99, "messages": messages}
-        ticket = caller.tracker.prepare(caller.tracker.read(body), nobody)
-        bodies.append(ticket.fields()["messages"])
+        call = caller.tracker.prepare(caller.tracker.read(body), nobody)
+        bodies.append(call.fields()["messages"])
         content = [think, {"type": "text", "text": name}]
         said = {"id": name, "model": "claude-opus-5-5", "content": content, "usage": {"input_tokens": 9}}
-        caller.tracker.record_response(ticket, RawResponse(msgspec.json.encode(said)))
+        caller.tracker.record_response(call, RawResponse(msgspec.json.encode(said)))
         return [*messages, {"role": ASSISTANT, "content": content}]
 
     first = talk([{"role": "user", "content": "Hello."}], "one")

@@ -10,15 +10,15 @@ class Hands:
 
     def __init__(self, root, **more):
         self.root = root
-        self.wishes = []
+        self.requests = []
         self.says = "once"
         self.permissions = Permissions(self._ask)
         self.workspace = Workspace(root)
         self.tools = {tool.name: tool for tool in build_tools(self.workspace, self.permissions, **more)}
 
-    def _ask(self, wish):
-        self.wishes.append(wish)
-        return self.says(wish) if callable(self.says) else self.says
+    def _ask(self, request):
+        self.requests.append(request)
+        return self.says(request) if callable(self.says) else self.says
 
     def do(self, tool, **fields):
         return self.tools[tool].run(fields)

@@ -73,7 +73,7 @@ def test_a_long_list_is_cut_and_said(hands):
         hands.write(f"f{number}.py", "")
     lines = hands.do("Glob", pattern="*.py").splitlines()
     assert len(lines) == MAX_NAMES + 1
-    assert lines[-1] == f"[{MAX_NAMES} of {MAX_NAMES + 5} files; use a narrower pattern for the others.]"
+    assert lines[-1] == f"[{MAX_NAMES} of {MAX_NAMES + 5} files; use a narrower pattern to see others.]"
 
 
 def test_names_that_are_no_utf8_can_be_listed(hands):
@@ -91,30 +91,30 @@ def test_looking_elsewhere_is_asked_about(hands, elsewhere):
     assert hands.do("Glob", pattern="*.py", path=str(elsewhere)) == os.path.realpath(elsewhere / "b.py")
     hands.says = "no"
     assert "said no" in hands.fails("Glob", pattern="*.py", path="..")
-    assert [wish.kind for wish in hands.wishes] == ["look", "look"]
+    assert [request.kind for request in hands.requests] == ["look", "look"]
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({}, "Glob needs `pattern`: a string that is not empty."),
+        ({}, "Glob needs `pattern`: a non-empty string."),
         (
             {"pattern": "../*.py"},
-            "'../*.py' leads out of the folder. Give the folder as `path`, the rest as `pattern`.",
+            "'../*.py' points outside the folder. Give the folder as `path`, the rest as `pattern`.",
         ),
         (
             {"pattern": "/etc/*"},
-            "'/etc/*' leads out of the folder. Give the folder as `path`, the rest as `pattern`.",
+            "'/etc/*' points outside the folder. Give the folder as `path`, the rest as `pattern`.",
         ),
         (
             {"pattern": "*", "path": "a.py"},
-            "a.py is no folder. Give the folder as `path` and the names as `pattern`.",
+            "a.py is not a folder. Give a folder as `path` and the file names as `pattern`.",
         ),
         (
             {"pattern": "*", "path": "gone"},
-            "gone is no folder. Give the folder as `path` and the names as `pattern`.",
+            "gone is not a folder. Give a folder as `path` and the file names as `pattern`.",
         ),
-        ({"pattern": "{a,b}" * 9}, f"{'{a,b}' * 9!r}: the braces stand for more than 200 patterns."),
+        ({"pattern": "{a,b}" * 9}, f"{'{a,b}' * 9!r}: the braces expand to more than 200 patterns."),
     ],
 )
 def test_what_cannot_be_listed_is_said(hands, fields, said):

@@ -52,7 +52,7 @@ def test_what_is_found(project, fields, found):
 
 def test_a_limit_is_kept_and_said(project):
     assert project.do("Grep", pattern="tax", head_limit=1) == (
-        "a.py\n[The first 1; there is more. Narrow the search or raise `head_limit`.]"
+        "a.py\n[The first 1; there are more. Narrow the search or raise `head_limit`.]"
     )
 
 
@@ -71,20 +71,20 @@ def test_binaries_secrets_links_and_large_files_are_passed_by(project, elsewhere
     project.write("big.log", (b"needle" + b" " * 1_018) * (MAX_FILE_BYTES // 1_024 + 1))
     project.write("ours.txt", "needle caf\xe9".encode("latin-1"))
     assert project.do("Grep", pattern="needle") == "ours.txt"
-    assert project.wishes == []
+    assert project.requests == []
 
 
 def test_a_secret_that_is_named_is_asked_about(project):
     project.write(".env", "needle")
     assert project.do("Grep", pattern="needle", path=".env") == ".env"
-    assert [wish.kind for wish in project.wishes] == ["look"]
+    assert [request.kind for request in project.requests] == ["look"]
 
 
 def test_a_pattern_that_would_take_for_ever_is_stopped(project):
     project.write("evil.txt", "a" * 60 + "!\n")
     tool = grep_tool(project.workspace, project.permissions, seconds=0.5)
     began = time.perf_counter()
-    with pytest.raises(Exception, match=r"stopped after 0\.5 s.*without repetitions inside repetitions"):
+    with pytest.raises(Exception, match=r"stopped after 0\.5 s.*without nested repetitions"):
         tool.run({"pattern": "(a+)+$", "path": "evil.txt"})
     assert time.perf_counter() - began < 5
 
@@ -110,13 +110,13 @@ def test_an_interrupt_ends_the_search(project):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({}, "Grep needs `pattern`: a string that is not empty."),
+        ({}, "Grep needs `pattern`: a non-empty string."),
         (
             {"pattern": "a(b"},
-            "'a(b' is no regular expression: missing ), unterminated subpattern at position 1. "
-            "Escape plain characters.",
+            "'a(b' is not a valid regular expression: missing ), unterminated subpattern at position 1. "
+            "Escape literal characters.",
         ),
-        ({"pattern": "a", "path": "gone"}, "There is no file or folder gone. Find it with Glob."),
+        ({"pattern": "a", "path": "gone"}, "File or folder not found: gone. Find it with Glob."),
         (
             {"pattern": "a", "output_mode": "lines"},
             "`output_mode` of Grep must be one of files_with_matches, content, count; it was 'lines'.",
@@ -124,7 +124,7 @@ def test_an_interrupt_ends_the_search(project):
         ({"pattern": "a", "-A": -1}, "`-A` of Grep must be a whole number, 0 or more; it was '-1'."),
         (
             {"pattern": "a", "glob": "{a,b}" * 9},
-            f"{'{a,b}' * 9!r}: the braces stand for more than 200 patterns.",
+            f"{'{a,b}' * 9!r}: the braces expand to more than 200 patterns.",
         ),
     ],
 )

@@ -2,8 +2,8 @@ import pytest
 
 from everturn.chat.permission import Permissions
 from everturn.chat.tools.files.workspace import Workspace
-from everturn.chat.tools.memory import attach_memory
 from everturn.chat.tools.toolbox import build_tools
+from everturn.session.memory_files.attach import attach_memory
 from everturn.session.memory_files.nested import NestedMemory
 from everturn.session.tools import Tool
 
@@ -55,14 +55,16 @@ def test_after_a_compaction_they_come_again(tools, memory):
 
 
 def test_a_call_that_fails_attaches_nothing(tools, memory):
-    with pytest.raises(Exception, match="it is gone"):
+    with pytest.raises(Exception, match="it does not exist"):
         tools["Read"]({"file_path": "src/gone.py"})
     assert "Use tabs." in tools["Read"]({"file_path": "src/a.py"})
 
 
 def test_beside_a_picture_they_are_a_block_of_their_own(tools, memory):
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-    shown = attach_memory(Tool({"name": "Read"}, lambda _: [picture]), memory).run({"file_path": "src/a.png"})
+    takes = {"type": "object", "properties": {"file_path": {"type": "string"}}}
+    reads = Tool({"name": "Read", "input_schema": takes}, lambda _: [picture])
+    shown = attach_memory(reads, memory).run({"file_path": "src/a.png"})
     assert [part["type"] for part in shown] == ["image", "text"]
     assert "Use tabs." in shown[1]["text"]
 

@@ -14,14 +14,14 @@ TODOS = [
 def test_the_list_is_replaced_as_a_whole():
     todo = TodoList()
     run = todo_tool(todo).run
-    assert run({"todos": TODOS}) == "The list is kept: 2 of 3 to do."
+    assert run({"todos": TODOS}) == "List saved: 2 of 3 open."
     assert todo.todos == (
         Todo("Read the parser", "completed"),
         Todo("Fix it", "in_progress"),
         Todo("Run the tests", "pending"),
     )
-    assert run({"todos": TODOS[:1]}) == "The list is kept: all is done."
-    assert run({"todos": []}) == "The list is empty now."
+    assert run({"todos": TODOS[:1]}) == "List saved: all done."
+    assert run({"todos": []}) == "The list is empty."
     assert todo.todos == ()
 
 
@@ -30,14 +30,14 @@ def test_the_list_is_replaced_as_a_whole():
     [
         ({}, "TodoWrite needs `todos`: a list of objects."),
         ({"todos": ["Fix it"]}, "`todos` of TodoWrite must be a list of objects; it was \"['Fix it']\"."),
-        ({"todos": [{"status": "pending"}]}, "TodoWrite needs `content`: a string that is not empty."),
+        ({"todos": [{"status": "pending"}]}, "TodoWrite needs `content`: a non-empty string."),
         (
             {"todos": [{"content": "a", "status": "soon"}]},
             "`status` of TodoWrite must be one of pending, in_progress, completed; it was 'soon'.",
         ),
         (
             {"todos": [{"content": "a"}] * (MAX_TODOS + 1)},
-            f"A list of {MAX_TODOS + 1} steps is too long; the most is {MAX_TODOS}. Put some together.",
+            f"The list has {MAX_TODOS + 1} steps; the maximum is {MAX_TODOS}. Combine some.",
         ),
     ],
 )

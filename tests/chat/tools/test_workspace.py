@@ -7,11 +7,11 @@ def test_a_path_is_inside_however_it_is_spelled(hands):
     hands.write("src/a.py", "x")
     inside = ResolvedPath(str(hands.root), "src/a.py", "src/a.py", is_inside=True)
     spellings = ("src/a.py", "./src/../src/a.py", str(hands.root / "src/a.py"))
-    assert [hands.workspace.place(path) for path in spellings] == [inside] * 3
+    assert [hands.workspace.resolve(path) for path in spellings] == [inside] * 3
 
 
 def test_a_folder_whose_name_begins_like_the_workspace_is_outside(hands):
-    assert not hands.workspace.place(f"{hands.root}-2/a.py").is_inside
+    assert not hands.workspace.resolve(f"{hands.root}-2/a.py").is_inside
 
 
 def test_reading_elsewhere_is_asked_about_with_the_real_path(hands, elsewhere):
@@ -19,8 +19,8 @@ def test_reading_elsewhere_is_asked_about_with_the_real_path(hands, elsewhere):
     os.symlink(elsewhere, hands.root / "link")
     assert hands.do("Read", file_path="link/a.txt") == "     1\thello"
     real = os.path.realpath(elsewhere)
-    (wish,) = hands.wishes
-    assert (wish.tool, wish.what, wish.key, wish.kind) == (
+    (request,) = hands.requests
+    assert (request.tool, request.what, request.key, request.kind) == (
         "Read",
         f"look at {real}/a.txt (outside the workspace)",
         f"looking into {real}",
@@ -46,7 +46,7 @@ def test_a_folder_swapped_for_a_link_while_the_person_was_asked_is_not_followed(
     hands.write("src/a.txt", "ours\n")
     hands.do("Read", file_path="src/a.txt")
 
-    def swap(wish):
+    def swap(request):
         os.rename(hands.root / "src", hands.root / "old")
         os.symlink(elsewhere, hands.root / "src")
         return "once"
@@ -58,7 +58,7 @@ def test_a_folder_swapped_for_a_link_while_the_person_was_asked_is_not_followed(
 
 
 def test_a_new_file_does_not_go_through_a_link_put_there_meanwhile(hands, elsewhere):
-    def swap(wish):
+    def swap(request):
         os.symlink(elsewhere, hands.root / "new")
         return "once"
 
@@ -74,8 +74,8 @@ def test_secrets_are_asked_about_by_name_also_in_the_workspace(hands):
     hands.do("Write", file_path="deep/id_rsa", content="x")
     hands.do("Write", file_path=".git/hooks/pre-commit", content="x")
     hands.do("Write", file_path="plain.py", content="x")
-    assert [(wish.what, wish.kind) for wish in hands.wishes] == [
-        ("read .env (its name says that it holds secrets)", "look"),
+    assert [(request.what, request.kind) for request in hands.requests] == [
+        ("read .env (its name suggests that it contains secrets)", "look"),
         ("write deep/id_rsa (+1 -0)", "guarded edit"),
         ("write .git/hooks/pre-commit (+1 -0)", "guarded edit"),
     ]
@@ -83,7 +83,7 @@ def test_secrets_are_asked_about_by_name_also_in_the_workspace(hands):
 
 def test_paths_that_no_disk_could_have_are_refused_in_words(hands):
     assert hands.fails("Read", file_path="a\0b") == (
-        "'a\\\\x00b' is no path: it holds a character that no name can have."
+        "'a\\\\x00b' is not a valid path: it contains a character that no name can have."
     )
     assert (
         hands.fails("Read", file_path="x" * 300) == f"{'x' * 300}: its name is too long. Find it with Glob."

@@ -15,7 +15,7 @@ from everturn.decide.compact.values import Compaction, CompactionPlan, Compactio
 from everturn.decide.effects import FileRead
 from everturn.history.log import Log
 from everturn.history.records import Record
-from everturn.measure.meter import meter_of
+from everturn.measure.meter import make_meter
 from everturn.measure.model_table import model_or_default
 from everturn.measure.thresholds import compute_thresholds
 from everturn.measure.tokens import TokenCounter
@@ -43,13 +43,13 @@ class Bench:
     def plan(self, asked: CompactionRequest, **more: Any) -> CompactionPlan | CompactionSkipped:
         view = self.log.view
         given: dict[str, Any] = {
-            "size": meter_of(view, self.counts).size().tokens,
+            "size": make_meter(view, self.counts).size().tokens,
             "limits": LIMITS,
             "settings": DEFAULTS,
             "model": MODEL,
             "counts": self.counts,
             "chain": chain_of(view, threshold=LIMITS.auto, source="main"),
-            "ways": ("fork", "direct", "extract"),
+            "strategies": ("fork", "direct", "extractive"),
         }
         return plan_compaction(view, asked, **(given | more))
 

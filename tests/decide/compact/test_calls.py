@@ -9,16 +9,17 @@ from random_logs import broken_logs
 from everturn.decide.compact.call_index import Called, attached, index_calls, parts_inside
 from everturn.history.blocks import Block, block_from_fields, block_from_json, fields_of, parts_of
 from everturn.history.records import Record
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolPurpose
 
 TOOLS = ("Read", "Bash", "Edit", "TodoWrite")
 
 
-def called_naively(records: list[Record], *tools: str) -> tuple[Called, ...]:
+def called_naively(records: list[Record], *purposes: str) -> tuple[Called, ...]:
     """Everything that was said, in order: a call is noted, a result goes to the call that it answers."""
     found: dict[str, Called] = {}
     for at, record in enumerate(records):
         for block in record.blocks:
-            if block.call and block.is_call and block.tool in tools:
+            if block.call and block.is_call and DEFAULT_TOOL_TABLE.find(block.tool).does in purposes:
                 found[block.call] = Called(at, block)
             elif block.call in found and block.is_result:
                 call = found[block.call]
@@ -26,14 +27,15 @@ def called_naively(records: list[Record], *tools: str) -> tuple[Called, ...]:
     return tuple(found.values())
 
 
-def tools_of(records: list[Record]) -> list[str]:
-    return sorted({block.tool for record in records for block in record.blocks if block.is_call})
+def purposes_in(records: list[Record]) -> list[ToolPurpose]:
+    tools = {block.tool for record in records for block in record.blocks if block.is_call}
+    return sorted({DEFAULT_TOOL_TABLE.find(tool).does for tool in tools})
 
 
 @given(broken_logs(most=20))
-def test_calls_and_their_results_are_found_as_a_walk_for_each_tool_finds_them(records: list[Record]):
-    seen, tools = index_calls(records), tools_of(records)
-    for named in ([], tools, *([tool] for tool in tools)):
+def test_calls_and_their_results_are_found_as_a_walk_for_each_purpose_finds_them(records: list[Record]):
+    seen, purposes = index_calls(records), purposes_in(records)
+    for named in ([], purposes, *([each] for each in purposes)):
         assert seen.called(*named) == called_naively(records, *named)
 
 
@@ -46,14 +48,16 @@ def test_attachments_are_found_in_one_walk_as_by_themselves(records: list[Record
 def test_a_call_of_the_same_id_waits_for_a_result_of_its_own():
     first, again = b.call("c1", "Read", file_path="a"), b.call("c1", "Read", file_path="b")
     records = [b.assistant(first), b.result("c1", "old"), b.assistant(again, id="m2")]
-    assert [(each.at, each.given, each.answer) for each in index_calls(records).called("Read")] == [
+    assert [(each.at, each.given, each.answer) for each in index_calls(records).called("reads")] == [
         (2, {"file_path": "b"}, "")
     ]
 
 
 def test_calls_of_several_tools_come_in_the_order_in_which_they_were_made():
     records = [b.assistant(b.call(f"c{at}", tool), id=f"m{at}") for at, tool in enumerate(TOOLS)]
-    assert [each.tool for each in index_calls(records).called(*reversed(TOOLS))] == list(TOOLS)
+    assert [
+        each.tool for each in index_calls(records).called("replaces_tasks", "edits", "runs", "reads")
+    ] == list(TOOLS)
 
 
 PICTURE = '{"type":"image","source":{"type":"base64","media_type":"image/png","data":""}}'

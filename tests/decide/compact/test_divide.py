@@ -11,7 +11,7 @@ from everturn.decide.compact.divide import Division, divide_view, first_words, m
 from everturn.decide.compact.values import CompactionSkipped
 from everturn.history.log import Log
 from everturn.history.records import Record
-from everturn.history.rounds import pairs
+from everturn.history.rounds import pair_tool_calls
 
 
 def names(records: tuple[Record, ...]) -> list[str]:
@@ -66,8 +66,8 @@ def test_no_cut_separates_a_call_from_its_result_or_the_pieces_of_a_message(
     if isinstance(found, CompactionSkipped):
         return
     for side in (found.summarized, found.kept):
-        assert pairs(side).orphans == ()
-        assert pairs(side).unanswered == ()
+        assert pair_tool_calls(side).orphans == ()
+        assert pair_tool_calls(side).unanswered == ()
     pieces = [{record.message_id for record in side} - {""} for side in (found.summarized, found.kept)]
     assert pieces[0] & pieces[1] == set()
 

@@ -16,12 +16,12 @@ from everturn.decide.compact.values import CompactionChain, CompactionSkipped, R
 from everturn.decide.effects import FileRead
 from everturn.errors import UsageError
 from everturn.history.blocks import Block, fields_of, text_of
-from everturn.history.edits import Compacted, Offloaded, Segment, Undone
+from everturn.history.edits import Compacted, KeptSegment, Offloaded, Undone
 from everturn.history.log import Log
 from everturn.history.messages import find_message_problems
 from everturn.history.records import Record
 from everturn.history.threads import split_threads
-from everturn.measure.meter import meter_of
+from everturn.measure.meter import make_meter
 from everturn.view.flatten import flatten
 from everturn.wire.claude_code_reader import parse_session_file
 from everturn.wire.claude_code_writer import encode_record
@@ -73,13 +73,13 @@ def test_the_boundary_carries_its_metadata_and_the_summary_its_flags():
         messages_summarized=4,
         user_context="mind the tests",
         logical_parent="b3",
-        kept=Segment("u1", "n1", "b2"),
+        kept=KeptSegment("u1", "n1", "b2"),
     )
     assert (done.boundary.parent, done.boundary.is_boundary) == ("", True)
     assert (done.summary.kind, done.summary.parent) == ("user", "n1")
     assert done.summary.compact_summary
     assert done.summary.transcript_only
-    assert (done.tokens_before, done.kept) == (before, Segment("u1", "n1", "b2"))
+    assert (done.tokens_before, done.kept) == (before, KeptSegment("u1", "n1", "b2"))
 
 
 @pytest.mark.spec("CP-10", "CP-12")
@@ -133,7 +133,7 @@ def test_what_came_while_the_summary_was_written_is_kept_behind_it():
     for record in bench.finished(planned, since=[late]).records:
         bench.log.append(record)
     assert bench.shown == ["n1", "n2", "late", "n3"]
-    with pytest.raises(UsageError, match="Plan it again"):
+    with pytest.raises(UsageError, match="Start it again"):
         Bench(turns(3)).finished(Bench(turns(3)).planned(asked("from")), since=[late])
 
 
@@ -262,7 +262,7 @@ def test_undo_is_an_appended_fact_and_what_was_said_since_stays():
     assert bench.shown == [*before, "next"]
     assert len(bench.log.records) == len(before) + 4 + 2
     assert plan_undo(bench.log.view) == CompactionSkipped(
-        "There is no compaction to undo: the view goes back to the beginning."
+        "No compaction found to undo: the view goes back to the beginning."
     )
 
 
@@ -278,5 +278,5 @@ def test_the_size_afterwards_is_what_a_meter_finds(form: str):
 
     bench = Bench(turns(6))
     done = bench.compact(asked(form), files=FILES)
-    assert done.tokens_after == pytest.approx(meter_of(bench.log.view).size().tokens, abs=2)
+    assert done.tokens_after == pytest.approx(make_meter(bench.log.view).size().tokens, abs=2)
     assert done.tokens_after < done.tokens_before

@@ -8,7 +8,7 @@ from decide.compact.bench import SUMMARY, Bench, manual, turns
 from everturn.decide.compact.gate import check_gate
 from everturn.decide.compact.values import CompactionPlan
 from everturn.history.edits import Pinned
-from everturn.measure.tokens import padded, rough
+from everturn.measure.tokens import pad_estimate, rough
 
 NINE = "\n".join(f"{at}. Section {at}:" for at in range(1, 10))
 
@@ -48,10 +48,10 @@ def test_quoted_tool_syntax_is_no_call(planned: CompactionPlan):
 
 @pytest.mark.spec("CP-31")
 def test_a_summary_as_large_as_what_it_replaces_is_refused(planned: CompactionPlan):
-    size = padded(3_300)
+    size = pad_estimate(3_300)
     as_large = msgspec.structs.replace(planned, tokens_summarized=size)
     assert check_gate(SUMMARY, as_large, estimate=lambda text: 3_300) == (
-        f"it is no smaller ({size:,} tokens) than what it replaces ({size:,})"
+        f"it is not smaller ({size:,} tokens) than what it replaces ({size:,})"
     )
     assert check_gate(SUMMARY, as_large, estimate=lambda text: 3_299) == ""
 

@@ -101,6 +101,13 @@ def test_the_budget_takes_the_callers_first_and_then_the_newest():
     )
 
 
+@pytest.mark.spec("CP-32")
+def test_of_too_many_pins_the_newest_are_carried_and_the_summary_must_quote_the_others():
+    own = [f"pin {at}: " + "x" * 552 for at in range(20)]
+    found = pins_of([Pinned(text) for text in own], [b.user("Never push.")], DEFAULTS, rough)
+    assert found == Pins(carried=(*own[6:], "Never push."), must_quote=tuple(own[:6]))
+
+
 def test_a_rule_said_again_is_one_rule_at_its_newest_place():
     said = [b.user(words, uuid=f"{at}") for at, words in enumerate(["Use bun.", "Never push.", "Use bun."])]
     assert pins_of([], said, DEFAULTS, rough) == Pins(carried=("Never push.", "Use bun."))

@@ -62,7 +62,7 @@ def test_a_dry_run_says_what_goes_what_stays_what_comes_back_and_what_it_costs()
     assert [record.uuid for record in planned.kept] == ["u4", "a4", "r4", "b4"]
     assert planned.restoration.files == ("src/c3.py", "src/c2.py", "src/c1.py")
     assert planned.pins == ("Never push to main.",)
-    assert planned.ways == ("fork", "direct", "extract")
+    assert planned.strategies == ("fork", "direct", "extractive")
     assert planned.tokens_kept < planned.expected_after
     assert planned.tokens_kept + planned.tokens_summarized == pytest.approx(planned.tokens_before, abs=2)
     assert bench.shown == shown
@@ -72,8 +72,8 @@ def test_a_dry_run_says_what_goes_what_stays_what_comes_back_and_what_it_costs()
 def test_the_price_is_that_of_the_first_way():
     bench, size = Bench(turns(1)), 1_000_000
     dollars = {
-        way: bench.planned(manual(), ways=(way,), size=size).expected_dollars
-        for way in ("fork", "direct", "notes", "extract")
+        way: bench.planned(manual(), strategies=(way,), size=size).expected_dollars
+        for way in ("fork", "direct", "notes", "extractive")
     }
     rates = MODEL.prices[-1].rates
     output = 6_000 * float(rates.output) / 1e6
@@ -81,7 +81,7 @@ def test_the_price_is_that_of_the_first_way():
         "fork": pytest.approx(float(rates.read) + output),
         "direct": pytest.approx(float(rates.input) + output),
         "notes": 0.0,
-        "extract": 0.0,
+        "extractive": 0.0,
     }
 
 
@@ -91,7 +91,7 @@ def test_why_names_the_cause():
         for asked in (AUTO, msgspec.structs.replace(AUTO, is_reactive=True))
     ]
     assert whys == [
-        f"{LIMITS.auto:,} tokens are at or over the automatic mark of {LIMITS.auto:,}; "
+        f"{LIMITS.auto:,} tokens are at or over the automatic threshold of {LIMITS.auto:,}; "
         "36 messages are summarized",
         f"a request of about {LIMITS.auto:,} tokens did not fit; 36 messages are summarized",
     ]

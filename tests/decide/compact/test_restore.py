@@ -48,6 +48,31 @@ def test_the_sessions_own_files_are_not_read_into_its_summary():
     assert back.skipped == (("/s/work.jsonl.files/big.txt", why), ("/s/work.jsonl", why))
 
 
+@pytest.mark.spec("CP-13", "CP-14")
+def test_files_and_tasks_of_other_agents_are_found():
+    read = [
+        *used("1", "read", path="pi.py"),
+        *used("2", "read_file", absolute_path="/gemini.py"),
+        *used("3", "shell", command=["bash", "-lc", "sed -n '1,80p' codex.rs"]),
+        *used("4", "str_replace_editor", command="view", path="/hands.py"),
+        *used("5", "write_todos", todos=[{"description": "go on", "status": "pending"}]),
+    ]
+    back = found(read)
+    assert (back.files, back.todos) == (
+        ("/hands.py", "codex.rs", "/gemini.py", "pi.py"),
+        "- [pending] go on",
+    )
+
+
+@pytest.mark.spec("CP-14")
+def test_a_tool_that_the_settings_name_is_added_to_those_that_are_known():
+    settings = CompactSettings(todo_tools=("mine",))
+    mine = used("1", "mine", todos=[{"content": "go on", "status": "pending"}])
+    known = used("2", "TodoWrite", todos=[{"content": "stop", "status": "pending"}])
+    assert plan_restoration(mine, [], settings).todos == "- [pending] go on"
+    assert plan_restoration([*mine, *known], [], settings).todos == "- [pending] stop"
+
+
 @pytest.mark.spec("CP-13")
 def test_the_five_most_recently_read_files_come_back_newest_first():
     again = turn(8, path="src/c2.py")
@@ -74,6 +99,19 @@ def test_plan_and_memory_files_and_visible_ones_are_passed_over_with_the_reason(
     )
 
 
+@pytest.mark.spec("CP-13", "MC-18")
+def test_a_note_that_a_file_is_unchanged_is_not_the_file():
+    said = (
+        "File unchanged since last read. The content from the earlier Read tool_result in this conversation "
+        "is still current — refer to that instead of re-reading."
+    )
+    kept = used("n", "Read", said, file_path="src/c1.py")
+    assert found(turn(1), kept).files == ("src/c1.py",)
+    assert found([*turns(6), *kept]).files == tuple(f"src/c{at}.py" for at in (6, 5, 4, 3, 2))
+    quoting = used("n", "Read", f"{said}\n" * 20, file_path="src/c1.py")
+    assert found(turn(1), quoting).files == ()
+
+
 @pytest.mark.spec("CP-13")
 def test_a_kept_read_that_is_cleared_is_not_visible():
     assert found(turn(1), turn(2, path="src/c1.py"), hidden={"c2": Cleared(("c2",))}).files == ("src/c1.py",)
@@ -89,7 +127,7 @@ def test_files_come_as_they_are_now_within_their_budgets_and_problems_are_told()
     settings = CompactSettings(file_tokens=100, files_tokens=240)
     files = [
         FileRead("src/c5.py", "new line\n" * 10),
-        FileRead("src/c4.py", "x" * 99 + "\n" + "y" * 400),
+        FileRead("src/c4.py", "x" * 249 + "\n" + "y" * 400),
         FileRead("src/c3.py", problem="it is gone"),
         FileRead("src/c2.py", "z" * 400),
         FileRead("src/c1.py", "w" * 400),
@@ -100,13 +138,13 @@ def test_files_come_as_they_are_now_within_their_budgets_and_problems_are_told()
     heading = " was read before the compaction. This is its content now "
     assert told == [
         "src/c5.py" + heading + "(whole):\n" + ("new line\n" * 10).strip(),
-        "src/c4.py" + heading + "(its beginning; read the rest where needed):\n" + "x" * 99,
+        "src/c4.py" + heading + "(its beginning; read the rest where needed):\n" + "x" * 249,
         "src/c2.py" + heading + "(whole):\n" + "z" * 400,
     ]
     (left_out,) = [each for each in done.restored if each.subtype == "restored_files_left_out"]
     assert attachment_words(left_out.blocks[0]).splitlines()[1:] == [
         "- src/c3.py: it is gone",
-        "- src/c1.py: no room was left for it",
+        "- src/c1.py: the budget for restored files is used up",
     ]
 
 
@@ -170,6 +208,24 @@ def test_the_plan_comes_back_whole_every_time():
         assert fields_of(shown.blocks[0])["content"][1] == plan
         for record in turn(at):
             bench.log.append(record)
+
+
+@pytest.mark.spec("CP-14")
+def test_plan_mode_is_read_from_the_mode_beside_a_persons_words():
+    def said(mode: str) -> Record:
+        return b.user(f"in {mode}", permissionMode=mode)
+
+    approved = used("x", "ExitPlanMode", "approved", plan="1. go")
+    quoted = b.user('look at {"permissionMode":"plan"}', uuid="quoted")
+    answers = {
+        "planning": [said("default"), said("plan"), *turns(1)],
+        "approved": [said("plan"), *approved],
+        "left": [said("plan"), said("acceptEdits")],
+        "entered again": [said("plan"), *approved, said("plan")],
+        "quoted": [quoted],
+    }
+    modes = {name: found(records).plan_mode for name, records in answers.items()}
+    assert [name for name, is_on in modes.items() if is_on] == ["planning", "entered again"]
 
 
 @pytest.mark.spec("CP-14")

@@ -90,4 +90,11 @@ def test_a_fitted_text_is_the_beginning_and_within_its_budget(text: str, tokens:
 
 
 def test_a_text_is_cut_at_the_end_of_a_line():
-    assert truncate_to_tokens("one\ntwo two two two two", 3, rough) == TruncatedText("one\n", is_cut=True)
+    text = "one two three\nfour five six seven"
+    assert truncate_to_tokens(text, 5, rough) == TruncatedText("one two three\n", is_cut=True)
+
+
+@pytest.mark.spec("CP-13")
+def test_a_short_line_before_a_very_long_one_is_not_all_that_is_shown():
+    found = truncate_to_tokens("head\n" + "x" * 100_000, 5_000, rough)
+    assert (len(found.text), found.is_cut) == (20_000, True)

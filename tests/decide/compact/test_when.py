@@ -1,5 +1,6 @@
 """When a compaction is due, and who stops it (CP-20, CP-22, CP-23, CP-24)."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -7,8 +8,8 @@ from decide.compact.bench import LIMITS, Bench, turns
 
 from everturn.decide.compact.breakers import CompactionBreaker, RefillBreaker, filled_by
 from everturn.decide.compact.triggers import (
-    Cold,
     Proposal,
+    ProposalState,
     answer_proposal,
     propose_compaction,
     should_compact,
@@ -19,7 +20,17 @@ from everturn.measure.thresholds import ThresholdSettings
 
 FULL = LIMITS.auto
 AUTO = CompactionRequest(trigger="auto")
-OPEN = CompactionBreaker().failed("a").failed("b").failed("no answer")
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+
+def failing(*reasons: str) -> CompactionBreaker:
+    breaker = CompactionBreaker()
+    for why in reasons:
+        breaker = breaker.after_failure(why, NOON)
+    return breaker
+
+
+OPEN = failing("a", "b", "no answer")
 SOON = CompactionChain(follows="b1", turns_since=3)
 
 
@@ -27,6 +38,7 @@ def decide(size: int = FULL, **more: Any) -> CompactionRequest | CompactionSkipp
     given = {
         "thresholds": ThresholdSettings(),
         "source": "main",
+        "now": NOON,
         "breaker": CompactionBreaker(),
         "refill": RefillBreaker(),
         "chain": CompactionChain(),
@@ -39,7 +51,7 @@ def test_it_is_due_from_the_mark_on():
     assert decide(FULL) == AUTO
     assert decide(FULL, source="main:style:terse") == AUTO
     assert decide(FULL - 1) == CompactionSkipped(
-        f"{FULL - 1:,} tokens are below the automatic mark of {FULL:,}"
+        f"{FULL - 1:,} tokens are below the automatic threshold of {FULL:,}"
     )
 
 
@@ -58,15 +70,44 @@ def test_disabled_is_disabled():
 @pytest.mark.spec("CP-20", "CP-22")
 def test_three_failures_in_a_row_open_the_breaker_and_a_success_closes_it():
     told = (
-        "3 compactions in a row have failed, the last one because: no answer. "
-        "Automatic compaction is off until one succeeds: compact by hand, or start anew."
+        "3 compactions in a row have failed, the last one because: no answer. Automatic compaction is off. "
+        "The next try is at 12:10 UTC, or after 20 more calls; a compaction by hand is possible at any time."
     )
     assert decide(breaker=OPEN) == CompactionSkipped(told)
-    assert OPEN.says == told
-    assert decide(breaker=CompactionBreaker().failed("a").failed("b")) == AUTO
-    assert decide(breaker=CompactionBreaker().failed("a").failed("b").succeeded("notes").failed("c")) == AUTO
-    assert decide(breaker=OPEN.succeeded("extract")) == AUTO
-    assert CompactionBreaker().says == ""
+    assert OPEN.describe() == told
+    assert decide(breaker=failing("a", "b")) == AUTO
+    assert decide(breaker=failing("a", "b").after_success("notes").after_failure("c", NOON)) == AUTO
+    assert decide(breaker=OPEN.after_success("extractive")) == AUTO
+    assert CompactionBreaker().describe() == ""
+
+
+@pytest.mark.spec("CP-39")
+@pytest.mark.parametrize(
+    ("later", "replies", "state"),
+    [
+        (0, 0, "open"),
+        (599, 19, "open"),
+        (600, 0, "half-open"),
+        (1, 20, "half-open"),
+        # A clock that was set back.
+        (-1, 0, "half-open"),
+    ],
+)
+def test_an_open_breaker_is_half_open_after_ten_minutes_or_twenty_calls(later, replies, state):
+    spent = CompactionBreaker()
+    for _ in range(3):
+        spent = spent.before_call(NOON)
+    for breaker in (OPEN, spent):
+        for _ in range(replies):
+            breaker = breaker.after_reply()
+        now = NOON + timedelta(seconds=later)
+        assert breaker.state(now) == state
+        assert breaker.before_try(now).state(now) == "open"
+        assert breaker.after_success("fork").state(now) == "closed"
+
+
+def test_replies_are_counted_only_while_a_breaker_is_open():
+    assert failing("a").after_reply() == failing("a")
 
 
 @pytest.mark.spec("CP-23")
@@ -74,7 +115,7 @@ def test_a_context_that_refills_at_once_again_and_again_stops_the_loop_and_is_to
     refill = RefillBreaker().compacted(CompactionChain()).compacted(SOON).compacted(SOON)
     metrics = accounts_of(Bench(turns(3)).log.view).metrics()
     assert decide(refill=refill, chain=SOON, filled_by=filled_by(metrics)) == CompactionSkipped(
-        "The context was full again 3 turns after a compaction, for the 3. time in a row, so another one "
+        "The context was full again 3 turns after a compaction, 3 times in a row, so another one "
         "would not help. What fills it: results of Read 98%, calls of Read 0%, human 0%. "
         "Ask for less at once, or move what is large into files."
     )
@@ -97,23 +138,38 @@ MARK = round(LIMITS.auto * 0.7)
     ("moment", "good"), [("cache_cold", "the cache is cold"), ("task_finished", "the task is finished")]
 )
 def test_a_good_moment_above_the_lower_mark_is_proposed(moment: Any, good: str):
-    assert propose_compaction(MARK, LIMITS, moment=moment, cold=Cold()) == Proposal(
+    assert propose_compaction(MARK, LIMITS, activity=moment, before=ProposalState()) == Proposal(
         AUTO, f"{MARK:,} of {LIMITS.auto:,} tokens are used, and {good}"
     )
 
 
 @pytest.mark.spec("CP-24")
 @pytest.mark.parametrize(
-    ("size", "moment", "cold", "why"),
+    ("size", "moment", "before", "why"),
     [
-        (MARK - 1, "cache_cold", Cold(), f"{MARK - 1:,} tokens are below the mark for a proposal, {MARK:,}"),
-        (MARK, "busy", Cold(), "the cache is warm and the task is not finished"),
-        (MARK, "cache_cold", Cold(MARK + 1), f"the user was asked; not again below {MARK + 1:,} tokens"),
-        (FULL, "cache_cold", Cold(), "the automatic mark is reached: that compaction needs no proposal"),
+        (
+            MARK - 1,
+            "cache_cold",
+            ProposalState(),
+            f"{MARK - 1:,} tokens are below the threshold for a proposal, {MARK:,}",
+        ),
+        (MARK, "busy", ProposalState(), "the cache is warm and the task is not finished"),
+        (
+            MARK,
+            "cache_cold",
+            ProposalState(MARK + 1),
+            f"the user was asked; not again below {MARK + 1:,} tokens",
+        ),
+        (
+            FULL,
+            "cache_cold",
+            ProposalState(),
+            "the automatic threshold is reached: that compaction needs no proposal",
+        ),
     ],
 )
-def test_at_any_other_time_nothing_is_proposed(size: int, moment: Any, cold: Cold, why: str):
-    assert propose_compaction(size, LIMITS, moment=moment, cold=cold) == CompactionSkipped(why)
+def test_at_any_other_time_nothing_is_proposed(size: int, moment: Any, before: ProposalState, why: str):
+    assert propose_compaction(size, LIMITS, activity=moment, before=before) == CompactionSkipped(why)
 
 
 @pytest.mark.spec("CP-24")
@@ -123,8 +179,8 @@ def test_the_user_accepts_defers_or_declines():
         word: answer_proposal(made, word, size=MARK, limits=LIMITS) for word in ("accept", "defer", "decline")
     }
     assert said == {
-        "accept": (AUTO, Cold()),
-        "defer": (CompactionSkipped("deferred by the user"), Cold(MARK + 10_000)),
-        "decline": (CompactionSkipped("declined by the user"), Cold(LIMITS.auto)),
+        "accept": (AUTO, ProposalState()),
+        "defer": (CompactionSkipped("deferred by the user"), ProposalState(MARK + 10_000)),
+        "decline": (CompactionSkipped("declined by the user"), ProposalState(LIMITS.auto)),
     }
     assert decide(FULL) == AUTO

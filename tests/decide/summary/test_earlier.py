@@ -5,7 +5,7 @@ import pytest
 
 from everturn.decide.extractive import summarize
 from everturn.decide.extractive.reading.earlier import parse_summary
-from everturn.decide.extractive.reading.facts import Earlier, FileWork, QuotedText
+from everturn.decide.extractive.reading.facts import EarlierSummary, FileWork, QuotedText
 
 BY_A_MODEL = """\
 This session is being continued from a previous conversation that ran out of context.
@@ -55,7 +55,7 @@ If you need details, read the transcript.
 
 
 def test_a_models_summary_is_read_by_its_headings():
-    assert parse_summary(BY_A_MODEL) == Earlier(
+    assert parse_summary(BY_A_MODEL) == EarlierSummary(
         messages=(QuotedText("make it faster"), QuotedText("never touch\nthe schema")),
         files=(
             FileWork("docs/notes.md", notes="**docs/notes.md** (read only)"),
@@ -130,4 +130,4 @@ def test_paths_below_a_shared_root_are_whole_again_when_read_back():
 
 
 def test_a_text_without_sections_hands_nothing_down():
-    assert parse_summary("1. First we did this.\n- and that") == Earlier(items={4: (), 5: (), 7: ()})
+    assert parse_summary("1. First we did this.\n- and that") == EarlierSummary(items={4: (), 5: (), 7: ()})

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.decide.extractive.settings import SummarySettings
-from everturn.decide.extractive.writing.fitting import Dropped, SummaryEntry, fit, grants, wanted
+from everturn.decide.extractive.writing.fitting import DroppedEntry, SummaryEntry, fit, grants, wanted
 
 SHARES = SummarySettings().shares
 
@@ -33,10 +33,10 @@ def test_every_entry_gets_its_short_form_before_one_gets_its_whole_story():
     entries = [SummaryEntry("a" * 60, rank=1, short="a"), SummaryEntry("b" * 60, rank=0, short="b")]
     found = fit(3, entries, wanted(entries) - 1)
     assert found.body == f"   - a\n   - {'b' * 60}"
-    assert found.dropped == (Dropped(3, "a" * 60, 59),)
+    assert found.dropped == (DroppedEntry(3, "a" * 60, 59),)
 
 
 def test_an_entry_without_room_is_counted_on_the_page():
     found = fit(4, [SummaryEntry("a" * 60, rank=1), SummaryEntry("b", rank=0)], 10)
     assert found.body == "   - b\n   [1 more left out]"
-    assert found.dropped == (Dropped(4, "a" * 60, 60),)
+    assert found.dropped == (DroppedEntry(4, "a" * 60, 60),)

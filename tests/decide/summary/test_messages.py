@@ -1,7 +1,7 @@
 """Section 6: the user's words, whole; and when they do not fit, the oldest long ones are marked as cut."""
 
 from everturn.decide.extractive.reading.facts import QuotedText
-from everturn.decide.extractive.writing.fitting import Dropped
+from everturn.decide.extractive.writing.fitting import DroppedEntry
 from everturn.decide.extractive.writing.messages import fit_messages, want
 
 RUNGS = (1_000, 100, 40)
@@ -22,7 +22,7 @@ def test_the_oldest_long_message_is_shortened_first():
     assert "[… 1,000 characters left out …]" in found.body
     assert f'"{middle}"' in found.body
     assert f'"{new}"' in found.body
-    assert found.dropped == (Dropped(6, f"user message {old[:60]!r}", 1_000, "u1"),)
+    assert found.dropped == (DroppedEntry(6, f"user message {old[:60]!r}", 1_000, "u1"),)
 
 
 def test_when_even_the_shortest_forms_do_not_fit_the_oldest_go_and_are_counted():

@@ -13,8 +13,8 @@ from everturn.decide.extractive.writing.quoting import (
     clipped,
     escaped,
     is_cut,
-    marked,
     original_length,
+    prefix_lines,
     quote,
     shortened,
     unquoted,
@@ -97,11 +97,11 @@ def test_lines_of_files_and_results_stand_behind_a_mark_that_the_text_explains()
 
 @pytest.mark.parametrize("line_break", BREAKS)
 def test_every_line_of_marked_data_has_its_mark(line_break):
-    assert marked([f"a{line_break}b"]) == "     > a\n     > b"
+    assert prefix_lines([f"a{line_break}b"]) == "     > a\n     > b"
 
 
 def test_marked_lines_are_set_in():
-    assert marked(["a\nb", "c"]) == "     > a\n     > b\n     > c"
+    assert prefix_lines(["a\nb", "c"]) == "     > a\n     > b\n     > c"
 
 
 @given(st.text())

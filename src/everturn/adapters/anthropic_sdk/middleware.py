@@ -1,15 +1,17 @@
-"""One line for users of the Anthropic SDK:
+"""The middleware for the Anthropic SDK:
 
-    client = anthropic.Anthropic(middleware=[everturn.middleware()])        and AsyncAnthropic
+    client = anthropic.Anthropic(middleware=[everturn.middleware()])        or AsyncAnthropic
 
-The SDK calls a middleware once for each HTTP attempt, inside its own retries. So this one decides nothing
-twice: the same request again gives the same bytes, and only a reply is recorded. What goes wrong in here is
-told and then passed over; the caller's own request takes its place (`docs/middleware.md`).
+The SDK calls a middleware once per HTTP attempt, inside its retry loop. A retried request therefore gives the
+same bytes, and only a reply is recorded. If everturn fails, it reports the error and sends the caller's own
+request (`docs/middleware.md`).
 """
 
 import os
+import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anthropic
 
@@ -26,6 +28,7 @@ from everturn.adapters.anthropic_sdk.sdk_requests import (
     to_upstream_error,
 )
 from everturn.adapters.tracking import (
+    ADAPTER_CAPABILITIES,
     AsyncSend,
     BreakpointOwner,
     CallerRequest,
@@ -33,134 +36,150 @@ from everturn.adapters.tracking import (
     ConversationTracker,
     PreparedCall,
     UnsupportedRequest,
-    default_folder,
     make_overview,
-    manner_of,
+    make_parts,
     recall_conversation,
 )
 from everturn.decide.events import Event
-from everturn.decide.policy import Policy
-from everturn.errors import UsageError
+from everturn.decide.options import Options
+from everturn.measure.capabilities import Capabilities
+from everturn.measure.outline import TokenCosts
+from everturn.measure.tokens import Estimator
 from everturn.session.bill import Bill
-from everturn.session.config.shape import Config
+from everturn.session.config.load import ConfigChoice
+from everturn.session.hooks.run import Hooks
 from everturn.session.upstream import RawResponse, Send
 
 if TYPE_CHECKING:
+    import httpx2
+
     from everturn.session.recall.search import Hit
+
+R = TypeVar("R", bound="anthropic.APIResponse[Any] | anthropic.AsyncAPIResponse[Any]")
 
 
 class AnthropicSDKMiddleware(anthropic.Middleware):
-    """Made by `everturn.middleware`. One can serve any number of clients, threads and event loops."""
+    """Created by `everturn.middleware`. One can serve any number of clients, threads and event loops."""
 
-    def __init__(self, shadows: ConversationTracker) -> None:
-        self._shadows = shadows
+    def __init__(self, tracker: ConversationTracker) -> None:
+        self._tracker = tracker
 
     @property
     def bill(self) -> Bill:
-        """What all calls through here have cost so far, those for summaries included."""
-        return self._shadows.bill
+        """What all calls of this middleware have cost so far, including summaries."""
+        return self._tracker.bill
 
     @property
     def conversations(self) -> tuple[ConversationOverview, ...]:
-        """Those in memory, the one used last at the end."""
-        return tuple(map(make_overview, self._shadows))
+        """The conversations in memory, the most recently used last."""
+        return tuple(map(make_overview, self._tracker))
 
     def recall(self, query: str, limit: int = 8, *, conversation: str = "") -> "tuple[Hit, ...]":
-        """Where a conversation, the one used last if none is named, has these words."""
-        held = [each for each in self._shadows if conversation in ("", each.id)]
-        if not held:
-            raise UsageError(f"There is no conversation {conversation!r} in memory; see `conversations`.")
-        return recall_conversation(held[-1], query, limit)
+        """Search the full history of a conversation, by default the most recently used one."""
+        return recall_conversation(self._tracker.find(conversation), query, limit)
+
+    def compact(self, instructions: str = "", *, conversation: str = "") -> None:
+        """Compact a conversation, by default the most recently used one, before its next request."""
+        self._tracker.find(conversation).request_compaction(instructions)
 
     def close(self) -> None:
-        """Let other processes go on with the transcripts. The next request opens what it needs again."""
-        self._shadows.close()
+        """Close the transcripts, so that other processes can use them. The next request opens them again."""
+        self._tracker.close()
 
-    # ── without awaits ───────────────────────────────────────────────────────────────────────────
+    # ── sync client ──────────────────────────────────────────────────────────────────────────────
 
-    def handle(self, request: anthropic.APIRequest, call_next: Any) -> Any:
+    def handle(
+        self, request: anthropic.APIRequest, call_next: anthropic.CallNext
+    ) -> anthropic.APIResponse[Any]:
         read = self._read(request)
         if read is None:
             return call_next(request)
-        send = _sends(request, call_next)
+        send = _make_send(request, call_next)
         try:
-            ticket = self._shadows.prepare(read, send)
-            attempt = apply_prepared_call(request, ticket)
+            prepared = self._tracker.prepare(read, send)
+            attempt = apply_prepared_call(request, prepared)
         except Exception as problem:
-            self._shadows.failed(problem)
+            self._tracker.report_failure(problem)
             return call_next(request)
         response = call_next(attempt)
         if response.status_code == BAD_REQUEST:
-            response, ticket = self._refused(request, response, ticket, send, call_next)
-        if ticket is not None and response.http_response.is_success:
-            self._listen(response.http_response, ticket)
+            response, prepared = self._handle_bad_request(request, response, prepared, send, call_next)
+        if prepared is not None and response.http_response.is_success:
+            self._record(response.http_response, prepared)
         return response
 
-    def _refused(
-        self, request: anthropic.APIRequest, response: Any, ticket: PreparedCall, send: Send, call_next: Any
-    ) -> tuple[Any, PreparedCall | None]:
-        """Too long: room is made, once. Refused otherwise: the caller's own request decides whose fault
-        it is."""
+    def _handle_bad_request(
+        self,
+        request: anthropic.APIRequest,
+        response: anthropic.APIResponse[Any],
+        prepared: PreparedCall,
+        send: Send,
+        call_next: anthropic.CallNext,
+    ) -> tuple[anthropic.APIResponse[Any], PreparedCall | None]:
+        """Status 400. If the prompt is too long: compact once and send again. Otherwise send the caller's own
+        request: if that is accepted, the change was at fault."""
         body = response.http_response.read()
         if not is_too_long(response.status_code, body):
-            return self._without_us(call_next(request), body, ticket), None
+            return self._report_rejection(call_next(request), body, prepared), None
         try:
-            other = self._shadows.compact_after_overflow(ticket, send)
+            other = self._tracker.compact_after_overflow(prepared, send)
         except Exception as problem:
-            self._shadows.failed(problem)
+            self._tracker.report_failure(problem)
             return response, None
         return (response, None) if other is None else (call_next(apply_prepared_call(request, other)), other)
 
-    def _listen(self, http: Any, ticket: PreparedCall) -> None:
+    def _record(self, http: "httpx2.Response", prepared: PreparedCall) -> None:
         def complete(body: bytes) -> None:
             try:
-                self._shadows.record_response(
-                    ticket, RawResponse(body, http_headers.get(REQUEST_ID_HEADER, ""))
-                )
+                self._tracker.record_response(prepared, RawResponse(body, headers.get(REQUEST_ID_HEADER, "")))
             except Exception as problem:
-                self._shadows.failed(problem, ticket)
+                self._tracker.report_failure(problem, prepared)
 
-        http_headers = http.headers
+        headers = http.headers
         if http.is_stream_consumed:
             complete(http.content)
         else:
             tap(http, complete)
 
-    # ── with awaits ──────────────────────────────────────────────────────────────────────────────
+    # ── async client ─────────────────────────────────────────────────────────────────────────────
 
-    async def handle_async(self, request: anthropic.APIRequest, call_next: Any) -> Any:
+    async def handle_async(
+        self, request: anthropic.APIRequest, call_next: anthropic.AsyncCallNext
+    ) -> anthropic.AsyncAPIResponse[Any]:
         read = self._read(request)
         if read is None:
             return await call_next(request)
-        send = _sends_async(request, call_next)
+        send = _make_send_async(request, call_next)
         try:
-            ticket = await self._shadows.prepare_async(read, send)
-            attempt = apply_prepared_call(request, ticket)
+            prepared = await self._tracker.prepare_async(read, send)
+            attempt = apply_prepared_call(request, prepared)
         except Exception as problem:
-            self._shadows.failed(problem)
+            self._tracker.report_failure(problem)
             return await call_next(request)
         response = await call_next(attempt)
         if response.status_code == BAD_REQUEST:
-            response, ticket = await self._refused_async(request, response, ticket, send, call_next)
-        if ticket is not None and response.http_response.is_success:
-            await self._listen_async(response.http_response, ticket)
+            response, prepared = await self._handle_bad_request_async(
+                request, response, prepared, send, call_next
+            )
+        if prepared is not None and response.http_response.is_success:
+            await self._record_async(response.http_response, prepared)
         return response
 
-    async def _refused_async(
+    async def _handle_bad_request_async(
         self,
         request: anthropic.APIRequest,
-        response: Any,
-        ticket: PreparedCall,
+        response: anthropic.AsyncAPIResponse[Any],
+        prepared: PreparedCall,
         send: AsyncSend,
-        call_next: Any,
-    ) -> tuple[Any, PreparedCall | None]:
+        call_next: anthropic.AsyncCallNext,
+    ) -> tuple[anthropic.AsyncAPIResponse[Any], PreparedCall | None]:
         body = await response.http_response.aread()
         if not is_too_long(response.status_code, body):
-            return self._without_us(await call_next(request), body, ticket), None
+            return self._report_rejection(await call_next(request), body, prepared), None
         try:
-            other = await self._shadows.compact_after_overflow_async(ticket, send)
+            other = await self._tracker.compact_after_overflow_async(prepared, send)
         except Exception as problem:
-            self._shadows.failed(problem)
+            self._tracker.report_failure(problem)
             return response, None
         return (
             (response, None)
@@ -168,14 +187,14 @@ class AnthropicSDKMiddleware(anthropic.Middleware):
             else (await call_next(apply_prepared_call(request, other)), other)
         )
 
-    async def _listen_async(self, http: Any, ticket: PreparedCall) -> None:
+    async def _record_async(self, http: "httpx2.Response", prepared: PreparedCall) -> None:
         async def complete(body: bytes) -> None:
             try:
-                await self._shadows.record_response_async(
-                    ticket, RawResponse(body, headers.get(REQUEST_ID_HEADER, ""))
+                await self._tracker.record_response_async(
+                    prepared, RawResponse(body, headers.get(REQUEST_ID_HEADER, ""))
                 )
             except Exception as problem:
-                self._shadows.failed(problem, ticket)
+                self._tracker.report_failure(problem, prepared)
 
         headers = http.headers
         if http.is_stream_consumed:
@@ -190,20 +209,23 @@ class AnthropicSDKMiddleware(anthropic.Middleware):
             body = read_body(request)
             if body is None:
                 return None
-            read = self._shadows.read(body, read_betas(request))
+            read = self._tracker.read(body, read_betas(request))
         except Exception as problem:
-            self._shadows.failed(problem)
+            self._tracker.report_failure(problem)
             return None
         return None if isinstance(read, UnsupportedRequest) else read
 
-    def _without_us(self, response: Any, refusal: bytes, ticket: PreparedCall) -> Any:
-        """Where the caller's own request is taken, the fault was ours."""
+    def _report_rejection(self, response: R, refusal: bytes, prepared: PreparedCall) -> R:
+        """If the caller's own request is accepted, the prepared one was at fault."""
         if response.http_response.is_success:
-            self._shadows.failed(RuntimeError(f"refused: {refusal.decode(errors='replace')}"), ticket)
+            self._tracker.report_failure(
+                RuntimeError(f"the API rejected the prepared request: {refusal.decode(errors='replace')}"),
+                prepared,
+            )
         return response
 
 
-def _sends(request: anthropic.APIRequest, call_next: Any) -> Send:
+def _make_send(request: anthropic.APIRequest, call_next: anthropic.CallNext) -> Send:
     def send(body: bytes, betas: Sequence[str]) -> RawResponse:
         try:
             http = call_next(build_summary_request(request, body, betas)).http_response
@@ -214,7 +236,7 @@ def _sends(request: anthropic.APIRequest, call_next: Any) -> Send:
     return send
 
 
-def _sends_async(request: anthropic.APIRequest, call_next: Any) -> AsyncSend:
+def _make_send_async(request: anthropic.APIRequest, call_next: anthropic.AsyncCallNext) -> AsyncSend:
     async def send(body: bytes, betas: Sequence[str]) -> RawResponse:
         try:
             http = (await call_next(build_summary_request(request, body, betas))).http_response
@@ -226,23 +248,43 @@ def _sends_async(request: anthropic.APIRequest, call_next: Any) -> AsyncSend:
 
 
 def middleware(
-    policy: str | Policy | Config = "claude-code",
+    options: Options | str | None = None,
     *,
+    config: ConfigChoice = "auto",
     folder: str | os.PathLike[str] | None = "",
     readable: Sequence[str | os.PathLike[str]] = (),
+    breakpoints: BreakpointOwner = "everturn",
+    hooks: Hooks | None = None,
     listen: Callable[[Event], None] = lambda _: None,
-    markers: BreakpointOwner = "ours",
-    **more: Any,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    costs: TokenCosts | None = None,
+    estimator: Estimator | None = None,
+    capabilities: Capabilities = ADAPTER_CAPABILITIES,
+    **overrides: Any,
 ) -> AnthropicSDKMiddleware:
-    """A middleware for `anthropic.Anthropic` and `anthropic.AsyncAnthropic`: conversations without an end.
+    """A middleware for `anthropic.Anthropic` and `anthropic.AsyncAnthropic`: unlimited conversation length.
 
-    `folder` is where transcripts are kept: the usual place for data if not given, memory alone for None.
-    `readable` are folders that files may be read from again after a compaction; `listen` hears every event;
-    `markers` says whose `cache_control` is sent. More options, for tests and other providers: `ways`,
-    `most`, `clock`, `new_id`, `costs`, `capabilities` (`docs/middleware.md`).
+    `options` is an `Options` tree or the name of a policy; any config key can be a keyword argument
+    (`window=200_000`, `compact={"summary_model": "..."}`). Other values come from the environment and the
+    user's configuration file, unless `config` is None. `folder` is the folder for transcripts: the user's
+    data folder by default, None to keep conversations in memory only. `readable` lists folders from which
+    files may be read again after a compaction. `breakpoints` says who places `cache_control`. `new_id`,
+    `costs`, `estimator` and `capabilities` are for tests and other providers (`docs/middleware.md`).
     """
-    kept = default_folder() if folder == "" else folder
-    more |= {"listen": listen, "markers": markers}
-    return AnthropicSDKMiddleware(
-        ConversationTracker(manner_of(policy, folder=kept, readable=readable, **more))
+    parts = make_parts(
+        options,
+        overrides,
+        config=config,
+        folder=folder,
+        readable=readable,
+        breakpoints=breakpoints,
+        hooks=hooks or Hooks(),
+        listen=listen,
+        clock=clock,
+        new_id=new_id,
+        costs=costs,
+        estimator=estimator,
+        capabilities=capabilities,
     )
+    return AnthropicSDKMiddleware(ConversationTracker(parts))

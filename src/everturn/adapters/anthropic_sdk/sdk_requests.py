@@ -1,7 +1,7 @@
-"""Requests and responses of the SDK, as far as the middleware looks into them.
+"""Reads and changes requests and responses of the Anthropic SDK.
 
-One attempt is one HTTP request. Ours differs from the caller's in its body alone; a summary is asked for
-by an attempt of its own on the same connection, plain and whole.
+The changed request differs from the caller's only in its body and, if needed, in the beta header. A summary
+is a separate request on the same connection, not streamed.
 """
 
 import copy
@@ -12,7 +12,9 @@ import anthropic
 import msgspec
 
 from everturn.adapters.tracking import PreparedCall
-from everturn.session.upstream import RawResponse, UpstreamError
+from everturn.adapters.tracking.chain import is_mapping
+from everturn.errors import UpstreamError
+from everturn.session.upstream import RawResponse
 from everturn.wire.overflow import parse_overflow
 
 PATH: Final = "/v1/messages"
@@ -22,10 +24,10 @@ BAD_REQUEST: Final = 400
 
 
 def read_body(request: anthropic.APIRequest) -> Mapping[str, Any] | None:
-    """The body of a request for a message; None for every other request."""
+    """The body of a request to the Messages API; None for every other request."""
     path = request.url.partition("?")[0].rstrip("/")
     body = request.json
-    if request.method.lower() != "post" or not path.endswith(PATH) or not isinstance(body, Mapping):
+    if request.method.lower() != "post" or not path.endswith(PATH) or not is_mapping(body):
         return None
     return body
 
@@ -35,41 +37,41 @@ def read_betas(request: anthropic.APIRequest) -> list[str]:
     return [each.strip() for each in named.split(",") if each.strip()] if isinstance(named, str) else []
 
 
-def apply_prepared_call(request: anthropic.APIRequest, ticket: PreparedCall) -> anthropic.APIRequest:
-    """The caller's request with the body that the engine made of it."""
-    fields = ticket.fields()
+def apply_prepared_call(request: anthropic.APIRequest, prepared: PreparedCall) -> anthropic.APIRequest:
+    """The caller's request with the prepared body."""
+    fields = prepared.fields()
     body = request.json
-    if isinstance(body, Mapping) and "stream" in body:
+    if is_mapping(body) and "stream" in body:
         fields["stream"] = body["stream"]
-    return _with_body(request, fields, ticket.betas)
+    return _with_body(request, fields, prepared.betas)
 
 
 def build_summary_request(
     request: anthropic.APIRequest, body: bytes, betas: Sequence[str]
 ) -> anthropic.APIRequest:
-    """A request of our own on the caller's connection: not streamed, and no repetition of the caller's."""
-    made = _with_body(request, msgspec.json.decode(body), betas)
-    made.stream, made.stream_cls = False, None
-    made.options.idempotency_key = None
-    return made
+    """A summary request on the caller's connection: not streamed, and without its idempotency key."""
+    copied = _with_body(request, msgspec.json.decode(body), betas)
+    copied.stream, copied.stream_cls = False, None
+    copied.options.idempotency_key = None
+    return copied
 
 
 def _with_body(
     request: anthropic.APIRequest, body: dict[str, Any], betas: Sequence[str]
 ) -> anthropic.APIRequest:
-    # Not `request.copy`: it copies every message of the old body first, only to have it replaced.
-    made = copy.copy(request)
-    made.options = made.options.model_copy()
-    made.options.json_data = body
+    # Not `request.copy`: it would first copy every message of the old body.
+    copied = copy.copy(request)
+    copied.options = copied.options.model_copy()
+    copied.options.json_data = body
     known = read_betas(request)
     if missing := [each for each in betas if each not in known]:
         others = {name: value for name, value in request.headers.items() if name.lower() != BETA_HEADER}
-        made.options.headers = {**others, BETA_HEADER: ",".join([*known, *missing])}
-    return made
+        copied.options.headers = {**others, BETA_HEADER: ",".join([*known, *missing])}
+    return copied
 
 
 def read_response_body(status: int, headers: Mapping[str, str], body: bytes) -> RawResponse:
-    """What came back; raises `UpstreamError` where it is an error."""
+    """The response; raises `UpstreamError` if its status is an error."""
     if status >= BAD_REQUEST:
         error = _error(body)
         raise UpstreamError(status, error.type, error.message)
@@ -97,5 +99,5 @@ def _error(body: bytes) -> _Error:
     try:
         return msgspec.json.decode(body, type=_Body).error
     except msgspec.MsgspecError:
-        # Other vendors' bodies have other shapes; their words are somewhere in it.
+        # Other providers use other formats; the message is somewhere in the body.
         return _Error(message=body.decode(errors="replace"))

@@ -1,5 +1,5 @@
-"""everturn inside Claude Code: its status line, its hooks, and the settings file that calls them.
+"""Claude Code integration: status line, hooks, and the settings file that calls them.
 
-`statusline`, `hooks`, `tail` and `quick_json` are started by Claude Code again and again: they import nothing
-but `os`, `sys` and `time` before they have something to do. What takes longer is imported where it is needed.
+Claude Code starts `statusline` and `hooks` very often. They, `transcript_tail` and `quick_json` import only
+`os`, `sys` and `time` at start; slower imports happen where they are needed.
 """

@@ -1,7 +1,6 @@
-"""What is kept between two hooks: a marker of what a compaction is about to replace, one file per session.
+"""State kept between two hooks: a marker written before a compaction, one file per session.
 
-Lies in the state folder of the desktop's conventions (XDG) and is its owner's alone. What is read back from
-it after the compaction is decided in `restore.py`.
+Stored in the XDG state folder, readable by the owner only. `restore.py` uses it after the compaction.
 """
 
 import contextlib
@@ -13,7 +12,7 @@ from everturn.adapters.claude_code.transcript_tail import read_last_uuid
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
-# Names made of these are plain on every file system.
+# Safe in file names on every file system.
 FILE_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
@@ -23,7 +22,7 @@ def state_folder(environment: Mapping[str, str]) -> str:
 
 
 def session_file_name(payload: object) -> str:
-    """A session's id as a file name: a path in its place would lead elsewhere."""
+    """The session id as a file name. An id that looks like a path is not used."""
     given = get_text(payload, "session_id")
     return (
         given if given and len(given) <= 100 and FILE_NAME_CHARACTERS.issuperset(given) else "unknown-session"
@@ -31,7 +30,7 @@ def session_file_name(payload: object) -> str:
 
 
 def write_marker(payload: object, folder: str, now: float) -> str:
-    """Write down how long the transcript is and where it ends; the file's path."""
+    """Save the size and the last uuid of the transcript; returns the path of the marker."""
     import json
 
     transcript = get_text(payload, "transcript_path")
@@ -49,7 +48,7 @@ def write_marker(payload: object, folder: str, now: float) -> str:
 
 
 def read_marker(payload: object, folder: str) -> object:
-    """What was left by the last compaction of this session; None where nothing was, or it is broken."""
+    """The marker of this session; None if there is none or it cannot be parsed."""
     try:
         with open(_path(payload, folder), encoding="utf-8") as file:
             return decode(file.read())
@@ -63,7 +62,7 @@ def delete_marker(payload: object, folder: str) -> None:
 
 
 def write_private(path: str, words: str) -> None:
-    """A whole file or none, for nobody else to read."""
+    """Write a file atomically, readable by the owner only."""
     os.makedirs(os.path.dirname(path), FOLDER_MODE, exist_ok=True)
     unfinished = f"{path}.{os.getpid()}.tmp"
     fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)

@@ -1,6 +1,6 @@
-"""Whether everything is as it should be, in words: what was looked at, what is wrong, what to do about it.
+"""Checks the installation: what was checked, what is wrong, how to fix it.
 
-Looks and changes nothing. It runs the status line once, as Claude Code would.
+Changes nothing. Runs the status line once, as Claude Code does.
 """
 
 import json
@@ -30,9 +30,10 @@ from everturn.adapters.claude_code.settings.entries import (
     is_our_status_line,
 )
 from everturn.errors import EverturnError
+from everturn.session.transcripts import SUFFIX
 
 MIN_PYTHON: Final = (3, 11)
-# The package that tells whether an extra is installed.
+# The package that shows whether an extra is installed.
 EXTRAS: Final[Mapping[str, str]] = {
     "twin": "uvicorn", "anthropic": "anthropic", "langchain": "langchain", "pydantic-ai": "pydantic_ai",
     "mcp": "mcp", "watch": "watchfiles", "otel": "opentelemetry", "metrics": "prometheus_client",
@@ -42,16 +43,16 @@ SAMPLE: Final = {
     "context_window": {"context_window_size": 200_000, "used_percentage": 42},
     "cost": {"total_cost_usd": 1.25},
 }
-# Checks of what installing brought; without any of them, nothing is installed.
+# Checks of installed entries; if none of them ran, everturn is not installed in Claude Code.
 INSTALLED_CHECKS: Final = ("status line", "hooks", "MCP server")
 SAMPLE_TIMEOUT_SECONDS: Final = 10
-# Claude Code gives up on a line that takes longer (ecosystem 0.7).
+# Claude Code drops a status line that takes longer (ecosystem 0.7).
 MAX_STATUS_LINE_SECONDS: Final = 0.3
 GROUP_AND_OTHERS_MODE: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class DoctorCheck(msgspec.Struct, frozen=True):
-    """One thing that was looked at. A note is worth knowing; only "wrong" is wrong."""
+    """The result of one check. Only the state "wrong" is an error; a "note" is information."""
 
     name: str
     state: Literal["ok", "note", "wrong"]
@@ -60,7 +61,7 @@ class DoctorCheck(msgspec.Struct, frozen=True):
 
 
 def run_checks(environment: Mapping[str, str], project: str, version: str) -> tuple[DoctorCheck, ...]:
-    """Every check, in the order a person would make them."""
+    """Run all checks."""
     found = [_python(), DoctorCheck("everturn", "ok", version), _sqlite(), _extras()]
     for name, path in _places(environment, project).items():
         found.extend(_settings(name, path, environment))
@@ -75,7 +76,7 @@ def run_checks(environment: Mapping[str, str], project: str, version: str) -> tu
 
 
 def _places(environment: Mapping[str, str], project: str) -> dict[str, str]:
-    """The files that Claude Code reads; in a home directory, the project's are the user's."""
+    """The settings files of Claude Code. In the home directory, project and user files are the same."""
     places = {
         "user settings": files.user_settings(environment),
         "user servers": files.user_servers(environment),
@@ -100,7 +101,7 @@ def _sqlite() -> DoctorCheck:
     try:
         connection.execute("create virtual table words using fts5(word)")
     except sqlite3.OperationalError as problem:
-        to_do = "`everturn recall` needs a python whose sqlite has FTS5; that of python.org does"
+        to_do = "`everturn recall` needs a Python whose SQLite has FTS5, such as the one from python.org"
         return DoctorCheck(
             "sqlite", "wrong", f"{sqlite3.sqlite_version} without full-text search ({problem})", to_do
         )
@@ -115,7 +116,7 @@ def _extras() -> DoctorCheck:
     what = f"installed: {', '.join(there) or 'none'}"
     if not missing:
         return DoctorCheck("extras", "ok", what)
-    to_do = f"`pip install 'everturn[NAME]'` brings one: {', '.join(missing)}"
+    to_do = f"install with `pip install 'everturn[NAME]'`: {', '.join(missing)}"
     return DoctorCheck("extras", "note", what, to_do)
 
 
@@ -124,13 +125,11 @@ def _settings(name: str, path: str, environment: Mapping[str, str]) -> Iterator[
         file = files.read_settings_file(path)
         if file.data is None:
             return
-        check_settings(file.text, file.said)
+        check_settings(file.text, file.display_path)
     except EverturnError as problem:
-        yield DoctorCheck(
-            name, "wrong", str(problem), "Claude Code does not read such settings either: correct them"
-        )
+        yield DoctorCheck(name, "wrong", str(problem), "Claude Code cannot read this file either: correct it")
         return
-    yield DoctorCheck(name, "ok", file.said)
+    yield DoctorCheck(name, "ok", file.display_path)
     settings = json.loads(file.text)
     line = settings.get(STATUS_LINE)
     if is_our_status_line(line):
@@ -143,7 +142,7 @@ def _settings(name: str, path: str, environment: Mapping[str, str]) -> Iterator[
 
 
 def _called_by_hooks(settings: dict[str, Any]) -> dict[str, str]:
-    """The program of each event that we are called for."""
+    """The program that each of our hooks calls, by event."""
     groups = settings.get("hooks", {})
     return {
         event: handler["command"]
@@ -166,8 +165,8 @@ def _found(program: str, environment: Mapping[str, str]) -> str | None:
 
 
 def _not_found(name: str, program: str) -> DoctorCheck:
-    where = "there is no such program" if os.path.dirname(program) else "it is not on the PATH"
-    to_do = "`everturn install claude-code`, with the options it was installed with, writes where it is now"
+    where = "that file does not exist" if os.path.dirname(program) else "it is not on the PATH"
+    to_do = "run `everturn install claude-code` again with the same options to update the path"
     return DoctorCheck(name, "wrong", f"the settings call {program}, but {where}", to_do)
 
 
@@ -186,17 +185,17 @@ def _status_line(command: list[str], environment: Mapping[str, str]) -> DoctorCh
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         return DoctorCheck(
-            "status line", "wrong", f"{shlex.join(command)} does not run: {problem}", "install it anew"
+            "status line", "wrong", f"{shlex.join(command)} does not run: {problem}", "reinstall everturn"
         )
     took = time.perf_counter() - start
     line = done.stdout.decode(errors="replace").strip()
     if done.returncode or not line:
-        said = done.stderr.decode(errors="replace").strip()[-300:] or "it prints nothing"
+        said = done.stderr.decode(errors="replace").strip()[-300:] or "no output"
         return DoctorCheck(
-            "status line", "wrong", f"{shlex.join(command)} fails: {said}", "install everturn anew"
+            "status line", "wrong", f"{shlex.join(command)} fails: {said}", "reinstall everturn"
         )
     if took > MAX_STATUS_LINE_SECONDS:
-        to_do = "Claude Code may drop it; a slow disk or a busy machine explains it, run doctor again"
+        to_do = "Claude Code may drop it; the disk may be slow or the machine busy: run doctor again"
         return DoctorCheck("status line", "note", f"prints {line!r}, but took {took * 1_000:.0f} ms", to_do)
     return DoctorCheck("status line", "ok", f"prints {line!r} in {took * 1_000:.0f} ms")
 
@@ -204,37 +203,37 @@ def _status_line(command: list[str], environment: Mapping[str, str]) -> DoctorCh
 def _transcripts(folder: str) -> DoctorCheck:
     if not os.path.isdir(folder):
         return DoctorCheck(
-            "transcripts", "note", f"there is no folder {folder}", "it appears with the first session"
+            "transcripts",
+            "note",
+            f"folder not found: {folder}",
+            "Claude Code creates it with the first session",
         )
     paths = [
-        os.path.join(at, name)
-        for at, _, names in os.walk(folder)
-        for name in names
-        if name.endswith(".jsonl")
+        os.path.join(at, name) for at, _, names in os.walk(folder) for name in names if name.endswith(SUFFIX)
     ]
     closed = [path for path in paths if not os.access(path, os.R_OK)]
     if closed:
-        to_do = "check who owns them (ls -l); `everturn audit` and the status line cannot read them"
+        to_do = "check their owner (ls -l); `everturn audit` and the status line cannot read them"
         return DoctorCheck(
             "transcripts",
             "wrong",
-            f"{len(closed)} of {len(paths)} cannot be read, such as {closed[0]}",
+            f"{len(closed)} of {len(paths)} are not readable, for example {closed[0]}",
             to_do,
         )
     return DoctorCheck("transcripts", "ok", f"{len(paths)} in {folder}")
 
 
 def _private(name: str, path: str) -> DoctorCheck:
-    """What was said in a session is its owner's alone."""
+    """Session data must be readable by its owner only."""
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)
     except FileNotFoundError:
         return DoctorCheck(name, "ok", f"none yet ({path})")
     if mode & GROUP_AND_OTHERS_MODE:
-        what = f"others may look into {path} (mode {mode:o})"
+        what = f"other users can read {path} (mode {mode:o})"
         return DoctorCheck(name, "wrong", what, f"chmod 700 {shlex.quote(path)}")
     if not os.access(path, os.W_OK | os.X_OK):
         return DoctorCheck(
-            name, "wrong", f"{path} may not be written to (mode {mode:o})", "check who owns it (ls -ld)"
+            name, "wrong", f"{path} is not writable (mode {mode:o})", "check its owner (ls -ld)"
         )
-    return DoctorCheck(name, "ok", f"{path}, its owner's alone")
+    return DoctorCheck(name, "ok", f"{path}, private")

@@ -1,59 +1,59 @@
-"""What is answered to a hook of Claude Code. Nothing, at once, for most of them.
+"""Answers Claude Code's hooks; most events return nothing immediately.
 
-    PreCompact              keeps a marker of what is about to be replaced; never blocks
-    SessionStart (compact)  gives back what the summary may have lost (`restore.py`)
-    PostToolUse             with --shrink, moves a huge result to a file (`shrink.py`)
-    SessionEnd              forgets the marker
+    PreCompact              saves a marker of what is about to be replaced; never blocks
+    SessionStart (compact)  restores what the summary may have lost (`restore.py`)
+    PostToolUse             with --shrink, moves a large result to a file (`shrink.py`)
+    SessionEnd              deletes the marker
 
-The exit code is 0, or 1 with a sentence on stderr, which Claude Code shows and passes over. It is never 2:
-that would forbid the compaction or the tool.
+The exit code is 0, or 1 with one line on stderr, which Claude Code shows before it continues. It is never 2:
+that would block the compaction or the tool.
 """
 
 import os
 import sys
 import time
 
-from everturn.adapters.claude_code.quick_json import decode, get_text
+from everturn.adapters.claude_code.quick_json import decode, get_text, is_object
 
 USAGE = "everturn hook [EVENT] [--shrink CHARACTERS]"
 
 
 class HookInputError(Exception):
-    """The call or its input is not what it should be; the words are for a person."""
+    """The arguments or the input are invalid; the message is for the user."""
 
 
 def run(arguments: list[str]) -> int:
-    """One hook: standard input to standard output."""
+    """Run one hook: standard input to standard output."""
     try:
         event, limit = _parse_arguments(arguments)
         if sys.stdin is None or sys.stdin.isatty():
             raise HookInputError(
-                "it is called by Claude Code, with JSON on standard input; see `everturn hook --help`."
+                "Claude Code calls this command, with JSON on standard input; see `everturn hook --help`."
             )
         data = sys.stdin.buffer.read()
         answer = None if _is_small(event, data, limit) else _answer(event, _payload(data), limit)
     except Exception as problem:
-        # A hook stands in the way of somebody's work: whatever it is, it must not stop it.
+        # A hook must never block the user's work.
         what = str(problem) if isinstance(problem, HookInputError) else f"{type(problem).__name__}: {problem}"
         sys.stderr.write(f"everturn hook: {what}\n")
         return 1
     if answer:
         import json
 
-        # Escaped letters only: the locale of a hook is not known.
+        # ASCII only: the locale of a hook is unknown.
         sys.stdout.write(json.dumps(answer) + "\n")
     return 0
 
 
 def _parse_arguments(arguments: list[str]) -> tuple[str, int]:
-    """The event in plain letters, "" where only the input names it; and the limit, 0 for none."""
+    """The normalized event, "" if only the input names it, and the limit, 0 for none."""
     match arguments:
         case [*names, "--shrink", limit] if limit.isascii() and limit.isdigit() and int(limit) > 0:
             pass
         case [*names]:
             limit = "0"
     if len(names) > 1 or any(name.startswith("-") for name in names):
-        raise HookInputError(f"called as {' '.join(arguments)!r}; it must be {USAGE}.")
+        raise HookInputError(f"invalid arguments {' '.join(arguments)!r}; usage: {USAGE}.")
     return _normalize_event(names[0]) if names else "", int(limit)
 
 
@@ -63,7 +63,7 @@ def _normalize_event(event: str) -> str:
 
 
 def _is_small(event: str, data: bytes, limit: int) -> bool:
-    """Whether a tool's result is surely within the limit: then its input need not even be read."""
+    """Whether a result is certainly within the limit, so that its input need not be parsed."""
     return event == "posttooluse" and (limit == 0 or len(data) <= limit)
 
 
@@ -71,10 +71,12 @@ def _payload(data: bytes) -> object:
     try:
         payload = decode(data.decode())
     except ValueError as problem:
-        raise HookInputError(f"the input is no JSON ({problem}); Claude Code gives a JSON object.") from None
-    if not isinstance(payload, dict):
         raise HookInputError(
-            f"the input is {type(payload).__name__}, not a JSON object as Claude Code gives it."
+            f"the input is not valid JSON ({problem}); expected the JSON object that Claude Code sends."
+        ) from None
+    if not is_object(payload):
+        raise HookInputError(
+            f"the input is a JSON {type(payload).__name__}; expected the JSON object that Claude Code sends."
         )
     return payload
 

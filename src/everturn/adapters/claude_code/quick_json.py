@@ -1,13 +1,17 @@
-"""JSON read without importing `json`, which takes longer to load than a status line takes to be drawn.
+"""Parses JSON without importing `json`, whose import takes longer than drawing the status line.
 
-The scanner behind `json` is a C type of its own. It is no public name, so anything unexpected falls back to
-`json`; the answers are the same (tests). Looking into what was read never fails: a field that is missing or
-of another kind is None.
+Uses the C scanner behind `json`. It is not a public name, so anything unexpected falls back to `json`; tests
+check that both give the same values. Reading a missing field, or one of another type, returns None.
 """
+
+# Type checkers know this name; `typing` is slow to import.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeGuard
 
 
 class _Plain:
-    """What the scanner wants to know: how json.loads is set up by default."""
+    """The scanner's settings: the defaults of json.loads."""
 
     strict = True
     object_hook = None
@@ -19,36 +23,44 @@ class _Plain:
 
 
 def decode(text: str) -> object:
-    """The value in a text; ValueError where it is none."""
+    """Parse a JSON text. Raises ValueError if it is not valid."""
     stripped = text.strip(" \t\r\n\ufeff")
     try:
         from _json import make_scanner
 
         value, end = make_scanner(_Plain)(stripped, 0)  # type: ignore[arg-type]
-    except (ImportError, AttributeError, TypeError):
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except (ImportError, AttributeError, TypeError, StopIteration, SystemError):
+        # SystemError: CPython's scanner cannot raise JSONDecodeError while `json` is not imported, which is
+        # the case for truncated input. `json` itself says what is wrong and where.
         import json
 
         return json.loads(stripped)
-    except StopIteration:
-        raise ValueError("it is empty or begins with no value") from None
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
     if end != len(stripped):
-        raise ValueError(f"something follows its end, at character {end}")
+        raise ValueError(f"extra data at character {end}")
     return value
 
 
+def is_object(value: object) -> "TypeGuard[dict[str, object]]":
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> "TypeGuard[list[object]]":
+    return isinstance(value, list)
+
+
 def get_path(value: object, *names: str) -> object:
-    """The field at the end of these names; None where there is no such field."""
+    """The field at this path; None if it does not exist."""
     for name in names:
-        if not isinstance(value, dict):
+        if not is_object(value):
             return None
         value = value.get(name)
     return value
 
 
 def get_number(value: object, *names: str) -> float | None:
-    """A number that can be calculated with: neither true nor false, neither endless nor undefined."""
+    """A finite number at this path; None for anything else, including booleans."""
     found = get_path(value, *names)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None

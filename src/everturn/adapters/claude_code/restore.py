@@ -1,7 +1,7 @@
-"""What is given back after Claude Code compacted a session: rules, tasks, files, the last message.
+"""Builds the context to restore after Claude Code compacted a session: rules, tasks, files, last message.
 
-Read from the transcript, which still has everything. Only what the summary does not say is said again; the
-words are in `view/fragments/session_state.py`.
+It comes from the transcript, which is complete. Only what the summary lacks is restored; the wording is in
+`view/fragments/session_state.py`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,10 +29,10 @@ MAX_MESSAGE_CHARACTERS: Final = 1_500
 
 
 def build_restored_context(payload: object, marker: object) -> str:
-    """What to tell the model; "" where the summary has it all. Raises InputError for a bad transcript."""
+    """The text for the model; "" if the summary has everything. Raises InputError for a bad transcript."""
     path = get_text(payload, "transcript_path")
     if not path:
-        raise InputError("The input names no transcript_path, so there is nothing to restore from.")
+        raise InputError("The input has no transcript_path; nothing can be restored.")
     log = Log(split_threads(open_transcript(path).records).main.records)
     before, visible = _split_at_compaction(log, get_text(marker, "last_uuid"))
     known = _VisibleText(visible)
@@ -55,8 +55,8 @@ def build_restored_context(payload: object, marker: object) -> str:
 def _split_at_compaction(log: Log, last_before: str) -> tuple[Sequence[Record], Sequence[Record]]:
     """What was compacted, and what the model sees now.
 
-    The transcript is written with a delay: where it still ends as it did before the compaction, all of it was
-    compacted, and what the summary says is not known yet.
+    The transcript is written with a delay. If it still ends as it did before the compaction, all of it was
+    compacted, and the summary is not known yet.
     """
     view = log.view
     newest = next((record.uuid for record in reversed(log.records) if record.uuid), "")
@@ -67,7 +67,7 @@ def _split_at_compaction(log: Log, last_before: str) -> tuple[Sequence[Record], 
 
 
 class _VisibleText:
-    """What the model sees already, compared by letters and digits alone: summaries change the rest."""
+    """What the model already sees, compared by letters and digits only: summaries change the rest."""
 
     def __init__(self, visible: Sequence[Record]) -> None:
         texts = (text_of(block) for record in visible for block in record.blocks)

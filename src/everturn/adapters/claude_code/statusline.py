@@ -1,43 +1,50 @@
-"""The status line: how full the context is, whether the cache is warm, what it costs, in one line.
+"""The status line for Claude Code: context usage, cache state and cost in one line.
 
-What Claude Code gives on standard input is shown; what it leaves out is looked for in the end of the
-transcript (`transcript_tail.py`), and what is not there either is left out. A status line must never break:
-whatever comes in, one short line goes out, and the exit code is 0.
+Shows what Claude Code sends on standard input; missing values are read from the end of the transcript
+(`transcript_tail.py`) or left out. A status line must never fail: for any input it prints one short line and
+exits with code 0.
 """
 
 import os
 import sys
 import time
 
-from everturn.adapters.claude_code.quick_json import decode, get_number, get_path, get_text
+from everturn.adapters.claude_code.quick_json import (
+    decode,
+    get_number,
+    get_path,
+    get_text,
+    is_list,
+    is_object,
+)
 from everturn.adapters.claude_code.transcript_tail import LastReply, parse_timestamp, read_last_reply
 from everturn.measure.reserves import auto_compact_threshold
 
-# Checkers know the name by itself; `typing` and `collections` are slow to import.
+# Type checkers know this name; `typing` and `collections` are slow to import.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# From which share of the automatic mark on the context is shown in yellow, and in red.
+# Percent of the auto-compact threshold from which the context is yellow, and red.
 WARN_PERCENT, ERROR_PERCENT = 70, 90
-# Below so many seconds the cache is about to go cold.
+# The cache is about to expire.
 CACHE_WARN_SECONDS = 60
-# Windows that CLAUDE_CODE_AUTO_COMPACT_WINDOW may name; others are ignored, as Claude Code does.
+# Valid values of CLAUDE_CODE_AUTO_COMPACT_WINDOW; others are ignored, as in Claude Code.
 AUTO_WINDOWS = range(100_000, 1_000_001)
-# From here on a time in a payload is in milliseconds: in seconds it would be in the year 5138.
+# A larger time is in milliseconds: in seconds it would be after the year 5138.
 MILLISECONDS = 1e11
 
 MAX_NAME_CHARACTERS = 40
-# Letters from here on may be two columns wide; taken for wide, a line is at worst too short.
+# Characters from here on may be two columns wide; counting them as wide at worst makes a line too short.
 WIDE = "\u1100"
 SEPARATOR = " · "
-# Which part goes first where there is little room; the context stays.
+# The order in which segments are dropped on a narrow terminal; the context is never dropped.
 DROP_ORDER = ("miss", "model", "hit", "cost", "cache")
 COLORS = {"plain": "", "dim": "2", "good": "32", "warn": "33", "bad": "31", "strong": "1"}
 
 
 class StatusSegment:
-    """One thing that is shown: its name, its words, and fewer words for a narrow terminal."""
+    """One part of the line: its name, its text, and a shorter text for a narrow terminal."""
 
     __slots__ = ("color", "name", "short", "words")
 
@@ -49,9 +56,9 @@ class StatusSegment:
 
 
 def run() -> int:
-    """Standard input to standard output. Also when nothing is right: one line, exit code 0."""
+    """Standard input to standard output: always one line and exit code 0."""
     if sys.stdin is None or sys.stdin.isatty():
-        line = "everturn statusline is called by Claude Code: `everturn install claude-code` sets it up"
+        line = "everturn statusline is called by Claude Code; set it up with `everturn install claude-code`"
     else:
         try:
             line = format_line(sys.stdin.buffer.read(), os.environ, time.time())
@@ -70,13 +77,13 @@ def _print(line: str) -> None:
 
 
 def format_line(data: bytes, environment: "Mapping[str, str]", now: float) -> str:
-    """The line for a payload; `now` is in seconds since 1970."""
+    """The line for a payload; `now` is a Unix time."""
     try:
         payload = decode(data.decode())
     except ValueError:
-        return "everturn: no status, the input is no JSON"
-    if not isinstance(payload, dict):
-        return "everturn: no status, the input is no JSON object"
+        return "everturn: no status, the input is not valid JSON"
+    if not is_object(payload):
+        return "everturn: no status, the input is not a JSON object"
     width = _width(environment)
     drawn = _fitted(build_segments(payload, environment, now), width)
     if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
@@ -126,7 +133,7 @@ def _context(
 
 
 def _used(payload: dict[str, object], window: int, reply: LastReply | None) -> float | None:
-    """Tokens in the context: as the last call reported them, else as the share says."""
+    """Tokens in the context: reported by the last call, or calculated from the percentage."""
     usage = get_path(payload, "context_window", "current_usage")
     kinds = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     counts = [count for kind in kinds if (count := get_number(usage, kind)) is not None]
@@ -135,12 +142,12 @@ def _used(payload: dict[str, object], window: int, reply: LastReply | None) -> f
     share = get_number(payload, "context_window", "used_percentage")
     if share is not None and window > 0:
         return share * window / 100
-    # Right after /compact the last reply speaks of a context that is gone: only older versions need it.
+    # Right after /compact the last reply describes the old context, so only older versions use it.
     return reply.context if reply and get_path(payload, "context_window") is None else None
 
 
 def _auto_compact_threshold(window: int, environment: "Mapping[str, str]") -> int:
-    """Where Claude Code compacts by itself; 0 where it does not, or the window is not known."""
+    """Claude Code's auto-compact threshold in tokens; 0 if it is off or the window is unknown."""
     is_off = any(
         environment.get(name) in ("1", "true") for name in ("DISABLE_AUTO_COMPACT", "DISABLE_COMPACT")
     )
@@ -153,10 +160,10 @@ def _auto_compact_threshold(window: int, environment: "Mapping[str, str]") -> in
 
 
 def _hit(payload: dict[str, object], reply: LastReply | None) -> StatusSegment | None:
-    """How much of the input was read from the cache: in the session where that is given, else in one call."""
+    """The share of the input read from the cache: of the session if known, else of the last call."""
     share = get_number(payload, "prompt_cache", "hit_ratio")
     usage = get_path(payload, "context_window", "current_usage")
-    if share is None and isinstance(usage, dict):
+    if share is None and is_object(usage):
         share = _share(
             get_number(usage, "cache_read_input_tokens"),
             get_number(usage, "cache_creation_input_tokens"),
@@ -177,7 +184,7 @@ def _share(read: float | None, written: float | None, fresh: float | None) -> fl
 
 
 def _cache(payload: dict[str, object], reply: LastReply | None, now: float) -> StatusSegment | None:
-    """How long the cache is still warm."""
+    """How long until the cache expires."""
     ends = _moment(get_path(payload, "prompt_cache", "expires_at"))
     if ends is None and get_path(payload, "prompt_cache", "warm") is False:
         return StatusSegment("cache", "cold", color="bad")
@@ -198,9 +205,9 @@ def _cost(payload: dict[str, object]) -> StatusSegment | None:
 
 
 def _miss(payload: dict[str, object]) -> StatusSegment | None:
-    """Why the cache was missed last, in the words of Claude Code."""
+    """The cause of the last cache miss, in Claude Code's words."""
     causes = get_path(payload, "prompt_cache", "last_miss_cause", "causes")
-    named = [cause for cause in causes if isinstance(cause, str)] if isinstance(causes, list) else []
+    named = [cause for cause in causes if isinstance(cause, str)] if is_list(causes) else []
     if not named:
         return None
     words = ", ".join(cause.replace("_", " ") for cause in named if cause.isprintable())[:MAX_NAME_CHARACTERS]
@@ -208,7 +215,7 @@ def _miss(payload: dict[str, object]) -> StatusSegment | None:
 
 
 def _fitted(parts: list[StatusSegment], width: int) -> list[tuple[str, str]]:
-    """All words; else shorter ones, else fewer parts, the least important first; at last, cut."""
+    """Fit the width: full texts, then shorter ones, then fewer segments, then cut."""
     names = [name for name in DROP_ORDER if any(part.name == name for part in parts)]
     steps = [*(("short", name) for name in (*names, "context")), *(("gone", name) for name in names)]
     words = {part.name: part.words for part in parts}
@@ -233,7 +240,7 @@ def _width(environment: "Mapping[str, str]") -> int:
 
 
 def _whole(given: str | None) -> int:
-    """A whole number of the environment; 0 where there is none."""
+    """An integer from the environment; 0 if there is none."""
     return int(given) if given and given.isascii() and given.isdigit() and len(given) < 10 else 0
 
 

@@ -1,27 +1,27 @@
-"""The last reply in the end of a transcript: what it used, when it came, how long its cache lives.
+"""Reads the last reply from the end of a transcript: its usage, time and cache lifetime.
 
-Reads at most `LONGEST` bytes, however long the transcript is: a status line is drawn again and again. What
-a whole session cost is told by `everturn audit`.
+Reads at most `MAX_TAIL_BYTES`, because the status line is drawn often. `everturn audit` reports the cost of a
+whole session.
 """
 
 import os
 
 from everturn.adapters.claude_code.quick_json import decode, get_number, get_path, get_text
 
-# Checkers know the name by itself; `typing` and `collections` are slow to import.
+# Type checkers know this name; `typing` and `collections` are slow to import.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_TAIL_BYTES = 256 * 1024
-# Lifetimes of the provider's cache in seconds, by the field that counts what was written for them
+# Cache lifetimes in seconds, by the usage field that counts the tokens written with them
 # (api-facts 1.1 and 1.8).
 LIFETIME_SECONDS = {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 3_600}
 MIN_LIFETIME_SECONDS = min(LIFETIME_SECONDS.values())
 
 
 class LastReply:
-    """What the last reply of the main conversation says of itself. A lifetime is in seconds."""
+    """Data of the last reply of the main conversation. `lifetime` is in seconds."""
 
     __slots__ = ("fresh", "lifetime", "model", "read", "when", "written")
 
@@ -40,18 +40,18 @@ class LastReply:
 
 
 def read_last_reply(path: str) -> LastReply | None:
-    """None where the file cannot be read or its end holds no reply."""
+    """The last reply; None if the file cannot be read or its end has no reply."""
     newest: object = None
     for line in _replies(_end_of(path)):
         newest = newest or line
-        # A reply that wrote nothing does not say how long what it read lives: the one before it does.
+        # A reply that wrote nothing to the cache does not tell its lifetime; use an earlier one.
         if lifetime := _lifetime(line):
             return LastReply(newest, lifetime)
     return LastReply(newest, MIN_LIFETIME_SECONDS) if newest else None
 
 
 def read_last_uuid(path: str) -> str:
-    """The name of the last line that has one."""
+    """The last uuid in the transcript; "" if there is none."""
     for line in _lines(_end_of(path), b'"uuid"'):
         if name := get_text(line, "uuid"):
             return name
@@ -65,12 +65,12 @@ def _end_of(path: str) -> bytes:
             file.seek(max(0, size - MAX_TAIL_BYTES))
             return file.read(MAX_TAIL_BYTES)
     except (OSError, ValueError):
-        # ValueError: a NUL byte in the name.
+        # ValueError: a NUL byte in the path.
         return b""
 
 
 def _replies(end: bytes) -> "Iterator[object]":
-    """Newest first: replies that the API gave in the main conversation, not in that of a sub-agent."""
+    """Replies of the API in the main conversation, newest first; no replies of sub-agents."""
     for line in _lines(end, b'"usage"'):
         is_reply = get_path(line, "type") == "assistant" and isinstance(
             get_path(line, "message", "usage"), dict
@@ -81,7 +81,7 @@ def _replies(end: bytes) -> "Iterator[object]":
 
 
 def _lines(end: bytes, holding: bytes) -> "Iterator[object]":
-    """Lines that can be read, newest first. The first one may be cut, the last one still be written."""
+    """Valid lines, newest first. The first line may be cut, the last one may be incomplete."""
     for raw in reversed(end.split(b"\n")):
         if holding in raw:
             try:
@@ -93,12 +93,12 @@ def _lines(end: bytes, holding: bytes) -> "Iterator[object]":
 def _lifetime(line: object) -> int:
     split = get_path(line, "message", "usage", "cache_creation")
     lives = [seconds for name, seconds in LIFETIME_SECONDS.items() if (get_number(split, name) or 0) > 0]
-    # With both kinds in one request the shorter one is at the end of the prompt, and dies first.
+    # With both in one request, the shorter one is at the end of the prompt and expires first.
     return min(lives, default=0)
 
 
 def parse_timestamp(stamp: str) -> float | None:
-    """A time such as 2026-02-06T09:59:05.003Z in seconds since 1970; None where it is none."""
+    """Parse a time such as 2026-02-06T09:59:05.003Z to Unix seconds; None if it is invalid."""
     try:
         if not stamp.endswith("Z"):
             return _of_any_zone(stamp)
@@ -117,9 +117,9 @@ def _of_any_zone(stamp: str) -> float:
 
 
 def _days(year: int, month: int, date: int) -> int:
-    """Days since 1970-01-01. Years are counted from March, so that a leap day is the last of its year."""
+    """Days since 1970-01-01. Years are counted from March, so a leap day is the last day of its year."""
     if not (1 <= month <= 12 and 1 <= date <= 31):
-        raise ValueError(f"no day: {year}-{month}-{date}")
+        raise ValueError(f"invalid date: {year}-{month}-{date}")
     march_year, march_month = (year, month - 3) if month > 2 else (year - 1, month + 9)
     before = march_year * 365 + march_year // 4 - march_year // 100 + march_year // 400
     return before + (153 * march_month + 2) // 5 + date - 1 - 719_468

@@ -1,6 +1,6 @@
-"""What the adapters of agent frameworks share: their messages and the API's, there and back again."""
+"""Shared by the adapters of agent frameworks: converts between their messages and the API's."""
 
-from everturn.adapters.framework.adapter import AdapterOptions, FrameworkAdapter, PolicyChoice
+from everturn.adapters.framework.adapter import FrameworkAdapter
 from everturn.adapters.framework.messages import (
     FrameworkMessage,
     TracedBlocks,
@@ -16,16 +16,12 @@ from everturn.adapters.framework.replies import (
     is_too_long,
     to_upstream_error,
 )
-from everturn.session.config.shape import DEFAULT_POLICY
 
 __all__ = [
-    "DEFAULT_POLICY",
-    "AdapterOptions",
     "FrameworkAdapter",
     "FrameworkMessage",
     "FrameworkReply",
     "FrameworkUsage",
-    "PolicyChoice",
     "TracedBlocks",
     "build_body",
     "build_response",

@@ -1,116 +1,107 @@
-"""What every adapter of a framework has: conversations, a bill, recall; and how it is told what to do.
+"""The base of the framework adapters: options, conversations, bill, recall.
 
-Markers are the framework's own business here: it knows how each of its models wants them. The engine is
-told that they are the caller's, and decides about the messages alone.
+The framework places cache breakpoints, because it knows what each of its models supports. The engine
+therefore changes only the messages.
 """
 
 import os
+import uuid
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
-
-import msgspec
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from everturn.adapters.tracking import (
+    ADAPTER_CAPABILITIES,
     ConversationOverview,
     ConversationTracker,
-    default_folder,
     make_overview,
-    manner_of,
+    make_parts,
     recall_conversation,
 )
-from everturn.decide.compact.values import Strategy
+from everturn.decide.compact.settings import Strategy
 from everturn.decide.events import Event
-from everturn.decide.policy import Policy
-from everturn.errors import UsageError
+from everturn.decide.options import Options
 from everturn.measure.capabilities import Capabilities
-from everturn.measure.outline import Costs
+from everturn.measure.outline import TokenCosts
+from everturn.measure.tokens import Estimator
 from everturn.session.bill import Bill
-from everturn.session.config.shape import DEFAULT_POLICY, Config
-from everturn.session.opening import resolve_config
+from everturn.session.config.load import ConfigChoice
+from everturn.session.hooks.run import Hooks
 
 if TYPE_CHECKING:
     from everturn.session.recall.search import Hit
 
-# A fork declares the agent's tools, runs none of them, and reads the cache that the agent has written.
-STRATEGIES: Final[tuple[Strategy, ...]] = ("notes", "fork", "direct", "extract")
-# Another model has no such cache.
-OTHER_MODEL_STRATEGIES: Final[tuple[Strategy, ...]] = ("notes", "direct", "extract")
-
-
-PolicyChoice = str | Policy | Config
-
-
-class AdapterOptions(TypedDict, total=False):
-    """What can be said beside a policy. The last five are for tests and other providers."""
-
-    # Where transcripts are kept: the usual place for data if not given, memory alone for None.
-    folder: str | os.PathLike[str] | None
-    # Folders that files may be read from again after a compaction.
-    readable: Sequence[str | os.PathLike[str]]
-    # Hears every event.
-    listen: Callable[[Event], None]
-    # The model's, where the table does not know it.
-    window: int | None
-    # In which order summaries are tried.
-    ways: Sequence[Strategy]
-    most: int
-    clock: Callable[[], datetime]
-    new_id: Callable[[], str]
-    costs: Costs | None
-    capabilities: Capabilities
+OTHER_MODEL_STRATEGIES: Final[tuple[Strategy, ...]] = ("notes", "direct", "extractive")
 
 
 class FrameworkAdapter:
-    """The conversations of one adapter."""
+    """The conversations of one adapter.
+
+    `options` is an `Options` tree or the name of a policy; any config key can be a keyword argument. `folder`
+    is the folder for transcripts: the user's data folder by default, None to keep conversations in memory
+    only. `readable` lists folders from which files may be read again after a compaction. `summary_model` is a
+    model of the framework that writes summaries instead of the agent's own model. `new_id`, `costs`,
+    `estimator` and `capabilities` are for tests and other providers.
+    """
 
     def __init__(
         self,
-        policy: PolicyChoice = DEFAULT_POLICY,
+        options: Options | str | None = None,
         *,
         summary_model: Any = None,
-        **options: Unpack[AdapterOptions],
+        config: ConfigChoice = "auto",
+        folder: str | os.PathLike[str] | None = "",
+        readable: Sequence[str | os.PathLike[str]] = (),
+        hooks: Hooks | None = None,
+        listen: Callable[[Event], None] = lambda _: None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        costs: TokenCosts | None = None,
+        estimator: Estimator | None = None,
+        capabilities: Capabilities = ADAPTER_CAPABILITIES,
+        **overrides: Any,
     ) -> None:
         self.summary_model = summary_model
-        ways = STRATEGIES if summary_model is None else OTHER_MODEL_STRATEGIES
-        more: dict[str, Any] = {"folder": "", "ways": ways, **options}
-        chosen = _chosen(policy, more.pop("window", None))
-        folder = more.pop("folder")
-        more |= {"markers": "the caller's", "ways": tuple(more["ways"])}
-        self.tracker = ConversationTracker(
-            manner_of(chosen, folder=default_folder() if folder == "" else folder, **more)
+        if summary_model is not None:
+            # Another model has no cached prefix of this conversation, so a fork would save nothing.
+            overrides = {"compact.strategies": OTHER_MODEL_STRATEGIES, **overrides}
+        parts = make_parts(
+            options,
+            overrides,
+            config=config,
+            folder=folder,
+            readable=readable,
+            # Only messages reach the framework's model, not the API fields that this step needs.
+            fixed={"micro.declarative.enabled": False},
+            breakpoints="caller",
+            hooks=hooks or Hooks(),
+            listen=listen,
+            clock=clock,
+            new_id=new_id,
+            costs=costs,
+            estimator=estimator,
+            capabilities=capabilities,
         )
+        self.tracker = ConversationTracker(parts)
 
     @property
     def bill(self) -> Bill:
-        """What all calls through here have cost so far, those for summaries included."""
+        """What all calls of this adapter have cost so far, including summaries."""
         return self.tracker.bill
 
     @property
     def conversations(self) -> tuple[ConversationOverview, ...]:
-        """Those in memory, the one used last at the end."""
+        """The conversations in memory, the most recently used last."""
         return tuple(map(make_overview, self.tracker))
 
     def recall(self, query: str, limit: int = 8, *, conversation: str = "") -> "tuple[Hit, ...]":
-        """Where a conversation, the one used last if none is named, has these words."""
-        held = [each for each in self.tracker if conversation in ("", each.id)]
-        if not held:
-            raise UsageError(f"There is no conversation {conversation!r} in memory; see `conversations`.")
-        return recall_conversation(held[-1], query, limit)
+        """Search the full history of a conversation, by default the most recently used one."""
+        return recall_conversation(self.tracker.find(conversation), query, limit)
+
+    def compact(self, instructions: str = "", *, conversation: str = "") -> None:
+        """Compact a conversation, by default the most recently used one, before its next request."""
+        self.tracker.find(conversation).request_compaction(instructions)
 
     def close(self) -> None:
-        """Let other processes go on with the transcripts. The next request opens what it needs again."""
+        """Close the transcripts, so that other processes can use them. The next request opens them again."""
         self.tracker.close()
-
-
-def _chosen(policy: PolicyChoice, window: int | None) -> PolicyChoice:
-    """Nothing is declared to the API: of what the engine decides only messages reach a framework's model."""
-    if isinstance(policy, Policy):
-        if window is not None:
-            raise UsageError("A `Policy` has no window; give a name or a `Config` together with `window`.")
-        return policy
-    config = resolve_config(policy)
-    switches = msgspec.structs.replace(config.switches, declarative=False)
-    if not isinstance(policy, Config):
-        switches = msgspec.structs.replace(switches, oversize=False)
-    return msgspec.structs.replace(config, switches=switches, window=window or config.window)

@@ -1,90 +1,95 @@
-"""A framework's messages as the API's, and the engine's view of them as the framework's again.
+"""Converts a framework's messages to the API's format, and the engine's messages back.
 
-Every message of a framework becomes a piece: a role, and blocks as the API spells them. What the engine
-shows is traced back to the pieces, block by block: a message of which nothing was changed is the
-framework's own object again, so nothing that only the framework knows of it is lost. Calls and results are
-found by their ids, all else by what it says. What a block of a framework is called: its own `messages.py`.
+Every framework message becomes a role and blocks in the API's format. The blocks that the engine returns are
+traced back to those messages. A message whose blocks did not change is replaced by the framework's own
+object, so nothing that only the framework stores in it is lost. Tool calls and results are found by their
+ids, other blocks by their content. The `messages.py` of each framework converts single messages.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from everturn.adapters.tracking.chain import digest, without_cache_control
+from everturn.history.messages import Role
 
-Role = Literal["user", "assistant"]
 Fields = dict[str, Any]
 BlockPosition = tuple[int, int]
-# Where a block stands that came from no message of the framework's: a summary, a mended pair.
+# Position of a block that is not from a framework message: a summary, a repaired tool call or result.
 NOWHERE: Final[BlockPosition] = (-1, -1)
 
 
 class FrameworkMessage(NamedTuple):
-    """One message of a framework."""
+    """One message of a framework, as blocks in the API's format."""
 
     role: Role
     blocks: Sequence[Fields]
 
 
 class TracedBlocks(NamedTuple):
-    """Blocks that the model is to see, side by side, from one message of the framework's or from none.
+    """Consecutive blocks for the model that come from one framework message, or from none.
 
-    `source` is its index, -1 for none; `places` are the indices of its blocks there, -1 for one that is new.
+    `source` is the index of that message, -1 for none. `positions` are the indices of the blocks in it, -1
+    for a new block.
     """
 
     role: Role
     source: int
     blocks: tuple[Fields, ...]
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     is_untouched: bool
 
 
-def build_body(model: str, pieces: Iterable[FrameworkMessage], **fields: Any) -> Fields:
-    """A request as the Messages API takes it, for `Shadows.read`. Fields that are empty are left out."""
-    messages = [{"role": piece.role, "content": list(piece.blocks)} for piece in pieces]
+def build_body(model: str, sources: Iterable[FrameworkMessage], **fields: Any) -> Fields:
+    """A request body for `ConversationTracker.read`. Empty fields are left out."""
+    messages = [{"role": each.role, "content": list(each.blocks)} for each in sources]
     return {"model": model, "messages": messages} | {name: each for name, each in fields.items() if each}
 
 
 def make_opaque_block(value: Any) -> Fields:
-    """A block for what has no place in the API: known by its content, and sent as the object that it was."""
+    """A text block for a value that the API has no block for. Only the engine sees it: the framework's
+    model gets the original object."""
     text = msgspec.json.encode(value, enc_hook=repr).decode()
     return {"type": "text", "text": text}
 
 
 def trace_blocks(
-    messages: Sequence[Mapping[str, Any]], pieces: Sequence[FrameworkMessage]
+    messages: Sequence[Mapping[str, Any]], sources: Sequence[FrameworkMessage]
 ) -> list[TracedBlocks]:
-    """The engine's messages, cut where they come from another message of the framework's."""
-    shown: list[TracedBlocks] = []
-    for message, places in zip(messages, _places(messages, pieces), strict=True):
-        blocks = zip(message["content"], places, strict=True)
+    """The engine's messages, split wherever the framework message that they come from changes."""
+    traced: list[TracedBlocks] = []
+    for message, positions in zip(messages, _positions(messages, sources), strict=True):
+        blocks = zip(message["content"], positions, strict=True)
         for source, group in groupby(blocks, key=lambda each: each[1][0]):
             found = tuple(group)
-            shown.append(_shown(message["role"], source, found, pieces))
-    return shown
+            traced.append(_trace_group(message["role"], source, found, sources))
+    return traced
 
 
-def _shown(
-    role: Role, source: int, found: Sequence[tuple[Fields, BlockPosition]], pieces: Sequence[FrameworkMessage]
+def _trace_group(
+    role: Role,
+    source: int,
+    found: Sequence[tuple[Fields, BlockPosition]],
+    sources: Sequence[FrameworkMessage],
 ) -> TracedBlocks:
-    blocks, places = tuple(block for block, _ in found), tuple(place[1] for _, place in found)
+    blocks, positions = tuple(block for block, _ in found), tuple(place[1] for _, place in found)
     is_untouched = source >= 0 and [without_cache_control(block) for block in blocks] == [
-        without_cache_control(block) for block in pieces[source].blocks
+        without_cache_control(block) for block in sources[source].blocks
     ]
-    return TracedBlocks(role, source, blocks, places, is_untouched)
+    return TracedBlocks(role, source, blocks, positions, is_untouched)
 
 
-def _places(
-    messages: Sequence[Mapping[str, Any]], pieces: Sequence[FrameworkMessage]
+def _positions(
+    messages: Sequence[Mapping[str, Any]], sources: Sequence[FrameworkMessage]
 ) -> list[list[BlockPosition]]:
-    """From the end: what a compaction took away said the same as what it kept, or it stood before it."""
+    """Matched from the end: if two blocks are equal, a compaction removed the earlier one."""
     known: defaultdict[Any, list[BlockPosition]] = defaultdict(list)
-    for source, piece in enumerate(pieces):
-        for at, block in enumerate(piece.blocks):
-            known[_key(piece.role, block)].append((source, at))
+    for source, each in enumerate(sources):
+        for at, block in enumerate(each.blocks):
+            known[_key(each.role, block)].append((source, at))
     found: list[list[BlockPosition]] = []
     for message in reversed(messages):
         keys = [_key(message["role"], block) for block in reversed(message["content"])]

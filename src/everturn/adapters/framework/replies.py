@@ -1,25 +1,27 @@
-"""What came back from a framework's model: a reply as the API would have spelled it, or an error."""
+"""Converts replies and errors of a framework's model to the API's format."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
-from everturn.session.upstream import RawResponse, UpstreamError
+from everturn.errors import UpstreamError
+from everturn.session.upstream import RawResponse
 from everturn.wire.overflow import parse_overflow
 
 BAD_REQUEST: Final = 400
 
 
 class FrameworkUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The tokens of a reply as frameworks count them: `input_tokens` are all of the input."""
+    """Token counts as frameworks report them: `input_tokens` includes what was read from the cache."""
 
     input_tokens: int = 0
     cache_read: int = 0
     cache_written: int = 0
     output_tokens: int = 0
 
-    def usage(self) -> dict[str, int]:
+    def to_fields(self) -> dict[str, int]:
+        """The `usage` object of the Messages API."""
         return {
             "input_tokens": max(0, self.input_tokens - self.cache_read - self.cache_written),
             "cache_read_input_tokens": self.cache_read,
@@ -29,38 +31,38 @@ class FrameworkUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class FrameworkReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply: its blocks, and what it says about itself."""
+    """A reply of a framework's model: blocks and metadata."""
 
     id: str
     model: str
     blocks: Sequence[dict[str, Any]]
-    counted: FrameworkUsage | None = None
+    usage: FrameworkUsage | None = None
     stop_reason: str = ""
 
 
-def build_response(heard: FrameworkReply) -> RawResponse:
-    """The body that the Messages API would have sent for this reply."""
-    calls = any(block.get("type") == "tool_use" for block in heard.blocks)
+def build_response(reply: FrameworkReply) -> RawResponse:
+    """The response body that the Messages API would have sent for this reply."""
+    calls = any(block.get("type") == "tool_use" for block in reply.blocks)
     body: dict[str, Any] = {
-        "id": heard.id,
+        "id": reply.id,
         "type": "message",
         "role": "assistant",
-        "model": heard.model,
-        "content": heard.blocks,
-        "stop_reason": heard.stop_reason or ("tool_use" if calls else "end_turn"),
+        "model": reply.model,
+        "content": reply.blocks,
+        "stop_reason": reply.stop_reason or ("tool_use" if calls else "end_turn"),
     }
-    if heard.counted is not None:
-        body["usage"] = heard.counted.usage()
+    if reply.usage is not None:
+        body["usage"] = reply.usage.to_fields()
     return RawResponse(msgspec.json.encode(body))
 
 
 def is_too_long(problem: Exception, kind: type[Exception]) -> bool:
-    """Whether this is a provider's "too long": by the framework's own kind of error, or by its words."""
+    """Whether the provider refused the prompt as too long: by the framework's error class or the message."""
     return isinstance(problem, kind) or parse_overflow(str(problem)) is not None
 
 
 def is_bad_request(problem: Exception) -> bool:
-    """Whether the provider found fault with the request itself."""
+    """Whether the provider rejected the request as invalid."""
     return getattr(problem, "status_code", 0) == BAD_REQUEST
 
 

@@ -1,10 +1,10 @@
-"""One call of an agent's model: the request as it came, in the API's words, and as it is to be sent.
+"""One call of an agent's model: the original request, its form in the API's format, and the request to send.
 
-Markers are left to langchain-anthropic: it puts one behind the last message by itself, and takes another at
-the end of the system prompt. Other models get none.
+langchain-anthropic places the cache breakpoints: it sets one on the last message itself and accepts another
+at the end of the system prompt. Other models get none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -25,82 +25,86 @@ EPHEMERAL: Final[CacheControl] = {"type": "ephemeral"}
 
 
 class LangChainCall:
+    """One call of an agent's model. `summary_model` defaults to the agent's model."""
+
     def __init__(self, request: ModelRequest[Any], summary_model: Any = None) -> None:
         self.request = request
         self.model = _name(request.model)
         self._summary_model = summary_model or request.model
         is_system = [isinstance(each, SystemMessage) for each in request.messages]
         first = is_system.index(False) if False in is_system else len(is_system)
-        # System messages at the front are no part of what may be summarized.
+        # System messages at the start must not be summarized.
         self._front: list[BaseMessage] = list(request.messages[:first])
         self._messages: list[BaseMessage] = list(request.messages[first:])
-        self._pieces: list[FrameworkMessage] = list(map(to_framework_message, self._messages))
-        self._marker = _marker(request)
+        self._converted: list[FrameworkMessage] = list(map(to_framework_message, self._messages))
+        self._cache_control = _read_cache_control(request)
 
     def body(self) -> dict[str, Any]:
-        """The request as the Messages API takes it. Tools and system prompt are in it, to be counted."""
+        """The request in the format of the Messages API. It includes tools and system prompt for counting."""
         request = self.request
         return build_body(
             self.model,
-            self._pieces,
+            self._converted,
             max_tokens=_setting(request, "max_tokens"),
             thinking=_setting(request, "thinking"),
-            cache_control=self._marker,
+            cache_control=self._cache_control,
             system=self._system(),
             tools=list(map(tool_fields, request.tools)),
         )
 
-    def build_request(self, ticket: PreparedCall) -> ModelRequest[Any]:
-        """The agent's request with what the engine shows of its messages."""
-        shown = [*self._front, *self._shown(ticket.fields()["messages"])]
-        return self._marked(self.request.override(messages=shown))
+    def build_request(self, prepared: PreparedCall) -> ModelRequest[Any]:
+        """The agent's request with the engine's messages."""
+        # Any: `override` declares the union of LangChain's own classes, and a message may be any BaseMessage.
+        messages: list[Any] = [*self._front, *self._convert_back(prepared.fields()["messages"])]
+        return self._add_breakpoints(self.request.override(messages=messages))
 
-    def asking(self, body: bytes) -> tuple[Any, list[BaseMessage]]:
-        """A model and its messages, for a request of the engine's own: for a summary."""
+    def build_summary_call(self, body: bytes) -> tuple[Any, list[BaseMessage]]:
+        """The model and the messages for a summary request."""
         fields = msgspec.json.decode(body)
         is_fork = fields.get("system", []) == self._system()
-        return self._forking(fields) if is_fork else self._apart(fields)
+        return self._build_fork_call(fields) if is_fork else self._build_separate_call(fields)
 
-    def _forking(self, fields: dict[str, Any]) -> tuple[Any, list[BaseMessage]]:
-        """A fork shares the agent's prompt to the last byte: settings, tools and markers are its own."""
-        attempt = self._marked(self.request)
-        settings = {**attempt.model_settings, **self._output(fields)}
+    def _build_fork_call(self, fields: dict[str, Any]) -> tuple[Any, list[BaseMessage]]:
+        """A fork shares the agent's cached prefix, so settings, tools and breakpoints must be the agent's."""
+        request = self._add_breakpoints(self.request)
+        settings = {**request.model_settings, **self._output_limit(fields)}
         model = self._summary_model
-        bound = model.bind_tools(attempt.tools, **settings) if attempt.tools else model.bind(**settings)
-        front = [*filter(None, [attempt.system_message]), *self._front]
-        return bound, [*front, *self._shown(fields["messages"])]
+        bound = model.bind_tools(request.tools, **settings) if request.tools else model.bind(**settings)
+        front = [*filter(None, [request.system_message]), *self._front]
+        return bound, [*front, *self._convert_back(fields["messages"])]
 
-    def _apart(self, fields: dict[str, Any]) -> tuple[Any, list[BaseMessage]]:
-        """A call of its own. It thinks as it is told: there is no thinking in what it reads, and an agent
-        that thinks could not go on without."""
+    def _build_separate_call(self, fields: dict[str, Any]) -> tuple[Any, list[BaseMessage]]:
+        """A separate call with its own prompt. Its messages have no thinking blocks, which a model with
+        thinking enabled requires, so it uses the thinking setting of the summary request."""
         model = self._summary_model
         if is_anthropic(model):
             model = model.model_copy(update={"thinking": fields.get("thinking")})
         front = [SystemMessage(fields["system"])] if fields.get("system") else []
-        return model.bind(**self._output(fields)), [*front, *self._shown(fields["messages"])]
+        return model.bind(**self._output_limit(fields)), [*front, *self._convert_back(fields["messages"])]
 
-    def _output(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Other models have other names for it, and limits of their own."""
+    def _output_limit(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Other providers use other names for `max_tokens` and have their own limits."""
         return {"max_tokens": fields["max_tokens"]} if is_anthropic(self._summary_model) else {}
 
     def _system(self) -> list[dict[str, Any]]:
-        held = [*filter(None, [self.request.system_message]), *self._front]
-        return [block for each in held for block in content_blocks(each.content)]
+        system = [*filter(None, [self.request.system_message]), *self._front]
+        return [block for each in system for block in content_blocks(each.content)]
 
-    def _marked(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        if self._marker is None:
+    def _add_breakpoints(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        if self._cache_control is None:
             return request
-        settings = {**request.model_settings, "cache_control": self._marker}
+        settings = {**request.model_settings, "cache_control": self._cache_control}
         return request.override(
-            model_settings=settings, system_message=_marked(request.system_message, self._marker)
+            model_settings=settings,
+            system_message=_add_breakpoint(request.system_message, self._cache_control),
         )
 
-    def _shown(self, messages: Sequence[Any]) -> list[Any]:
-        return build_messages(trace_blocks(messages, self._pieces), self._messages)
+    def _convert_back(self, messages: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
+        return build_messages(trace_blocks(messages, self._converted), self._messages)
 
 
 def is_anthropic(model: Any) -> bool:
-    """ChatAnthropic and what is made of it, without importing langchain-anthropic."""
+    """Whether it is a `ChatAnthropic` or a subclass, without importing langchain-anthropic."""
     return str(getattr(model, "_llm_type", "")).startswith("anthropic")
 
 
@@ -112,13 +116,13 @@ def _setting(request: ModelRequest[Any], name: str) -> Any:
     return request.model_settings.get(name) or getattr(request.model, name, None)
 
 
-def _marker(request: ModelRequest[Any]) -> CacheControl | None:
-    """The agent's own, if it has one."""
+def _read_cache_control(request: ModelRequest[Any]) -> CacheControl | None:
+    """The agent's own `cache_control`, if it has one."""
     return request.model_settings.get("cache_control", EPHEMERAL) if is_anthropic(request.model) else None
 
 
-def _marked(message: SystemMessage | None, marker: CacheControl) -> SystemMessage | None:
+def _add_breakpoint(message: SystemMessage | None, cache_control: CacheControl) -> SystemMessage | None:
     if message is None or not message.content:
         return message
     *before, last = content_blocks(message.content)
-    return message.model_copy(update={"content": [*before, {"cache_control": marker, **last}]})
+    return message.model_copy(update={"content": [*before, {"cache_control": cache_control, **last}]})

@@ -1,4 +1,4 @@
-"""A flow whose steps are calls, taken with or without awaits: it is written once and runs under both."""
+"""Flows that yield calls: written once, run by a sync or an async driver."""
 
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
@@ -8,7 +8,7 @@ CallFlow = Generator[Callable[[], Any], Any, T]
 
 
 def run_call_flow(steps: CallFlow[T]) -> T:
-    """Each step is called; what it raises is raised where it was asked for."""
+    """Call each step and send its result back. An error of a step is raised inside the flow."""
     try:
         step = next(steps)
         while True:
@@ -23,7 +23,7 @@ def run_call_flow(steps: CallFlow[T]) -> T:
 
 
 async def run_call_flow_async(steps: CallFlow[T]) -> T:
-    """The same, where each step gives something to wait for."""
+    """The same for steps that return awaitables."""
     try:
         step: Callable[[], Awaitable[Any]] = next(steps)
         while True:

@@ -1,7 +1,7 @@
-"""LangChain's messages as blocks of the API, and what the engine shows of them as messages again.
+"""Converts LangChain messages to blocks of the API, and the engine's blocks back to messages.
 
-Only what the engine must understand is spelled out: words, thinking, calls, results, pictures. A message of
-a kind that is not known here is one block of text to the engine, and itself again to the model.
+Only what the engine must understand is converted: text, thinking, tool calls, results, images. A message of
+an unknown type is one text block to the engine; the model gets the original message.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,12 @@ from everturn.adapters.framework import (
     TracedBlocks,
     make_opaque_block,
 )
-from everturn.adapters.tracking.chain import digest
+from everturn.adapters.framework.messages import Fields
+from everturn.adapters.tracking.chain import digest, is_object
 
-Fields = dict[str, Any]
-# Pieces of a call that was streamed; the call itself is among the message's `tool_calls`.
+# Parts of a streamed tool call; the complete call is in the message's `tool_calls`.
 _DELTAS: Final = ("input_json_delta", "tool_call_chunk")
-# LangChain's names for what comes as bytes, and what it costs most like.
+# LangChain's types for files, and the API type with the most similar token cost.
 _FILES: Final = {
     "image": "image",
     "image_url": "image",
@@ -48,18 +48,20 @@ def to_framework_message(message: BaseMessage) -> FrameworkMessage:
 
 def content_blocks(content: Any) -> list[Fields]:
     parts = [content] if isinstance(content, str) else content
-    return [{"type": "text", "text": part} if isinstance(part, str) else _spelled(part) for part in parts]
+    return [
+        {"type": "text", "text": part} if isinstance(part, str) else _convert_part(part) for part in parts
+    ]
 
 
 def reply_blocks(message: AIMessage) -> list[Fields]:
-    """The blocks of a reply. LangChain keeps its calls twice, and those of `tool_calls` hold."""
+    """The blocks of a reply. LangChain stores tool calls twice; those in `tool_calls` are authoritative."""
     calls: dict[Any, Fields] = {
         call["id"]: _call(call["id"], call["name"], call["args"]) for call in message.tool_calls
     }
-    # They are sent too, so the engine must see that nobody answered them.
-    for broken in message.invalid_tool_calls:
-        if broken["id"] and broken["name"]:
-            calls.setdefault(broken["id"], _call(broken["id"], broken["name"], {}))
+    # Invalid calls are sent too, so the engine must see that they have no result.
+    for invalid in message.invalid_tool_calls:
+        if invalid["id"] and invalid["name"]:
+            calls.setdefault(invalid["id"], _call(invalid["id"], invalid["name"], {}))
     blocks: list[Fields] = []
     for block in content_blocks(message.content):
         if block.get("type") in ("tool_use", "tool_call") and block.get("id") in calls:
@@ -70,8 +72,8 @@ def reply_blocks(message: AIMessage) -> list[Fields]:
 
 
 def tool_fields(tool: Any) -> Fields:
-    """A tool as the API takes it, to be counted and to tell one set of tools from another."""
-    if isinstance(tool, dict) and "function" not in tool:
+    """A tool in the API's format, for counting tokens and for comparing sets of tools."""
+    if is_object(tool) and "function" not in tool:
         return tool
     function = convert_to_openai_tool(tool)["function"]
     return {
@@ -81,23 +83,23 @@ def tool_fields(tool: Any) -> Fields:
     }
 
 
-def to_framework_reply(message: AIMessage, model: str, otherwise: str) -> FrameworkReply:
-    """A reply with its usage; `otherwise` is the id of one that has none."""
-    about = message.response_metadata
+def to_framework_reply(message: AIMessage, model: str, default_id: str) -> FrameworkReply:
+    """A reply with its usage; `default_id` is used if the reply has no id."""
+    metadata = message.response_metadata
     return FrameworkReply(
-        id=about.get("id") or message.id or otherwise,
+        id=metadata.get("id") or message.id or default_id,
         model=model,
         blocks=reply_blocks(message),
-        counted=_counted(message),
-        stop_reason=about.get("stop_reason") or "",
+        usage=_read_usage(message),
+        stop_reason=metadata.get("stop_reason") or "",
     )
 
 
-def _counted(message: AIMessage) -> FrameworkUsage | None:
+def _read_usage(message: AIMessage) -> FrameworkUsage | None:
     if (usage := message.usage_metadata) is None:
         return None
     details: Any = usage.get("input_token_details") or {}
-    # langchain-anthropic tells writes by their lifetime, and then says 0 for all of them.
+    # langchain-anthropic reports cache writes per TTL, and then reports 0 for `cache_creation`.
     by_lifetime = sum(details.get(f"ephemeral_{ttl}_input_tokens") or 0 for ttl in ("5m", "1h"))
     return FrameworkUsage(
         input_tokens=usage["input_tokens"],
@@ -121,34 +123,34 @@ def _results(message: ToolMessage) -> list[Fields]:
 
 
 def _is_result(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "tool_result"
+    return is_object(part) and part.get("type") == "tool_result"
 
 
-def _spelled(part: Fields) -> Fields:
-    """A picture or a file counts as one, whatever LangChain calls it; its bytes stay where they are."""
+def _convert_part(part: Fields) -> Fields:
+    """An image or file becomes a reference: the engine needs its type, not its bytes."""
     kind = part.get("type")
     if kind not in _FILES or "source" in part:
         return part
     return {"type": _FILES[kind], "source": {"type": "url", "url": f"langchain:{digest(part).hex()}"}}
 
 
-# ── and back ─────────────────────────────────────────────────────────────────────────────────────
+# ── to LangChain ─────────────────────────────────────────────────────────────────────────────────
 
 
-def build_messages(shown: Sequence[TracedBlocks], sources: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Whatever was not touched is the very same object."""
+def build_messages(traced: Sequence[TracedBlocks], sources: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The messages for the model. An unchanged message is the original object."""
     messages: list[BaseMessage] = []
-    for each in shown:
+    for each in traced:
         if each.is_untouched:
             messages.append(sources[each.source])
         elif each.source >= 0:
-            messages.append(_changed(sources[each.source], each.blocks))
+            messages.append(_update_message(sources[each.source], each.blocks))
         else:
-            messages += _new(each)
+            messages += _create_messages(each)
     return messages
 
 
-def _changed(source: BaseMessage, blocks: Sequence[Fields]) -> BaseMessage:
+def _update_message(source: BaseMessage, blocks: Sequence[Fields]) -> BaseMessage:
     if isinstance(source, AIMessage):
         return source.model_copy(update=_reply_fields(blocks, as_text=isinstance(source.content, str)))
     if isinstance(source, ToolMessage) and len(blocks) == 1:
@@ -156,11 +158,11 @@ def _changed(source: BaseMessage, blocks: Sequence[Fields]) -> BaseMessage:
     return source.model_copy(update={"content": list(blocks)})
 
 
-def _new(shown: TracedBlocks) -> Iterator[BaseMessage]:
-    if shown.role == "assistant":
-        yield AIMessage(**_reply_fields(shown.blocks, as_text=True))
+def _create_messages(traced: TracedBlocks) -> Iterator[BaseMessage]:
+    if traced.role == "assistant":
+        yield AIMessage(**_reply_fields(traced.blocks, as_text=True))
         return
-    for is_result, group in groupby(shown.blocks, key=_is_result):
+    for is_result, group in groupby(traced.blocks, key=_is_result):
         blocks = list(group)
         if is_result:
             for block in blocks:
@@ -170,14 +172,14 @@ def _new(shown: TracedBlocks) -> Iterator[BaseMessage]:
                     status="error" if block.get("is_error") else "success",
                 )
         else:
-            yield HumanMessage(_plainly(blocks))
+            yield HumanMessage(_simplify_content(blocks))
 
 
 def _reply_fields(blocks: Sequence[Fields], *, as_text: bool) -> Fields:
     calls = [block for block in blocks if block.get("type") == "tool_use"]
     content = [block for block in blocks if block.get("type") != "tool_use"] if as_text else list(blocks)
     return {
-        "content": _plainly(content),
+        "content": _simplify_content(content),
         "tool_calls": [
             {"type": "tool_call", "id": each["id"], "name": each["name"], "args": each["input"]}
             for each in calls
@@ -186,8 +188,8 @@ def _reply_fields(blocks: Sequence[Fields], *, as_text: bool) -> Fields:
     }
 
 
-def _plainly(blocks: list[Fields]) -> Any:
-    """A text alone is a string: every model takes that."""
+def _simplify_content(blocks: list[Fields]) -> Any:
+    """A single text block becomes a string, which every model accepts."""
     if not blocks:
         return ""
     is_text = len(blocks) == 1 and blocks[0].get("type") == "text"

@@ -1,13 +1,13 @@
-"""One line for LangChain and LangGraph:
+"""The middleware for LangChain and LangGraph agents:
 
     agent = create_agent(model, tools, middleware=[EverturnMiddleware()])
 
-The agent's state keeps every message; the model gets the engine's view of them. What goes wrong in here is
-told and then passed over: the agent's own request takes its place (`docs/langchain.md`).
+The agent's state keeps every message; the model gets the engine's messages. If everturn fails, it reports the
+error and the agent's own request is sent (`docs/langchain.md`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Any, Final, NamedTuple
 
 from langchain.agents.middleware.types import AgentMiddleware, ModelRequest
 from langchain_core.exceptions import ContextOverflowError
@@ -15,10 +15,7 @@ from langchain_core.messages import AIMessage
 from langgraph.constants import TAG_NOSTREAM
 
 from everturn.adapters.framework import (
-    DEFAULT_POLICY,
-    AdapterOptions,
     FrameworkAdapter,
-    PolicyChoice,
     build_response,
     is_bad_request,
     is_too_long,
@@ -28,124 +25,124 @@ from everturn.adapters.langchain.call import LangChainCall
 from everturn.adapters.langchain.call_flow import CallFlow, run_call_flow, run_call_flow_async
 from everturn.adapters.langchain.messages import to_framework_reply
 from everturn.adapters.tracking import AsyncSend, CallerRequest, PreparedCall, UnsupportedRequest
+from everturn.decide.options import Options
 from everturn.session.upstream import RawResponse, Send
 
-# Whoever watches the agent's words should not see those of a summary among them.
+# A summary must not appear in the agent's streamed output or callbacks.
 SILENT_CONFIG: Final[Any] = {"callbacks": [], "tags": [TAG_NOSTREAM]}
 
 
 class _TrackerCalls(NamedTuple):
-    """What a call is made with: all of it gives its result, or all of it something to wait for."""
+    """The functions that a call needs: all of them sync, or all of them async."""
 
     prepare: Callable[..., Any]
     compact_after_overflow: Callable[..., Any]
     record_response: Callable[..., Any]
-    sends: Callable[[LangChainCall], Any]
+    make_send: Callable[[LangChainCall], Any]
 
 
 class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
-    """One serves any number of agents, threads and event loops. `summary_model` is a chat model for
-    summaries, the agent's own if not given; all other options are in `Options`."""
+    """One instance serves any number of agents, threads and event loops. `summary_model` is a chat model for
+    summaries, by default the agent's own; the other arguments are those of `FrameworkAdapter`."""
 
-    def __init__(
-        self,
-        policy: PolicyChoice = DEFAULT_POLICY,
-        *,
-        summary_model: Any = None,
-        **options: Unpack[AdapterOptions],
-    ) -> None:
-        super().__init__(policy, summary_model=summary_model, **options)
-        held = self.tracker
-        self._at_once = _TrackerCalls(held.prepare, held.compact_after_overflow, held.record_response, _sends)
-        self._awaited = _TrackerCalls(
-            held.prepare_async, held.compact_after_overflow_async, held.record_response_async, _sends_async
+    def __init__(self, options: Options | str | None = None, **arguments: Any) -> None:
+        super().__init__(options, **arguments)
+        tracker = self.tracker
+        self._sync = _TrackerCalls(
+            tracker.prepare, tracker.compact_after_overflow, tracker.record_response, _make_send
+        )
+        self._async = _TrackerCalls(
+            tracker.prepare_async,
+            tracker.compact_after_overflow_async,
+            tracker.record_response_async,
+            _make_send_async,
         )
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
-        return run_call_flow(self._calling(request, handler, self._at_once))
+        return run_call_flow(self._call_model(request, handler, self._sync))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        return await run_call_flow_async(self._calling(request, handler, self._awaited))
+        return await run_call_flow_async(self._call_model(request, handler, self._async))
 
-    def _calling(
-        self, request: ModelRequest[Any], handler: Callable[..., Any], hands: _TrackerCalls
+    def _call_model(
+        self, request: ModelRequest[Any], handler: Callable[..., Any], functions: _TrackerCalls
     ) -> CallFlow[Any]:
         read = self._read(request)
         if read is None:
             return (yield lambda: handler(request))
         call, asked = read
-        send = hands.sends(call)
+        send = functions.make_send(call)
         try:
-            ticket = yield lambda: hands.prepare(asked, send)
-            attempt = call.build_request(ticket)
+            prepared = yield lambda: functions.prepare(asked, send)
+            attempt = call.build_request(prepared)
         except Exception as problem:
-            self.tracker.failed(problem)
+            self.tracker.report_failure(problem)
             return (yield lambda: handler(request))
         try:
             response = yield lambda: handler(attempt)
         except Exception as problem:
             too_long = is_too_long(problem, ContextOverflowError)
             if is_bad_request(problem) and not too_long:
-                return (yield from self._without_us(request, handler, problem, ticket))
-            other = (yield from self._compact_after_overflow(ticket, send, hands)) if too_long else None
+                return (yield from self._send_unchanged(request, handler, problem, prepared))
+            other = (yield from self._compact_after_overflow(prepared, send, functions)) if too_long else None
             if other is None:
                 raise
-            ticket = other
-            response = yield lambda: handler(call.build_request(ticket))
-        yield from self._recording(ticket, call, response, hands)
+            prepared = other
+            response = yield lambda: handler(call.build_request(prepared))
+        yield from self._record(prepared, call, response, functions)
         return response
 
     def _compact_after_overflow(
-        self, ticket: PreparedCall, send: Any, hands: _TrackerCalls
+        self, prepared: PreparedCall, send: Any, functions: _TrackerCalls
     ) -> CallFlow[PreparedCall | None]:
         try:
-            return (yield lambda: hands.compact_after_overflow(ticket, send))
+            return (yield lambda: functions.compact_after_overflow(prepared, send))
         except Exception as problem:
-            return self.tracker.failed(problem)
+            return self.tracker.report_failure(problem)
 
-    def _without_us(
+    def _send_unchanged(
         self,
         request: ModelRequest[Any],
         handler: Callable[..., Any],
         refusal: Exception,
-        ticket: PreparedCall,
+        prepared: PreparedCall,
     ) -> CallFlow[Any]:
-        """Refused, and not for its length: where the agent's own request is taken, the fault was ours."""
+        """Send the agent's own request. If it is accepted, the prepared one was at fault."""
         response = yield lambda: handler(request)
-        self.tracker.failed(refusal, ticket)
+        self.tracker.report_failure(refusal, prepared)
         return response
 
-    def _recording(
-        self, ticket: PreparedCall, call: LangChainCall, response: Any, hands: _TrackerCalls
+    def _record(
+        self, prepared: PreparedCall, call: LangChainCall, response: Any, functions: _TrackerCalls
     ) -> CallFlow[None]:
         try:
             if (reply := _reply(response)) is not None:
-                said = build_response(to_framework_reply(reply, call.model, self.tracker.manner.new_id()))
-                yield lambda: hands.record_response(ticket, said)
+                raw = build_response(to_framework_reply(reply, call.model, self.tracker.parts.new_id()))
+                yield lambda: functions.record_response(prepared, raw)
         except Exception as problem:
-            self.tracker.failed(problem, ticket)
+            self.tracker.report_failure(problem, prepared)
 
     def _read(self, request: ModelRequest[Any]) -> tuple[LangChainCall, CallerRequest] | None:
         try:
             call = LangChainCall(request, self.summary_model)
             read = self.tracker.read(call.body())
         except Exception as problem:
-            return self.tracker.failed(problem)
+            return self.tracker.report_failure(problem)
         return None if isinstance(read, UnsupportedRequest) else (call, read)
 
 
 def _reply(response: Any) -> AIMessage | None:
-    """The model's words in whatever a handler gives."""
+    """The model's reply in any of the results that a handler may return."""
     response = getattr(response, "model_response", response)
-    said = getattr(response, "result", [response])
-    return next((each for each in said if isinstance(each, AIMessage)), None)
+    messages = getattr(response, "result", [response])
+    return next((each for each in messages if isinstance(each, AIMessage)), None)
 
 
-def _sends(call: LangChainCall) -> Send:
+def _make_send(call: LangChainCall) -> Send:
     def send(body: bytes, _: Sequence[str]) -> RawResponse:
-        model, messages = call.asking(body)
+        model, messages = call.build_summary_call(body)
         try:
             reply = model.invoke(messages, SILENT_CONFIG)
         except Exception as problem:
@@ -155,9 +152,9 @@ def _sends(call: LangChainCall) -> Send:
     return send
 
 
-def _sends_async(call: LangChainCall) -> AsyncSend:
+def _make_send_async(call: LangChainCall) -> AsyncSend:
     async def send(body: bytes, _: Sequence[str]) -> RawResponse:
-        model, messages = call.asking(body)
+        model, messages = call.build_summary_call(body)
         try:
             reply = await model.ainvoke(messages, SILENT_CONFIG)
         except Exception as problem:

@@ -1,7 +1,7 @@
-"""One request to an agent's model: as it came, in the API's words, and as it is to be sent.
+"""One request to an agent's model: the original, its form in the API's format, and the request to send.
 
-Markers are left to pydantic-ai: where nobody has said anything about caching, its `cache` setting is
-turned on, and it knows what that means for each provider.
+pydantic-ai places the cache breakpoints. If no setting mentions caching, its `cache` setting is turned on;
+pydantic-ai translates that for each provider.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,13 @@ from everturn.adapters.pydantic_ai.messages import (
 from everturn.adapters.tracking import PreparedCall
 
 HOUR: Final = "1h"
-# pydantic-ai knows how each model is told so; a setting of the model's own would come before it.
+# pydantic-ai translates `thinking` for each model; a provider's own setting would override it.
 THINKING_DISABLED: Final[dict[str, Any]] = {"thinking": False, "anthropic_thinking": None}
 
 
 class PydanticAICall:
+    """One request to an agent's model."""
+
     def __init__(self, context: ModelRequestContext) -> None:
         self.context = context
         self.model = context.model.model_name
@@ -34,14 +36,14 @@ class PydanticAICall:
         if not any(name == "cache" or "_cache" in name for name in self._settings):
             self._settings["cache"] = True
         self._sources: list[ConvertedMessage] = list(map(convert_message, context.messages))
-        self._pieces: list[FrameworkMessage] = [each.piece for each in self._sources]
+        self._converted: list[FrameworkMessage] = [each.converted for each in self._sources]
 
     def body(self) -> dict[str, Any]:
-        """The request as the Messages API takes it. Tools and instructions are in it, to be counted."""
+        """The request in the format of the Messages API. It includes tools and instructions for counting."""
         is_long = any(value == HOUR for name, value in self._settings.items() if "cache" in name)
         return build_body(
             self.model,
-            self._pieces,
+            self._converted,
             max_tokens=self._settings.get("max_tokens"),
             thinking=self._settings.get("anthropic_thinking"),
             cache_control={"type": "ephemeral", "ttl": HOUR} if is_long else None,
@@ -49,33 +51,38 @@ class PydanticAICall:
             tools=list(map(_tool, _tools(self.context.model_request_parameters))),
         )
 
-    def build_request(self, ticket: PreparedCall) -> ModelRequestContext:
-        """The agent's request with what the engine shows of its messages."""
-        shown = self._shown(ticket.fields()["messages"])
+    def build_request(self, prepared: PreparedCall) -> ModelRequestContext:
+        """The agent's request with the engine's messages."""
+        messages = self._convert_back(prepared.fields()["messages"])
         settings: Any = self._settings
-        return replace(self.context, messages=shown, model_settings=settings)
+        return replace(self.context, messages=messages, model_settings=settings)
 
-    def asking(self, body: bytes) -> tuple[list[ModelMessage], Any, ModelRequestParameters]:
-        """Messages, settings and parameters, for a request of the engine's own: for a summary."""
+    def build_summary_call(self, body: bytes) -> tuple[list[ModelMessage], Any, ModelRequestParameters]:
+        """Messages, settings and parameters for a summary request."""
         fields = msgspec.json.decode(body)
         settings = {"max_tokens": fields["max_tokens"]}
         if fields.get("system", []) == self._system():
-            # A fork shares the agent's prompt to the last byte, but it may always answer in words.
+            # A fork shares the agent's cached prefix. Text output must be allowed for the summary.
             parameters = replace(self.context.model_request_parameters, allow_text_output=True)
-            return self._shown(fields["messages"]), self._settings | settings, parameters
-        shown = build_messages(trace_blocks(fields["messages"], self._pieces), self._sources)
-        words = [InstructionPart(content=block["text"]) for block in fields.get("system", ())]
-        # There is no thinking in what it reads, and an agent that thinks could not go on without.
-        return shown, settings | THINKING_DISABLED, ModelRequestParameters(instruction_parts=words)
+            return self._convert_back(fields["messages"]), self._settings | settings, parameters
+        messages = build_messages(trace_blocks(fields["messages"], self._converted), self._sources)
+        instructions = [InstructionPart(content=block["text"]) for block in fields.get("system", ())]
+        # The messages have no thinking blocks, which a model with thinking enabled requires.
+        return messages, settings | THINKING_DISABLED, ModelRequestParameters(instruction_parts=instructions)
 
     def _system(self) -> list[dict[str, str]]:
-        parts = [part for each in self._sources for part in each.held if part.part_kind == "system-prompt"]
+        parts = [
+            part
+            for each in self._sources
+            for part in each.permanent_parts
+            if part.part_kind == "system-prompt"
+        ]
         parts += self.context.model_request_parameters.instruction_parts or []
         return [{"type": "text", "text": part.content} for part in parts if part.content]
 
-    def _shown(self, messages: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
-        shown = trace_blocks(messages, self._pieces)
-        return [*collect_permanent_parts(shown, self._sources), *build_messages(shown, self._sources)]
+    def _convert_back(self, messages: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
+        traced = trace_blocks(messages, self._converted)
+        return [*collect_permanent_parts(traced, self._sources), *build_messages(traced, self._sources)]
 
 
 def _tools(parameters: ModelRequestParameters) -> list[Any]:

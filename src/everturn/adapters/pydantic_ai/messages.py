@@ -1,8 +1,8 @@
-"""pydantic-ai's parts as blocks of the API, and what the engine shows of them as messages again.
+"""Converts the parts of pydantic-ai messages to blocks of the API, and the engine's blocks back to messages.
 
-A part that says nothing to the model by itself, or speaks for the system, is no block: it stays beside its
-message, and moves to the front where that message is summarized. A part of a kind that is not known here
-is one block of text to the engine, and itself again to the model.
+System prompts and parts that change settings do not become blocks. They stay with their message, and move to
+the front if that message is summarized. A part of an unknown kind is one text block to the engine; the model
+gets the original part.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,9 +27,9 @@ from everturn.adapters.framework import (
     TracedBlocks,
     make_opaque_block,
 )
+from everturn.adapters.framework.messages import Fields
 
-Fields = dict[str, Any]
-# They stay whatever becomes of the message that brought them: the system's words, and what changed for it.
+# Parts that stay even if their message is summarized: system prompts and changes of settings.
 PERMANENT_PARTS: Final = frozenset(
     {
         "system-prompt",
@@ -40,19 +40,19 @@ PERMANENT_PARTS: Final = frozenset(
         "model-settings-delta",
     }
 )
-# How pydantic-ai marks a thinking part whose words the provider keeps to itself.
+# The id that pydantic-ai gives to a redacted thinking part.
 REDACTED: Final = "redacted_thinking"
 
 
 class ConvertedMessage(NamedTuple):
-    """A message as a piece, and of each of its blocks the index of the part that it comes from."""
+    """A message, its blocks in the API's format, and for each block the index of the part it comes from."""
 
     message: ModelMessage
-    piece: FrameworkMessage
+    converted: FrameworkMessage
     owners: list[int]
 
     @property
-    def held(self) -> list[Any]:
+    def permanent_parts(self) -> list[Any]:
         return [part for part in self.message.parts if part.part_kind in PERMANENT_PARTS]
 
 
@@ -67,8 +67,8 @@ def convert_message(message: ModelMessage) -> ConvertedMessage:
     )
 
 
-def to_framework_reply(response: ModelResponse, model: str, otherwise: str) -> FrameworkReply:
-    """A reply with its usage; `otherwise` is the id of one that has none."""
+def to_framework_reply(response: ModelResponse, model: str, default_id: str) -> FrameworkReply:
+    """A reply with its usage; `default_id` is used if the reply has no id."""
     usage = response.usage
     counted = FrameworkUsage(
         input_tokens=usage.input_tokens,
@@ -77,10 +77,10 @@ def to_framework_reply(response: ModelResponse, model: str, otherwise: str) -> F
         output_tokens=usage.output_tokens,
     )
     return FrameworkReply(
-        id=response.provider_response_id or otherwise,
+        id=response.provider_response_id or default_id,
         model=model,
-        blocks=convert_message(response).piece.blocks,
-        counted=counted if usage.has_values() else None,
+        blocks=convert_message(response).converted.blocks,
+        usage=counted if usage.has_values() else None,
         stop_reason="max_tokens" if response.finish_reason == "length" else "",
     )
 
@@ -88,40 +88,40 @@ def to_framework_reply(response: ModelResponse, model: str, otherwise: str) -> F
 def _blocks(part: Any) -> list[Fields]:
     match part.part_kind:
         case "user-prompt":
-            return _said(part.content)
+            return _content_blocks(part.content)
         case "text":
-            return _text(part.content)
+            return _text_blocks(part.content)
         case "retry-feedback":
-            return _text(part.model_response())
+            return _text_blocks(part.model_response())
         case "retry-prompt" if part.tool_name is None:
-            return _text(part.model_response())
+            return _text_blocks(part.model_response())
         case "retry-prompt":
             return [_result(part, part.model_response()) | {"is_error": True}]
         case "tool-return":
-            return [_returned(part)]
+            return [_return_block(part)]
         case "tool-call":
             call = {"id": part.tool_call_id, "name": part.tool_name, "input": part.args_as_dict()}
             return [{"type": "tool_use", **call}]
         case "thinking":
-            return [_thought(part)]
+            return [_thinking_block(part)]
         case kind if kind in PERMANENT_PARTS:
             return []
         case _:
             return [make_opaque_block(part)]
 
 
-def _said(content: Any) -> list[Fields]:
+def _content_blocks(content: Any) -> list[Fields]:
     items = [content] if isinstance(content, str) else content
-    return [block for item in items for block in _item(item)]
+    return [block for item in items for block in _item_blocks(item)]
 
 
-def _item(item: Any) -> list[Fields]:
-    """One item of what a user says. A file counts as one, and its bytes stay where they are."""
+def _item_blocks(item: Any) -> list[Fields]:
+    """One item of a user prompt. A file becomes a reference: the engine needs its type, not its bytes."""
     if isinstance(item, str):
-        return _text(item)
+        return _text_blocks(item)
     match item.kind:
         case "text-content" | "structured-content":
-            return _text(item.content)
+            return _text_blocks(item.content)
         case "cache-point":
             return []
         case _:
@@ -129,7 +129,7 @@ def _item(item: Any) -> list[Fields]:
             return [{"type": kind, "source": {"type": "url", "url": f"pydantic-ai:{item.identifier}"}}]
 
 
-def _text(text: str) -> list[Fields]:
+def _text_blocks(text: str) -> list[Fields]:
     return [{"type": "text", "text": text}] if text else []
 
 
@@ -137,82 +137,84 @@ def _result(part: Any, content: Any) -> Fields:
     return {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": content}
 
 
-def _returned(part: ToolReturnPart) -> Fields:
+def _return_block(part: ToolReturnPart) -> Fields:
     items = part.content_items(mode="str")
     is_text = all(isinstance(item, str) for item in items)
-    result = _result(part, part.model_response_str() if is_text else _said(items))
+    result = _result(part, part.model_response_str() if is_text else _content_blocks(items))
     return result if part.outcome == "success" else result | {"is_error": True}
 
 
-def _thought(part: Any) -> Fields:
+def _thinking_block(part: Any) -> Fields:
     if part.id == REDACTED:
         return {"type": "redacted_thinking", "data": part.signature or ""}
     return {"type": "thinking", "thinking": part.content, "signature": part.signature or ""}
 
 
-# ── and back ─────────────────────────────────────────────────────────────────────────────────────
+# ── to pydantic-ai ───────────────────────────────────────────────────────────────────────────────
 
 
-def build_messages(shown: Sequence[TracedBlocks], sources: Sequence[ConvertedMessage]) -> list[ModelMessage]:
-    """Whatever was not touched is the very same object."""
-    names = {block["id"]: block["name"] for each in sources for block in each.piece.blocks if _is_call(block)}
-    return [_message(each, sources, names) for each in shown]
+def build_messages(traced: Sequence[TracedBlocks], sources: Sequence[ConvertedMessage]) -> list[ModelMessage]:
+    """The messages for the model. An unchanged message is the original object."""
+    names = {
+        block["id"]: block["name"] for each in sources for block in each.converted.blocks if _is_call(block)
+    }
+    return [_message(each, sources, names) for each in traced]
 
 
 def collect_permanent_parts(
-    shown: Sequence[TracedBlocks], sources: Sequence[ConvertedMessage]
+    traced: Sequence[TracedBlocks], sources: Sequence[ConvertedMessage]
 ) -> list[ModelMessage]:
-    """What is held of messages that are not shown: a request of its own, before all others."""
-    seen = {each.source for each in shown}
-    held = [part for at, each in enumerate(sources) if at not in seen for part in each.held]
-    return [ModelRequest(parts=held)] if held else []
+    """A request with the permanent parts of messages that are no longer sent, to go before all others."""
+    seen = {each.source for each in traced}
+    parts = [part for at, each in enumerate(sources) if at not in seen for part in each.permanent_parts]
+    return [ModelRequest(parts=parts)] if parts else []
 
 
 def _message(
-    shown: TracedBlocks, sources: Sequence[ConvertedMessage], names: Mapping[str, str]
+    traced: TracedBlocks, sources: Sequence[ConvertedMessage], names: Mapping[str, str]
 ) -> ModelMessage:
-    if shown.source < 0:
-        parts = list(_new(shown, names))
-        return ModelResponse(parts=parts) if shown.role == "assistant" else ModelRequest(parts=parts)
-    source = sources[shown.source]
-    if shown.is_untouched:
+    if traced.source < 0:
+        parts = list(_create_parts(traced, names))
+        return ModelResponse(parts=parts) if traced.role == "assistant" else ModelRequest(parts=parts)
+    source = sources[traced.source]
+    if traced.is_untouched:
         return source.message
-    parts: list[Any] = [*source.held, *_changed(shown, source)]
+    parts: list[Any] = [*source.permanent_parts, *_update_parts(traced, source)]
     return replace(source.message, parts=parts)
 
 
-def _changed(shown: TracedBlocks, source: ConvertedMessage) -> Iterator[Any]:
-    """The parts of a message of which something was changed: results, or calls that were mended."""
-    placed = zip(shown.blocks, shown.places, strict=True)
+def _update_parts(traced: TracedBlocks, source: ConvertedMessage) -> Iterator[Any]:
+    """The parts of a message in which results were changed or calls were repaired."""
+    placed = zip(traced.blocks, traced.positions, strict=True)
     for owner, group in groupby(placed, key=lambda each: source.owners[each[1]]):
         part, found = source.message.parts[owner], list(group)
-        if all(block == source.piece.blocks[at] for block, at in found):
+        if all(block == source.converted.blocks[at] for block, at in found):
             yield part
         elif isinstance(part, ToolCallPart):
             yield replace(part, args=found[0][0]["input"])
         else:
-            yield replace(part, content=_plainly(found[0][0]))
+            yield replace(part, content=_to_text(found[0][0]))
 
 
-def _new(shown: TracedBlocks, names: Mapping[str, str]) -> Iterator[Any]:
-    for block in shown.blocks:
+def _create_parts(traced: TracedBlocks, names: Mapping[str, str]) -> Iterator[Any]:
+    for block in traced.blocks:
         if _is_call(block):
             yield ToolCallPart(block["name"], block["input"], block["id"])
         elif block["type"] == "tool_result":
             call = block["tool_use_id"]
             outcome = "failed" if block.get("is_error") else "success"
-            yield ToolReturnPart(names.get(call, "unknown"), _plainly(block), call, outcome=outcome)
-        elif shown.role == "assistant":
-            yield TextPart(_plainly(block))
+            yield ToolReturnPart(names.get(call, "unknown"), _to_text(block), call, outcome=outcome)
+        elif traced.role == "assistant":
+            yield TextPart(_to_text(block))
         else:
-            yield UserPromptPart(_plainly(block))
+            yield UserPromptPart(_to_text(block))
 
 
 def _is_call(block: Fields) -> bool:
     return block.get("type") == "tool_use"
 
 
-def _plainly(block: Fields) -> str:
+def _to_text(block: Fields) -> str:
     content = block["content"] if block["type"] == "tool_result" else [block]
     if isinstance(content, str):
         return content

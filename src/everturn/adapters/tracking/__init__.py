@@ -1,26 +1,27 @@
-"""A conversation engine beside a caller that knows nothing of it: the part that all adapters share."""
+"""Tracked conversations: the part that all adapters share. They recognise a caller's requests."""
 
 from everturn.adapters.tracking.caller_request import BreakpointOwner, CallerRequest, UnsupportedRequest
 from everturn.adapters.tracking.conversation import PreparedCall, TrackedConversation
 from everturn.adapters.tracking.effect_handler import AsyncSend
-from everturn.adapters.tracking.manner import Manner, default_folder, manner_of
 from everturn.adapters.tracking.overview import ConversationOverview, make_overview, recall_conversation
+from everturn.adapters.tracking.parts import ADAPTER_CAPABILITIES, TrackerParts, default_folder, make_parts
 from everturn.adapters.tracking.tracker import ConversationTracker
 from everturn.decide.events import PassedThrough
 
 __all__ = [
+    "ADAPTER_CAPABILITIES",
     "AsyncSend",
     "BreakpointOwner",
     "CallerRequest",
     "ConversationOverview",
     "ConversationTracker",
-    "Manner",
     "PassedThrough",
     "PreparedCall",
     "TrackedConversation",
+    "TrackerParts",
     "UnsupportedRequest",
     "default_folder",
     "make_overview",
-    "manner_of",
+    "make_parts",
     "recall_conversation",
 ]

@@ -1,67 +1,69 @@
-"""One at a time, for threads and tasks alike.
+"""A first-come, first-served lock for threads and asyncio tasks.
 
-A conversation may be reached from threads and from an event loop at once. Whoever wants it asks for a
-future: a thread waits for its result, a task awaits it, and the one who is done hands on to the next.
+A conversation can be used from threads and from event loops at the same time. Each waiter gets a future: a
+thread blocks on its result, a task awaits it. Releasing the lock completes the future of the next waiter.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from threading import Lock
 
 
 class FairLock:
+    """A lock for threads and tasks that is granted in the order of the requests."""
+
     def __init__(self) -> None:
         self._guard = Lock()
-        self._is_taken = False
+        self._is_locked = False
         self._waiting: deque[Future[None]] = deque()
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        self._asked().result()
+    def acquire(self) -> Generator[None, None, None]:
+        self._request().result()
         try:
             yield
         finally:
-            self._hand_on()
+            self._release()
 
     @asynccontextmanager
-    async def held_async(self) -> AsyncIterator[None]:
-        asked = self._asked()
-        if not asked.done():
-            await self._waited(asked)
+    async def acquire_async(self) -> AsyncGenerator[None, None]:
+        granted = self._request()
+        if not granted.done():
+            await self._wait(granted)
         try:
             yield
         finally:
-            self._hand_on()
+            self._release()
 
-    async def _waited(self, asked: "Future[None]") -> None:
+    async def _wait(self, granted: "Future[None]") -> None:
         try:
-            await asyncio.wrap_future(asked)
+            await asyncio.wrap_future(granted)
         except asyncio.CancelledError:
-            # Cancelled in the moment in which it was our turn: it is somebody else's then.
-            if not asked.cancel():
-                self._hand_on()
+            # If the lock was granted just before the cancellation, pass it on to the next waiter.
+            if not granted.cancel():
+                self._release()
             raise
 
-    def _asked(self) -> "Future[None]":
-        asked: Future[None] = Future()
+    def _request(self) -> "Future[None]":
+        granted: Future[None] = Future()
         with self._guard:
-            if self._is_taken:
-                self._waiting.append(asked)
-                return asked
-            self._is_taken = True
-        asked.set_result(None)
-        return asked
+            if self._is_locked:
+                self._waiting.append(granted)
+                return granted
+            self._is_locked = True
+        granted.set_result(None)
+        return granted
 
-    def _hand_on(self) -> None:
+    def _release(self) -> None:
         while True:
             with self._guard:
                 if not self._waiting:
-                    self._is_taken = False
+                    self._is_locked = False
                     return
-                following = self._waiting.popleft()
-            if following.set_running_or_notify_cancel():
-                following.set_result(None)
+                waiter = self._waiting.popleft()
+            if waiter.set_running_or_notify_cancel():
+                waiter.set_result(None)
                 return

@@ -1,13 +1,13 @@
 """Which conversation a request belongs to.
 
-The longest beginning that is known decides. Where nothing but the user's words is known, as between two
-sub-agents that were given the same task, the system prompt and tools must be the same too, and nothing may
-have followed: that much could be said in many conversations. A reply that we saw makes it this one, under
-whatever prompt.
+The conversation that shares the longest prefix with the request is chosen. If the shared prefix contains a
+recorded reply, the system prompt and tools may differ. Without one, only user messages match, as with two
+sub-agents given the same task: then system prompt and tools must be equal, and the conversation must end
+there.
 
-    all of the shadow is known         it goes on: what is new is appended; nothing new is a retry
-    the shadow has more behind it      a fork: a rewind, an edit, a branch, or the same asked again
-    nothing is known                   a new conversation
+    the request starts with the whole conversation      a continuation; nothing new means a retry
+    the conversation has more after the shared part     a fork: a rewind, an edit, a branch, a regeneration
+    nothing is shared                                   a new conversation
 """
 
 from collections import OrderedDict
@@ -16,90 +16,94 @@ from typing import Final, NamedTuple
 
 from everturn.adapters.tracking.conversation import TrackedConversation
 
-# How many times the wanted number may be held while answers are waited for. Our choice.
-PATIENCE: Final = 4
+# Conversations that wait for a response may exceed the limit up to this factor. Our choice.
+MAX_PENDING_FACTOR: Final = 4
 
 
 class ConversationMatch(NamedTuple):
-    """A shadow, and how many links of the request it knows."""
+    """A conversation, and how many links of the request it shares."""
 
     tracked: TrackedConversation
     links: int
 
     @property
-    def goes_on(self) -> bool:
+    def is_continuation(self) -> bool:
         return self.links == len(self.tracked.chain)
 
 
 class KnownConversations:
-    """Shadows in memory, by every link of theirs; the one unused for longest first."""
+    """Conversations in memory, indexed by every link; the least recently used first."""
 
     def __init__(self) -> None:
-        self._shadows: OrderedDict[str, TrackedConversation] = OrderedDict()
+        self._conversations: OrderedDict[str, TrackedConversation] = OrderedDict()
         self._by_link: dict[bytes, set[str]] = {}
         self._by_reply: dict[str, str] = {}
-        self._noted: dict[str, int] = {}
+        self._indexed_links: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[TrackedConversation]:
-        return iter(tuple(self._shadows.values()))
+        return iter(tuple(self._conversations.values()))
 
     def __len__(self) -> int:
-        return len(self._shadows)
+        return len(self._conversations)
 
-    def find(self, chain: Sequence[bytes], head: bytes) -> ConversationMatch | None:
+    def find(self, chain: Sequence[bytes], preamble_digest: bytes) -> ConversationMatch | None:
         for links in range(len(chain), 0, -1):
-            known = (self._shadows[name] for name in self._by_link.get(chain[links - 1], ()))
-            found = [ConversationMatch(shadow, links) for shadow in known if _may_be(shadow, links, head)]
+            known = (self._conversations[name] for name in self._by_link.get(chain[links - 1], ()))
+            found = [
+                ConversationMatch(tracked, links)
+                for tracked in known
+                if _may_be(tracked, links, preamble_digest)
+            ]
             if found:
-                return max(found, key=lambda each: self._rank(each, head))
+                return max(found, key=lambda each: self._rank(each, preamble_digest))
         return None
 
     def find_reply(self, message_id: str) -> ConversationMatch | None:
-        """The conversation with this reply of ours, up to it."""
-        shadow = self._shadows.get(self._by_reply.get(message_id, ""))
-        return ConversationMatch(shadow, shadow.replies[message_id]) if shadow else None
+        """The conversation with this reply, up to and including the reply."""
+        tracked = self._conversations.get(self._by_reply.get(message_id, ""))
+        return ConversationMatch(tracked, tracked.replies[message_id]) if tracked else None
 
-    def note(self, shadow: TrackedConversation) -> None:
-        """A shadow that was just used, with whatever links it has now."""
-        for made in shadow.chain[self._noted.get(shadow.id, 0) :]:
-            self._by_link.setdefault(made, set()).add(shadow.id)
-        self._noted[shadow.id] = len(shadow.chain)
-        for made in reversed(shadow.replies):
-            # Most are known; a fork takes over those that it shares.
-            if self._by_reply.get(made) == shadow.id:
+    def remember(self, tracked: TrackedConversation) -> None:
+        """Index the new links of a conversation and make it the most recently used."""
+        for each in tracked.chain[self._indexed_links.get(tracked.id, 0) :]:
+            self._by_link.setdefault(each, set()).add(tracked.id)
+        self._indexed_links[tracked.id] = len(tracked.chain)
+        for each in reversed(tracked.replies):
+            # Earlier replies are indexed already. A fork takes over the replies that it shares.
+            if self._by_reply.get(each) == tracked.id:
                 break
-            self._by_reply[made] = shadow.id
-        self._shadows[shadow.id] = shadow
-        self._shadows.move_to_end(shadow.id)
+            self._by_reply[each] = tracked.id
+        self._conversations[tracked.id] = tracked
+        self._conversations.move_to_end(tracked.id)
 
-    def forget(self, shadow: TrackedConversation) -> None:
-        if self._shadows.pop(shadow.id, None) is None:
+    def forget(self, tracked: TrackedConversation) -> None:
+        if self._conversations.pop(tracked.id, None) is None:
             return
-        for made in shadow.chain[: self._noted.pop(shadow.id, 0)]:
-            holders = self._by_link[made]
-            holders.discard(shadow.id)
+        for each in tracked.chain[: self._indexed_links.pop(tracked.id, 0)]:
+            holders = self._by_link[each]
+            holders.discard(tracked.id)
             if not holders:
-                del self._by_link[made]
-        for made in shadow.replies:
-            if self._by_reply.get(made) == shadow.id:
-                del self._by_reply[made]
+                del self._by_link[each]
+        for each in tracked.replies:
+            if self._by_reply.get(each) == tracked.id:
+                del self._by_reply[each]
 
-    def oldest_beyond(self, most: int) -> TrackedConversation | None:
-        """The one unused for longest, where there are more than so many. One whose answer is waited for stays
-        unless too many do: abandoned requests are never answered."""
-        if len(self._shadows) <= most:
+    def oldest_beyond(self, limit: int) -> TrackedConversation | None:
+        """The least recently used conversation, if there are more than `limit`. One that waits for a response
+        is skipped, unless too many do: an abandoned request never gets a response."""
+        if len(self._conversations) <= limit:
             return None
-        free = [shadow for shadow in self._shadows.values() if not shadow.wanted]
-        idle = [shadow for shadow in free if not shadow.is_awaiting_reply]
-        return next(iter(idle if len(self._shadows) <= most * PATIENCE else free), None)
+        free = [tracked for tracked in self._conversations.values() if not tracked.users]
+        idle = [tracked for tracked in free if not tracked.is_awaiting_reply]
+        return next(iter(idle if len(self._conversations) <= limit * MAX_PENDING_FACTOR else free), None)
 
-    def _rank(self, found: ConversationMatch, head: bytes) -> tuple[bool, bool, int]:
-        """Of two that know as much: the same prompt, then no fork needed, then the one used last."""
-        age = list(self._shadows).index(found.tracked.id)
-        return found.tracked.preamble_digest == head, found.goes_on, age
+    def _rank(self, found: ConversationMatch, preamble_digest: bytes) -> tuple[bool, bool, int]:
+        """For equal prefixes: prefer the same preamble, then a continuation, then the most recently used."""
+        age = list(self._conversations).index(found.tracked.id)
+        return found.tracked.preamble_digest == preamble_digest, found.is_continuation, age
 
 
-def _may_be(shadow: TrackedConversation, links: int, head: bytes) -> bool:
-    if shadow.has_reply_within(links):
+def _may_be(tracked: TrackedConversation, links: int, preamble_digest: bytes) -> bool:
+    if tracked.has_reply_within(links):
         return True
-    return shadow.preamble_digest == head and links == len(shadow.chain)
+    return tracked.preamble_digest == preamble_digest and links == len(tracked.chain)

@@ -1,4 +1,4 @@
-"""What people want to see of the conversations that an adapter holds."""
+"""An overview of a tracked conversation, and search in it."""
 
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class ConversationOverview(msgspec.Struct, frozen=True, kw_only=True):
-    """One conversation: how long the caller's list is, and how much of the window ours takes."""
+    """One conversation: `messages` counts the caller's list, `tokens` is the size of what everturn sends."""
 
     id: str
-    # Its transcript; "" where none is kept.
+    # Path of the transcript; "" if there is none.
     path: str
     model: str
     messages: int
@@ -27,30 +27,32 @@ class ConversationOverview(msgspec.Struct, frozen=True, kw_only=True):
     bill: Bill
 
 
-def make_overview(shadow: TrackedConversation) -> ConversationOverview:
-    conversation = shadow.runner.conversation
+def make_overview(tracked: TrackedConversation) -> ConversationOverview:
+    conversation = tracked.runner.conversation
     setting = conversation.setting
     return ConversationOverview(
-        id=shadow.id,
-        path=shadow.kept.path,
+        id=tracked.id,
+        path=tracked.transcript.path,
         model=setting.model.id,
-        messages=len(shadow.chain),
+        messages=len(tracked.chain),
         tokens=conversation.size.tokens,
         window=setting.model.window,
-        compactions=sum(isinstance(record.edit, Compacted) for record in shadow.records),
-        bill=shadow.ledger.bill,
+        compactions=sum(isinstance(record.edit, Compacted) for record in tracked.records),
+        bill=tracked.ledger.bill,
     )
 
 
-def recall_conversation(shadow: TrackedConversation, query: str, limit: int) -> "tuple[Hit, ...]":
-    """Where a conversation has these words, also what the model no longer sees."""
+def recall_conversation(tracked: TrackedConversation, query: str, limit: int) -> "tuple[Hit, ...]":
+    """Search the full history of a conversation, including what the model no longer sees."""
     from everturn.session.recall.index import RecallIndex
     from everturn.session.recall.search import recall
 
-    if not shadow.kept.path:
-        raise UsageError("Nothing can be recalled from memory alone; give the middleware a folder.")
-    index = RecallIndex(shadow.kept.path)
+    if not tracked.transcript.path:
+        raise UsageError(
+            "Recall needs a transcript on disk, and this conversation is in memory only; set `folder`."
+        )
+    index = RecallIndex(tracked.transcript.path)
     try:
-        return recall(query, limit, index=index, log=shadow.runner.conversation.log)
+        return recall(query, limit, index=index, log=tracked.runner.conversation.log)
     finally:
         index.close()

@@ -1,10 +1,10 @@
-"""Where shadows are kept: a folder with one transcript for each conversation.
+"""The folder with one transcript file per conversation.
 
-    DATE-TIME-LINK-ID.jsonl       when it began, the link of its first message, its id
+    DATE-TIME-LINK-ID.jsonl       start of the conversation, link of its first message, conversation id
 
-The name carries the first link, so a conversation is found again after a restart without any index: few
-files begin like it, and each tells its own chain (`chain.py`). A disk that refuses costs the transcript and
-not the conversation: it goes on in memory, and somebody is told.
+The file name contains the first link, so after a restart a conversation is found without an index: few files
+have the same first link, and the chain (`chain.py`) is computed from each of them. If the disk fails, the
+transcript ends. The conversation continues in memory and the problem is reported.
 """
 
 import os
@@ -17,34 +17,34 @@ from typing import Final
 from everturn.errors import EverturnError
 from everturn.history.records import Record
 from everturn.history.threads import split_threads
-from everturn.session.store import Store
+from everturn.session.store import JsonlStore
 from everturn.wire.claude_code_writer import LineContext
 
-# What happened, and what the disk said.
+# Takes what happened and the error message.
 ReportProblem = Callable[[str, str], None]
 
-# Conversations with one first message that are looked into, newest first: opening one costs reading it.
+# Files with the same first message that are opened, newest first: each one has to be read. Our choice.
 MAX_CANDIDATES: Final = 16
 _NAME: Final = re.compile(r"^\d{4}-\d\d-\d\d-\d{6}-([0-9a-f]{32})-([\w-]+)\.jsonl$")
 
 
 class TranscriptFile:
-    """The transcript of one conversation; without a store it only says that there is none."""
+    """The transcript of one conversation. Without a store, nothing is written and the path is empty."""
 
-    def __init__(self, store: Store | None, trouble: ReportProblem) -> None:
+    def __init__(self, store: JsonlStore | None, report_problem: ReportProblem) -> None:
         self.store = store
         self.path = store.path if store else ""
-        self._trouble = trouble
+        self._report_problem = report_problem
 
     @property
     def name(self) -> str:
-        """The id that its file is named for."""
+        """The conversation id in the file name."""
         found = _NAME.match(os.path.basename(self.path))
         return found[2] if found else ""
 
     @property
     def records(self) -> list[Record]:
-        """What its file held when it was opened."""
+        """The records that the file contained when it was opened."""
         return list(split_threads(self.store.records).main.records) if self.store else []
 
     def append(self, records: Sequence[Record]) -> None:
@@ -53,7 +53,9 @@ class TranscriptFile:
         try:
             self.store.append(records)
         except EverturnError as problem:
-            self._trouble("a transcript ends, its conversation goes on in memory", str(problem))
+            self._report_problem(
+                "a transcript could not be written; its conversation continues in memory", str(problem)
+            )
             self.close()
 
     def close(self) -> None:
@@ -63,27 +65,26 @@ class TranscriptFile:
 
 
 class TranscriptFolder:
-    """All conversations of one folder; of none, where there is no folder."""
+    """The transcripts of one folder. Without a folder nothing is written."""
 
-    def __init__(self, folder: Path | None, trouble: ReportProblem) -> None:
+    def __init__(self, folder: Path | None, report_problem: ReportProblem) -> None:
         self.folder = folder
-        self._trouble = trouble
+        self._report_problem = report_problem
 
     def new(self, first: bytes, name: str, now: datetime) -> TranscriptFile:
         if self.folder is None:
-            return TranscriptFile(None, self._trouble)
+            return TranscriptFile(None, self._report_problem)
         stamp = now.astimezone(UTC).strftime("%Y-%m-%d-%H%M%S")
-        return self._opened(self.folder / f"{stamp}-{first.hex()}-{name}.jsonl")
+        return self._open(self.folder / f"{stamp}-{first.hex()}-{name}.jsonl")
 
-    def candidates(self, first: bytes, but: Collection[str]) -> Iterator[TranscriptFile]:
-        """Conversations that begin with this link, newest first, each open for writing; whoever takes one
-        closes it."""
-        for path in self._named(first, but):
-            kept = self._opened(path, quietly=True)
-            if kept.store is not None:
-                yield kept
+    def candidates(self, first: bytes, exclude: Collection[str]) -> Iterator[TranscriptFile]:
+        """Transcripts with this first link, newest first, each open for writing. The caller closes them."""
+        for path in self._list_paths(first, exclude):
+            transcript = self._open(path, quietly=True)
+            if transcript.store is not None:
+                yield transcript
 
-    def _named(self, first: bytes, but: Collection[str]) -> list[Path]:
+    def _list_paths(self, first: bytes, exclude: Collection[str]) -> list[Path]:
         if self.folder is None:
             return []
         try:
@@ -92,14 +93,16 @@ class TranscriptFolder:
             return []
         matches = [name for name in names if (found := _NAME.match(name)) and found[1] == first.hex()]
         paths = [self.folder / name for name in matches]
-        return [path for path in paths if os.path.realpath(path) not in but][:MAX_CANDIDATES]
+        return [path for path in paths if os.path.realpath(path) not in exclude][:MAX_CANDIDATES]
 
-    def _opened(self, path: Path, *, quietly: bool = False) -> TranscriptFile:
+    def _open(self, path: Path, *, quietly: bool = False) -> TranscriptFile:
         try:
-            # Not synced: what is lost with the power the caller still has, and brings again.
-            store = Store.open(path, fsync="never", place=LineContext(cwd=os.getcwd()))
+            # No fsync: the caller still has what a power failure loses, and sends it again.
+            store = JsonlStore.open(path, fsync="never", place=LineContext(cwd=os.getcwd()))
         except (EverturnError, OSError) as problem:
             if not quietly:
-                self._trouble("no transcript is kept, a conversation is held in memory", str(problem))
-            return TranscriptFile(None, self._trouble)
-        return TranscriptFile(store, self._trouble)
+                self._report_problem(
+                    "a transcript could not be opened; its conversation is in memory only", str(problem)
+                )
+            return TranscriptFile(None, self._report_problem)
+        return TranscriptFile(store, self._report_problem)

@@ -1,1 +1,1 @@
-"""What a person sees and types: pure where it can be, and `terminal.py` for the rest."""
+"""Input and output of the chat: pure formatting functions, and `terminal.py` for the terminal itself."""

@@ -1,6 +1,6 @@
-"""Events and outcomes in words for whoever sits in front: one quiet line each, a compaction with its receipt.
+"""Events as lines for the user: one dimmed line each; a compaction with its receipt.
 
-What an event is: `decide/events.py`. Only what a person can use is told; the rest is for other listeners.
+`decide/events.py` defines the events. Only those that are useful to the user are shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,9 +25,9 @@ from everturn.decide.events import (
 )
 from everturn.history.repair import RepairKind
 
-# Receipts say where the transcript is; here, that is known.
+# Receipts name the path of the transcript, which the user knows.
 _SHORT_ENDING: Final = " in the transcript"
-# As `view/fragments/receipt.py` begins its lines, and what they are called here.
+# How `view/fragments/receipt.py` starts its lines, and the label shown here.
 _TITLES: Final = (
     ("Kept word for word or restored: ", "kept"),
     ("Can be read again: ", "recallable"),
@@ -36,7 +36,7 @@ _TITLES: Final = (
 
 
 def format_event(event: Event, screen: Screen) -> list[Text]:
-    """Nothing for what is told elsewhere: progress in the waiting line, compactions with their receipt."""
+    """No lines for what is shown elsewhere: progress (waiting line) and compactions (with their receipt)."""
     return [Text(line, QUIET) for said in _words(event) for line in screen.wrapped(said)]
 
 
@@ -45,20 +45,20 @@ def _words(event: Event) -> Iterator[str]:
         case MicroCompacted(results=results, tokens_saved=saved) if results:
             yield f"Cleared {counted(results, 'old result')} from the context: {tokens(saved)} tokens."
         case CompactionNotDone(reason="cancelled"):
-            yield "The compaction was stopped; nothing has changed."
+            yield "Compaction cancelled; nothing changed."
         case CompactionNotDone(detail=detail, reason=reason):
-            yield f"The conversation was not compacted: {detail or reason.replace('_', ' ')}."
+            yield f"Not compacted: {detail or reason.replace('_', ' ')}."
         case CacheBroken(why=why, tokens_lost=lost):
-            yield f"The cache went cold: {why}. {tokens(lost)} tokens are paid for again."
+            yield f"Cache miss: {why}. {tokens(lost)} tokens are billed again."
         case BreakerOpened(count=count):
-            often = f"it did not help {counted(count, 'time')} in a row"
-            yield f"Automatic compaction is off for now: {often}. /clear begins anew."
+            failed = f"it failed {counted(count, 'time')} in a row"
+            yield f"Automatic compaction is paused: {failed}. /clear starts a new conversation."
         case Repaired(kinds=kinds):
-            yield f"The end of the last run was mended: {', '.join(_repairs(kinds))}."
+            yield f"Repaired the end of the last run: {', '.join(_repairs(kinds))}."
         case HookTrouble(hook=hook, details=details):
-            yield f"A hook of {hook} had trouble: {'; '.join(details)}."
+            yield f"Problem in a {hook} hook: {'; '.join(details)}."
         case NotesRejected(why=why):
-            yield f"The notes were not used: {why}."
+            yield f"Notes not used: {why}."
         case _:
             return
 
@@ -66,19 +66,19 @@ def _words(event: Event) -> Iterator[str]:
 def _repairs(kinds: Mapping[RepairKind, int]) -> Iterator[str]:
     for kind, count in kinds.items():
         if kind == "missing_result":
-            yield f"{counted(count, 'open call')} got an answer"
+            yield f"{counted(count, 'open call')} got a result"
         else:
             yield counted(count, kind.replace("_", " "))
 
 
 def format_progress(event: Compacting) -> str:
-    """For the waiting line."""
+    """Text of the waiting line during a compaction."""
     written = f", {event.characters:,} characters" if event.characters else ""
     return f"compacting: {STRATEGY_LABELS[event.way]}{written}"
 
 
 def format_compaction(done: CompactionDone, receipt: str, transcript: str, screen: Screen) -> list[Text]:
-    """What a compaction did. `receipt` is what the model was told of it."""
+    """What a compaction did. `receipt` is the text that the model got about it."""
     arrow = "->" if screen.ascii_only else "→"
     head = f"Compacted: {tokens(done.tokens_before)} {arrow} {tokens(done.tokens_after)} tokens"
     said = receipt.replace(f" in {transcript}", _SHORT_ENDING)
@@ -94,7 +94,7 @@ def _receipt(words: str) -> Iterator[tuple[str, str]]:
 
 
 def format_labelled(rows: Sequence[tuple[str, str]], screen: Screen) -> list[Text]:
-    """A name and what it says, wrapped beside it; below it where the screen is narrow."""
+    """Rows of a label and a text that is wrapped beside it."""
     beside = screen._replace(width=max(1, screen.width - LABEL - 2))
     lines: list[Text] = []
     for name, said in rows:

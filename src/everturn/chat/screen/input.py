@@ -1,7 +1,7 @@
-"""What a line of input means: words for the model, a command, or nothing.
+"""Parses a line of input: a prompt for the model, a slash command, or nothing.
 
-A command is a slash and a name that stands alone or before a blank, so that "/etc/hosts is wrong" is a
-sentence. What the commands do is in `commands.py`.
+A command is a slash and a name, alone or followed by a space; "/etc/hosts is wrong" is therefore a prompt.
+`commands.py` runs the commands.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 _COMMAND: Final = re.compile(r"/([a-zA-Z][a-zA-Z-]*)(?:\s+(.*))?", re.DOTALL)
-# What no API takes as text: halves of a character, and NUL.
+# The API rejects lone surrogates and NUL.
 _NO_TEXT: Final = re.compile("[\ud800-\udfff\x00]")
 
 
@@ -40,10 +40,10 @@ def parse_input(text: str) -> ParsedInput:
 
 
 def is_continued(line: str) -> bool:
-    """Whether a line ends with a backslash that stands for itself: two of them are one backslash, and end."""
+    """Whether a line ends with an unescaped backslash (an odd number of them)."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def join_lines(lines: list[str]) -> str:
-    """Lines of which all but the last go on."""
+    """Join lines, all but the last ending with a backslash."""
     return "\n".join([line[:-1] for line in lines[:-1]] + lines[-1:])

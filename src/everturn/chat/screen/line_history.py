@@ -1,4 +1,4 @@
-"""Line editing by the standard library's readline, where Python has it: history, and pastes of many lines."""
+"""Line editing with readline, if Python has it: input history and multi-line paste."""
 
 import os
 from contextlib import suppress
@@ -6,18 +6,18 @@ from typing import Final
 
 try:
     import readline
-except ImportError:  # pragma: no cover - a Python without readline reads plain lines
+except ImportError:  # pragma: no cover - without readline, plain lines are read
     readline = None
 
-# Lines that are kept from earlier conversations. Our choice.
+# How many lines of history are kept. Our choice.
 MAX_HISTORY_LINES: Final = 1_000
 
 
 def load_history(file: str) -> None:
-    """Lines of earlier days come back. A history that cannot be read is none."""
+    """Load the saved history. An unreadable file counts as empty."""
     if readline is None:
         return
-    # Answers to questions are typed in the same way and are no history.
+    # Answers to permission questions must not enter the history.
     readline.set_auto_history(False)
     readline.parse_and_bind("set enable-bracketed-paste on")
     readline.clear_history()
@@ -26,7 +26,7 @@ def load_history(file: str) -> None:
 
 
 def append_history(line: str, file: str) -> None:
-    """One more line, for now and for the next time. What is typed may be secret: the file is its owner's."""
+    """Add a line and save it. Input may contain secrets, so only the owner can read the file."""
     if readline is None or not line.strip():
         return
     newest = readline.get_current_history_length()

@@ -1,7 +1,7 @@
-"""The status line: how full the context is, how warm its cache, what it all cost; at any width.
+"""The status line: context usage, cache state and cost, at any width.
 
-On a narrow screen the labels become short, then the least important parts go. Where the figures come from is
-`agent.py`.
+On a narrow screen labels are shortened first, then the least important parts are dropped. `agent.py` collects
+the figures.
 """
 
 from decimal import Decimal
@@ -14,17 +14,17 @@ from everturn.dashboard.layout import GAP, Screen
 from everturn.dashboard.report import ContextLevel
 from everturn.dashboard.terminal import LEVEL_STYLES, QUIET
 
-# From here on the first waiting is worth a line: shorter ones would only flicker.
+# Seconds before a waiting line appears; a shorter wait would only flicker.
 PATIENCE: Final = 0.4
 
 
 class StatusFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """`full` and `hit_rate` are shares; `warm` is for how many seconds the cache still lives, if at all."""
+    """`used_share` and `hit_rate` are between 0 and 1. `cache_seconds_left` is None if the cache expired."""
 
-    full: float
+    used_share: float
     level: ContextLevel
     hit_rate: float | None
-    warm: float | None
+    cache_seconds_left: float | None
     dollars: Decimal
     model: str
 
@@ -32,7 +32,7 @@ class StatusFigures(msgspec.Struct, frozen=True, kw_only=True):
 class _Part(msgspec.Struct, frozen=True):
     long: str
     short: str
-    # The highest goes first.
+    # The part with the highest number is dropped first.
     optional: int = 0
     style: str = QUIET
 
@@ -47,13 +47,17 @@ def format_status(figures: StatusFigures, screen: Screen) -> Text:
 
 
 def _parts(figures: StatusFigures, screen: Screen) -> list[_Part]:
-    full, spent = _share(figures.full), format_dollars(figures.dollars)
+    full, spent = _share(figures.used_share), format_dollars(figures.dollars)
     style = QUIET if figures.level == "ok" else LEVEL_STYLES[figures.level]
     parts = [_Part(f"context {full}", f"ctx {full}", style=style)]
     if figures.hit_rate is not None:
         rate = f"cache {figures.hit_rate:.0%}"
         parts.append(_Part(rate, rate, optional=2))
-        left = "cold" if figures.warm is None else f"warm {format_duration(figures.warm)}"
+        left = (
+            "cold"
+            if figures.cache_seconds_left is None
+            else f"warm {format_duration(figures.cache_seconds_left)}"
+        )
         parts.append(_Part(left, left, optional=3))
     parts.append(_Part(spent, spent, optional=1))
     parts.append(_Part(screen.plain(figures.model), screen.plain(figures.model), optional=4))
@@ -61,7 +65,7 @@ def _parts(figures: StatusFigures, screen: Screen) -> list[_Part]:
 
 
 def _share(fraction: float) -> str:
-    """What is there but rounds to nothing is not called nothing."""
+    """A percentage; a small share is "<1%" instead of "0%"."""
     return "<1%" if 0 < fraction < 0.005 else f"{fraction:.0%}"
 
 
@@ -79,7 +83,7 @@ def _line(parts: list[tuple[str, str]], screen: Screen) -> Text:
 
 
 def format_waiting(what: str, seconds: float, screen: Screen) -> str:
-    """One line that is painted over while somebody waits."""
+    """The waiting line, which is redrawn in place."""
     beside = f" {format_duration(seconds) if seconds >= 60 else f'{seconds:.0f}s'}"
     hint = "  Ctrl-C stops"
     room = screen.width - 1 - len(beside)
@@ -88,12 +92,12 @@ def format_waiting(what: str, seconds: float, screen: Screen) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Minutes and seconds, as on a kitchen timer; hours where it takes them."""
+    """Minutes and seconds ("4:05"), with hours if needed ("1:02:03")."""
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def format_dollars(amount: Decimal) -> str:
-    """Cents with two more digits while they matter."""
+    """Two decimals from one dollar on, four below."""
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"

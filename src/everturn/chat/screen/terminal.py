@@ -1,12 +1,12 @@
-"""The terminal itself: lines are printed, text is streamed, a person is asked. Nothing is decided here.
+"""Terminal input and output: prints lines, streams text, asks questions. Contains no chat logic.
 
-Three kinds of terminal are told apart once, at the start:
+The kind of terminal is detected once, at the start:
 
-    live    a person at both ends and a cursor that moves: prompt, waiting line, colours
-    plain   a person at both ends, nothing else is known of the terminal (TERM=dumb): prompt
-    pipe    a program at one end: lines are read and answered, nobody is asked anything
+    live    interactive, with cursor control: prompt, waiting line, colors
+    plain   interactive, without cursor control (TERM=dumb): prompt only
+    pipe    input or output is not a terminal: lines are read and answered, no questions
 
-A waiting line is painted over by a thread; whatever is printed wipes it away first.
+A thread redraws the waiting line; any other output erases it first.
 """
 
 import io
@@ -17,7 +17,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Final, Literal, TextIO
 
@@ -32,18 +32,18 @@ from everturn.dashboard.layout import Screen
 TerminalKind = Literal["live", "plain", "pipe"]
 
 _ERASE: Final = "\r\x1b[K"
-# Often enough for a counter of seconds to look alive.
+# Seconds between redraws, so that a counter of seconds looks smooth.
 _REPAINTS: Final = 0.25
-# Below this nothing can be said; a terminal that reports less has not been asked yet.
+# Some terminals report a width of 0 at first; narrower output is unreadable anyway.
 _MIN_WIDTH: Final = 20
 _SHAPES: Final = "›●✔→…"
 
 
 class Terminal:
-    """Where a conversation is held. `say_to` is standard output unless a program wants that for itself."""
+    """The terminal of the chat. `say_to` replaces standard output."""
 
     def __init__(self, *, say_to: TextIO | None = None, kind: TerminalKind | None = None) -> None:
-        # A program that was started without them has none of its own.
+        # sys.stdin and sys.stdout can be None, for example in a daemon.
         self._in, self._out = sys.stdin or io.StringIO(), say_to or sys.stdout or io.StringIO()
         self.kind: TerminalKind = kind or detect_terminal_kind(
             self._in, self._out, os.environ.get("TERM", "")
@@ -67,10 +67,10 @@ class Terminal:
     def _width(self) -> int:
         return max(_MIN_WIDTH, shutil.get_terminal_size().columns)
 
-    # ── saying ───────────────────────────────────────────────────────────────────────────────────
+    # ── output ───────────────────────────────────────────────────────────────────────────────────
 
     def show(self, lines: Iterable[Text]) -> None:
-        """Whole lines, on lines of their own."""
+        """Print whole lines; a streamed text is ended first."""
         drawn = list(lines)
         if not drawn:
             return
@@ -81,35 +81,35 @@ class Terminal:
             self._out.flush()
 
     def say(self, words: str, style: str = "") -> None:
-        """A sentence or two; a program gets them on one line."""
+        """Print a message, wrapped to the screen; in a pipe on one line."""
         screen = self.screen
         lines = [screen.plain(words)] if self.kind == "pipe" else screen.wrapped(words)
         self.show(Text(line, style) for line in lines)
 
     def blank(self) -> None:
-        """Air between two things; a pipe needs none."""
+        """Print an empty line, but not in a pipe."""
         if self.kind != "pipe":
             self.show([Text()])
 
     def stream(self, piece: str) -> None:
-        """A piece of a text that goes on."""
+        """Print a piece of streamed text."""
         with self._lock:
-            self.settle()
+            self.stop_waiting()
             self._out.write(self._text.feed(piece))
             self._out.flush()
 
     def end_text(self) -> None:
-        """What comes next begins a line of its own."""
+        """End the streamed text, so that the next output starts on a new line."""
         with self._lock:
-            self.settle()
-            self._out.write(self._text.ended())
+            self.stop_waiting()
+            self._out.write(self._text.finish())
             self._out.flush()
             self._text = StreamWrapper(self._width() if self.kind == "live" else 0)
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────
 
-    def wait_for(self, told: Callable[[float], str]) -> None:
-        """From now on, until something is said, a line tells how long it takes already."""
+    def show_waiting(self, told: Callable[[float], str]) -> None:
+        """Show a waiting line until the next output; `told` makes its text from the seconds so far."""
         if self.kind != "live":
             return
         with self._lock:
@@ -119,8 +119,8 @@ class Terminal:
             self._painter = threading.Thread(target=self._paint, name="waiting line", daemon=True)
             self._painter.start()
 
-    def settle(self) -> None:
-        """Nobody waits any more; what was painted is gone."""
+    def stop_waiting(self) -> None:
+        """Erase the waiting line."""
         with self._lock:
             self._waits_for = None
             if self._is_painted:
@@ -139,8 +139,8 @@ class Terminal:
                     self._is_painted = True
 
     @contextmanager
-    def working(self) -> Iterator[None]:
-        """Keys that are pressed meanwhile show at the next prompt, and not in the middle of an answer."""
+    def working(self) -> Generator[None]:
+        """Turn off the echo, so that typed keys appear at the next prompt and not inside the output."""
         self._is_working = True
         self._echo("off")
         try:
@@ -157,33 +157,33 @@ class Terminal:
             mode[3] = mode[3] | termios.ECHO if keys == "on" else mode[3] & ~termios.ECHO
             termios.tcsetattr(self._in, termios.TCSADRAIN, mode)
         except (termios.error, OSError, ValueError):
-            # A terminal that is gone has nobody to disturb.
+            # The terminal is gone; nothing to do.
             pass
 
-    # ── asking ───────────────────────────────────────────────────────────────────────────────────
+    # ── input ────────────────────────────────────────────────────────────────────────────────────
 
     def load_line_history(self, file: str) -> None:
-        """What is typed can be had again with the arrow keys, also tomorrow."""
+        """Keep the input history in this file; arrow keys recall it, also in later runs."""
         if self.kind == "pipe":
             return
-        from everturn.chat.screen import line_history as editing
+        from everturn.chat.screen import line_history
 
         self._history = file
-        editing.load_history(file)
+        line_history.load_history(file)
 
     def read(self) -> str:
-        """What a person types, several lines where they go on. Raises EOFError at the end."""
+        """Read one input; a line that ends with a backslash continues. Raises EOFError at the end."""
         lines = [self._line(self._prompt())]
         while is_continued(lines[-1]):
             lines.append(self._line(self._prompt("more")))
         if self._history:
-            from everturn.chat.screen import line_history as editing
+            from everturn.chat.screen import line_history
 
-            editing.append_history(join_lines(lines), self._history)
+            line_history.append_history(join_lines(lines), self._history)
         return join_lines(lines)
 
     def ask(self, question: str) -> str:
-        """A short answer. "" where there is nobody to ask."""
+        """Ask a question and return the answer; "" in a pipe."""
         if self.kind == "pipe":
             return ""
         self.end_text()
@@ -191,7 +191,7 @@ class Terminal:
 
     def _line(self, prompt: str) -> str:
         if self.kind != "pipe":
-            self.settle()
+            self.stop_waiting()
             self._echo("on")
             try:
                 return input(prompt)
@@ -208,7 +208,7 @@ class Terminal:
         sign = first if which == "first" else more
         if self.kind == "plain" or self._console.no_color:
             return sign
-        # The marks around a colour tell readline that it takes no room.
+        # \x01 and \x02 tell readline that the color codes have no width.
         return f"\x01\x1b[1;36m\x02{sign}\x01\x1b[0m\x02"
 
 
@@ -219,8 +219,8 @@ def detect_terminal_kind(stdin: TextIO, stdout: TextIO, term: str) -> TerminalKi
 
 
 def _has_shapes(out: TextIO) -> bool:
-    """Python speaks UTF-8 in the C locale, whatever the terminal can show; a person who chose an encoding
-    for Python meant it."""
+    """Whether the terminal can show our symbols. Python uses UTF-8 even in the C locale, so the locale is
+    checked too, unless the user set an encoding for Python."""
     chosen = os.environ.get("PYTHONIOENCODING") or os.environ.get("PYTHONUTF8")
     names = [out.encoding or "ascii", *([] if chosen else [locale.getencoding()])]
     try:
@@ -232,7 +232,7 @@ def _has_shapes(out: TextIO) -> bool:
 
 
 def _replace_bad_bytes(stdin: TextIO, stdout: TextIO, *, ascii_only: bool) -> None:
-    """Bytes that are no text become marks: a wrong byte in a pipe ends no conversation."""
+    """Replace invalid bytes: a wrong byte in a pipe must not end the conversation."""
     for stream in (stdin, stdout):
         if (change := getattr(stream, "reconfigure", None)) is not None:
             change(errors="replace")

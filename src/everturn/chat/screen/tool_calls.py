@@ -1,6 +1,6 @@
-"""How a tool call looks: one line with what was asked and what came out, a wish before it, a list behind it.
+"""Formats tool calls (one line with input and result), permission requests and the todo list.
 
-Everything here takes values and gives lines that fit the screen. What a call does: `tools/`.
+All functions are pure: they take values and return lines that fit the screen.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,11 @@ from everturn.chat.permission import PermissionRequest, escape_hidden
 from everturn.chat.tools.todo import Todo
 from everturn.dashboard.layout import GAP, Screen, counted
 from everturn.dashboard.terminal import HEAD, QUIET
+from everturn.view.fragments.unchanged import OPENING as UNCHANGED
 
 CallStatus = Literal["well", "wrong"]
 
-# What of an input says most, best first: the field that tells one call from another.
+# The input fields that describe a call best, in order of preference.
 _SUMMARY_FIELDS: Final = (
     "command",
     "pattern",
@@ -28,10 +29,10 @@ _SUMMARY_FIELDS: Final = (
     "prompt",
     "url",
 )
-# A diff is read, not scrolled through; who wants the rest says so.
+# A longer diff is cut; the user can ask for all of it.
 MAX_DETAIL_LINES: Final = 24
 _DIFFS: Final = ("edit", "guarded edit")
-# The first that fits; the head of a diff names the file, which was said already.
+# The first matching prefix counts. The header of a diff is dimmed: the file name was shown already.
 _DETAIL_STYLES: Final = (
     ("--- ", QUIET),
     ("+++ ", QUIET),
@@ -44,20 +45,20 @@ _TODO_MARKS: Final[Mapping[str, tuple[str, str, str]]] = {
     "in_progress": ("▸", ">", HEAD),
     "pending": ("○", "-", ""),
 }
-# How the shell tells that a command did not end well (`tools/shell.py`).
+# How the result of a failed command starts (`tools/bash.py`).
 _ENDINGS: Final = ("Exit code", "Ended by signal")
 
 
 def format_call(
     tool: str, given: Mapping[str, Any], result: str, went: CallStatus, screen: Screen, *, deep: int = 0
 ) -> Text:
-    """`● Read src/app.py  42 lines`. Calls of an agent that was asked by another are `deep`er."""
+    """`● Read src/app.py  42 lines`. Calls of a sub-agent are indented by `deep` levels."""
     mark = "*" if screen.ascii_only else "●"
     name = screen.plain(tool)
     before = " " * (GAP * deep)
     room = screen.width - cell_len(f"{before}{mark} {name} ") - GAP
     about = summarize_input(given)
-    # A result often begins with what was asked for; once is enough.
+    # A result often starts with the same words as the input; do not repeat them.
     said = summarize_result(result, went).removeprefix(f"{about} ")
     asked, came_out = _side_by_side(about, said, max(0, room), screen)
     line = Text.assemble(before, (mark, "green" if went == "well" else "red"), " ", (name, HEAD))
@@ -68,7 +69,7 @@ def format_call(
 
 
 def _side_by_side(asked: str, came_out: str, room: int, screen: Screen) -> tuple[str, str]:
-    """Both whole where they fit; otherwise each gets half, and what the other leaves."""
+    """Both in full if they fit; otherwise each gets half of the width, plus what the other leaves."""
     half = room // 2
     wanted = min(cell_len(screen.plain(asked)), max(half, room - cell_len(screen.plain(came_out))))
     first = screen._replace(width=wanted).fitted(asked)
@@ -76,12 +77,12 @@ def _side_by_side(asked: str, came_out: str, room: int, screen: Screen) -> tuple
 
 
 def format_running_call(tool: str, given: Mapping[str, Any]) -> str:
-    """The same while it runs."""
+    """The call in the waiting line."""
     return " ".join(filter(None, (tool, summarize_input(given))))
 
 
 def summarize_input(given: Mapping[str, Any]) -> str:
-    """The input in a few words."""
+    """The most descriptive fields of the input, on one line."""
     said = [" ".join(str(given[name]).split()) for name in _SUMMARY_FIELDS if given.get(name)]
     if "pattern" in given and len(said) > 1:
         return f"{said[0]} in {said[1]}"
@@ -89,23 +90,27 @@ def summarize_input(given: Mapping[str, Any]) -> str:
 
 
 def summarize_result(result: str, went: CallStatus) -> str:
-    """A result in a few words: itself where it is one line, otherwise how long it is."""
+    """A result in a few words: the line itself, or the number of lines."""
     lines = [line for line in result.splitlines() if line.strip()]
     if not lines:
-        return "nothing"
+        return "no output"
+    if lines[0].startswith(UNCHANGED):
+        return "unchanged"
     if went == "wrong" or len(lines) == 1 or lines[0].startswith(_ENDINGS):
         return " ".join(lines[0].split())
     return counted(len(lines), "line")
 
 
-def format_permission_request(wish: PermissionRequest, screen: Screen, *, whole: bool = False) -> list[Text]:
-    """What a person must see before saying yes: what hides in it is spelled out. A command or a path is shown
-    to its last letter, a diff in its first lines unless it is wanted `whole`."""
-    named = f"{wish.tool}: {escape_hidden(wish.what)}"
-    head, detail = Text(screen.fitted(named), HEAD), _detail(wish, screen)
-    if len(detail) == 1 and detail[0] in wish.what and cell_len(named) <= screen.width:
+def format_permission_request(
+    request: PermissionRequest, screen: Screen, *, whole: bool = False
+) -> list[Text]:
+    """What the user must see before allowing it, hidden characters escaped. A command or a path is shown in
+    full, a diff is cut after some lines unless `whole` is set."""
+    named = f"{request.tool}: {escape_hidden(request.what)}"
+    head, detail = Text(screen.fitted(named), HEAD), _detail(request, screen)
+    if len(detail) == 1 and detail[0] in request.what and cell_len(named) <= screen.width:
         return [head]
-    is_whole = whole or wish.kind not in _DIFFS
+    is_whole = whole or request.kind not in _DIFFS
     lines = [head]
     for line in detail if is_whole else detail[:MAX_DETAIL_LINES]:
         style = next((style for sign, style in _DETAIL_STYLES if line.startswith(sign)), "")
@@ -118,26 +123,26 @@ def format_permission_request(wish: PermissionRequest, screen: Screen, *, whole:
     return lines
 
 
-def is_shortened(wish: PermissionRequest, screen: Screen) -> bool:
-    """Whether there is more to see of a wish than is shown at first."""
-    detail = _detail(wish, screen)
+def is_shortened(request: PermissionRequest, screen: Screen) -> bool:
+    """Whether the first display of a request is cut."""
+    detail = _detail(request, screen)
     is_cut = len(detail) > MAX_DETAIL_LINES or any(cell_len(line) > screen.width - GAP for line in detail)
-    return wish.kind in _DIFFS and is_cut
+    return request.kind in _DIFFS and is_cut
 
 
-def _detail(wish: PermissionRequest, screen: Screen) -> list[str]:
-    return [screen.plain(line.expandtabs(4)) for line in escape_hidden(wish.detail).splitlines()]
+def _detail(request: PermissionRequest, screen: Screen) -> list[str]:
+    return [screen.plain(line.expandtabs(4)) for line in escape_hidden(request.detail).splitlines()]
 
 
 def _folded(line: str, screen: Screen) -> list[str]:
-    """On as many lines as it takes, blanks and all."""
+    """Wrapped at the screen width, spaces kept."""
     return [" " * GAP + part for part in chop_cells(line, max(1, screen.width - GAP)) or [""]]
 
 
-def format_question(wish: PermissionRequest, screen: Screen) -> str:
-    """The last line of a wish, where the answer is typed."""
-    always = f"a always for {screen.plain(escape_hidden(wish.key))}"
-    more = ", s show all" if is_shortened(wish, screen) else ""
+def format_question(request: PermissionRequest, screen: Screen) -> str:
+    """The question with its possible answers, as detailed as the width allows."""
+    always = f"a always for {screen.plain(escape_hidden(request.key))}"
+    more = ", s show all" if is_shortened(request, screen) else ""
     for asked in (f"Allow? y once, {always}{more}, n no: ", f"Allow? y once, a always{more}, n no: "):
         if cell_len(asked) < screen.width - 1:
             return asked

@@ -1,4 +1,4 @@
-"""The first lines of a conversation: where one is, what is continued, and which others there are."""
+"""The first lines of a conversation: banner, summary of a resumed conversation, list of earlier ones."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -14,19 +14,19 @@ _LISTING: Final = (
     Column("no."),
     Column("when", "<"),
     Column("size", optional=1),
-    Column("first words", "<", grows=True),
+    Column("first prompt", "<", grows=True),
 )
 
 
 class ResumedConversation(NamedTuple):
-    """A conversation that had begun before: how long it is, and what was said last on both sides."""
+    """A resumed conversation: its length and the last message of each side."""
 
     id: str
     messages: int
     tokens: int
     asked: str
     answered: str
-    # Whether the last turn came to its end.
+    # Whether the last turn is complete.
     is_finished: bool = True
 
 
@@ -38,38 +38,38 @@ def format_banner(model: str, folder: str, says: str, screen: Screen) -> list[Te
 
 
 def format_resumed(found: ResumedConversation, screen: Screen) -> list[Text]:
-    """Enough to know where one was."""
+    """Length and last messages of a resumed conversation."""
     size = f"{counted(found.messages, 'message')}, about {tokens(found.tokens)} tokens"
-    lines = [Text(line, QUIET) for line in screen.wrapped(f"Continuing {found.id}: {size}.")]
+    lines = [Text(line, QUIET) for line in screen.wrapped(f"Resuming {found.id}: {size}.")]
     for who, words in (("you", found.asked), ("it", found.answered)):
         if words:
             lines.append(Text(screen.fitted(f"  {who:<4}{' '.join(words.split())}"), QUIET))
-    hint = "" if found.is_finished else "The last turn was not finished: /retry goes on with it."
+    hint = "" if found.is_finished else "The last turn is not complete: /retry continues it."
     return [*lines, *(Text(line) for line in screen.wrapped(hint))]
 
 
 def format_session_list(kept: Sequence[SavedSession], current: str, now: float, screen: Screen) -> list[Text]:
-    """Conversations of one project, numbered as `/resume` takes them."""
+    """The conversations of one project, numbered for `/resume`."""
     if not kept:
-        return [Text(line) for line in screen.wrapped("There is no earlier conversation in this folder.")]
+        return [Text(line) for line in screen.wrapped("No earlier conversation found in this folder.")]
     rows = [
         [str(number), format_age(now - each.changed), _size(each.size), _first(each, current)]
         for number, each in enumerate(kept[:MAX_LISTED], start=1)
     ]
     head, *body = screen.table(_LISTING, rows)
     older = len(kept) - MAX_LISTED
-    more = f"{counted(older, 'older one')} can be had by id. " if older > 0 else ""
-    hint = f"{more}Continue one with /resume NUMBER."
+    more = f"{counted(older, 'older conversation')} not shown; resume by id. " if older > 0 else ""
+    hint = f"{more}Resume one with /resume NUMBER."
     return [Text(head, QUIET), *map(Text, body), *(Text(line, QUIET) for line in screen.wrapped(hint))]
 
 
 def _first(kept: SavedSession, current: str) -> str:
     here = "(this one) " if str(kept.path) == current else ""
-    return here + (kept.words or "(no words)")
+    return here + (kept.words or "(no prompt)")
 
 
 def format_age(seconds: float) -> str:
-    """Short, for a table: "now", "5 min", "3 h", "2 days"."""
+    """A short age for a table: "now", "5 min", "3 h", "2 days"."""
     for size, unit in ((86_400, "day"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             count = int(seconds // size)

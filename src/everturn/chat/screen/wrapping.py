@@ -1,7 +1,7 @@
-"""Text that arrives in pieces, broken between words and made harmless.
+"""Wraps streamed text between words and removes control characters.
 
-A word is held back until it is whole, so that it can go to the next line; line breaks of the text stay. What
-a model says may hold sequences that steer a terminal: nothing but printable characters gets through.
+A word is held back until it is complete, so that it can move to the next line as a whole. Line breaks of the
+text stay. Model output may contain terminal escape sequences: only printable characters pass.
 """
 
 import re
@@ -14,7 +14,7 @@ _PARTS: Final = re.compile(r"\n| +|[^ \n]+")
 
 
 class StreamWrapper:
-    """`width` 0: lines are as long as they come. `column` is where the cursor stands."""
+    """`width` 0 means no wrapping. `column` is the current cursor column."""
 
     def __init__(self, width: int = 0) -> None:
         self._width = width
@@ -23,12 +23,12 @@ class StreamWrapper:
         self.column = 0
 
     def feed(self, piece: str) -> str:
-        """What can be written now."""
+        """Take a piece of text and return what can be printed now."""
         said = [self._part(part) for part in _PARTS.findall(sanitize_text(piece))]
         return "".join(said)
 
-    def ended(self) -> str:
-        """The rest, and a line break where the text has none."""
+    def finish(self) -> str:
+        """Return the rest, with a line break if the text does not end with one."""
         last = self._flushed()
         self._blanks = 0
         closes = "\n" if self.column else ""
@@ -45,7 +45,7 @@ class StreamWrapper:
             self._blanks += len(part)
             return said
         self._word += part
-        # Without a width there is nothing to wait for.
+        # Without wrapping, a word need not be complete.
         return "" if self._width else self._flushed()
 
     def _flushed(self) -> str:
@@ -60,13 +60,13 @@ class StreamWrapper:
             self.column = 0
             return "\n" + self._filled(word)
         if len(blanks) >= self._width:
-            # An indentation that leaves no room for anything.
+            # The indentation is as wide as the screen: drop it.
             blanks = ""
         self.column += len(blanks)
         return blanks + self._filled(word)
 
     def _filled(self, word: str) -> str:
-        """A word that is longer than a line goes on below."""
+        """Break a word that is longer than a line."""
         if self.column + cell_len(word) <= self._width:
             self.column += cell_len(word)
             return word
@@ -79,6 +79,6 @@ class StreamWrapper:
 
 
 def sanitize_text(text: str) -> str:
-    """Printable characters, line breaks, blanks for tabs."""
+    """Keep printable characters and line breaks; replace tabs by spaces."""
     spelled = text.replace("\r\n", "\n").replace("\t", " " * TAB)
     return "".join(each if each == "\n" or each.isprintable() else "" for each in spelled)

@@ -1,1 +1,1 @@
-"""What the agent of `everturn chat` can do: tools with the names and inputs that people know."""
+"""The tools of `everturn chat`. Names and inputs are the same as in Claude Code."""

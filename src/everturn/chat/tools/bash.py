@@ -1,7 +1,7 @@
-"""Bash: a command in the workspace, with an end: of time, of output, and of everything that it started.
+"""Bash: runs a command in the workspace with limits on time and output.
 
-It runs in a session of its own, so an interrupt at the terminal reaches us alone; we end the whole group and
-pass the interrupt on. What a command leaves behind in its group is ended when it ends.
+The command runs in its own process group, so Ctrl-C at the terminal reaches only us; we then kill the whole
+group. Background processes of the command are killed when it ends.
 """
 
 import codecs
@@ -19,23 +19,27 @@ from typing import Any, Final
 import msgspec
 
 from everturn.chat.permission import PermissionRequest, Permissions, escape_hidden, to_one_line
-from everturn.chat.tools import schema
 from everturn.chat.tools.files.workspace import Workspace
-from everturn.chat.tools.inputs import ToolError, ToolInput
+from everturn.chat.tools.inputs import (
+    ToolError,
+    ToolInput,
+    integer_field,
+    string_field,
+    tool_definition,
+)
 from everturn.session.tools import Tool
 
-# Milliseconds, because models that know Claude Code's tool of this name write them; the numbers are our
-# choice, and so is how much of an output is kept.
+# In milliseconds, as in Claude Code's tool of the same name, which models know. The limits are our choice.
 DEFAULT_TIMEOUT_MS: Final = 120_000
 MAX_TIMEOUT_MS: Final = 600_000
 MAX_CHARACTERS: Final = 30_000
-# How long a group may take to end by itself, and a pipe that somebody else holds may stay silent.
+# How long processes get to exit after SIGTERM, and how long to wait for output after the shell has exited.
 KILL_GRACE_SECONDS: Final = 0.5
 _CHUNK: Final = 65_536
 
-# Keys of the API are ours, not the command's.
+# Commands must not see our API keys.
 WITHHELD_VARIABLES: Final = ("ANTHROPIC_", "CLAUDE_CODE_OAUTH")
-# Nobody is there to page, to answer or to see colours.
+# Commands run without a terminal: no pager, no prompts, no colors.
 _QUIET: Final = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
@@ -43,9 +47,9 @@ _QUIET: Final = {
     "TERM": "dumb",
     "NO_COLOR": "1",
 }
-# Anything that joins, redirects or computes commands: its first words say too little about the rest.
+# Shell syntax that combines, redirects or computes commands: the first words do not describe such a command.
 _JOINED: Final = re.compile(r"[;&|<>`$(){}\n\\*?\[\]~!#]")
-# Programs whose second word is what they do, and programs that run whatever they are given.
+# Programs with subcommands, and programs that run arbitrary code or commands.
 _WITH_VERBS: Final = frozenset(
     ("git", "npm", "pnpm", "yarn", "cargo", "go", "uv", "pip", "docker", "make", "just")
 )
@@ -54,38 +58,36 @@ _RUNNERS: Final = frozenset(
      "find", "ssh", "time", "nohup", "timeout", "npx", "command", "source", ".", "rm")
 )  # fmt: skip
 
-DEFINITION: Final = schema.tool_definition(
+DEFINITION: Final = tool_definition(
     "Bash",
-    f"""Run a shell command in the workspace's folder. Each command starts there anew: `cd` and variables
-    do not carry over. Nothing can be typed into it, and what it leaves running is ended. Of more than
-    {MAX_CHARACTERS:,} characters of output the middle is left out. For reading and searching files, Read,
-    Glob and Grep are better.""",
+    f"""Run a shell command in the workspace folder. Each command starts there: `cd` and variables do not
+    carry over. It gets no input, and background processes are killed when it ends. Output of more than
+    {MAX_CHARACTERS:,} characters is cut in the middle. To read and search files, use Read, Glob and
+    Grep.""",
     {
-        "command": schema.string_field("The command"),
-        "timeout": schema.integer_field(
-            f"Milliseconds after which it is ended; {DEFAULT_TIMEOUT_MS:,} if not given", least=1
-        ),
-        "description": schema.string_field("What it does, in five to ten words"),
+        "command": string_field("The command to run"),
+        "timeout": integer_field(f"Timeout in milliseconds; default {DEFAULT_TIMEOUT_MS:,}", least=1),
+        "description": string_field("What the command does, in five to ten words"),
     },
     "command",
 )
 
 
 class ShellResult(msgspec.Struct, frozen=True):
-    """What came of a command. `code` is negative for a signal; `ended` says why we ended it."""
+    """Result of a command. `code` is negative for a signal; `end_reason` says why we killed it."""
 
     output: str
     code: int
-    ended: str = ""
+    end_reason: str = ""
 
 
 def bash_tool(workspace: Workspace, permissions: Permissions) -> Tool:
     def run(fields: Mapping[str, Any]) -> str:
         given = ToolInput("Bash", fields)
-        command = given.words("command")
+        command = given.string("command")
         if "\0" in command:
-            raise ToolError("A command cannot hold a NUL character.")
-        timeout = given.number("timeout", DEFAULT_TIMEOUT_MS, least=1, most=MAX_TIMEOUT_MS)
+            raise ToolError("A command cannot contain a NUL character.")
+        timeout = given.integer("timeout", DEFAULT_TIMEOUT_MS, least=1, most=MAX_TIMEOUT_MS)
         permissions.require(
             PermissionRequest(
                 "Bash", f"run {to_one_line(command)}", escape_hidden(command), permission_key(command)
@@ -97,13 +99,13 @@ def bash_tool(workspace: Workspace, permissions: Permissions) -> Tool:
 
 
 def permission_key(command: str) -> str:
-    """What "always" covers: the first words of a plain command; of any other, exactly that command."""
+    """What "always" covers: the first words of a plain command, or else exactly this command."""
     words = command.split()
     if _JOINED.search(command) or not words or "=" in words[0] or words[0] in _RUNNERS or "/" in words[0]:
         return escape_hidden(command)
     if words[0] not in _WITH_VERBS:
         return f"{words[0]} …"
-    # Options in front of the verb can change what it does: git -c core.pager=anything.
+    # Options before the subcommand can change what it does: git -c core.pager=anything.
     return f"{words[0]} {words[1]} …" if len(words) > 1 and words[1][0] != "-" else escape_hidden(command)
 
 
@@ -120,7 +122,7 @@ def run_shell_command(command: str, workspace: Workspace, *, seconds: float) -> 
     heard = _OutputBuffer()
     try:
         is_late = _read_output(process, heard, time.monotonic() + seconds)
-        ended = f"it was ended after {seconds:g} s" if is_late else ""
+        ended = f"killed after {seconds:g} s" if is_late else ""
         _end_group(process)
         return ShellResult(heard.text(), process.wait(), ended)
     except BaseException:
@@ -139,8 +141,8 @@ def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_output(process: "subprocess.Popen[bytes]", heard: "_OutputBuffer", until: float) -> bool:
-    """Hear a command out; whether it was not done in time. Once the shell is gone, silence is the end: a
-    process that it left behind may hold the pipe for ever."""
+    """Read all output; returns True on timeout. After the shell has exited, silence means the end: a
+    background process may hold the pipe open forever."""
     assert process.stdout is not None
     fd = process.stdout.fileno()
     with selectors.DefaultSelector() as selector:
@@ -156,7 +158,7 @@ def _read_output(process: "subprocess.Popen[bytes]", heard: "_OutputBuffer", unt
 
 
 def _outlives(process: "subprocess.Popen[bytes]", until: float) -> bool:
-    """A command that closed its output may go on; it still has its time."""
+    """Wait for a command that closed its output; returns True on timeout."""
     try:
         process.wait(max(0.0, until - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -165,7 +167,7 @@ def _outlives(process: "subprocess.Popen[bytes]", until: float) -> bool:
 
 
 def _end_group(process: "subprocess.Popen[bytes]") -> None:
-    """Ask, then insist. The group is the process's own, also when the process itself is gone."""
+    """SIGTERM, then SIGKILL. The group exists even if its first process is gone."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGTERM)
         try:
@@ -173,12 +175,12 @@ def _end_group(process: "subprocess.Popen[bytes]") -> None:
         except subprocess.TimeoutExpired:
             pass
         finally:
-            # Also when a second interrupt comes while we wait.
+            # In `finally`, because a second Ctrl-C can interrupt the wait.
             os.killpg(process.pid, signal.SIGKILL)
 
 
 class _OutputBuffer:
-    """The beginning and the end of an output of any length."""
+    """Keeps the beginning and the end of the output."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -196,7 +198,7 @@ class _OutputBuffer:
             self._last = self._last[over:]
 
     def text(self) -> str:
-        """All of it; what was cut off in the middle of a character is shown as such."""
+        """The output; an incomplete character at the end is shown as a replacement character."""
         end = self._last + self._decoder.decode(b"", final=True)
         if not self._left_out:
             return self._first + end
@@ -204,10 +206,10 @@ class _OutputBuffer:
 
 
 def _said(done: ShellResult) -> str:
-    """How it ended, where that was not well, and the output."""
+    """The output, preceded by the exit code if the command failed."""
     output = done.output.rstrip()
-    if done.ended:
-        return f"{output}\n[Not finished: {done.ended}. A longer `timeout` gives it more time.]".lstrip()
+    if done.end_reason:
+        return f"{output}\n[Not finished: {done.end_reason}. Set a longer `timeout` if needed.]".lstrip()
     if done.code:
         how = f"Exit code {done.code}" if done.code > 0 else f"Ended by signal {-done.code}"
         return f"{how}\n{output}".rstrip()

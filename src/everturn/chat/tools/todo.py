@@ -1,7 +1,7 @@
-"""TodoWrite: the list of what is to be done, replaced as a whole.
+"""TodoWrite: the todo list, replaced as a whole.
 
-The list is kept in the calls themselves, so a compaction finds it in the log and brings it back
-(`decide/compact/work.py`); the `TodoList` here is for showing it.
+The list is stored in the calls, so a compaction finds it in the log and restores it
+(`decide/compact/work.py`). The `TodoList` here is only for display.
 """
 
 from collections.abc import Mapping
@@ -9,12 +9,17 @@ from typing import Any, Final
 
 import msgspec
 
-from everturn.chat.tools import schema
-from everturn.chat.tools.inputs import ToolError, ToolInput
+from everturn.chat.tools.inputs import (
+    ToolError,
+    ToolInput,
+    enum_field,
+    string_field,
+    tool_definition,
+)
 from everturn.session.tools import Tool
 
 STATUSES: Final = ("pending", "in_progress", "completed")
-# More than this is no list that anybody works through. Our choice.
+# A longer list is not useful. Our choice.
 MAX_TODOS: Final = 100
 
 
@@ -24,7 +29,7 @@ class Todo(msgspec.Struct, frozen=True):
 
 
 class TodoList:
-    """The newest list."""
+    """The current list."""
 
     def __init__(self) -> None:
         self.todos: tuple[Todo, ...] = ()
@@ -36,16 +41,16 @@ class TodoList:
 _ITEM: Final = {
     "type": "object",
     "properties": {
-        "content": schema.string_field("What is to be done"),
-        "status": schema.enum_field("How far it is", *STATUSES),
-        "activeForm": schema.string_field("The same while it is being done: 'Running the tests'"),
+        "content": string_field("What is to be done"),
+        "status": enum_field("The status of the step", *STATUSES),
+        "activeForm": string_field("The step in the present continuous: 'Running the tests'"),
     },
     "required": ["content", "status"],
 }
-DEFINITION: Final = schema.tool_definition(
+DEFINITION: Final = tool_definition(
     "TodoWrite",
-    """Keep a list of the steps of a task that has several. The list given replaces the old one. One step at
-    a time is in_progress; mark a step completed as soon as it is.""",
+    """Keep a list of steps for a task that has several. The new list replaces the old one. Exactly one step
+    is in_progress at a time; mark a step completed as soon as it is done.""",
     {"todos": {"type": "array", "items": _ITEM, "description": "The whole list, in order"}},
     "todos",
 )
@@ -53,11 +58,9 @@ DEFINITION: Final = schema.tool_definition(
 
 def todo_tool(todo: TodoList) -> Tool:
     def run(fields: Mapping[str, Any]) -> str:
-        listed = ToolInput("TodoWrite", fields).items("todos")
+        listed = ToolInput("TodoWrite", fields).objects("todos")
         if len(listed) > MAX_TODOS:
-            raise ToolError(
-                f"A list of {len(listed)} steps is too long; the most is {MAX_TODOS}. Put some together."
-            )
+            raise ToolError(f"The list has {len(listed)} steps; the maximum is {MAX_TODOS}. Combine some.")
         todo.replace(tuple(_todo(each) for each in listed))
         return _said(todo.todos)
 
@@ -66,11 +69,11 @@ def todo_tool(todo: TodoList) -> Tool:
 
 def _todo(fields: Mapping[str, Any]) -> Todo:
     given = ToolInput("TodoWrite", fields)
-    return Todo(" ".join(given.words("content").split()), given.choice("status", STATUSES))
+    return Todo(" ".join(given.string("content").split()), given.enum("status", STATUSES))
 
 
 def _said(todos: tuple[Todo, ...]) -> str:
     if not todos:
-        return "The list is empty now."
+        return "The list is empty."
     left = sum(todo.status != "completed" for todo in todos)
-    return f"The list is kept: {left} of {len(todos)} to do." if left else "The list is kept: all is done."
+    return f"List saved: {left} of {len(todos)} open." if left else "List saved: all done."

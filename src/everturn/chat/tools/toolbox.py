@@ -1,19 +1,19 @@
-"""All tools of the chat, in the order in which the model is told of them.
+"""All tools of the chat, in the order in which they are sent to the model.
 
-The order and the words of the definitions are the first bytes of every request: a change of them makes the
-provider's cache cold.
+The definitions are the first bytes of every request: changing their order or text invalidates the prompt
+cache.
 """
 
 from everturn.chat.permission import Permissions
 from everturn.chat.tools.bash import bash_tool
 from everturn.chat.tools.files.edit import edit_tool, write_tool
-from everturn.chat.tools.files.read import read_tool
+from everturn.chat.tools.files.read import IsVisible, never_visible, read_tool
 from everturn.chat.tools.files.workspace import Workspace
-from everturn.chat.tools.memory import attach_memory
 from everturn.chat.tools.search.glob import glob_tool
 from everturn.chat.tools.search.grep import grep_tool
 from everturn.chat.tools.task import Search, task_tool
 from everturn.chat.tools.todo import TodoList, todo_tool
+from everturn.session.memory_files.attach import attach_memory
 from everturn.session.memory_files.nested import NestedMemory
 from everturn.session.tools import Tool
 
@@ -25,10 +25,12 @@ def build_tools(
     search: Search | None = None,
     todo: TodoList | None = None,
     memory: NestedMemory | None = None,
+    is_visible: IsVisible = never_visible,
 ) -> tuple[Tool, ...]:
-    """`search` makes the Task tool, `memory` attaches instructions of the folders that are touched."""
+    """`search` adds the Task tool; `memory` attaches the memory files of the folders that are touched;
+    `is_visible` tells whether the model still sees what it read."""
     touching = (
-        read_tool(workspace, permissions),
+        read_tool(workspace, permissions, is_visible),
         write_tool(workspace, permissions),
         edit_tool(workspace, permissions),
     )
@@ -46,5 +48,5 @@ def build_search_tools(workspace: Workspace, permissions: Permissions) -> tuple[
 
 
 def build_read_only_tools(workspace: Workspace, permissions: Permissions) -> tuple[Tool, ...]:
-    """What a search agent gets: nothing in it changes anything."""
+    """The tools of the search agent, none of which changes anything."""
     return read_tool(workspace, permissions), *build_search_tools(workspace, permissions)

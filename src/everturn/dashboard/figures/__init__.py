@@ -1,1 +1,1 @@
-"""What is shown, in numbers: one file for each part of a report."""
+"""The numbers of a report: one file for each part."""

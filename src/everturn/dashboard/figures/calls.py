@@ -1,9 +1,9 @@
-"""The calls of a session as the API reported them: each counted once, with its cache and its price.
+"""The calls of a session as the API reported them: each counted once, with cache use and price.
 
-One response is written as several lines that repeat its usage; the last line of a message id is the one
-that counts (TOK-5 counts context the same way). A call that is not in the file, such as the one that wrote
-a summary, is in no sum here. `output_tokens` in files is written while streaming and often too small, so
-the price of the output is a lower bound.
+One response is written as several lines that repeat its usage; the last line of a message id counts (TOK-5
+counts context the same way). Calls that are not in the file, such as those that wrote a summary, are not
+included. `output_tokens` is recorded during streaming and often too small, so the price of the output is a
+lower bound.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,12 +25,12 @@ class ReportedCall(msgspec.Struct, frozen=True):
     model: str
     day: date | None
     usage: Usage
-    # As it stands in the file, with what only the bill looks at (iterations, speed, searches).
+    # As in the file, including fields that only pricing needs (iterations, speed, searches).
     reported: Mapping[str, Any]
 
 
 class CacheUse(msgspec.Struct, frozen=True, kw_only=True):
-    """Input tokens of all calls by what the cache did with them; `hit_rate` is None without any."""
+    """Input tokens of all calls by cache use; `hit_rate` is None without input."""
 
     calls: int
     read: int
@@ -49,7 +49,7 @@ class CostLine(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """At list price. `unpriced` are models that the table does not know, with their calls."""
+    """At list price. `unpriced` counts the calls to models without a known price."""
 
     dollars: Decimal
     lines: tuple[CostLine, ...]
@@ -114,7 +114,7 @@ def _sum_of(kind: str, lines: Sequence[PriceLine]) -> CostLine:
 
 
 def _priced_on(call: ReportedCall, model: Model) -> date:
-    """Prices have changed over time; a call without a readable time is priced as on the model's first day."""
+    """Prices change over time. A call without a readable time is priced as on the model's release date."""
     return call.day or model.released
 
 

@@ -1,7 +1,7 @@
 """What fills the context, by kind. The total is what the API reported; only the split is estimated.
 
-Estimates of what stands in the file are stretched so that, together with what does not stand in it, they
-add up to the measured size. Where no usage was reported, they add up to the estimated size instead.
+Estimates of what is in the file are scaled so that, together with what is not in it, they add up to the
+measured size. If no usage was reported, they add up to the estimated size instead.
 """
 
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from typing import Final
 
 import msgspec
 
-from everturn.dashboard.figures.apportion import apportion
+from everturn.dashboard.grid import apportion
 from everturn.history.records import Record
 from everturn.measure.accounting import Accounts, Metrics
 from everturn.measure.tokens import TokenCounter
 from everturn.session.overhead import estimate_overhead
 from everturn.session.recorded import RecordedSession, cleared_before
 
-# In the order in which they are drawn: what is sent first comes first.
+# In drawing order: what is sent first comes first.
 LABELS: Final[Mapping[str, str]] = {
     "system": "System prompt, tools",
     "unrecorded": "Not in the file",
@@ -33,13 +33,13 @@ LABELS: Final[Mapping[str, str]] = {
     "other": "Other",
 }
 
-# Beyond this factor between estimate and rest, it is not the messages that are misjudged but what is
-# outside of the file: a resumed session, a changed set of tools. Nineteen of twenty calls lie within.
+# Beyond this factor the estimate of the messages is not the cause: something outside the file is (a resumed
+# session, different tools). 19 of 20 calls are within it.
 MAX_STRETCH: Final = 3
 
 
 class Category(msgspec.Struct, frozen=True, kw_only=True):
-    """`rough` is the plain estimate, `tokens` the one that adds up, `of_window` its part of the window."""
+    """`rough` is the unscaled estimate, `tokens` the scaled one, `of_window` its share of the window."""
 
     key: str
     label: str
@@ -49,7 +49,7 @@ class Category(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContextSplit(msgspec.Struct, frozen=True):
-    """The categories, and the factor between a plain estimate of what is in the file and its share."""
+    """The categories, and the factor between the unscaled and the scaled estimate."""
 
     categories: tuple[Category, ...]
     stretch: float
@@ -63,7 +63,7 @@ def split_context(session: RecordedSession) -> ContextSplit:
     outside = _outside(session, used, sum(rough.values()))
     inside = apportion(tuple(rough.values()), used - sum(outside.values()))
     tokens = {**outside, **dict(zip(rough, inside, strict=True))}
-    # An empty conversation has nothing to stretch; then all of the size is outside of the file.
+    # An empty conversation has nothing to scale; then the whole size is outside the file.
     if leftover := used - sum(tokens.values()):
         tokens["unrecorded"] += leftover
     plain = sum(rough.values())
@@ -90,7 +90,7 @@ def accounts_of(session: RecordedSession) -> Accounts:
 
 
 def _inside(session: RecordedSession, metrics: Metrics) -> dict[str, int]:
-    """Plain estimates of what the file holds."""
+    """Unscaled estimates of what the file holds."""
     summary = sum(text_tokens(r, session.counts) for r in session.view.records if r.compact_summary)
     attached = sum(
         session.counts.of(record).whole.total

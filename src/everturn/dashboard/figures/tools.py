@@ -1,4 +1,4 @@
-"""Which tools fill the context, which files were read again, and which single results are the largest."""
+"""Which tools fill the context, which files were read again, and the largest single results."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -6,18 +6,17 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from everturn.dashboard.figures.apportion import apportion
 from everturn.dashboard.figures.categories import ContextSplit
+from everturn.dashboard.grid import apportion
 from everturn.history.blocks import Block, fields_of
 from everturn.history.records import Record
 from everturn.measure.accounting import UNKNOWN_TOOL
+from everturn.measure.tool_table import PATH_FIELDS
 from everturn.session.recorded import RecordedSession
 
 MAX_RESULTS: Final = 5
-# Where tools say what they are about, the most telling first.
-_TELLING: Final = (
-    "file_path", "notebook_path", "path", "command", "pattern", "query", "url", "description", "prompt",
-)  # fmt: skip
+# Input fields that describe a call, the most specific first.
+_TELLING: Final = (*PATH_FIELDS, "command", "pattern", "query", "url", "description", "prompt")
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +30,7 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DuplicateRead(msgspec.Struct, frozen=True, kw_only=True):
-    """A file whose content is in the context more than once; all but one of the copies are waste."""
+    """A file whose content is in the context more than once. All copies but one are wasted tokens."""
 
     path: str
     count: int
@@ -41,7 +40,7 @@ class DuplicateRead(msgspec.Struct, frozen=True, kw_only=True):
 
 class LargeResult(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
-    # The path, command or query of the call, on one line; "" where it names none.
+    # The path, command or query of the call, on one line; "" if it has none.
     about: str
     tokens: int
     call: str
@@ -68,7 +67,7 @@ def tool_table(session: RecordedSession, split: ContextSplit) -> tuple[ToolUse, 
 
 
 def duplicate_reads(split: ContextSplit) -> tuple[DuplicateRead, ...]:
-    """Most wasteful first."""
+    """The most wasted tokens first."""
     reads = (
         DuplicateRead(
             path=path,
@@ -82,7 +81,7 @@ def duplicate_reads(split: ContextSplit) -> tuple[DuplicateRead, ...]:
 
 
 def largest_results(session: RecordedSession, split: ContextSplit) -> tuple[LargeResult, ...]:
-    """Of what the model still sees: cleared results are no longer large."""
+    """Only results that the model still sees, so without cleared ones."""
     calls = {block.call: block for _, block in _blocks(session) if block.is_call}
     hidden = session.view.cleared.keys() | session.view.offloaded.keys()
     sizes: dict[str, int] = {}
@@ -100,7 +99,7 @@ def _large(request: Block | None, call: str, tokens: int) -> LargeResult:
 
 
 def about(request: Block) -> str:
-    """What a call is about, in its own words and on one line."""
+    """What a call is about, on one line."""
     try:
         given = fields_of(request).get("input")
     except msgspec.DecodeError:

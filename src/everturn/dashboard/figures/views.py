@@ -1,4 +1,4 @@
-"""What the model saw over the life of a session: one view from compaction to compaction."""
+"""What the model saw during a session: one view from compaction to compaction."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,12 +16,12 @@ from everturn.session.recorded import RecordedSession
 
 
 class CompactionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What ended a view. `tokens_before` is what the harness noted, 0 where it noted nothing."""
+    """What ended a view. `tokens_before` is the recorded value, 0 if there is none."""
 
     trigger: str
     tokens_before: int
     when: str
-    # Of the first call behind it; None while there is none.
+    # Of the first call after it; None if there is none yet.
     context_after: int | None
     # A calibrated estimate.
     summary_tokens: int
@@ -32,12 +32,12 @@ class ViewRow(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     first_context: int | None
     peak_context: int | None
-    # What ended it; None for the view that is in force.
+    # What ended it; None for the current view.
     compaction: CompactionRow | None
 
 
 class MicroCompactionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Results cleared in one go, as the harness noted it."""
+    """Results cleared at once, as recorded."""
 
     when: str
     results: int
@@ -54,7 +54,7 @@ class SidechainRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view_rows(session: RecordedSession) -> tuple[ViewRow, ...]:
-    """Oldest first; the last one is what the model sees now."""
+    """Oldest first; the last one is the current view."""
     views = (*session.views_before, session.view)
     ends = [_compaction(session, after) for _, after in pairwise(views)]
     return tuple(_row(view, end) for view, end in zip(views, [*ends, None], strict=True))

@@ -1,4 +1,4 @@
-"""A text within so many tokens: whole, or cut at the end of a line, and told which."""
+"""A text within so many tokens: whole or cut, and which of the two."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,12 @@ class TruncatedText(msgspec.Struct, frozen=True):
 
 
 def truncate_to_tokens(text: str, tokens: int, estimate: Callable[[str], int]) -> TruncatedText:
-    """The beginning of a text. Shrunk by the ratio of the estimate, until the estimate agrees."""
+    """The beginning of a text, cut at the end of a line unless that would lose more than half of what fits.
+    Shrunk by the ratio of the estimate, until the estimate agrees."""
     if estimate(text) <= tokens:
         return TruncatedText(text)
     shown = text
     while shown and (size := estimate(shown)) > tokens:
         shown = shown[: min(len(shown) - 1, len(shown) * max(tokens, 0) // max(size, 1))]
-    whole_lines = shown[: shown.rfind("\n") + 1]
-    return TruncatedText(whole_lines or shown, is_cut=True)
+    end = shown.rfind("\n") + 1
+    return TruncatedText(shown[:end] if 2 * end >= len(shown) else shown, is_cut=True)

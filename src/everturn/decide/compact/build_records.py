@@ -32,7 +32,7 @@ from everturn.decide.compact.values import (
 from everturn.decide.effects import FileRead
 from everturn.errors import UsageError
 from everturn.history.blocks import Block, text_block
-from everturn.history.edits import Compacted, Segment
+from everturn.history.edits import Compacted, KeptSegment
 from everturn.history.records import Record, make_edit_record
 from everturn.measure.tokens import TokenCount, TokenCounter
 from everturn.view.fragments.receipt import receipt as words
@@ -42,7 +42,7 @@ from everturn.view.fragments.summary_message import Resuming, summary_message
 def build_compaction(
     plan: CompactionPlan,
     text: str,
-    way: Strategy,
+    strategy: Strategy,
     files: Sequence[FileRead],
     hooks: Sequence[str],
     *,
@@ -55,10 +55,10 @@ def build_compaction(
     counts: TokenCounter | None = None,
     settings: CompactSettings = DEFAULTS,
 ) -> Compaction:
-    """`text` is a summary that was formatted and let in. `since` are records that were appended after the
-    plan was made: they are kept, whatever the form (not "from", where they would have to be moved)."""
+    """`text` is a summary that was formatted and accepted. `since` are records that were appended after the
+    plan was made: they are kept in every form but "from", where they would have to be moved."""
     if since and plan.asked.form == "from":
-        raise UsageError("Records came while a compaction `from` a message ran. Plan it again.")
+        raise UsageError("A message was added while a compaction `from` a message ran. Start it again.")
     counts = counts or TokenCounter()
     boundary_id, summary_id = new_id(), new_id()
     kept = _segment(plan, since, boundary_id, summary_id)
@@ -70,7 +70,7 @@ def build_compaction(
     summary = made.summary(text_block(told), summary_id, after=boundary)
     back = build_restored_attachments(plan, files, hooks, settings, counts.estimator.text)
     receipt = receipt_of(plan, back, transcript=transcript, settings=settings)
-    restored = made.attachments((*back.payloads, _receipt_payload(receipt, plan, way)), after=summary)
+    restored = made.attachments((*back.payloads, _receipt_payload(receipt, plan, strategy)), after=summary)
     added = sum((counts.of(record).whole for record in (summary, *restored, *since)), TokenCount())
     return Compaction(
         boundary=boundary,
@@ -142,15 +142,15 @@ def _in_order(plan: CompactionPlan) -> tuple[Record, ...]:
 
 def _segment(
     plan: CompactionPlan, since: Sequence[Record], boundary_id: str, summary_id: str
-) -> Segment | None:
+) -> KeptSegment | None:
     kept = (*plan.kept, *since)
     if not kept:
         return None
     anchor = boundary_id if plan.asked.form == "from" else summary_id
-    return Segment(kept[0].uuid, anchor, kept[-1].uuid)
+    return KeptSegment(kept[0].uuid, anchor, kept[-1].uuid)
 
 
-def _edit(plan: CompactionPlan, last: Record, kept: Segment | None) -> Compacted:
+def _edit(plan: CompactionPlan, last: Record, kept: KeptSegment | None) -> Compacted:
     return Compacted(
         trigger=plan.asked.trigger,
         tokens_before=plan.tokens_before,
@@ -173,6 +173,6 @@ def _resuming(plan: CompactionPlan, *, autonomous: bool) -> Resuming:
     return "directly" if plan.asked.trigger == "auto" else "with_the_user"
 
 
-def _receipt_payload(receipt: Receipt, plan: CompactionPlan, way: Strategy) -> RestoredAttachment:
+def _receipt_payload(receipt: Receipt, plan: CompactionPlan, strategy: Strategy) -> RestoredAttachment:
     said = words(receipt.retained, receipt.recoverable, receipt.dropped)
-    return RestoredAttachment(RECEIPT, (said,), {"way": way, "chain": chain_fields(plan.chain)})
+    return RestoredAttachment(RECEIPT, (said,), {"way": strategy, "chain": chain_fields(plan.chain)})

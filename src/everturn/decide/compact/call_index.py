@@ -1,7 +1,7 @@
-"""Tool calls with what came of them, and attachments with what they hold: how restoration reads a log.
+"""Tool calls with their results, and attachments with their content: how restoration reads a log.
 
-Restoration asks many questions of the same records. They are walked through once (`traces`), and every
-question is a look at what that found. What a call means is decided where it is looked for.
+Restoration asks many questions about the same records. One walk indexes them (`index_calls`), and every
+question is a lookup. What a call means is decided by the caller.
 """
 
 import re
@@ -11,15 +11,16 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from everturn.history.blocks import CALL, RESULT, Block, fields_of, parts_of, text_of
+from everturn.history.blocks import TOOL_RESULT, TOOL_USE, Block, fields_of, parts_of, text_of
 from everturn.history.edits import Compacted
 from everturn.history.records import Record
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolPurpose, ToolRow, ToolTable, path_read
 
 
 class Called(msgspec.Struct, frozen=True):
     """One call: where it stands in the view, and its result where there is one.
 
-    What it was given and what came of it is read where somebody asks: most calls are only looked up.
+    Input and result are decoded on demand: most calls are only looked up.
     """
 
     at: int
@@ -41,7 +42,7 @@ class Called(msgspec.Struct, frozen=True):
 
     @property
     def answer(self) -> str:
-        """What came of it, in words."""
+        """The text of its result."""
         return text_of(self.result) if self.result is not None else ""
 
 
@@ -53,10 +54,6 @@ class _Spot(NamedTuple):
     block: Block
 
 
-def _every(block: Block) -> bool:
-    return True
-
-
 class CallIndex(msgspec.Struct, frozen=True):
     """What one walk through records found: calls by tool, the newest result of each, attachments; and what
     may have loaded tools, which are earlier compactions and results with blocks inside."""
@@ -66,14 +63,25 @@ class CallIndex(msgspec.Struct, frozen=True):
     results: Mapping[str, _Spot]
     attachments: Sequence[tuple[int, Record]]
     loaders: Sequence[Compacted | Block]
+    tools: ToolTable = DEFAULT_TOOL_TABLE
 
-    def called(self, *tools: str, wanted: Callable[[Block], object] = _every) -> tuple[Called, ...]:
-        """The calls of these tools that are wanted, oldest first."""
-        made: dict[str, _Spot] = {}
-        for spot in sorted(spot for tool in set(tools) for spot in self.calls.get(tool, ())):
-            if wanted(spot.block):
-                made[spot.block.call] = spot
+    def called(self, *purposes: ToolPurpose) -> tuple[Called, ...]:
+        """The calls of tools that do one of these, oldest first."""
+        made = {spot.block.call: spot for spot in self._calls_where(lambda row: row.does in purposes)}
         return tuple(self._with_result(spot) for spot in made.values())
+
+    def file_reads(self) -> tuple[tuple[str, Called], ...]:
+        """The calls that read one file, each with its path, oldest first."""
+        made = {
+            spot.block.call: (path, spot)
+            for spot in self._calls_where(lambda row: row.may_read)
+            if (path := path_read(spot.block, self.tools))
+        }
+        return tuple((path, self._with_result(spot)) for path, spot in made.values())
+
+    def _calls_where(self, wanted: Callable[[ToolRow], bool]) -> list[_Spot]:
+        found = (spots for tool, spots in self.calls.items() if wanted(self.tools.find(tool)))
+        return sorted(spot for spots in found for spot in spots)
 
     def _with_result(self, call: _Spot) -> Called:
         result = self.results.get(call.block.call)
@@ -86,7 +94,7 @@ class CallIndex(msgspec.Struct, frozen=True):
         return _attached(self.attachments, types)
 
 
-def index_calls(records: Sequence[Record]) -> CallIndex:
+def index_calls(records: Sequence[Record], tools: ToolTable = DEFAULT_TOOL_TABLE) -> CallIndex:
     calls: dict[str, list[_Spot]] = {}
     results: dict[str, _Spot] = {}
     attachments: list[tuple[int, Record]] = []
@@ -99,13 +107,13 @@ def index_calls(records: Sequence[Record]) -> CallIndex:
             loaders.append(record.edit)
         for block in record.blocks:
             number += 1
-            if block.kind == CALL and block.call:
+            if block.kind == TOOL_USE and block.call:
                 calls.setdefault(block.tool, []).append(_Spot(number, at, block))
-            elif block.kind == RESULT:
+            elif block.kind == TOOL_RESULT:
                 results[block.call] = _Spot(number, at, block)
                 if not _PLAIN.match(block.raw):
                     loaders.append(block)
-    return CallIndex(records, calls, results, attachments, loaders)
+    return CallIndex(records, calls, results, attachments, loaders, tools)
 
 
 class Attached(msgspec.Struct, frozen=True):

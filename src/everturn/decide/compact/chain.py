@@ -1,4 +1,4 @@
-"""How compactions follow one another, and how the last one is taken back (CP-25, CP-30).
+"""How compactions follow one another, and how the last one is undone (CP-25, CP-30).
 
 A chain is read from the view: its boundary is the compaction before, and the receipt behind that says which
 of the chain it was.
@@ -41,9 +41,9 @@ def _length(view: View) -> int:
 
 
 def plan_undo(view: View, *, why: str = "asked for by the user") -> Undone | CompactionSkipped:
-    """The edit that takes the last compaction back."""
+    """The edit that undoes the last compaction."""
     if view.boundary is None:
-        return CompactionSkipped("There is no compaction to undo: the view goes back to the beginning.")
+        return CompactionSkipped("No compaction found to undo: the view goes back to the beginning.")
     return Undone(view.boundary.uuid, why)
 
 

@@ -1,51 +1,42 @@
-"""What a compaction stands on: the conversation as it is, and how it is to be treated."""
+"""What a compaction starts from: the conversation as it is, and how it is to be compacted."""
 
 import msgspec
 
-from everturn.decide.compact.settings import CompactSettings
-from everturn.decide.compact.values import CompactionChain, Measured, Strategy
+from everturn.decide.compact.settings import CompactSettings, Strategy, to_strategy
+from everturn.decide.compact.values import CompactionChain, Measured
 from everturn.decide.extractive.settings import SummarySettings
 from everturn.history.log import View
 from everturn.measure.capabilities import Capabilities
 from everturn.measure.model_table import Model
 from everturn.measure.thresholds import ContextThresholds
 from everturn.measure.tokens import TokenCounter
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable
 from everturn.view.breakpoints import Breakpoints
 from everturn.view.forks import CapturedRequest
 
 
-class CompactionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a conversation is compacted. The first way that leads to a summary is the one."""
-
-    ways: tuple[Strategy, ...] = ("notes", "fork", "direct", "extract")
-    settings: CompactSettings = CompactSettings()
-    summary: SummarySettings = SummarySettings()
-    # Named to the model as the place of exact details.
-    transcript: str = ""
-    # Another model for the direct way; empty for the conversation's own.
-    summary_model: str = ""
-    # Nobody waits at the other end: the model goes on by itself.
-    autonomous: bool = False
-
-
 class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it, at one moment."""
+    """All of it, at one moment in time."""
 
     view: View
     size: int
-    # The view as it was followed; None where nobody has followed it.
+    # The view as it was tracked; None where it was not.
     measured: Measured | None = None
     limits: ContextThresholds
     model: Model
     capabilities: Capabilities
     counts: TokenCounter
     chain: CompactionChain
-    # The conversation as its next request would send it, with the markers of the last one.
+    # The conversation as its next request would send it, with the breakpoints of the last one.
     captured: CapturedRequest
-    # The markers of the last request that was answered: what it wrote is in the cache.
+    # The breakpoints of the last request that was answered: what it wrote is in the cache.
     answered: Breakpoints = Breakpoints()
     betas: tuple[str, ...] = ()
-    how: CompactionOptions
+    settings: CompactSettings
+    summary: SummarySettings = SummarySettings()
+    # Named to the model as the place of exact details; empty where nothing is kept.
+    transcript: str = ""
+    tools: ToolTable = DEFAULT_TOOL_TABLE
     # The session's own notes, cut to size, and the first record that they do not cover; empty where there
     # are none that can be used.
     notes: str = ""
@@ -54,5 +45,5 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
     calls: int | None = None
 
     @property
-    def settings(self) -> CompactSettings:
-        return self.how.settings
+    def strategies(self) -> tuple[Strategy, ...]:
+        return tuple(to_strategy(each) for each in self.settings.strategies)

@@ -11,7 +11,7 @@ from everturn.decide.compact.values import CompactionRequest, CompactionSkipped
 from everturn.history.blocks import text_of
 from everturn.history.log import View
 from everturn.history.records import Record
-from everturn.history.rounds import cut_points
+from everturn.history.rounds import find_cut_points
 from everturn.view.flatten import is_sent
 
 
@@ -44,7 +44,7 @@ def divide_view(view: View, asked: CompactionRequest) -> Division | CompactionSk
 def _nearest_cut(records: Sequence[Record], at: int, asked: CompactionRequest) -> int:
     """The nearest place that splits nothing; of two, the one that keeps more word for word."""
     prefer = -1 if asked.form == "up_to" else 1
-    return min(cut_points(records), key=lambda cut: (abs(cut - at), -prefer * cut))
+    return min(find_cut_points(records), key=lambda cut: (abs(cut - at), -prefer * cut))
 
 
 def _moved(records: Sequence[Record], wanted: int, cut: int) -> str:

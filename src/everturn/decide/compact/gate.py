@@ -1,8 +1,8 @@
-"""Which summaries are let in (CP-31). The last look before a text may replace a conversation.
+"""Which summaries are accepted (CP-31): the last check before a text may replace a conversation.
 
-"" means accepted; anything else is the reason, in words that a repair can be asked for with. Pins are carried
-beside the summary by `finish`, so a summary cannot lose those; what it can lose are the caller's pins that
-were too much for their budget, and these it must quote word for word.
+"" means accepted; anything else is the reason, worded so that the model can be asked to repair it. Pins are
+carried beside the summary (`build_records.py`), so a summary cannot lose those. It can lose pins beyond their
+budget, and must quote these word for word.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Final
 from everturn.decide.compact.settings import DEFAULTS, CompactSettings
 from everturn.decide.compact.summary_response import text_problem
 from everturn.decide.compact.values import CompactionPlan
-from everturn.measure.tokens import padded
+from everturn.measure.tokens import pad_estimate
 
 _CALL: Final = re.compile(
     r"""<(?:\w+:)?(?:invoke|function_calls?|tool_use|tool_call|parameter)\b | "type"\s*:\s*"tool_use"
@@ -47,9 +47,9 @@ def check_gate(
         return "it holds the syntax of a tool call"
     if _words_beside_headings(text) < settings.least_words:
         return "it is a skeleton: headings with nothing under them"
-    if (tokens := padded(estimate(text))) >= plan.tokens_summarized:
-        return f"it is no smaller ({tokens:,} tokens) than what it replaces ({plan.tokens_summarized:,})"
-    return _lost(text, plan)
+    if (tokens := pad_estimate(estimate(text))) >= plan.tokens_summarized:
+        return f"it is not smaller ({tokens:,} tokens) than what it replaces ({plan.tokens_summarized:,})"
+    return lost_pins(text, plan)
 
 
 def _words_beside_headings(text: str) -> int:
@@ -57,7 +57,8 @@ def _words_beside_headings(text: str) -> int:
     return len(re.findall(r"\w{2,}", _PLACEHOLDER.sub("", body)))
 
 
-def _lost(text: str, plan: CompactionPlan) -> str:
+def lost_pins(text: str, plan: CompactionPlan) -> str:
+    """Which pins a summary had to quote and does not; "" where it quotes them all."""
     told = " ".join(text.split())
     lost = [pin for pin in plan.must_quote if " ".join(pin.split()) not in told]
     return f"it lost what was pinned: {'; '.join(lost)}" if lost else ""

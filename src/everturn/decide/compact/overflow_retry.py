@@ -1,7 +1,7 @@
 """A summary request that is itself too long: the oldest rounds go, a few times (CP-9).
 
 A round is one response of the model with what answered it. How much goes is read from the error; where its
-wording gives no numbers, a share of the rounds. Every rung drops at least one round, or it would be the same
+wording gives no numbers, a share of the rounds. Every retry drops at least one round, or it would be the same
 request again.
 """
 
@@ -29,16 +29,14 @@ def drop_oldest_rounds(
     """The messages, without the prompt behind them, of the next try after `tried` retries."""
     if tried >= settings.retries:
         return CompactionSkipped(
-            f"The conversation is still too long to be summarized after {settings.retries} retries. "
-            "Compact a part of it, or clear large results first."
+            f"the conversation is still too long to be summarized after {settings.retries} retries"
         )
     groups = _rounds(_without_marker(messages))
     drop = _by_gap(groups, overflow.gap, estimate) if overflow and overflow.gap else 0
     drop = drop or max(1, int(len(groups) * settings.drop_share))
     if len(groups) < 2:
         return CompactionSkipped(
-            "Even the newest part of the conversation is too long to be summarized: nothing would be left of "
-            "it. Clear or shorten the largest message, or start a new session from the transcript."
+            "even the newest part of the conversation is too long to be summarized: nothing would be left"
         )
     # The newest round is always tried: our tokens are estimates, the provider's were counted.
     rest = [message for group in groups[min(drop, len(groups) - 1) :] for message in group]
@@ -46,7 +44,7 @@ def drop_oldest_rounds(
 
 
 def _without_marker(messages: Sequence[Message]) -> Sequence[Message]:
-    """Without what an earlier rung put there: it would be the round that this one drops."""
+    """Without what an earlier retry put there: it would be the round that this one drops."""
     return messages[1:] if messages and messages[0] == _MARKER else messages
 
 

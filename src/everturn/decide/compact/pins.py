@@ -2,8 +2,8 @@
 
 Pinned are the caller's own words (`Pinned` edits), what an earlier compaction carried, and the standing
 instructions and prohibitions in the user's messages. Only sentences of people are looked at: a file or a
-tool result cannot pin anything. A sentence that is taken for an instruction and is none costs a few tokens;
-one that is missed is still in section 6 of the summary.
+tool result cannot pin anything. A sentence that is wrongly taken for an instruction costs a few tokens; one
+that is missed is still in section 6 of the summary.
 """
 
 import re
@@ -67,14 +67,14 @@ def pins_of(
 ) -> Pins:
     """What is carried through a compaction of these records.
 
-    The caller's words are taken first. Of those that were found the newest are: a budget that is full of the
-    first day's rules would have no room for today's. The order is that in which they were said.
+    Texts that somebody pinned come before those that were found, and the newest of each first: a budget that
+    is full of the first day's rules has no space for today's. The order is that in which they were said.
     """
     own = tuple(dict.fromkeys(pin.text.strip() for pin in pinned if pin.text.strip()))
     found = tuple(text for text in _found(summarized, settings) if text not in own)
     left = settings.pin_tokens
     carried: list[str] = []
-    for text in (*own, *reversed(found)):
+    for text in (*reversed(own), *reversed(found)):
         if (tokens := estimate(text)) <= left:
             left -= tokens
             carried.append(text)

@@ -1,7 +1,7 @@
 """What a compaction would do, as a value that can be shown before anything happens (CP-1, CP-12, CP-29).
 
-A plan reads the view and nothing else; carrying it out is the flow's, turning its outcome into records is
-`build_records.py`'s. Nothing to compact is an answer too, with its reason.
+A plan reads the view and nothing else. `flow.py` carries it out, `build_records.py` turns the result into
+records. Nothing to compact is an answer too, with its reason.
 """
 
 from collections.abc import Sequence
@@ -28,11 +28,12 @@ from everturn.decide.compact.values import (
 from everturn.history.log import View
 from everturn.history.records import Record, reported_usage
 from everturn.measure.accounting import accounts_of
-from everturn.measure.meter import estimate_of
+from everturn.measure.meter import estimate_view
 from everturn.measure.model import Model
-from everturn.measure.pricing import BilledTokens, PricedUsage, price
+from everturn.measure.pricing import BilledTokens, PricedUsage, price_tokens
 from everturn.measure.thresholds import ContextThresholds
-from everturn.measure.tokens import TokenCounter, padded
+from everturn.measure.tokens import TokenCounter, pad_estimate
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable
 
 
 def plan_compaction(
@@ -45,26 +46,30 @@ def plan_compaction(
     model: Model,
     counts: TokenCounter,
     chain: CompactionChain,
-    ways: tuple[Strategy, ...],
+    strategies: tuple[Strategy, ...],
+    payer: Model | None = None,
     on: date = date.max,
     measured: Measured | None = None,
     transcript: str = "",
+    tools: ToolTable = DEFAULT_TOOL_TABLE,
 ) -> CompactionPlan | CompactionSkipped:
-    """`on` is the day whose prices hold; without one, the newest known. `measured` is the view as somebody
-    has followed it; else it is measured here. `transcript` is the path of the session's own file."""
+    """`payer` is the model whose prices hold, where it is not `model`; `on` is their day; without one, the
+    newest known. `measured` is the view as it was tracked; else it is measured here. `transcript` is the path
+    of the session's own file."""
     division = divide_view(view, asked)
     if isinstance(division, CompactionSkipped):
         return division
-    whole = measured or measured_now(view, counts)
+    whole = measured or measured_now(view, counts, tools)
     fixed = _fixed(view, size, whole, counts)
     if asked.trigger == "auto" and fixed >= limits.auto:
         return CompactionSkipped(
             f"System prompt and tools alone take about {fixed:,} of the {limits.auto:,} tokens at which "
-            "compaction begins: no summary makes room. Remove tools, or choose a model with a larger window."
+            "compaction begins: no summary can help. Remove tools, or choose a model with a larger window."
         )
     back = plan_restoration(
-        division.summarized, division.kept, settings, hidden=view.cleared, transcript=transcript
-    )
+        *(division.summarized, division.kept, settings),
+        hidden=view.cleared, transcript=transcript, tools=tools,
+    )  # fmt: skip
     question = _open_question(division, limits, settings, counts)
     back = msgspec.structs.replace(back, unanswered=question)
     pins = pins_of(view.pins, division.summarized, settings, counts.estimator.text)
@@ -76,12 +81,12 @@ def plan_compaction(
         asked=asked,
         summarized=division.summarized,
         kept=division.kept,
-        ways=ways,
+        strategies=strategies,
         restoration=back,
         pins=pins.carried,
         tokens_before=size,
         expected_after=fixed + kept + _expected_new(division, back, pins, settings, counts),
-        expected_dollars=_dollars(size, ways, model, settings, on),
+        expected_dollars=_dollars(size, strategies, payer or model, settings, on),
         chain=chain,
         why=_why(asked, division, messages, size, limits),
         metrics=whole.metrics,
@@ -95,14 +100,14 @@ def plan_compaction(
     )
 
 
-def measured_now(view: View, counts: TokenCounter) -> Measured:
-    """Whoever follows a view record by record knows this without a walk through it (`following.py`)."""
-    return Measured(_tokens(view, view.records, counts), accounts_of(view, counts).metrics())
+def measured_now(view: View, counts: TokenCounter, tools: ToolTable = DEFAULT_TOOL_TABLE) -> Measured:
+    """A walk through the whole view; `view_tracker.py` keeps the same figures record by record."""
+    return Measured(_tokens(view, view.records, counts), accounts_of(view, counts, tools).metrics())
 
 
 def _tokens(view: View, records: Sequence[Record], counts: TokenCounter) -> int:
     """Padded tokens of a part of the view. All estimated: reported usage speaks of whole requests."""
-    return estimate_of(View(records, view.cleared, view.offloaded), counts)
+    return estimate_view(View(records, view.cleared, view.offloaded), counts)
 
 
 def _fixed(view: View, size: int, whole: Measured, counts: TokenCounter) -> int:
@@ -137,20 +142,21 @@ def _expected_new(
     lines = (line for _, listed in back.listings for line in listed)
     asked = estimate(back.unanswered.text) if back.unanswered else 0
     told = sum(map(estimate, (*words, *lines))) + min(skills, settings.skills_tokens) + asked
-    return padded(settings.expected_summary + told) + files
+    return pad_estimate(settings.expected_summary + told) + files
 
 
 def _dollars(
-    size: int, ways: tuple[Strategy, ...], model: Model, settings: CompactSettings, on: date
+    size: int, strategies: tuple[Strategy, ...], model: Model, settings: CompactSettings, on: date
 ) -> float:
-    """The price of the first way. A fork reads the conversation from the cache, a direct call pays for it."""
-    first = ways[0] if ways else "extract"
-    if first in ("notes", "extract") or not model.prices:
+    """The price of the first strategy. A fork and the provider read the conversation from the cache, a direct
+    call pays for it."""
+    first = strategies[0] if strategies else "extractive"
+    if first in ("notes", "extractive") or not model.prices:
         return 0.0
     used = BilledTokens(
-        output=settings.expected_output, **({"read": size} if first == "fork" else {"input": size})
+        output=settings.expected_output, **({"input": size} if first == "direct" else {"read": size})
     )
-    return float(PricedUsage(price(used, model.rates(on=on, prompt_tokens=size))).dollars)
+    return float(PricedUsage(price_tokens(used, model.rates(on=on, prompt_tokens=size))).dollars)
 
 
 class _Messages(NamedTuple):
@@ -166,7 +172,7 @@ def _why(
     if asked.is_reactive:
         cause = f"a request of about {size:,} tokens did not fit"
     elif asked.trigger == "auto":
-        cause = f"{size:,} tokens are at or over the automatic mark of {limits.auto:,}"
+        cause = f"{size:,} tokens are at or over the automatic threshold of {limits.auto:,}"
     else:
         cause = f"asked for by the user at {size:,} tokens"
     parts = [f"{cause}; {messages.summarized} messages are summarized"]

@@ -1,7 +1,7 @@
-"""What the direct way sends to be summarized (CP-2). A fork sends its parent's bytes untouched instead.
+"""What the direct call sends to be summarized (CP-2). A fork sends its parent's bytes untouched instead.
 
 Pictures and documents become markers, what will be restored anyway is left out, and so is thinking: the
-request thinks by itself or not at all, and an edited prefix would make recorded thinking invalid (PC-16).
+request thinks anew or not at all, and an edited prefix would make recorded thinking invalid (PC-16).
 """
 
 from collections.abc import Sequence

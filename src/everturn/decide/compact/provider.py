@@ -1,7 +1,7 @@
-"""The API's own compaction as a way (CP-35): how it is asked for, and how its block is kept.
+"""The API's own compaction as a strategy (CP-35): how it is asked for, and how its block is kept.
 
-Its answer is one signed block that must come back first in the messages, as it came, in place of what it
-summarizes (api-facts 2.5). So the summary record holds that block, and nothing of ours.
+Its answer is one signed block that must be sent back first in the messages, unchanged, in place of what it
+summarizes (api-facts 2.5). So the summary record holds that block and nothing else.
 """
 
 from typing import Any, NamedTuple
@@ -26,9 +26,9 @@ class ProviderSummary(NamedTuple):
     text: str
 
 
-def build_compaction_request(safe: CapturedRequest, instructions: str) -> Request:
+def build_compaction_request(captured: CapturedRequest, instructions: str) -> Request:
     asks: dict[str, Any] = {"type": "summarize"} | ({"instructions": instructions} if instructions else {})
-    request = build_request(safe, safe.breakpoints)
+    request = build_request(captured, captured.breakpoints)
     fields = {name: value for name, value in request.settings.items() if name not in _NOT_BESIDE}
     return msgspec.structs.replace(request, settings={**fields, "compaction": asks})
 

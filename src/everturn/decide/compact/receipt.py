@@ -1,17 +1,20 @@
-"""The receipt: what was retained, what can be had again and how, what is gone (CP-34). Counts and names."""
+"""The receipt: what was retained, what is recoverable and how, what was dropped (CP-34). Counts and names."""
 
 from collections.abc import Sequence
+from textwrap import shorten
 from typing import Final, NamedTuple
 
 from everturn.decide.compact.call_index import parts_inside
 from everturn.decide.compact.restored_attachments import RestoredThings
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import CompactionPlan, Receipt
-from everturn.history.blocks import RESULT, THINKING
+from everturn.history.blocks import THINKING, TOOL_RESULT
 from everturn.history.edits import Offloaded
 from everturn.history.records import Record
 
 _PICTURES: Final = ("image", "document")
+# Characters of a pin on the receipt.
+_PIN_WIDTH: Final = 60
 
 
 class _Gone(NamedTuple):
@@ -38,6 +41,7 @@ def _retained(plan: CompactionPlan, back: RestoredThings, settings: CompactSetti
     every = (
         _count(plan.messages_kept, "message", "verbatim"),
         _count(len(plan.pins), "instruction of the user", "verbatim", plural="instructions of the user"),
+        _pins("pinned text", "in the summary itself", plan.must_quote, settings),
         "the user's last message verbatim" if restoring.unanswered else "",
         "the todo list" if restoring.todos else "",
         "the plan" if restoring.plan else "",
@@ -51,7 +55,8 @@ def _retained(plan: CompactionPlan, back: RestoredThings, settings: CompactSetti
 def _recoverable(
     plan: CompactionPlan, back: RestoredThings, gone: _Gone, transcript: str, settings: CompactSettings
 ) -> tuple[str, ...]:
-    where = f"in {transcript}" if transcript else "in the transcript"
+    # Without a transcript nothing of it can be had again, and the receipt must not promise it (TR-8).
+    where = f"in {transcript}" if transcript else "in this process only: no transcript is kept"
     lost = {path for path, _ in back.left_out}
     earlier = [path for path in plan.restoration.read if path not in lost and path not in back.files]
     every = (
@@ -70,7 +75,7 @@ def _dropped(
         _count(gone.pictures, "image or document", plural="images and documents"),
         _count(gone.thoughts, "thinking block"),
         _named("files that could not be shown", left_out, settings),
-        _count(len(plan.unpinned), "older instruction", "over the pin budget"),
+        _pins("older instruction", "over the pin budget", plan.unpinned, settings),
     )
     return tuple(filter(None, every))
 
@@ -80,6 +85,12 @@ def _count(number: int, what: str, how: str = "", *, plural: str = "") -> str:
         return ""
     name = what if number == 1 else plural or f"{what}s"
     return f"{number} {name} {how}".rstrip()
+
+
+def _pins(what: str, where: str, pins: Sequence[str], settings: CompactSettings) -> str:
+    """How many, and how each begins."""
+    begin = [f'"{shorten(pin, _PIN_WIDTH, placeholder=" ...")}"' for pin in pins]
+    return _named(_count(len(pins), what, where), begin, settings)
 
 
 def _named(what: str, names: Sequence[str], settings: CompactSettings) -> str:
@@ -99,7 +110,7 @@ def _gone(records: Sequence[Record]) -> _Gone:
             moved.append(record.edit.path)
         for block in record.blocks:
             kind = block.kind
-            if kind == RESULT:
+            if kind == TOOL_RESULT:
                 pictures += len(parts_inside(block, *_PICTURES))
             elif kind in _PICTURES:
                 pictures += 1

@@ -26,7 +26,8 @@ from everturn.decide.compact.work import agents_at_work, is_planning, plan_made,
 from everturn.history.blocks import fields_of, text_of
 from everturn.history.edits import Compacted
 from everturn.history.records import Record
-from everturn.measure.accounting import EDITORS_THAT_VIEW, READERS, path_read
+from everturn.measure.accounting import is_unchanged_note
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable
 
 FILE, SKILL, TOOLS, LISTING = "restored_file", "restored_skill", "restored_tools", "restored_listing"
 
@@ -45,20 +46,22 @@ def plan_restoration(
     *,
     hidden: Mapping[str, object] | None = None,
     transcript: str = "",
+    tools: ToolTable = DEFAULT_TOOL_TABLE,
 ) -> RestorationPlan:
     """`hidden` are the calls whose results the model no longer sees: their files are not visible. The
-    transcript, and what stands beside it under its name, is what was just summarized."""
-    gone, stays = index_calls(summarized), index_calls(kept)
-    every = index_calls((*summarized, *kept)) if kept else gone
+    transcript, and files beside it that begin with its name, are what was just summarized."""
+    tools = settings.add_tools(tools)
+    gone, stays = index_calls(summarized, tools), index_calls(kept, tools)
+    every = index_calls((*summarized, *kept), tools) if kept else gone
     read = _newest_first(gone)
     files, skipped = _files(read, gone, stays, settings, hidden or {}, transcript)
     return RestorationPlan(
         files=files,
         skipped=skipped,
-        todos="" if todo_list(stays, settings) else todo_list(every, settings),
+        todos="" if todo_list(stays) else todo_list(every),
         plan="" if plan_made(stays) else plan_made(gone),
-        skills=_skills(gone, stays, settings),
-        agents=agents_at_work(every, settings),
+        skills=_skills(gone, stays),
+        agents=agents_at_work(every),
         tools=_tools(gone, stays),
         plan_mode=is_planning(every),
         listings=_listings(gone, stays),
@@ -76,9 +79,10 @@ def _files(
     transcript: str,
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """The files to read again, most recently read first; and those that are not, with the reason."""
-    shown = (each for each in _reads(stays) if each.block.call not in hidden and _gave_something(each))
-    visible = {path_read(each.block) for each in shown}
-    plan_file = {text(each.given.get("planFilePath")) for each in gone.called("ExitPlanMode")}
+    visible = {
+        path for path, each in stays.file_reads() if each.block.call not in hidden and _gave_file(each)
+    }
+    plan_file = {text(each.given.get("planFilePath")) for each in gone.called("presents_plan")}
     chosen: list[str] = []
     skipped: list[tuple[str, str]] = []
     for path in read:
@@ -92,22 +96,20 @@ def _files(
 def _newest_first(gone: CallIndex) -> tuple[str, ...]:
     newest: dict[str, None] = {}
     # Calls of one message come in order.
-    for each in reversed(_reads(gone)):
+    for path, each in reversed(gone.file_reads()):
         # Looking for an error costs the length of the result: only where the path is not known yet.
-        if (path := path_read(each.block)) not in newest and _gave_something(each):
+        if path not in newest and _gave_file(each):
             newest[path] = None
     # An earlier compaction restored the most recent file first.
     before = (text(each.payload.get("path")) for each in gone.attached(FILE))
     return tuple(newest | dict.fromkeys(path for path in before if path))
 
 
-def _reads(seen: CallIndex) -> tuple[Called, ...]:
-    return seen.called(*READERS, *EDITORS_THAT_VIEW, wanted=path_read)
-
-
-def _gave_something(read: Called) -> bool:
-    """A file that could not be read then is not worth a try now."""
-    return read.result is not None and not read.failed
+def _gave_file(read: Called) -> bool:
+    """A file that could not be read then is not worth a try now, and a note that it has not changed since an
+    earlier read does not show it (MC-18)."""
+    result = read.result
+    return result is not None and not read.failed and not is_unchanged_note(result)
 
 
 def _not_restored(path: str, visible: set[str], plan_file: set[str], settings: CompactSettings) -> str:
@@ -132,21 +134,21 @@ class _Skill(msgspec.Struct, frozen=True):
     body: str
 
 
-def _skills(gone: CallIndex, stays: CallIndex, settings: CompactSettings) -> tuple[tuple[str, str], ...]:
+def _skills(gone: CallIndex, stays: CallIndex) -> tuple[tuple[str, str], ...]:
     """Invoked skills with their instructions, most recent first (CP-15)."""
-    visible = {each.name for each in _invoked(stays, settings)}
+    visible = {each.name for each in _invoked(stays)}
     newest: dict[str, str] = {}
-    for each in sorted(_invoked(gone, settings), key=lambda skill: -skill.at):
+    for each in sorted(_invoked(gone), key=lambda skill: -skill.at):
         newest.setdefault(each.name, each.body)
     return tuple((name, body) for name, body in newest.items() if name not in visible)
 
 
-def _invoked(seen: CallIndex, settings: CompactSettings) -> list[_Skill]:
+def _invoked(seen: CallIndex) -> list[_Skill]:
     found: list[_Skill] = []
     for number, each in enumerate(seen.attached(SKILL)):
         # Restored most recent first: the order among them is the reverse of their places.
         found.append(_Skill(each.at - 2 * number, text(each.payload.get("name")), each.parts[-1]))
-    for each in seen.called(*settings.skill_tools):
+    for each in seen.called("uses_skill"):
         name = text(each.given.get("skill")) or text(each.given.get("command"))
         if name and (body := _body_after(seen.records, each)):
             found.append(_Skill(each.at, name, body))

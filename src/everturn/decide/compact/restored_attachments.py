@@ -122,7 +122,7 @@ def _files(
         if each.problem:
             left_out.append((each.path, each.problem))
         elif tokens > left:
-            left_out.append((each.path, "no room was left for it"))
+            left_out.append((each.path, "the budget for restored files is used up"))
         else:
             left -= tokens
             content = say.file(each.path, cut.text, is_cut=each.is_cut or cut.is_cut)

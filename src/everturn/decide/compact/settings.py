@@ -1,35 +1,56 @@
 """Every number and every list of names of a compaction (CP-9, 13 to 15, 22 to 24, 32).
 
-No number of these stands anywhere in the logic. The marks on the way to a full context are not here but in
-`measure/thresholds.py`: a compaction is only one of those who look at them.
+None of these numbers is written in the logic. The thresholds of a context that fills are in
+`measure/thresholds.py`: compaction is not their only reader.
 """
 
-from typing import Final
+from datetime import timedelta
+from typing import Final, Literal
 
 import msgspec
 
 from everturn.measure.tokens import ROUGH
+from everturn.measure.tool_table import ToolEntry, ToolTable
+
+# How a summary can be obtained: from the session's notes, by a fork that shares the cached prefix, by a call
+# of its own, by the provider's own compaction, or without any model.
+Strategy = Literal["notes", "fork", "direct", "provider", "extractive"]
+# As users may write them: "extract" is the former name.
+GivenStrategy = Literal[Strategy, "extract"]
+
+
+def to_strategy(name: GivenStrategy) -> Strategy:
+    return "extractive" if name == "extract" else name
 
 
 class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
+    # Whether a compaction may happen at all; whether it happens by itself is `thresholds.auto_compaction`.
+    enabled: bool = True
+    # Tried in this order; the first that gives an acceptable summary is used.
+    strategies: tuple[GivenStrategy, ...] = ("notes", "fork", "direct", "extractive")
+    # Another model for the direct strategy; empty for the conversation's own (CP-6).
+    summary_model: str = ""
+    # The agent runs without a person: after a compaction the model goes on by itself (CP-11).
+    autonomous: bool = False
+
     # The direct call's output cap, and what a summary and its draft are expected to take of it. Recorded
     # summaries have 11,600 characters on average; the draft is about as long again.
     max_output: int = 20_000
     expected_summary: int = 3_000
     expected_output: int = 6_000
 
-    # A summary request that is itself too long (CP-9).
+    # A summary request that is itself too long is repeated this often, each time without its oldest rounds
+    # (CP-9). These calls come on top of `calls`.
     retries: int = 3
     drop_share: float = 0.2
 
-    # Calls of a model that one compaction may make for its summary, over all ways, repairs and rungs of the
-    # ladder included; and as many in vain, one after the other, before models are no longer asked. Our
-    # choice: docs/decisions.md.
+    # Calls of a model that one compaction may make for its summary, over all strategies, repairs included;
+    # and as many in a row without a summary before models are no longer asked. Our choice: docs/decisions.md.
     calls: int = 3
 
     # From this share of the context on, what was not sent yet is kept instead of summarized by a fork: less
     # than that, and its own prompt, leave 95% of its input to be read from the cache. Above the second share
-    # of the mark it is summarized all the same, or the context would be full again at once. Our choices.
+    # of the threshold it is summarized all the same, or the context would be full again at once. Our choices.
     unsent_share: float = 0.03
     most_unsent: float = 0.5
 
@@ -37,14 +58,14 @@ class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 5
     file_tokens: int = 5_000
     # Of the user's last message, where nobody has answered it yet: twice a file, and no more than this share
-    # of the mark, or a compaction would make no room. Our choices.
+    # of the threshold, or a compaction would free too little. Our choices.
     unanswered_tokens: int = 10_000
     most_unanswered: float = 0.125
     files_tokens: int = 50_000
     skill_tokens: int = 5_000
     skills_tokens: int = 25_000
 
-    # Pins (CP-32). One that is longer than a few sentences is an essay, and no standing instruction.
+    # Pins (CP-32). One that is longer than a few sentences is an essay, not a standing instruction.
     pin_tokens: int = 2_000
     longest_pin: int = 400
 
@@ -53,13 +74,16 @@ class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Errors and refusals are a few sentences. A text of more words that mentions one is a summary of it.
     brief_words: int = 60
 
-    # Breakers (CP-22, CP-23).
+    # Breakers (CP-22, CP-23). An open one allows one try after this time, or after so many calls of the
+    # conversation itself, whichever comes first (CP-39).
     failures: int = 3
+    retry_after: timedelta = timedelta(minutes=10)
+    retry_calls: int = 20
     refill_turns: int = 3
     refills: int = 3
     culprits: int = 3
 
-    # A compaction ahead of time (CP-24): from this share of the automatic mark on, and after a deferral
+    # A compaction ahead of time (CP-24): from this share of the automatic threshold on, and after a deferral
     # not again before the context has grown by so much.
     cold_share: float = 0.7
     defer_tokens: int = 10_000
@@ -80,11 +104,23 @@ class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
         "todo_reminder", "task_reminder", "plan_mode", "restored_*", "compaction_*",
     )  # fmt: skip
 
-    # The tools that say what is going on, by what agents call them.
-    todo_tools: tuple[str, ...] = ("TodoWrite", "todo_write", "update_plan")
-    skill_tools: tuple[str, ...] = ("Skill",)
-    agent_tools: tuple[str, ...] = ("Task", "Agent", "spawn_agent")
-    collecting_tools: tuple[str, ...] = ("TaskOutput", "AgentOutputTool", "TaskStop", "KillShell")
+    # Tools that write a whole list of tasks, load a skill, start an agent, fetch the result of one: names or
+    # patterns in addition to `measure/tool_table.py`.
+    todo_tools: tuple[str, ...] = ()
+    skill_tools: tuple[str, ...] = ()
+    agent_tools: tuple[str, ...] = ()
+    collecting_tools: tuple[str, ...] = ()
+
+    def add_tools(self, tools: ToolTable) -> ToolTable:
+        """The table with the tools that these settings name."""
+        return tools.extended(
+            [
+                ToolEntry(names=self.todo_tools, does="replaces_tasks"),
+                ToolEntry(names=self.skill_tools, does="uses_skill"),
+                ToolEntry(names=self.agent_tools, does="runs_agent"),
+                ToolEntry(names=self.collecting_tools, does="collects_agent"),
+            ]
+        )
 
     @property
     def read_characters(self) -> int:

@@ -1,35 +1,53 @@
-"""What is remembered from one compaction to the next: failures, calls in vain, refills.
+"""What is remembered from one compaction to the next: failures, calls without a summary, refills.
 
-The breakers are values (`breakers.py`); this holds the current ones, tells the world when one opens, and runs
-the PostCompact hooks once a new view is in force.
+The breakers are values (`breakers.py`); this holds the current ones, emits an event when one opens or closes,
+and runs the PostCompact hooks once a new view holds.
 """
 
 from collections.abc import Callable, Generator
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
-from everturn.decide.compact.breakers import WITHOUT_CALLS, CompactionBreaker, RefillBreaker, filled_by
+from everturn.decide.compact.breakers import (
+    STRATEGIES_WITHOUT_CALLS,
+    CompactionBreaker,
+    RefillBreaker,
+    filled_by,
+)
 from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.settings import DEFAULTS, CompactSettings
-from everturn.decide.compact.triggers import should_compact
+from everturn.decide.compact.triggers import (
+    ActivityState,
+    Proposal,
+    ProposalResponse,
+    ProposalState,
+    answer_proposal,
+    is_internal,
+    proposal_threshold,
+    propose_compaction,
+    should_compact,
+)
 from everturn.decide.compact.values import (
     Compaction,
     CompactionChain,
     CompactionFailed,
     CompactionRequest,
     CompactionSkipped,
+    describe_attempts,
 )
 from everturn.decide.effects import Effect, Emit, HookOutcome, RunHooks
 from everturn.decide.events import (
     BreakerClosed,
     BreakerOpened,
     EventContext,
-    compaction_done,
-    compaction_not_done,
-    reason_of,
+    ProposalAnswered,
+    find_failure_reason,
+    make_compaction_done,
+    make_compaction_not_done,
 )
-from everturn.decide.notes.document import Notes, cut_notes
+from everturn.decide.notes.document import NOTES_SUFFIX, Notes, cut_notes
 from everturn.decide.notes.kept import KeptRecords, select_kept_records
 from everturn.decide.notes.settings import NotesSettings
 from everturn.history.blocks import text_of
@@ -42,21 +60,14 @@ from everturn.measure.tokens import TokenCounter
 class CompactionState:
     def __init__(self, settings: CompactSettings = DEFAULTS) -> None:
         self.settings = settings
-        self.breaker = CompactionBreaker(limit=settings.failures, calls=settings.calls)
+        self.breaker = CompactionBreaker.from_settings(settings)
         self.refill = RefillBreaker()
+        self.proposals = ProposalState()
         self._before = self.breaker
 
     def remember(self, breaker: CompactionBreaker, refill: RefillBreaker) -> None:
-        """What an earlier process knew; the limits are those of now. It comes from a file: a count below zero
-        would buy calls."""
-        settings = self.settings
-        self.breaker = msgspec.structs.replace(
-            breaker,
-            failures=max(0, breaker.failures),
-            spent=max(0, breaker.spent),
-            limit=settings.failures,
-            calls=settings.calls,
-        )
+        """What an earlier process knew; the limits are those of now."""
+        self.breaker = breaker.with_limits(self.settings)
         self.refill = msgspec.structs.replace(refill, in_a_row=max(0, refill.in_a_row))
 
     def due(
@@ -80,6 +91,7 @@ class CompactionState:
             limits,
             thresholds=thresholds,
             source=moment.source,
+            now=moment.at,
             breaker=self.breaker,
             refill=self.refill,
             chain=follows,
@@ -93,32 +105,82 @@ class CompactionState:
         return found
 
     def grant_calls(
-        self, asked: CompactionRequest, ground: CompactionContext
+        self, asked: CompactionRequest, context: CompactionContext, now: datetime
     ) -> CompactionContext | CompactionSkipped:
-        """The same ground with the calls that are left. An open breaker lets nobody call a model, however
-        urgent it is; whoever compacts by hand has all calls that one compaction may make."""
+        """The same context with the calls that are left. An open breaker lets nobody call a model, however
+        urgent it is; a half-open one grants a single call (CP-39). Whoever compacts by hand has all calls
+        that one compaction may make."""
         self._before = self.breaker
         if asked.trigger == "manual":
-            return ground
-        stops = self.breaker.is_open or self.refill.stops(ground.chain, self.settings)
-        calls = 0 if stops else self.breaker.calls_left
-        if not calls and not set(ground.how.ways) & set(WITHOUT_CALLS):
+            return context
+        calls = 0 if self.refill.stops(context.chain, self.settings) else self._granted(now)
+        if not calls and not set(context.strategies) & set(STRATEGIES_WITHOUT_CALLS):
             return CompactionSkipped(
-                self.breaker.says or "the context fills again as fast as it is compacted"
+                self.breaker.describe() or "the context fills again as fast as it is compacted"
             )
-        return msgspec.structs.replace(ground, calls=calls)
+        return msgspec.structs.replace(context, calls=calls)
 
-    def asked(self) -> None:
-        self.breaker = self.breaker.asked()
+    def _granted(self, now: datetime) -> int:
+        match self.breaker.state(now):
+            case "closed":
+                return self.breaker.calls_left
+            case "half-open":
+                # Noted before the call: a crash in the middle of it gives no second try.
+                self.breaker = self.breaker.before_try(now)
+                return 1
+            case "open":
+                return 0
+
+    def propose(
+        self,
+        size: int,
+        limits: ContextThresholds,
+        thresholds: ThresholdSettings,
+        *,
+        moment: EventContext,
+        activity: Callable[[], ActivityState],
+    ) -> Proposal | None:
+        """A compaction ahead of time (CP-24). What the conversation is doing is looked up only above the
+        threshold: it takes a walk through the view."""
+        is_off = not thresholds.auto_compaction or is_internal(moment.source, self.settings)
+        if is_off or self.breaker.is_open or size < proposal_threshold(limits, self.settings):
+            return None
+        found = propose_compaction(
+            size, limits, activity=activity(), before=self.proposals, settings=self.settings
+        )
+        return found if isinstance(found, Proposal) else None
+
+    def answer(
+        self,
+        proposal: Proposal,
+        response: ProposalResponse,
+        size: int,
+        limits: ContextThresholds,
+        moment: EventContext,
+    ) -> Generator[Effect, Any, CompactionRequest | CompactionSkipped]:
+        found, self.proposals = answer_proposal(
+            proposal, response, size=size, limits=limits, settings=self.settings
+        )
+        yield Emit(ProposalAnswered(moment=moment, response=response, tokens=size, why=proposal.why))
+        return found
+
+    def count_call(self, now: datetime) -> None:
+        self.breaker = self.breaker.before_call(now)
+
+    def count_reply(self) -> None:
+        """A call of the conversation itself was answered: an open breaker waits for some of them."""
+        self.breaker = self.breaker.after_reply()
 
     def cancelled(self) -> None:
-        """Whoever cancels has looked: no model has failed."""
+        """A cancellation is not a failure of a model."""
         self.breaker = self._before
 
     def succeeded(self, made: Compaction, moment: EventContext) -> Generator[Effect, Any, tuple[str, ...]]:
         """What the PostCompact hooks have to say: it joins the view (CP-18)."""
-        was, way = self._before, made.attempts[-1].way if made.attempts else "extract"
-        self.breaker = self.breaker.succeeded(way)
+        self.proposals = ProposalState()
+        was = self._before
+        strategy = made.attempts[-1].strategy if made.attempts else "extractive"
+        self.breaker = self.breaker.after_success(strategy)
         if was.is_open:
             yield Emit(BreakerClosed(moment=moment, breaker="failures"))
         if not was.calls_left and self.breaker.calls_left:
@@ -126,9 +188,9 @@ class CompactionState:
         yield from self._told_of_calls(moment)
         if made.plan is not None:
             is_own = made.plan.asked.trigger == "auto"
-            # Whoever compacts by hand has looked: that is no loop.
+            # A person who compacts by hand has looked: that is not a loop.
             self.refill = self.refill.compacted(made.plan.chain, self.settings) if is_own else RefillBreaker()
-            yield Emit(compaction_done(made.plan, made, moment, made.plan.metrics))
+            yield Emit(make_compaction_done(made.plan, made, moment, made.plan.metrics))
             summary = "\n".join(text_of(block) for block in made.summary.blocks)
             payload = {"trigger": made.plan.asked.trigger, "compact_summary": summary}
             told: HookOutcome = yield RunHooks("PostCompact", payload)
@@ -136,15 +198,15 @@ class CompactionState:
         return ()
 
     def failed(self, failed: CompactionFailed, moment: EventContext) -> Generator[Effect, Any, None]:
-        if reason_of(failed.attempts) == "cancelled":
+        if find_failure_reason(failed.attempts) == "cancelled":
             self.cancelled()
         else:
-            self.breaker = self.breaker.failed(failed.why)
+            self.breaker = self.breaker.after_failure(describe_attempts(failed.attempts), moment.at)
         if failed.plan is not None:
-            yield Emit(compaction_not_done(failed.plan, failed, moment))
+            yield Emit(make_compaction_not_done(failed.plan, failed, moment))
         if self.breaker.is_open and not self._before.is_open:
             opened = BreakerOpened(
-                moment=moment, breaker="failures", count=self.breaker.failures, detail=self.breaker.says
+                moment=moment, breaker="failures", count=self.breaker.failures, detail=self.breaker.describe()
             )
             yield Emit(opened)
         else:
@@ -154,7 +216,7 @@ class CompactionState:
         breaker = self.breaker
         if self._before.calls_left and not breaker.calls_left:
             opened = BreakerOpened(
-                moment=moment, breaker="summary_calls", count=breaker.spent, detail=breaker.says
+                moment=moment, breaker="summary_calls", count=breaker.spent, detail=breaker.describe()
             )
             yield Emit(opened)
 
@@ -166,11 +228,22 @@ class UsableNotes(NamedTuple):
     end_before: str = ""
 
 
-def usable_notes(notes: Notes | None, view: View, counts: TokenCounter, *, path: str) -> UsableNotes:
-    settings = NotesSettings()
-    kept = select_kept_records(notes, view, counts, settings, session="running")
+def usable_notes(
+    notes: Notes | None,
+    view: View,
+    counts: TokenCounter,
+    settings: NotesSettings,
+    *,
+    transcript: str = "",
+    resumed_at: str = "",
+) -> UsableNotes:
+    """`resumed_at` is the last record of the log when the session was opened again; "" for a new session.
+    Notes that are cut point to their file, which stands beside the transcript."""
+    kept = select_kept_records(notes, view, counts, settings, resumed_at=resumed_at)
     if notes is None or not isinstance(kept, KeptRecords):
         return UsableNotes()
     records = view.records
     end_before = records[kept.start].uuid if kept.start < len(records) else ""
-    return UsableNotes(cut_notes(notes.body, path, settings), end_before)
+    return UsableNotes(
+        cut_notes(notes.body, f"{transcript}{NOTES_SUFFIX}" if transcript else "", settings), end_before
+    )

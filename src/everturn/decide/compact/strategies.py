@@ -1,7 +1,7 @@
-"""The ways to a summary, each a flow of one shape: from a plan to an attempt (CP-6, CP-8, CP-9, CP-35).
+"""The strategies for a summary, each a flow from a plan to an attempt (CP-6, CP-8, CP-9, CP-35).
 
-An attempt has a text that was checked, formatted and let in, or the reason that it has none. In which order
-ways are tried, and what follows: `flow.py`.
+An attempt has a text that was checked, formatted and accepted, or the reason that it has none. The order of
+strategies, and what follows: `flow.py`.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -11,107 +11,153 @@ import msgspec
 
 from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.divide import first_words
-from everturn.decide.compact.gate import check_gate
+from everturn.decide.compact.gate import check_gate, lost_pins
 from everturn.decide.compact.overflow_retry import drop_oldest_rounds
 from everturn.decide.compact.prepare import prepare_messages, with_prompt
 from everturn.decide.compact.provider import BETA, build_compaction_request, compaction_block
 from everturn.decide.compact.summary_response import check_summary
 from everturn.decide.compact.unsent import as_sent
-from everturn.decide.compact.values import Attempt, CompactionPlan, CompactionSkipped, Strategy
+from everturn.decide.compact.values import (
+    Attempt,
+    CompactionForm,
+    CompactionPlan,
+    CompactionSkipped,
+    Strategy,
+)
 from everturn.decide.effects import AskModel, Effect, ModelAnswer, ModelFailure
 from everturn.decide.extractive.summarize import summarize
 from everturn.history.blocks import Block, text_block, text_of
 from everturn.history.messages import Message
 from everturn.history.records import Usage
+from everturn.measure.model import Model
 from everturn.measure.model_table import find_model
 from everturn.view.forks import CapturedRequest, make_fork
 from everturn.view.fragments.summarizer import SUMMARIZER
-from everturn.view.fragments.summary_prompt import UNSAID, repair_prompt, summary_prompt
+from everturn.view.fragments.summary_prompt import (
+    UNSAID,
+    quoted_pins,
+    quotes_demanded,
+    repair_prompt,
+    summary_prompt,
+)
 from everturn.view.requests import build_request, place_fork_breakpoints
 from everturn.wire.anthropic import Request
 
 AttemptFlow = Generator[Effect, Any, Attempt]
 
 
-def _by_notes(plan: CompactionPlan, ground: CompactionContext) -> AttemptFlow:
-    """No call at all: the notes were kept for this."""
-    if not ground.notes:
-        return Attempt(way="notes", problem="there are no notes that could be used")
-    return _let_in("notes", ground.notes, Usage(), plan, ground)
-    yield  # a flow like the others, though it asks for nothing
+def runnable_strategies(form: CompactionForm, context: CompactionContext) -> tuple[Strategy, ...]:
+    """Those of the chain that can be tried now: a dry run must not promise the others (CP-29)."""
+    return tuple(each for each in context.strategies if not _hindrance(each, form, context))
 
 
-def _by_fork(plan: CompactionPlan, ground: CompactionContext) -> AttemptFlow:
+def _hindrance(strategy: Strategy, form: CompactionForm, context: CompactionContext) -> str:
+    """Why a strategy cannot be tried at all; "" where it can."""
+    match strategy:
+        case "notes":
+            return "" if context.notes else "no usable notes found"
+        case "provider":
+            can = context.capabilities.native_compaction and context.model.compacts and form == "full"
+            return "" if can else "the provider cannot compact this"
+        case "fork" | "direct":
+            return "no model may be asked" if context.calls == 0 else ""
+        case "extractive":
+            return ""
+
+
+def _by_notes(plan: CompactionPlan, context: CompactionContext) -> AttemptFlow:
+    """No call at all: the session's notes are the summary."""
+    if problem := _hindrance("notes", plan.asked.form, context):
+        return Attempt(strategy="notes", problem=problem)
+    return _accept("notes", context.notes, Usage(), plan, context)
+    yield  # a generator like the others, though it asks for nothing
+
+
+def _by_fork(plan: CompactionPlan, context: CompactionContext) -> AttemptFlow:
     """A call that shares the conversation's cached prefix: only its prompt is new (PC-12)."""
-    sent = as_sent(plan, ground)
-    safe = sent or ground.captured
+    sent = as_sent(plan, context)
+    parent = sent or context.captured
     prompt = summary_prompt(
         plan.asked.form,
         plan.asked.instructions,
         divided_at="" if sent else _divided_at(plan),
         quoted=plan.must_quote,
     )
-    messages = with_prompt(safe.messages, prompt)
-    marks = place_fork_breakpoints(make_fork(safe, ()), ground.capabilities)
+    messages = with_prompt(parent.messages, prompt)
+    breakpoints = place_fork_breakpoints(make_fork(parent, ()), context.capabilities)
 
     def request(said: Sequence[Message]) -> Request:
-        return build_request(msgspec.structs.replace(safe, messages=(*messages, *said)), marks)
+        return build_request(msgspec.structs.replace(parent, messages=(*messages, *said)), breakpoints)
 
-    return (yield from _asked("fork", request, ground.betas, plan, ground, parent=safe))
+    return (yield from _asked("fork", request, context.betas, plan, context, parent=parent))
 
 
-def _by_direct_call(plan: CompactionPlan, ground: CompactionContext) -> AttemptFlow:
+def _by_direct_call(plan: CompactionPlan, context: CompactionContext) -> AttemptFlow:
     """A call of its own: short system prompt, no tools, no thinking, a cap on its output (CP-6)."""
     prompt = summary_prompt(plan.asked.form, plan.asked.instructions, quoted=plan.must_quote)
-    messages = prepare_messages(ground.view, plan.summarized, ground.settings)
+    messages = prepare_messages(context.view, plan.summarized, context.settings)
     tried = 0
     while True:
-        ladder = messages
+        current = messages
 
-        def request(said: Sequence[Message], rung: tuple[Message, ...] = ladder) -> Request:
-            return _direct_request((*with_prompt(rung, prompt), *said), ground)
+        def request(said: Sequence[Message], shown: tuple[Message, ...] = current) -> Request:
+            return _direct_request((*with_prompt(shown, prompt), *said), context)
 
-        attempt = yield from _asked("direct", request, (), plan, ground)
+        attempt = yield from _asked("direct", request, (), plan, context, is_retry=tried > 0)
         if attempt.failure is None or attempt.failure.kind != "too_long":
             return attempt
-        rung = drop_oldest_rounds(messages, attempt.failure.overflow, tried, settings=ground.settings)
-        if isinstance(rung, CompactionSkipped):
-            return msgspec.structs.replace(attempt, problem=rung.why)
-        messages, tried = rung, tried + 1
+        shorter = drop_oldest_rounds(messages, attempt.failure.overflow, tried, settings=context.settings)
+        if isinstance(shorter, CompactionSkipped):
+            return msgspec.structs.replace(attempt, problem=shorter.why)
+        messages, tried = shorter, tried + 1
 
 
-def _by_provider(plan: CompactionPlan, ground: CompactionContext) -> AttemptFlow:
-    """The API's own compaction: it summarizes everything, and its block is sent back as it came (CP-35)."""
-    if not (ground.capabilities.native_compaction and ground.model.compacts and plan.asked.form == "full"):
-        return Attempt(way="provider", problem="the provider cannot compact this")
-    request = build_compaction_request(ground.captured, plan.asked.instructions)
-    betas = (*ground.betas, BETA)
+def _by_provider(plan: CompactionPlan, context: CompactionContext) -> AttemptFlow:
+    """The API's own compaction: it summarizes everything, and its block is sent back unchanged (CP-35)."""
+    if problem := _hindrance("provider", plan.asked.form, context):
+        return Attempt(strategy="provider", problem=problem)
+    request = build_compaction_request(context.captured, _with_quotes(plan))
+    betas = (*context.betas, BETA)
     answer: ModelAnswer | ModelFailure = yield AskModel(
-        request, betas, "compact", "provider", ground.captured
+        request, betas, "compact", "provider", context.captured
     )
     if isinstance(answer, ModelFailure):
-        return Attempt(way="provider", problem=answer.message, failure=answer)
+        return Attempt(strategy="provider", problem=answer.message, failure=answer)
     block = compaction_block(answer)
     if block is None:
         why = f"the provider gave no summary (stop reason {answer.stop_reason})"
-        return Attempt(way="provider", problem=why, usage=answer.usage)
-    return Attempt(way="provider", text=block.text, usage=answer.usage, block=block.block)
+        return Attempt(strategy="provider", problem=why, usage=answer.usage)
+    if problem := lost_pins(block.text, plan):
+        return Attempt(strategy="provider", problem=problem, usage=answer.usage)
+    return Attempt(strategy="provider", text=block.text, usage=answer.usage, block=block.block)
 
 
-def _by_extract(plan: CompactionPlan, ground: CompactionContext) -> AttemptFlow:
-    """The summarizer that needs no model: a dead API never means a dead session (BY-5)."""
+def _with_quotes(plan: CompactionPlan) -> str:
+    """The instructions of a compaction, and what its summary has to quote."""
+    parts = (plan.asked.instructions, quotes_demanded(plan.must_quote))
+    return "\n\n".join(part for part in parts if part.strip())
+
+
+def _by_extraction(plan: CompactionPlan, context: CompactionContext) -> AttemptFlow:
+    """The summarizer that needs no model: a session goes on while the API is down (BY-5)."""
     made = summarize(
         plan.summarized,
         instructions=plan.asked.instructions,
         form=plan.asked.form,
-        settings=ground.how.summary,
+        settings=context.summary,
+        tools=context.tools,
     )
-    # The gate looks for what a model gets wrong; this text is ours, and may quote anything.
-    tokens = ground.counts.estimator.text(made.text)
+    text = f"{made.text}\n{quoted_pins(plan.must_quote)}\n" if plan.must_quote else made.text
+    # The rest of the gate looks for what a model gets wrong; this text is ours, and may quote anything.
+    if problem := lost_pins(text, plan):
+        return Attempt(strategy="extractive", problem=problem)
+    tokens = context.counts.estimator.text(text)
     if tokens >= plan.tokens_summarized:
-        return Attempt(way="extract", problem=f"it is no smaller ({tokens:,} tokens) than what it replaces")
-    return Attempt(way="extract", text=made.text)
-    yield  # a flow like the others, though it asks for nothing
+        return Attempt(
+            strategy="extractive", problem=f"it is not smaller ({tokens:,} tokens) than what it replaces"
+        )
+    return Attempt(strategy="extractive", text=text)
+    yield  # a generator like the others, though it asks for nothing
 
 
 STRATEGIES: Mapping[Strategy, Callable[[CompactionPlan, CompactionContext], AttemptFlow]] = {
@@ -119,35 +165,41 @@ STRATEGIES: Mapping[Strategy, Callable[[CompactionPlan, CompactionContext], Atte
     "fork": _by_fork,
     "direct": _by_direct_call,
     "provider": _by_provider,
-    "extract": _by_extract,
+    "extractive": _by_extraction,
 }
 
 
 def _asked(
-    way: Strategy,
+    strategy: Strategy,
     request: Callable[[Sequence[Message]], Request],
     betas: tuple[str, ...],
     plan: CompactionPlan,
-    ground: CompactionContext,
+    context: CompactionContext,
     *,
     parent: CapturedRequest | None = None,
+    is_retry: bool = False,
 ) -> AttemptFlow:
     """One question, and one more where the answer is refused by the gate."""
     said: tuple[Message, ...] = ()
     spent = Usage()
-    attempt = Attempt(way=way)
-    for _ in range(2):
+    attempt = Attempt(strategy=strategy)
+    for is_repair in (False, True):
         answer: ModelAnswer | ModelFailure = yield AskModel(
-            request(said), betas, "compact", "fork" if way == "fork" else "direct", parent
+            request(said),
+            betas,
+            "compact",
+            "fork" if strategy == "fork" else "direct",
+            parent,
+            is_overflow_retry=is_retry and not is_repair,
         )
         if isinstance(answer, ModelFailure):
             problem = "; ".join(filter(None, (attempt.problem, answer.message or answer.kind)))
-            return Attempt(way=way, problem=problem, usage=spent, failure=answer)
+            return Attempt(strategy=strategy, problem=problem, usage=spent, failure=answer)
         spent = _both(spent, answer.usage)
-        found = check_summary(answer, ground.settings)
-        attempt = Attempt(way=way, problem=found.problem, usage=spent)
+        found = check_summary(answer, context.settings)
+        attempt = Attempt(strategy=strategy, problem=found.problem, usage=spent)
         if not found.problem:
-            attempt = _let_in(way, found.text, spent, plan, ground)
+            attempt = _accept(strategy, found.text, spent, plan, context)
         if not attempt.problem:
             return attempt
         said = _again(answer.blocks, attempt.problem)
@@ -161,11 +213,11 @@ def _again(blocks: tuple[Block, ...], problem: str) -> tuple[Message, ...]:
     return Message("assistant", words or (UNSAID,)), told
 
 
-def _let_in(
-    way: Strategy, text: str, usage: Usage, plan: CompactionPlan, ground: CompactionContext
+def _accept(
+    strategy: Strategy, text: str, usage: Usage, plan: CompactionPlan, context: CompactionContext
 ) -> Attempt:
-    problem = check_gate(text, plan, estimate=ground.counts.estimator.text, settings=ground.settings)
-    return Attempt(way=way, text="" if problem else text, problem=problem, usage=usage)
+    problem = check_gate(text, plan, estimate=context.counts.estimator.text, settings=context.settings)
+    return Attempt(strategy=strategy, text="" if problem else text, problem=problem, usage=usage)
 
 
 def _divided_at(plan: CompactionPlan) -> str:
@@ -174,10 +226,16 @@ def _divided_at(plan: CompactionPlan) -> str:
     return first_words(plan.summarized if plan.asked.form == "from" else plan.kept)
 
 
-def _direct_request(messages: tuple[Message, ...], ground: CompactionContext) -> Request:
-    named = ground.how.summary_model
-    model = (find_model(named) if named else ground.model) or ground.model
-    settings: dict[str, Any] = {"max_tokens": min(ground.settings.max_output, model.max_output)}
+def summary_model(context: CompactionContext) -> Model:
+    """Who writes the summary of a direct call; of a name that is not in the table, the conversation's own
+    figures hold."""
+    named = context.settings.summary_model
+    return (find_model(named) if named else context.model) or context.model
+
+
+def _direct_request(messages: tuple[Message, ...], context: CompactionContext) -> Request:
+    named, model = context.settings.summary_model, summary_model(context)
+    settings: dict[str, Any] = {"max_tokens": min(context.settings.max_output, model.max_output)}
     # Some models think unless they are told not to, and some of those cannot be told.
     if model.thinks_by_default and "disabled" in model.thinking:
         settings["thinking"] = {"type": "disabled"}

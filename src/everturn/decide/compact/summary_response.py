@@ -1,7 +1,7 @@
-"""What a model answered when it was asked for a summary: its text, or why it is none (CP-8).
+"""What a model answered when it was asked for a summary: its text, or why it is not one (CP-8).
 
 An error can never become a summary: whatever is wrong leaves `text` empty and names the problem. Whether a
-text is a good summary is the gate's question (`gate.py`).
+text is a good summary is checked in `gate.py`.
 """
 
 import re
@@ -14,7 +14,7 @@ from everturn.decide.effects import ModelAnswer
 from everturn.history.blocks import text_of
 from everturn.wire.overflow import parse_overflow
 
-# How an answer ends that is whole. Anything else was cut off, by a limit or on the way.
+# Stop reasons of a complete answer. With any other it was cut off, by a limit or in transit.
 _WHOLE: Final = frozenset({"end_turn", "stop_sequence", "tool_use"})
 
 _ERROR: Final = re.compile(
@@ -64,7 +64,7 @@ def _ended_badly(stop_reason: str) -> str:
 
 
 def text_problem(text: str, settings: CompactSettings = DEFAULTS) -> str:
-    """Why a text is no summary at all: nothing in it, an error, a refusal."""
+    """Why a text is not a summary at all: nothing in it, an error, a refusal."""
     told = formatted(text).removeprefix(_HEADING)
     if not told:
         return "it is empty"

@@ -1,9 +1,10 @@
 """Whether a compaction is due: now and by itself, or ahead of time and on request (CP-20, CP-23, CP-24).
 
-Sizes are compared with marks in `measure/thresholds.py` alone, except for the lower mark of a proposal, which
-is a share of one of those.
+Sizes are compared in `measure/thresholds.py` alone, except for the lower threshold of a proposal, which is a
+share of the automatic one.
 """
 
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -23,21 +24,23 @@ def should_compact(
     *,
     thresholds: ThresholdSettings,
     source: str,
+    now: datetime,
     breaker: CompactionBreaker,
     refill: RefillBreaker,
     chain: CompactionChain,
     filled_by: str = "",
     settings: CompactSettings = DEFAULTS,
 ) -> CompactionRequest | CompactionSkipped:
-    """An automatic compaction, or the reason that there is none. `filled_by` is told where it is hopeless."""
+    """An automatic compaction, or the reason that there is none. `filled_by` is what fills the context, shown
+    where another compaction would not help."""
     if not thresholds.auto_compaction:
         return CompactionSkipped("automatic compaction is disabled")
     if is_internal(source, settings):
         return CompactionSkipped(f"{source} is itself part of a compaction")
     if not check_thresholds(size, limits, thresholds).above_auto:
-        return CompactionSkipped(f"{size:,} tokens are below the automatic mark of {limits.auto:,}")
-    if breaker.is_open:
-        return CompactionSkipped(breaker.says)
+        return CompactionSkipped(f"{size:,} tokens are below the automatic threshold of {limits.auto:,}")
+    if breaker.is_open and breaker.state(now) == "open":
+        return CompactionSkipped(breaker.describe())
     if refill.stops(chain, settings) or refill.stays_off(chain):
         return CompactionSkipped(_refills(refill, chain, filled_by))
     return CompactionRequest(trigger="auto")
@@ -50,9 +53,9 @@ def is_internal(source: str, settings: CompactSettings = DEFAULTS) -> bool:
 def _refills(refill: RefillBreaker, chain: CompactionChain, filled_by: str) -> str:
     what = f" What fills it: {filled_by}." if filled_by else ""
     return (
-        f"The context was full again {chain.turns_since} turns after a compaction, for the "
-        f"{refill.in_a_row + 1}. time in a row, so another one would not help.{what} "
-        "Ask for less at once, or move what is large into files."
+        f"The context was full again {chain.turns_since} turns after a compaction, {refill.in_a_row + 1} "
+        f"times in a row, so another one would not help.{what} Ask for less at once, or move what is large "
+        "into files."
     )
 
 
@@ -63,30 +66,34 @@ class Proposal(msgspec.Struct, frozen=True):
     why: str
 
 
-class Cold(msgspec.Struct, frozen=True):
-    """Below this size nothing is proposed again: what the user said to the last proposal."""
+class ProposalState(msgspec.Struct, frozen=True):
+    """What follows from the answer to the last proposal: below this size nothing is proposed again."""
 
     quiet_below: int = 0
+
+
+def proposal_threshold(limits: ContextThresholds, settings: CompactSettings = DEFAULTS) -> int:
+    return round(limits.auto * settings.cold_share)
 
 
 def propose_compaction(
     size: int,
     limits: ContextThresholds,
     *,
-    moment: ActivityState,
-    cold: Cold,
+    activity: ActivityState,
+    before: ProposalState,
     settings: CompactSettings = DEFAULTS,
 ) -> Proposal | CompactionSkipped:
-    mark = round(limits.auto * settings.cold_share)
-    if size < mark:
-        return CompactionSkipped(f"{size:,} tokens are below the mark for a proposal, {mark:,}")
+    threshold = proposal_threshold(limits, settings)
+    if size < threshold:
+        return CompactionSkipped(f"{size:,} tokens are below the threshold for a proposal, {threshold:,}")
     if size >= limits.auto:
-        return CompactionSkipped("the automatic mark is reached: that compaction needs no proposal")
-    if moment == "busy":
+        return CompactionSkipped("the automatic threshold is reached: that compaction needs no proposal")
+    if activity == "busy":
         return CompactionSkipped("the cache is warm and the task is not finished")
-    if size < cold.quiet_below:
-        return CompactionSkipped(f"the user was asked; not again below {cold.quiet_below:,} tokens")
-    good = "the cache is cold" if moment == "cache_cold" else "the task is finished"
+    if size < before.quiet_below:
+        return CompactionSkipped(f"the user was asked; not again below {before.quiet_below:,} tokens")
+    good = "the cache is cold" if activity == "cache_cold" else "the task is finished"
     return Proposal(
         CompactionRequest(trigger="auto"), f"{size:,} of {limits.auto:,} tokens are used, and {good}"
     )
@@ -99,10 +106,10 @@ def answer_proposal(
     size: int,
     limits: ContextThresholds,
     settings: CompactSettings = DEFAULTS,
-) -> tuple[CompactionRequest | CompactionSkipped, Cold]:
-    """What follows from the user's word: now, later, or not before it must be."""
+) -> tuple[CompactionRequest | CompactionSkipped, ProposalState]:
+    """What follows from the user's answer: compact now, later, or not before it must be."""
     if response == "accept":
-        return proposal.asked, Cold()
+        return proposal.asked, ProposalState()
     if response == "defer":
-        return CompactionSkipped("deferred by the user"), Cold(size + settings.defer_tokens)
-    return CompactionSkipped("declined by the user"), Cold(limits.auto)
+        return CompactionSkipped("deferred by the user"), ProposalState(size + settings.defer_tokens)
+    return CompactionSkipped("declined by the user"), ProposalState(limits.auto)

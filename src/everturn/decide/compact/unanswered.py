@@ -1,7 +1,7 @@
 """What the user said last and nobody has answered yet: it comes along word for word (CP-34).
 
 Everything is summarized, the newest message too. A summary may paraphrase a conversation; the question that
-the next reply has to answer must not be paraphrased by anyone.
+the next reply has to answer must not be paraphrased.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ UNANSWERED: Final = "unanswered_message"
 
 def unanswered(records: Sequence[Record]) -> str:
     """The words behind the last answer; also those that an earlier compaction carried and no reply followed.
-    Results of tools are no words of the user's."""
+    Results of tools are not words of the user."""
     found: list[str] = []
     for record in reversed(records):
         if record.kind == "assistant" and is_said(record):

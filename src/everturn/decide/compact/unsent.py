@@ -1,8 +1,8 @@
 """What came since the last request, when the context is full: a fork need not send it (CP-10, PC-12).
 
-The provider's cache holds what was sent. The model's last answer and the results that came of it were not, so
-a fork that summarizes them too pays for them in full. Where they are large they are kept word for word behind
-the summary, and the fork is the last request with one question more. Division itself: `divide.py`.
+The provider's cache holds what was sent. The model's last answer and the results of its calls were not sent,
+so a fork that summarizes them too pays for them in full. Where they are large they are kept word for word
+behind the summary, and the fork is the last request with one more question. Division itself: `divide.py`.
 """
 
 import msgspec
@@ -15,21 +15,21 @@ from everturn.view.flatten import flatten
 from everturn.view.forks import CapturedRequest
 
 
-def first_unsent(plan: CompactionPlan, ground: CompactionContext) -> str:
+def first_unsent(plan: CompactionPlan, context: CompactionContext) -> str:
     """The record at which to divide; "" where everything is to be summarized: because somebody asked for
     that, because little is new, or because the last request cannot be told from the rest."""
     if plan.asked.trigger != "auto" or plan.asked.form != "full":
         return ""
-    records = tuple(ground.view.records)
+    records = tuple(context.view.records)
     at = _last_answer(records)
-    if at <= 0 or _tokens(records[at:], ground) < ground.settings.unsent_share * ground.size:
+    if at <= 0 or _tokens(records[at:], context) < context.settings.unsent_share * context.size:
         return ""
-    return records[at].uuid if _sent(records[:at], ground) is not None else ""
+    return records[at].uuid if _sent(records[:at], context) is not None else ""
 
 
-def as_sent(plan: CompactionPlan, ground: CompactionContext) -> CapturedRequest | None:
+def as_sent(plan: CompactionPlan, context: CompactionContext) -> CapturedRequest | None:
     """The conversation as the last request had it, where that is exactly what is summarized."""
-    return _sent(plan.summarized, ground) if plan.asked.form == "up_to" else None
+    return _sent(plan.summarized, context) if plan.asked.form == "up_to" else None
 
 
 def _last_answer(records: tuple[Record, ...]) -> int:
@@ -41,15 +41,15 @@ def _last_answer(records: tuple[Record, ...]) -> int:
     return next(at for at, each in enumerate(records) if each is newest or (name and each.message_id == name))
 
 
-def _tokens(records: tuple[Record, ...], ground: CompactionContext) -> int:
-    return sum((ground.counts.of(record).whole for record in records), TokenCount()).padded
+def _tokens(records: tuple[Record, ...], context: CompactionContext) -> int:
+    return sum((context.counts.of(record).whole for record in records), TokenCount()).padded
 
 
-def _sent(records: tuple[Record, ...], ground: CompactionContext) -> CapturedRequest | None:
-    """Nothing where the messages differ or a marker stands behind them: it would be another prefix."""
-    safe, shown = ground.captured, flatten(msgspec.structs.replace(ground.view, records=records))
-    messages = safe.messages[: len(shown.messages)]
-    reach = max((spot.message for spot, _ in ground.answered.places), default=-1)
+def _sent(records: tuple[Record, ...], context: CompactionContext) -> CapturedRequest | None:
+    """None where the messages differ or a breakpoint stands behind them: the prefix would differ."""
+    captured, shown = context.captured, flatten(msgspec.structs.replace(context.view, records=records))
+    messages = captured.messages[: len(shown.messages)]
+    reach = max((spot.message for spot, _ in context.answered.places), default=-1)
     if tuple(shown.messages) != messages or not -1 < reach < len(messages):
         return None
-    return msgspec.structs.replace(safe, messages=messages, breakpoints=ground.answered)
+    return msgspec.structs.replace(captured, messages=messages, breakpoints=context.answered)

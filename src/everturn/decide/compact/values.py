@@ -1,13 +1,15 @@
 """The values of a compaction: what was asked for, what would be done, what came of it."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from everturn.decide.compact.budget import TruncatedText
+from everturn.decide.compact.settings import Strategy
 from everturn.decide.effects import ModelFailure
 from everturn.history.blocks import Block
-from everturn.history.edits import Segment, Trigger
+from everturn.history.edits import KeptSegment, Trigger
 from everturn.history.records import Record, Usage
 from everturn.measure.accounting import Metrics
 
@@ -15,8 +17,7 @@ from everturn.measure.accounting import Metrics
 # stays. up_to: what comes before a record is summarized, the newer part is kept verbatim behind the summary.
 CompactionForm = Literal["full", "from", "up_to"]
 # notes: the session's own notes serve as the summary. fork: a call that shares the cache. direct: a call of
-# its own. provider: the API's own compaction. extract: the summarizer that needs no model.
-Strategy = Literal["notes", "fork", "direct", "provider", "extract"]
+# its own. provider: the API's own compaction. extractive: the summarizer that needs no model.
 
 
 class CompactionRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +77,8 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     asked: CompactionRequest
     summarized: tuple[Record, ...]
     kept: tuple[Record, ...]
-    ways: tuple[Strategy, ...]
+    # Those that can be tried now, in their order.
+    strategies: tuple[Strategy, ...]
     restoration: RestorationPlan
     pins: tuple[str, ...]
     tokens_before: int
@@ -114,9 +116,9 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One way that was tried: its text, or the reason that it has none."""
+    """One strategy that was tried: its text, or the reason that it has none."""
 
-    way: Strategy
+    strategy: Strategy
     text: str = ""
     problem: str = ""
     usage: Usage = Usage()
@@ -131,7 +133,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     boundary: Record
     summary: Record
     restored: tuple[Record, ...]
-    kept: Segment | None
+    kept: KeptSegment | None
     attempts: tuple[Attempt, ...]
     receipt: Receipt
     tokens_before: int
@@ -144,8 +146,14 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompactionFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """No way led to a summary; the view is what it was (CP-28)."""
+    """No strategy led to a summary; the view is what it was (CP-28). `why` ends with what the user can do."""
 
     attempts: tuple[Attempt, ...]
     why: str
     plan: CompactionPlan | None = None
+
+
+def describe_attempts(attempts: Sequence[Attempt]) -> str:
+    """Why each of them gave no summary."""
+    reasons = (f"{attempt.strategy}: {attempt.problem}" for attempt in attempts)
+    return "; ".join(reasons) or "no strategy is allowed"

@@ -5,17 +5,20 @@ attachments that an earlier compaction left. The lines that we write are the lin
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from everturn.decide.compact.call_index import Called, CallIndex, mappings, text
+import msgspec
+
+from everturn.decide.compact.call_index import Called, CallIndex, index_calls, mappings, text
+from everturn.decide.compact.divide import is_said
 from everturn.decide.compact.settings import CompactSettings
 from everturn.history.blocks import text_of
 from everturn.history.records import Record
+from everturn.measure.tool_table import ToolTable
 
 TODOS, PLAN, AGENTS = "restored_todos", "restored_plan", "restored_agents"
 
-_TASK_TOOLS: Final = ("TaskCreate", "TaskUpdate")
 _CREATED: Final = re.compile(r"Task #(\w+) created")
 _LINE: Final = re.compile(r"^- \[(?P<status>\w+)\](?: #(?P<id>\w+))? (?P<words>.*)$", re.MULTILINE)
 
@@ -28,10 +31,10 @@ _AGENT_LINE: Final = re.compile(r"^- ([\w-]+) \((\w+)\): (.*)$")
 _OVER: Final = frozenset({"completed", "failed", "killed", "cancelled", "stopped"})
 
 
-def todo_list(seen: CallIndex, settings: CompactSettings) -> str:
+def todo_list(seen: CallIndex) -> str:
     """The list as it stands, a line each; "" where there is none, or nothing on it is left to do."""
-    lists = seen.called(*settings.todo_tools)
-    tasks = seen.called(*_TASK_TOOLS)
+    lists = seen.called("replaces_tasks")
+    tasks = seen.called("adds_task", "changes_task")
     restored = seen.attached(TODOS)
     newest_list = max((each.at for each in lists if not each.failed), default=-1)
     newest_task = max((each.at for each in tasks), default=-1)
@@ -40,7 +43,15 @@ def todo_list(seen: CallIndex, settings: CompactSettings) -> str:
         return _open([_todo(each) for each in _todos(lists)])
     known = _parsed(from_before.parts[-1]) if from_before and from_before.parts else {}
     since = [each for each in tasks if from_before is None or each.at > from_before.at]
-    return _open(list(_with_tasks(known, since).values()))
+    return _open(list(_with_tasks(known, since, seen.tools).values()))
+
+
+def is_task_finished(records: Sequence[Record], settings: CompactSettings, tools: ToolTable) -> bool:
+    """Whether the model has said its last word, calls nothing more, and no todo is open."""
+    said = next((each for each in reversed(records) if is_said(each)), None)
+    if said is None or said.kind != "assistant" or any(block.is_call for block in said.blocks):
+        return False
+    return not todo_list(index_calls(records, settings.add_tools(tools)))
 
 
 def _todos(lists: Sequence[Called]) -> tuple[Mapping[str, Any], ...]:
@@ -49,16 +60,16 @@ def _todos(lists: Sequence[Called]) -> tuple[Mapping[str, Any], ...]:
 
 
 def _todo(fields: Mapping[str, Any]) -> tuple[str, str, str]:
-    words = text(fields.get("content")) or text(fields.get("step"))
+    words = text(fields.get("content")) or text(fields.get("step")) or text(fields.get("description"))
     return text(fields.get("status")) or "pending", text(fields.get("id")), words
 
 
 def _with_tasks(
-    known: dict[str, tuple[str, str, str]], calls: Sequence[Called]
+    known: dict[str, tuple[str, str, str]], calls: Sequence[Called], tools: ToolTable
 ) -> dict[str, tuple[str, str, str]]:
     found = dict(known)
     for each in calls:
-        if each.tool == "TaskCreate":
+        if tools.find(each.tool).does == "adds_task":
             number = _CREATED.search(each.answer)
             name = number[1] if number else str(len(found) + 1)
             found[name] = "pending", name, text(each.given.get("subject"))
@@ -89,29 +100,51 @@ def _open(todos: Sequence[tuple[str, str, str]]) -> str:
 
 def plan_made(seen: CallIndex) -> str:
     """The newest plan, whole: as it was presented, or as an earlier compaction restored it."""
-    presented = seen.called("ExitPlanMode")
+    presented = seen.called("presents_plan")
     plans = [(each.at, text(each.given.get("plan"))) for each in presented]
     plans += [(each.at, each.parts[-1]) for each in seen.attached(PLAN) if each.parts]
     return max(((at, plan) for at, plan in plans if plan), default=(-1, ""))[1]
 
 
 def is_planning(seen: CallIndex) -> bool:
-    """Whether plan mode is on: entered, and no plan approved since."""
-    entered = [each.at for each in seen.called("EnterPlanMode") if not each.failed]
+    """Whether plan mode is on: entered, and no plan approved and no other mode chosen since."""
+    entered = [each.at for each in seen.called("enters_plan_mode") if not each.failed]
     entered += [each.at for each in seen.attached("plan_mode", "plan_mode_reentry")]
-    left = [each.at for each in seen.called("ExitPlanMode") if each.result is not None and not each.failed]
+    left = [each.at for each in seen.called("presents_plan") if each.result is not None and not each.failed]
     left += [each.at for each in seen.attached("plan_mode_exit")]
+    for at, mode in _permission_modes(seen.records):
+        (entered if mode == "plan" else left).append(at)
     return max(entered, default=-1) > max(left, default=-1)
 
 
-def agents_at_work(seen: CallIndex, settings: CompactSettings) -> tuple[str, ...]:
+class _Prompt(msgspec.Struct):
+    permission_mode: str = msgspec.field(default="", name="permissionMode")
+
+
+_read_prompt = msgspec.json.Decoder(_Prompt).decode
+
+
+def _permission_modes(records: Sequence[Record]) -> Iterator[tuple[int, str]]:
+    """The mode that Claude Code writes beside every message of a person, where it writes one."""
+    for at, record in enumerate(records):
+        if record.kind != "user" or b'"permissionMode"' not in record.raw:
+            continue
+        try:
+            mode = _read_prompt(record.raw).permission_mode
+        except msgspec.DecodeError:
+            continue
+        if mode:
+            yield at, mode
+
+
+def agents_at_work(seen: CallIndex) -> tuple[str, ...]:
     """Agents that run in the background and whose result nobody has fetched."""
     found: dict[str, tuple[str, str]] = {}
     for each in seen.attached(AGENTS):
         for line in each.parts[1:]:
             if match := _AGENT_LINE.match(line):
                 found[match[1]] = match[2], match[3]
-    for each in seen.called(*settings.agent_tools):
+    for each in seen.called("runs_agent"):
         name = _launched(each)
         if name:
             words = text(each.given.get("description")) or text(each.given.get("prompt"))[:80]
@@ -119,7 +152,7 @@ def agents_at_work(seen: CallIndex, settings: CompactSettings) -> tuple[str, ...
     for name, status in _finished(seen.records):
         if name in found:
             found[name] = status, found[name][1]
-    for name in _collected(seen, settings):
+    for name in _collected(seen):
         found.pop(name, None)
     return tuple(f"- {name} ({status}): {words}" for name, (status, words) in found.items())
 
@@ -142,14 +175,14 @@ def _finished(records: Sequence[Record]) -> list[tuple[str, str]]:
     return [found for words in texts if "<task-notification>" in words for found in _NOTICE.findall(words)]
 
 
-def _collected(seen: CallIndex, settings: CompactSettings) -> list[str]:
+def _collected(seen: CallIndex) -> list[str]:
     names: list[str] = []
-    for each in seen.called(*settings.collecting_tools):
+    for each in seen.called("collects_agent", "stops_agent"):
         name = next(
             (found for key in ("task_id", "agentId", "shell_id") if (found := text(each.given.get(key)))), ""
         )
         status = _STATUS.search(each.answer)
-        stopped = each.tool in ("TaskStop", "KillShell") and not each.failed
+        stopped = seen.tools.find(each.tool).does == "stops_agent" and not each.failed
         if name and (stopped or (status and status[1] in _OVER)):
             names.append(name)
     return names

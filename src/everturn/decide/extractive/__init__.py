@@ -2,6 +2,6 @@
 
 from everturn.decide.extractive.settings import CompactionForm, SummarySettings
 from everturn.decide.extractive.summarize import Summary, summarize
-from everturn.decide.extractive.writing.fitting import Dropped
+from everturn.decide.extractive.writing.fitting import DroppedEntry
 
-__all__ = ["CompactionForm", "Dropped", "Summary", "SummarySettings", "summarize"]
+__all__ = ["CompactionForm", "DroppedEntry", "Summary", "SummarySettings", "summarize"]

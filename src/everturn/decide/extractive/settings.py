@@ -1,6 +1,6 @@
-"""Every number of the summary without a model (BY-5); sizes are characters unless they say tokens.
+"""Every number of the summary without a model (BY-5); sizes are in characters unless they say tokens.
 
-The shares are what a section may claim before anything is left over; what one does not need goes to the
+The shares are what a section may use before the rest is distributed; what one does not need goes to the
 others in the order of `writing/fitting.py`. They are judgements, checked against recorded sessions with
 `python -m everturn.replay.retention_table`.
 """
@@ -23,12 +23,12 @@ class SummarySettings(msgspec.Struct, frozen=True, kw_only=True):
     """`budget` is in tokens of the rough estimator (TOK-1)."""
 
     budget: int = 8_000
-    # Who goes first is the order of this mapping.
+    # The order of this mapping is the order of priority.
     shares: Mapping[int, float] = _SHARES
-    # A user message longer than a rung is shortened to it, oldest first; the next rung only if that is not
-    # enough.
+    # User messages longer than a limit are shortened to it, oldest first; the next limit
+    # only if that is not enough.
     rungs: tuple[int, ...] = (4_000, 2_000, 1_000, 500, 250, 120, 60)
-    # First and latest request are quoted again in front of everything else, up to here.
+    # The first and the latest request are quoted again before everything else, up to this length.
     request: int = 600
     sentence: int = 300
     files: int = 40

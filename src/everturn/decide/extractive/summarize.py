@@ -1,8 +1,8 @@
 """A summary without a model (BY-5): the nine sections, filled from the log itself.
 
-The last rung of the chain of compactions, so that a dead API never means a lost session, and the baseline
-that a model's summary is measured against (`decide/retention.py`). Equal records give equal bytes, and the
-whole never exceeds the budget by the rough estimator. What did not fit is in `dropped`.
+The last strategy of a compaction, so that an API outage never means a lost session, and the baseline for
+measuring a model's summary (`decide/retention.py`). Equal records give equal bytes, and the result never
+exceeds the budget by the rough estimator. What did not fit is in `dropped`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from everturn.decide.extractive.reading.walk import extract_facts
 from everturn.decide.extractive.settings import CompactionForm, SummarySettings
 from everturn.decide.extractive.writing import ending, files, messages, request, trouble, wording
 from everturn.decide.extractive.writing.fitting import (
-    Dropped,
+    DroppedEntry,
     FittedSection,
     SummaryEntry,
     fit,
@@ -24,16 +24,17 @@ from everturn.decide.extractive.writing.fitting import (
 )
 from everturn.history.records import Record
 from everturn.measure.tokens import ROUGH
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable
 
 _DEFAULT = SummarySettings()
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """`sections` are the bodies by number, as they stand in the text."""
+    """`sections` are the bodies by number, as they are in the text."""
 
     text: str
     sections: Mapping[int, str] = {}
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[DroppedEntry, ...] = ()
 
 
 def summarize(
@@ -43,10 +44,12 @@ def summarize(
     instructions: str = "",
     form: CompactionForm = "full",
     settings: SummarySettings = _DEFAULT,
+    tools: ToolTable = DEFAULT_TOOL_TABLE,
 ) -> Summary:
-    """`budget` in tokens, where it is not the settings'. `instructions` are carried, and what speaks of
-    their words is kept first."""
-    facts = extract_facts(records)
+    """`budget` in tokens, if different from the settings. `instructions` are included, and entries that
+    contain their words are kept first.
+    """
+    facts = extract_facts(records, tools)
     entries = _entries(facts, settings, instructions, form)
     titles = wording.titles(form)
     preface = _preface(form)
@@ -85,7 +88,7 @@ def _entries(
 
 
 def _focused(entries: Sequence[SummaryEntry], focus: frozenset[str]) -> list[SummaryEntry]:
-    """What speaks of a word of the instructions goes before everything that does not."""
+    """Entries that contain a word of the instructions come before all others."""
     return [
         msgspec.structs.replace(entry, rank=entry.rank - 100_000)
         if any(word in entry.text.lower() for word in focus)
@@ -109,5 +112,5 @@ def _whole(
     sections = {number: fitted[number].body for number in titles}
     text = preface + "".join(_heading(n, titles[n]) + body + "\n" for n, body in sections.items())
     dropped = tuple(each for number in titles for each in fitted[number].dropped)
-    # A budget below the bare headings: what fits of them, so that the bound holds whatever is asked.
+    # A budget below the bare headings: as much of them as fits, so that the limit always holds.
     return Summary(text[: max(0, limit)], sections, dropped)

@@ -1,4 +1,4 @@
-"""Clear by size where there is no cache to protect, or nothing gentler to protect it with (MC-16)."""
+"""Clear by size where there is no cache to protect, or the provider offers no way to keep it (MC-16)."""
 
 from everturn.decide.micro.clearing import clearing, seen
 from everturn.decide.micro.context import MicroContext, MicroPlan, no_change
@@ -6,16 +6,16 @@ from everturn.decide.result_tracker import TrackedResult
 
 
 def plan_budget_clearing(situation: MicroContext) -> MicroPlan:
-    settings, held = situation.policy.micro.budget, situation.results.tokens
+    settings, held = situation.options.micro.budget, situation.results.tokens
     if settings.where == "unprotected" and _has_better(situation):
-        return no_change("there is a cache to protect, and a gentler way")
+        return no_change("the provider can clear without losing the cache")
     if held <= settings.tokens:
         return no_change(f"results hold {held:,} of {settings.tokens:,} tokens")
-    doomed = _oldest_until_it_fits(situation)
-    saved = situation.results.saving(doomed)
-    if saved < settings.save_at_least or not doomed:
+    to_clear = _oldest_until_it_fits(situation)
+    saved = situation.results.saving(to_clear)
+    if saved < settings.save_at_least or not to_clear:
         return no_change(f"{saved:,} tokens to save, fewer than {settings.save_at_least:,}")
-    return clearing("budget", situation, doomed, f"results hold {held:,} of {settings.tokens:,} tokens")
+    return clearing("budget", situation, to_clear, f"results hold {held:,} of {settings.tokens:,} tokens")
 
 
 def _has_better(situation: MicroContext) -> bool:
@@ -24,11 +24,11 @@ def _has_better(situation: MicroContext) -> bool:
 
 
 def _oldest_until_it_fits(situation: MicroContext) -> list[TrackedResult]:
-    settings, left = situation.policy.micro.budget, situation.results.tokens
-    doomed: list[TrackedResult] = []
+    settings, left = situation.options.micro.budget, situation.results.tokens
+    to_clear: list[TrackedResult] = []
     for result in seen(situation, situation.results.all_but(settings.keep)):
         if left <= settings.tokens:
             break
-        doomed.append(result)
+        to_clear.append(result)
         left -= 0 if situation.results.was_deleted(result.call) else result.tokens
-    return doomed
+    return to_clear

@@ -5,7 +5,7 @@
          └──────────── expired, compacted ────────────┘
 
 A reference is registered once, in the order of arrival, and leaves that list when it is marked for deletion,
-so none can be deleted twice. When to mark: `cached.py`. Where the block stands: `view/flatten.py`.
+so none can be deleted twice. Which are marked: `cached.py`. Where the block stands: `view/flatten.py`.
 
 A fork takes the value as it is and changes its own (PC-14). A compaction, or anything else that replaces the
 view, starts from an empty state.
@@ -36,8 +36,9 @@ class CacheEditState(msgspec.Struct, frozen=True, kw_only=True):
     pending: tuple[str, ...] = ()
     # One entry per block that requests carry.
     pinned: tuple[tuple[str, ...], ...] = ()
-    # Deleted tokens that the API last reported, all edits together, and what it was before the newest edit.
-    reported: int = 0
+    # Deleted tokens that the API last reported, all edits together (None after a restart, until the next
+    # report), and what it was before the newest edit.
+    reported: int | None = 0
     baseline: int = 0
     # Whether the newest edit's saving is still to be reported.
     awaits_report: bool = False
@@ -110,8 +111,9 @@ def consume_pending(state: CacheEditState, *, why: str = "") -> Consumed:
         return Consumed(state, None)
     edit = CacheDeleted(state.pending, why)
     pinned = (*state.pinned, state.pending)
+    is_known = state.reported is not None
     after = msgspec.structs.replace(
-        state, pending=(), pinned=pinned, baseline=state.reported, awaits_report=True
+        state, pending=(), pinned=pinned, baseline=state.reported or 0, awaits_report=is_known
     )
     return Consumed(after, edit)
 
@@ -123,7 +125,7 @@ def record_savings(state: CacheEditState, deleted_tokens: int) -> Reported:
 
 
 def expire_deletions(state: CacheEditState, *, why: str) -> tuple[CacheEditState, CacheDeletionsEnded | None]:
-    """The cache is gone, and what was deleted in it is whole again: the edit is to be appended (MC-12)."""
+    """The cache is gone, and what was deleted in it is visible again: the edit is to be appended (MC-12)."""
     return CacheEditState(rests=True), CacheDeletionsEnded(why) if state.pinned else None
 
 
@@ -137,7 +139,7 @@ def rebuild_state(results: ResultTracker, edits: Iterable[Edit]) -> CacheEditSta
             pinned.clear()
     state = register_results(CacheEditState(), results)
     groups = _without(state.groups, [call for block in pinned for call in block])
-    return msgspec.structs.replace(state, groups=groups, pinned=tuple(pinned))
+    return msgspec.structs.replace(state, groups=groups, pinned=tuple(pinned), reported=None if pinned else 0)
 
 
 def _without(groups: Iterable[Group], calls: Iterable[str]) -> tuple[Group, ...]:

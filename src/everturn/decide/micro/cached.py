@@ -8,25 +8,24 @@ from everturn.decide.micro.context import MicroContext, MicroPlan, no_change
 
 
 def plan_cache_deletion(situation: MicroContext) -> MicroPlan:
-    settings = situation.policy.micro.cached
+    settings = situation.options.micro.cached
     if reason := _unable(situation):
         return no_change(reason)
     active = register_results(situation.cached, situation.results).active
     if len(active) < settings.trigger:
         return no_change(f"{len(active)} of {settings.trigger} active results")
     old = active[: max(0, len(active) - max(0, settings.keep))]
-    doomed = tuple(call for call in old if situation.results.was_seen(call))
-    if not doomed:
+    to_clear = tuple(call for call in old if situation.results.was_seen(call))
+    if not to_clear:
         return no_change(f"{len(active)} active results, but the model has not seen those beyond the newest")
-    saved = situation.results.tokens_of(doomed)
+    saved = situation.results.tokens_of(to_clear)
     return MicroPlan(
         "cached",
-        why=f"{len(active)} active results: deletes {len(doomed)} in the cache, saves {saved:,} tokens",
+        why=f"{len(active)} active results: deletes {len(to_clear)} in the cache, saves {saved:,} tokens",
         tokens_saved=saved,
-        delete=doomed,
-        forgotten=situation.results.paths_of(doomed),
+        delete=to_clear,
+        forgotten=situation.results.paths_of(to_clear),
         detector_notice="deleted",
-        suppresses_warning=True,
     )
 
 

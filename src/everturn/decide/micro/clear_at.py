@@ -9,11 +9,11 @@ from everturn.decide.micro.context import MicroContext, MicroPlan, no_change
 
 
 def plan_clear_at(situation: MicroContext) -> MicroPlan:
-    settings = situation.policy.micro.clear_at
+    settings = situation.options.micro.clear_at
     has_fired = situation.results.count < situation.results.arrived
     if situation.size <= settings.trigger and not has_fired:
         return no_change(f"{situation.size:,} tokens, not over {settings.trigger:,}")
-    doomed = situation.results.all_but(max(0, settings.keep))
-    if not doomed:
+    to_clear = situation.results.all_but(max(0, settings.keep))
+    if not to_clear:
         return no_change(f"no more than the newest {settings.keep} results are there")
-    return clearing("clear_at", situation, doomed, f"the whole prompt is over {settings.trigger:,} tokens")
+    return clearing("clear_at", situation, to_clear, f"the whole prompt is over {settings.trigger:,} tokens")

@@ -1,22 +1,22 @@
-"""A plan that clears: what all kinds that put placeholders in place of results have in common (MC-3 to 5)."""
+"""A plan that clears: what all kinds that replace results by placeholders have in common (MC-3 to MC-5)."""
 
 from collections.abc import Sequence
 
 from everturn.decide.micro.bound_thinking import with_thinking
 from everturn.decide.micro.context import MicroContext, MicroPlan, several
-from everturn.decide.policy import StepName
 from everturn.decide.result_tracker import TrackedResult
+from everturn.decide.settings import MicroStepName
 from everturn.history.edits import Cleared
 
 
 def clearing(
-    kind: StepName, situation: MicroContext, doomed: Sequence[TrackedResult], because: str
+    kind: MicroStepName, situation: MicroContext, to_clear: Sequence[TrackedResult], because: str
 ) -> MicroPlan:
-    """`doomed` is oldest first and not empty."""
-    saved = situation.results.saving(doomed)
-    why = f"{because}: clears {several(len(doomed), 'result')}, saves {saved:,} tokens"
+    """`to_clear` is oldest first and not empty."""
+    saved = situation.results.saving(to_clear)
+    why = f"{because}: clears {several(len(to_clear), 'result')}, saves {saved:,} tokens"
     edit = Cleared(
-        tuple(result.call for result in doomed),
+        tuple(result.call for result in to_clear),
         why=why,
         tokens_before=situation.size,
         tokens_saved=saved,
@@ -28,11 +28,10 @@ def clearing(
         tokens_saved=saved,
         forgotten=situation.results.paths_of(edit.calls),
         detector_notice="deleted",
-        suppresses_warning=True,
     )
-    return with_thinking(plan, situation.results.reply_after(doomed[0]), situation)
+    return with_thinking(plan, situation.results.reply_after(to_clear[0]), situation)
 
 
 def seen(situation: MicroContext, results: Sequence[TrackedResult]) -> list[TrackedResult]:
-    """Without those of the newest user message: what the model never saw would be lost to it."""
+    """Without those of the newest user message: the model has not seen them yet."""
     return [result for result in results if situation.results.was_seen(result.call)]

@@ -1,4 +1,4 @@
-"""What a micro-compaction looks at, and what it answers with. Every kind has this one shape."""
+"""What a micro-compaction decides from, and the plan it returns; the same for every kind."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -7,22 +7,23 @@ from typing import Literal
 import msgspec
 
 from everturn.decide.micro.cache_edit_state import CacheEditState
-from everturn.decide.policy import Policy, StepName
+from everturn.decide.options import Options
 from everturn.decide.result_tracker import ResultTracker
+from everturn.decide.settings import MicroStepName
 from everturn.history.edits import Edit, Offloaded
 from everturn.history.records import Record
 from everturn.measure.capabilities import PLAIN, Capabilities
 from everturn.measure.tokens import TokenCounter
 
-PlanKind = Literal[StepName, "none", "waits"]
-Told = Literal["no_change", "deleted"]
+PlanKind = Literal[MicroStepName, "none", "waits"]
+DetectorNotice = Literal["nothing", "deleted"]
 
 
 class MicroContext(msgspec.Struct, frozen=True, kw_only=True):
     """One turn, before its request is built."""
 
     results: ResultTracker
-    policy: Policy
+    options: Options
     # Who asks; analysis calls name no source.
     source: str
     now: datetime
@@ -42,7 +43,7 @@ class MicroContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_main(self) -> bool:
-        prefix = self.policy.micro.main
+        prefix = self.options.micro.main
         return bool(prefix) and self.source.startswith(prefix)
 
 
@@ -71,11 +72,10 @@ class MicroPlan(msgspec.Struct, frozen=True):
     # References to delete in the provider's cache (`cache_edit_state.py` turns them into an edit).
     delete: tuple[str, ...] = ()
     offload: tuple[OffloadPlan, ...] = ()
-    # Files whose read the model can no longer see: reading one again must be a real read (MC-4).
+    # Files whose read the model can no longer see: whoever answers repeated reads with a note that nothing
+    # has changed must forget these, so that the next read is a real one (MC-4).
     forgotten: tuple[str, ...] = ()
-    detector_notice: Told = "nothing"
-    # The "nearly full" warning speaks of a size that no longer holds (MC-5).
-    suppresses_warning: bool = False
+    detector_notice: DetectorNotice = "nothing"
     resets_cached: bool = False
 
 

@@ -5,18 +5,20 @@ target is expressed by what must go at least: trigger minus target; `keep` stays
 parts, results and inputs, are one edit, for one edit can do both (api-facts 2.2).
 
 What is composed here is part of the cache key (api-facts 3), and an edit that stops firing would put back
-what it had taken out. So the thinking that is kept, once reduced, stays reduced (`thinking_kept`).
+what it had taken out. The API could also keep the last turn's thinking alone, but would then drop one turn's
+thinking in every request and break the cache each time. So it is asked to keep all, and after an idle hour
+our own edit drops all but the last turns, once (`decide/thinking.py`).
 """
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any, Final, Literal
 
 import msgspec
 
+from everturn.decide.micro.context import several
 from everturn.decide.settings import DeclarativeSettings
-from everturn.decide.tools import matches
 from everturn.measure.capabilities import Capabilities
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable
 
 CLEAR_THINKING: Final = "clear_thinking_20251015"
 CLEAR_TOOL_USES: Final = "clear_tool_uses_20250919"
@@ -24,47 +26,41 @@ CLEAR_TOOL_USES: Final = "clear_tool_uses_20250919"
 BETA: Final = "context-management-2025-06-27"
 
 Thinking = Literal["none", "present", "redacted"]
-KeptThinking = Literal["all", "last_turn"]
-
-
-def thinking_kept(
-    before: KeptThinking, *, now: datetime, last_reply: datetime | None, settings: DeclarativeSettings
-) -> KeptThinking:
-    """All of it until the cache has surely gone cold once; from then on the last turn, until a compaction."""
-    if before == "last_turn" or last_reply is None:
-        return before
-    return "last_turn" if now - last_reply > settings.idle else "all"
 
 
 def build_context_management(
     tools: Iterable[str],
     *,
     thinking: Thinking,
-    kept: KeptThinking,
     settings: DeclarativeSettings,
     capabilities: Capabilities,
+    table: ToolTable = DEFAULT_TOOL_TABLE,
 ) -> dict[str, Any] | None:
     """`context_management` for a request with these tools; None where nothing is asked for."""
     if not capabilities.context_editing:
         return None
-    edits = [*_thinking_edit(thinking, kept, settings), *_tool_edit(tools, settings)]
+    edits = [*_thinking_edit(thinking, settings), *_tool_edit(tools, settings, table)]
     return {"edits": edits} if edits else None
 
 
-def _thinking_edit(
-    thinking: Thinking, kept: KeptThinking, settings: DeclarativeSettings
-) -> list[dict[str, Any]]:
+def _thinking_edit(thinking: Thinking, settings: DeclarativeSettings) -> list[dict[str, Any]]:
+    """Without it a model that drops old thinking by itself would do so in every request."""
     if not settings.thinking or thinking != "present":
         return []
-    turns = {"type": "thinking_turns", "value": max(1, settings.thinking_turns)}
-    return [{"type": CLEAR_THINKING, "keep": "all" if kept == "all" else turns}]
+    return [{"type": CLEAR_THINKING, "keep": "all"}]
 
 
-def _tool_edit(tools: Iterable[str], settings: DeclarativeSettings) -> list[dict[str, Any]]:
+def _tool_edit(tools: Iterable[str], settings: DeclarativeSettings, table: ToolTable) -> list[dict[str, Any]]:
     names = sorted(set(tools))
-    results = settings.results_of if settings.tool_results else ()
-    inputs = settings.inputs_of if settings.tool_inputs else ()
-    clearable = {name for name in names if matches(name, results) or matches(name, inputs)}
+    table = settings.add_tools(table)
+    rows = {name: table.find(name) for name in names}
+    emptied = [name for name in names if settings.tool_inputs and rows[name].has_large_input]
+    results = {
+        name
+        for name in names
+        if settings.tool_results and rows[name].is_reproducible and not rows[name].has_large_input
+    }
+    clearable = results.union(emptied)
     if not clearable:
         return []
     edit: dict[str, Any] = {
@@ -74,7 +70,7 @@ def _tool_edit(tools: Iterable[str], settings: DeclarativeSettings) -> list[dict
     }
     if excluded := [name for name in names if name not in clearable]:
         edit["exclude_tools"] = excluded
-    if emptied := [name for name in names if matches(name, inputs)]:
+    if emptied:
         edit["clear_tool_inputs"] = emptied
     return [edit]
 
@@ -89,6 +85,18 @@ class AppliedContextEdit(msgspec.Struct, frozen=True):
     @property
     def detector_notice(self) -> Literal["nothing", "deleted"]:
         return "deleted" if self.cleared or self.tokens else "nothing"
+
+
+_CLEARED_BY: Final = {CLEAR_THINKING: "thinking turn", CLEAR_TOOL_USES: "tool use"}
+
+
+def describe_applied(applied: Iterable[AppliedContextEdit]) -> str:
+    """What the API cleared, in words; "" where it cleared nothing."""
+    return ", ".join(
+        f"{several(edit.cleared, _CLEARED_BY.get(edit.edit, 'item'))} ({edit.tokens:,} tokens)"
+        for edit in applied
+        if edit.detector_notice == "deleted"
+    )
 
 
 class _AppliedEdit(msgspec.Struct):

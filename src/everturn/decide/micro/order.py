@@ -1,9 +1,9 @@
 """The order of micro-compaction (MC-1).
 
-The kinds of a policy are tried one after the other, and the first that acts, or has to wait, is the only
-one: the time-based kind comes first, for when it fires the cache is known to be cold and there is nothing
-left for the cached kind to protect. Moving oversized new results to files edits nothing that was ever sent,
-so it happens beside the others. What the API clears by itself (`declarative.py`) is independent of all this.
+The kinds of a policy are tried in order, and the first that acts, or has to wait, is the only one. The
+time-based kind comes first: when it fires, the cache is known to be cold and the cached kind has nothing to
+protect. Moving oversized new results to files changes nothing that was ever sent, so it happens in addition
+to the others. What the API clears by itself (`declarative.py`) is independent of all this.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,9 +19,9 @@ from everturn.decide.micro.masking import plan_masking
 from everturn.decide.micro.oversize import plan_offloading
 from everturn.decide.micro.time_based import is_cold, plan_time_based_clearing
 from everturn.decide.micro.window import plan_sliding_window
-from everturn.decide.policy import StepName
+from everturn.decide.settings import MicroStepName
 
-STEPS: Final[Mapping[StepName, Callable[[MicroContext], MicroPlan]]] = {
+STEPS: Final[Mapping[MicroStepName, Callable[[MicroContext], MicroPlan]]] = {
     "oversize": plan_offloading,
     "time": plan_time_based_clearing,
     "cached": plan_cache_deletion,
@@ -33,14 +33,14 @@ STEPS: Final[Mapping[StepName, Callable[[MicroContext], MicroPlan]]] = {
 
 
 def plan_micro_compaction(situation: MicroContext) -> MicroPlan:
-    steps = situation.policy.steps
+    steps = situation.options.steps
     if not steps:
-        return no_change(f"policy {situation.policy.name!r} changes nothing")
+        return no_change(f"policy {situation.options.policy!r} changes nothing")
     change = _first_that_acts(situation, tuple(name for name in steps if name != "oversize"))
     return _beside(plan_offloading(situation), change) if "oversize" in steps else change
 
 
-def _first_that_acts(situation: MicroContext, steps: tuple[StepName, ...]) -> MicroPlan:
+def _first_that_acts(situation: MicroContext, steps: tuple[MicroStepName, ...]) -> MicroPlan:
     reasons: list[str] = []
     for name in steps:
         plan = STEPS[name](situation)
@@ -54,7 +54,7 @@ def _first_that_acts(situation: MicroContext, steps: tuple[StepName, ...]) -> Mi
 
 
 def _beside(moved: MicroPlan, change: MicroPlan) -> MicroPlan:
-    """One plan of both; it goes by the name of what changes the prefix."""
+    """One plan of both, of the kind that changes the prefix."""
     if change.kind == "none":
         said = moved.why if moved.offload else f"oversize: {moved.why}"
         return msgspec.structs.replace(moved, why="; ".join(part for part in (said, change.why) if part))

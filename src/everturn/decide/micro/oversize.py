@@ -10,7 +10,7 @@ from string import ascii_letters, digits
 from typing import Final
 
 from everturn.decide.micro.context import MicroContext, MicroPlan, OffloadPlan, no_change, several
-from everturn.decide.result_tracker import Fresh
+from everturn.decide.result_tracker import NewResult
 from everturn.history.blocks import text_of
 
 _SAFE: Final = frozenset(ascii_letters + digits + "_-")
@@ -22,31 +22,36 @@ def plan_offloading(situation: MicroContext) -> MicroPlan:
     chosen = _chosen(situation)
     if not chosen:
         return no_change("every new result may be shown")
-    limit = situation.policy.micro.oversize.preview
+    limit = situation.options.micro.oversize.preview
     plans = tuple(_plan(fresh, why, limit) for fresh, why in chosen)
     saved = sum(_saved(fresh, plan) for (fresh, _), plan in zip(chosen, plans, strict=True))
     why = f"moves {several(len(plans), 'new result')} to files, saves {saved:,} tokens"
     return MicroPlan("oversize", why=why, tokens_saved=saved, offload=plans)
 
 
-def _chosen(situation: MicroContext) -> list[tuple[Fresh, str]]:
-    """Those over their own limit, then the largest until the message fits; in the order they came."""
-    settings, results = situation.policy.micro.oversize, situation.results
+def _chosen(situation: MicroContext) -> list[tuple[NewResult, str]]:
+    """Those over their own limit, then the largest until the message fits; in the order they came.
+
+    A file that was read is moved only where the message does not fit: reading the copy would be the same read
+    again (MC-21).
+    """
+    settings, results = situation.options.micro.oversize, situation.results
     held = sum(results.shown_characters(fresh.result) for fresh in results.newest)
     chosen: dict[str, str] = {}
-    for result in sorted((fresh.result for fresh in _candidates(situation)), key=lambda r: -r.characters):
-        if result.characters > settings.single:
+    candidates = [fresh.result for fresh in _candidates(situation)]
+    for result in candidates:
+        if result.characters > settings.single and not result.is_file_read:
             chosen[result.call] = f"a result may hold {settings.single:,} characters"
-        elif held > settings.message:
+            held -= result.characters - settings.preview
+    for result in sorted(candidates, key=lambda result: -result.characters):
+        if held > settings.message and result.call not in chosen:
             chosen[result.call] = f"the results of a message may hold {settings.message:,} characters"
-        else:
-            break
-        held -= result.characters - settings.preview
+            held -= result.characters - settings.preview
     return [(fresh, chosen[fresh.result.call]) for fresh in results.newest if fresh.result.call in chosen]
 
 
-def _candidates(situation: MicroContext) -> list[Fresh]:
-    results, preview = situation.results, situation.policy.micro.oversize.preview
+def _candidates(situation: MicroContext) -> list[NewResult]:
+    results, preview = situation.results, situation.options.micro.oversize.preview
     return [
         fresh
         for fresh in results.newest
@@ -58,14 +63,14 @@ def _candidates(situation: MicroContext) -> list[Fresh]:
     ]
 
 
-def _plan(fresh: Fresh, why: str, limit: int) -> OffloadPlan:
+def _plan(fresh: NewResult, why: str, limit: int) -> OffloadPlan:
     content = text_of(fresh.block)
     return OffloadPlan(
         fresh.result.call, file_name(fresh.result.call), content, preview(content, limit), len(content), why
     )
 
 
-def _saved(fresh: Fresh, plan: OffloadPlan) -> int:
+def _saved(fresh: NewResult, plan: OffloadPlan) -> int:
     tokens = fresh.result.tokens
     return tokens - tokens * len(plan.preview) // max(1, plan.characters)
 
@@ -80,7 +85,7 @@ def preview(text: str, limit: int) -> str:
 
 
 def file_name(call: str) -> str:
-    """Derived from the call id, so that it never changes; an id that is no plain name gets a digest."""
+    """Derived from the call id, so that it never changes; an id that is not a plain name gets a digest."""
     plain = "".join(letter if letter in _SAFE else "_" for letter in call)[:_MAX_NAME_LENGTH]
     if plain == call and call:
         return f"{plain}.txt"

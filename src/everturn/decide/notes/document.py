@@ -19,6 +19,8 @@ from everturn.decide.notes.settings import NotesSettings
 from everturn.measure.tokens import ROUGH, rough
 from everturn.view.fragments.notes import SECTIONS, NotesSection, cut_here, over_file, over_section, template
 
+# The notes of a session stand beside its transcript.
+NOTES_SUFFIX: Final = ".notes.md"
 _FENCE: Final = "---\n"
 _NAME: Final = "everturn: "
 
@@ -137,8 +139,8 @@ def _cut(text: str, path: str, limit: int) -> str:
     """Whole lines while they fit; a first line that does not is cut within."""
     if rough(text) <= limit:
         return text
-    room = int(limit * ROUGH.characters)
-    kept = text[:room]
-    if text[room] != "\n" and "\n" in kept:
+    fits = int(limit * ROUGH.characters)
+    kept = text[:fits]
+    if text[fits] != "\n" and "\n" in kept:
         kept = kept.rpartition("\n")[0]
     return f"{kept}\n{cut_here(path)}"

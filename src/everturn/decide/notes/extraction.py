@@ -13,29 +13,11 @@ from everturn.decide.notes.document import Notes, to_condense, update_problems
 from everturn.decide.notes.settings import NotesSettings
 from everturn.history.blocks import Block, fields_of, result_block, text_block
 from everturn.history.messages import Message
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE
 from everturn.view.fragments.notes import extraction_prompt
 
-
-class EditTool(msgspec.Struct, frozen=True):
-    """How a tool that replaces a piece of a file spells its input."""
-
-    path: str
-    old: str
-    new: str
-    all: str = ""
-    # Tools with several commands: the field and the command that edits.
-    command: tuple[str, str] = ("", "")
-
-
-# Claude Code, the API's own editor, Gemini CLI, pi.
-EDIT_TOOLS: Final[Mapping[str, EditTool]] = {
-    "Edit": EditTool("file_path", "old_string", "new_string", "replace_all"),
-    "str_replace_based_edit_tool": EditTool("path", "old_str", "new_str", command=("command", "str_replace")),
-    "str_replace_editor": EditTool("path", "old_str", "new_str", command=("command", "str_replace")),
-    "replace": EditTool("file_path", "old_string", "new_string"),
-    "edit_file": EditTool("path", "old_string", "new_string", "replace_all"),
-    "edit": EditTool("path", "oldText", "newText"),
-}
+# The command of the editors with several commands that replaces a text.
+EDIT_COMMAND: Final = "str_replace"
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -62,7 +44,7 @@ class NotUpdated(msgspec.Struct, frozen=True):
 
 def edit_tool_among(tools: Sequence[str]) -> str:
     """The tool that the fork can edit with; empty where it has none, and then no notes are taken."""
-    return next((tool for tool in tools if tool in EDIT_TOOLS), "")
+    return next((tool for tool in tools if DEFAULT_TOOL_TABLE.find(tool).replaces), "")
 
 
 def extraction_message(notes: Notes, path: str, settings: NotesSettings) -> Message:
@@ -77,18 +59,18 @@ def check_edit_call(call: Block, path: str) -> Replacement | EditRefused:
     The path is compared as it is spelled: another spelling of the same file is refused, which costs a call,
     and no spelling of another file can pass.
     """
-    tool = EDIT_TOOLS.get(call.tool)
-    if tool is None:
+    row = DEFAULT_TOOL_TABLE.find(call.tool)
+    fields = row.replaces
+    if fields is None:
         return EditRefused(f"{call.tool or 'a tool'} may not be used here; only an edit of {path} may")
     given = _input(call)
-    field, command = tool.command
-    if field and given.get(field) != command:
-        return EditRefused(f"only the command {command!r} may be used here")
-    if given.get(tool.path) != path:
+    if row.by_command and given.get("command") != EDIT_COMMAND:
+        return EditRefused(f"only the command {EDIT_COMMAND!r} may be used here")
+    if given.get(row.path[0]) != path:
         return EditRefused(f"only {path} may be edited here")
-    old, new, every = given.get(tool.old), given.get(tool.new), given.get(tool.all, False)
+    old, new, every = given.get(fields.old), given.get(fields.new), given.get(fields.all, False)
     if not (isinstance(old, str) and isinstance(new, str) and old and isinstance(every, bool)):
-        return EditRefused(f"{tool.old} and {tool.new} must be texts, and {tool.old} not an empty one")
+        return EditRefused(f"{fields.old} and {fields.new} must be texts, and {fields.old} not an empty one")
     return Replacement(old, new, every)
 
 

@@ -4,11 +4,10 @@
                        ^ never further back     ^ extended backwards until enough is kept
 
 What the notes do not cover is always kept. Where that alone is more than may be kept, the notes are too old
-to be a summary, and the next way of the chain is taken.
+to be a summary, and the next strategy is tried.
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 
@@ -16,15 +15,13 @@ from everturn.decide.notes.document import Notes
 from everturn.decide.notes.settings import NotesSettings
 from everturn.history.log import View
 from everturn.history.records import Record
-from everturn.history.rounds import cut_points
+from everturn.history.rounds import find_cut_points
 from everturn.measure.meter import PLACEHOLDER_TOKENS
 from everturn.measure.tokens import TokenCounter, rough
 
-Beginning = Literal["running", "resumed"]
-
 
 class Rejected(msgspec.Struct, frozen=True):
-    """Why the notes are no summary now."""
+    """Why the notes cannot be the summary now."""
 
     why: str
 
@@ -39,27 +36,29 @@ class KeptRecords(msgspec.Struct, frozen=True):
 
 
 def select_kept_records(
-    notes: Notes | None, view: View, counts: TokenCounter, settings: NotesSettings, *, session: Beginning
+    notes: Notes | None, view: View, counts: TokenCounter, settings: NotesSettings, *, resumed_at: str = ""
 ) -> KeptRecords | Rejected:
-    """What a compaction by notes would keep. In a resumed session whose covered record is gone from the view,
-    everything is taken as covered: what is in the file was noted before it was closed."""
+    """What a compaction by notes would keep.
+
+    `resumed_at` is the last record of the log when the session was opened again; "" for a new session. Where
+    the covered record is gone from the view of a resumed session, everything up to there is taken as covered:
+    what is in the file was noted before the session was closed.
+    """
     if not settings.enabled:
         return Rejected("session notes are switched off")
     if notes is None or notes.is_empty:
         return Rejected("nothing has been noted yet")
     records = view.records
-    places = [at for at, record in enumerate(records) if record.uuid == notes.state.covers]
-    if not places and session == "running":
+    covered = _place(notes.state.covers, records)
+    covered = _place(resumed_at, records) if covered < 0 else covered
+    if covered < 0:
         return Rejected("the last record that the notes cover is not in the view")
-    first = places[-1] + 1 if places else len(records)
-    return _extended(first, records, _sizes(view, counts), settings)
+    return _extended(covered + 1, records, _sizes(view, counts), settings)
 
 
-def still_over(tokens_after: int, threshold: int) -> Rejected | None:
-    """A result that would trigger the next compaction at once is no result (SM-7)."""
-    if tokens_after < threshold:
-        return None
-    return Rejected(f"{tokens_after:,} tokens with the notes; the threshold is {threshold:,}")
+def _place(uuid: str, records: Sequence[Record]) -> int:
+    """The last record of that name; -1 where there is none."""
+    return max((at for at, record in enumerate(records) if uuid and record.uuid == uuid), default=-1)
 
 
 def _extended(
@@ -67,7 +66,7 @@ def _extended(
 ) -> KeptRecords | Rejected:
     """From the cut point at or before the first uncovered record, one cut point further back at a time."""
     floor = min(_after_boundary(records), first)
-    *earlier, start = [at for at in cut_points(records) if floor <= at <= first] or [-1]
+    *earlier, start = [at for at in find_cut_points(records) if floor <= at <= first] or [-1]
     if start < 0:
         return Rejected("the records that the notes do not cover cannot be cut off whole")
     kept = KeptRecords(
@@ -94,7 +93,7 @@ def _after_boundary(records: Sequence[Record]) -> int:
 
 
 def has_text(record: Record) -> bool:
-    """A message in which somebody says something: results and calls alone are none."""
+    """Whether a message has text: results and calls alone do not count."""
     if record.kind not in ("user", "assistant") or record.display_only or record.meta:
         return False
     return any(block.kind == "text" for block in record.blocks)

@@ -8,7 +8,8 @@ import msgspec
 class NotesSettings(msgspec.Struct, frozen=True, kw_only=True):
     """When notes are taken, how long they may be, and what is kept beside them."""
 
-    enabled: bool = True
+    # Notes cost a reading of the context each time, and make a compaction free.
+    enabled: bool = False
     # Below this a session fits into one look, and notes about it are not worth a call. Our choice.
     first: int = 10_000
     # How much must have come since the last time, in tokens and in tool calls. Our choice.

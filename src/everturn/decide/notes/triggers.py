@@ -1,4 +1,4 @@
-"""When notes are taken, and how long anybody waits for them (SM-2, SM-3).
+"""When notes are taken, and how long a compaction waits for them (SM-2, SM-3).
 
 Times are seconds of a clock that only goes forward: a wall clock that is set back must not keep an
 extraction alive for ever.
@@ -21,7 +21,7 @@ class NotNow(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """How many seconds to wait for notes that are being taken; none is an answer too."""
+    """How many seconds to wait for notes that are being taken; 0 for not at all."""
 
     seconds: float
     why: str

@@ -1,1 +1,1 @@
-"""What no policy can undercut, and what could be had by knowing the future (RP-9)."""
+"""Two bounds: a lower bound for the cost of any policy, and an oracle that knows later uses (RP-9)."""

@@ -1,7 +1,7 @@
-"""Two bounds for every policy (RP-9); the other one is `oracle.py`.
+"""The floor: a lower bound for the cost of any policy (RP-9). The other bound is `oracle.py`.
 
-The floor: every token that the session holds is paid once, at the cheapest rate that a first payment can
-have, and the recorded output is added. Reading anything a second time is free: nobody gets there.
+Every token of the session is paid once, at the cheapest rate for new input, and the recorded output is added.
+Everything after the first payment is free. No real policy can reach this.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,29 +24,29 @@ _OVERSIZE: Final = OversizeSettings()
 
 
 def compute_floor(
-    session: ReplaySession, scheme: ReplayPolicy, made: Mapping[str, int] | None = None
+    session: ReplaySession, policy: ReplayPolicy, made: Mapping[str, int] | None = None
 ) -> Decimal:
-    """`made` are the calls that a run made of each thread, where it ended early."""
+    """`made` is the number of calls per thread, for a run that ended early."""
     prepared = prepare(session)
     total = Decimal(0)
-    for at, acts in enumerate(prepared.whole):
-        count = len(acts.calls) if made is None else made.get(acts.thread, 0)
-        if acts.calls[:count]:
-            total += _floor_of(acts.calls[:count], prepared.thread_models(at, scheme))
+    for at, thread in enumerate(prepared.whole):
+        count = len(thread.calls) if made is None else made.get(thread.name, 0)
+        if thread.calls[:count]:
+            total += _floor_of(thread.calls[:count], prepared.thread_models(at, policy))
     return total
 
 
-def _floor_of(calls: Sequence[ReplayStep], cast: ThreadModels) -> Decimal:
-    first = cast.models[calls[0].model]
-    total = cast.head_tokens * _cheapest(first, calls[0])
-    for number, act in enumerate(calls, start=1):
-        model, costs = cast.models[act.model], cast.costs[act.model]
-        shown = sum(_least(block, costs) for block in _blocks(act.before))
-        said = list(_blocks(act.reply))
-        # The last reply is never sent again, and old thinking need not be.
+def _floor_of(calls: Sequence[ReplayStep], thread_models: ThreadModels) -> Decimal:
+    first = thread_models.models[calls[0].model]
+    total = thread_models.preamble_tokens * _cheapest(first, calls[0])
+    for number, step in enumerate(calls, start=1):
+        model, costs = thread_models.models[step.model], thread_models.costs[step.model]
+        shown = sum(_least(block, costs) for block in _blocks(step.before))
+        said = list(_blocks(step.reply))
+        # The last reply is never sent again, and earlier thinking need not be.
         again = [] if number == len(calls) else [block for block in said if not block.is_thinking]
-        output = sum(map(costs.block, said)) * _rates(model, act).output
-        total += (shown + sum(map(costs.block, again))) * _cheapest(model, act) + output
+        output = sum(map(costs.block, said)) * _rates(model, step).output
+        total += (shown + sum(map(costs.block, again))) * _cheapest(model, step) + output
     return total / PER_MILLION
 
 
@@ -55,18 +55,18 @@ def _blocks(records: Sequence[Record]) -> list[Block]:
 
 
 def _least(block: Block, costs: ScaledCosts) -> int:
-    """A result so large that a policy may show only its beginning counts as that."""
+    """An oversized result counts as its preview, because a policy may show only that."""
     tokens = costs.block(block)
     if not block.is_result or len(text := text_of(block)) <= _OVERSIZE.single:
         return tokens
     return tokens * _OVERSIZE.preview // len(text)
 
 
-def _rates(model: Model, act: ReplayStep) -> Rates:
-    """Of a short prompt: a long one may cost more."""
-    return model.rates(on=act.at.date(), prompt_tokens=0)
+def _rates(model: Model, step: ReplayStep) -> Rates:
+    """Rates of a short prompt, because a long one may cost more."""
+    return model.rates(on=step.at.date(), prompt_tokens=0)
 
 
-def _cheapest(model: Model, act: ReplayStep) -> Decimal:
-    rates = _rates(model, act)
+def _cheapest(model: Model, step: ReplayStep) -> Decimal:
+    rates = _rates(model, step)
     return min(rates.input, rates.write_5m, rates.write_1h)

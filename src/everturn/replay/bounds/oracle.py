@@ -1,9 +1,9 @@
-"""The other bound (RP-9): somebody who knows which results will be used again.
+"""The oracle: a policy that knows which results will be used again (RP-9).
 
-It clears what never will be, and only when that is free (the prefix has lapsed) or pays: reading it until
-the next lapse or the end would cost more than writing once more what has to be written then. At the window it
-compacts like everyone. It is a bound for clearing, not for everything: whoever drops rounds or summarizes
-early can be cheaper, and pays with what is missing afterwards.
+It clears results that are never used again, but only if that is free (the cache has expired) or saves money:
+reading them until the cache expires or the thread ends would cost more than rewriting what follows them. When
+the window is full it compacts like the other policies. It is a bound for clearing only. Policies that drop
+turns or summarize early can be cheaper, at the price of lost content.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,13 @@ from everturn.replay.playing.steps import ReplayStep, ReplayThread
 from everturn.replay.refetches import ThreadUses
 
 
-def make_oracle(uses: ThreadUses, acts: ReplayThread, ttl: Ttl) -> EditAdvisor:
-    """What it says before each call of a thread."""
-    return EditAdvisor(_Oracle(uses, acts, ttl).edit)
+def make_oracle(uses: ThreadUses, thread: ReplayThread, ttl: Ttl) -> EditAdvisor:
+    """The edits of the oracle before each call of a thread."""
+    return EditAdvisor(_Oracle(uses, thread, ttl).edit)
 
 
 class _Place(NamedTuple):
-    """One block of what would be sent: its size, whose result it is, and who said it."""
+    """One block of the next request: its size, the call it answers, and whether the assistant wrote it."""
 
     tokens: int
     result: str
@@ -36,28 +36,28 @@ class _Place(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """Something in the provider's cache: a request that ended behind so many blocks, and when it was sent."""
+    """A cache entry: how many blocks the request had, and when it was sent."""
 
     blocks: int
     at: datetime
 
 
 class _Oracle:
-    def __init__(self, uses: ThreadUses, acts: ReplayThread, ttl: Ttl) -> None:
+    def __init__(self, uses: ThreadUses, thread: ReplayThread, ttl: Ttl) -> None:
         self._needed_until = _needed_until(uses)
         self._numbers = uses.numbers
-        self._until_lapse = _calls_until_lapse(acts, ttl)
+        self._until_lapse = _calls_until_lapse(thread, ttl)
         self._life = timedelta(seconds=SECONDS[ttl])
         self._entries: list[_Entry] = []
 
-    def edit(self, player: Player, act: ReplayStep) -> Edit | None:
+    def edit(self, player: Player, step: ReplayStep) -> Edit | None:
         places = _places(player)
         cached = _cached(places)
-        self._note_request(cached, player.journal.last_touched_at)
-        dead = self._dead(places[:cached], act)
-        first, why = dead[0] if dead else None, "the prefix has lapsed"
-        if not player.journal.has_expired(act.at, player.ttl):
-            first, why = self._best(places, cached, dead, player, act), "that pays"
+        self._note_request(cached, player.call_log.last_touched_at)
+        dead = self._dead(places[:cached], step)
+        first, why = dead[0] if dead else None, "the cache has expired"
+        if not player.call_log.has_expired(step.at, player.ttl):
+            first, why = self._best(places, cached, dead, player, step), "that saves money"
         if first is None:
             return None
         self._entries = [entry for entry in self._entries if entry.blocks <= first]
@@ -65,13 +65,13 @@ class _Oracle:
 
     def _note_request(self, cached: int, at: datetime | None) -> None:
         if self._entries and cached < self._entries[-1].blocks:
-            # The view is another one.
+            # The view was replaced.
             self._entries = []
         if at is not None:
             self._entries.append(_Entry(cached, at))
 
-    def _dead(self, places: Sequence[_Place], act: ReplayStep) -> list[int]:
-        number = next((self._numbers[each.uuid] for each in act.reply if each.uuid in self._numbers), 0)
+    def _dead(self, places: Sequence[_Place], step: ReplayStep) -> list[int]:
+        number = next((self._numbers[each.uuid] for each in step.reply if each.uuid in self._numbers), 0)
         return [
             at
             for at, place in enumerate(places)
@@ -80,25 +80,27 @@ class _Oracle:
         ]
 
     def _best(
-        self, places: Sequence[_Place], cached: int, dead: Sequence[int], player: Player, act: ReplayStep
+        self, places: Sequence[_Place], cached: int, dead: Sequence[int], player: Player, step: ReplayStep
     ) -> int | None:
-        """From which block on clearing saves most; None where it saves nothing."""
-        rates = player.model.rates(on=act.at.date(), prompt_tokens=0)
+        """The first block to clear for the largest saving; None if clearing saves nothing."""
+        rates = player.model.rates(on=step.at.date(), prompt_tokens=0)
         again = (rates.write_1h if player.ttl == "1h" else rates.write_5m) - rates.read
         positions = group_positions([place.kind for place in places])
         ends = list(accumulate((place.tokens for place in places), initial=0))
         best, most, freed = None, Decimal(0), 0
         for at in reversed(dead):
             freed += places[at].tokens - PLACEHOLDER_TOKENS
-            rewritten = ends[cached] - ends[self._read_up_to(at, positions, act.at)] - freed
-            net = freed * self._until_lapse[act.number - 1] * rates.read - max(0, rewritten) * again
+            rewritten = ends[cached] - ends[self._read_up_to(at, positions, step.at)] - freed
+            net = freed * self._until_lapse[step.number - 1] * rates.read - max(0, rewritten) * again
             if net > most:
                 best, most = at, net
         return best
 
     def _read_up_to(self, first: int, positions: Sequence[int], now: datetime) -> int:
         """How many blocks would still be read if the result at `first` were cleared: those of the newest
-        request that ended before it, while it is alive and in reach. Else system prompt and tools alone."""
+        request that ended before it, if its entry is alive and within the lookback. Otherwise 0 (only system
+        prompt and tools).
+        """
         for entry in reversed(self._entries):
             in_reach = positions[-1] - positions[max(0, entry.blocks - 1)] < LOOKBACK
             if entry.blocks <= first:
@@ -107,7 +109,7 @@ class _Oracle:
 
 
 def _needed_until(uses: ThreadUses) -> Mapping[str, int]:
-    """For each result the last call that takes something from it."""
+    """For each result, the last call that uses something from it."""
     found: dict[str, int] = {}
     for call in uses.calls:
         for string in call.uses:
@@ -116,19 +118,19 @@ def _needed_until(uses: ThreadUses) -> Mapping[str, int]:
     return found
 
 
-def _calls_until_lapse(acts: ReplayThread, ttl: Ttl) -> list[int]:
-    """From each call on, how many there are before the prefix lapses or the thread ends."""
+def _calls_until_lapse(thread: ReplayThread, ttl: Ttl) -> list[int]:
+    """For each call, the number of calls before the cache expires or the thread ends."""
     left: list[int] = []
     later: ReplayStep | None = None
-    for act in reversed(acts.calls):
-        lapses = later is None or (later.at - act.at).total_seconds() > SECONDS[ttl]
+    for step in reversed(thread.calls):
+        lapses = later is None or (later.at - step.at).total_seconds() > SECONDS[ttl]
         left.append(1 if lapses else left[-1] + 1)
-        later = act
+        later = step
     return left[::-1]
 
 
 def _places(player: Player) -> list[_Place]:
-    view = player.talk.log.view
+    view = player.conversation.log.view
     hidden = {*view.cleared, *view.offloaded}
     return [
         _Place(

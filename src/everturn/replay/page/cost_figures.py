@@ -1,6 +1,7 @@
-"""What policies cost: bars by kind with the two bounds drawn through them, and cost so far, call by call.
+"""Charts of what policies cost: bars by kind with the two bounds, and cumulative cost per call.
 
-The bounds (RP-9) are lines through all bars: left of the floor nobody can be; the oracle knows the future.
+The bounds (RP-9) are lines across all bars: no policy can be left of the floor, and the oracle knows the
+future.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,21 +13,21 @@ from everturn.replay.page.markup import Html, element
 from everturn.replay.page.session_comparison import PolicyTotals, SessionComparison, baseline, in_order
 from everturn.replay.runs import ReplayRun
 
-# In this order from the left: what is cheapest per token comes first.
+# Order from the left: the cheapest per token first.
 KINDS: Final = {
     "read": "cache reads",
     "write_5m": "5m writes",
     "write_1h": "1h writes",
-    "plain": "plain input",
+    "plain": "uncached input",
     "output": "output",
     "summaries": "summaries",
     "refresh": "refreshes",
-    "faults": "faults",
+    "refetches": "refetches",
 }
 _WIDE: Final = 1_000
-# A name with its amount takes about this share of a phone's width.
+# A name with its amount takes about this share of the width of a phone.
 _NARROW: Final = 0.3
-# More points than this are not seen in a line as wide as a laptop's screen.
+# More points than this cannot be distinguished on a laptop screen.
 _POINTS: Final = 300
 
 
@@ -43,15 +44,15 @@ def legend(found: Sequence[PolicyTotals]) -> Html:
 
 
 def swatches(names: Iterable[tuple[str, str]]) -> Html:
-    """What each colour or line stands for, as (class, words)."""
+    """The legend: what each colour or line means, as (class, label)."""
     keys = [element("li", element("i", class_=f"swatch {kind}"), name) for kind, name in names]
     return element("ul", keys, class_="legend")
 
 
-def so_far(chapter: SessionComparison, chosen: str) -> Html:
-    """One line for each scheme: dollars after each call of the recording."""
-    courses = [(run.scheme, _course(run)) for run in chapter.runs]
-    bounds = [(name, each) for name, each in (("floor", chapter.floor), ("oracle", chapter.oracle)) if each]
+def so_far(session: SessionComparison, chosen: str) -> Html:
+    """One line per policy: dollars after each recorded call."""
+    courses = [(run.policy, _course(run)) for run in session.runs]
+    bounds = [(name, each) for name, each in (("floor", session.floor), ("oracle", session.oracle)) if each]
     most = max([float(course[-1]) for _, course in courses if course] + [float(each) for _, each in bounds])
     marks = plot.ticks(most, wanted=3)
     top, width = marks[-1], max([len(course) for _, course in courses] + [2]) - 1
@@ -65,7 +66,7 @@ def so_far(chapter: SessionComparison, chosen: str) -> Html:
         element("span", formatting.dollars(Decimal(str(mark))), style=f"top:{100 - 100 * mark / top:.4g}%")
         for mark in marks[1:]
     ]
-    drawing = plot.svg(width, shapes, label="Dollars so far, one line for each policy")
+    drawing = plot.svg(width, shapes, label="Cumulative cost, one line for each policy")
     names = [
         element("span", name, class_="level", style=f"top:{100 - 100 * float(amount) / top:.4g}%")
         for name, amount in bounds
@@ -77,7 +78,8 @@ def so_far(chapter: SessionComparison, chosen: str) -> Html:
 def _bar(
     each: PolicyTotals, against: PolicyTotals, bounds: Sequence[tuple[str, Decimal]], most: Decimal
 ) -> Html:
-    parts, x = [], 0.0
+    parts: list[Html] = []
+    x = 0.0
     for kind, name in KINDS.items():
         amount = each.by_kind.get(kind, Decimal(0))
         wide = _x(amount, most)
@@ -88,11 +90,11 @@ def _bar(
         plot.upright(_x(amount, most), f"{name}: {formatting.dollars(amount)}", class_=f"bound {name}")
         for name, amount in bounds
     ]
-    label = f"{each.scheme}: {formatting.dollars(each.dollars)}"
+    label = f"{each.policy}: {formatting.dollars(each.dollars)}"
     drawing = plot.svg(_WIDE, [part for part in parts if 'width="0"' not in part], lines, label=label)
     return element(
         "div",
-        element("div", each.scheme, class_="policy"),
+        element("div", each.policy, class_="policy"),
         element("div", drawing, class_="bar"),
         element(
             "div",
@@ -107,9 +109,9 @@ def _bar(
 
 def _compared(each: PolicyTotals, against: PolicyTotals) -> Html:
     if each.unfinished:
-        said = f"{formatting.count(each.unfinished, 'session')} did not come to the end under this policy"
+        said = f"{formatting.count(each.unfinished, 'session')} did not finish under this policy"
         return element("span", "unfinished", class_="worse", title=said)
-    if each.scheme == against.scheme:
+    if each.policy == against.policy:
         return element("span", "baseline", class_="soft")
     kind = "better" if each.dollars < against.dollars else "worse"
     return element("span", formatting.change(each.dollars, against.dollars), class_=kind)
@@ -121,7 +123,9 @@ def _bound_names(bounds: Sequence[tuple[str, Decimal]], most: Decimal) -> Html:
 
 
 def _bound_name(name: str, amount: Decimal, at: float) -> Html:
-    """The floor's name stands left of its line and the oracle's right of it, unless there is no room."""
+    """The label of the floor is left of its line and that of the oracle right of it, unless there is no
+    space.
+    """
     side = (
         "right"
         if name == "floor" and at < _NARROW
@@ -143,7 +147,7 @@ def _x(amount: Decimal, most: Decimal) -> float:
 
 
 def _course(run: ReplayRun) -> list[Decimal]:
-    """Dollars after each call of the recording; what is called besides counts to the one before it."""
+    """Dollars after each recorded call. Extra calls count towards the recorded call before them."""
     found: list[Decimal] = []
     paid = Decimal(0)
     for call in sorted(run.calls, key=lambda call: call.at):

@@ -1,7 +1,7 @@
-"""The whole page as one file: no request leaves it, and it opens from a disk without a network.
+"""The whole page as one file that makes no network requests.
 
-Style and script stand inside it. A policy of the page itself forbids everything else, so that a mistake
-here could not make a browser fetch something either.
+Style and script are inline. A content security policy forbids everything else, so that even a mistake here
+could not make a browser load something.
 """
 
 from collections.abc import Sequence
@@ -19,38 +19,38 @@ from everturn.replay.page.session_comparison import (
 )
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-# A square in the colour of a hit, so that no browser asks for an icon.
+# An inline icon, so that the browser does not request one.
 _ICON: Final = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E"
     "%3Crect width='8' height='8' rx='2' fill='%233c9d8b'/%3E%3C/svg%3E"
 )
 
 
-def render_page(chapters: Sequence[SessionComparison], *, unreadable: Sequence[tuple[str, str]] = ()) -> str:
-    """The page for these sessions; `unreadable` are the files that gave none, as (path, why)."""
-    told = [each for each in chapters if any(run.totals.calls for run in each.runs)]
+def render_page(sessions: Sequence[SessionComparison], *, unreadable: Sequence[tuple[str, str]] = ()) -> str:
+    """The page for these sessions; `unreadable` are the files without a session, as (path, why)."""
+    told = [each for each in sessions if any(run.totals.calls for run in each.runs)]
     body = _told(by_cost(told), unreadable) if told else _nothing(unreadable)
     return "<!doctype html>\n" + element("html", _head(), element("body", body), lang="en") + "\n"
 
 
-def _told(chapters: Sequence[SessionComparison], unreadable: Sequence[tuple[str, str]]) -> Html:
-    drawn = how_many_are_drawn(chapters)
-    chosen = cheapest(sum_policies(chapters)).scheme
+def _told(sessions: Sequence[SessionComparison], unreadable: Sequence[tuple[str, str]]) -> Html:
+    drawn = how_many_are_drawn(sessions)
+    chosen = cheapest(sum_policies(sessions)).policy
     return element(
         "main",
-        parts.headline(chapters),
-        parts.policies(chapters),
-        parts.session_table(chapters, drawn),
-        [parts.chapter(each, number, chosen) for number, each in enumerate(chapters[:drawn])],
+        parts.headline(sessions),
+        parts.policies(sessions),
+        parts.session_table(sessions, drawn),
+        [parts.session_section(each, number, chosen) for number, each in enumerate(sessions[:drawn])],
         _unread(unreadable),
-        element("footer", "Made by everturn. This file is complete: it asks nothing of the network."),
+        element("footer", "Made by everturn. This file is self-contained and makes no network requests."),
         element("noscript", element("style", raw("[hidden] { display: block !important; }"))),
         element("script", _own("page.js")),
     )
 
 
 def _nothing(unreadable: Sequence[tuple[str, str]]) -> Html:
-    said = "There was nothing to replay: no session with a call was found."
+    said = "Nothing to replay: no session with a call was found."
     return element("main", element("h1", "No calls"), element("p", said), _unread(unreadable))
 
 

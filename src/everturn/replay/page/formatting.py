@@ -1,10 +1,10 @@
-"""How numbers are written on the page: few digits, always with their unit."""
+"""Number formats of the page: few digits, always with a unit."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
-# Below a cent, two more digits are needed to tell policies apart.
+# Amounts below a cent need two more digits to show differences between policies.
 _CENT: Final = Decimal("0.01")
 
 
@@ -25,7 +25,7 @@ def dollars(amount: Decimal) -> str:
 
 
 def change(amount: Decimal, against: Decimal) -> str:
-    """`−34%`: how much less (or more) than what it is compared with."""
+    """`−34%`: the difference to `against`."""
     if not against:
         return ""
     share = round((amount - against) / against * 100)

@@ -1,8 +1,7 @@
-"""HTML and SVG as values that are escaped by construction: a plain string can never become markup.
+"""HTML and SVG values that are always escaped: a plain string cannot become markup.
 
-Only `element` and `raw` make `Html`, and `raw` is called with files of this package alone. What sessions
-say (paths, reasons, names) is a plain string everywhere, so it is escaped when it becomes a child or an
-attribute.
+Only `element` and `raw` create `Html`, and `raw` is only called with files of this package. Text from
+sessions (paths, reasons, names) is a plain string, so it is escaped when it becomes a child or an attribute.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,13 +16,15 @@ _OPENING_ANGLE, _CLOSING_ANGLE, _AMPERSAND = "\\u003c", "\\u003e", "\\u0026"
 
 
 class Html(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
 
 def element(name: str, *children: Child, **attributes: Attribute) -> Html:
-    """`element("a", "text", class_="b", data_x=1)`; True is a bare attribute, False and None are none."""
+    """`element("a", "text", class_="b", data_x=1)`. True is an attribute without value; False and None omit
+    it.
+    """
     inside = "".join(_text(child) for child in children)
     opening = f"<{name}{_spelled(attributes)}>"
     if name in _VOID and not inside:
@@ -36,12 +37,12 @@ def joined(children: Child) -> Html:
 
 
 def raw(text: str) -> Html:
-    """Markup, style or script that was written in this package."""
+    """Markup, style or script from this package."""
     return Html(text)
 
 
 def json_script(spelled: str, **attributes: Attribute) -> Html:
-    """JSON inside a script element, spelled so that nothing in it can end the element."""
+    """JSON inside a script element, escaped so that nothing in it can close the element."""
     safe = spelled.replace("&", _AMPERSAND).replace("<", _OPENING_ANGLE).replace(">", _CLOSING_ANGLE)
     return Html(f'<script type="application/json"{_spelled(attributes)}>{safe}</script>')
 

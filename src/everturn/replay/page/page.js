@@ -1,9 +1,9 @@
 "use strict";
-// The drawings are made already. This only chooses which one is seen, and says in words what a call was.
+// The charts are already in the page. This script selects which ones are visible and describes a call in words.
 (() => {
   const all = (what, inside = document) => [...inside.querySelectorAll(what)];
-  const chapters = all(".chapter");
-  const spoken = (n) => n >= 1e6 ? (n / 1e6).toFixed(2) + "M" : n >= 1e4 ? Math.round(n / 1e3) + "k" : n.toLocaleString("en");
+  const sections = all(".session");
+  const shortened = (n) => n >= 1e6 ? (n / 1e6).toFixed(2) + "M" : n >= 1e4 ? Math.round(n / 1e3) + "k" : n.toLocaleString("en");
   const rows = new Map();
 
   function callsOf(view) {
@@ -11,14 +11,14 @@
     return rows.get(view);
   }
 
-  function openChapter(number, scroll) {
-    chapters.forEach((chapter) => { chapter.hidden = chapter.dataset.number !== number; });
+  function openSession(number, scroll) {
+    sections.forEach((section) => { section.hidden = section.dataset.number !== number; });
     all("[data-opens]").forEach((button) => {
       const row = button.closest("tr");
       if (button.dataset.opens === number) row.setAttribute("aria-current", "true");
       else row.removeAttribute("aria-current");
     });
-    const open = chapters.find((chapter) => !chapter.hidden);
+    const open = sections.find((section) => !section.hidden);
     if (open && scroll) open.scrollIntoView({ behavior: "smooth", block: "start" });
   }
 
@@ -31,27 +31,27 @@
     });
   }
 
-  function tell(view, x) {
+  function describe(view, x) {
     const { calls, words } = callsOf(view);
     const plots = view.querySelector(".plots"), cursor = view.querySelector(".cursor");
     x = Math.max(0, Math.min(calls.length - 1, x));
     plots.dataset.at = x;
-    const [number, at, source, read, written, plain, output, paid, why, broke, faults] = calls[x];
+    const [number, at, source, read, written, plain, output, paid, why, broke, refetches] = calls[x];
     const plot = view.querySelector(".plot");
     cursor.hidden = false;
     cursor.style.left = plot.offsetLeft + plot.clientWidth * (x + 0.5) / calls.length + "px";
     const lines = [
       `Call ${number} · ${at} · ${words[source]} · ${paid}`,
-      `${spoken(read)} read, ${spoken(written)} written, ${spoken(plain)} plain, ${spoken(output)} out`,
+      `${shortened(read)} read, ${shortened(written)} written, ${shortened(plain)} uncached, ${shortened(output)} out`,
       broke >= 0 ? "Cache broke: " + words[broke] : "",
       why >= 0 ? words[why] : "",
-      ...faults.map((fault) => "Fault: " + words[fault]),
+      ...refetches.map((refetch) => "Refetch: " + words[refetch]),
     ].filter(Boolean);
     view.querySelector(".readout").replaceChildren(...lines.map((line, i) => {
       const p = document.createElement("p");
       p.textContent = line;
       if (i === 0) p.style.fontWeight = 650;
-      if (line.startsWith("Cache broke") || line.startsWith("Fault")) p.className = "worse";
+      if (line.startsWith("Cache broke") || line.startsWith("Refetch")) p.className = "worse";
       return p;
     }));
   }
@@ -61,7 +61,7 @@
     if (!plots) return;
     const point = (event) => {
       const box = view.querySelector(".plot").getBoundingClientRect();
-      tell(view, Math.floor((event.clientX - box.left) / box.width * callsOf(view).calls.length));
+      describe(view, Math.floor((event.clientX - box.left) / box.width * callsOf(view).calls.length));
     };
     plots.addEventListener("pointermove", point);
     plots.addEventListener("pointerdown", point);
@@ -69,18 +69,18 @@
       const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 }[event.key];
       if (!step) return;
       event.preventDefault();
-      tell(view, Number(plots.dataset.at ?? -1) + step);
+      describe(view, Number(plots.dataset.at ?? -1) + step);
     });
   });
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (!button) return;
-    if (button.dataset.opens) openChapter(button.dataset.opens, true);
+    if (button.dataset.opens) openSession(button.dataset.opens, true);
     if (button.dataset.policy) choosePolicy(button.dataset.policy);
     if (button.dataset.call) {
       const view = button.closest(".view");
-      tell(view, Number(button.dataset.call));
+      describe(view, Number(button.dataset.call));
       view.querySelector(".plots").scrollIntoView({ behavior: "smooth", block: "nearest" });
     }
   });

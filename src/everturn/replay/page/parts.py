@@ -1,4 +1,4 @@
-"""The parts of the page from the top down: headline, policies, the table of sessions, chapters."""
+"""The parts of the page from the top down: headline, policies, table of sessions, one section per session."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,53 +19,58 @@ from everturn.replay.page.session_comparison import (
     written,
 )
 from everturn.replay.page.session_figures import figures
+from everturn.replay.refetches import Refetch
 from everturn.replay.runs import ReplayRun, SimulatedCall
 
-# Longer lists are cut on the page, and say so; the JSON of `everturn replay` has every call.
+# Longer lists are cut on the page, with a note. `everturn replay --json` has every call.
 MAX_EVENTS: Final = 150
 _CALLED: Final = {
-    "main": "turn", "compact": "summary", "refresh": "keeps the cache warm", "fault": "fetches again",
+    "main": "turn", "compact": "summary", "refresh": "refreshes the cache", "refetch": "refetch",
 }  # fmt: skip
 _MARKS: Final = (
     ("read", "read from the cache"),
     ("write", "written to the cache"),
-    ("plain", "neither"),
+    ("plain", "uncached"),
     ("boundary", "compaction"),
     ("pause", "pause above 5 min"),
     ("thread", "next sub-agent"),
 )
 
 
-def headline(chapters: Sequence[SessionComparison]) -> Html:
-    found = sum_policies(chapters)
+def headline(sessions: Sequence[SessionComparison]) -> Html:
+    found = sum_policies(sessions)
     base, best = baseline(found), cheapest(found)
     calls = formatting.count(max(each.calls for each in found), "call")
     if best.dollars < base.dollars:
-        said = f"{best.scheme} would have cost {formatting.dollars(best.dollars)} instead of "
+        said = f"{best.policy} would have cost {formatting.dollars(best.dollars)} instead of "
         said += f"{formatting.dollars(base.dollars)}"
     else:
-        said = f"{base.scheme} was the cheapest: {formatting.dollars(base.dollars)}"
-    lead = f"{formatting.count(len(chapters), 'session')}, {calls}, replayed under "
+        said = f"{base.policy} was the cheapest: {formatting.dollars(base.dollars)}"
+    lead = f"{formatting.count(len(sessions), 'session')}, {calls}, replayed under "
     lead += f"{formatting.count(len(found), 'policy')}. ".replace("policys", "policies")
-    lead += "Computed on this machine from the recordings; no model was asked."
+    lead += "Computed locally from the recordings, without calling a model."
     tiles = [
-        _tile(f"Cost under {base.scheme}", formatting.dollars(base.dollars), _hit(base)),
+        _tile(f"Cost under {base.policy}", formatting.dollars(base.dollars), _hit(base)),
         _tile(
-            f"Cheapest: {best.scheme}",
+            f"Cheapest: {best.policy}",
             formatting.dollars(best.dollars),
             _saved(best, base),
             f"; {_hit(best)}",
         ),
-        _tile("Faults of the cheapest", best.faults_per_100, "per 100 calls: needed, but no longer there"),
+        _tile(
+            "Refetches of the cheapest",
+            best.refetches_per_100,
+            "per 100 calls: content needed again after it was removed",
+        ),
         _tile(
             "Largest context",
             formatting.tokens(base.peak),
-            f"tokens; {formatting.tokens(best.peak)} under {best.scheme}",
+            f"tokens; {formatting.tokens(best.peak)} under {best.policy}",
         ),
     ]
-    floor = bound(chapter.floor for chapter in chapters)
+    floor = bound(session.floor for session in sessions)
     if floor is not None:
-        tiles.append(_tile("Floor", formatting.dollars(floor), "below this no policy can go"))
+        tiles.append(_tile("Floor", formatting.dollars(floor), "no policy can cost less"))
     return element(
         "header",
         element("div", "everturn replay", class_="eyebrow"),
@@ -75,13 +80,14 @@ def headline(chapters: Sequence[SessionComparison]) -> Html:
     )
 
 
-def policies(chapters: Sequence[SessionComparison]) -> Html:
-    found = sum_policies(chapters)
-    floor = bound(chapter.floor for chapter in chapters)
-    oracle = bound(chapter.oracle for chapter in chapters)
+def policies(sessions: Sequence[SessionComparison]) -> Html:
+    found = sum_policies(sessions)
+    floor = bound(session.floor for session in sessions)
+    oracle = bound(session.oracle for session in sessions)
     said = (
-        "The same calls at the same times, from a cold cache on; faults are charged in full. "
-        "Floor: every token paid once. Oracle: clears what will never be used again."
+        "The same calls at the same times, starting with an empty cache. "
+        "Total cost, including summaries and refetches. "
+        "Floor: every token is paid once. Oracle: clears results that are never used again."
     )
     return element(
         "section",
@@ -94,17 +100,17 @@ def policies(chapters: Sequence[SessionComparison]) -> Html:
     )
 
 
-def session_table(chapters: Sequence[SessionComparison], drawn: int) -> Html:
-    """Every session; those that are drawn can be opened."""
-    heads = ("Session", "Context", "Calls", "Baseline", "Cheapest", "", "Faults / 100")
-    rows = [_session_row(chapter, number, opens=number < drawn) for number, chapter in enumerate(chapters)]
-    left = len(chapters) - drawn
-    note = f"The {drawn:,} most expensive ones are drawn below; the other {left:,} are in the table only."
+def session_table(sessions: Sequence[SessionComparison], drawn: int) -> Html:
+    """Every session; those with charts can be opened."""
+    heads = ("Session", "Context", "Calls", "Baseline", "Cheapest", "", "Refetches / 100")
+    rows = [_session_row(session, number, opens=number < drawn) for number, session in enumerate(sessions)]
+    left = len(sessions) - drawn
+    note = f"The {drawn:,} most expensive sessions have charts below; the other {left:,} do not."
     head = element("thead", element("tr", [element("th", name, scope="col") for name in heads]))
     return element(
         "section",
         element("h2", "Sessions"),
-        element("p", note if left else "Choose one to see it below.", class_="soft"),
+        element("p", note if left else "Select a session to see it below.", class_="soft"),
         element(
             "div", element("table", head, element("tbody", rows)), class_="scroll tall-table", tabindex=0
         ),
@@ -112,18 +118,18 @@ def session_table(chapters: Sequence[SessionComparison], drawn: int) -> Html:
     )
 
 
-def chapter(given: SessionComparison, number: int, chosen: str) -> Html:
+def session_section(given: SessionComparison, number: int, chosen: str) -> Html:
     found = sum_policies([given])
     about = " · ".join(each for each in (given.model, *given.notes) if each)
     return element(
         "section",
         element("h2", given.name),
         element("p", about, class_="soft") if about else "",
-        element("h3", "Dollars so far, by policy"),
+        element("h3", "Cumulative cost by policy"),
         so_far(given, chosen),
         element("div", [_choice(each, baseline(found), chosen) for each in found], class_="policies"),
         [_view(run, chosen) for run in given.runs],
-        class_="chapter",
+        class_="session",
         data_number=number,
         hidden=number > 0,
     )
@@ -147,7 +153,7 @@ def _policy_table(found: Sequence[PolicyTotals]) -> Html:
         "Peak",
         "Mean",
         "Compactions",
-        "Faults / 100",
+        "Refetches / 100",
         "Kept",
     )
     base = baseline(found)
@@ -158,10 +164,10 @@ def _policy_table(found: Sequence[PolicyTotals]) -> Html:
 
 def _policy_row(each: PolicyTotals, base: PolicyTotals) -> Html:
     why = "; ".join(f"{count:,} × {reason}" for reason, count in each.breaks.items())
-    saved = formatting.dollars(base.dollars - each.dollars) if each.scheme != base.scheme else "–"
+    saved = formatting.dollars(base.dollars - each.dollars) if each.policy != base.policy else "–"
     saved = "unfinished" if each.unfinished else saved
     cells = (
-        each.scheme,
+        each.policy,
         formatting.dollars(each.dollars),
         saved.replace("$-", "−$"),
         formatting.share(each.read, each.prompt),
@@ -169,7 +175,7 @@ def _policy_row(each: PolicyTotals, base: PolicyTotals) -> Html:
         formatting.tokens(each.peak),
         formatting.tokens(each.mean),
         f"{each.compactions:,}",
-        each.faults_per_100,
+        each.refetches_per_100,
         formatting.share(each.kept, each.mattered),
     )
     return element("tr", [element("td", cell) for cell in cells])
@@ -181,12 +187,12 @@ def _session_row(given: SessionComparison, number: int, *, opens: bool) -> Html:
     name = element("button", given.name, type="button", data_opens=str(number)) if opens else given.name
     cells = (
         name,
-        _spark(given, base.scheme),
+        _spark(given, base.policy),
         f"{base.calls:,}",
         formatting.dollars(base.dollars),
-        f"{formatting.dollars(best.dollars)} {best.scheme}",
+        f"{formatting.dollars(best.dollars)} {best.policy}",
         _saved(best, base),
-        best.faults_per_100,
+        best.refetches_per_100,
     )
     return element(
         "tr", [element("td", cell) for cell in cells], aria_current="true" if number == 0 and opens else None
@@ -198,8 +204,8 @@ def _saved(best: PolicyTotals, base: PolicyTotals) -> Html:
     return element("span", formatting.change(best.dollars, base.dollars), class_=kind)
 
 
-def _spark(given: SessionComparison, scheme: str) -> Html:
-    calls = next(run.calls for run in given.runs if run.scheme == scheme)
+def _spark(given: SessionComparison, policy: str) -> Html:
+    calls = next(run.calls for run in given.runs if run.policy == policy)
     if not calls:
         return element("div", class_="spark")
     every = max(1, len(calls) // 110)
@@ -212,22 +218,22 @@ def _spark(given: SessionComparison, scheme: str) -> Html:
 
 def _choice(each: PolicyTotals, base: PolicyTotals, chosen: str) -> Html:
     change = (
-        "" if each.scheme == base.scheme or each.unfinished else formatting.change(each.dollars, base.dollars)
+        "" if each.policy == base.policy or each.unfinished else formatting.change(each.dollars, base.dollars)
     )
     said = "unfinished" if each.unfinished else change
     small = element("small", f"{formatting.dollars(each.dollars)} {said}".strip())
-    pressed = "true" if each.scheme == chosen else "false"
-    return element("button", each.scheme, small, type="button", data_policy=each.scheme, aria_pressed=pressed)
+    pressed = "true" if each.policy == chosen else "false"
+    return element("button", each.policy, small, type="button", data_policy=each.policy, aria_pressed=pressed)
 
 
 def _view(run: ReplayRun, chosen: str) -> Html:
     ended = element("p", f"Ended early: {run.ended_early}", class_="worse") if run.ended_early else ""
     hint = element(
-        "p", "Point at a call, or use the arrow keys, to read what happened and why.", class_="soft"
+        "p", "Point at a call, or use the arrow keys, to see what happened and why.", class_="soft"
     )
     return element(
         "div",
-        element("h3", f"Context over time under {run.scheme}"),
+        element("h3", f"Context over time under {run.policy}"),
         ended,
         swatches(_MARKS),
         figures(run),
@@ -235,13 +241,13 @@ def _view(run: ReplayRun, chosen: str) -> Html:
         _events(run),
         json_script(_spelled(run.calls)),
         class_="view",
-        data_policy=run.scheme,
-        hidden=run.scheme != chosen,
+        data_policy=run.policy,
+        hidden=run.policy != chosen,
     )
 
 
 def _events(run: ReplayRun) -> Html | str:
-    """Everything that changed what was seen or broke the cache, in the order it happened."""
+    """Everything that changed the context or broke the cache, in order."""
     found = [(x, call, said) for x, call in enumerate(run.calls) for said in _happened(call)]
     if not found:
         return ""
@@ -261,24 +267,24 @@ def _events(run: ReplayRun) -> Html | str:
 
 
 def _happened(call: SimulatedCall) -> list[str]:
-    said = []
+    said: list[str] = []
     if call.source == "compact":
         said.append(f"Compacted. {call.why}")
     elif call.cleared:
         said.append(f"{formatting.count(call.cleared, 'result')} cleared. {call.why}")
     if call.broke:
         said.append(f"The cache broke: {call.broke}")
-    said.extend(f"Fault: {_fault(fault)}" for fault in call.faults)
+    said.extend(f"Refetch: {_refetch(refetch)}" for refetch in call.refetches)
     return said
 
 
-def _fault(fault: object) -> str:
-    what, kind, size = (getattr(fault, name) for name in ("what", "kind", "tokens"))
-    return f"{kind} “{what}” had to be fetched again, {formatting.tokens(size)} tokens"
+def _refetch(refetch: Refetch) -> str:
+    size = formatting.tokens(refetch.tokens)
+    return f"{refetch.kind} “{refetch.what}” had to be fetched again, {size} tokens"
 
 
 def _spelled(calls: Sequence[SimulatedCall]) -> str:
-    """The calls as short rows for the script; words that come again and again are written once."""
+    """The calls as short rows for the script; repeated texts are stored once."""
     words: dict[str, int] = {}
 
     def word(text: str) -> int:
@@ -296,7 +302,7 @@ def _spelled(calls: Sequence[SimulatedCall]) -> str:
             formatting.dollars(call.dollars),
             word(call.why),
             word(call.broke),
-            [word(_fault(fault)) for fault in call.faults],
+            [word(_refetch(refetch)) for refetch in call.refetches],
         )
         for call in calls
     ]

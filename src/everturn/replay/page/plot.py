@@ -1,7 +1,7 @@
-"""Shapes over the calls of a session: one unit of width for each call, so that every x is a whole number.
+"""Shapes over the calls of a session. Each call is one unit wide, so every x is an integer.
 
-Drawings stretch to the width they are given (`preserveAspectRatio="none"`), lines keep their thickness,
-and words stand beside them as HTML: so the same drawing reads on a laptop and on a phone.
+Drawings stretch to the available width (`preserveAspectRatio="none"`), lines keep their thickness, and labels
+are HTML. The same drawing works on a laptop and on a phone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ def svg(width: int, *shapes: Iterable[str] | str, label: str, **attributes: str)
 
 
 def steps(values: Sequence[float], top: float, **attributes: str) -> Html:
-    """The area below values, one step for each."""
+    """The area below the values, one step per value."""
     path = [f"M0 {HEIGHT}"]
     drawn = HEIGHT
     for x, value in enumerate(values):
@@ -39,7 +39,7 @@ def steps(values: Sequence[float], top: float, **attributes: str) -> Html:
 
 
 def stacked(layers: Sequence[tuple[str, Sequence[float]]], top: float) -> Html:
-    """Layers from the bottom up, as (class, values). Sums are painted from the back, so edges never gape."""
+    """Stacked layers from the bottom up, as (class, values). Larger sums are painted first."""
     sums: list[tuple[str, list[float]]] = []
     below: Sequence[float] = [0] * len(layers[0][1])
     for name, values in layers:
@@ -49,7 +49,7 @@ def stacked(layers: Sequence[tuple[str, Sequence[float]]], top: float) -> Html:
 
 
 def upright(x: float, said: str, **attributes: str) -> Html:
-    """A line from top to bottom that says what it is when pointed at."""
+    """A vertical line with a tooltip."""
     title = element("title", said) if said else ""
     return element("line", title, x1=x, x2=x, y1=0, y2=HEIGHT, **attributes)
 
@@ -64,7 +64,7 @@ def height_of(value: float, top: float) -> int:
 
 
 def ticks(most: float, wanted: int = 4) -> tuple[float, ...]:
-    """Round numbers from zero to the first one that is not below `most`."""
+    """Round numbers from zero to the first one that is at least `most`."""
     if most <= 0:
         return (0.0, 1.0)
     rough = most / wanted

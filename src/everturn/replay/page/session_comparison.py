@@ -1,6 +1,6 @@
-"""What the page is made from: each session under every scheme, and one scheme summed over sessions.
+"""The data of the page: each session under every policy, and each policy summed over sessions.
 
-Sums are those of the runs (`replay/runs.py`); nothing is billed here.
+Sums are those of the runs (`replay/runs.py`); nothing is priced here.
 """
 
 from collections import Counter
@@ -12,15 +12,15 @@ import msgspec
 
 from everturn.replay.runs import ReplayCost, ReplayRun, SimulatedCall
 
-# Recorded calls that are drawn, over all sessions and policies: about eight megabytes of page.
+# Recorded calls with charts, over all sessions and policies: about eight megabytes of HTML.
 MAX_DRAWN_CALLS: Final = 40_000
-# What a policy is compared with, in this order of preference; else the first one shown.
+# What a policy is compared with, in order of preference; else the first one shown.
 _BASELINES: Final = ("recorded", "none")
 _ORACLE: Final = "oracle"
 
 
 class SessionComparison(msgspec.Struct, frozen=True):
-    """One session under every scheme, and the two bounds where they are known (RP-9)."""
+    """One session under every policy, and the two bounds if they are known (RP-9)."""
 
     name: str
     runs: tuple[ReplayRun, ...]
@@ -34,9 +34,9 @@ class SessionComparison(msgspec.Struct, frozen=True):
 def build_session_comparison(
     runs: Sequence[ReplayRun], *, name: str, path: str = "", model: str = "", notes: tuple[str, ...] = ()
 ) -> SessionComparison:
-    """The bounds are among the runs: each knows the floor of the calls it made, and one is the oracle's."""
-    shown = tuple(run for run in runs if not run.scheme.startswith(_ORACLE))
-    oracle = [run.totals.dollars for run in runs if run.scheme.startswith(_ORACLE)]
+    """Takes the bounds from the runs: each run has the floor of the calls it made, and one is the oracle."""
+    shown = tuple(run for run in runs if not run.policy.startswith(_ORACLE))
+    oracle = [run.totals.dollars for run in runs if run.policy.startswith(_ORACLE)]
     floors = [run.floor for run in shown if run.floor and not run.ended_early]
     return SessionComparison(
         name=name,
@@ -50,9 +50,9 @@ def build_session_comparison(
 
 
 class PolicyTotals(msgspec.Struct, frozen=True):
-    """One scheme over one session or over all of them."""
+    """One policy over one session or over all of them."""
 
-    scheme: str
+    policy: str
     by_kind: dict[str, Decimal]
     calls: int
     peak: int
@@ -61,11 +61,11 @@ class PolicyTotals(msgspec.Struct, frozen=True):
     prompt: int
     breaks: dict[str, int]
     compactions: int
-    faults: int
-    # How many of so many things that mattered still stand in the context at the end (BY-6).
+    refetches: int
+    # How many of the important items are still in the context at the end (BY-6).
     kept: int
     mattered: int
-    # Sessions that did not come to their end under this scheme.
+    # Sessions that did not finish under this policy.
     unfinished: int
 
     @property
@@ -73,18 +73,18 @@ class PolicyTotals(msgspec.Struct, frozen=True):
         return sum(self.by_kind.values(), Decimal(0))
 
     @property
-    def faults_per_100(self) -> str:
-        return f"{100 * self.faults / self.calls:.1f}" if self.calls else "–"
+    def refetches_per_100(self) -> str:
+        return f"{100 * self.refetches / self.calls:.1f}" if self.calls else "–"
 
 
-def tally(scheme: str, runs: Sequence[ReplayRun]) -> PolicyTotals:
+def sum_runs(policy: str, runs: Sequence[ReplayRun]) -> PolicyTotals:
     sums = [run.totals for run in runs]
     calls = sum(each.calls for each in sums)
     breaks: Counter[str] = Counter()
     for each in sums:
         breaks.update(each.breaks)
     return PolicyTotals(
-        scheme=scheme,
+        policy=policy,
         by_kind={kind: _spent(kind, runs) for kind in ReplayCost.__struct_fields__},
         calls=calls,
         peak=max((each.peak for each in sums), default=0),
@@ -93,23 +93,23 @@ def tally(scheme: str, runs: Sequence[ReplayRun]) -> PolicyTotals:
         prompt=sum(each.read + each.write_5m + each.write_1h + each.plain for each in sums),
         breaks=dict(breaks),
         compactions=sum(each.compactions for each in sums),
-        faults=sum(each.faults for each in sums),
+        refetches=sum(each.refetches for each in sums),
         kept=sum(left.kept for each in sums for left in each.left.values()),
         mattered=sum(left.total for each in sums for left in each.left.values()),
         unfinished=sum(bool(run.ended_early) for run in runs),
     )
 
 
-def sum_policies(chapters: Iterable[SessionComparison]) -> tuple[PolicyTotals, ...]:
-    """One for each scheme, in the order in which schemes first appear."""
-    runs = [run for chapter in chapters for run in chapter.runs]
-    names = dict.fromkeys(run.scheme for run in runs)
-    return tuple(tally(name, [run for run in runs if run.scheme == name]) for name in names)
+def sum_policies(sessions: Iterable[SessionComparison]) -> tuple[PolicyTotals, ...]:
+    """One for each policy, in order of first appearance."""
+    runs = [run for session in sessions for run in session.runs]
+    names = dict.fromkeys(run.policy for run in runs)
+    return tuple(sum_runs(name, [run for run in runs if run.policy == name]) for name in names)
 
 
 def baseline(found: Sequence[PolicyTotals]) -> PolicyTotals:
-    """What the others are compared with: it must have come to the end, or the comparison flatters it."""
-    by_name = {each.scheme: each for each in _finished(found)}
+    """The policy that others are compared with. It must have finished, or the comparison would be unfair."""
+    by_name = {each.policy: each for each in _finished(found)}
     return next((by_name[name] for name in _BASELINES if name in by_name), next(iter(by_name.values())))
 
 
@@ -118,27 +118,27 @@ def cheapest(found: Sequence[PolicyTotals]) -> PolicyTotals:
 
 
 def in_order(found: Sequence[PolicyTotals]) -> list[PolicyTotals]:
-    """The cheapest first; those that did not come to the end last, whatever they had cost by then."""
+    """The cheapest first; policies that did not finish last, whatever they cost."""
     return sorted(found, key=lambda each: (each.unfinished > 0, each.dollars))
 
 
-def by_cost(chapters: Iterable[SessionComparison]) -> list[SessionComparison]:
-    """The most expensive first; equal ones as they came."""
-    return sorted(chapters, key=lambda each: -baseline(sum_policies([each])).dollars)
+def by_cost(sessions: Iterable[SessionComparison]) -> list[SessionComparison]:
+    """The most expensive first; equal ones in their order."""
+    return sorted(sessions, key=lambda each: -baseline(sum_policies([each])).dollars)
 
 
-def how_many_are_drawn(chapters: Sequence[SessionComparison]) -> int:
-    """From the first on, as many as fit; one in any case. The calls of the others are not needed."""
+def how_many_are_drawn(sessions: Sequence[SessionComparison]) -> int:
+    """How many sessions get charts: as many as fit, at least one. The calls of the others are not loaded."""
     room = MAX_DRAWN_CALLS
-    for number, chapter in enumerate(chapters):
-        room -= sum(run.totals.calls for run in chapter.runs)
+    for number, session in enumerate(sessions):
+        room -= sum(run.totals.calls for run in session.runs)
         if room < 0 and number:
             return number
-    return len(chapters)
+    return len(sessions)
 
 
 def bound(amounts: Iterable[Decimal | None]) -> Decimal | None:
-    """The sum, where it is known for every session."""
+    """The sum, if it is known for every session."""
     known = list(amounts)
     found = [each for each in known if each is not None]
     return sum(found, Decimal(0)) if known and len(found) == len(known) else None

@@ -1,7 +1,7 @@
-"""One session under one scheme: its context over time, what happened to it, and what hit the cache.
+"""One session under one policy: context over time, events, and cache hits.
 
-Three drawings share their columns, one for each call, threads one after the other: the context in tokens,
-lanes with a tick for everything that changed what was seen or broke the cache, and the share that was read.
+Three charts share their columns, one per call, thread after thread: the context in tokens, lanes with a tick
+for everything that changed the context or broke the cache, and the share that was read from the cache.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from everturn.replay.page.markup import Html, element
 from everturn.replay.page.session_comparison import prompt, written
 from everturn.replay.runs import ReplayRun, SimulatedCall
 
-# A pause in which a prefix with the default lifetime lapses (api-facts 1.3).
+# A pause in which a cache entry with the default TTL expires (api-facts 1.3).
 PAUSE: Final = timedelta(minutes=5)
 _X_LABELS: Final = 4
 
@@ -33,7 +33,7 @@ def figures(run: ReplayRun) -> Html:
         class_="plots",
         tabindex=0,
         role="group",
-        aria_label="Calls of this session. Left and right arrow keys go from call to call.",
+        aria_label="Calls of this session. Use the left and right arrow keys to move between calls.",
     )
 
 
@@ -68,7 +68,7 @@ def _lanes(calls: Sequence[SimulatedCall]) -> list[Html]:
         ("Compacted", "compacted", _compaction),
         ("Cleared", "cleared", _clearing),
         ("Broke", "broke", lambda call: call.broke and f"The cache broke: {call.broke}"),
-        ("Faults", "fault", lambda call: "; ".join(f"{f.kind}: {f.what}" for f in call.faults)),
+        ("Refetches", "refetch", lambda call: "; ".join(f"{f.kind}: {f.what}" for f in call.refetches)),
     )
     return [_lane(calls, *lane) for lane in lanes]
 
@@ -121,7 +121,7 @@ def _heights(marks: Sequence[float], top: float) -> Iterator[int]:
 
 
 def _threads(calls: Sequence[SimulatedCall]) -> list[Html]:
-    """Where one conversation ends and the next one, of a sub-agent, begins."""
+    """Where one conversation ends and that of a sub-agent begins."""
     starts = [x for x, (a, b) in enumerate(pairwise(calls), start=1) if a.thread != b.thread]
     return [plot.upright(x, f"Sub-agent {calls[x].thread}", class_="thread") for x in starts]
 

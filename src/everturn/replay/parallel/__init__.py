@@ -1,4 +1,4 @@
-"""Many sessions under many schemes, on all cores; what was computed once is kept (RP-10)."""
+"""Many sessions under many policies, on all cores, with results cached on disk (RP-10)."""
 
 from everturn.replay.parallel.engines import ENGINES, Engine
 from everturn.replay.parallel.replays import (

@@ -1,7 +1,7 @@
-"""One function over many tasks: here, on all cores of this machine, or on a Ray cluster.
+"""Runs one function over many tasks: in this process, on all cores, or on a Ray cluster.
 
-Every engine yields (number of the task, its result) as results come. Tasks and results are plain values that
-can be pickled, and workers are started afresh (spawn), so that nothing depends on what this process holds.
+Every engine yields (task number, result) as results arrive. Tasks and results are plain values that can be
+pickled. Workers are started with spawn, so that nothing depends on the state of this process.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ ENGINES: Final[tuple[Engine, ...]] = ("processes", "ray", "here")
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
 
-# A worker that has done so many tasks makes room for a fresh one, so that memory does not creep up.
+# A worker is replaced after this many tasks, so that memory does not grow.
 _TASKS_A_WORKER: Final = 200
 
 
@@ -39,7 +39,7 @@ def _by_processes(
     running: dict[Future[ResultT], int] = {}
     try:
         while True:
-            # Few at a time: results are taken as fast as they come, and never pile up.
+            # Few tasks at a time, so that results do not pile up.
             while len(running) < 2 * workers and (following := next(waiting, None)) is not None:
                 running[pool.submit(work, following[1])] = following[0]
             if not running:
@@ -48,7 +48,7 @@ def _by_processes(
                 yield running.pop(done), done.result()
     except BrokenProcessPool:
         raise EverturnError(
-            "A worker ended suddenly, most likely for want of memory. What was computed is kept: "
+            "A worker process ended unexpectedly, most likely out of memory. Finished results are cached: "
             "run the command again, with fewer workers (--workers 1)."
         ) from None
     finally:
@@ -79,7 +79,7 @@ def _ray() -> Any:
         import ray  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise UsageError(
-            "`--engine ray` needs the package 'ray', which is not installed: "
-            "pip install 'everturn[ray]' brings it."
+            "`--engine ray` needs the package 'ray', which is not installed. Install it with: "
+            "pip install 'everturn[ray]'"
         ) from None
     return ray

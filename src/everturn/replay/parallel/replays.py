@@ -1,8 +1,8 @@
-"""Files in, replays out: each session is read once by one worker, replayed under every scheme, and kept.
+"""Replays files: each session is read once by one worker, replayed under every policy, and cached.
 
-A worker holds one session at a time, and gives back sums and where the calls are kept; so memory is bounded
-by the largest session, however many there are. A session that fails is named with the reason, and the rest
-goes on (RP-1). Results come in the order of the input, whichever is ready first.
+A worker holds one session at a time and returns only sums; the calls stay in the cache. So memory is bounded
+by the largest session. A session that fails is reported with the reason, and the others continue (RP-1).
+Results are in the order of the input.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,15 +26,15 @@ from everturn.replay.runs import ReplayRun
 from everturn.replay.sessions import ReplaySession, Unreadable, files_below, read_sessions
 from everturn.replay.simulate import index_uses, simulate
 
-# Told after every task: how many are done, of how many, and which file it was about.
+# Called after every task with the number of finished tasks, the number of all tasks, and the file.
 ProgressCallback = Callable[[int, int, str], None]
 _AGENT: Final = "agent-"
-# Below so many bytes, starting workers takes longer than the work itself.
+# Below this size in bytes, starting workers takes longer than the work itself.
 _SMALL: Final = 2_000_000
 
 
 class ReplayedSession(msgspec.Struct, frozen=True):
-    """One session under every scheme. `runs` are without their calls; `whole` brings those back."""
+    """One session under every policy. `runs` have no calls; `load_calls` loads them."""
 
     name: str
     path: str
@@ -43,7 +43,7 @@ class ReplayedSession(msgspec.Struct, frozen=True):
     digest: str
     agents: tuple[str, ...]
     runs: tuple[ReplayRun, ...]
-    # How many of the runs were computed now; the others were kept from before.
+    # How many of the runs were computed now; the others came from the cache.
     computed: int = 0
 
 
@@ -56,63 +56,65 @@ class ReplayTask(msgspec.Struct, frozen=True):
     """One file for one worker."""
 
     file: str
-    schemes: tuple[ReplayPolicy, ...]
+    policies: tuple[ReplayPolicy, ...]
     keep: ResultCache
 
 
 def replay_all(
     paths: Iterable[Path],
-    schemes: Sequence[ReplayPolicy],
+    policies: Sequence[ReplayPolicy],
     keep: ResultCache,
     *,
     engine: Engine = "processes",
     workers: int = 1,
     tell: ProgressCallback | None = None,
 ) -> ReplayOutcome:
-    """Every session in these files and folders under every scheme."""
+    """Every session in these files and folders under every policy."""
     files = files_below(paths)
     agents = [file for file in files if _AGENT in file.name]
     found = _replay_files(
-        [file for file in files if file not in agents], schemes, keep, engine, workers, tell
+        [file for file in files if file not in agents], policies, keep, engine, workers, tell
     )
     known = {agent for each in found.sessions for agent in each.agents}
-    # A sub-agent whose session is here was replayed with it; any other is a session by itself.
+    # A sub-agent was replayed with its session if that is among the files; any other is a session.
     alone = [file for file in agents if file.stem.rpartition(_AGENT)[2] not in known]
-    rest = _replay_files(alone, schemes, keep, engine, workers, tell)
+    rest = _replay_files(alone, policies, keep, engine, workers, tell)
     return ReplayOutcome(found.sessions + rest.sessions, found.unreadable + rest.unreadable)
 
 
 def load_calls(
-    replayed: ReplayedSession, schemes: Iterable[ReplayPolicy], keep: ResultCache
+    replayed: ReplayedSession, policies: Iterable[ReplayPolicy], keep: ResultCache
 ) -> ReplayedSession:
-    """The same with the calls of its runs, from where they are kept."""
-    runs = [(each.name, keep.run(replayed.digest, replayed.name, each)) for each in schemes]
+    """The same session with the calls of its runs, from the cache."""
+    runs = [(each.name, keep.run(replayed.digest, replayed.name, each)) for each in policies]
     if gone := [name for name, run in runs if run is None]:
         raise StoreError(
             f"The results of {replayed.name} under {', '.join(gone)} are no longer in {keep.folder}. "
-            "Was it emptied meanwhile? Run the command again."
+            "The cache may have been cleared. Run the command again."
         )
     return msgspec.structs.replace(replayed, runs=tuple(run for _, run in runs if run is not None))
 
 
 def load_comparisons(
-    found: Sequence[ReplayedSession], schemes: Sequence[ReplayPolicy], keep: ResultCache
+    found: Sequence[ReplayedSession], policies: Sequence[ReplayPolicy], keep: ResultCache
 ) -> list[SessionComparison]:
-    """For the page: calls are brought back only for the sessions that it draws."""
-    bare = by_cost(_chapter(each) for each in found)
+    """The sessions for the page. Calls are loaded only for sessions with charts."""
+    bare = by_cost(_session_comparison(each) for each in found)
     by_path = {each.path: each for each in found}
     drawn = bare[: how_many_are_drawn(bare)]
-    return [_chapter(load_calls(by_path[each.path], schemes, keep)) for each in drawn] + bare[len(drawn) :]
+    return [_session_comparison(load_calls(by_path[each.path], policies, keep)) for each in drawn] + bare[
+        len(drawn) :
+    ]
 
 
-def _chapter(each: ReplayedSession) -> SessionComparison:
+def _session_comparison(each: ReplayedSession) -> SessionComparison:
     return build_session_comparison(
         each.runs, name=each.name, path=each.path, model=each.model, notes=each.notes
     )
 
 
 def replay_file(task: ReplayTask) -> ReplayOutcome:
-    """What one worker does. Plain values in and out."""
+    """The work of one worker. Arguments and results are plain values."""
     done: list[ReplayedSession] = []
     failed: list[Unreadable] = []
     for each in read_sessions([Path(task.file)]):
@@ -129,7 +131,7 @@ def replay_file(task: ReplayTask) -> ReplayOutcome:
             AttributeError,
             AssertionError,
         ) as problem:
-            # Recordings come from anywhere: whatever is odd in one of them, the others go on.
+            # Recordings come from anywhere. An unexpected error in one must not stop the others.
             failed.append(
                 Unreadable(each.path, f"it cannot be replayed ({type(problem).__name__}: {problem})")
             )
@@ -138,13 +140,13 @@ def replay_file(task: ReplayTask) -> ReplayOutcome:
 
 def _replay_files(
     files: Sequence[Path],
-    schemes: Sequence[ReplayPolicy],
+    policies: Sequence[ReplayPolicy],
     keep: ResultCache,
     engine: Engine,
     workers: int,
     tell: ProgressCallback | None,
 ) -> ReplayOutcome:
-    tasks = _tasks(files, schemes, keep, workers)
+    tasks = _tasks(files, policies, keep, workers)
     if engine == "processes" and sum(_size(file) for file in files) < _SMALL:
         engine = "here"
     found: dict[int, ReplayOutcome] = {}
@@ -163,17 +165,17 @@ def _replay_files(
 
 
 def _tasks(
-    files: Sequence[Path], schemes: Sequence[ReplayPolicy], keep: ResultCache, workers: int
+    files: Sequence[Path], policies: Sequence[ReplayPolicy], keep: ResultCache, workers: int
 ) -> list[ReplayTask]:
-    """A file for each worker, the largest first; where there are fewer files than workers, a scheme."""
+    """One task per file, the largest first; with fewer files than workers, one per file and policy."""
     ordered = sorted(files, key=_size, reverse=True)
-    shares = [tuple(schemes)] if len(files) >= workers else [(scheme,) for scheme in schemes]
+    shares = [tuple(policies)] if len(files) >= workers else [(policy,) for policy in policies]
     kept = keep.for_workers()
     return [ReplayTask(str(file), share, kept) for file in ordered for share in shares]
 
 
 def _together(outcomes: Sequence[ReplayOutcome]) -> ReplayOutcome:
-    """The outcomes of one file under different schemes, as one. What failed once is not shown elsewhere."""
+    """Merges the outcomes of one file under different policies. A failed session is left out everywhere."""
     failed = {each.path: each for outcome in outcomes for each in outcome.unreadable}
     done: dict[str, ReplayedSession] = {}
     for each in (each for outcome in outcomes for each in outcome.sessions if each.path not in failed):
@@ -187,11 +189,11 @@ def _replay(session: ReplaySession, task: ReplayTask) -> ReplayedSession:
     uses = cache(lambda: index_uses(session))
     runs: list[ReplayRun] = []
     computed = 0
-    for scheme in task.schemes:
-        run = task.keep.run(session.digest, session.name, scheme)
+    for policy in task.policies:
+        run = task.keep.run(session.digest, session.name, policy)
         if run is None:
-            run = simulate(session, scheme, uses())
-            task.keep.save_run(session.digest, session.name, scheme, run)
+            run = simulate(session, policy, uses())
+            task.keep.save_run(session.digest, session.name, policy, run)
             computed += 1
         runs.append(msgspec.structs.replace(run, calls=()))
     return ReplayedSession(

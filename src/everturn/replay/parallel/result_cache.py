@@ -1,9 +1,8 @@
-"""Results that are kept on disk, so that no session is replayed twice under the same scheme by the same code.
+"""Replay results on disk, so that no session is replayed twice under the same policy by the same code.
 
-A result is found by everything that it depends on: the bytes and the name of the session (a file can hold
-many), the whole scheme, the version, and the code that computes it. So an old result is never shown for new
-code, and deleting the folder at any time costs only time. A result is whole or absent: it is renamed into
-place.
+The key of a result covers everything it depends on: the bytes and name of the session (a file can hold many),
+the whole policy, the version, and the code that computes it. So results of old code are never used for new
+code, and you can delete the folder at any time. Files are written atomically.
 """
 
 import os
@@ -21,29 +20,31 @@ from everturn.replay.runs import ReplayRun
 
 ValueT = TypeVar("ValueT")
 
-# Rooms that show results and do not make them.
-_SHOWS: Final = ("cli", "dashboard", "gateway", "adapters", "replay/page", "replay/parallel")
+# Packages that show results but do not compute them.
+_DISPLAY_ONLY: Final = ("cli", "dashboard", "gateway", "adapters", "replay/page", "replay/parallel")
 _SIZE: Final = 12
 
 
 class ResultCache(msgspec.Struct, frozen=True):
-    """A folder of results. `code` is whose they are; empty for the code of this process."""
+    """A folder of results. `code` is the digest of the code that computed them; empty for this process."""
 
     folder: str
     code: str = ""
 
     def for_workers(self) -> "ResultCache":
-        """Workers file under the code that started them: what they find on disk may just be changing."""
+        """Workers use the digest of the process that started them, because files on disk may change
+        meanwhile.
+        """
         return ResultCache(self.folder, self.code or code_digest())
 
-    def run(self, digest: str, name: str, scheme: ReplayPolicy) -> ReplayRun | None:
-        return self.get(_key(digest, name, scheme), ReplayRun)
+    def run(self, digest: str, name: str, policy: ReplayPolicy) -> ReplayRun | None:
+        return self.get(_key(digest, name, policy), ReplayRun)
 
-    def save_run(self, digest: str, name: str, scheme: ReplayPolicy, run: ReplayRun) -> None:
-        self.put(_key(digest, name, scheme), run)
+    def save_run(self, digest: str, name: str, policy: ReplayPolicy, run: ReplayRun) -> None:
+        self.put(_key(digest, name, policy), run)
 
     def get(self, name: str, kind: type[ValueT]) -> ValueT | None:
-        """A result that cannot be read counts as absent: it is computed again and written over."""
+        """An unreadable result counts as absent: it is computed again and overwritten."""
         try:
             return msgspec.msgpack.decode(self._path(name).read_bytes(), type=kind)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -57,15 +58,15 @@ class ResultCache(msgspec.Struct, frozen=True):
             unfinished.write_bytes(msgspec.msgpack.encode(value))
             os.replace(unfinished, path)
         except OSError as problem:
-            why = f"Results cannot be kept in {self.folder}: {problem.strerror}."
-            raise StoreError(f"{why} Name another folder with --cache.") from None
+            why = f"Cannot write results to {self.folder}: {problem.strerror}."
+            raise StoreError(f"{why} Choose another folder with --cache.") from None
 
     def _path(self, name: str) -> Path:
         return Path(self.folder, self.code or code_digest(), name + ".msgpack")
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
-    """Where the desktop's conventions want it (XDG)."""
+    """The cache folder by the XDG convention."""
     base = environment.get("XDG_CACHE_HOME", "")
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
     return root / "everturn" / "replay"
@@ -73,16 +74,23 @@ def default_folder(environment: Mapping[str, str]) -> Path:
 
 @cache
 def code_digest() -> str:
-    """Every line of code that a result could depend on; the version is one of them."""
+    """A digest of all code that a result could depend on, including the version."""
     digest = blake2b(digest_size=_SIZE)
-    house = Path(__file__).parents[2]
-    for path in sorted(house.rglob("*.py")):
-        name = path.relative_to(house).as_posix()
-        if not name.startswith(tuple(f"{room}/" for room in _SHOWS)):
+    package = Path(__file__).parents[2]
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        if not name.startswith(tuple(f"{folder}/" for folder in _DISPLAY_ONLY)):
             digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
-def _key(digest: str, name: str, scheme: ReplayPolicy) -> str:
-    spelled = blake2b(msgspec.json.encode((name, scheme), order="deterministic"), digest_size=_SIZE)
+def _spell_secret(value: object) -> str:
+    """A key does not change what a replay gives, and must not stand in a file name."""
+    return ""
+
+
+def _key(digest: str, name: str, policy: ReplayPolicy) -> str:
+    spelled = blake2b(
+        msgspec.json.encode((name, policy), order="deterministic", enc_hook=_spell_secret), digest_size=_SIZE
+    )
     return f"{digest}-{spelled.hexdigest()}"

@@ -1,1 +1,1 @@
-"""One session played through the engine: what it says, what it costs, what it sees."""
+"""One session run through the engine: its requests, its bill, and what it needs to fetch again."""

@@ -1,4 +1,4 @@
-"""The calls of one thread as they are billed, and why each read what it read."""
+"""The billed calls of one thread, and why each read what it read."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -18,11 +18,11 @@ from everturn.replay.refetches import Refetch
 from everturn.replay.runs import CallSource, SimulatedCall
 from everturn.wire.anthropic import Request
 
-# Less read than the last call left behind, by more than both, is a break: as the detector has it (CB-2).
+# A cache break: less read than the previous call had cached, by more than both limits (as in CB-2).
 _DROP_SHARE: Final = 0.05
 _DROP_TOKENS: Final = 2_000
 
-# Who wants to see every request: the call, its body, and the tokens of its blocks in prefix order.
+# Called with every request: the call, its body, and the tokens of its blocks in prefix order.
 RequestObserver = Callable[[SimulatedCall, Request, Sequence[int]], None]
 
 
@@ -37,14 +37,14 @@ class UnpricedCall(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     cleared: int = 0
     broke: str = ""
-    faults: tuple[Refetch, ...] = ()
+    refetches: tuple[Refetch, ...] = ()
 
 
 class CallLog:
     def __init__(self, thread: str) -> None:
         self._thread = thread
         self.calls: list[SimulatedCall] = []
-        # What the last call of the conversation left in the cache, and when the cache was last touched.
+        # What the last call of the conversation left in the cache, and when the cache was last used.
         self.cached_tokens = 0
         self.last_touched_at: datetime | None = None
 
@@ -65,12 +65,12 @@ class CallLog:
             cleared=entry.cleared,
             why=entry.why,
             broke=entry.broke,
-            faults=entry.faults,
+            refetches=entry.refetches,
             model=model.id,
         )
         self.last_touched_at = entry.at
         self.calls.append(call)
-        if entry.source in ("main", "fault"):
+        if entry.source in ("main", "refetch"):
             self.cached_tokens = parts.read + parts.write_5m + parts.write_1h
         return call
 
@@ -83,7 +83,7 @@ class CallLog:
 
 
 def describe_edits(turn: Turn) -> str:
-    """What was done before a call, in words."""
+    """A description of the edits before a call."""
     done = [turn.plan.why] if turn.plan.kind not in ("none", "waits") else []
     if isinstance(turn.compacted, Compaction):
         made = turn.compacted
@@ -98,11 +98,11 @@ def count_cleared(records: Iterable[Record]) -> int:
 
 
 def describe_own_edit(turn: Turn) -> str:
-    """What we did ourselves that costs a prefix; "" where we did nothing of that kind."""
+    """The edit of ours that changed the prefix; "" if there was none."""
     if isinstance(turn.compacted, Compaction):
         return "our own compaction"
     if turn.plan.kind not in ("none", "waits"):
         return f"our own edit ({turn.plan.kind})"
     if any(isinstance(record.edit, ThinkingDropped) for record in turn.appended):
-        return "old thinking was dropped"
+        return "earlier thinking removed"
     return ""

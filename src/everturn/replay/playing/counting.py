@@ -1,9 +1,9 @@
-"""Tokens in a replay: the twin's counting, corrected by what the session itself reported (RP-2).
+"""Token counts in a replay: the twin's counts, scaled to match the usage that the session reported (RP-2).
 
-Between two calls the reported context grows by what was appended. The ratio of the reported growth to the
-twin's count of the same blocks corrects every count of that model in that session; it is stated with the
-results. System prompt and tools are not in a recording: what the first call reported beyond its messages is
-one block of constant size. `measure/calibration.py` does the first half for the rough estimate.
+Between two calls the reported context grows by what was appended. The ratio of that growth to the twin's
+count of the same blocks scales all counts of that model in that session; it is reported with the results. A
+recording does not hold system prompt and tools, so what the first call reported beyond its messages becomes
+one block of constant size. `measure/calibration.py` scales the rough estimate in the same way.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from everturn.twin.costs import TwinCosts
 
 
 class ScaledCosts:
-    """`measure.outline.Costs`, scaled; blocks whose size is known otherwise have that size."""
+    """`measure.outline.Costs`, scaled. Blocks with a known size keep it."""
 
     def __init__(self, model: Model, ratio: float = 1.0) -> None:
         self._twin = TwinCosts(model)
@@ -38,7 +38,7 @@ class ScaledCosts:
         return known
 
     def set_tokens(self, block: Block, tokens: int) -> None:
-        """This block is so large, whatever its bytes say."""
+        """Sets the size of this block, regardless of its bytes."""
         self._counted[block.raw] = tokens
 
     def all(self, blocks: Iterable[Block]) -> int:
@@ -46,20 +46,20 @@ class ScaledCosts:
 
 
 class CountRatio(msgspec.Struct, frozen=True):
-    """What a session's own usage says about the twin's counting of one model."""
+    """The scale for the twin's counts of one model, from the usage of a session."""
 
     ratio: float = 1.0
     samples: int = 0
 
 
 def fit_ratio(threads: Iterable[Sequence[ReplayStep]], model: str, plain: ScaledCosts) -> CountRatio:
-    """Learned from pairs of calls with nothing but new records between them."""
+    """Fitted on pairs of calls with only new records between them."""
     counted = reported = samples = 0
-    for acts in threads:
-        for last, act in pairwise(acts):
-            if not (last.context and act.context and last.model == act.model == model) or act.is_edited:
+    for steps in threads:
+        for last, step in pairwise(steps):
+            if not (last.context and step.context and last.model == step.model == model) or step.is_edited:
                 continue
-            grown, more = plain.all(sent_blocks(last.reply, act.before)), act.context - last.context
+            grown, more = plain.all(sent_blocks(last.reply, step.before)), step.context - last.context
             if 0 < grown <= more * MAX_FACTOR and 0 < more <= grown * MAX_FACTOR:
                 counted, reported, samples = counted + grown, reported + more, samples + 1
     return CountRatio(reported / counted, samples) if samples >= MIN_SAMPLES else CountRatio(samples=samples)
@@ -69,15 +69,16 @@ def sent_blocks(*records: Iterable[Record]) -> Iterable[Block]:
     return (block for some in records for record in some if is_sent(record) for block in record.blocks)
 
 
-def estimate_preamble_tokens(acts: Sequence[ReplayStep], costs: ScaledCosts) -> int:
-    """What the first call was shown beyond its messages; 0 where it reported nothing."""
-    if not acts or not acts[0].context:
+def estimate_preamble_tokens(steps: Sequence[ReplayStep], costs: ScaledCosts) -> int:
+    """What the first call reported beyond its messages; 0 if it reported nothing."""
+    if not steps or not steps[0].context:
         return 0
-    return max(0, acts[0].context - costs.all(sent_blocks(acts[0].before)) - costs.turn - costs.trailing)
+    return max(0, steps[0].context - costs.all(sent_blocks(steps[0].before)) - costs.turn - costs.trailing)
 
 
 def make_stand_in_preamble(thread: str, tokens: int, recorded: str = "") -> tuple[Preamble, Block]:
-    """One block for all of it: what was recorded of it, else a stand-in. That names its thread: no recording
-    tells which threads share a prompt."""
+    """One block for system prompt and tools: the recorded text, else a placeholder. The placeholder names its
+    thread, because a recording does not show which threads share a prompt.
+    """
     block = text_block(recorded or f"[system prompt and tools of {thread}, not recorded: {tokens} tokens]")
     return Preamble(system=(block,), marked=(0,)), block

@@ -1,8 +1,8 @@
-"""The world of a replay: deterministic, without a model, a disk or a network (RP-5).
+"""The effects of a replay: deterministic, without a model, disk or network (RP-5).
 
-A summary is written by the summarizer that needs no model and billed as if a model had written it: its input
-by what the cache holds at that moment, its output by its length. Files are what the session last saw of them.
-Hooks say nothing.
+Summaries come from the summarizer that needs no model and are billed as if a model had written them: input by
+what is in the cache at that time, output by length. Files have the content that the session last saw. Hooks
+do nothing.
 """
 
 import re
@@ -28,16 +28,15 @@ from everturn.wire.anthropic import Request
 
 # Line numbers as file tools print them.
 _NUMBERED: Final = re.compile(r"^\s*\d+(?:→|\t)", re.MULTILINE)
-_READERS: Final = ("Read", "read_file", "view")
 
-# Bills a summary call: its request and the summary's text in, the usage out; a Failure where it is too long.
+# Bills a summary call. Takes its request and the summary; returns the usage, or a failure if it is too long.
 BillSummary = Callable[[Request, str], Usage | ModelFailure]
-# A model that writes the summary instead, where there is one.
+# A model that writes the summary instead.
 SummaryWriter = Callable[[Request], str]
 
 
 class OfflineEffectHandler:
-    """Performs the effects of one compaction or turn. `view` gives the records that are visible now."""
+    """Performs the effects of one compaction or turn. `view` returns the records that are visible now."""
 
     def __init__(
         self, view: Callable[[], Sequence[Record]], bills: BillSummary, writer: SummaryWriter | None = None
@@ -58,13 +57,13 @@ class OfflineEffectHandler:
         return HookOutcome()
 
     def emit(self, effect: Emit) -> None:
-        """Nobody listens."""
+        """Events of a replay are not delivered."""
 
     def ask_model(self, effect: AskModel) -> ModelAnswer | ModelFailure:
-        # One summary is paid for. Where its words look like what a model gets wrong, the summarizer is asked
-        # without a gate on the last way; a second call would be charged for nothing.
+        # Only one summary is billed. If the gate rejects it, the last strategy writes one without a gate. A
+        # second call would be billed for the same text.
         if self._has_answered:
-            return ModelFailure("refused", "the summary of this replay was billed already")
+            return ModelFailure("refused", "the summary of this replay is already billed")
         text = self._writer(effect.request) if self._writer else summarize(self._view()).text
         usage = self._bills(effect.request, text)
         if isinstance(usage, ModelFailure):
@@ -74,11 +73,10 @@ class OfflineEffectHandler:
 
 
 def last_seen(records: Iterable[Record]) -> Mapping[str, str]:
-    """Files by path, as the newest successful read showed them."""
-    reads = index_calls(tuple(records)).called(*_READERS)
+    """Files by path, with the content of the newest successful read."""
     return {
-        str(each.given.get("file_path") or each.given.get("path") or ""): _NUMBERED.sub("", each.answer)
-        for each in reads
+        path: _NUMBERED.sub("", each.answer)
+        for path, each in index_calls(tuple(records)).file_reads()
         if each.answer and not each.failed
     }
 

@@ -1,4 +1,4 @@
-"""One thread, played through the engine under a scheme: the engine decides, the recording speaks."""
+"""Runs one thread through the engine under a policy. The engine plans, the recording replies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 
 from everturn.decide.cache_breaks import DetectedBreak, NoBreak
-from everturn.decide.compact.context import CompactionOptions
 from everturn.decide.compact.values import Compaction
 from everturn.decide.effects import ModelFailure
 from everturn.engine import Conversation, ConversationSettings, Turn
@@ -46,7 +45,7 @@ from everturn.replay.refetches import Refetch
 from everturn.replay.runs import CallSource, SimulatedCall
 from everturn.session.drivers import drive
 from everturn.view.breakpoints import Breakpoints
-from everturn.view.cache_key import salts
+from everturn.view.cache_key import compute_key_salts
 from everturn.view.flatten import flatten
 from everturn.view.forks import CapturedRequest, make_fork
 from everturn.view.fragments.summary_prompt import summary_prompt
@@ -54,112 +53,122 @@ from everturn.view.key_parameters import KeyParameters, TtlChoice
 from everturn.view.requests import build_fork_request
 from everturn.wire.anthropic import Request
 
-# What a call of a tool takes that fetches something again: a name, a path, a range (recorded calls of Read
+# Output tokens of a tool call that fetches something again: a name, a path, a range (recorded calls of Read
 # and Grep have 80 to 160 tokens).
 FETCHING_TOKENS: Final = 120
+_IDLE_LIMITS: Final[Mapping[Ttl, str]] = {"5m": "5 min", "1h": "1 h"}
+_KEY_CHANGED: Final = "the cache key changed (for example, an image was added)"
 
 
 class ThreadModels(msgspec.Struct, frozen=True):
-    """Who speaks in a thread: models and their counting by recorded name, and the size of the head."""
+    """The models of a thread and their token counts, by recorded name, and the size of its preamble."""
 
     models: Mapping[str, Model]
     costs: Mapping[str, ScaledCosts]
-    head_tokens: int
-    # System prompt and tools, where the recording has them.
+    preamble_tokens: int
+    # System prompt and tools, if the recording has them.
     preamble_text: str = ""
-    # How long its prefixes live.
+    # The TTL of its cache entries.
     ttl: Ttl = "5m"
 
 
 class EditAdvisor(msgspec.Struct, frozen=True):
-    """Whispers an edit before a call: how an oracle takes part (`replay/bounds/oracle.py`)."""
+    """Proposes an edit before a call. The oracle uses this (`replay/bounds/oracle.py`)."""
 
-    edit: Callable[["Player", ReplayStep], Edit | None] = lambda player, act: None
+    edit: Callable[["Player", ReplayStep], Edit | None] = lambda player, step: None
 
 
 class Player:
+    # Those of the current step.
+    model: Model
+    costs: ScaledCosts
+
     def __init__(
         self,
-        acts: ReplayThread,
-        cast: ThreadModels,
-        scheme: ReplayPolicy,
+        thread: ReplayThread,
+        thread_models: ThreadModels,
+        policy: ReplayPolicy,
         cache: PrefixCache,
         *,
-        sight: RefetchTracker,
-        prompter: EditAdvisor,
-        witness: RequestObserver | None = None,
+        tracker: RefetchTracker,
+        advisor: EditAdvisor,
+        observer: RequestObserver | None = None,
         writer: SummaryWriter | None = None,
     ) -> None:
-        self.acts, self._cast, self.scheme, self._cache = acts, cast, scheme, cache
-        self.ttl: Ttl = cast.ttl
-        self._witness, self._sight, self._prompter, self._writer = witness, sight, prompter, writer
-        self._ids = (f"{acts.thread}-{number:06d}" for number in count(1))
-        self._head, block = make_stand_in_preamble(acts.thread, cast.head_tokens, cast.preamble_text)
-        for costs in cast.costs.values():
-            costs.set_tokens(block, cast.head_tokens)
+        self.thread, self._thread_models, self.policy, self._cache = thread, thread_models, policy, cache
+        self.ttl: Ttl = thread_models.ttl
+        self._observer, self._tracker, self._advisor, self._writer = observer, tracker, advisor, writer
+        self._ids = (f"{thread.name}-{number:06d}" for number in count(1))
+        self._preamble, block = make_stand_in_preamble(
+            thread.name, thread_models.preamble_tokens, thread_models.preamble_text
+        )
+        for costs in thread_models.costs.values():
+            costs.set_tokens(block, thread_models.preamble_tokens)
         self._forecast = LastPromptForecast(cache)
-        self._act = acts.calls[0]
-        self.model, self.costs = self._who(self._act)
-        self.talk = Conversation(self._setting(), forecast=self._forecast)
-        self.journal = CallLog(acts.thread)
-        self._marks = Breakpoints()
+        self._step = thread.calls[0]
+        self.model, self.costs = self._model_and_costs(self._step)
+        self.conversation = Conversation(self._settings(), forecast=self._forecast)
+        self.call_log = CallLog(thread.name)
+        self._breakpoints = Breakpoints()
         self._last_request: Request | None = None
         # What the recording did to its own context since the last call.
         self._recorded_edit = ""
         self.ended_early = ""
 
-    # ── the thread from top to bottom ────────────────────────────────────────────────────────────
+    # ── the whole thread ─────────────────────────────────────────────────────────────────────────
 
     def play(self) -> Sequence[SimulatedCall]:
-        for act in self.acts.calls:
-            self._act = act
-            for record in act.before:
-                self._hear(record)
-            self._switch_model(act)
-            self._keep_alive(act.at)
-            self._apply_advice(act)
-            if not self._call(act):
-                return self.journal.calls
-        for record in self.acts.after:
-            self._hear(record)
-        return self.journal.calls
+        for step in self.thread.calls:
+            self._step = step
+            for record in step.before:
+                self._add_recorded(record)
+            self._switch_model(step)
+            self._refresh_cache(step.at)
+            self._apply_advice(step)
+            if not self._call(step):
+                return self.call_log.calls
+        for record in self.thread.after:
+            self._add_recorded(record)
+        return self.call_log.calls
 
-    def _call(self, act: ReplayStep) -> bool:
-        """The request of an act, what it lacks first; False where it does not fit into the window."""
-        turn = self._turn_that_fits(act)
-        if turn is not None and (missing := self._sight.missing(act)):
-            self._fetch(turn, act, missing)
-            turn = self._turn_that_fits(act)
+    def _call(self, step: ReplayStep) -> bool:
+        """Sends the request of a step, after a refetch if content is missing. False if it does not fit the
+        window.
+        """
+        turn = self._turn_that_fits(step)
+        if turn is not None and (missing := self._tracker.refetch_missing(step)):
+            self._refetch(turn, step, missing)
+            turn = self._turn_that_fits(step)
         if turn is None:
             return False
-        output = self.costs.all(block for record in act.reply for block in record.blocks)
+        output = self.costs.all(block for record in step.reply for block in record.blocks)
         usage = usage_from_prediction(turn.prediction, output)
-        self._settle(turn, "main", [_replied(each, act, usage) for each in act.reply], usage)
+        self._finish_call(turn, "main", [_reply_record(each, step, usage) for each in step.reply], usage)
         return True
 
-    def _turn_that_fits(self, act: ReplayStep) -> Turn | None:
-        turn = self._turn(act.at)
+    def _turn_that_fits(self, step: ReplayStep) -> Turn | None:
+        turn = self._turn(step.at)
         is_over = turn.prediction.total > self.model.window
-        if is_over and self.talk.setting.compaction is not None:
-            made = drive(self.talk.overflowed(act.at, self._new_id), self._world(act.at))
+        if is_over and self.conversation.setting.options.may_compact:
+            made = drive(self.conversation.overflowed(step.at, self._new_id), self._effects(step.at))
             if isinstance(made, Compaction):
-                self._sight.saw(made.records, self.talk.log.view)
-                turn = self._turn(act.at)
-        # What was recorded has happened: where our count says otherwise, the count is wrong.
-        if turn.prediction.total <= self.model.window or self.scheme.compacts == "recorded":
+                self._tracker.observe(made.records, self.conversation.log.view)
+                turn = self._turn(step.at)
+        # A recorded call did fit. If our count says otherwise, the count is wrong.
+        if turn.prediction.total <= self.model.window or self.policy.compacts == "recorded":
             return turn
         self.ended_early = (
-            f"{self.acts.thread}: call {act.number} of {len(self.acts.calls)} has "
-            f"{turn.prediction.total:,} tokens, and the window {self.model.window:,}"
+            f"{self.thread.name}: call {step.number} of {len(self.thread.calls)} has "
+            f"{turn.prediction.total:,} tokens, more than the window of {self.model.window:,}"
         )
         return None
 
     def _turn(self, at: datetime) -> Turn:
-        turn: Turn = drive(self.talk.turn(at, self._new_id), self._world(at))
-        self._sight.saw(turn.appended, self.talk.log.view)
+        turn: Turn = drive(self.conversation.turn(at, self._new_id), self._effects(at))
+        self._tracker.observe(turn.appended, self.conversation.log.view)
         return turn
 
-    def _settle(
+    def _finish_call(
         self,
         turn: Turn,
         source: CallSource,
@@ -167,81 +176,81 @@ class Player:
         usage: Usage,
         missing: tuple[Refetch, ...] = (),
     ) -> None:
-        """The call was answered: what it said is history, what it cost is written down."""
-        settled = self.talk.record_reply(said, usage, self._act.at)
-        self._sight.saw(said, self.talk.log.view)
+        """Adds the reply to the history and the call to the log."""
+        settled = self.conversation.record_reply(said, usage, self._step.at)
+        self._tracker.observe(said, self.conversation.log.view)
         entry = UnpricedCall(
             source=source,
-            number=self._act.number,
-            at=self._act.at,
+            number=self._step.number,
+            at=self._step.at,
             parts=turn.prediction,
             output=usage.output_tokens,
             why=describe_edits(turn),
             cleared=count_cleared(turn.appended),
-            broke=self._broken_by(turn, settled.verdict),
-            faults=missing,
+            broke=self._explain_break(turn, settled.verdict),
+            refetches=missing,
         )
-        self._marks, self._recorded_edit = turn.breakpoints, ""
-        if self._witness is not None:
+        self._breakpoints, self._recorded_edit = turn.breakpoints, ""
+        if self._observer is not None:
             self._last_request = turn.request()
-        self._note(entry, self._last_request, self._forecast.prompt)
+        self._log_call(entry, self._last_request, self._forecast.prompt)
 
-    def _broken_by(self, turn: Turn, verdict: DetectedBreak | NoBreak) -> str:
-        """Why much less was read than was left behind; "" where it was not. We know: it is our own cache."""
-        if not self.journal.has_cache_break(turn.prediction):
+    def _explain_break(self, turn: Turn, verdict: DetectedBreak | NoBreak) -> str:
+        """Why much less was read than the previous call had cached; "" if that did not happen."""
+        if not self.call_log.has_cache_break(turn.prediction):
             return ""
-        if self.journal.has_expired(self._act.at, self.ttl):
-            return f"the prefix had lapsed ({self.ttl})"
+        if self.call_log.has_expired(self._step.at, self.ttl):
+            return f"cache expired (idle more than {_IDLE_LIMITS[self.ttl]})"
         if known := self._recorded_edit or describe_own_edit(turn):
             return known
-        # Pictures are part of the key from the first block on (api-facts 1.6), and no change of ours.
+        # Adding an image changes the cache key of all messages (api-facts 1.6), without an edit of ours.
         changed = isinstance(verdict, DetectedBreak) and verdict.changes
-        return verdict.why if isinstance(verdict, DetectedBreak) and changed else "the key is another one"
+        return verdict.why if isinstance(verdict, DetectedBreak) and changed else _KEY_CHANGED
 
-    def _note(self, entry: UnpricedCall, request: Request | None, prompt: PromptLayout | None) -> None:
-        call = self.journal.write(entry, self.model)
-        if self._witness is not None and request is not None and prompt is not None:
-            self._witness(call, request, block_sizes(prompt))
+    def _log_call(self, entry: UnpricedCall, request: Request | None, prompt: PromptLayout | None) -> None:
+        call = self.call_log.write(entry, self.model)
+        if self._observer is not None and request is not None and prompt is not None:
+            self._observer(call, request, block_sizes(prompt))
 
     # ── what the recording adds ──────────────────────────────────────────────────────────────────
 
-    def _hear(self, record: Record) -> None:
-        if record.compact_summary and self.scheme.compacts == "recorded":
+    def _add_recorded(self, record: Record) -> None:
+        if record.compact_summary and self.policy.compacts == "recorded":
             self._bill_recorded_summary(record)
         if isinstance(record.edit, Cleared | Compacted):
             self._recorded_edit = (
                 f"the recorded {'clearing' if isinstance(record.edit, Cleared) else 'compaction'}"
             )
-        self.talk.add(record)
-        self._sight.saw((record,), self.talk.log.view)
+        self.conversation.add(record)
+        self._tracker.observe((record,), self.conversation.log.view)
 
     def _bill_recorded_summary(self, summary: Record) -> None:
-        """The call that wrote a recorded summary is in no recording, and was paid for all the same."""
-        messages = flatten(self.talk.log.view).messages
+        """Bills the call that wrote a recorded summary. Recordings do not hold it, but it was paid for."""
+        messages = flatten(self.conversation.log.view).messages
         safe = CapturedRequest(
             self.model.id,
-            self._head,
-            self.talk.setting.parameters,
+            self._preamble,
+            self.conversation.setting.parameters,
             messages,
-            self.talk.setting.fields,
-            self._marks,
+            self.conversation.setting.fields,
+            self._breakpoints,
         )
         asked = Message("user", (text_block(summary_prompt("full", "")),))
-        written = self.journal.last_touched_at or self._act.at
+        written = self.call_log.last_touched_at or self._step.at
         request = build_fork_request(make_fork(safe, (asked,)), ANTHROPIC)
         self._bill_summary(request, "\n".join(map(text_of, summary.blocks)), written)
 
     # ── what the policy adds ─────────────────────────────────────────────────────────────────────
 
-    def _world(self, at: datetime) -> OfflineEffectHandler:
+    def _effects(self, at: datetime) -> OfflineEffectHandler:
         return OfflineEffectHandler(
-            lambda: self.talk.log.view.records,
+            lambda: self.conversation.log.view.records,
             lambda request, text: self._bill_summary(request, text, at),
             self._writer,
         )
 
     def _bill_summary(self, request: Request, text: str, at: datetime) -> Usage | ModelFailure:
-        salt = salts(self.model, self.talk.setting.parameters)
+        salt = compute_key_salts(self.model, self.conversation.setting.parameters)
         prompt = build_prompt(request, self.costs, salt, ANTHROPIC, self.model.min_cache)
         if prompt.total > self.model.window:
             what = f"prompt is too long: {prompt.total} tokens > {self.model.window} maximum"
@@ -249,98 +258,96 @@ class Player:
         parts, output = bill_request(self._cache, prompt, at), self.costs.block(text_block(text))
         entry = UnpricedCall(
             source="compact",
-            number=self._act.number,
+            number=self._step.number,
             at=at,
             parts=parts,
             output=output,
             why="writes a summary",
         )
-        self._note(entry, request, prompt)
+        self._log_call(entry, request, prompt)
         return usage_from_prediction(parts, output)
 
-    def _keep_alive(self, now: datetime) -> None:
-        """Refresh the prefix through a pause, where all of that costs less than writing it again (RP-8)."""
-        prompt, last, ttl = self._forecast.prompt, self.journal.last_touched_at, self.ttl
-        if not self.scheme.refresh or prompt is None or last is None:
+    def _refresh_cache(self, now: datetime) -> None:
+        """Refreshes the cache during a pause, if all refreshes together cost less than a new write (RP-8)."""
+        prompt, last, ttl = self._forecast.prompt, self.call_log.last_touched_at, self.ttl
+        if not self.policy.refresh or prompt is None or last is None:
             return
-        times, held = refresh_times(last, now, ttl), self.journal.cached_tokens
+        times, held = refresh_times(last, now, ttl), self.call_log.cached_tokens
         rates = rates_at(self.model, now, prompt.total)
         most = max_refreshes(held, prompt.total - held, rates, ttl)
-        if len(times) > most and not self.scheme.blind:
+        if len(times) > most and not self.policy.blind:
             return
         for at in times[:most]:
             parts = bill_request(self._cache, prompt, at)
             entry = UnpricedCall(
                 source="refresh",
-                number=self._act.number,
+                number=self._step.number,
                 at=at,
                 parts=parts,
                 output=0,
-                why="keeps the prefix alive",
+                why="keeps the cache entry from expiring",
             )
-            self._note(entry, self._last_request and _for_nothing(self._last_request), prompt)
+            self._log_call(entry, self._last_request and _refresh_request(self._last_request), prompt)
 
-    def _apply_advice(self, act: ReplayStep) -> None:
-        edit = self._prompter.edit(self, act)
+    def _apply_advice(self, step: ReplayStep) -> None:
+        edit = self._advisor.edit(self, step)
         if edit is not None:
-            last = self.talk.log.records[-1] if self.talk.log.records else None
-            record = make_edit_record(edit, uuid=self._new_id(), after=last, at=act.at)
-            self.talk.add(record)
-            self.talk.detector.deleted(self.talk.setting.source)
-            self._sight.saw((record,), self.talk.log.view)
-            self._recorded_edit = "the oracle's edit"
+            last = self.conversation.log.records[-1] if self.conversation.log.records else None
+            record = make_edit_record(edit, uuid=self._new_id(), after=last, at=step.at)
+            self.conversation.add(record)
+            self.conversation.detector.deleted(self.conversation.setting.source)
+            self._tracker.observe((record,), self.conversation.log.view)
+            self._recorded_edit = "an edit of the oracle"
 
-    def _fetch(self, turn: Turn, act: ReplayStep, missing: tuple[Refetch, ...]) -> None:
-        """The model asks for what it cannot see, and is shown it: from there on it is part of the context."""
-        tokens = sum(fault.tokens for fault in missing)
-        call = f"fetch-{self.acts.thread}-{act.number}"
-        wanted = {"again": [fault.block for fault in missing]}
+    def _refetch(self, turn: Turn, step: ReplayStep, missing: tuple[Refetch, ...]) -> None:
+        """The model requests content that it no longer sees. The result becomes part of the context."""
+        tokens = sum(refetch.tokens for refetch in missing)
+        call = f"fetch-{self.thread.name}-{step.number}"
+        wanted = {"again": [refetch.block for refetch in missing]}
         asks = block_from_fields({"type": "tool_use", "id": call, "name": "Read", "input": wanted})
         shown = result_block(call, f"[shown again: {tokens} tokens]")
         self.costs.set_tokens(asks, FETCHING_TOKENS)
         self.costs.set_tokens(shown, tokens)
-        usage, stamp = usage_from_prediction(turn.prediction, FETCHING_TOKENS), act.at.isoformat()
+        usage, stamp = usage_from_prediction(turn.prediction, FETCHING_TOKENS), step.at.isoformat()
         reply = ReplyMeta(f"msg-{call}", self.model.id, "tool_use", usage)
         said = Record(kind="assistant", uuid=self._new_id(), timestamp=stamp, blocks=(asks,), reply=reply)
-        self._settle(turn, "fault", [said], usage, missing)
-        self._sight.fetched(missing, call)
-        self.talk.add(Record(kind="user", uuid=self._new_id(), timestamp=stamp, blocks=(shown,)))
+        self._finish_call(turn, "refetch", [said], usage, missing)
+        self._tracker.mark_fetched(missing, call)
+        self.conversation.add(Record(kind="user", uuid=self._new_id(), timestamp=stamp, blocks=(shown,)))
 
-    # ── who speaks ───────────────────────────────────────────────────────────────────────────────
+    # ── models ───────────────────────────────────────────────────────────────────────────────────
 
     def _new_id(self) -> str:
         return next(self._ids)
 
-    def _who(self, act: ReplayStep) -> tuple[Model, ScaledCosts]:
-        return self._cast.models[act.model], self._cast.costs[act.model]
+    def _model_and_costs(self, step: ReplayStep) -> tuple[Model, ScaledCosts]:
+        return self._thread_models.models[step.model], self._thread_models.costs[step.model]
 
-    def _switch_model(self, act: ReplayStep) -> None:
-        model, costs = self._who(act)
+    def _switch_model(self, step: ReplayStep) -> None:
+        model, costs = self._model_and_costs(step)
         if costs is not self.costs or model is not self.model:
             self.model, self.costs = model, costs
-            self.talk.setting = self._setting()
+            self.conversation.setting = self._settings()
 
-    def _setting(self) -> ConversationSettings:
-        compacts = self.scheme.compacts == "automatic"
+    def _settings(self) -> ConversationSettings:
         return ConversationSettings(
             model=self.model,
             capabilities=ANTHROPIC,
-            policy=self.scheme.policy,
+            options=self.policy.options,
             costs=self.costs,
-            head=self._head,
-            parameters=KeyParameters(TtlChoice(self.ttl, "the scheme says so")),
-            source="main" if self.acts.thread == "main" else f"agent:{self.acts.thread}",
+            preamble=self._preamble,
+            parameters=KeyParameters(TtlChoice(self.ttl, "set by the replay policy")),
+            source="main" if self.thread.name == "main" else f"agent:{self.thread.name}",
             fields={"max_tokens": self.model.max_output},
-            compaction=CompactionOptions(ways=("fork", "direct", "extract")) if compacts else None,
         )
 
 
-def _replied(record: Record, act: ReplayStep, usage: Usage) -> Record:
-    """A piece of the recorded reply as it would have come here: this usage, and the time of its call."""
-    reply = msgspec.structs.replace(record.reply or ReplyMeta(model=act.model), usage=usage)
-    return msgspec.structs.replace(record, reply=reply, timestamp=act.at.isoformat())
+def _reply_record(record: Record, step: ReplayStep, usage: Usage) -> Record:
+    """A record of the recorded reply, with the usage and time of this run."""
+    reply = msgspec.structs.replace(record.reply or ReplyMeta(model=step.model), usage=usage)
+    return msgspec.structs.replace(record, reply=reply, timestamp=step.at.isoformat())
 
 
-def _for_nothing(request: Request) -> Request:
-    """The same request, asking for no answer: it only touches the cache (api-facts 1.9)."""
+def _refresh_request(request: Request) -> Request:
+    """The same request with `max_tokens: 0`, which only refreshes the cache (api-facts 1.9)."""
     return msgspec.structs.replace(request, settings={**request.settings, "max_tokens": 0})

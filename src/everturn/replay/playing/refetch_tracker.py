@@ -1,6 +1,6 @@
-"""What is in sight in one thread of a replay, and what is left of it at the end (RP-6, RP-7).
+"""Tracks what is visible in one thread of a replay, and what remains of it at the end (RP-6, RP-7).
 
-What counts as a use is decided in `replay/refetches/`; here the player's events are told to it.
+What counts as a use is defined in `replay/refetches/`; this module passes the player's events to it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,20 +22,20 @@ _KEPT: Final = ("user_instructions", "paths", "identifiers", "errors")
 class _Visible(Protocol):
     def see(self, record: Record) -> None: ...
     def show(self, view: View) -> None: ...
-    def fetched_as(self, fault: Refetch, name: str) -> None: ...
-    def faults(self, call: int) -> tuple[Refetch, ...]: ...
+    def fetched_as(self, refetch: Refetch, name: str) -> None: ...
+    def refetch(self, call: int) -> tuple[Refetch, ...]: ...
 
 
 class RefetchTracker:
-    """Told everything that happens to the view; asked what a call misses."""
+    """Receives every change of the view and returns what a call is missing."""
 
     def __init__(self, visible: _Visible, numbers: Mapping[str, int]) -> None:
         self._visible = visible
-        # Calls are known to the index of uses by the records of their replies.
+        # The index of uses identifies calls by the records of their replies.
         self._numbers = numbers
 
-    def saw(self, records: Iterable[Record], view: View) -> None:
-        """These records were appended, and this is the view now."""
+    def observe(self, records: Iterable[Record], view: View) -> None:
+        """These records were appended; `view` is the view after that."""
         is_replaced = False
         for record in records:
             self._visible.see(record)
@@ -43,23 +43,23 @@ class RefetchTracker:
         if is_replaced:
             self._visible.show(view)
 
-    def missing(self, act: ReplayStep) -> tuple[Refetch, ...]:
-        """What a call uses and does not see. From here on it is in sight: it is fetched."""
-        number = next((self._numbers[each.uuid] for each in act.reply if each.uuid in self._numbers), 0)
-        return self._visible.faults(number)
+    def refetch_missing(self, step: ReplayStep) -> tuple[Refetch, ...]:
+        """What a call uses and does not see. After this call it counts as fetched and visible."""
+        number = next((self._numbers[each.uuid] for each in step.reply if each.uuid in self._numbers), 0)
+        return self._visible.refetch(number)
 
-    def fetched(self, faults: Iterable[Refetch], call: str) -> None:
-        for fault in faults:
-            self._visible.fetched_as(fault, call)
+    def mark_fetched(self, refetches: Iterable[Refetch], call: str) -> None:
+        for refetch in refetches:
+            self._visible.fetched_as(refetch, call)
 
 
 class _NoRefetches:
-    """No uses are known: nothing is ever missing."""
+    """Used without an index of uses: nothing is ever missing."""
 
     def see(self, record: Record) -> None: ...
     def show(self, view: View) -> None: ...
-    def fetched_as(self, fault: Refetch, name: str) -> None: ...
-    def faults(self, call: int) -> tuple[Refetch, ...]:
+    def fetched_as(self, refetch: Refetch, name: str) -> None: ...
+    def refetch(self, call: int) -> tuple[Refetch, ...]:
         return ()
 
 
@@ -70,7 +70,7 @@ def make_tracker(uses: SessionUses | None, thread: int) -> RefetchTracker:
 
 
 def measure_retained(view: View, whole: ReplayThread) -> dict[str, RetainedCount]:
-    """What mattered in the whole thread and still stands in what would be sent now (BY-6)."""
+    """Which important items of the whole thread are still in what would be sent now (BY-6)."""
     shown = flatten(view).messages
     text = "\n".join(_words(block) for message in shown for block in message.blocks)
     parts = measure_retention(tuple(all_records(whole)), text).parts
@@ -78,5 +78,5 @@ def measure_retained(view: View, whole: ReplayThread) -> dict[str, RetainedCount
 
 
 def _words(block: Block) -> str:
-    """Everything in a block that could name something: a call's input is part of it."""
+    """The text of a block, including the input of a tool call."""
     return text_of(block) or (block.raw.decode(errors="replace") if block.is_call else "")

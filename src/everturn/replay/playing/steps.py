@@ -1,7 +1,7 @@
-"""A recorded thread as acts: what came before each response, and the response (RP-2).
+"""A recorded thread as steps: what came before each response, and the response (RP-2).
 
-The whole history is what happened: under any policy but the recorded one, boundaries, summaries and clearings
-of the recording are no part of it. A response is one act, however many records it was written in.
+Except under the policy `recorded`, boundaries, summaries and clearings of the recording are left out: they
+are edits of the recorded policy, not history. A response is one step, however many records it has.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from everturn.history.edits import Pinned
 from everturn.history.records import Record, Usage, record_time, reported_usage
 from everturn.history.threads import Thread
 
-# Where a recording has no times: its start, and the pause between two calls. Shorter than any cache lives.
+# For recordings without times: the start, and the time between two calls (shorter than any TTL).
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULT_GAP: Final = timedelta(seconds=30)
 
@@ -22,7 +22,7 @@ RecordedEdits = Literal["as recorded", "left out"]
 
 
 class ReplayStep(msgspec.Struct, frozen=True):
-    """One call. `context` is what it reported, 0 where it reported nothing."""
+    """One call. `context` is the reported one, 0 if nothing was reported."""
 
     number: int
     at: datetime
@@ -30,14 +30,14 @@ class ReplayStep(msgspec.Struct, frozen=True):
     before: tuple[Record, ...]
     reply: tuple[Record, ...]
     context: int
-    # Whether the recording cleared or compacted something since the call before.
+    # Whether the recording cleared or compacted something since the previous call.
     is_edited: bool
 
 
 class ReplayThread(msgspec.Struct, frozen=True):
-    """A thread: its calls, and what was said after the last one."""
+    """A thread: its calls, and the records after the last one."""
 
-    thread: str
+    name: str
     calls: tuple[ReplayStep, ...]
     after: tuple[Record, ...] = ()
 
@@ -59,19 +59,21 @@ def build_replay_thread(thread: Thread, edits: RecordedEdits) -> ReplayThread:
         elif key not in seen:
             seen.add(key)
             now = _time_of(record, now)
-            found.append(_act(len(found) + 1, now, before, pieces[key], is_edited))
+            found.append(_make_step(len(found) + 1, now, before, pieces[key], is_edited))
             before, is_edited = [], False
     return ReplayThread(thread.agent or "main", tuple(found), tuple(before))
 
 
 def _time_of(record: Record, last: datetime | None) -> datetime:
-    """When a call was made; never before the one before it."""
+    """When a call was made; never before the previous one."""
     if last is None:
         return record_time(record) or START
     return max(last, record_time(record) or last + DEFAULT_GAP)
 
 
-def _act(number: int, at: datetime, before: list[Record], reply: list[Record], is_edited: bool) -> ReplayStep:
+def _make_step(
+    number: int, at: datetime, before: list[Record], reply: list[Record], is_edited: bool
+) -> ReplayStep:
     usages = [usage for record in reply if (usage := reported_usage(record))]
     usage = usages[-1] if usages else Usage()
     model = next((record.reply.model for record in reply if record.reply and record.reply.model), "")
@@ -79,9 +81,9 @@ def _act(number: int, at: datetime, before: list[Record], reply: list[Record], i
 
 
 def _keys(records: Sequence[Record]) -> list[str]:
-    """What the pieces of each response have in common; "" for what no model said.
+    """A key for each record that is equal for the records of one response; "" for records without a model.
 
-    Where responses have no id, a run of an assistant's records is one response.
+    If responses have no id, consecutive assistant records are one response.
     """
     found: list[str] = []
     running = ""
@@ -100,12 +102,12 @@ def _is_history(record: Record) -> bool:
     return record.edit is None and not (record.is_boundary or record.compact_summary)
 
 
-def all_records(acts: ReplayThread) -> Iterator[Record]:
-    for act in acts.calls:
-        yield from act.before
-        yield from act.reply
-    yield from acts.after
+def all_records(thread: ReplayThread) -> Iterator[Record]:
+    for step in thread.calls:
+        yield from step.before
+        yield from step.reply
+    yield from thread.after
 
 
 def models_of(threads: Iterable[ReplayThread]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(act.model for acts in threads for act in acts.calls))
+    return tuple(dict.fromkeys(step.model for thread in threads for step in thread.calls))

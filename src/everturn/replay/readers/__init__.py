@@ -1,5 +1,5 @@
-"""Recorded sessions in the spellings of many agents, read into records: one file per format (RP-1).
+"""Readers for the session files of many agents: one file per format (RP-1).
 
-A reader says whether a file is of its format, by content, and gives the conversations in it. Opening files,
-choosing the reader and putting sub-agents beside their session: `replay/sessions.py`.
+A reader recognises its format by content and returns the conversations of a file. Opening files, choosing a
+reader and attaching sub-agents to their session: `replay/sessions.py`.
 """

@@ -1,8 +1,8 @@
 """Aider's chat history in Markdown: several chats per file, no tool calls.
 
-`####` begins what the user typed, `>` what aider printed, and the rest is the model. What was printed between
-two replies with nothing typed (test output, files added) was told to the model and stands here as the user's;
-its exact words are not in the file, nor are the files of the chat.
+`####` starts what the user typed, `>` what aider printed, and the rest is the model. Output between two
+replies without user input (test output, added files) was sent to the model, so it becomes a user message. Its
+exact text is not in the file, nor are the files of the chat.
 """
 
 import re
@@ -23,7 +23,7 @@ _SENT: Final = re.compile(
     r", ([\d.,]+)(k?) received"
 )
 _NOTES: Final = (
-    "what aider printed between two replies stands for what it told the model; files are not in it",
+    "what aider printed between two replies is used as the user message; file contents are not recorded",
 )
 
 AiderPartKind = Literal["typed", "printed", "said"]
@@ -47,18 +47,18 @@ def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
 
 class _Chat:
     def __init__(self, started: str, text: str) -> None:
-        self._book = RecordBuilder()
+        self._builder = RecordBuilder()
         self._started: str | None = started if _is_time(started) else None
         self._model = ""
         self._usage: Usage | None = None
         self._printed = ""
         self._is_told = False
         parts: list[tuple[AiderPartKind, str]] = [(kind, "".join(lines)) for kind, lines in _parts(text)]
-        # Older versions print usage before a reply, newer ones behind it.
+        # Older versions print usage before a reply, newer ones after it.
         self._counts_follow = _counts_follow(parts)
         for at, (kind, words) in enumerate(parts):
             self._part(kind, words, _usage_in(parts[at + 1][1]) if at + 1 < len(parts) else None)
-        self.thread, self.notes = self._book.thread, self._book.notes
+        self.thread, self.notes = self._builder.thread, self._builder.notes
 
     def _part(self, kind: AiderPartKind, words: str, next_usage: Usage | None) -> None:
         if kind == "typed":
@@ -73,11 +73,11 @@ class _Chat:
                 self._tell(self._printed)
             usage = next_usage if self._counts_follow else self._usage
             said = ReplyDetails(model=self._model, usage=usage)
-            self._book.assistant(words.strip("\n"), said)
+            self._builder.assistant(words.strip("\n"), said)
             self._usage, self._printed, self._is_told = None, "", False
 
     def _tell(self, words: str) -> None:
-        self._book.user(words, self._started)
+        self._builder.user(words, self._started)
         self._started, self._printed = None, ""
         self._is_told = self._is_told or bool(words.strip())
 

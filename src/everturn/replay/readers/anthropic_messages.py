@@ -9,10 +9,18 @@ from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.history.records import Usage
 from everturn.replay.readers.openai_messages import is_openai, lists_of_messages
 from everturn.replay.readers.record_builder import RecordBuilder, ReplyDetails, text_of_parts, texts
-from everturn.replay.readers.values import Reader, RecordedConversation, RecordedPreamble, SourceFile
+from everturn.replay.readers.values import (
+    Json,
+    Reader,
+    RecordedConversation,
+    RecordedPreamble,
+    SourceFile,
+    is_list,
+    is_object,
+)
 
 
-def read_messages(messages: Iterable[dict[str, Any]], notebook: RecordBuilder, *, model: str = "") -> None:
+def read_messages(messages: Iterable[Json], builder: RecordBuilder, *, model: str = "") -> None:
     for message in messages:
         at = message.get("timestamp")
         if message.get("role") == "assistant":
@@ -22,29 +30,27 @@ def read_messages(messages: Iterable[dict[str, Any]], notebook: RecordBuilder, *
                 usage=_usage(message.get("usage")),
                 stop_reason=texts(message.get("stop_reason")),
             )
-            notebook.assistant(_blocks(message.get("content")), said, at)
+            builder.assistant(_blocks(message.get("content")), said, at)
         elif message.get("role") == "user":
-            _user(message, notebook, at)
+            _user(message, builder, at)
 
 
-def _user(message: dict[str, Any], notebook: RecordBuilder, at: Any) -> None:
+def _user(message: Json, builder: RecordBuilder, at: Any) -> None:
     words: list[Block] = []
     for block in _blocks(message.get("content")):
         if block.is_result:
             fields = msgspec.json.decode(block.raw)
-            notebook.result(block.call, fields.get("content") or "", at, failed=fields.get("is_error"))
+            builder.result(block.call, fields.get("content") or "", at, failed=fields.get("is_error"))
         else:
             words.append(block)
-    notebook.user(words, at)
+    builder.user(words, at)
 
 
 def _blocks(content: Any) -> list[Block]:
-    if not isinstance(content, list):
+    if not is_list(content):
         return [text_block(text_of_parts(content))]
     return [
-        block_from_fields(each)
-        if isinstance(each, dict) and "type" in each
-        else text_block(text_of_parts(each))
+        block_from_fields(each) if is_object(each) and "type" in each else text_block(text_of_parts(each))
         for each in content
     ]
 
@@ -64,11 +70,11 @@ def _recognises(source: SourceFile) -> bool:
 def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     found = lists_of_messages(source)
     for number, (around, messages) in enumerate(found, start=1):
-        notebook = RecordBuilder()
-        read_messages(messages, notebook, model=texts(around.get("model")))
+        builder = RecordBuilder()
+        read_messages(messages, builder, model=texts(around.get("model")))
         key = "" if len(found) == 1 else str(number)
-        head = RecordedPreamble(text_of_parts(around.get("system")), around.get("tools"))
-        yield RecordedConversation((notebook.thread,), key, notebook.notes, head)
+        preamble = RecordedPreamble(text_of_parts(around.get("system")), around.get("tools"))
+        yield RecordedConversation((builder.thread,), key, builder.notes, preamble)
 
 
 ANTHROPIC: Final = Reader("anthropic-messages", _recognises, _conversations)

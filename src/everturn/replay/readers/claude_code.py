@@ -10,7 +10,7 @@ from everturn.history.threads import split_threads
 from everturn.replay.readers.values import Reader, RecordedConversation, SourceFile
 from everturn.wire.claude_code_reader import BOOKKEEPING, looks_like_a_session, parse_session_file
 
-# Enough lines to know a session by: some begin with dozens of snapshots.
+# Enough lines to recognise a session: some start with dozens of snapshots.
 _LOOKED_AT: Final = 256 * 1024
 _TYPED: Final = re.compile(rb'"type": ?"(?:user|assistant|system|progress|attachment)"')
 _LINKED: Final = re.compile(rb'"(?:parentUuid|sessionId|leafUuid|messageId)": ?')
@@ -41,7 +41,7 @@ CLAUDE_CODE: Final = Reader("claude-code", _recognises, _conversations)
 
 
 class Parent(msgspec.Struct, frozen=True):
-    """Whose sub-agent a file is: the session that started it, and its own id there."""
+    """The session that started a sub-agent, and the id of the sub-agent."""
 
     session: str
     agent: str
@@ -57,7 +57,7 @@ _read_link = msgspec.json.Decoder(_Link).decode
 
 
 def parent_of(start: bytes) -> Parent | None:
-    """Told by a file's first lines; None where the file is no sub-agent's (FORMATS 1.8)."""
+    """Read from the first lines of a file; None if it is not the file of a sub-agent (FORMATS 1.8)."""
     for line in start.split(b"\n"):
         try:
             link = _read_link(line)

@@ -1,8 +1,8 @@
-"""Codex rollouts: the items of the Responses API, wrapped with a time and a type, or bare as in 2025.
+"""Codex rollouts: items of the Responses API, wrapped with a time and a type, or plain as in 2025.
 
-What was said stands in them twice; the items count, the events beside them only tell usage. Reasoning is
-encrypted or a summary of itself, and neither is what the model sees again, so it is left out. Codex's log of
-its terminal: `codex_terminal.py`.
+Messages appear twice: as items, which are read, and as events, of which only the usage is read. Reasoning is
+encrypted or summarized. The model does not see either form again, so it is left out. Codex's log of its
+terminal: `codex_terminal.py`.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,15 @@ from everturn.replay.readers.record_builder import (
     texts,
     usage_from_counts,
 )
-from everturn.replay.readers.values import Reader, RecordedConversation, RecordedPreamble, SourceFile
+from everturn.replay.readers.values import (
+    Json,
+    Reader,
+    RecordedConversation,
+    RecordedPreamble,
+    SourceFile,
+    is_list,
+    is_object,
+)
 
 _CALLS: Final = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
@@ -29,7 +37,7 @@ _ITEMS: Final = (*_CALLS, *_OUTPUTS, "reasoning")
 
 def _recognises(source: SourceFile) -> bool:
     lines = source.lines
-    wrapped = any(each.get("type") in _WRAPPERS and isinstance(each.get("payload"), dict) for each in lines)
+    wrapped = any(each.get("type") in _WRAPPERS and is_object(each.get("payload")) for each in lines)
     bare = any(
         "record_type" in each
         or (each.get("type") in _ITEMS and ("call_id" in each or "summary" in each))
@@ -40,8 +48,8 @@ def _recognises(source: SourceFile) -> bool:
 
 
 def _is_item_content(content: Any) -> bool:
-    return isinstance(content, list) and any(
-        isinstance(part, dict) and part.get("type") in ("input_text", "output_text") for part in content
+    return is_list(content) and any(
+        is_object(part) and part.get("type") in ("input_text", "output_text") for part in content
     )
 
 
@@ -49,7 +57,7 @@ def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     rollout = _Rollout()
     for line in source.lines:
         payload = line.get("payload")
-        if line.get("type") in _WRAPPERS and isinstance(payload, dict):
+        if line.get("type") in _WRAPPERS and is_object(payload):
             rollout.line(line["type"], payload, line.get("timestamp"))
         else:
             rollout.line("response_item", line, line.get("timestamp"))
@@ -57,10 +65,10 @@ def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
 
 
 class _Rollout:
-    """A response is over when something answers it or when its usage is told."""
+    """Collects a rollout. A response ends when something answers it or when its usage is reported."""
 
     def __init__(self) -> None:
-        self._book = RecordBuilder()
+        self._builder = RecordBuilder()
         self._model = ""
         self._instructions = ""
         self._said: list[Block] = []
@@ -71,10 +79,10 @@ class _Rollout:
     def conversation(self) -> RecordedConversation:
         self._close()
         return RecordedConversation(
-            (self._book.thread,), "", self._book.notes, RecordedPreamble(self._instructions)
+            (self._builder.thread,), "", self._builder.notes, RecordedPreamble(self._instructions)
         )
 
-    def line(self, kind: str, payload: dict[str, Any], at: Any) -> None:
+    def line(self, kind: str, payload: Json, at: Any) -> None:
         match kind:
             case "session_meta" | "turn_context":
                 self._model = texts(payload.get("model")) or self._model
@@ -85,25 +93,25 @@ class _Rollout:
                 self._event(payload)
             case "compacted":
                 self._close()
-                self._book.compaction(texts(payload.get("message")), at)
+                self._builder.compaction(texts(payload.get("message")), at)
             case _:
                 self._item(payload, at)
 
-    def _event(self, payload: dict[str, Any]) -> None:
+    def _event(self, payload: Json) -> None:
         info = payload.get("info")
-        last = info.get("last_token_usage") if isinstance(info, dict) else None
-        if payload.get("type") == "token_count" and isinstance(last, dict) and self._said:
+        last = info.get("last_token_usage") if is_object(info) else None
+        if payload.get("type") == "token_count" and is_object(last) and self._said:
             self._usage = usage_from_counts(
                 prompt=last.get("input_tokens"),
                 read=last.get("cached_input_tokens"),
                 output=last.get("output_tokens"),
             )
 
-    def _item(self, item: dict[str, Any], at: Any) -> None:
+    def _item(self, item: Json, at: Any) -> None:
         kind = item.get("type")
         if kind == "message" and item.get("role") in ("user", "developer"):
             self._close()
-            self._book.user(content_blocks(item.get("content")), at)
+            self._builder.user(content_blocks(item.get("content")), at)
         elif kind == "message" and item.get("role") == "assistant":
             self._hear(content_blocks(item.get("content")), at)
         elif kind in _CALLS:
@@ -120,17 +128,17 @@ class _Rollout:
         self._said.extend(blocks)
 
     def _close(self) -> None:
-        """Write the response down, and then what answered it."""
+        """Adds the response, and then the results that answered it."""
         if self._said:
             said = ReplyDetails(model=self._model, usage=self._usage)
-            self._book.assistant(self._said, said, self._said_at)
+            self._builder.assistant(self._said, said, self._said_at)
         for call, output, at in self._answers:
-            self._book.result(call, output, at)
+            self._builder.result(call, output, at)
         self._said, self._said_at, self._answers, self._usage = [], None, [], None
 
 
 def _output(output: Any) -> str:
-    if isinstance(output, dict):
+    if is_object(output):
         return texts(output.get("content")) or texts(output.get("output"))
     return text_of_parts(output)
 

@@ -1,12 +1,14 @@
-"""Codex's log of its terminal: what was drawn and typed, key by key. The model's messages stand in it whole,
-the user's have to be put together from the keys."""
+"""Codex's log of its terminal: output and key presses.
+
+The messages of the model are complete; those of the user are reconstructed from key presses.
+"""
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from everturn.replay.readers.record_builder import RecordBuilder, ReplyDetails, texts
-from everturn.replay.readers.values import Reader, RecordedConversation, SourceFile
+from everturn.replay.readers.values import Json, Reader, RecordedConversation, SourceFile, is_object
 
 _KEY: Final = re.compile(
     r"code: (?:Char\('(?P<char>.|\\.)'\)|(?P<name>\w+)), .*?kind: (?P<kind>\w+)", re.DOTALL
@@ -33,14 +35,14 @@ def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
             sent = ""
         elif event.get("type") == "agent_message":
             book.assistant(texts(event.get("message")), ReplyDetails(model=model), line.get("ts"))
-    note = "the user's words are put together from the keys that were pressed"
+    note = "user messages are reconstructed from key presses"
     yield RecordedConversation((book.thread,), "", (note, *book.notes))
 
 
-def _event(line: dict[str, Any]) -> dict[str, Any]:
+def _event(line: Json) -> Json:
     payload = line.get("payload") if line.get("kind") == "codex_event" else None
-    event = payload.get("msg") if isinstance(payload, dict) else None
-    return event if isinstance(event, dict) else {}
+    event = payload.get("msg") if is_object(payload) else None
+    return event if is_object(event) else {}
 
 
 def _typed(before: str, event: str) -> str:

@@ -1,6 +1,6 @@
-"""Gemini CLI's chat JSON: results stand inside the message that called, so a reply is followed by them here.
+"""Gemini CLI's chat JSON. Results are inside the message that made the call; here they follow the reply.
 
-Its thoughts are summaries for people and are never sent again; their tokens are part of the output.
+Thoughts are summaries for display and are never sent again; their tokens count as output.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from everturn.replay.readers.record_builder import (
     texts,
     usage_from_counts,
 )
-from everturn.replay.readers.values import Reader, RecordedConversation, SourceFile
+from everturn.replay.readers.values import Json, Reader, RecordedConversation, SourceFile, is_list, is_object
 
 
 def _recognises(source: SourceFile) -> bool:
     whole = source.whole
-    messages = whole.get("messages") if isinstance(whole, dict) else None
+    messages = whole.get("messages") if is_object(whole) else None
     return (
-        isinstance(messages, list)
+        is_list(messages)
         and "sessionId" in whole
         and ("projectHash" in whole or any(_type(each) == "gemini" for each in messages))
     )
@@ -33,7 +33,7 @@ def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     whole = source.whole
     book = RecordBuilder(texts(whole.get("sessionId")))
     for message in whole["messages"]:
-        at = message.get("timestamp") if isinstance(message, dict) else None
+        at = message.get("timestamp") if is_object(message) else None
         if _type(message) == "user":
             book.user(text_of_parts(message.get("content")), at)
         elif _type(message) == "gemini":
@@ -42,11 +42,11 @@ def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
 
 
 def _type(message: Any) -> Any:
-    return message.get("type") if isinstance(message, dict) else None
+    return message.get("type") if is_object(message) else None
 
 
-def _reply(message: dict[str, Any], book: RecordBuilder, at: Any) -> None:
-    calls = [call for call in message.get("toolCalls") or () if isinstance(call, dict)]
+def _reply(message: Json, book: RecordBuilder, at: Any) -> None:
+    calls = [call for call in message.get("toolCalls") or () if is_object(call)]
     blocks: list[Block] = [text_block(text_of_parts(message.get("content")))]
     blocks += [call_block(texts(call.get("id")), texts(call.get("name")), call.get("args")) for call in calls]
     usage = _usage(message.get("tokens"))
@@ -57,12 +57,12 @@ def _reply(message: dict[str, Any], book: RecordBuilder, at: Any) -> None:
         book.result(texts(call.get("id")), _result(call), call.get("timestamp") or at, failed=failed)
 
 
-def _result(call: dict[str, Any]) -> str:
+def _result(call: Json) -> str:
     words: list[str] = []
     for part in call.get("result") or ():
-        answer = part.get("functionResponse") if isinstance(part, dict) else None
-        response = answer.get("response") if isinstance(answer, dict) else None
-        if isinstance(response, dict):
+        answer = part.get("functionResponse") if is_object(part) else None
+        response = answer.get("response") if is_object(answer) else None
+        if is_object(response):
             words.append(texts(response.get("output")) or texts(response.get("error")))
         else:
             words.append(text_of_parts(part))
@@ -70,7 +70,7 @@ def _result(call: dict[str, Any]) -> str:
 
 
 def _usage(tokens: Any) -> Usage | None:
-    if not isinstance(tokens, dict):
+    if not is_object(tokens):
         return None
     output = (tokens.get("output") or 0) + (tokens.get("thoughts") or 0)
     return usage_from_counts(prompt=tokens.get("input"), read=tokens.get("cached"), output=output)

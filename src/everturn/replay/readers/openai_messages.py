@@ -1,11 +1,11 @@
-"""Chat messages as OpenAI spells them: system, user, assistant with tool_calls, tool.
+"""Chat messages in OpenAI's format: system, user, assistant with tool_calls, tool.
 
 A list, a request body with `messages`, or lines of either; and tau-bench's file of many conversations.
 """
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.history.records import Usage
@@ -17,38 +17,46 @@ from everturn.replay.readers.record_builder import (
     texts,
     usage_from_counts,
 )
-from everturn.replay.readers.values import Reader, RecordedConversation, RecordedPreamble, SourceFile
+from everturn.replay.readers.values import (
+    Json,
+    Reader,
+    RecordedConversation,
+    RecordedPreamble,
+    SourceFile,
+    is_list,
+    is_object,
+)
 
 _DATA_URL: Final = re.compile(r"data:(?P<media>[\w/+.-]+);base64,(?P<data>.+)", re.DOTALL)
 
 
-def read_messages(messages: Iterable[Any], notebook: RecordBuilder, *, model: str = "") -> str:
-    """Write the messages down; answers the system prompt that stood among them."""
+def read_messages(messages: Iterable[Any], builder: RecordBuilder, *, model: str = "") -> str:
+    """Adds the messages and returns the system prompt among them."""
     system: list[str] = []
     for message in messages:
-        if not isinstance(message, dict):
+        if not is_object(message):
             continue
         match message.get("role"):
             case "system" | "developer":
                 system.append(text_of_parts(message.get("content")))
             case "user":
-                notebook.user(content_blocks(message.get("content")), message.get("timestamp"))
+                builder.user(content_blocks(message.get("content")), message.get("timestamp"))
             case "assistant":
-                _assistant(message, notebook, model)
+                _assistant(message, builder, model)
             case "tool" | "function":
-                _tool(message, notebook)
+                _tool(message, builder)
             case _:
                 continue
     return "\n\n".join(words for words in system if words)
 
 
-def _assistant(message: dict[str, Any], notebook: RecordBuilder, model: str) -> None:
+def _assistant(message: Json, builder: RecordBuilder, model: str) -> None:
     blocks = list(content_blocks(message.get("content")))
     for call in message.get("tool_calls") or ():
-        made = call.get("function") if isinstance(call, dict) else None
-        if isinstance(made, dict):
+        made = call.get("function") if is_object(call) else None
+        if is_object(made):
             blocks.append(call_block(texts(call.get("id")), texts(made.get("name")), made.get("arguments")))
-    if isinstance(made := message.get("function_call"), dict):
+    if is_object(made := message.get("function_call")):
         blocks.append(call_block(texts(made.get("name")), texts(made.get("name")), made.get("arguments")))
     response = response_of(message)
     said = ReplyDetails(
@@ -56,37 +64,33 @@ def _assistant(message: dict[str, Any], notebook: RecordBuilder, model: str) -> 
         id=texts(response.get("id")),
         usage=openai_usage(response.get("usage")),
     )
-    notebook.assistant(blocks, said, response.get("created") or message.get("timestamp"))
+    builder.assistant(blocks, said, response.get("created") or message.get("timestamp"))
 
 
-def response_of(message: dict[str, Any]) -> dict[str, Any]:
-    """The raw response kept beside a message (mini-SWE-agent), or the message itself."""
+def response_of(message: Json) -> Json:
+    """The raw response stored with a message (mini-SWE-agent), or the message itself."""
     extra = message.get("extra")
-    response = extra.get("response") if isinstance(extra, dict) else None
-    return response if isinstance(response, dict) else message
+    response = extra.get("response") if is_object(extra) else None
+    return response if is_object(response) else message
 
 
-def _tool(message: dict[str, Any], notebook: RecordBuilder) -> None:
+def _tool(message: Json, builder: RecordBuilder) -> None:
     ids = message.get("tool_call_ids")
-    call = texts(message.get("tool_call_id")) or (ids[0] if isinstance(ids, list) and ids else "")
+    call = texts(message.get("tool_call_id")) or (ids[0] if is_list(ids) and ids else "")
     content = text_of_parts(message.get("content"))
-    notebook.result(call or texts(message.get("name")), content, message.get("timestamp"))
+    builder.result(call or texts(message.get("name")), content, message.get("timestamp"))
 
 
 def content_blocks(content: Any) -> Iterator[Block]:
-    if not isinstance(content, list):
+    if not is_list(content):
         yield text_block(text_of_parts(content))
         return
     for part in content:
-        yield (
-            _image(part)
-            if isinstance(part, dict) and "image_url" in part
-            else text_block(text_of_parts(part))
-        )
+        yield (_image(part) if is_object(part) and "image_url" in part else text_block(text_of_parts(part)))
 
 
-def _image(part: dict[str, Any]) -> Block:
-    url = part["image_url"].get("url", "") if isinstance(part["image_url"], dict) else str(part["image_url"])
+def _image(part: Json) -> Block:
+    url = part["image_url"].get("url", "") if is_object(part["image_url"]) else str(part["image_url"])
     inline = _DATA_URL.fullmatch(url)
     source = (
         {"type": "base64", "media_type": inline["media"], "data": inline["data"]}
@@ -97,17 +101,17 @@ def _image(part: dict[str, Any]) -> Block:
 
 
 def openai_usage(usage: Any) -> Usage | None:
-    if not isinstance(usage, dict):
+    if not is_object(usage):
         return None
     details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    cached = details.get("cached_tokens") if is_object(details) else 0
     return usage_from_counts(
         prompt=usage.get("prompt_tokens"), read=cached, output=usage.get("completion_tokens")
     )
 
 
 def is_openai(messages: Any) -> bool:
-    """A list of messages with something in it that only OpenAI's spelling has."""
+    """Whether a list of messages has something that only OpenAI's format has."""
     return are_messages(messages) and any(
         message["role"] in ("system", "developer", "tool", "function")
         or "tool_calls" in message
@@ -116,33 +120,33 @@ def is_openai(messages: Any) -> bool:
     )
 
 
-def are_messages(value: Any) -> bool:
+def are_messages(value: Any) -> TypeGuard[list[Json]]:
     return (
-        isinstance(value, list)
+        is_list(value)
         and bool(value)
-        and all(isinstance(each, dict) and isinstance(each.get("role"), str) for each in value)
+        and all(is_object(each) and isinstance(each.get("role"), str) for each in value)
         and any("content" in each for each in value)
     )
 
 
-def _part_types(message: dict[str, Any]) -> Iterator[Any]:
+def _part_types(message: Json) -> Iterator[Any]:
     content = message.get("content")
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, dict):
+    for part in content if is_list(content) else ():
+        if is_object(part):
             yield part.get("type")
 
 
-def lists_of_messages(source: SourceFile) -> list[tuple[dict[str, Any], list[Any]]]:
-    """Lists of messages, each with what stands around it: a list, a request body, lines of either."""
+def lists_of_messages(source: SourceFile) -> list[tuple[Json, list[Json]]]:
+    """Lists of messages, each with the object around it: a list, a request body, or lines of either."""
     whole = source.whole
     if are_messages(whole):
         return [({}, whole)]
-    if isinstance(whole, dict) and are_messages(whole.get("messages")):
+    if is_object(whole) and are_messages(whole.get("messages")):
         return [(whole, whole["messages"])]
     if source.lines and are_messages(list(source.lines)):
         return [({}, list(source.lines))]
-    bodies = source.lines or (whole if isinstance(whole, list) else ())
-    if bodies and all(isinstance(body, dict) and are_messages(body.get("messages")) for body in bodies):
+    bodies = source.lines or (whole if is_list(whole) else ())
+    if bodies and all(is_object(body) and are_messages(body.get("messages")) for body in bodies):
         return [(body, body["messages"]) for body in bodies]
     return []
 
@@ -154,11 +158,11 @@ def _recognises(source: SourceFile) -> bool:
 def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     found = lists_of_messages(source)
     for number, (around, messages) in enumerate(found, start=1):
-        notebook = RecordBuilder()
-        system = read_messages(messages, notebook, model=texts(around.get("model")))
+        builder = RecordBuilder()
+        system = read_messages(messages, builder, model=texts(around.get("model")))
         key = "" if len(found) == 1 else str(number)
-        head = RecordedPreamble(system, around.get("tools"))
-        yield RecordedConversation((notebook.thread,), key, notebook.notes, head)
+        preamble = RecordedPreamble(system, around.get("tools"))
+        yield RecordedConversation((builder.thread,), key, builder.notes, preamble)
 
 
 OPENAI: Final = Reader("openai-messages", _recognises, _conversations)
@@ -167,20 +171,18 @@ OPENAI: Final = Reader("openai-messages", _recognises, _conversations)
 def _is_tau(source: SourceFile) -> bool:
     whole = source.whole
     return (
-        isinstance(whole, list)
+        is_list(whole)
         and bool(whole)
-        and all(
-            isinstance(each, dict) and "task_id" in each and are_messages(each.get("traj")) for each in whole
-        )
+        and all(is_object(each) and "task_id" in each and are_messages(each.get("traj")) for each in whole)
     )
 
 
 def _tau(source: SourceFile) -> Iterator[RecordedConversation]:
     for each in source.whole:
-        notebook = RecordBuilder()
-        system = read_messages(each["traj"], notebook)
+        builder = RecordBuilder()
+        system = read_messages(each["traj"], builder)
         key = f"task{each['task_id']}-trial{each.get('trial', 0)}"
-        yield RecordedConversation((notebook.thread,), key, notebook.notes, RecordedPreamble(system))
+        yield RecordedConversation((builder.thread,), key, builder.notes, RecordedPreamble(system))
 
 
 TAU_BENCH: Final = Reader("tau-bench", _is_tau, _tau)

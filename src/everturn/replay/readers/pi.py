@@ -1,6 +1,6 @@
 """pi's session JSONL: a header, then entries.
 
-Older files are a list; newer ones are a tree, and the path to the newest entry counts.
+Older files are a list. Newer files are a tree, of which the path to the newest entry is read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from everturn.replay.readers.record_builder import (
     text_of_parts,
     texts,
 )
-from everturn.replay.readers.values import Reader, RecordedConversation, SourceFile
+from everturn.replay.readers.values import Json, Reader, RecordedConversation, SourceFile, is_list, is_object
 
 _COUNTS: Final = ("input", "cacheWrite", "cacheRead", "output")
 
@@ -24,14 +24,14 @@ def _recognises(source: SourceFile) -> bool:
     first = source.lines[0] if source.lines else {}
     is_header = first.get("type") == "session" and "id" in first and "cwd" in first
     return is_header and any(
-        line.get("type") == "message" and isinstance(line.get("message"), dict) for line in source.lines
+        line.get("type") == "message" and is_object(line.get("message")) for line in source.lines
     )
 
 
 def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     path = _newest_path(source.lines)
     book = RecordBuilder(texts(source.lines[0].get("id")))
-    # The record that each entry became, for compactions that keep a tail; by position and by id.
+    # The record of each entry, by position and by id, for compactions that keep recent entries.
     places: dict[Any, str] = {}
     left_out = 0
     for at, entry in enumerate(source.lines):
@@ -41,16 +41,16 @@ def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
         before = book.last
         if entry.get("type") == "compaction":
             _compaction(entry, book, places)
-        elif isinstance(message := entry.get("message"), dict):
+        elif is_object(message := entry.get("message")):
             _message(message, book, entry.get("timestamp"))
         if book.last != before:
             places[at] = places[entry.get("id", at)] = book.last
-    notes = (f"{left_out} entries on branches that were left",) if left_out else ()
+    notes = (f"{left_out} entries on abandoned branches",) if left_out else ()
     yield RecordedConversation((book.thread,), "", (*notes, *book.notes))
 
 
-def _newest_path(lines: Sequence[dict[str, Any]]) -> set[int]:
-    """Entries that lead to the newest one, by position; all of them in files without links."""
+def _newest_path(lines: Sequence[Json]) -> set[int]:
+    """Positions of the entries that lead to the newest one; all of them in files without links."""
     if not any("parentId" in line for line in lines):
         return set(range(len(lines)))
     places = {texts(line.get("id")): at for at, line in enumerate(lines) if at}
@@ -62,7 +62,7 @@ def _newest_path(lines: Sequence[dict[str, Any]]) -> set[int]:
     return path
 
 
-def _message(message: dict[str, Any], book: RecordBuilder, at: Any) -> None:
+def _message(message: Json, book: RecordBuilder, at: Any) -> None:
     match message.get("role"):
         case "user":
             book.user(_blocks(message.get("content")), at)
@@ -84,12 +84,12 @@ def _message(message: dict[str, Any], book: RecordBuilder, at: Any) -> None:
 
 
 def _blocks(content: Any) -> list[Block]:
-    if not isinstance(content, list):
+    if not is_list(content):
         return [text_block(text_of_parts(content))]
-    return [_block(each) for each in content if isinstance(each, dict)]
+    return [_block(each) for each in content if is_object(each)]
 
 
-def _block(part: dict[str, Any]) -> Block:
+def _block(part: Json) -> Block:
     match part.get("type"):
         case "toolCall":
             return call_block(texts(part.get("id")), texts(part.get("name")), part.get("arguments"))
@@ -105,18 +105,18 @@ def _block(part: dict[str, Any]) -> Block:
 
 
 def _usage(usage: Any) -> Usage | None:
-    """pi's counts are disjoint, as ours are."""
-    if not isinstance(usage, dict):
+    """pi's counts are disjoint, like ours."""
+    if not is_object(usage):
         return None
     plain, written, read, output = (usage.get(name) or 0 for name in _COUNTS)
     return Usage(plain, written, read, output) if plain + written + read else None
 
 
-def _compaction(entry: dict[str, Any], book: RecordBuilder, places: dict[Any, str]) -> None:
+def _compaction(entry: Json, book: RecordBuilder, places: dict[Any, str]) -> None:
     first = entry.get("firstKeptEntryId", entry.get("firstKeptEntryIndex"))
     kept = places.get(first, "")
     if not kept and isinstance(first, int):
-        # The entry itself may have become no record (a change of settings): the next one that did.
+        # The entry itself may not have a record (a change of settings): use the next one that has.
         kept = next((places[at] for at in sorted(p for p in places if isinstance(p, int)) if at >= first), "")
     tokens = entry.get("tokensBefore")
     count = tokens if isinstance(tokens, int) else 0

@@ -1,29 +1,30 @@
-"""Records written down one after another, for formats that have no records of their own.
+"""Builds records for formats that have no records of their own.
 
-Ids are derived from the order, so that the same file gives the same records. A file that holds no times
-starts at a fixed moment and goes on in steps of 30 s; one that holds some keeps them, and steps from the last
-known one where they are missing (RP-2).
+Ids are derived from the order, so the same file gives the same records. A file without times starts at a
+fixed time with 30 s between calls. If only some times are missing, they continue from the last known one
+(RP-2).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
 from everturn.history.blocks import Block, block_from_fields, text_block
-from everturn.history.edits import Compacted, Edit, Segment
+from everturn.history.edits import Compacted, Edit, KeptSegment
 from everturn.history.messages import is_blank
 from everturn.history.records import Record, RecordKind, ReplyMeta, Usage
 from everturn.history.threads import Thread
+from everturn.replay.readers.values import Json, is_list, is_object
 
 START: Final = datetime(2025, 1, 1, tzinfo=UTC)
 GAP: Final = timedelta(seconds=30)
-NO_TIMES: Final = f"it holds no times: calls stand {GAP.total_seconds():.0f} s apart"
+NO_TIMES: Final = f"the file has no times: {GAP.total_seconds():.0f} s between calls assumed"
 
 
 class ReplyDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a reply beside its words."""
+    """Details of a reply besides its content."""
 
     model: str = ""
     id: str = ""
@@ -32,7 +33,7 @@ class ReplyDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordBuilder:
-    """One conversation, as it is written down. Blank texts and empty messages are left out."""
+    """Builds one conversation. Blank texts and empty messages are left out."""
 
     def __init__(self, session: str = "", agent: str = "") -> None:
         self._session = session
@@ -41,7 +42,7 @@ class RecordBuilder:
         self._now: datetime | None = None
         self._times = 0
         self._replies = 0
-        # Ids as recorded, and as they are here: an id that comes again is another call.
+        # Recorded ids and ours: an id that appears again is a different call.
         self._calls: dict[str, str] = {}
         self._issued: set[str] = set()
         self._open: set[str] = set()
@@ -65,7 +66,7 @@ class RecordBuilder:
     def assistant(
         self, words: str | Iterable[Block], said: ReplyDetails, at: str | float | None = None
     ) -> None:
-        """One reply of a model, whole. A call that stands open is answered by `result`."""
+        """Adds one whole reply. `result` answers its calls."""
         self._replies += 1
         blocks = tuple(self._called(block) if block.is_call else block for block in _blocks(words))
         reply = ReplyMeta(
@@ -77,14 +78,14 @@ class RecordBuilder:
         self._write("assistant", blocks, at, reply=reply)
 
     def result(self, call: str, content: Any, at: str | float | None = None, *, failed: Any = None) -> None:
-        """The answer to a call; words of the user where no such call stands open."""
+        """Adds the result of a call; if no such call is open, it becomes a user message."""
         id = self._calls.get(call, "")
         if id not in self._open:
             text = content if isinstance(content, str) else msgspec.json.encode(content).decode()
             self.user(text, at)
             return
         self._open.discard(id)
-        fields: dict[str, Any] = {"type": "tool_result", "tool_use_id": id, "content": content}
+        fields: Json = {"type": "tool_result", "tool_use_id": id, "content": content}
         if failed:
             fields["is_error"] = True
         self._write("user", (block_from_fields(fields),), at)
@@ -92,15 +93,15 @@ class RecordBuilder:
     def compaction(
         self, summary: str, at: str | float | None = None, *, tokens: int = 0, kept: str = ""
     ) -> None:
-        """Everything before is replaced by the summary, but for what follows the record `kept` on."""
-        # The boundary is the next record, and what is kept is shown behind the summary after it.
-        segment = Segment(kept, self._uuid(ahead=2), self.last) if kept else None
+        """The summary replaces everything before it, except the records from `kept` on."""
+        # The boundary is the next record; kept records are shown after the summary that follows it.
+        segment = KeptSegment(kept, self._uuid(ahead=2), self.last) if kept else None
         edit = Compacted(tokens_before=tokens, logical_parent=self.last, kept=segment)
         self._write("system", (), at, edit=edit, subtype="compact_boundary")
         self._write("user", (text_block(summary),), at, compact_summary=True, transcript_only=True)
 
     def _uuid(self, *, ahead: int = 1) -> str:
-        """Of the next record, or of one further ahead."""
+        """The uuid of the next record, or of one further ahead."""
         named = (name for name in (self._session, self._agent) if name)
         return "/".join((*named, str(len(self._records) + ahead)))
 
@@ -115,7 +116,7 @@ class RecordBuilder:
         self._open.add(id)
         if id == block.call:
             return block
-        fields: dict[str, Any] = {**msgspec.json.decode(block.raw), "id": id}
+        fields: Json = {**msgspec.json.decode(block.raw), "id": id}
         return block_from_fields(fields)
 
     def _write(
@@ -154,13 +155,13 @@ class RecordBuilder:
 
 
 def parse_time(at: Any) -> datetime | None:
-    """A time as recorded: words, seconds or milliseconds since 1970; None where it is none of these."""
+    """A recorded time: ISO text, or seconds or milliseconds since 1970; None for anything else."""
     try:
         if isinstance(at, str):
             moment = datetime.fromisoformat(at)
             return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         if isinstance(at, (int, float)) and not isinstance(at, bool):
-            # Seconds are beyond 1e11 only after the year 5000.
+            # Values above 1e11 are milliseconds: as seconds they would be after the year 5000.
             return datetime.fromtimestamp(at / 1000 if at > 1e11 else at, tz=UTC)
     except (ValueError, OverflowError, OSError):
         return None
@@ -172,22 +173,22 @@ def _blocks(words: str | Iterable[Block]) -> tuple[Block, ...]:
 
 
 def call_block(id: str, name: str, given: Any) -> Block:
-    """A tool call. Arguments that are JSON in a string are taken out of it; what is none stays as it is."""
+    """A tool call. Arguments in a JSON string are decoded; invalid JSON is kept as it is."""
     if isinstance(given, str):
         try:
             given = msgspec.json.decode(given)
         except msgspec.DecodeError:
             given = {"input": given}
-    fields = given if isinstance(given, dict) else {"input": given}
+    fields = given if is_object(given) else {"input": given}
     return block_from_fields({"type": "tool_use", "id": id, "name": name or "unknown", "input": fields})
 
 
 def usage_from_counts(*, prompt: Any, read: Any = 0, written: Any = 0, output: Any = 0) -> Usage | None:
-    """Usage from a prompt count that holds what the cache read and wrote; None where nothing was counted."""
+    """Usage from a prompt count that includes cache reads and writes; None if nothing was counted."""
     total, hit, new, said = (_count(each) for each in (prompt, read, written, output))
     if not total:
         return None
-    # Some providers' counts leave the cached part out: then it cannot be taken away from them.
+    # Some providers' counts leave out the cached part; it must not be subtracted then.
     plain = total - hit - new if total >= hit + new else total
     return Usage(plain, new, hit, said)
 
@@ -197,17 +198,17 @@ def _count(value: Any) -> int:
 
 
 def text_of_parts(content: Any) -> str:
-    """Words given as a string, as a list of parts with text, or not at all."""
+    """Text given as a string, as a list of parts with text, or missing."""
     if isinstance(content, str):
         return content
-    if isinstance(content, list):
+    if is_list(content):
         return "\n".join(text_of_parts(part) for part in content)
-    if isinstance(content, Mapping):
+    if is_object(content):
         text = content.get("text")
         return text if isinstance(text, str) else ""
     return ""
 
 
 def texts(value: Any) -> str:
-    """A field that should be a string; empty where it is something else."""
+    """A field that should be a string; empty if it is something else."""
     return value if isinstance(value, str) else ""

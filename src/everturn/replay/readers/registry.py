@@ -1,4 +1,4 @@
-"""Every format that is known, in the order they are tried: what is told apart most surely comes first."""
+"""All known formats in the order they are tried: the most distinctive ones first."""
 
 from typing import Final
 

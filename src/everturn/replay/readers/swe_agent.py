@@ -1,8 +1,8 @@
 """SWE-agent's .traj and mini-SWE-agent's .traj.json.
 
-Both have runs in which the model writes its command into its words and is told the output as the next user
-message. There the command becomes a call of `bash` and the output its result: that is what they are, and
-policies that forget results would have nothing to forget otherwise.
+In some runs of both, the model writes its command as text and receives the output as the next user message.
+The command becomes a call of `bash` here and the output its result. Otherwise policies that clear results
+would have nothing to clear.
 """
 
 import re
@@ -25,37 +25,44 @@ from everturn.replay.readers.record_builder import (
     text_of_parts,
     texts,
 )
-from everturn.replay.readers.values import Reader, RecordedConversation, RecordedPreamble, SourceFile
+from everturn.replay.readers.values import (
+    Json,
+    Reader,
+    RecordedConversation,
+    RecordedPreamble,
+    SourceFile,
+    is_object,
+)
 
 _TOOL: Final = "bash"
 _COMMAND: Final = re.compile(r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n?```", re.DOTALL)
 
 
-def _follow(messages: Sequence[dict[str, Any]], notebook: RecordBuilder, *, model: str) -> str:
-    """Write a run down, commands in words included; answers its system prompt."""
+def _follow(messages: Sequence[Json], builder: RecordBuilder, *, model: str) -> str:
+    """Adds a run, including commands in text, and returns its system prompt."""
     system: list[str] = []
     waiting = ""
     for at, message in enumerate(messages):
         role = message.get("role")
         if message.get("tool_calls") or role in ("tool", "function"):
-            read_messages([message], notebook, model=model)
+            read_messages([message], builder, model=model)
         elif role == "system":
             system.append(text_of_parts(message.get("content")))
         elif role == "assistant":
             answered = at + 1 < len(messages) and messages[at + 1].get("role") == "user"
             waiting = f"run-{at}" if answered and _command(message) else ""
-            _say(message, notebook, call=waiting, model=model)
+            _say(message, builder, call=waiting, model=model)
         elif role == "user":
             words = text_of_parts(message.get("content"))
             if waiting:
-                notebook.result(waiting, words)
+                builder.result(waiting, words)
             else:
-                notebook.user(words)
+                builder.user(words)
             waiting = ""
     return "\n\n".join(words for words in system if words)
 
 
-def _say(message: dict[str, Any], notebook: RecordBuilder, *, call: str, model: str) -> None:
+def _say(message: Json, builder: RecordBuilder, *, call: str, model: str) -> None:
     content = text_of_parts(message.get("content"))
     blocks: list[Block] = [text_block(content)]
     if call:
@@ -67,11 +74,11 @@ def _say(message: dict[str, Any], notebook: RecordBuilder, *, call: str, model: 
         id=texts(response.get("id")),
         usage=openai_usage(response.get("usage")),
     )
-    notebook.assistant(blocks, said, response.get("created"))
+    builder.assistant(blocks, said, response.get("created"))
 
 
-def _command(message: dict[str, Any]) -> str:
-    """The one command of a message: named beside it, or the only block of code for the shell in it."""
+def _command(message: Json) -> str:
+    """The one command of a message: recorded with it, or the only shell code block in it."""
     if action := texts(message.get("action")).strip():
         return action
     found = _COMMAND.findall(text_of_parts(message.get("content")))
@@ -80,28 +87,28 @@ def _command(message: dict[str, Any]) -> str:
 
 def _is_mini(source: SourceFile) -> bool:
     whole = source.whole
-    if isinstance(whole, dict):
+    if is_object(whole):
         named = texts(whole.get("trajectory_format")).startswith("mini-swe-agent")
         return named and are_messages(whole.get("messages"))
-    # Older files are a bare list: known by the shell command in the model's first words.
+    # Older files are a plain list, recognised by the shell command in the model's first message.
     if not are_messages(whole) or any("tool_calls" in each for each in whole):
         return False
-    first = next((each for each in whole if each["role"] == "assistant"), {})
-    return whole[0]["role"] == "system" and bool(_command(first))
+    first = next((each for each in whole if each["role"] == "assistant"), None)
+    return whole[0]["role"] == "system" and first is not None and bool(_command(first))
 
 
 def _mini(source: SourceFile) -> Iterator[RecordedConversation]:
     whole = source.whole
-    messages = whole["messages"] if isinstance(whole, dict) else whole
-    notebook = RecordBuilder()
-    system = _follow(messages, notebook, model=_mini_model(whole))
-    yield RecordedConversation((notebook.thread,), "", notebook.notes, RecordedPreamble(system))
+    messages = whole["messages"] if is_object(whole) else whole
+    builder = RecordBuilder()
+    system = _follow(messages, builder, model=_mini_model(whole))
+    yield RecordedConversation((builder.thread,), "", builder.notes, RecordedPreamble(system))
 
 
 def _mini_model(whole: Any) -> str:
     for name in ("info", "config", "model"):
-        whole = whole.get(name) if isinstance(whole, dict) else None
-    return texts(whole.get("model_name")) if isinstance(whole, dict) else ""
+        whole = whole.get(name) if is_object(whole) else None
+    return texts(whole.get("model_name")) if is_object(whole) else ""
 
 
 MINI_SWE_AGENT: Final = Reader("mini-swe-agent", _is_mini, _mini)
@@ -109,12 +116,12 @@ MINI_SWE_AGENT: Final = Reader("mini-swe-agent", _is_mini, _mini)
 
 def _is_swe(source: SourceFile) -> bool:
     whole = source.whole
-    return isinstance(whole, dict) and "trajectory" in whole and are_messages(whole.get("history"))
+    return is_object(whole) and "trajectory" in whole and are_messages(whole.get("history"))
 
 
 def _swe(source: SourceFile) -> Iterator[RecordedConversation]:
     whole = source.whole
-    by_agent: dict[str, list[dict[str, Any]]] = {}
+    by_agent: dict[str, list[Json]] = {}
     for message in whole["history"]:
         by_agent.setdefault(texts(message.get("agent")), []).append(message)
     books: list[RecordBuilder] = []
@@ -133,8 +140,8 @@ def _swe_model(config: Any) -> str:
         except msgspec.DecodeError:
             return ""
     for name in ("agent", "model"):
-        config = config.get(name) if isinstance(config, dict) else None
-    return texts(config.get("name")) if isinstance(config, dict) else ""
+        config = config.get(name) if is_object(config) else None
+    return texts(config.get("name")) if is_object(config) else ""
 
 
 SWE_AGENT: Final = Reader("swe-agent", _is_swe, _swe)

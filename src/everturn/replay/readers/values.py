@@ -1,39 +1,49 @@
-"""What readers are given and what they give back."""
+"""Input and output types of readers."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
 from everturn.history.threads import Thread
 
+Json = dict[str, Any]
+
+
+def is_object(value: Any) -> TypeGuard[Json]:
+    return isinstance(value, dict)
+
+
+def is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
 
 class RecordedPreamble(msgspec.Struct, frozen=True):
-    """The system prompt and the tools, where a file holds them. Tools are as the file spells them."""
+    """System prompt and tools, if a file holds them. Tools are as in the file."""
 
     system: str = ""
     tools: Any = None
 
 
 class RecordedConversation(msgspec.Struct, frozen=True):
-    """One conversation of a file. `key` names it among several in the same file; empty where it is alone."""
+    """One conversation of a file. `key` names it if the file has several; else it is empty."""
 
     threads: tuple[Thread, ...]
     key: str = ""
     notes: tuple[str, ...] = ()
-    head: RecordedPreamble = RecordedPreamble()
+    preamble: RecordedPreamble = RecordedPreamble()
 
 
 class SourceFile:
-    """The bytes of a file, and the JSON in them, parsed once for all readers that look at it."""
+    """The bytes of a file and the JSON in them, parsed once for all readers."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
 
     @cached_property
     def whole(self) -> Any:
-        """The one JSON value that the file is; None where it is none."""
+        """The JSON value of the whole file; None if it is not one JSON value."""
         if self.data.lstrip()[:1] not in (b"{", b"["):
             return None
         try:
@@ -42,14 +52,14 @@ class SourceFile:
             return None
 
     @cached_property
-    def lines(self) -> tuple[dict[str, Any], ...]:
-        """The JSON objects of a file with one per line; what is no object is left out."""
+    def lines(self) -> tuple[Json, ...]:
+        """The JSON objects of a file with one per line. Other lines are left out."""
         if self.whole is not None:
-            return (self.whole,) if isinstance(self.whole, dict) and b"\n" not in self.data.strip() else ()
+            return (self.whole,) if is_object(self.whole) and b"\n" not in self.data.strip() else ()
         return tuple(_objects(self.data))
 
 
-def _objects(data: bytes) -> Iterator[dict[str, Any]]:
+def _objects(data: bytes) -> Iterator[Json]:
     for line in data.split(b"\n"):
         if not line.lstrip().startswith(b"{"):
             continue
@@ -57,7 +67,7 @@ def _objects(data: bytes) -> Iterator[dict[str, Any]]:
             found = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError):
             continue
-        if isinstance(found, dict):
+        if is_object(found):
             yield found
 
 

@@ -1,10 +1,10 @@
-"""What the definition of a use gives on recorded sessions, and how often it is wrong (RP-6).
+"""Measures the definition of a use on recorded sessions, and how often it is wrong (RP-6).
 
     python -m everturn.replay.refetches.accuracy [FOLDER ...]
 
-Two runs over every conversation. The first clears all but the newest results, as simple agents do, and counts
-the faults. The second hides exactly what the recording says was hidden: the assistant really did without, so
-each fault found there is a false one. Nothing else can say how far the first number is to be trusted.
+Every conversation is processed twice. The first pass clears all but the newest results, as simple agents do,
+and counts the refetches. The second pass hides exactly what the recording says was hidden. The assistant
+worked without it, so every refetch found in the second pass is a false positive.
 """
 
 import sys
@@ -28,14 +28,14 @@ KINDS: Final[tuple[UseKind, ...]] = get_args(UseKind)
 
 
 class RefetchCounts(msgspec.Struct):
-    """Counts over many sessions. `after` are calls that the recorded agent made with something hidden."""
+    """Counts over many sessions. `after` counts calls that the recorded agent made with something hidden."""
 
     sessions: int = 0
     calls: int = 0
     uses: dict[UseKind, int] = msgspec.field(default_factory=lambda: dict.fromkeys(KINDS, 0))
-    cleared: list[Refetch] = msgspec.field(default_factory=list)
+    cleared: list[Refetch] = msgspec.field(default_factory=list[Refetch])
     after: int = 0
-    false: list[Refetch] = msgspec.field(default_factory=list)
+    false: list[Refetch] = msgspec.field(default_factory=list[Refetch])
 
     def add(self, session: ReplaySession) -> None:
         uses = index_session(session)
@@ -56,7 +56,7 @@ class RefetchCounts(msgspec.Struct):
 
 
 def refetches_when_cleared(thread: Thread, uses: SessionUses, at: int, *, keep: int) -> list[Refetch]:
-    """All but so many of the newest results are cleared before every call."""
+    """Refetches if all but the newest results are cleared before every call."""
     visible, numbers = Visibility(uses, at), uses.threads[at].numbers
     found: list[Refetch] = []
     results: list[str] = []
@@ -67,14 +67,14 @@ def refetches_when_cleared(thread: Thread, uses: SessionUses, at: int, *, keep: 
             asked = number
             visible.hide(results[:-keep])
             del results[:-keep]
-            found += visible.faults(number)
+            found += visible.refetch(number)
         visible.see(_without_edit(record))
         results += [block.call for block in record.blocks if block.is_result]
     return found
 
 
 def false_refetches(thread: Thread, uses: SessionUses, at: int) -> tuple[int, list[Refetch]]:
-    """Calls since the recording first hid something, and the faults that there cannot have been."""
+    """Calls since the recording first hid something, and the refetches found there (all false)."""
     visible, numbers, log = Visibility(uses, at), uses.threads[at].numbers, Log()
     found: list[Refetch] = []
     asked = after = 0
@@ -84,7 +84,7 @@ def false_refetches(thread: Thread, uses: SessionUses, at: int) -> tuple[int, li
         if number > asked:
             asked = number
             after += has_hidden
-            found += visible.faults(number)
+            found += visible.refetch(number)
         has_hidden = has_hidden or record.edit is not None
         if log.append(record) == "replaced":
             visible.show(log.view)
@@ -102,19 +102,21 @@ def report(tally: RefetchCounts) -> str:
         ("", *KINDS, "all"),
         ("---", *("---:" for _ in KINDS), "---:"),
         _row("uses per call", tally.uses, tally.calls),
-        _row(f"faults per 100 calls, newest {KEPT} results kept", _by_kind(tally.cleared), tally.calls / 100),
-        _row("false faults per 100 calls", _by_kind(tally.false), tally.after / 100),
+        _row(
+            f"refetches per 100 calls, newest {KEPT} results kept", _by_kind(tally.cleared), tally.calls / 100
+        ),
+        _row("false refetches per 100 calls", _by_kind(tally.false), tally.after / 100),
     ]
     drawn = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-    missed = sum(fault.tokens for fault in tally.cleared) / max(1, len(tally.cleared))
+    missed = sum(refetch.tokens for refetch in tally.cleared) / max(1, len(tally.cleared))
     counted = (
         f"{tally.sessions} sessions, {tally.calls:,} calls, {tally.after:,} of them with something hidden"
     )
-    return f"{drawn}\n\n{counted}; a missing block has {missed:,.0f} tokens in the mean."
+    return f"{drawn}\n\n{counted}; a missing block has {missed:,.0f} tokens on average."
 
 
-def _by_kind(faults: Sequence[Refetch]) -> dict[UseKind, int]:
-    return {kind: sum(fault.kind == kind for fault in faults) for kind in KINDS}
+def _by_kind(refetches: Sequence[Refetch]) -> dict[UseKind, int]:
+    return {kind: sum(refetch.kind == kind for refetch in refetches) for kind in KINDS}
 
 
 def _row(name: str, counts: dict[UseKind, int], of: float) -> tuple[str, ...]:
@@ -133,7 +135,7 @@ def tally(paths: Iterable[Path]) -> RefetchCounts:
 def main(arguments: Sequence[str]) -> int:
     found = tally(map(Path, arguments) if arguments else (FOLDER,))
     if not found.calls:
-        print("No recorded calls were found there; name a file or folder that holds sessions.")
+        print("No recorded calls found. Name a file or folder with recorded sessions.")
         return 1
     print(report(found))
     return 0

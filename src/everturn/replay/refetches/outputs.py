@@ -1,14 +1,13 @@
-"""What a block says, and where in an assistant's output a use can stand (RP-6).
+"""The text of a block, and where in an assistant's output a use can be (RP-6).
 
-A use can stand in every string inside the input of a tool call, and in the text. The text that an edit
-replaces, the lines that a patch takes for granted and what is quoted are traced line by line; paths and
-identifiers are traced wherever they stand. Thinking neither uses nor holds: whether it is still shown is
-decided by the model and the provider, and nothing can fetch it again.
+Uses are found in every string of a tool call's input, and in text. Text that an edit replaces, context lines
+of a patch and quotations are traced line by line; paths and identifiers are traced everywhere. Thinking is
+ignored: model and provider decide whether it is still shown, and it cannot be fetched again.
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -26,7 +25,7 @@ _FENCES: Final = ("```", "~~~")
 
 
 def block_text(block: Block) -> str:
-    """All that a block tells the model in words; nothing for thinking and pictures."""
+    """The text of a block that the model sees; empty for thinking and images."""
     if block.is_thinking:
         return ""
     if block.kind == "attachment":
@@ -67,16 +66,16 @@ def _input(block: Block) -> Any:
 
 
 def strings_in(value: Any) -> Iterator[tuple[str, str]]:
-    """Every string inside a value, in order, with the key that it stands under."""
+    """Every string inside a value, in order, with its key."""
     waiting: list[tuple[str, Any]] = [("", value)]
     while waiting:
         key, item = waiting.pop()
         if isinstance(item, str):
             yield key, item
         elif isinstance(item, dict):
-            waiting.extend(reversed(item.items()))
+            waiting.extend(reversed(cast(dict[str, Any], item).items()))
         elif isinstance(item, list):
-            waiting.extend((key, each) for each in reversed(item))
+            waiting.extend((key, each) for each in reversed(cast(list[Any], item)))
 
 
 def _taken_for_granted(key: str, string: str) -> Iterator[str]:
@@ -89,7 +88,7 @@ def _taken_for_granted(key: str, string: str) -> Iterator[str]:
 
 
 def quoted(text: str) -> Iterator[str]:
-    """Lines inside fences and behind a quotation mark at the line's beginning."""
+    """Lines inside code fences and quoted lines (`>`)."""
     found: list[str] = []
     is_open = False
     for line in text.split("\n"):

@@ -1,10 +1,10 @@
-"""What of a conversation is in sight under one policy, and what is missing when it is used (RP-6).
+"""What is visible of a conversation under one policy, and what is missing when it is used (RP-6).
 
-The context is memory, the transcript is disk. A simulation tells what came into sight and what left it; a
-call's faults are the blocks that it would have had to fetch again. Every string knows how many visible
-blocks hold it, so asking costs the uses of the call, showing and hiding cost the strings of the block.
+A simulation reports what becomes visible and what is hidden. The refetches of a call are the blocks that it
+would have had to fetch again. For every string the number of visible blocks that contain it is kept. A lookup
+costs the uses of the call; showing and hiding cost the strings of the block.
 
-What a use is was settled in `index.py`, equal for every policy. What a fault costs is not decided here.
+What a use is was decided in `index.py`, for all policies alike. What a refetch costs is not decided here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ _LONGEST_SHOWN: Final = 80
 
 
 class Refetch(msgspec.Struct, frozen=True):
-    """A block that was needed and not in sight: `record uuid:index`, and the first use that needed it."""
+    """A block that was needed and not visible (`record uuid:index`), and the first use that needed it."""
 
     block: str
     tokens: int
@@ -32,115 +32,84 @@ class Refetch(msgspec.Struct, frozen=True):
 
 
 class _Text:
-    """Words that stand for blocks: a summary, a restored file, a preview. Looked into only when asked."""
+    """Text that represents blocks: a summary, a restored file, a preview. Searched only when needed."""
 
-    def __init__(self, text: str, names: tuple[str, ...], moment: int) -> None:
+    def __init__(self, text: str, names: tuple[str, ...]) -> None:
         self.text = text
-        # The record and the call that it goes with: it is hidden with them.
+        # The record and the call that it belongs to. It is hidden with them.
         self.names = names
-        self.moment = moment
         self.holds: dict[int, bool] = {}
 
 
 class Visibility:
-    """What one policy shows of one conversation. Records are shown in their order, each before the calls
-    that come after it; a call's faults are asked for before its own records are shown."""
+    """What one policy shows of one conversation. Records are shown in order, each before the calls that
+    follow it. Ask for the refetches of a call before its own records are shown.
+    """
 
     def __init__(self, uses: SessionUses, thread: str | int = "") -> None:
         self._uses = uses.thread(thread)
-        # For each string, how many blocks in sight hold it.
+        # For each string, how many visible blocks contain it.
         self._held = [0] * len(self._uses.strings)
         self._in_view: set[int] = set()
         self._shown: set[int] = set()
-        # Hidden by name, of a record or of a call, whatever the view; deletions can end, the rest cannot.
+        # Hidden by name (of a record or a call), in any view. Cache deletions can end; the others cannot.
         self._hidden: set[str] = set()
         self._deleted: set[str] = set()
         self._results = {block.answers: at for at, block in enumerate(self._uses.blocks) if block.answers}
-        # Blocks that were fetched again: the name that they can be hidden by, and the moment.
-        self._fetched: dict[int, tuple[str, int]] = {}
+        # Blocks that were fetched again, and the name that hides each.
+        self._fetched: dict[int, str] = {}
         self._texts: list[_Text] = []
-        # Sightings are counted: a record without blocks has a place among texts, too. For each name, when it
-        # came into sight and how many blocks were before it.
-        self._moment = self._blocks_seen = 0
-        self._sighted: dict[str, tuple[int, int]] = {}
-        self._always = _Text(self._uses.always, (), 0)
+        self._always = _Text(self._uses.always, ())
 
-    # ── what comes into sight ────────────────────────────────────────────────────────────────────
+    # ── showing ──────────────────────────────────────────────────────────────────────────────────
 
     def see(self, record: Record) -> None:
-        """A record became visible. One that the recording does not have, and a summary, is a text.
+        """A record became visible. Summaries, and records that are not in the recording, are texts.
 
-        Edits of single results are followed; after a compaction, a trim or an undo, `show` the view.
+        Edits of single results are applied. After a compaction, a trim or an undo, call `show` with the view.
         """
-        self._sight(record.uuid)
         self._follow(record.edit)
         if (members := self._uses.members.get(record.uuid)) is not None:
             self._in_view.update(members)
             self._settle(members)
-            self._blocks_seen = max(self._blocks_seen, members[-1] + 1)
             return
         for block in shown_blocks(record):
             if words := block_text(block):
                 self._add_text(words, (record.uuid, block.call) if block.is_result else (record.uuid,))
 
-    def see_text(self, text: str, under: str = "") -> None:
-        """Words that stand for blocks. `under` is the record or call that they are hidden with."""
-        self._sight(under)
-        self._add_text(text, (under,) if under else ())
-
-    def _sight(self, name: str) -> None:
-        self._moment += 1
-        self._sighted[name] = self._moment, self._blocks_seen
-
     def _add_text(self, text: str, names: tuple[str, ...]) -> None:
         if not self._hidden.intersection(names):
-            self._texts.append(_Text(text, names, self._moment))
+            self._texts.append(_Text(text, names))
 
     def show(self, view: View) -> None:
-        """Another view is in force: all of it is in sight, and nothing else."""
+        """The view was replaced: exactly its records are visible now."""
         known = {name for text in self._texts for name in text.names}
         self.replace(name for record in view.records for name in _names(record))
         for record in view.records:
             if record.uuid not in self._uses.members and record.uuid not in known:
                 self.see(record)
-        # What the view says of edits holds also where it leaves out the records that made them.
+        # Edits in the view apply even if the records that made them are not in it.
         self.hide(view.cleared)
         for edit in view.offloaded.values():
             self._offload(edit)
 
     def replace(self, visible: Iterable[str]) -> None:
-        """Only these records, and the results of these calls, are in sight; what was hidden stays hidden."""
+        """Only these records, and the results of these calls, are visible. What was hidden stays hidden."""
         names = set(visible)
         self._in_view = {at for name in names for at in self._uses.members.get(name, ())}
         self._texts = [text for text in self._texts if names.intersection(text.names)]
-        self._forget_fetched(at for at, (name, _) in self._fetched.items() if name not in names)
+        self._forget_fetched(at for at, name in self._fetched.items() if name not in names)
         self._settle(self._shown | self._in_view)
 
-    # ── what leaves it ───────────────────────────────────────────────────────────────────────────
+    # ── hiding ───────────────────────────────────────────────────────────────────────────────────
 
     def hide(self, names: Iterable[str]) -> None:
-        """The results of these calls, or all of these records, are out of sight for good."""
+        """The results of these calls, or all of these records, are hidden for good."""
         gone = set(names)
         self._hidden |= gone
         self._texts = [text for text in self._texts if not gone.intersection(text.names)]
-        self._forget_fetched(at for at, (name, _) in self._fetched.items() if name in gone)
+        self._forget_fetched(at for at, name in self._fetched.items() if name in gone)
         self._settle_named(gone)
-
-    def hide_before(self, uuid: str) -> None:
-        """Everything before that record is out of sight."""
-        moment, first = self._beginning_of(uuid)
-        self._in_view = {at for at in self._in_view if at >= first}
-        self._texts = [text for text in self._texts if text.moment >= moment]
-        self._forget_fetched(at for at, (_, fetched) in self._fetched.items() if fetched < moment)
-        self._settle(self._shown)
-
-    def _beginning_of(self, uuid: str) -> tuple[int, int]:
-        """The moment and the block that a record begins with; one still to come begins after all of now."""
-        start = self._uses.starts.get(uuid)
-        if uuid not in self._sighted and start is None:
-            raise LookupError(f"Record {uuid!r} is not of this conversation; nothing can be before it.")
-        moment, before = self._sighted.get(uuid, (self._moment + 1, 0))
-        return moment, before if start is None else start
 
     def _follow(self, edit: Edit | None) -> None:
         match edit:
@@ -158,33 +127,35 @@ class Visibility:
                 pass
 
     def _offload(self, edit: Offloaded) -> None:
-        """The preview takes the place of the result, and goes with it."""
+        """The preview replaces the result, and is hidden with it."""
         if edit.call in self._hidden:
             return
         self.hide((edit.call,))
         at = self._results.get(edit.call)
         record = () if at is None else (self._uses.blocks[at].record,)
-        self._texts.append(_Text(edit.preview, (edit.call, *record), self._moment))
+        self._texts.append(_Text(edit.preview, (edit.call, *record)))
 
     # ── what is missing ──────────────────────────────────────────────────────────────────────────
 
     def missing(self, call: int) -> tuple[Refetch, ...]:
-        """The blocks that a call needs and does not see: for each use the most recent that held it."""
-        return tuple(self._fault(at, string) for at, string in self._missing(call).items())
+        """The blocks that a call needs and does not see: for each use, the most recent block that contains
+        it.
+        """
+        return tuple(self._refetch(at, string) for at, string in self._missing(call).items())
 
-    def faults(self, call: int) -> tuple[Refetch, ...]:
-        """What is missing, and from here on in sight again: it was fetched."""
+    def refetch(self, call: int) -> tuple[Refetch, ...]:
+        """What is missing. It counts as fetched and is visible from now on."""
         missing = self._missing(call)
         for at in missing:
-            self._fetched[at] = "", self._moment
+            self._fetched[at] = ""
             self._count(at, +1)
-        return tuple(self._fault(at, string) for at, string in missing.items())
+        return tuple(self._refetch(at, string) for at, string in missing.items())
 
-    def fetched_as(self, fault: Refetch, name: str) -> None:
-        """What was fetched stands in the conversation under that call or record, and is hidden with it."""
-        for at, (_, moment) in self._fetched.items():
-            if self._uses.blocks[at].name == fault.block:
-                self._fetched[at] = name, moment
+    def fetched_as(self, refetch: Refetch, name: str) -> None:
+        """The refetched block is now in the conversation under that call or record, and is hidden with it."""
+        for at in self._fetched:
+            if self._uses.blocks[at].name == refetch.block:
+                self._fetched[at] = name
                 return
 
     def _missing(self, call: int) -> dict[int, int]:
@@ -192,13 +163,13 @@ class Visibility:
             return {}
         asked = self._uses.calls[call - 1]
         found: dict[int, int] = {}
-        # All are judged by what was in sight when the call began, so their order does not matter.
+        # All uses are checked against what was visible when the call began, so their order does not matter.
         for string in asked.uses:
             if not self._held[string] and not self._is_in_a_text(string):
                 found.setdefault(self._uses.last_holder(string, asked.start), string)
         return dict(sorted(found.items()))
 
-    def _fault(self, at: int, string: int) -> Refetch:
+    def _refetch(self, at: int, string: int) -> Refetch:
         block, (kind, what) = self._uses.blocks[at], self._uses.strings[string]
         return Refetch(block.name, block.tokens, what[:_LONGEST_SHOWN], kind)
 
@@ -210,7 +181,7 @@ class Visibility:
             text.holds[string] = occurs_in(self._uses.strings[string], text.text)
         return text.holds[string]
 
-    # ── keeping count ────────────────────────────────────────────────────────────────────────────
+    # ── counting ─────────────────────────────────────────────────────────────────────────────────
 
     def _settle_named(self, names: Iterable[str]) -> None:
         for name in names:
@@ -244,6 +215,6 @@ class Visibility:
 
 
 def _names(record: Record) -> Iterator[str]:
-    """What a record and the results in it can be hidden by."""
+    """The names that can hide a record and the results in it."""
     yield record.uuid
     yield from (block.call for block in record.blocks if block.is_result)

@@ -1,17 +1,17 @@
-"""How the lines of a made-up session are spelled: key order and shapes of Claude Code 2.1.x files.
+"""The format of the lines of a synthetic session: key order and shapes of Claude Code 2.1.x files.
 
-Only values in, dictionaries out. Who writes which line when, and under which parent: `transcript_writer.py`.
+Values in, dictionaries out. Which line is written when, and under which parent: `transcript_writer.py`.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from everturn.replay.synthetic.workspace.tools import SyntheticToolCall
 
 VERSION = "2.1.20"
-SHORT = 160  # characters that a short display copy keeps of each string
-FEW = 4  # items that it keeps of each list
+SHORT = 160  # characters of each string in a short display copy
+FEW = 4  # items of each list in a short display copy
 REMINDER = "\n\n<system-reminder>\nJudge this file before you extend it.\n</system-reminder>"
 
 
@@ -48,7 +48,7 @@ def usage(seen: Mapping[str, int], *, lifetime: str, output: int) -> dict[str, A
 
 
 def message(model: str, message_id: str, block: dict[str, Any], used: dict[str, Any]) -> dict[str, Any]:
-    """One block of a reply. `stop_reason` stays empty, as in most recorded lines."""
+    """One block of a reply. `stop_reason` is empty, as in most recorded lines."""
     return {
         "model": model,
         "id": message_id,
@@ -62,7 +62,7 @@ def message(model: str, message_id: str, block: dict[str, Any], used: dict[str, 
 
 
 def result_block(step: SyntheticToolCall, call: str, *, reminds: bool) -> dict[str, Any]:
-    """A tool result. Failures are spelled in another key order than successes, as recorded."""
+    """A tool result. Failures have a different key order than successes, as in recorded files."""
     if step.is_error:
         return {"type": "tool_result", "content": step.content, "is_error": True, "tool_use_id": call}
     content = step.content
@@ -155,13 +155,13 @@ def snapshot(
 
 
 def shortened(value: Any) -> Any:
-    """A copy whose strings and lists are cut: what keeps an example file small."""
+    """A copy with shortened strings and lists, which keeps example files small."""
     match value:
         case str():
             return value[:SHORT]
         case dict():
-            return {key: shortened(item) for key, item in value.items()}
+            return {key: shortened(item) for key, item in cast(dict[str, Any], value).items()}
         case list():
-            return [shortened(item) for item in value[:FEW]]
+            return [shortened(item) for item in cast(list[Any], value)[:FEW]]
         case _:
             return value

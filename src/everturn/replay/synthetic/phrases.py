@@ -1,7 +1,7 @@
-"""What people and models say in a made-up session: prompts, thoughts, answers, and the summary.
+"""What users and models say in a synthetic session: prompts, thinking, replies, and the summary.
 
-Sentences are short templates with names of the project filled in. The summary is computed from what the
-session really did (`Memory`), in the nine sections that Claude Code asks for.
+Sentences are short templates with names of the project. The summary is computed from what the session did
+(`SummaryFacts`), in the nine sections that Claude Code asks for.
 """
 
 from collections import Counter
@@ -111,13 +111,13 @@ CONCEPTS = ("bounded input lists", "readings and owners", "local commits only", 
 
 @dataclass(slots=True)
 class SummaryFacts:
-    """What a summary can be computed from."""
+    """The facts that a summary is computed from."""
 
-    prompts: list[str] = field(default_factory=list)
-    rules: list[str] = field(default_factory=list)
-    files: Counter[str] = field(default_factory=Counter)
-    edits: list[tuple[str, str]] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+    prompts: list[str] = field(default_factory=list[str])
+    rules: list[str] = field(default_factory=list[str])
+    files: Counter[str] = field(default_factory=Counter[str])
+    edits: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    errors: list[str] = field(default_factory=list[str])
     last_text: str = ""
 
     def note(self, step: SyntheticToolCall) -> None:
@@ -134,12 +134,12 @@ def pick(rng: Random, sentences: Sequence[str], **names: str) -> str:
 
 
 def thought(rng: Random, *, sentences: int, **names: str) -> str:
-    """Several different sentences that follow each other; more than there are means all of them."""
+    """Several different sentences in a row; at most all of them."""
     return " ".join(rng.sample(THOUGHTS, min(sentences, len(THOUGHTS)))).format(**names)
 
 
 def summary_of(memory: SummaryFacts, *, transcript: str, rows: int) -> str:
-    """The nine sections. `rows` bounds each list, so that the summary stays small in a small session."""
+    """The nine sections. `rows` limits each list, so that the summary of a small session stays small."""
     edits = memory.edits[-rows:]
     files = memory.files.most_common(rows)
     sections = (

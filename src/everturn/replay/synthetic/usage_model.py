@@ -1,11 +1,11 @@
-"""What a made-up call reports as its usage: one estimate of size and one law of the cache.
+"""The usage that a synthetic call reports: a size estimate and a cache model.
 
-The law: a call reads from the cache everything that the call before it had cached (`read + write`),
-as long as the lifetime has not run out, the model is the same and the beginning is unchanged; it writes
-the rest. Otherwise it reads the longest beginning that is still true and still cached, or nothing.
+A call reads everything that the previous call had cached (`read + write`) if the TTL has not passed, the
+model is the same and the prefix is unchanged; it writes the rest. Otherwise it reads the longest prefix that
+is unchanged and still cached, or nothing.
 
-This is the plain model that sessions are made from, kept apart from `measure/` on purpose: a judge that
-shares its arithmetic with the judged proves nothing.
+This simple model is deliberately separate from `measure/`: tests compare the two, which would prove nothing
+if they shared code.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ import msgspec
 
 from everturn.replay.synthetic.workspace.images import HEIGHT, WIDTH
 
-CHARACTERS_PER_TOKEN = 3  # code and JSON in recorded sessions run nearer 3 than 4
-MAIN_OVERHEAD = 18_000  # system prompt and tools: never in the file, always in the context
+CHARACTERS_PER_TOKEN = 3  # code and JSON in recorded sessions are closer to 3 than to 4
+MAIN_OVERHEAD = 18_000  # system prompt and tools: in every context, never in the file
 AGENT_OVERHEAD = 6_000
-CLEARED_NOTE = 11  # what stays of a cleared result
-IMAGE_PATCH = 28  # pixels on a side, one token each (api-facts 4)
+CLEARED_NOTE = 11  # tokens that remain of a cleared result
+IMAGE_PATCH = 28  # pixels per side of a patch; one token per patch (api-facts 4)
 IMAGE_TOKENS = -(-WIDTH // IMAGE_PATCH) * -(-HEIGHT // IMAGE_PATCH)
 
 _encode = msgspec.json.encode
@@ -31,7 +31,7 @@ def tokens_of_text(text: str) -> int:
 
 
 def tokens_of_block(block: Mapping[str, Any]) -> int:
-    """The estimate for one content block. Signatures weigh nothing; all pictures have one size."""
+    """The estimate for one content block. Signatures count nothing; all images have the same size."""
     match block["type"]:
         case "text":
             return tokens_of_text(block["text"])
@@ -45,7 +45,7 @@ def tokens_of_block(block: Mapping[str, Any]) -> int:
         case "image":
             return IMAGE_TOKENS
         case kind:
-            raise ValueError(f"a made-up session holds no {kind!r} blocks; add its size here first")
+            raise ValueError(f"no size is known for {kind!r} blocks; add it here first")
 
 
 def tokens_of_blocks(blocks: Sequence[Mapping[str, Any]]) -> int:
@@ -54,12 +54,14 @@ def tokens_of_blocks(blocks: Sequence[Mapping[str, Any]]) -> int:
 
 @dataclass(slots=True)
 class UsageModel:
-    """Context and cache of one chain. `context` is what the next call would send, overhead included."""
+    """Context and cache of one thread. `context` is what the next call would send, with system prompt and
+    tools.
+    """
 
     overhead: int
     lifetime_ms: int
     context: int = 0
-    cached: list[int] = field(default_factory=list)
+    cached: list[int] = field(default_factory=list[int])
     model: str = ""
     last_call_ms: int = 0
 
@@ -70,12 +72,13 @@ class UsageModel:
         self.context += tokens
 
     def call(self, *, now_ms: int, model: str, fresh: int) -> dict[str, int]:
-        """The input side of the usage of a call; `fresh` tokens at the end stay out of the cache."""
+        """The input side of the usage of a call; `fresh` tokens at the end are not cached."""
         if model != self.model or now_ms - self.last_call_ms > self.lifetime_ms:
             self.cached = []
         read = self.cached[-1] if self.cached else 0
         write = self.context - read - fresh
-        # The system prompt and the tools have a marker of their own: they outlive a changed conversation.
+        # System prompt and tools have their own breakpoint, so they stay cached when the conversation
+        # changes.
         self.cached = [*(self.cached or [self.overhead]), read + write]
         self.model, self.last_call_ms = model, now_ms
         return {"input": fresh, "write": write, "read": read}
@@ -86,5 +89,5 @@ class UsageModel:
         self.forget_after(context)
 
     def forget_after(self, position: int) -> None:
-        """The context changed at `position`; no cached beginning that reaches beyond it is true any more."""
+        """The context changed at `position`: cached prefixes beyond it are invalid."""
         self.cached = [point for point in self.cached if point <= position]

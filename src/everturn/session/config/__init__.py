@@ -1,1 +1,1 @@
-"""Configuration: one typed value, from defaults, files, environment and arguments, in that order."""
+"""Configuration: one `Options` value from defaults, files, environment and arguments, in that order."""

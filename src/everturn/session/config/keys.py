@@ -1,9 +1,10 @@
-"""The keys of a configuration, what each of them may be, and values read from any spelling (CF-1).
+"""The configuration keys, their allowed values, and parsing of values (CF-1).
 
-Keys follow from the shape, so that none can be forgotten here. What a number may be is the table below;
-one that is not in it may be anything from zero on.
+The keys are derived from the fields of `Options`. `BOUNDS` holds the ranges of numbers; a number without an
+entry there must be zero or more.
 """
 
+import inspect
 import re
 import types
 from collections.abc import Iterator, Mapping
@@ -13,18 +14,19 @@ from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 
+from everturn.decide.options import Options, Secret
 from everturn.decide.policy import POLICIES
-from everturn.session.config.shape import Config, Secret
+from everturn.session.json_values import as_sequence
 
 
 class InvalidConfigValue(Exception):
-    """A value that its key does not allow. The reader of a whole source turns it into words for people."""
+    """A value that its key does not allow. `sources.py` turns it into a message for the user."""
 
 
 class Bounds(NamedTuple):
     least: float = 0
     most: float = inf
-    # The least itself is not allowed.
+    # Whether `least` itself is excluded.
     is_open: bool = False
 
     def hold(self, value: float) -> bool:
@@ -46,12 +48,19 @@ BOUNDS: Final[Mapping[str, Bounds]] = {
     "micro.declarative.thinking_turns": _AT_LEAST_ONE,
     "micro.window.tokens": _AT_LEAST_ONE,
     "micro.window.share": _SHARE,
-    "breaks.share": Bounds(0, 1),
-    "breaks.max_sources": _AT_LEAST_ONE,
+    "max_tokens": _AT_LEAST_ONE,
+    "thinking.budget_tokens": Bounds(1024),
+    "limits.rounds": _AT_LEAST_ONE,
+    "limits.conversations": _AT_LEAST_ONE,
+    "cache.breaks.share": Bounds(0, 1),
+    "cache.breaks.max_sources": _AT_LEAST_ONE,
     "compact.drop_share": _SHARE,
     "compact.cold_share": _SHARE,
     "compact.max_output": _AT_LEAST_ONE,
-    "compact.failures": _AT_LEAST_ONE,
+    # Upper limits: a project's file must not be able to cause thousands of summary calls.
+    "compact.failures": Bounds(1, 100),
+    "compact.calls": Bounds(0, 20),
+    "compact.retries": Bounds(0, 10),
     "compact.refills": _AT_LEAST_ONE,
     "notes.section": _AT_LEAST_ONE,
     "notes.whole": _AT_LEAST_ONE,
@@ -81,38 +90,62 @@ class ConfigKey(msgspec.Struct, frozen=True):
         return "EVERTURN_" + self.name.upper().replace(".", "_")
 
 
+# A separate table: `[models."name"]`, read by `measure/model_table.py` (CF-6).
+MODELS: Final = "models"
+
+
 def _keys(shape: type[msgspec.Struct], prefix: str = "") -> Iterator[ConfigKey]:
     for field in msgspec.structs.fields(shape):
         name = prefix + field.name
-        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+        if name == MODELS:
+            continue
+        if inspect.isclass(field.type) and issubclass(field.type, msgspec.Struct):
             yield from _keys(field.type, name + ".")
         else:
             yield ConfigKey(name, _without_none(field.type), field.default)
 
 
 def _without_none(kind: Any) -> Any:
-    """`int | None` in a shape is a number that need not be set; whoever sets it gives a number."""
+    """The type of an optional field without None: `int | None` takes a number if it is set."""
     if get_origin(kind) in (Union, types.UnionType):
         (kind,) = (each for each in get_args(kind) if each is not type(None))
     return kind
 
 
-KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _keys(Config)}
+KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _keys(Options)}
 SECTIONS: Final = frozenset(
     ".".join(parts[:count]) for parts in (name.split(".") for name in KEYS) for count in range(1, len(parts))
 )
 
 
+# Renamed keys. The old names still work, with a notice that gives the new name.
+_STEPS: Final = ("oversize", "time", "cached", "budget", "masking", "clear_at", "window", "declarative")
+RENAMED_KEYS: Final[Mapping[str, str]] = {
+    "switches.everything": "enabled",
+    "switches.compaction": "compact.enabled",
+    "switches.micro_compaction": "micro.enabled",
+    **{f"switches.{step}": f"micro.{step}.enabled" for step in _STEPS},
+    **{name.removeprefix("cache."): name for name in KEYS if name.startswith("cache.")},
+}
+
+
+def choices_of(key: ConfigKey) -> tuple[str, ...]:
+    """The allowed values of a key, or of each item of a list; empty if any text is allowed."""
+    kind = get_args(key.type)[0] if get_origin(key.type) is tuple else key.type
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
 def allowed(key: ConfigKey) -> str:
-    """What a key may be, in words."""
+    """The allowed values of a key, for messages."""
     if key.name == "policy":
         return f"one of {', '.join(sorted(POLICIES))}"
     if key.name == "provider.base_url":
-        return "an address that begins with https:// or http:// and holds no password"
+        return "a URL that begins with https:// or http:// and holds no password"
     if get_origin(key.type) is Literal:
         return f"one of {', '.join(get_args(key.type))}"
     if get_origin(key.type) is tuple:
-        return "a list of texts"
+        choices = choices_of(key)
+        return f"a list of {', '.join(choices)}" if choices else "a list of texts"
     return {
         bool: "true or false",
         int: f"a whole number, {key.bounds}",
@@ -124,7 +157,7 @@ def allowed(key: ConfigKey) -> str:
 
 
 def parse_value(key: ConfigKey, given: Any) -> Any:
-    """The value of a key as a file or a caller gives it; raises Wrong."""
+    """The value of a key as a file or a caller gives it; raises `InvalidConfigValue`."""
     kind = key.type
     if kind in (int, float):
         return _number(key, given)
@@ -133,7 +166,7 @@ def parse_value(key: ConfigKey, given: Any) -> Any:
     if kind is bool and isinstance(given, bool):
         return given
     if get_origin(kind) is tuple:
-        return _texts(given)
+        return _texts(key, given)
     if kind is Secret:
         return given if isinstance(given, Secret) else Secret(_text(given))
     if kind is not bool:
@@ -142,7 +175,7 @@ def parse_value(key: ConfigKey, given: Any) -> Any:
 
 
 def parse_text_value(key: ConfigKey, text: str) -> Any:
-    """The value of a key as an environment variable or a command line gives it: always a text."""
+    """Parse the value of a key from text, as an environment variable or the command line gives it."""
     kind = key.type
     if kind is bool:
         return parse_boolean(text)
@@ -152,7 +185,7 @@ def parse_text_value(key: ConfigKey, text: str) -> Any:
         except (ValueError, OverflowError):
             raise InvalidConfigValue from None
     if get_origin(kind) is tuple:
-        return tuple(part.strip() for part in text.split(",") if part.strip())
+        return _texts(key, [part.strip() for part in text.split(",") if part.strip()])
     return parse_value(key, text)
 
 
@@ -182,16 +215,19 @@ def _duration(given: Any) -> timedelta:
         seconds = given
     else:
         raise InvalidConfigValue
-    # A thousand years: what is longer was meant otherwise, and a clock could not add it.
+    # A thousand years: a longer duration is a mistake, and would overflow a datetime.
     if not 0 <= seconds <= 365_000 * _UNITS["d"]:
         raise InvalidConfigValue
     return timedelta(seconds=seconds)
 
 
-def _texts(given: Any) -> tuple[str, ...]:
-    if not isinstance(given, list | tuple) or not all(isinstance(part, str) for part in given):
+def _texts(key: ConfigKey, given: Any) -> tuple[str, ...]:
+    choices, items = choices_of(key), as_sequence(given)
+    if items is None or not all(isinstance(item, str) for item in items):
         raise InvalidConfigValue
-    return tuple(given)
+    if choices and not set(items) <= set(choices):
+        raise InvalidConfigValue
+    return tuple(items)
 
 
 def _text(given: Any) -> str:

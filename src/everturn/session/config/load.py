@@ -1,17 +1,21 @@
-"""The configuration in force: defaults, then the policy, files, environment, arguments (CF-1, CF-3).
+"""Load options from defaults, policy, files, environment and arguments; later ones win (CF-1, CF-3, CF-5).
 
-Every value remembers where it came from. All that is wrong is told at once.
+The origin of every value is recorded, and all problems are reported at once. Surfaces call `resolve_options`,
+which finds the files and reads the environment; `layer_options` combines them.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
-from everturn.errors import InputError
-from everturn.session.config.keys import KEYS
-from everturn.session.config.shape import DEFAULT_POLICY, Config, of_policy
+from everturn.decide.options import DEFAULT_POLICY, Options
+from everturn.decide.policy import Policy, get_policy
+from everturn.errors import InputError, UsageError
+from everturn.measure.model_table import add_models
+from everturn.session.config.keys import KEYS, MODELS
 from everturn.session.config.sources import (
     ConfigScope,
     ConfigSource,
@@ -22,68 +26,139 @@ from everturn.session.config.sources import (
 )
 
 PROJECT_FILE: Final = "everturn.toml"
+# "auto": the user's file and the environment. None: neither. A path: that file instead of the user's.
+ConfigChoice = Literal["auto"] | str | os.PathLike[str] | None
 
 
-class LoadedConfig(msgspec.Struct, frozen=True):
-    """The configuration, where each of its values came from, and what was passed over on the way."""
+class LoadedOptions(msgspec.Struct, frozen=True):
+    """The options, the origin of each value, and notices about renamed and ignored keys."""
 
-    config: Config
+    options: Options
     origins: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
     def values(self) -> dict[str, Any]:
-        return {name: value_at(self.config, name) for name in KEYS}
+        return {name: value_at(self.options, name) for name in KEYS}
 
 
-def load(
+def resolve_options(
+    options: Options | Policy | object | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    config: ConfigChoice = "auto",
+    defaults: Mapping[str, Any] | None = None,
+    project: Path | None = None,
+) -> LoadedOptions:
+    """The options of a surface. `options` and `overrides` come from its caller; `defaults` are the surface's
+    own. `project` is a folder whose `everturn.toml` is read too; only commands pass it, because a project's
+    file may have been written by a stranger."""
+    if isinstance(options, Policy):
+        options = options.options
+    if not isinstance(options, Options | None):
+        raise UsageError(
+            f"`options` takes an `Options` tree or a `Policy`; this is a {type(options).__name__}."
+        )
+    if config is None and options is not None and not _is_bare_policy(options):
+        return _as_given(options, overrides or {})
+    given = {**(_set_values(options) if options else {}), **(overrides or {})}
+    environment: Mapping[str, str] = {} if config is None else os.environ
+    files: tuple[TomlFile, ...] = ()
+    if config == "auto":
+        files = config_files(environment, home=Path.home(), cwd=project)
+    elif config is not None:
+        files = (config_file(Path(config)),)
+    loaded = layer_options(files, environment, given, defaults=defaults)
+    if loaded.options.models:
+        add_models(loaded.options.models, origin=loaded.origins.get(MODELS, ""))
+    return loaded
+
+
+def load_options(*, config: ConfigChoice = "auto", **overrides: Any) -> Options:
+    """Load the options from the configuration file, the environment, and these keywords."""
+    return resolve_options(None, overrides, config=config).options
+
+
+def layer_options(
     files: Sequence[TomlFile] = (),
     environment: Mapping[str, str] | None = None,
     arguments: Mapping[str, Any] | None = None,
-) -> LoadedConfig:
-    """Later sources win. Raises InputError, which names every key, value, origin and what is allowed."""
-    sources = [
-        *(from_toml(file) for file in files),
-        from_environment(environment or {}),
-        from_arguments(arguments or {}),
-    ]
+    *,
+    defaults: Mapping[str, Any] | None = None,
+) -> LoadedOptions:
+    """Combine the sources. Raises `InputError`, which names every wrong key, its value, its origin and the
+    allowed values; `UsageError` if only arguments are wrong."""
+    from_caller = from_arguments(arguments or {})
+    sources = [*(from_toml(file) for file in files), from_environment(environment or {})]
     problems = [problem for source in sources for problem in source.problems]
-    if problems:
-        raise InputError(_told(problems))
-    return _layered(sources)
+    if problems or from_caller.problems:
+        kind = InputError if problems else UsageError
+        raise kind(_describe([*problems, *from_caller.problems]))
+    return _layered([*sources, from_caller], defaults or {})
 
 
-def _layered(sources: Sequence[ConfigSource]) -> LoadedConfig:
+def _layered(sources: Sequence[ConfigSource], defaults: Mapping[str, Any]) -> LoadedOptions:
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for source in sources:
         values.update(source.values)
         origins.update(source.origin)
     name = values.get("policy", DEFAULT_POLICY)
-    base = of_policy(name)
-    config = base
-    for key, value in values.items():
-        config = _with(config, key.split("."), value)
+    base = get_policy(name).options
     from_policy = {
-        key: f"policy {name}" if value_at(base, key) != value_at(Config(), key) else "default" for key in KEYS
+        key: f"policy {name}" if value_at(base, key) != value_at(Options(), key) else "default"
+        for key in KEYS
     }
+    from_surface = dict.fromkeys(defaults, "default of this surface")
+    options = base
+    for key, value in {**defaults, **values}.items():
+        options = with_value(options, key, value)
     notes = tuple(note for source in sources for note in source.notes)
-    return LoadedConfig(config, {**from_policy, **origins}, notes)
+    return LoadedOptions(options, {**from_policy, **from_surface, **origins}, notes)
 
 
-def value_at(config: msgspec.Struct, key: str) -> Any:
-    value: Any = config
+def value_at(options: msgspec.Struct, key: str) -> Any:
+    value: Any = options
     for part in key.split("."):
         value = getattr(value, part)
     return value
 
 
-def _with(config: Any, path: Sequence[str], value: Any) -> Any:
+def with_value(options: Options, key: str, value: Any) -> Options:
+    """A copy of the options with a new value for one key."""
+    return _with(options, key.split("."), value)
+
+
+def _with(struct: Any, path: Sequence[str], value: Any) -> Any:
     first, *rest = path
-    inner = _with(getattr(config, first), rest, value) if rest else value
-    return msgspec.structs.replace(config, **{first: inner})
+    inner = _with(getattr(struct, first), rest, value) if rest else value
+    return msgspec.structs.replace(struct, **{first: inner})
 
 
-def _told(problems: Sequence[str]) -> str:
+def _set_values(options: Options) -> dict[str, Any]:
+    """The policy of these options, and their values that are not defaults. Every other key comes from the
+    policy, the files and the environment."""
+    default = Options()
+    values = {key: value_at(options, key) for key in KEYS if value_at(options, key) != value_at(default, key)}
+    values["policy"] = options.policy
+    return {**values, **({MODELS: options.models} if options.models else {})}
+
+
+def _is_bare_policy(options: Options) -> bool:
+    """`Options(policy="none")` means the preset of that name."""
+    return msgspec.structs.replace(options, policy=DEFAULT_POLICY) == Options()
+
+
+def _as_given(options: Options, overrides: Mapping[str, Any]) -> LoadedOptions:
+    """Complete options, which nothing is added to but the overrides."""
+    said = from_arguments(overrides)
+    if said.problems:
+        raise UsageError(_describe(said.problems))
+    for key, value in said.values.items():
+        options = with_value(options, key, value)
+    return LoadedOptions(options, dict(said.origin), said.notes)
+
+
+def _describe(problems: Sequence[str]) -> str:
     if len(problems) == 1:
         return problems[0]
     return "\n".join(
@@ -91,22 +166,24 @@ def _told(problems: Sequence[str]) -> str:
     )
 
 
-def config_files(environment: Mapping[str, str], *, home: Path, cwd: Path) -> tuple[TomlFile, ...]:
-    """The user's file, then the project's, as far as they exist. A file that was named must exist."""
+def config_files(
+    environment: Mapping[str, str], *, home: Path, cwd: Path | None = None
+) -> tuple[TomlFile, ...]:
+    """The user's file, then the project's, if they exist. The file in EVERTURN_CONFIG must exist."""
     named = environment.get("EVERTURN_CONFIG", "")
     folder = environment.get("XDG_CONFIG_HOME") or home / ".config"
     own = Path(named) if named else Path(folder) / "everturn" / "config.toml"
-    found = [_file(own, "user"), _file(cwd / PROJECT_FILE, "project")]
+    found = [_file(own, "user"), _file(cwd / PROJECT_FILE, "project") if cwd else None]
     if named and found[0] is None:
-        raise InputError(f"There is no file {named}, which EVERTURN_CONFIG names.")
+        raise InputError(f"EVERTURN_CONFIG names the file {named}, which does not exist.")
     return tuple(file for file in found if file is not None)
 
 
 def config_file(path: Path) -> TomlFile:
-    """A file that somebody named, as their own."""
+    """A configuration file that the caller named; it counts as the user's own."""
     file = _file(path, "user")
     if file is None:
-        raise InputError(f"There is no file {path}.")
+        raise InputError(f"No file {path} found.")
     return file
 
 

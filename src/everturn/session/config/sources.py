@@ -1,6 +1,6 @@
-"""Where values come from: TOML files, environment, arguments; each read into keys and values (CF-1, CF-2).
+"""The sources of configuration: TOML files, environment and arguments, parsed into values (CF-1, CF-2).
 
-Nothing here decides which of them wins: `load.py` does.
+`load.py` decides which source wins.
 """
 
 import tomllib
@@ -12,6 +12,8 @@ import msgspec
 
 from everturn.session.config.keys import (
     KEYS,
+    MODELS,
+    RENAMED_KEYS,
     SECTIONS,
     ConfigKey,
     InvalidConfigValue,
@@ -20,15 +22,17 @@ from everturn.session.config.keys import (
     parse_text_value,
     parse_value,
 )
+from everturn.session.json_values import as_mapping
 
-# A project's file came with the project; the user's own is theirs.
+# Whose file it is. A project's file may have been written by a stranger.
 ConfigScope = Literal["user", "project"]
-# What a project may not choose: it would decide where the user's key is sent.
-NOT_FOR_PROJECTS: Final = "provider."
+# Keys that a project's file may not set: where the user's API key is sent, which programs run, where data is
+# stored, and the prices of models.
+NOT_FOR_PROJECTS: Final = ("provider.", "hooks.", "events.", "store.", "models.")
 
 
 class ConfigSource(msgspec.Struct, frozen=True):
-    """One source, read. Problems stop the start; notes are told and passed over."""
+    """The values of one source. Problems prevent the start; notes are only shown."""
 
     origin: Mapping[str, str] = {}
     values: Mapping[str, Any] = {}
@@ -43,7 +47,7 @@ class TomlFile(msgspec.Struct, frozen=True):
 
 
 class KnownVariable(NamedTuple):
-    """An environment name that users already know, and what it does to which key."""
+    """A well-known environment variable, the key it sets, and how."""
 
     variable: str
     key: str
@@ -51,22 +55,24 @@ class KnownVariable(NamedTuple):
 
 
 KNOWN_VARIABLES: Final = (
-    KnownVariable("DISABLE_COMPACT", "switches.compaction", "switches off"),
+    KnownVariable("DISABLE_COMPACT", "compact.enabled", "switches off"),
     KnownVariable("DISABLE_AUTO_COMPACT", "thresholds.auto_compaction", "switches off"),
-    KnownVariable("DISABLE_MICROCOMPACT", "switches.micro_compaction", "switches off"),
+    KnownVariable("DISABLE_MICROCOMPACT", "micro.enabled", "switches off"),
     # Outside (0, 100] it is ignored (TOK-14).
     KnownVariable("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "thresholds.auto_percent", "value where it is in range"),
     KnownVariable("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "window", "value where it is in range"),
     KnownVariable("API_MAX_INPUT_TOKENS", "micro.declarative.trigger"),
     KnownVariable("API_TARGET_INPUT_TOKENS", "micro.declarative.target"),
-    KnownVariable("ENABLE_PROMPT_CACHING_1H", "ttl.eligible", "switches on"),
+    KnownVariable("ENABLE_PROMPT_CACHING_1H", "cache.ttl.eligible", "switches on"),
+    KnownVariable("ENABLE_PROMPT_CACHING_1H_BEDROCK", "cache.ttl.bedrock_1h", "switches on"),
     KnownVariable("ANTHROPIC_MODEL", "model"),
     KnownVariable("ANTHROPIC_API_KEY", "provider.api_key"),
     KnownVariable("ANTHROPIC_AUTH_TOKEN", "provider.auth_token"),
     KnownVariable("ANTHROPIC_BASE_URL", "provider.base_url"),
 )
-# Names with our prefix that are no keys: where the file is; and what the test suite reads.
-OTHERS: Final = frozenset({"EVERTURN_CONFIG", "EVERTURN_PROFILE", "EVERTURN_WRITE_GOLDEN"})
+# Names with our prefix that are not keys: where the file is, and what the test suite reads.
+OTHERS: Final = frozenset({"EVERTURN_CONFIG", "EVERTURN_PROFILE"})
+TEST_PREFIX: Final = "EVERTURN_WRITE_"
 
 
 class _Reading:
@@ -77,15 +83,28 @@ class _Reading:
         self.notes: list[str] = []
 
     def take(self, name: str, given: Any, origin: str, read: Callable[[ConfigKey, Any], Any]) -> None:
+        if name in RENAMED_KEYS:
+            self.notes.append(f"{origin}: {name} is now {RENAMED_KEYS[name]}")
+            name = RENAMED_KEYS[name]
         key = KEYS.get(name)
         if key is None:
-            self.problems.append(f"{origin}: there is no key {name!r}.{_did_you_mean(name)}")
+            self.problems.append(f"{origin}: no key is named {name!r}.{_did_you_mean(name)}")
             return
         try:
             self.values[name] = read(key, given)
             self.origin[name] = origin
         except InvalidConfigValue:
             self.problems.append(f"{origin}: {name} = {_shown(key, given)}, allowed is {allowed(key)}.")
+
+    def take_models(self, entries: Any, origin: str) -> None:
+        rows = as_mapping(entries)
+        if rows is None or not all(isinstance(row, Mapping) for row in rows.values()):
+            self.problems.append(
+                f'{origin}: {MODELS} holds one table for each model, such as [models."name"].'
+            )
+            return
+        self.values[MODELS] = {str(name): dict(row) for name, row in rows.items()}
+        self.origin[MODELS] = origin
 
     def given(self) -> ConfigSource:
         return ConfigSource(self.origin, self.values, tuple(self.problems), tuple(self.notes))
@@ -96,7 +115,12 @@ def from_toml(file: TomlFile) -> ConfigSource:
     try:
         table = tomllib.loads(file.text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        return ConfigSource(problems=(f"{file.name} is no TOML: {problem}.",))
+        return ConfigSource(problems=(f"{file.name} is not valid TOML: {problem}.",))
+    models = table.pop(MODELS, {})
+    if models and file.whose == "project":
+        reading.notes.append(f"{file.name}: {MODELS} is ignored; a project's file may not set it")
+    elif models:
+        reading.take_models(models, file.name)
     for name, value in _flat(table):
         if name in SECTIONS:
             example = min(key for key in KEYS if key.startswith(name + "."))
@@ -104,30 +128,38 @@ def from_toml(file: TomlFile) -> ConfigSource:
                 f"{file.name}: {name} = {value!r}, but {name} is a section with keys such as {example}."
             )
         elif file.whose == "project" and name.startswith(NOT_FOR_PROJECTS):
-            reading.notes.append(f"{file.name}: {name} is not taken from a project's file")
+            reading.notes.append(f"{file.name}: {name} is ignored; a project's file may not set it")
         else:
             reading.take(name, value, file.name, parse_value)
     return reading.given()
 
 
 def from_arguments(arguments: Mapping[str, Any]) -> ConfigSource:
-    """Keys with their dots, or nested mappings; a text is read as a command line would give it."""
+    """Read keyword arguments: dotted keys, nested mappings, or settings structs. Strings are parsed as on the
+    command line. True or False for a section sets its `enabled` key."""
     reading = _Reading()
-    for name, value in _flat(arguments):
+    arguments = dict(arguments)
+    if models := arguments.pop(MODELS, None):
+        reading.take_models(models, "argument")
+    for name, value in _flat(_unpacked(arguments)):
+        if f"{name}.enabled" in KEYS and isinstance(value, bool):
+            name = f"{name}.enabled"
         read = parse_text_value if isinstance(value, str) else parse_value
         reading.take(name, value, "argument", read)
     return reading.given()
 
 
 def from_environment(environment: Mapping[str, str]) -> ConfigSource:
-    """Names that users know first, then our own: who sets one of ours means us. Empty is not set."""
+    """Read well-known variables first, then EVERTURN_ variables, which win. An empty variable is not set."""
     reading = _Reading()
     for known in KNOWN_VARIABLES:
         if text := environment.get(known.variable, "").strip():
             _known(reading, known, text)
     ours = {key.variable: name for name, key in KEYS.items()}
+    ours |= {"EVERTURN_" + name.upper().replace(".", "_"): name for name in RENAMED_KEYS}
     for variable in sorted(environment):
-        if not variable.startswith("EVERTURN_") or variable in OTHERS or not environment[variable].strip():
+        is_ours = variable.startswith("EVERTURN_") and not variable.startswith(TEST_PREFIX)
+        if not is_ours or variable in OTHERS or not environment[variable].strip():
             continue
         origin = f"environment {variable}"
         if variable in ours:
@@ -135,7 +167,7 @@ def from_environment(environment: Mapping[str, str]) -> ConfigSource:
         else:
             near = get_close_matches(variable, ours, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
-            reading.problems.append(f"{origin}: there is no such key.{hint}")
+            reading.problems.append(f"{origin}: no key has this name.{hint}")
     return reading.given()
 
 
@@ -159,10 +191,24 @@ def _known(reading: _Reading, known: KnownVariable, text: str) -> None:
             reading.problems.append(f"{origin} = {text!r}, allowed is 1 or 0.")
 
 
+def _unpacked(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert settings structs to mappings; values that are None are left out."""
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if isinstance(value, msgspec.Struct):
+            fields = {field: getattr(value, field) for field in value.__struct_fields__}
+            found[name] = _unpacked(fields)
+        elif (section := as_mapping(value)) is not None:
+            found[name] = _unpacked(section)
+        elif value is not None:
+            found[name] = value
+    return found
+
+
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+        if (section := as_mapping(value)) is not None:
+            yield from _flat(section, f"{prefix}{name}.")
         else:
             yield prefix + name, value
 
@@ -170,13 +216,13 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 def _did_you_mean(name: str) -> str:
     near = get_close_matches(name, KEYS, n=1)
     if not near:
-        # The right word in the wrong section.
+        # A key with this name in another section.
         near = [key for key in KEYS if key.rpartition(".")[2] == name.rpartition(".")[2]][:1]
     return f" Did you mean {near[0]}?" if near else " `everturn config` lists all keys."
 
 
 def _shown(key: ConfigKey, given: Any) -> str:
-    """A value in an error. A secret is not shown, nor an address that may hold one."""
+    """A value for an error message. Secrets, and URLs that may hold one, are not shown."""
     if key.is_secret or key.name == "provider.base_url":
         return "(a value that is not shown)"
     text = repr(given)

@@ -1,1 +1,1 @@
-"""Where events go: transcript, logs, OpenTelemetry, Prometheus; a sink that fails costs nobody a turn."""
+"""Event sinks: transcript, log, OpenTelemetry, Prometheus. A sink that fails does not fail the turn."""

@@ -1,4 +1,4 @@
-"""Every event to every sink. One that fails is reported, and the turn goes on (TL-2)."""
+"""Send every event to every sink. A sink that fails is reported, and the turn continues (TL-2)."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -7,10 +7,10 @@ import msgspec
 
 from everturn.decide.events import Event
 
-# Takes an event; may raise whatever it likes.
+# Takes an event; may raise any exception.
 Sink = Callable[[Event], None]
 
-# A sink that fails this often in a row is not asked again: it would cost every turn. Our choice.
+# A sink that fails this often in a row is disabled: it would slow down every turn. Our choice.
 MAX_FAILURES: Final = 10
 
 
@@ -21,7 +21,7 @@ class SinkProblem(msgspec.Struct, frozen=True):
 
 
 class FanOut:
-    """The sinks of a session, by name, in the order in which they are told."""
+    """The sinks of a session by name, called in order."""
 
     def __init__(
         self, sinks: Sequence[tuple[str, Sink]], report: Callable[[SinkProblem], None] | None = None
@@ -32,7 +32,7 @@ class FanOut:
         self.problems: list[SinkProblem] = []
 
     def __call__(self, event: Event) -> None:
-        """Never raises. Also what only looks like an exception of ours is kept here, except an interrupt."""
+        """Never raises, except for an interrupt."""
         for name, sink in list(self._sinks.items()):
             try:
                 sink(event)
@@ -46,20 +46,20 @@ class FanOut:
 
     def _failed(self, name: str, problem: Exception) -> None:
         self._failures[name] += 1
-        left_out = self._failures[name] >= MAX_FAILURES
-        if left_out:
+        is_disabled = self._failures[name] >= MAX_FAILURES
+        if is_disabled:
             del self._sinks[name]
-        # The type only: the words of an exception may hold what the event held.
-        said = SinkProblem(name, f"raised {type(problem).__name__}", left_out)
-        if left_out or self._failures[name] == 1:
-            self.problems.append(said)
-            self._tell(said)
+        # Only the type: the message of an exception may hold private content of the event.
+        found = SinkProblem(name, f"raised {type(problem).__name__}", is_disabled)
+        if is_disabled or self._failures[name] == 1:
+            self.problems.append(found)
+            self._tell(found)
 
-    def _tell(self, said: SinkProblem) -> None:
+    def _tell(self, found: SinkProblem) -> None:
         if self._report is None:
             return
         try:
-            self._report(said)
+            self._report(found)
         except Exception:
-            # Whoever cannot even be told is not worth a turn either; `problems` has it.
+            # A failing report must not fail the turn either; `problems` still has the entry.
             self._report = None

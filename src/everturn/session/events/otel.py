@@ -1,7 +1,7 @@
-"""Events as spans of OpenTelemetry. An extra: pip install 'everturn[otel]'.
+"""Events as OpenTelemetry spans. An extra: pip install 'everturn[otel]'.
 
-The GenAI names are still being renamed upstream, so all of them stand in one table. One rule holds in it:
-what the API calls input tokens is the uncached part alone, what OpenTelemetry calls so is all of it.
+The GenAI attribute names still change upstream, so all of them are in one table. "Input tokens" differ: in
+the API they are only the uncached part, in OpenTelemetry they are the total.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from everturn.session.events.fan_out import Sink
 from everturn.session.events.serialize import ContentMode, flatten_fields, serialize_event
 
 PROVIDER: Final = "anthropic"
-# Our field, and what the conventions call it (semantic conventions 0.66b2; ecosystem 2.6).
+# Our field, and its name in the semantic conventions (0.66b2; ecosystem 2.6).
 NAMES: Final[Mapping[str, str]] = {
     "session": "gen_ai.conversation.id",
     "model": "gen_ai.request.model",
@@ -27,8 +27,8 @@ TOTAL_INPUT: Final = "gen_ai.usage.input_tokens"
 OPERATION: Final = "gen_ai.operation.name"
 
 
-def otel_sink(tracer: Any = None, content: ContentMode = "left out") -> Sink:
-    """A span for each event, beginning and ending when it happened; a failed compaction is an error."""
+def otel_sink(tracer: Any = None, content: ContentMode = "omitted") -> Sink:
+    """Record each event as a span of zero length; a failed compaction has an error type."""
     tracer = tracer or _tracer()
 
     def tell(event: Event) -> None:
@@ -44,7 +44,7 @@ def otel_sink(tracer: Any = None, content: ContentMode = "left out") -> Sink:
 
 def attributes(event: Event, fields: Mapping[str, Any]) -> dict[str, Any]:
     plain = flatten_fields({name: value for name, value in fields.items() if name not in ("event", "at")})
-    # The raw input count is the uncached part; the total takes its place.
+    # The API's input count is only the uncached part; the total replaces it below.
     plain.pop("usage.input_tokens", None)
     named = {NAMES.get(name, f"everturn.{name}"): value for name, value in plain.items()}
     named["gen_ai.provider.name"] = PROVIDER

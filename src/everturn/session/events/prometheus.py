@@ -1,11 +1,11 @@
-"""Events as counters of Prometheus. An extra: pip install 'everturn[metrics]'.
+"""Events as Prometheus counters. An extra: pip install 'everturn[metrics]'.
 
-Labels take few values each, all of them ours: no session, no path, no word that anybody said. A label whose
-values are not known beforehand would make a new series for each.
+Labels have few values, all known in advance: no session ids, paths or message texts. Prometheus keeps a
+separate series for every label value.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from everturn.decide.events import (
     BreakerOpened,
@@ -25,7 +25,7 @@ from everturn.session.events.fan_out import Sink
 
 
 class CounterIncrement(NamedTuple):
-    """What one event adds to one counter: labels and an amount, as often as needed."""
+    """One increment of a counter: its label values and the amount."""
 
     labels: tuple[str, ...]
     amount: float = 1
@@ -36,8 +36,21 @@ class Metric(NamedTuple):
     about: str
     event: type[Event]
     labels: tuple[str, ...]
-    # Any: each row takes the event that it names.
-    count: Callable[[Any], list[CounterIncrement]]
+    # Any: each row takes the type of event it names; `_metric` checks that the two agree.
+    increments: Callable[[Any], list[CounterIncrement]]
+
+
+E = TypeVar("E", bound=Event)
+
+
+def _metric(
+    name: str,
+    about: str,
+    event: type[E],
+    labels: tuple[str, ...],
+    increments: Callable[[E], list[CounterIncrement]],
+) -> Metric:
+    return Metric(name, about, event, labels, increments)
 
 
 def _tokens_of_summary(event: CompactionDone | CompactionNotDone) -> list[CounterIncrement]:
@@ -51,52 +64,52 @@ def _tokens_of_summary(event: CompactionDone | CompactionNotDone) -> list[Counte
     return [CounterIncrement((kind,), tokens) for kind, tokens in kinds.items() if tokens]
 
 
-# One row for each counter. Names get `_total` from the client.
+# One row for each counter. The client appends `_total` to the names.
 METRICS: Final[tuple[Metric, ...]] = (
-    Metric("everturn_micro_compactions", "Micro-compactions.", MicroCompacted, ("kind",),
-           lambda e: [CounterIncrement((e.kind,))]),
-    Metric("everturn_micro_compaction_saved_tokens", "Tokens that micro-compactions took out of contexts.",
-           MicroCompacted, ("kind",), lambda e: [CounterIncrement((e.kind,), e.tokens_saved)]),
-    Metric("everturn_compactions", "Compactions.", CompactionDone, ("trigger", "form", "way"),
-           lambda e: [CounterIncrement((e.trigger, e.form, e.way))]),
-    Metric("everturn_compaction_saved_tokens", "Tokens that compactions took out.", CompactionDone,
-           ("way",), lambda e: [CounterIncrement((e.way,), max(0, e.tokens_before - e.tokens_after))]),
-    Metric("everturn_summary_tokens", "Tokens of the calls that wrote summaries.", CompactionDone, ("kind",),
-           _tokens_of_summary),
-    Metric("everturn_failed_compactions", "Compactions that came to nothing.", CompactionNotDone,
-           ("trigger", "reason"), lambda e: [CounterIncrement((e.trigger, e.reason))]),
-    Metric("everturn_failed_summary_tokens", "Tokens of calls whose summary was not used.", CompactionNotDone,
-           ("kind",), _tokens_of_summary),
-    Metric("everturn_notes_taken", "Times that session notes were brought up to date.", NotesTaken, (),
-           lambda e: [CounterIncrement(())]),
-    Metric("everturn_notes_rejected", "Times that session notes could not be used.", NotesRejected, (),
-           lambda e: [CounterIncrement(())]),
-    Metric("everturn_cache_breaks", "Prompt caches found cold.", CacheBroken, ("cause",),
-           lambda e: [CounterIncrement((e.cause,))]),
-    Metric("everturn_cache_break_lost_tokens", "Tokens that had to be written again.", CacheBroken,
-           ("cause",), lambda e: [CounterIncrement((e.cause,), e.tokens_lost)]),
-    Metric("everturn_breakers_opened", "Times that automatic compaction stopped trying.", BreakerOpened,
-           ("breaker",), lambda e: [CounterIncrement((e.breaker,))]),
-    Metric("everturn_repairs", "Repairs of views that arrived broken.", Repaired, ("kind",),
-           lambda e: [CounterIncrement((kind,), n) for kind, n in e.kinds.items()]),
-    Metric("everturn_predictions_missed", "Calls whose cache use came out otherwise than predicted.",
-           PredictionMissed, ("verdict",), lambda e: [CounterIncrement((e.verdict.replace(" ", "_"),))]),
-    Metric("everturn_hook_problems", "Hooks that failed, were late, or blocked.", HookTrouble, ("hook",),
-           lambda e: [CounterIncrement((e.hook,))]),
+    _metric("everturn_micro_compactions", "Micro-compactions.", MicroCompacted, ("kind",),
+            lambda e: [CounterIncrement((e.kind,))]),
+    _metric("everturn_micro_compaction_saved_tokens", "Tokens that micro-compactions removed.",
+            MicroCompacted, ("kind",), lambda e: [CounterIncrement((e.kind,), e.tokens_saved)]),
+    _metric("everturn_compactions", "Compactions.", CompactionDone, ("trigger", "form", "way"),
+            lambda e: [CounterIncrement((e.trigger, e.form, e.way))]),
+    _metric("everturn_compaction_saved_tokens", "Tokens that compactions removed.", CompactionDone,
+            ("way",), lambda e: [CounterIncrement((e.way,), max(0, e.tokens_before - e.tokens_after))]),
+    _metric("everturn_summary_tokens", "Tokens of the calls that wrote summaries.", CompactionDone, ("kind",),
+            _tokens_of_summary),
+    _metric("everturn_failed_compactions", "Compactions that failed.", CompactionNotDone,
+            ("trigger", "reason"), lambda e: [CounterIncrement((e.trigger, e.reason))]),
+    _metric("everturn_failed_summary_tokens", "Tokens of calls whose summary was not used.",
+            CompactionNotDone, ("kind",), _tokens_of_summary),
+    _metric("everturn_notes_taken", "Updates of session notes.", NotesTaken, (),
+            lambda e: [CounterIncrement(())]),
+    _metric("everturn_notes_rejected", "Updates of session notes that could not be used.", NotesRejected, (),
+            lambda e: [CounterIncrement(())]),
+    _metric("everturn_cache_breaks", "Unexpected cache misses.", CacheBroken, ("cause",),
+            lambda e: [CounterIncrement((e.cause,))]),
+    _metric("everturn_cache_break_lost_tokens", "Tokens that had to be written again.", CacheBroken,
+            ("cause",), lambda e: [CounterIncrement((e.cause,), e.tokens_lost)]),
+    _metric("everturn_breakers_opened", "Times that automatic compaction stopped trying.", BreakerOpened,
+            ("breaker",), lambda e: [CounterIncrement((e.breaker,))]),
+    _metric("everturn_repairs", "Repairs of invalid conversations.", Repaired, ("kind",),
+            lambda e: [CounterIncrement((kind,), n) for kind, n in e.kinds.items()]),
+    _metric("everturn_predictions_missed", "Calls whose cache use differed from the prediction.",
+            PredictionMissed, ("verdict",), lambda e: [CounterIncrement((e.verdict.replace(" ", "_"),))]),
+    _metric("everturn_hook_problems", "Hooks that failed, timed out, or blocked.", HookTrouble, ("hook",),
+            lambda e: [CounterIncrement((e.hook,))]),
 )  # fmt: skip
 
 
 def prometheus_sink(registry: Any = None) -> Sink:
-    """Counters in a registry; the client's own where none is given."""
+    """Count events in a registry; by default the client's own."""
     client = _client()
-    where = {"registry": registry} if registry is not None else {}
-    counters = {row.name: client.Counter(row.name, row.about, row.labels, **where) for row in METRICS}
+    options = {"registry": registry} if registry is not None else {}
+    counters = {row.name: client.Counter(row.name, row.about, row.labels, **options) for row in METRICS}
 
     def tell(event: Event) -> None:
         for row in _rows(event):
-            for counted in row.count(event):
+            for increment in row.increments(event):
                 counter = counters[row.name]
-                (counter.labels(*counted.labels) if row.labels else counter).inc(counted.amount)
+                (counter.labels(*increment.labels) if row.labels else counter).inc(increment.amount)
 
     return tell
 
@@ -111,6 +124,7 @@ def _rows(event: Event) -> tuple[Metric, ...]:
 
 
 def _client() -> Any:
+    # Any: prometheus_client is an optional dependency, so a type checker may not find it.
     try:
         import prometheus_client
     except ModuleNotFoundError:

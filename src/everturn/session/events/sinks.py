@@ -1,4 +1,4 @@
-"""Sinks that need nothing installed: the transcript, and a log with one JSON object per line (TL-2)."""
+"""Sinks without optional dependencies: the transcript, and a log with one JSON object per line (TL-2)."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from everturn.session.events.serialize import ContentMode, event_name, serialize
 from everturn.wire.claude_code_writer import encode_record
 
 LOGGER: Final = "everturn.events"
-# What a person should hear of; the rest is for the record.
+# Events that are logged as warnings; all others as info.
 WARNINGS: Final = (CompactionNotDone, CacheBroken, BreakerOpened, HookTrouble, PassedThrough)
 SUBTYPE: Final = "everturn_event"
 FIELD: Final = "everturnEvent"
@@ -31,8 +31,8 @@ def level_of(event: Event) -> int:
     return logging.WARNING if isinstance(event, WARNINGS) else logging.INFO
 
 
-def log_sink(logger: logging.Logger | None = None, content: ContentMode = "left out") -> Sink:
-    """One line per event, an object in JSON, so that no text can forge a line."""
+def log_sink(logger: logging.Logger | None = None, content: ContentMode = "omitted") -> Sink:
+    """Log each event as one line of JSON, so that no text in it can forge a log line."""
     target = logger or logging.getLogger(LOGGER)
 
     def tell(event: Event) -> None:
@@ -48,9 +48,10 @@ def transcript_sink(
     *,
     new_id: Callable[[], str],
     last: Callable[[], Record | None],
-    content: ContentMode = "left out",
+    content: ContentMode = "omitted",
 ) -> Sink:
-    """A system record behind the last one. The model never sees it; other tools pass over it."""
+    """Append each event as a system record after the last one. The model never sees it, and other tools
+    ignore it."""
 
     def tell(event: Event) -> None:
         append(event_record(serialize_event(event, content), event, uuid=new_id(), after=last()))

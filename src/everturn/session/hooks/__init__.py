@@ -1,1 +1,1 @@
-"""Hooks: code of the user's that runs at fixed moments, and may never cost the session."""
+"""Hooks: user code that runs at defined events. A failing hook does not fail the session."""

@@ -1,7 +1,7 @@
-"""One command hook: started, fed, read up to a cap, and gone when its time is over, children included.
+"""Run one command hook, with limits on time and output; at the timeout its child processes are killed too.
 
-It gets the payload as JSON on standard input and an environment without keys. Everything that can go wrong
-with it ends as a sentence in `Said.problems`.
+The command gets the payload as JSON on standard input, and an environment without secrets. Failures are
+reported in `HookOutput.problems`.
 """
 
 import os
@@ -18,13 +18,13 @@ import msgspec
 from everturn.session.hooks.rules import MAX_CHARACTERS, HookOutput
 from everturn.session.hooks.settings import CommandHook
 
-# Ends with this code: what was about to happen shall not (HK-2).
+# A command that exits with this code blocks the action (HK-2).
 BLOCKING_EXIT_CODE: Final = 2
-# Room for the longest texts that are used, in JSON with everything escaped. What is beyond is read and lost.
+# Enough for the longest texts that are used, in JSON with every character escaped. The rest is discarded.
 MAX_OUTPUT_BYTES: Final = 16 * MAX_CHARACTERS
-# After the command itself has ended, children may still hold its output open: this long is waited for it.
+# Seconds to wait for output after the command has ended: its child processes may still hold the pipe open.
 GRACE: Final = 0.2
-# What a command needs to find its tools and speak the user's language; keys are not among it.
+# Environment variables that a command needs for programs and locale. None of them holds a secret.
 PASSED_ON: Final = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR",
     "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "VIRTUAL_ENV",
@@ -37,7 +37,7 @@ def environment_for_hooks(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def run_command(hook: CommandHook, payload: bytes, *, cwd: str, environment: Mapping[str, str]) -> HookOutput:
-    """Run it to its end or to the end of its time."""
+    """Run the command until it ends or times out."""
     try:
         process = subprocess.Popen(
             hook.run.argv,
@@ -46,7 +46,7 @@ def run_command(hook: CommandHook, payload: bytes, *, cwd: str, environment: Map
             stderr=subprocess.PIPE,
             cwd=cwd or None,
             env=environment_for_hooks(environment),
-            # A group of its own, so that it can be ended with everything that it started.
+            # A process group of its own, so that its child processes can be killed with it.
             start_new_session=True,
         )
     except (OSError, ValueError) as problem:
@@ -57,42 +57,44 @@ def run_command(hook: CommandHook, payload: bytes, *, cwd: str, environment: Map
     finally:
         _end(process)
     if not in_time:
-        return HookOutput(problems=(f"took longer than {hook.seconds:g} s and was ended",))
+        return HookOutput(problems=(f"took longer than {hook.seconds:g} s and was killed",))
     return parse_command_output(code or 0, output, errors)
 
 
 def parse_command_output(code: int, output: bytes, errors: bytes) -> HookOutput:
-    """What an exit code and two streams mean."""
+    """Interpret an exit code, standard output and standard error."""
     if code == BLOCKING_EXIT_CODE:
         return HookOutput(blocks=errors.decode(errors="replace"))
-    words, problem = _words(output)
+    parsed, problem = _parse_output(output)
     problems = (problem,) if problem else ()
     if code:
         ended = f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
-        told = errors.decode(errors="replace").strip().partition("\n")[0][:200]
-        problems = (f"{ended}: {told}" if told else ended, *problems)
-        # What a failing command prints is used only where it is clearly meant: as JSON.
-        words = words if isinstance(words, Mapping) else ""
-    return HookOutput(words, problems=problems)
+        first_line = errors.decode(errors="replace").strip().partition("\n")[0][:200]
+        problems = (f"{ended}: {first_line}" if first_line else ended, *problems)
+        # Of a failing command only JSON output is used: plain text may be an error message.
+        parsed = parsed if isinstance(parsed, Mapping) else ""
+    return HookOutput(parsed, problems=problems)
 
 
-def _words(output: bytes) -> tuple[str | Mapping[str, Any], str]:
+def _parse_output(output: bytes) -> tuple[str | Mapping[str, Any], str]:
+    """The output as a text or a JSON object, and the problem with it, or ""."""
     try:
         text = output.decode()
     except UnicodeDecodeError:
         text = output.decode(errors="replace") if len(output) >= MAX_OUTPUT_BYTES else "\0"
     if "\0" in text:
-        return "", "printed what is no text; it was left out"
+        return "", "printed output that is not text; it was ignored"
     if not text.lstrip().startswith("{"):
         return text, ""
     try:
         return msgspec.json.decode(output, type=dict[str, Any]), ""
     except (msgspec.MsgspecError, RecursionError):
-        return "", "printed what begins like JSON and is none; it was left out"
+        return "", "printed invalid JSON; it was ignored"
 
 
 def _talk(process: subprocess.Popen[bytes], payload: bytes, deadline: float) -> tuple[bytes, bytes, bool]:
-    """Feed and read at once, so that neither side waits for the other. False when the time was over."""
+    """Write the payload and read the output at the same time, so that neither side blocks. Returns both
+    streams, and whether the command ended in time."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -136,7 +138,7 @@ def _send_some(
     except BlockingIOError:
         return unsent
     except OSError:
-        # A command need not read what it is told.
+        # The command closed its input without reading all of it, which is allowed.
         unsent = unsent[:0]
     if not unsent:
         selector.unregister(stream)
@@ -147,7 +149,7 @@ def _send_some(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Whatever is left of the command and what it started."""
+    """Kill what is left of the command and its child processes."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -1,7 +1,7 @@
-"""What a hook of each event may say, and how what it said is read (HK-1 to HK-3).
+"""The rules of each hook event: which output a hook may return, and how it is read (HK-1 to HK-3).
 
-One row per event: nothing else in this room knows one event from another. Fields are spelled as Claude Code
-spells them; what an event has no use for is reported, not silently dropped.
+`HOOK_RULES` has one row per event; no other module here treats events differently. Fields have the names of
+Claude Code. Output that an event does not use is reported, not silently dropped.
 """
 
 from collections.abc import Mapping
@@ -10,21 +10,22 @@ from typing import Any, Final, Literal
 import msgspec
 
 from everturn.decide.effects import HookEvent, HookOutcome, HookPermission
+from everturn.session.json_values import as_mapping
 
-# Where words that a hook prints without a name for them go.
+# What plain text output of a hook is used for.
 OutputTarget = Literal["instructions", "context", "nowhere"]
 
 
 class HookRule(msgspec.Struct, frozen=True, kw_only=True):
-    # The field of the payload that a matcher is compared with; empty where every hook of the event runs.
+    # The payload field that a matcher is compared with; empty if the event has no matchers.
     matches: str = ""
     can_block: bool = False
-    # Fields of `hookSpecificOutput` that only some events have a use for.
+    # Fields of `hookSpecificOutput` that this event uses, of those in `_ONLY_SOME`.
     takes: tuple[str, ...] = ()
-    # Whether "continue": false ends the loop, instead of what is about to happen.
+    # Whether "continue": false ends the tool loop; otherwise it blocks the action.
     ends: bool = False
     words: OutputTarget = "nowhere"
-    # Seconds, where the hook sets no limit of its own (ecosystem 2.3).
+    # Default timeout in seconds (ecosystem 2.3).
     seconds: float = 600
 
 
@@ -41,11 +42,17 @@ HOOK_RULES: Final[Mapping[HookEvent, HookRule]] = {
         matches="tool_name", can_block=True, words="context", takes=("updatedToolOutput",), ends=True
     ),
     "Stop": HookRule(can_block=True, ends=True),
+    # Only the chat runs these (HK-4): a session alone has no sub-agents and no permission requests, and does
+    # not report memory files.
+    "SubagentStart": HookRule(matches="agent_type", words="context"),
+    "SubagentStop": HookRule(matches="agent_type", can_block=True, ends=True),
+    "PermissionRequest": HookRule(matches="tool_name", can_block=True, takes=("decision",)),
+    "InstructionsLoaded": HookRule(matches="load_reason"),
 }
 
-# Longer texts are cut; what a hook says is read by a model that pays for every word (ecosystem 2.3).
+# Longer texts are cut, because they become part of the context (ecosystem 2.3).
 MAX_CHARACTERS: Final = 10_000
-# How a hook names what it wants to be done with its words.
+# Output fields with a text, and what the text is used for.
 _NAMED: Final[Mapping[str, OutputTarget]] = {
     "customInstructions": "instructions",
     "additionalContext": "context",
@@ -53,28 +60,28 @@ _NAMED: Final[Mapping[str, OutputTarget]] = {
 
 
 _STRICTEST_FIRST: Final[tuple[HookPermission, ...]] = ("deny", "ask", "allow")
-_ONLY_SOME: Final = ("permissionDecision", "updatedInput", "updatedToolOutput")
+_ONLY_SOME: Final = ("permissionDecision", "updatedInput", "updatedToolOutput", "decision")
 
 
 class HookOutput(msgspec.Struct, frozen=True):
-    """What one hook said, whichever way it ran."""
+    """The output of one hook, from a command or a callback."""
 
     output: str | Mapping[str, Any] = ""
-    # Set where a command ended with the code that blocks: what it wrote to standard error.
+    # Set if a command exited with the blocking code: its standard error.
     blocks: str | None = None
     problems: tuple[str, ...] = ()
 
 
-def read_outcome(event: HookEvent, name: str, said: HookOutput) -> HookOutcome:
-    """One hook's words as an outcome. `name` is how its problems are told apart from others'."""
+def read_outcome(event: HookEvent, name: str, returned: HookOutput) -> HookOutcome:
+    """The outcome of one hook's output. `name` identifies the hook in its problems."""
     rule, found = HOOK_RULES[event], _OutcomeBuilder(name)
-    found.problems.extend(said.problems)
-    if isinstance(said.output, str):
-        found.add(rule.words, said.output, rule)
+    found.problems.extend(returned.problems)
+    if isinstance(returned.output, str):
+        found.add(rule.words, returned.output, rule)
     else:
-        _read(event, rule, said.output, found)
-    if said.blocks is not None:
-        found.block(rule, said.blocks)
+        _read(event, rule, returned.output, found)
+    if returned.blocks is not None:
+        found.block(rule, returned.blocks)
     return HookOutcome(
         instructions=tuple(found.texts["instructions"]),
         context=tuple(found.texts["context"]),
@@ -90,11 +97,10 @@ def read_outcome(event: HookEvent, name: str, said: HookOutput) -> HookOutcome:
 
 
 def merge_outcomes(outcomes: list[HookOutcome]) -> HookOutcome:
-    """All hooks of an event, in the order in which they stand. The first reason is the reason, and the first
-    new input or output is the one: they ran side by side, so none has seen another's. Of permissions the
-    strictest counts."""
-    said = {each.permission for each in outcomes}
-    permissions: list[HookPermission] = [each for each in _STRICTEST_FIRST if each in said]
+    """Merge the outcomes of an event's hooks, in their order. The first reason and the first updated input or
+    output win: hooks run in parallel, so none sees another's result. The strictest permission wins."""
+    given = {each.permission for each in outcomes}
+    permissions: list[HookPermission] = [each for each in _STRICTEST_FIRST if each in given]
     return HookOutcome(
         instructions=tuple(text for each in outcomes for text in each.instructions),
         context=tuple(text for each in outcomes for text in each.context),
@@ -122,18 +128,18 @@ class _OutcomeBuilder:
         self.updated_output: Any = None
         self.ended = ""
 
-    def add(self, goes: OutputTarget, text: str, rule: HookRule) -> None:
+    def add(self, target: OutputTarget, text: str, rule: HookRule) -> None:
         if not text.strip():
             return
-        # A hook that prints something though nobody asked for it is not broken: shells are talkative.
-        if goes == rule.words:
-            self.texts[goes].append(self.short(text.strip()))
+        # Plain output has the target of the rule, so unused output ("nowhere") is not a problem.
+        if target == rule.words:
+            self.texts[target].append(self.short(text.strip()))
         else:
-            self.problems.append(f"words for {goes} are not used here; they were left out")
+            self.problems.append(f"text for {target} is not used by this event; it was ignored")
 
     def block(self, rule: HookRule, why: str) -> None:
         if not rule.can_block:
-            self.problems.append("it cannot block here; what it asked for was done all the same")
+            self.problems.append("this event cannot be blocked; the request to block was ignored")
             return
         self.blocked = self.short(why.strip()) or f"blocked by hook {self.name}, which gave no reason"
 
@@ -145,16 +151,16 @@ class _OutcomeBuilder:
 
 
 def _read(event: HookEvent, rule: HookRule, output: Mapping[str, Any], found: _OutcomeBuilder) -> None:
-    specific = output.get("hookSpecificOutput") or {}
-    if not isinstance(specific, Mapping):
-        found.problems.append(f"hookSpecificOutput is {_kind(specific)}, not an object")
-        specific = {}
+    given = output.get("hookSpecificOutput")
+    specific: Mapping[str, Any] = as_mapping(given) or {}
+    if given and not isinstance(given, Mapping):
+        found.problems.append(f"hookSpecificOutput is {_kind(given)}, not an object")
     named = specific.get("hookEventName", event)
     if named != event:
-        found.problems.append(f"it answered for {named!r}, but {event} was asked; that part was left out")
+        found.problems.append(f"hookEventName is {named!r}, but the event is {event}; that part was ignored")
         specific = {}
-    for field, goes in _NAMED.items():
-        found.add(goes, _text(specific, field, found), rule)
+    for field, target in _NAMED.items():
+        found.add(target, _text(specific, field, found), rule)
     if message := _text(output, "systemMessage", found).strip():
         found.messages.append(found.short(message))
     _read_decision(rule, output, specific, found)
@@ -171,35 +177,51 @@ def _read_decision(
         found.block(rule, _text(output, "stopReason", found))
     for field in _ONLY_SOME:
         if field in specific and field not in rule.takes:
-            found.problems.append(f"{field} is not used here; it was left out")
+            found.problems.append(f"{field} is not used by this event; it was ignored")
     if "permissionDecision" in rule.takes:
         _read_permission(rule, specific, found)
+    if "decision" in rule.takes and specific.get("decision") is not None:
+        _read_request_decision(rule, specific["decision"], found)
     if "updatedToolOutput" in rule.takes:
         found.updated_output = specific.get("updatedToolOutput")
 
 
 def _read_permission(rule: HookRule, specific: Mapping[str, Any], found: _OutcomeBuilder) -> None:
-    said, why = specific.get("permissionDecision"), _text(specific, "permissionDecisionReason", found)
-    if said is not None and said not in _STRICTEST_FIRST:
-        found.problems.append(f"permissionDecision is {said!r}; allowed are {', '.join(_STRICTEST_FIRST)}")
-        said = None
-    if said == "deny":
+    decision, why = specific.get("permissionDecision"), _text(specific, "permissionDecisionReason", found)
+    if decision is not None and decision not in _STRICTEST_FIRST:
+        allowed = ", ".join(_STRICTEST_FIRST)
+        found.problems.append(f"permissionDecision is {decision!r}; allowed are {allowed}")
+        decision = None
+    if decision == "deny":
         found.block(rule, why)
-    if said == "ask":
-        found.asks = found.short(why) or f"hook {found.name} wants a person to decide"
-    found.permission = said or ""
+    if decision == "ask":
+        found.asks = found.short(why) or f"hook {found.name} requires a person to confirm this call"
+    found.permission = decision or ""
     given = specific.get("updatedInput")
     if given is not None and not isinstance(given, Mapping):
-        found.problems.append(f"updatedInput is {_kind(given)}, not an object; it was left out")
+        found.problems.append(f"updatedInput is {_kind(given)}, not an object; it was ignored")
         given = None
     found.updated_input = given
+
+
+def _read_request_decision(rule: HookRule, decision: object, found: _OutcomeBuilder) -> None:
+    """Read the decision of a PermissionRequest hook: `{"behavior": "allow"}`, or "deny" with a `message`."""
+    fields = as_mapping(decision) or {}
+    match fields.get("behavior"):
+        case "allow":
+            found.permission = "allow"
+        case "deny":
+            found.permission = "deny"
+            found.block(rule, _text(fields, "message", found))
+        case other:
+            found.problems.append(f"decision.behavior is {other!r}; allowed are allow, deny")
 
 
 def _text(fields: Mapping[str, Any], name: str, found: _OutcomeBuilder) -> str:
     value = fields.get(name)
     if value is None or isinstance(value, str):
         return value or ""
-    found.problems.append(f"{name} is {_kind(value)}, not a text; it was left out")
+    found.problems.append(f"{name} is {_kind(value)}, not a text; it was ignored")
     return ""
 
 

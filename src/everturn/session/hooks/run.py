@@ -1,7 +1,7 @@
-"""All hooks of an event, side by side, each within its time; what they said, in the order they stand in.
+"""Run all hooks of an event in parallel, each with a timeout; outcomes are merged in the hooks' order.
 
-Nothing that a hook does is raised here: the worst it can do is to be reported (HK-3). A callable that never
-comes back cannot be ended in Python; it is left behind in a thread that no exit waits for.
+Failures of a hook are reported, never raised (HK-3). Python cannot kill a callback that never returns; after
+its timeout it stays behind in a daemon thread, which does not delay the exit of the program.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from everturn.decide.effects import HookEvent, HookOutcome, RunHooks
 from everturn.session.hooks.commands import run_command
 from everturn.session.hooks.rules import HOOK_RULES, HookOutput, merge_outcomes, read_outcome
 from everturn.session.hooks.settings import CommandHook, matches
+from everturn.session.json_values import as_mapping
 
 Payload = Mapping[str, Any]
 CallbackResult = str | Mapping[str, Any] | None
@@ -24,7 +25,7 @@ Callback = Callable[[Payload], CallbackResult | Awaitable[CallbackResult]]
 
 
 class CallbackHook(msgspec.Struct, frozen=True):
-    """A Python callable. It gets the payload and may return words, an object as a command prints, or None."""
+    """A Python callable. It gets the payload and returns a text, a mapping as a command prints, or None."""
 
     event: HookEvent
     call: Callback
@@ -39,15 +40,15 @@ class CallbackHook(msgspec.Struct, frozen=True):
 
 Hook = CommandHook | CallbackHook
 
-# A command is ended by its own clock; this much more is waited for it to say so.
+# A command has its own timeout; this many seconds more are allowed for its result to arrive.
 LATE: Final = 1.0
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """The hooks of a session, in their fixed order, and what each of them is told beside the payload."""
+    """The hooks of a session in order, and the fields that are added to every payload."""
 
     hooks: tuple[Hook, ...] = ()
-    # session_id, transcript_path, cwd, permission_mode: what every hook gets.
+    # Fields of every payload: session_id, transcript_path, cwd, permission_mode.
     told: Payload = {}
     environment: Mapping[str, str] = {}
 
@@ -63,7 +64,7 @@ class Hooks(msgspec.Struct, frozen=True):
 
 
 def run_hooks(effect: RunHooks, hooks: Hooks) -> HookOutcome:
-    """Every hook of this event, from code that does not await."""
+    """Run every hook of this event; blocks until all have ended or timed out."""
     chosen = hooks.of(effect)
     running = [_Running(hook, effect, hooks) for hook in chosen]
     began = time.monotonic()
@@ -71,7 +72,7 @@ def run_hooks(effect: RunHooks, hooks: Hooks) -> HookOutcome:
 
 
 async def run_hooks_async(effect: RunHooks, hooks: Hooks) -> HookOutcome:
-    """The same on an event loop. An async callable runs on that loop, beside everything else there."""
+    """The same on an event loop. An async callback runs as a task of that loop."""
     return merge_outcomes(
         list(await asyncio.gather(*(_one(hook, effect, hooks) for hook in hooks.of(effect))))
     )
@@ -95,7 +96,7 @@ async def _awaited(hook: CallbackHook, payload: Payload) -> HookOutput:
     try:
         await asyncio.wait({task}, timeout=_seconds(hook))
     finally:
-        # Also where we ourselves are cancelled. One that ignores this is not waited for.
+        # Also if this coroutine is cancelled. A callback that ignores the cancellation is not waited for.
         task.cancel()
     return task.result() if task.done() and not task.cancelled() else _too_long(hook)
 
@@ -108,7 +109,7 @@ async def _call(hook: CallbackHook, payload: Payload) -> HookOutput:
 
 
 class _Running:
-    """One hook in a thread of its own."""
+    """One hook, running in its own thread."""
 
     def __init__(
         self, hook: Hook, effect: RunHooks, hooks: Hooks, *, tell: Callable[[], object] = lambda: None
@@ -133,12 +134,12 @@ class _Running:
         try:
             self._outcome = read_outcome(self.event, self.hook.name, self._ran())
         except BaseException as problem:
-            # SystemExit too: a hook does not end the program.
+            # SystemExit too: a hook must not end the program.
             self._outcome = read_outcome(self.event, self.hook.name, _raised(problem))
         try:
             self._tell()
         except RuntimeError:
-            # The loop is closed: nobody waits any more.
+            # The event loop is closed; nothing waits for this hook.
             return
 
     def _ran(self) -> HookOutput:
@@ -171,22 +172,29 @@ def _limit(hook: Hook) -> float:
 def _spoken(value: object) -> HookOutput:
     if value is None:
         return HookOutput()
-    if isinstance(value, str | Mapping):
-        return HookOutput(value if isinstance(value, str) else dict(value))
+    if isinstance(value, str):
+        return HookOutput(value)
+    if (fields := as_mapping(value)) is not None:
+        return HookOutput(dict(fields))
     return HookOutput(problems=(f"returned a {type(value).__name__}; allowed are a text, a mapping or None",))
 
 
 def _raised(problem: BaseException) -> HookOutput:
-    """The type only: the words of an exception may hold anything that the hook was told."""
+    """Only the type: the message of an exception may hold private content of the payload."""
     return HookOutput(problems=(f"raised {type(problem).__name__}",))
 
 
 def _too_long(hook: Hook) -> HookOutput:
-    return HookOutput(problems=(f"took longer than {_seconds(hook):g} s and was given up",))
+    return HookOutput(problems=(f"took longer than {_seconds(hook):g} s and was abandoned",))
+
+
+def add_hooks(hooks: Hooks, more: Sequence[Hook]) -> Hooks:
+    """A copy with further hooks appended."""
+    return msgspec.structs.replace(hooks, hooks=merge_hooks(hooks.hooks, more)) if more else hooks
 
 
 def merge_hooks(*groups: Sequence[Hook]) -> tuple[Hook, ...]:
-    """Hooks of several origins: callables as registered, then files as read; each command once per event."""
+    """Merge groups of hooks in order; a command that occurs twice for the same event runs once."""
     found: dict[tuple[object, ...], Hook] = {}
     for hook in (hook for group in groups for hook in group):
         is_command = isinstance(hook, CommandHook)

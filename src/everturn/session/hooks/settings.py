@@ -1,8 +1,7 @@
-"""Hooks as settings files spell them: the `hooks` object of Claude Code's settings (HK-2).
+"""Parse hooks in settings files: the `hooks` object of Claude Code's settings (HK-2).
 
-A command in a project's file is code that came with the project: nobody asked for it. It is taken only where
-somebody has looked at exactly these hooks and trusts them; `digest` names what was looked at, so that a
-change of the file asks again.
+A command in a project's file may have been written by a stranger. It runs only if the user has reviewed and
+trusted exactly these hooks. `digest` identifies what was reviewed, so a changed file must be reviewed again.
 """
 
 import hashlib
@@ -14,23 +13,24 @@ import msgspec
 
 from everturn.decide.effects import HookEvent
 from everturn.session.hooks.rules import HOOK_RULES
+from everturn.session.json_values import as_list, as_mapping
 
-# For files that are the user's own.
+# Trusts every hook; for the user's own files.
 EVERYTHING: Final = ("*",)
 _PLAIN: Final = re.compile(r"[\w|\- ]*\Z")
-# Fields that change whether or when a hook runs, and that we do not know how to honour.
+# Fields that limit when a hook runs and that are not supported here; hooks with them do not run.
 _CONDITIONS: Final = ("if",)
 
 
 class HookCommand(msgspec.Struct, frozen=True):
-    """A command to run. With `args` it is a program and its arguments; without, a line for the shell."""
+    """A command to run: with `args` a program and its arguments, without them a shell command line."""
 
     command: str
     args: tuple[str, ...] | None = None
 
     @property
     def argv(self) -> tuple[str, ...]:
-        # Nothing of the payload is ever part of the line: it comes on standard input.
+        # The payload is never part of the command line; it is sent to standard input.
         return (self.command, *self.args) if self.args is not None else ("/bin/sh", "-c", self.command)
 
 
@@ -53,7 +53,8 @@ class ParsedHooks(msgspec.Struct, frozen=True):
 
 
 def matches(matcher: str, value: str) -> bool:
-    """Names separated by `|`, a pattern where it has other characters, or everything."""
+    """Whether a matcher accepts a value. A matcher is a list of names separated by `|`, a regular expression
+    if it has other characters, or empty or `*` for everything."""
     if matcher in ("", "*"):
         return True
     if _PLAIN.match(matcher):
@@ -65,27 +66,28 @@ def matches(matcher: str, value: str) -> bool:
 
 
 def parse_hooks(data: bytes, *, origin: str, trusted: Collection[str]) -> ParsedHooks:
-    """The command hooks of a settings file. `trusted` holds the digests that somebody has agreed to."""
+    """Parse the command hooks of a settings file. `trusted` holds the digests that the user trusts."""
     try:
-        settings = msgspec.json.decode(data)
+        settings = as_mapping(msgspec.json.decode(data)) or {}
     except (msgspec.MsgspecError, RecursionError) as problem:
-        return ParsedHooks(problems=(f"{origin} is no JSON ({problem}); no hook of it is run",))
-    section = settings.get("hooks") if isinstance(settings, dict) else None
-    if section is None:
+        return ParsedHooks(problems=(f"{origin} is not valid JSON ({problem}); none of its hooks run",))
+    if settings.get("hooks") is None:
         return ParsedHooks()
-    if not isinstance(section, dict):
+    section = as_mapping(settings["hooks"])
+    if section is None:
         return ParsedHooks(problems=(f"{origin}: hooks must be an object",))
     digest = hashlib.sha256(msgspec.json.encode(section, order="sorted")).hexdigest()
     reader = _Reader(origin)
     reader.read(section)
     if reader.hooks and digest not in trusted and "*" not in trusted:
-        why = f"{origin}: {len(reader.hooks)} hooks are not run, because nobody has said to trust them"
-        return ParsedHooks(problems=(*reader.problems, f"{why} ({digest[:12]})"), digest=digest)
+        why = f"{origin}: {len(reader.hooks)} hooks do not run, because they are not trusted"
+        how = f"to trust them, add their digest to hooks.trusted: {digest}"
+        return ParsedHooks(problems=(*reader.problems, f"{why}; {how}"), digest=digest)
     return ParsedHooks(tuple(reader.hooks), tuple(reader.problems), digest)
 
 
 class _Reader:
-    """Takes what it understands and says what it does not; one bad entry costs only itself."""
+    """Collects the valid hooks and reports the others; one bad entry does not affect the rest."""
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
@@ -95,28 +97,33 @@ class _Reader:
     def read(self, section: Mapping[str, Any]) -> None:
         for event, groups in section.items():
             if event not in get_args(HookEvent):
-                self._say(event, "there is no such event here; its hooks are not run")
-            elif not isinstance(groups, list):
-                self._say(event, "must be a list")
+                self._report(event, "is not a known event; its hooks do not run")
+            elif (entries := as_list(groups)) is None:
+                self._report(event, "must be a list")
             else:
-                for at, group in enumerate(groups):
-                    self._group(cast(HookEvent, event), f"{event}[{at}]", group)
+                for number, group in enumerate(entries):
+                    self._group(cast(HookEvent, event), f"{event}[{number}]", group)
 
     def _group(self, event: HookEvent, where: str, group: Any) -> None:
-        if not isinstance(group, dict) or not isinstance(group.get("hooks"), list):
-            self._say(where, "must be an object with a list of hooks")
+        fields = as_mapping(group) or {}
+        entries = as_list(fields.get("hooks"))
+        if entries is None:
+            self._report(where, "must be an object with a list of hooks")
             return
-        matcher = group.get("matcher", "")
+        matcher = fields.get("matcher", "")
         if not isinstance(matcher, str) or not _is_pattern(matcher):
-            self._say(where, f"{matcher!r} is no matcher; its hooks are not run")
+            self._report(where, f"{matcher!r} is not a valid matcher; its hooks do not run")
             return
-        for at, entry in enumerate(group["hooks"]):
-            self._entry(event, matcher, f"{where}.hooks[{at}]", entry)
+        for number, entry in enumerate(entries):
+            self._entry(event, matcher, f"{where}.hooks[{number}]", entry)
 
-    def _entry(self, event: HookEvent, matcher: str, where: str, entry: Any) -> None:
-        problem = _entry_problem(entry)
-        if problem:
-            self._say(where, problem)
+    def _entry(self, event: HookEvent, matcher: str, where: str, given: Any) -> None:
+        entry = as_mapping(given)
+        if entry is None:
+            self._report(where, "must be an object")
+            return
+        if problem := _entry_problem(entry):
+            self._report(where, problem)
             return
         args = entry.get("args")
         hook = CommandHook(
@@ -126,31 +133,30 @@ class _Reader:
             float(entry.get("timeout", HOOK_RULES[event].seconds)),
             self.origin,
         )
-        # One command configured twice for one event runs once.
+        # A command that is configured twice for an event runs once.
         if hook not in self.hooks:
             self.hooks.append(hook)
 
-    def _say(self, where: str, what: str) -> None:
+    def _report(self, where: str, what: str) -> None:
         self.problems.append(f"{self.origin}: hooks.{where} {what}")
 
 
-def _entry_problem(entry: Any) -> str:
-    if not isinstance(entry, dict):
-        return "must be an object"
+def _entry_problem(entry: Mapping[str, Any]) -> str:
+    """Why this entry cannot be used; empty if it can."""
     if entry.get("type") != "command":
-        return f"has type {entry.get('type')!r}; only 'command' is run here"
+        return f"has type {entry.get('type')!r}; only 'command' is supported"
     if not isinstance(entry.get("command"), str) or not entry["command"].strip():
         return "needs a command"
     if "\0" in entry["command"]:
         return "has a NUL character in its command"
     args = entry.get("args")
-    if args is not None and not (isinstance(args, list) and all(isinstance(arg, str) for arg in args)):
+    if args is not None and not all(isinstance(arg, str) for arg in as_list(args) or [None]):
         return f"has args {args!r}; allowed is a list of texts"
     seconds = entry.get("timeout", 1)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 86_400:
-        return f"has timeout {seconds!r}; allowed are seconds above 0 and below a day"
+        return f"has timeout {seconds!r}; allowed are seconds above 0 and below 86,400 (a day)"
     unknown = [name for name in _CONDITIONS if name in entry]
-    return f"has a condition ({unknown[0]!r}) that is not known here; it is not run" if unknown else ""
+    return f"has a condition ({unknown[0]!r}) that is not supported; it does not run" if unknown else ""
 
 
 def _is_pattern(matcher: str) -> bool:

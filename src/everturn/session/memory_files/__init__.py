@@ -1,1 +1,1 @@
-"""Memory files: instructions that people keep in a project, found, read and kept inside their roots."""
+"""Memory files: instructions kept in a project (CLAUDE.md, AGENTS.md), read only below allowed roots."""

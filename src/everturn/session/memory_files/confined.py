@@ -1,7 +1,7 @@
-"""Reading one file that must lie inside the allowed roots, whatever its name says (NM-3).
+"""Read one file that must be inside the allowed roots (NM-3).
 
-Links are resolved first, then the place is judged, then the file is opened from its root downwards, one
-folder at a time and without following links: a folder that is swapped for a link in between is refused.
+Links are resolved first, then the resolved path is checked against the roots. The file is opened from its
+root, one folder at a time and without following links: a folder replaced by a link in between is refused.
 """
 
 import os
@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-# Asked for every path, after its links are resolved; False keeps it unread.
+# Called for every path with its links resolved; returns whether the file may be read.
 ReadPermission = Callable[[Path], bool]
 
-# Names that hold secrets. What is in a memory file is sent to a model.
+# Names of files that usually hold secrets. Memory files are sent to the model, so these are not read.
 SECRET_FILE_PATTERNS: Final = (
     ".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "id_rsa*", "id_ed25519*", "id_ecdsa*",
     ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "*credentials*.json", "*.tfstate",
@@ -25,16 +25,16 @@ SECRET_FILE_PATTERNS: Final = (
 
 
 class ReadScope(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be read: below these folders, with this permission, up to so many bytes."""
+    """What may be read: the folders, the permission callback, and the size limit."""
 
     roots: tuple[Path, ...]
     may_read: ReadPermission
-    # A larger one is no instruction to anybody (ecosystem 2.5).
+    # Larger files are not instructions (ecosystem 2.5).
     max_bytes: int = 4 * 1024 * 1024
 
 
 class UnreadFile(msgspec.Struct, frozen=True):
-    """Why a file was not read. `is_missing` where there simply is none."""
+    """Why a file was not read. `is_missing` if it does not exist."""
 
     why: str
     is_missing: bool = False
@@ -46,7 +46,7 @@ class FileText(msgspec.Struct, frozen=True):
 
 
 def allow_all(_: Path) -> bool:
-    """Whoever chose the roots has agreed to what is in them."""
+    """The default: all files below the roots may be read."""
     return True
 
 
@@ -54,14 +54,14 @@ def read_confined(path: Path, reach: ReadScope) -> FileText | UnreadFile:
     try:
         real = path.resolve(strict=True)
     except (FileNotFoundError, NotADirectoryError):
-        return UnreadFile("there is no such file", is_missing=True)
+        return UnreadFile("it does not exist", is_missing=True)
     except (OSError, RuntimeError, ValueError) as problem:
-        return UnreadFile(f"its path cannot be followed ({type(problem).__name__})")
+        return UnreadFile(f"its path cannot be resolved ({type(problem).__name__})")
     root = _root_of(real, reach.roots)
     if root is None:
-        return UnreadFile("it lies outside the allowed roots; add its folder to them to have it read")
+        return UnreadFile("it is outside the allowed roots; add its folder to the roots to read it")
     if any(fnmatch(real.name.lower(), pattern) for pattern in SECRET_FILE_PATTERNS):
-        return UnreadFile("its name says that it holds secrets")
+        return UnreadFile("its name suggests that it holds secrets")
     if not _is_permitted(real, reach.may_read):
         return UnreadFile("permission was refused")
     return _read(real, root, reach.max_bytes)
@@ -71,7 +71,7 @@ def _is_permitted(real: Path, may_read: ReadPermission) -> bool:
     try:
         return may_read(real) is True
     except Exception:
-        # Whoever cannot answer has not agreed.
+        # A callback that fails counts as a refusal.
         return False
 
 
@@ -84,36 +84,36 @@ def _root_of(real: Path, roots: Sequence[Path]) -> Path | None:
     return None
 
 
-def _read(real: Path, root: Path, most: int) -> FileText | UnreadFile:
+def _read(real: Path, root: Path, max_bytes: int) -> FileText | UnreadFile:
     try:
         descriptor = _opened_below(root, real.relative_to(root).parts)
     except OSError as problem:
         return UnreadFile(f"it cannot be opened: {problem.strerror}")
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return UnreadFile("it is no regular file")
+            return UnreadFile("it is not a regular file")
         with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(most + 1)
+            data = file.read(max_bytes + 1)
     except OSError as problem:
         return UnreadFile(f"it cannot be read: {problem.strerror}")
     finally:
         os.close(descriptor)
-    if len(data) > most:
-        return UnreadFile(f"it is larger than {most:,} bytes")
+    if len(data) > max_bytes:
+        return UnreadFile(f"it is larger than {max_bytes:,} bytes")
     return _decoded(real, data)
 
 
 def _decoded(real: Path, data: bytes) -> FileText | UnreadFile:
     if b"\0" in data:
-        return UnreadFile("it is no text")
+        return UnreadFile("it is binary, not text")
     try:
         return FileText(real, data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        return UnreadFile("it is no UTF-8 text")
+        return UnreadFile("it is not UTF-8 text")
 
 
 def _opened_below(root: Path, parts: Sequence[str]) -> int:
-    """A descriptor of root/parts, no component of which is a link. O_NONBLOCK: a pipe must not hold us."""
+    """Open root/parts without following links. O_NONBLOCK: opening a pipe must not block."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts[:-1]:

@@ -1,7 +1,7 @@
-"""Memory files from the working directory upwards and from the user's home, with what they import (NM-1).
+"""Find memory files in the user's home and from the working directory upwards, with their imports (NM-1).
 
-The order is from the general to the particular: the user's own first, then from the outermost folder of the
-project to the working directory. What comes later may refine what came before.
+The order is from general to specific: the user's own files first, then from the outermost folder of the
+project to the working directory. Later files can refine earlier ones.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from everturn.session.memory_files.imports import find_imports
 MemoryKind = Literal["user", "project", "local", "nested"]
 MemoryNoteKind = Literal["skipped", "missing", "cycle", "too_deep", "too_many"]
 
-# What is looked for in a folder, in this order. AGENTS.md is often a link to CLAUDE.md, and then read once.
+# File names in a folder, in this order. AGENTS.md is often a link to CLAUDE.md; such a file is read once.
 NAMES: Final[tuple[tuple[str, MemoryKind], ...]] = (
     ("CLAUDE.md", "project"),
     (".claude/CLAUDE.md", "project"),
@@ -32,13 +32,13 @@ NAMES: Final[tuple[tuple[str, MemoryKind], ...]] = (
 )
 # Below the user's home.
 HOME_NAMES: Final = (".claude/CLAUDE.md", ".claude/AGENTS.md")
-# Hops of imports behind a memory file (ecosystem 2.5), and files in all: our choice, a bound on mischief.
+# Maximum depth of imports (ecosystem 2.5), and maximum number of files: our choice, against abuse.
 MAX_DEPTH: Final = 4
 MAX_FILES: Final = 100
 
 
 class MemoryFile(msgspec.Struct, frozen=True):
-    """A file as it was read; `imported_by` is empty for one that was found by its name."""
+    """A file as it was read; `imported_by` is empty if it was found by its name."""
 
     path: str
     text: str
@@ -47,12 +47,12 @@ class MemoryFile(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Tells whether the file is still what it was."""
+        """Changes when the text changes."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
 class MemoryNote(msgspec.Struct, frozen=True):
-    """Something about a memory file that a person may want to know."""
+    """A problem with a memory file, for the user."""
 
     kind: MemoryNoteKind
     path: str
@@ -65,7 +65,7 @@ class MemoryFiles(msgspec.Struct, frozen=True):
 
 
 def default_roots(cwd: Path, home: Path) -> tuple[Path, ...]:
-    """The repository that the working directory is in, or else the directory itself; and the user's own."""
+    """The repository around the working directory, or the directory itself; and the user's `~/.claude`."""
     inside = next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
     return inside, home / ".claude"
 
@@ -73,7 +73,7 @@ def default_roots(cwd: Path, home: Path) -> tuple[Path, ...]:
 def find_memory(
     cwd: Path, home: Path, *, roots: tuple[Path, ...] = (), may_read: ReadPermission = allow_all
 ) -> MemoryFiles:
-    """Everything that is in force in this directory."""
+    """All memory files that apply to this directory."""
     cwd = cwd.resolve()
     reach = ReadScope(roots=roots or default_roots(cwd, home), may_read=may_read)
     loader = MemoryLoader(reach, home)
@@ -119,7 +119,7 @@ class MemoryLoader:
         if name in self._known:
             return
         if len(self._files) == MAX_FILES:
-            self._note("too_many", found.path, f"{MAX_FILES} files were read; this one and others were not")
+            self._note("too_many", found.path, f"not read: the limit is {MAX_FILES} files")
             return
         self._known.add(name)
         self._files.append(MemoryFile(name, found.text, kind, imported_by))
@@ -138,7 +138,7 @@ class MemoryLoader:
             else:
                 self._add(found, kind, str(importer), chain)
         elif looks_like_a_path:
-            # "@alice" is a person as often as a file; that there is no such file is then no news.
+            # "@alice" is often a person and not a file, so only names that look like paths are reported.
             self._note("missing" if found.is_missing else "skipped", importer, f"@{spelled}: {found.why}")
 
     def _place(self, spelled: str, importer: Path) -> Path:
@@ -153,7 +153,7 @@ class MemoryLoader:
 
 
 def folders_between(cwd: Path, file: Path) -> Iterator[Path]:
-    """Below the working directory, down to the folder that the file is in; none where it lies elsewhere."""
+    """The folders below the working directory, down to the folder of the file; none if it is elsewhere."""
     if file.is_relative_to(cwd):
         parts = file.relative_to(cwd).parts[:-1]
         for count in range(1, len(parts) + 1):

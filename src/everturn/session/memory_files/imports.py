@@ -1,6 +1,6 @@
-"""Which files a memory file asks for: `@path`, anywhere but in code (NM-1).
+"""Find the imports in a memory file: `@path`, except in code (NM-1).
 
-Every step is linear in the length of the text: a memory file is not ours.
+All steps take linear time, because a memory file may be hostile.
 """
 
 import re
@@ -9,13 +9,13 @@ from typing import Final
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _TICKS: Final = re.compile(r"`+")
-# Not inside a word, so that an address is no mention; spaces in a name are written with a backslash.
+# Not inside a word, so that an e-mail address is not an import; a backslash escapes a space in a name.
 _MENTION: Final = re.compile(r"(?:^|(?<=[\s(\[*_\"']))@((?:\\ |[^\s\\`\"'<>|*?\0])+)", re.MULTILINE)
 _ENDS_A_SENTENCE: Final = ".,;:!)]}_"
 
 
 def find_imports(text: str) -> tuple[str, ...]:
-    """Paths as they are spelled, in the order they come, each once."""
+    """The paths as written, in order, each once."""
     found: dict[str, None] = {}
     for match in _MENTION.finditer(without_code(text)):
         path = match[1].rstrip(_ENDS_A_SENTENCE).replace("\\ ", " ")
@@ -25,12 +25,12 @@ def find_imports(text: str) -> tuple[str, ...]:
 
 
 def without_code(text: str) -> str:
-    """The text with fenced blocks and code spans taken out."""
+    """The text without fenced code blocks and code spans."""
     return "\n".join(_without_spans(part) for part in _outside_fences(text))
 
 
 def _outside_fences(text: str) -> Iterator[str]:
-    """The stretches between fenced blocks. A block that is never closed goes to the end."""
+    """The parts between fenced blocks. A block that is never closed extends to the end."""
     outside: list[str] = []
     fence = ""
     for line in text.splitlines():
@@ -47,7 +47,8 @@ def _outside_fences(text: str) -> Iterator[str]:
 
 
 def _without_spans(text: str) -> str:
-    """A run of backticks opens a span that the next run of the same length closes; others are characters."""
+    """Remove code spans: a run of backticks opens one, the next run of the same length closes it. A run
+    without a matching one is ordinary text."""
     runs = [match.span() for match in _TICKS.finditer(text)]
     closing: dict[int, int] = {}
     newest: dict[int, int] = {}

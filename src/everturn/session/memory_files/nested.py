@@ -1,7 +1,7 @@
 """Memory files of sub-directories: attached once, when a file there is read or changed (NM-2).
 
-triggered(path)   a file was read, or the watcher saw it change
-take()            what is to be attached now; the triggers are cleared, the files registered as read
+triggered(path)   records that a file was read, or that the watcher saw it change
+take()            returns the files to attach now, clears the triggers, and marks the files as read
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from everturn.session.memory_files.discovery import MemoryFiles, MemoryLoader, d
 
 
 class NestedMemory:
-    """What has been triggered and what has been attached. `known` are files that the model has seen."""
+    """Keeps track of triggers and attached files. `known` are files that the system prompt already holds."""
 
     def __init__(
         self,
@@ -35,16 +35,16 @@ class NestedMemory:
         return tuple(self._triggers)
 
     def triggered(self, path: str | Path) -> None:
-        """A file was read. Where it really lies decides, not how it is spelled."""
+        """Record that a file was read; its path is resolved first."""
         if real := self._real(path):
             self._triggers.setdefault(real)
 
     def was_read(self, path: str | Path) -> None:
-        """The model has read this file itself: it is not attached again."""
+        """Record that the model has read this file itself, so that it is not attached again."""
         self.read.add(str(self._real(path)))
 
     def changed(self, paths: Iterable[str | Path]) -> None:
-        """What a watcher saw. A memory file that changed is attached again."""
+        """Record changes that a watcher saw. A memory file that changed is attached again."""
         for path in paths:
             self.triggered(path)
             self.read.discard(str(self._real(path)))
@@ -62,10 +62,10 @@ class NestedMemory:
         try:
             return Path(self._cwd, path).resolve()
         except (OSError, RuntimeError, ValueError):
-            # No path that a disk could have: a NUL in it, a name too long, links in a circle.
+            # An invalid path: a NUL character, a name that is too long, or a loop of links.
             return None
 
     def forget(self) -> None:
-        """After a compaction what was attached is out of sight; it comes back when triggered (CP-19)."""
+        """After a compaction: attached files are no longer in view, so they can be attached again (CP-19)."""
         self._triggers.clear()
         self.read = set(self._always)

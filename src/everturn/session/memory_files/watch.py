@@ -1,13 +1,13 @@
-"""Telling nested memory what changed on disk. The watcher is an extra: pip install 'everturn[watch]'."""
+"""Report file changes to nested memory. The watcher is an extra: pip install 'everturn[watch]'."""
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from everturn.errors import UsageError
 from everturn.session.memory_files.nested import NestedMemory
 
-# One batch: what happened (we do not care) and the path it happened to.
+# One batch of changes: the kind of change, which is not used, and the path.
 Changes = Iterable[tuple[Any, str]]
 
 
@@ -18,7 +18,7 @@ class StopSignal(Protocol):
 
 
 def notify_changes(nested: NestedMemory, batches: Iterable[Changes]) -> None:
-    """Pass batches on until there are none."""
+    """Pass on all batches; returns when there are no more."""
     for changes in batches:
         nested.changed(path for _, path in changes)
 
@@ -26,10 +26,11 @@ def notify_changes(nested: NestedMemory, batches: Iterable[Changes]) -> None:
 def watch(folder: Path, stop: StopSignal) -> Iterable[Changes]:
     """Batches of changes below a folder, from watchfiles; ends when `stop` is set."""
     try:
-        from watchfiles import watch as watched  # type: ignore[import-not-found]
+        from watchfiles import watch as watch_files  # type: ignore[import-not-found]
     except ModuleNotFoundError:
         raise UsageError(
             "Watching files needs the package 'watchfiles', which is not installed: "
             "pip install 'everturn[watch]' brings it."
         ) from None
-    return watched(folder, stop_event=stop, yield_on_timeout=False)
+    # A cast: watchfiles is an optional dependency, so a type checker may not find it.
+    return cast("Iterable[Changes]", watch_files(folder, stop_event=stop, yield_on_timeout=False))

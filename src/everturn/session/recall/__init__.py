@@ -1,1 +1,1 @@
-"""Everything that was cleared or summarized stays addressable: search it, open it, expand it (BY-4)."""
+"""Recall: search, open and expand what was cleared or summarized (BY-4)."""

@@ -1,7 +1,7 @@
-"""The index's database: one connection, locked against all others, and its tables.
+"""The SQLite database of the index: its tables, and one connection with an exclusive lock.
 
-A WAL that only one connection can write has no race at its reset, which SQLite before 3.51.3 loses (F11),
-and needs no shared memory, which network disks lack (F12).
+With an exclusive lock, the WAL reset bug of SQLite before 3.51.3 cannot occur (F11), and the WAL needs no
+shared memory, which network file systems lack (F12).
 """
 
 import os
@@ -10,11 +10,11 @@ from contextlib import suppress
 from typing import Final, Literal
 
 MEMORY: Final = ":memory:"
-# Of the tables below; a file of any other number is built anew.
+# The version of the tables below; an index with another version is rebuilt.
 SCHEMA: Final = 1
 FILE_MODE: Final = 0o600
-# Two long passages fill one of SQLite's usual pages, so many would lie in pieces; reading all of them, which
-# finding letters takes, is a quarter faster from larger ones (docs/log.md).
+# Larger than SQLite's default of 4,096 bytes, which two long passages fill. A scan of all passages, which the
+# search by substring needs, is 25% faster with it (docs/log.md).
 PAGE: Final = 16_384
 
 TABLES: Final = """
@@ -31,16 +31,16 @@ CREATE VIRTUAL TABLE words USING fts5(
     text, content='passages', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2');
 """
 
-# fts5: an index of words. none: as in a library without FTS5, passages are read one by one.
+# fts5: a full-text index. none: passages are scanned, as with an SQLite library without FTS5.
 FullTextEngine = Literal["fts5", "none"]
 
 
 def open_on_disk(place: str) -> sqlite3.Connection:
-    """Raises `sqlite3.OperationalError` where another process holds it."""
+    """Raises `sqlite3.OperationalError` if another process has it open."""
     _touch(place)
     db = sqlite3.connect(place, timeout=0, check_same_thread=False)
     try:
-        # Of a new file only: one that has pages keeps their size.
+        # Applies to a new file only; an existing one keeps its page size.
         db.execute(f"PRAGMA page_size = {PAGE}")
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -71,11 +71,11 @@ def has_full_text_table(db: sqlite3.Connection) -> bool:
 
 
 def find_damage(db: sqlite3.Connection) -> str:
-    """Why this database cannot be used; empty when it can."""
+    """Why this database cannot be used; empty if it can."""
     try:
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version != SCHEMA:
-            return f"it was made by another version of everturn ({version}, this one makes {SCHEMA})"
+            return f"it has schema version {version}, and this everturn uses {SCHEMA}"
         verdict = db.execute("PRAGMA quick_check").fetchone()[0]
         db.execute("SELECT upto, fingerprint FROM progress").fetchone()[1]
     except (sqlite3.Error, TypeError) as problem:
@@ -90,5 +90,5 @@ def remove_database(place: str) -> None:
 
 
 def _touch(path: str) -> None:
-    """Ours alone from the first byte on; SQLite gives its journals the same permissions."""
+    """Create the file readable by its owner only; SQLite gives its journals the same permissions."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE))

@@ -1,7 +1,7 @@
-"""What a compaction replaced: each summary, expanded into the records that it stands for (BY-4, TR-8).
+"""Expand compactions: the records that each summary replaced (BY-4, TR-8).
 
-Nothing has to be restored for that: the transcript still has every record, and the log, followed from its
-beginning, tells which of them each boundary put out of sight.
+The transcript still has every record. Replaying the log from its beginning shows which of them each
+compaction removed from the view.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from everturn.history.records import Record
 
 
 class ExpandedCompaction(msgspec.Struct, frozen=True, kw_only=True):
-    """One compaction. `replaced` is what it put out of sight; a half one has no summary, and replaced
-    nothing. `is_undone`: a later record took it back."""
+    """One compaction. `replaced` are the records it removed from the view. An incomplete compaction has no
+    summary and replaced nothing. `is_undone`: a later record undid it."""
 
     number: int
     boundary: Record
@@ -41,25 +41,25 @@ def expand_compactions(records: Sequence[Record]) -> tuple[ExpandedCompaction, .
 
 
 def _note(found: dict[str, ExpandedCompaction], record: Record, before: View, now: View) -> None:
-    """The view is another one: a summary came into force, or a boundary was taken back."""
+    """Handle a changed view: a summary became active, or a compaction was undone."""
     if record.compact_summary and now.boundary is not None:
         shown = {each.uuid for each in now.records}
         replaced = tuple(each for each in before.records if each.uuid not in shown)
-        fold = found[now.boundary.uuid]
-        found[fold.boundary.uuid] = msgspec.structs.replace(fold, summary=record, replaced=replaced)
+        compaction = found[now.boundary.uuid]
+        found[now.boundary.uuid] = msgspec.structs.replace(compaction, summary=record, replaced=replaced)
     elif before.boundary is not None and before.boundary != now.boundary:
-        fold = found[before.boundary.uuid]
-        found[fold.boundary.uuid] = msgspec.structs.replace(fold, is_undone=True)
+        compaction = found[before.boundary.uuid]
+        found[before.boundary.uuid] = msgspec.structs.replace(compaction, is_undone=True)
 
 
 def select_compaction(every: Sequence[ExpandedCompaction], name: str) -> ExpandedCompaction:
-    """By its number, or by the beginning of its boundary's uuid."""
-    near = [fold for fold in every if str(fold.number) == name]
-    near = near or [fold for fold in every if fold.boundary.uuid.startswith(name)]
+    """Select a compaction by its number, or by a prefix of its boundary's uuid."""
+    near = [each for each in every if str(each.number) == name]
+    near = near or [each for each in every if each.boundary.uuid.startswith(name)]
     if len(near) == 1:
         return near[0]
     if near:
-        raise InputError(f"{len(near)} boundaries begin with {name!r}; give more of the one you mean.")
+        raise InputError(f"{len(near)} compactions have ids that begin with {name!r}; give a longer prefix.")
     if not every:
         raise InputError("This session was never compacted: there is nothing to expand.")
-    raise InputError(f"There is no boundary {name!r}; this session has 1 to {len(every)}.")
+    raise InputError(f"No compaction {name!r} found; this session has 1 to {len(every)}.")

@@ -1,8 +1,9 @@
-"""A full-text index beside the transcript, derived from it and never needed: it can always be made again.
+"""A full-text index beside the transcript. It is derived from the transcript and can be deleted at any time.
 
-It follows the transcript by byte offset, so catching up costs what is new. One that is missing, broken, of
-another version or of another file is built anew, with a note; where it cannot be kept on disk, or another
-process holds it, it is built in memory. Nothing that goes wrong here is an error of the session (F13, F16).
+It remembers the byte offset up to which the transcript is indexed, so an update reads only new records. An
+index that is missing, damaged, of another version or of another transcript is rebuilt, with a note. If it
+cannot be stored on disk or another process has it open, it is built in memory. Problems of the index are
+never errors of the session (F13, F16).
 """
 
 import hashlib
@@ -29,16 +30,17 @@ from everturn.session.recall.query import Query
 from everturn.wire.claude_code_reader import parse_session_file
 
 SUFFIX: Final = ".index.sqlite"
-# Enough of a file's beginning and of what was last read of it to notice that it is another one.
+# Bytes at the start of the file and at the indexed end that are hashed to notice a different file.
 FINGERPRINT: Final = 4_096
-# By how much the newest passage beats the oldest of equal fit: of two versions, the later one is meant.
+# The newest passage scores this share higher than the oldest of equal fit: the later version of a text is
+# usually the one wanted.
 RECENCY: Final = 0.5
-# So many of the best fits are weighed by recency, for each one that is asked for.
+# How many of the best matches are weighted by recency, for each requested result.
 CANDIDATES: Final = 8
 
 INSERT: Final = "INSERT INTO passages VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_WORDS: Final = "INSERT INTO words (rowid, text) SELECT id, text FROM passages WHERE id > ?"
-# Not by the column `rank`: sorted by that, FTS5 keeps every row with its places until all are ranked.
+# Not ORDER BY rank: FTS5 would then hold every matching row with its positions in memory.
 MATCH: Final = "SELECT rowid, bm25(words) AS fit FROM words WHERE words MATCH ? ORDER BY fit, rowid LIMIT ?"
 SCAN: Final = "SELECT id, -1.0 FROM passages WHERE {} ORDER BY id DESC LIMIT ?"
 HOLDS: Final = r"text LIKE ? ESCAPE '\'"
@@ -48,24 +50,24 @@ NEWEST: Final = "SELECT coalesce(max(id), 0) FROM passages"
 TOOL: Final = "SELECT tool FROM passages WHERE source = 'call' AND call = ? LIMIT 1"
 
 T = TypeVar("T")
-# Passages by number and rank, and how they were found.
+# Row ids and ranks of passages, and a remark on how they were found.
 Rows = tuple[list[tuple[int, float]], str]
 
 
 class PassageMatch(msgspec.Struct, frozen=True):
-    """A passage that was found; a higher score fits better or is newer."""
+    """A passage that was found; a higher score means a better match or a newer passage."""
 
     passage: Passage
     score: float
 
 
 class RecallIndex:
-    """Open until `close`. `notes` says what a person may want to know of how it came to be."""
+    """An open index; call `close` when done. `notes` says if it was rebuilt or is kept in memory, and why."""
 
     def __init__(
         self, transcript: str | os.PathLike[str], *, place: str = "", words: FullTextEngine = "fts5"
     ) -> None:
-        """`place` is where it is kept: beside the transcript, or ":memory:"."""
+        """`place` is the path of the index, or ":memory:"; the default is beside the transcript."""
         self._transcript = os.path.realpath(transcript)
         self._place = place or self._transcript + SUFFIX
         self._words: FullTextEngine = words
@@ -79,15 +81,15 @@ class RecallIndex:
         self._db.close()
 
     def catch_up(self) -> int:
-        """Read what was appended since the last time; how many passages that made."""
+        """Index what was appended since the last time; returns the number of new passages."""
         return self._healed(self._catch_up)
 
     def find(self, query: Query, most: int) -> tuple[list[PassageMatch], str]:
-        """The best passages, one of each block; and how they were found, where not by all words."""
+        """The best passages, one per block; and a remark if they were not found by all words."""
         return self._healed(lambda: self._find(query, most))
 
     def passages_of(self, uuid: str) -> list[Passage]:
-        """What a record says, in order; the beginning of its uuid will do."""
+        """The passages of a record in order; `uuid` may be a prefix."""
         return self._healed(lambda: [Passage(*row) for row in self._db.execute(OF_RECORD, (uuid,))])
 
     # ── opening ──────────────────────────────────────────────────────────────────────────────────
@@ -117,7 +119,7 @@ class RecallIndex:
             return self._in_memory(str(problem))
 
     def _anew(self, why: str) -> sqlite3.Connection:
-        self.notes.append(f"the index was built anew: {why}")
+        self.notes.append(f"the index was rebuilt: {why}")
         try:
             remove_database(self._place)
             return self._with_tables(open_on_disk(self._place))
@@ -130,7 +132,7 @@ class RecallIndex:
         return open_in_memory(self._words)
 
     def _healed(self, act: Callable[[], T]) -> T:
-        """What a broken database cannot do, a new one can."""
+        """Run `act`; if the database is damaged, rebuild it and run `act` again."""
         try:
             return act()
         except sqlite3.Error as problem:
@@ -142,10 +144,10 @@ class RecallIndex:
 
     def _is_of_another_file(self, db: sqlite3.Connection) -> str:
         upto, fingerprint = db.execute("SELECT upto, fingerprint FROM progress").fetchone()
-        is_ours = not upto or _fingerprint(self._transcript, upto) == fingerprint
-        return "" if is_ours else "the transcript is not the one that it was made of"
+        is_same = not upto or _fingerprint(self._transcript, upto) == fingerprint
+        return "" if is_same else "it was built from a different transcript"
 
-    # ── following the transcript ─────────────────────────────────────────────────────────────────
+    # ── updating ─────────────────────────────────────────────────────────────────────────────────
 
     def _catch_up(self) -> int:
         upto: int = self._db.execute("SELECT upto FROM progress").fetchone()[0]
@@ -174,13 +176,13 @@ class RecallIndex:
         found = self._db.execute(TOOL, (call,)).fetchone()
         return found[0] if found else ""
 
-    # ── finding ──────────────────────────────────────────────────────────────────────────────────
+    # ── searching ────────────────────────────────────────────────────────────────────────────────
 
     def _find(self, query: Query, most: int) -> tuple[list[PassageMatch], str]:
         by_words = (self._by_all_words, self._by_some_words)
-        ways = (self._by_letters, *by_words) if query.needs_letters else (*by_words, self._by_letters)
-        for way in ways:
-            rows, remark = way(query, most * CANDIDATES)
+        searches = (self._by_letters, *by_words) if query.needs_letters else (*by_words, self._by_letters)
+        for search in searches:
+            rows, remark = search(query, most * CANDIDATES)
             if rows:
                 return self._best(rows, most), remark
         return [], ""
@@ -198,7 +200,7 @@ class RecallIndex:
     def _by_letters(self, query: Query, most: int) -> Rows:
         every = SCAN.format(" AND ".join(HOLDS for _ in query.terms))
         rows = self._db.execute(every, (*query.patterns(), most)).fetchall()
-        return rows, "found by letters, not by words"
+        return rows, "found as a substring, not as whole words"
 
     def _matched(self, words: str, most: int) -> list[tuple[int, float]]:
         return self._db.execute(MATCH, (words, most)).fetchall() if has_full_text_table(self._db) else []
@@ -227,7 +229,7 @@ def _read_from(path: str, offset: int) -> bytes:
 
 
 def _whole_lines(data: bytes) -> int:
-    """Up to the last line that is whole: ended by a line break, or readable without one."""
+    """The length of the complete lines: up to the last line break, or all if the last line can be parsed."""
     ended = data.rfind(b"\n") + 1
     tail = parse_session_file(data[ended:])
     return len(data) if tail.records and not tail.flaws else ended

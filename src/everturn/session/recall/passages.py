@@ -1,7 +1,7 @@
-"""What of a record can be found: its words, cut into passages short enough to be shown.
+"""The searchable text of records, cut into passages short enough to show.
 
-A tool result may have a hundred thousand characters; ranking it as one piece would bury the line that
-matters. Passages end at line breaks where there are any. Bookkeeping has no words and is not found.
+A tool result may have a hundred thousand characters; ranked as a whole, a matching line would count for
+little. Passages end at line breaks if possible. Records without content for the model are not searchable.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,12 +16,12 @@ from everturn.view.fragments.reminder import attachment_words
 
 PassageSource = Literal["user", "assistant", "thinking", "call", "result", "summary", "attachment"]
 
-# About forty lines of code: enough around a hit to understand it, few enough to show several.
+# About forty lines of code: enough context for a hit, and short enough to show several hits.
 MAX_PASSAGE_CHARACTERS: Final = 1_600
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """A stretch of one block's words: `start` counts the characters before it in that block."""
+    """A part of one block's text: `start` is its offset in characters."""
 
     uuid: str
     block: int
@@ -35,7 +35,7 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 class SearchableText(msgspec.Struct, frozen=True):
-    """The words of one block. A result does not name its tool: whoever knows the call does."""
+    """The text of one block. `tool` is empty for a result, which does not name its tool."""
 
     block: Block
     source: PassageSource
@@ -44,20 +44,21 @@ class SearchableText(msgspec.Struct, frozen=True):
 
 
 def iter_passages(record: Record, tool_of: Callable[[str], str]) -> Iterator[Passage]:
-    """`tool_of` names the tool of a call that came before; a result does not say it itself."""
-    for number, said in enumerate(iter_searchable_texts(record)):
-        block = said.block
-        tool = said.tool or (tool_of(block.call) if block.is_result else "")
-        # What was recalled is in the transcript once already; its echo would be found first.
+    """The passages of a record. `tool_of` gives the tool's name for the id of an earlier call, because a
+    result does not name its tool."""
+    for number, found in enumerate(iter_searchable_texts(record)):
+        block = found.block
+        tool = found.tool or (tool_of(block.call) if block.is_result else "")
+        # Results of the recall tool repeat older text, and would rank above the original.
         if tool == NAME:
             continue
-        place = (said.source, tool, block.call, record.agent, record.timestamp)
-        for start, text in _cut(said.words):
+        place = (found.source, tool, block.call, record.agent, record.timestamp)
+        for start, text in _cut(found.words):
             yield Passage(record.uuid, number, start, *place, text)
 
 
 def iter_searchable_texts(record: Record) -> Iterator[SearchableText]:
-    """What a record says, block by block; bookkeeping says nothing."""
+    """The texts of a record, block by block; none for records without content for the model."""
     if record.kind not in ("user", "assistant", "attachment") or record.display_only:
         return
     for block in record.blocks:
@@ -80,7 +81,7 @@ def _words(record: Record, block: Block) -> tuple[PassageSource, str]:
 
 
 def _given(block: Block) -> str:
-    """What a tool was called with: names and values, one a line, without the noise of JSON."""
+    """The input of a tool call: names and values, one per line, without JSON syntax."""
     try:
         given = fields_of(block).get("input")
     except (msgspec.DecodeError, RecursionError):
@@ -104,12 +105,12 @@ def _cut(words: str) -> Iterator[tuple[int, str]]:
 
 
 def _end(words: str, start: int) -> int:
-    """Behind the last line break, or blank, in the second half; a line without either is cut where it is."""
+    """The end of a passage: after the last line break or space in its second half, or else at the limit."""
     end = start + MAX_PASSAGE_CHARACTERS
     if end >= len(words):
         return len(words)
-    for mark in ("\n", " "):
-        found = words.rfind(mark, start + MAX_PASSAGE_CHARACTERS // 2, end)
+    for separator in ("\n", " "):
+        found = words.rfind(separator, start + MAX_PASSAGE_CHARACTERS // 2, end)
         if found >= 0:
             return found + 1
     return end

@@ -1,7 +1,7 @@
-"""Recall: find what was said, and whether the model still sees it (BY-4).
+"""Recall: search the session, and say whether the model still sees each hit (BY-4).
 
-Best fit first, newer before older where both fit. What a hit's `state` says is computed from the log at the
-time of asking, since every clearing and compaction changes it.
+The best match comes first; of equal matches, the newer one. The `state` of a hit is computed from the log at
+the time of the search, since clearing and compaction change it.
 """
 
 import re
@@ -16,8 +16,8 @@ from everturn.session.recall.index import PassageMatch, RecallIndex
 from everturn.session.recall.passages import Passage, PassageSource
 from everturn.session.recall.query import Query, parse_query
 
-# visible: in the view. cleared: its record is, its content is not. summarized: before the boundary, or
-# trimmed. aside: on a branch that was left, or a sub-agent's.
+# visible: in the view. cleared: its record is in the view, its content is not. summarized: replaced by a
+# compaction, or trimmed. aside: on an abandoned branch, or in a sub-agent's conversation.
 HitState = Literal["visible", "cleared", "summarized", "aside"]
 
 LIMIT: Final = 8
@@ -40,28 +40,28 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecallResult(msgspec.Struct, frozen=True):
-    """What was found. `remark` says how, where it was not by all words."""
+    """The hits. `remark` says how they were found, if not by all words."""
 
     hits: tuple[Hit, ...]
     remark: str = ""
 
 
 def recall(query: str, limit: int = LIMIT, *, index: RecallIndex, log: Log) -> tuple[Hit, ...]:
-    """Where the session has these words. Raises UsageError for a query without any."""
+    """Search the session for these words. Raises `UsageError` for an empty query."""
     return search(query, limit, index=index, log=log).hits
 
 
 def search(query: str, limit: int = LIMIT, *, index: RecallIndex, log: Log) -> RecallResult:
-    """As `recall`, with a remark. The index is brought up to date first."""
+    """As `recall`, with a remark. The index is updated first."""
     parsed = parse_query(query)
     index.catch_up()
     found, remark = index.find(parsed, limit)
     states = _States(log, (match.passage.uuid for match in found))
-    marks = _marks(parsed)
-    return RecallResult(tuple(_hit(match, states, marks) for match in found), remark)
+    highlighted = _highlighted(parsed)
+    return RecallResult(tuple(_hit(match, states, highlighted) for match in found), remark)
 
 
-def _hit(match: PassageMatch, states: "_States", marks: re.Pattern[str]) -> Hit:
+def _hit(match: PassageMatch, states: "_States", highlighted: re.Pattern[str]) -> Hit:
     passage = match.passage
     return Hit(
         record=passage.uuid,
@@ -70,13 +70,13 @@ def _hit(match: PassageMatch, states: "_States", marks: re.Pattern[str]) -> Hit:
         at=passage.at,
         agent=passage.agent,
         state=states.of(passage),
-        snippet=make_snippet(passage.text, marks),
+        snippet=make_snippet(passage.text, highlighted),
         score=round(match.score, 3),
     )
 
 
 class _States:
-    """Where these records are now."""
+    """The current states of these records."""
 
     def __init__(self, log: Log, uuids: Iterable[str]) -> None:
         wanted = set(uuids)
@@ -91,12 +91,12 @@ class _States:
         return "summarized" if passage.uuid in self._known else "aside"
 
 
-def make_snippet(text: str, marks: re.Pattern[str]) -> str:
-    """The stretch around the place with the most matches, on one line, each match marked."""
-    places = [found.start() for found in marks.finditer(text)]
+def make_snippet(text: str, highlighted: re.Pattern[str]) -> str:
+    """The part of the text with the most matches, on one line, each match highlighted."""
+    places = [found.start() for found in highlighted.finditer(text)]
     start, end = _window(text, places)
-    said = marks.sub(lambda found: f"{OPEN}{found[0]}{CLOSE}", text[start:end])
-    line = " ".join(said.split())
+    part = highlighted.sub(lambda found: f"{OPEN}{found[0]}{CLOSE}", text[start:end])
+    line = " ".join(part.split())
     return f"{ELLIPSIS if start else ''}{line}{ELLIPSIS if end < len(text) else ''}"
 
 
@@ -105,22 +105,22 @@ def _window(text: str, places: list[int]) -> tuple[int, int]:
         return 0, len(text)
     matches = [bisect_left(places, at + SNIPPET) - number for number, at in enumerate(places)]
     richest = places[matches.index(max(matches))] if places else 0
-    # A little of what comes before, from the beginning of a word.
+    # Include some text before the match, from the beginning of a word.
     start = max(0, min(richest - SNIPPET // 4, len(text) - SNIPPET))
     blank = text.find(" ", start, richest) if start else -1
     start = blank + 1 if blank >= 0 else start
     return start, min(len(text), start + SNIPPET)
 
 
-def _marks(query: Query) -> re.Pattern[str]:
-    """What to mark: the words, and words that begin like them, since the index knows word stems."""
-    return re.compile("|".join(_mark(term) for term in query.terms), re.IGNORECASE)
+def _highlighted(query: Query) -> re.Pattern[str]:
+    """What to highlight: the words, and words with the same stem, since the index matches stems."""
+    return re.compile("|".join(_stem_pattern(term) for term in query.terms), re.IGNORECASE)
 
 
-def _mark(term: str) -> str:
+def _stem_pattern(term: str) -> str:
     if not re.fullmatch(r"\w+", term) or not term.isascii():
         return re.escape(term)
-    # What is left without its ending must still say something.
+    # A very short stem would highlight unrelated words.
     stem = _ENDING.sub("", term)
     stem = stem if len(stem) >= 4 else term
     return rf"\b{re.escape(stem)}\w*"

@@ -1,7 +1,7 @@
-"""Recall as a tool that an agent can be given: a definition, and an answer of bounded size.
+"""Recall as a tool for the model: its definition, and answers of limited size.
 
-What it is called and every sentence in it: `view/fragments/recalled.py`. An answer is always words; a model
-that asked wrongly is told how to ask.
+The name and texts of the tool are in `view/fragments/recalled.py`. The answer is always a text; after an
+invalid call it explains the mistake.
 """
 
 from typing import Final
@@ -32,12 +32,12 @@ class _Call(msgspec.Struct):
 
 
 def answer_tool(call: Block, *, index: RecallIndex, log: Log) -> str:
-    """The result of a call of `RECALL_TOOL`, in words, whatever was asked."""
+    """The text result of a call of `RECALL_TOOL`; also for invalid calls."""
     try:
         asked = msgspec.json.decode(call.raw, type=_Call).input
         return recalled.cut(_page(asked, index) if asked.record else _hits(asked, index, log))
     except msgspec.DecodeError as problem:
-        return f"The recall tool was called in a way that it does not understand: {problem}"
+        return f"Invalid input for the recall tool: {problem}"
     except EverturnError as problem:
         return str(problem)
 
@@ -60,10 +60,11 @@ def _page(asked: _Asked, index: RecallIndex) -> str:
     pieces = index.passages_of(asked.record)
     names = list(dict.fromkeys(piece.uuid for piece in pieces))
     if not names:
-        return f"There is no record {asked.record} with words in this session."
+        return f"No record {asked.record} with text found in this session."
     if len(names) > 1:
-        return f"{len(names)} records begin with {asked.record}; give more of it: {', '.join(names[:5])}."
+        found = ", ".join(names[:5])
+        return f"{len(names)} records have ids that begin with {asked.record}; give a longer prefix: {found}."
     text = ""
-    for at, piece in enumerate(pieces):
-        text += ("\n\n" if at and piece.start == 0 else "") + piece.text
+    for number, piece in enumerate(pieces):
+        text += ("\n\n" if number and piece.start == 0 else "") + piece.text
     return recalled.page(names[0], asked.start, text[asked.start : asked.start + PAGE], len(text))

@@ -1,6 +1,7 @@
-"""What happened, kept: the session's JSONL file is the truth, and it only grows."""
+"""Session stores: the session's JSONL file is append-only and holds the whole conversation."""
 
 from everturn.session.store.file_system import FileSystem, LocalFileSystem
-from everturn.session.store.transcript_store import Access, Fsync, Store
+from everturn.session.store.jsonl_store import Access, Fsync, JsonlStore
+from everturn.session.store.protocol import Store
 
-__all__ = ["Access", "FileSystem", "Fsync", "LocalFileSystem", "Store"]
+__all__ = ["Access", "FileSystem", "Fsync", "JsonlStore", "LocalFileSystem", "Store"]

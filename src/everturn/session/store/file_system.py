@@ -1,15 +1,13 @@
-"""The file operations of the store, each one system call: what a disk can refuse, a test can refuse too.
+"""The file operations of the store, one system call each, so that tests can inject any disk failure.
 
-Nothing is retried here and nothing is decided; what an `OSError` means is said in `transcript_store.py`.
+There are no retries here; `jsonl_store.py` handles each `OSError`.
 """
 
 import fcntl
 import os
 from typing import Final, NamedTuple, Protocol
 
-# A transcript holds everything that was ever said: it is its owner's alone.
-FILE_MODE: Final = 0o600
-FOLDER_MODE: Final = 0o700
+from everturn.session.private_files import FILE_MODE, FOLDER_MODE
 
 CREATE: Final = os.O_RDWR | os.O_CREAT
 APPEND: Final = CREATE | os.O_APPEND
@@ -18,7 +16,7 @@ FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY
 
 
 class FileStatus(NamedTuple):
-    """An open file: how long it is, and how many names it has (none: somebody removed it)."""
+    """An open file: its size, and its number of links (0 if it was removed)."""
 
     size: int
     links: int
@@ -38,7 +36,7 @@ class FileSystem(Protocol):
 
 
 class LocalFileSystem:
-    """The operating system's own."""
+    """The operating system's file system."""
 
     def make_folder(self, path: str) -> None:
         os.mkdir(path, FOLDER_MODE)
@@ -63,7 +61,7 @@ class LocalFileSystem:
         os.fsync(fd)
 
     def try_lock(self, fd: int) -> bool:
-        """An exclusive lock that the kernel drops with the process, however that ends."""
+        """Take an exclusive lock. The kernel releases it when the process ends, even in a crash."""
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -78,7 +76,7 @@ class LocalFileSystem:
 
 
 def read_whole(io: FileSystem, fd: int) -> bytes:
-    """All bytes of an open file. It may grow meanwhile; asked for one byte more, it says so."""
+    """All bytes of an open file. It may grow while it is read, so it is read until a read returns nothing."""
     chunks: list[bytes] = []
     size = io.state(fd).size
     while chunk := io.read(fd, size + 1):
@@ -87,7 +85,7 @@ def read_whole(io: FileSystem, fd: int) -> bytes:
 
 
 def sync_folder(io: FileSystem, path: str) -> None:
-    """Make the names in a folder durable: a new file is lost with its name."""
+    """Make the names in a folder durable; without this, a crash can lose a new file's name."""
     fd = io.open(path, FOLDER)
     try:
         io.fsync(fd)
@@ -96,7 +94,7 @@ def sync_folder(io: FileSystem, path: str) -> None:
 
 
 def make_folders(io: FileSystem, path: str) -> list[str]:
-    """Create what is missing of a path, from the top down; the folders that gained a name."""
+    """Create the missing folders of a path; returns the folders in which a name was added."""
     missing: list[str] = []
     while not io.exists(path):
         missing.append(path)

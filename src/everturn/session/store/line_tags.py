@@ -1,10 +1,10 @@
-"""Marks that the store leaves in lines it wrote: the format's number, and which lines belong together.
+"""Tags that the store adds to the lines it writes: the format version, and which lines belong together.
 
-A compaction is one write of several lines, and a crash can keep the first few of them. Until the summary is
-there the old view stands by itself (`history/log.py`); once it is there, the rest may still be missing, and
-the view would be neither the old nor the new one. Numbered lines show that, and such a compaction is undone.
+A compaction is one write of several lines. After a crash only the first lines may be on disk. Without the
+summary the old view stays valid (`history/log.py`). With the summary but without the rest, the view would be
+neither the old nor the new one. The tags number the lines, so this is detected and the compaction is undone.
 
-Readers pass over the field. Lines that came from elsewhere keep their bytes and carry no mark.
+Other readers ignore the field. Lines copied from elsewhere keep their bytes and have no tag.
 """
 
 import re
@@ -19,7 +19,7 @@ from everturn.history.edits import Undone
 from everturn.history.records import Record, make_edit_record, record_time
 from everturn.wire.claude_code_writer import LineContext, encode_record
 
-# Raised when an older everturn would misread what a newer one wrote; goes with the major version.
+# Increased when an older everturn would misread what a newer one wrote; goes with the major version.
 FORMAT: Final = 1
 FIELD: Final = "everturnStore"
 
@@ -27,35 +27,35 @@ _FORMATS: Final = re.compile(rb'"%s":\{"format":(\d+)' % FIELD.encode())
 
 
 class LineTag(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`part` of `of` lines that are valid together or not at all; 0 where a line stands for itself."""
+    """Line `part` of `of` lines that are valid only together; both are 0 for a single line."""
 
     format: int = 0
     part: int = 0
     of: int = 0
 
 
-class _TaggedLine(msgspec.Struct, rename={"mark": FIELD}):
-    mark: LineTag | None = None
+class _TaggedLine(msgspec.Struct, rename={"tag": FIELD}):
+    tag: LineTag | None = None
 
 
-_read_mark = msgspec.json.Decoder(_TaggedLine).decode
+_read_line = msgspec.json.Decoder(_TaggedLine).decode
 _encode = msgspec.json.Encoder().encode
 
 
 def tag_lines(records: Sequence[Record], place: LineContext) -> list[bytes]:
-    """One line for each record. The first that we spell ourselves says in which format."""
+    """One line for each record. The first line that we encode ourselves holds the format version."""
     together = len(records) if is_compaction(records) else 0
     lines: list[bytes] = []
     says_format = True
     for part, record in enumerate(records, start=1):
         line = encode_record(record, place)
         if record.raw:
-            # Between its fields a JSON object may have line breaks; a line may not.
+            # A JSON object may have line breaks between its fields; a line must not.
             lines.append(line.replace(b"\n", b" "))
             continue
-        mark = LineTag(FORMAT if says_format else 0, part if together else 0, together)
+        tag = LineTag(FORMAT if says_format else 0, part if together else 0, together)
         says_format = False
-        lines.append(line if mark == LineTag() else _with_mark(line, mark))
+        lines.append(line if tag == LineTag() else _with_tag(line, tag))
     return lines
 
 
@@ -63,21 +63,21 @@ def is_compaction(records: Sequence[Record]) -> bool:
     return any(record.is_boundary for record in records)
 
 
-def _with_mark(line: bytes, mark: LineTag) -> bytes:
-    return b'%s,"%s":%s}' % (line[:-1], FIELD.encode(), _encode(mark))
+def _with_tag(line: bytes, tag: LineTag) -> bytes:
+    return b'%s,"%s":%s}' % (line[:-1], FIELD.encode(), _encode(tag))
 
 
 def read_tag(record: Record) -> LineTag:
     if FIELD.encode() not in record.raw:
         return LineTag()
     try:
-        return _read_mark(record.raw).mark or LineTag()
+        return _read_line(record.raw).tag or LineTag()
     except (msgspec.DecodeError, RecursionError):
         return LineTag()
 
 
 def find_newest_format(data: bytes) -> int:
-    """The highest format that a line of this file says it is in; 0 where none does."""
+    """The highest format version in the lines of this file; 0 if there is none."""
     newest = 0
     for found in _FORMATS.finditer(data):
         if int(found[1]) > max(newest, FORMAT) and not _is_the_line_s_own(data, found.start()):
@@ -87,24 +87,25 @@ def find_newest_format(data: bytes) -> int:
 
 
 def _is_the_line_s_own(data: bytes, at: int) -> bool:
-    """Whether the field there belongs to the line, and not to something that a tool was given."""
+    """Whether the field at this offset is a field of the line, and not part of a nested value such as a tool
+    input."""
     start = data.rfind(b"\n", 0, at) + 1
     end = data.find(b"\n", at)
     try:
-        return _read_mark(data[start : end if end >= 0 else len(data)]).mark is not None
+        return _read_line(data[start : end if end >= 0 else len(data)]).tag is not None
     except (msgspec.DecodeError, RecursionError):
         return False
 
 
 def undo_cut_off_compaction(records: Sequence[Record]) -> Record | None:
-    """What must be appended before anything else: the undoing of a compaction that was cut off."""
+    """The record that undoes an incomplete compaction, to be appended before anything else; or None."""
     at = next((at for at in range(len(records) - 1, -1, -1) if records[at].is_boundary), None)
     if at is None or not _is_cut_off(records, at):
         return None
     boundary, last = records[at], records[-1]
     edit = Undone(boundary.uuid, "its write was cut off: the summary is here, what belongs to it is not")
     moment = record_time(last) or datetime.fromtimestamp(0, UTC)
-    # Derived, so that whoever opens the file finds the same record before it is written.
+    # Derived from the boundary, so that every process that opens the file makes the same record.
     return make_edit_record(edit, uuid=str(uuid5(NAMESPACE_OID, boundary.uuid)), after=last, at=moment)
 
 
@@ -113,7 +114,7 @@ def _is_cut_off(records: Sequence[Record], at: int) -> bool:
     parts = [record for record in records[at + 1 : at + wanted] if read_tag(record).part]
     if not parts or not parts[0].compact_summary or len(parts) == wanted - 1:
         return False
-    # Somebody went on from here without undoing it: what was live then stays so.
+    # If the conversation was continued without an undo, the compaction stays as it was then.
     behind = records[at + 1 + len(parts) :]
     return not any(record.kind in ("user", "assistant") or _undoes(record, records[at]) for record in behind)
 

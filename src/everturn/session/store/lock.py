@@ -1,7 +1,7 @@
-"""One writer per session: a lock beside the transcript that names who holds it (F20).
+"""One writer per session: a lock file beside the transcript that names its holder (F20).
 
-The lock is the kernel's and ends with the process; the file is only where it hangs, and holds the number of
-the process for the sentence that whoever comes second reads.
+The lock is a kernel lock and ends with the process. The file holds the process id, for the error message
+that a second writer gets.
 """
 
 import os
@@ -11,14 +11,14 @@ from everturn.errors import SessionLocked, StoreError
 from everturn.session.store.file_system import CREATE, FileSystem
 
 SUFFIX: Final = ".lock"
-# Wide enough for any process number, so that a shorter one overwrites a longer one whole.
+# Wide enough for any process id, so that a shorter one overwrites a longer one completely.
 WIDTH: Final = 20
-# A lock file is removed by its holder; whoever opened it just before tries again with a new one.
+# The holder removes the lock file; a process that opened it just before must try again with a new one.
 TRIES: Final = 5
 
 
 class TranscriptLock:
-    """Held from its making until `release`."""
+    """Held from its creation until `release`."""
 
     def __init__(self, io: FileSystem, transcript: str) -> None:
         self._io = io
@@ -26,11 +26,12 @@ class TranscriptLock:
         self._fd = self._taken(transcript)
 
     def release(self) -> None:
-        """The file goes first: without its lock it would say nothing."""
+        """Remove the file, then release the lock; in the other order another process could take the lock and
+        lose its file."""
         try:
             self._io.remove(self._path)
         except OSError:
-            # A name that stays is harmless: the next writer locks it again.
+            # A file that stays is harmless: the next writer locks it again.
             pass
         finally:
             self._io.close(self._fd)
@@ -48,7 +49,10 @@ class TranscriptLock:
                 self._io.close(fd)
                 raise
             self._io.close(fd)
-        raise StoreError(f"{self._path} is removed whenever it is made; what else works in that folder?")
+        raise StoreError(
+            f"{self._path} was removed {TRIES} times right after it was created. "
+            "Check which other program works in that folder."
+        )
 
 
 def _in_use(transcript: str, holder: bytes) -> str:

@@ -1,9 +1,9 @@
-"""Whether the API would take this request, and what it says if not.
+"""Validate a request: whether the API would accept it, and the error if not.
 
-Shape first, then what must hold between the messages, then what the model allows. The tables of fields are
-`params.py`, `blocks.py` and `tools.py` in the notation of `grammar.py`; everything about a single message is
-remembered in `message_facts.py`. Decoding and unknown models are `twin/parse.py`'s, signatures are
-`twin/signatures.py`'s.
+The checks run in this order: the shape of fields and blocks, the rules between messages, the limits of the
+model. The tables of fields are in `params.py`, `blocks.py` and `tools.py`, in the notation of `grammar.py`.
+`message_facts.py` caches what was found in each message. `twin/parse.py` handles invalid JSON and unknown
+models, `twin/signatures.py` checks signatures.
 """
 
 from everturn.twin.options import TwinOptions
@@ -26,18 +26,18 @@ from everturn.twin.validate.params import COUNT_TOKENS, MESSAGES
 from everturn.twin.validate.tools import check_tools
 from everturn.twin.values import ParsedBlock, ParsedRequest, invalid_request
 
-__all__ = ["check_window", "request_facts", "validate"]
+__all__ = ["check_window", "collect_facts", "validate"]
 
 _PARAMETERS = {"messages": grammar.shape(MESSAGES), "count_tokens": grammar.shape(COUNT_TOKENS)}
-_SECTIONS_REMEMBERED = 2_000
-_sections: dict[int, tuple[ParsedBlock, ...]] = {}
+_MAX_SECTIONS = 2_000
+_checked: dict[int, tuple[ParsedBlock, ...]] = {}
 
 
 def validate(request: ParsedRequest, options: TwinOptions) -> None:
-    """Raises the Refusal the API would answer with."""
+    """Raise the ApiError that the API would return, if the request is invalid."""
     check_version(request, options)
     _check_parameters(request)
-    facts = request_facts(request)
+    facts = collect_facts(request)
     check_beta_requirements(request, facts, options)
     check_breakpoints(request, facts)
     check_messages(request, facts)
@@ -50,16 +50,16 @@ def validate(request: ParsedRequest, options: TwinOptions) -> None:
     combinations.check_thread(request)
 
 
-def request_facts(request: ParsedRequest) -> list[MessageFacts]:
+def collect_facts(request: ParsedRequest) -> list[MessageFacts]:
     return [collect_message_facts(message, index) for index, message in enumerate(request.messages)]
 
 
 def _check_parameters(request: ParsedRequest) -> None:
     _PARAMETERS[request.endpoint](request.body, "")
     betas.check_parameters(request)
-    _once(request.tools, "tools")
+    _check_once(request.tools, "tools")
     betas.check_tools(request)
-    _once(request.system, "system")
+    _check_once(request.system, "system")
 
 
 def _check_model(request: ParsedRequest) -> None:
@@ -70,9 +70,12 @@ def _check_model(request: ParsedRequest) -> None:
     check_tool_choice(request)
 
 
-def _once(sent: tuple[ParsedBlock, ...], section: str) -> None:
-    """The parser returns the same tuple for the same bytes; `message_facts.py` says why its id is safe."""
-    if _sections.get(id(sent)) is sent:
+def _check_once(sent: tuple[ParsedBlock, ...], section: str) -> None:
+    """Check a section once: the parser returns the same tuple for the same bytes.
+
+    `message_facts.py` explains why the id is a safe key.
+    """
+    if _checked.get(id(sent)) is sent:
         return
     if section == "tools":
         for index, block in enumerate(sent):
@@ -80,9 +83,9 @@ def _once(sent: tuple[ParsedBlock, ...], section: str) -> None:
         check_tools(sent)
     else:
         _check_system(sent)
-    if len(_sections) >= _SECTIONS_REMEMBERED:
-        _sections.clear()
-    _sections[id(sent)] = sent
+    if len(_checked) >= _MAX_SECTIONS:
+        _checked.clear()
+    _checked[id(sent)] = sent
 
 
 def _check_system(sent: tuple[ParsedBlock, ...]) -> None:
@@ -90,5 +93,5 @@ def _check_system(sent: tuple[ParsedBlock, ...]) -> None:
         if block.kind != "text":
             raise invalid_field(f"system.{index}.type", "Input should be 'text'")
         grammar["text_block"](block.body, f"system.{index}")
-        if not block.body["text"].strip() and block.marker is None:
+        if not block.body["text"].strip() and block.cache_ttl is None:
             raise invalid_request("system: text content blocks must be non-empty")

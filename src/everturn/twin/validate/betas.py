@@ -1,11 +1,13 @@
-"""What exists only under a beta header, and what the API says when the header is missing.
+"""Features that need a beta header, and the errors without it.
 
-A field is then unknown ("Extra inputs"), a kind of block or tool is then not among the expected ones. Pairs
-from api-facts 2.1, 2.5, 2.6, 7 and the SDK's own descriptions. Any one of the listed headers is enough.
+Without the header a field is unknown ("Extra inputs"), and a type of block or tool is not among the expected
+ones. Sources: api-facts 2.1, 2.5, 2.6, 7, and the descriptions in the SDK. One of the listed headers is
+enough.
 """
 
 from typing import Any
 
+from everturn.twin.json_values import as_object, as_objects
 from everturn.twin.validate.blocks import BLOCKS
 from everturn.twin.validate.grammar import EXTRA, invalid_field, unknown_tag
 from everturn.twin.validate.tools import TOOLS
@@ -16,7 +18,7 @@ Headers = tuple[str, ...]
 CLEARING: Headers = ("context-management-2025-06-27",)
 COMPACT_AT_THRESHOLD: Headers = ("compact-2026-01-12",)
 COMPACT_ON_DEMAND: Headers = ("compact-2026-09-04",)
-# No header brings it: a switch of the twin (`TwinOptions.extensions`).
+# No header enables these; the twin does, with `TwinOptions.extensions`.
 NO_BETA_HEADER: Headers = ()
 BINDING_CONTROLS: Headers = ("thinking-binding-controls-2026-08-01",)
 _COMPACTION = COMPACT_AT_THRESHOLD + COMPACT_ON_DEMAND
@@ -72,7 +74,7 @@ def has_beta(request: ParsedRequest, headers: Headers) -> bool:
 
 
 def check_parameters(request: ParsedRequest) -> None:
-    """Fields of the body that exist only under a header."""
+    """Check the fields of the body that need a beta header."""
     body = request.body
     for name, headers in PARAMETERS.items():
         if body.get(name) is not None and not has_beta(request, headers):
@@ -101,7 +103,7 @@ def _check_thinking(request: ParsedRequest, thinking: Any) -> None:
 
 
 def _check_edits(request: ParsedRequest, management: Any) -> None:
-    for index, edit in enumerate((management or {}).get("edits") or ()):
+    for index, edit in enumerate(as_objects(as_object(management).get("edits"))):
         if not has_beta(request, EDITS[edit["type"]]):
             known = [kind for kind, headers in EDITS.items() if has_beta(request, headers)]
             raise invalid_field(f"context_management.edits.{index}", unknown_tag(edit["type"], known))
@@ -111,12 +113,14 @@ def check_tools(request: ParsedRequest) -> None:
     for index, tool in enumerate(request.tools):
         kind = tool.body.get("type")
         if kind in TOOL_KINDS and not has_beta(request, TOOL_KINDS[kind]):
-            raise invalid_field(f"tools.{index}", unknown_tag(kind, _open_to(request, TOOLS, TOOL_KINDS)))
+            raise invalid_field(f"tools.{index}", unknown_tag(kind, _known_types(request, TOOLS, TOOL_KINDS)))
 
 
 def unexpected_block(kind: str, request: ParsedRequest) -> str:
-    return unknown_tag(kind, _open_to(request, BLOCKS, BLOCK_KINDS))
+    return unknown_tag(kind, _known_types(request, BLOCKS, BLOCK_KINDS))
 
 
-def _open_to(request: ParsedRequest, table: dict[str, str], gates: dict[str, Headers]) -> list[str]:
-    return [kind for kind in table if kind not in gates or has_beta(request, gates[kind])]
+def _known_types(
+    request: ParsedRequest, table: dict[str, str], headers_by_kind: dict[str, Headers]
+) -> list[str]:
+    return [kind for kind in table if kind not in headers_by_kind or has_beta(request, headers_by_kind[kind])]

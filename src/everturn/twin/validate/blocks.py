@@ -1,12 +1,12 @@
-"""Which content blocks exist, and which fields each of them has.
+"""The content block types and their fields.
 
-From the parameter types of the official SDK 2.8 (stable and beta together); tests compare the two. Which
-kinds need a beta header is in `betas.py`, what must be true between blocks in `messages.py`.
+Taken from the parameter types of the official SDK 2.8, stable and beta; tests compare the two. `betas.py`
+lists the types that need a beta header, `messages.py` has the rules between blocks.
 """
 
 from everturn.twin.validate.grammar import Grammar, text
 
-CACHE_CONTROL_FIELD = "cache_control marker?"
+CACHE_CONTROL_FIELD = "cache_control cache_control?"
 _CALLED = f"{CACHE_CONTROL_FIELD}, caller caller?"
 _ANSWER = f"tool_use_id! server_id, {CACHE_CONTROL_FIELD}"
 
@@ -24,7 +24,7 @@ SHAPES = {
 }
 
 FAMILIES = {
-    "marker": {"ephemeral": "ttl '5m'/'1h'"},
+    "cache_control": {"ephemeral": "ttl '5m'/'1h'"},
     "caller": {
         "direct": "",
         "code_execution_20250825": "tool_id! str",
@@ -153,7 +153,7 @@ BLOCKS = {
     "fallback": "from! fallback_model, to! fallback_model, trigger any",
 }
 
-# Outside the public API (api-facts 9): a switch of the twin, off by default.
+# Outside the public API (api-facts 9): an extension of the twin, off by default.
 CACHE_EDITS_BLOCK = "edits! [cache_deletion]"
 REFERABLE = "cache_reference str?"
 
@@ -168,11 +168,11 @@ SERVER_TOOLS = {
     "advisor": "advisor_tool_result",
 }
 SERVER_RESULTS = frozenset((*SERVER_TOOLS.values(), "mcp_tool_result"))
-THINKING = frozenset(("thinking", "redacted_thinking"))
 SYSTEM_MESSAGE_BLOCKS = frozenset(("text", "tool_addition", "tool_removal"))
 
 
 def add_blocks(grammar: Grammar) -> None:
+    """Define the shapes of all content blocks."""
     grammar.define("tool_id", text(pattern="^[a-zA-Z0-9_-]+$"))
     grammar.define("server_id", text(pattern="^srvtoolu_[a-zA-Z0-9_]+$"))
     grammar.define("called_name", text(at_least=1, at_most=200))

@@ -1,37 +1,30 @@
-"""Which parts of a request exclude or demand each other: prewarming, context editing, compaction, threads.
+"""Fields that exclude or require each other: prewarming, context editing, compaction, threads.
 
-api-facts 1.9, 2.3 to 2.6. Which beta header they need is in `betas.py`.
+Sources: api-facts 1.9, 2.3 to 2.6. `betas.py` lists the beta headers that they need.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
+from everturn.twin.context_editing import CLEAR_THINKING, COMPACT, get_edits
+from everturn.twin.json_values import as_object
 from everturn.twin.validate.grammar import invalid_field
 from everturn.twin.validate.message_facts import MessageFacts
-from everturn.twin.validate.model_rules import forces_a_tool, thinks
-from everturn.twin.values import ApiError, ParsedRequest, invalid_request
-
-_THINKING_EDIT = "clear_thinking_20251015"
-_COMPACT_EDIT = "compact_20260112"
-
-
-def _output_config(request: ParsedRequest) -> dict[str, Any]:
-    return request.body.get("output_config") or {}
+from everturn.twin.validate.model_rules import forces_a_tool, has_thinking_enabled
+from everturn.twin.values import ParsedRequest, invalid_request
 
 
 def _edit_kinds(request: ParsedRequest) -> list[str]:
-    edits = (request.body.get("context_management") or {}).get("edits") or ()
-    return [edit["type"] for edit in edits]
+    return [edit["type"] for edit in get_edits(request)]
 
 
 def check_prewarm(request: ParsedRequest) -> None:
-    """`max_tokens: 0` fills the cache and says nothing (api-facts 1.9)."""
+    """`max_tokens: 0` fills the cache without a reply (api-facts 1.9)."""
     if request.body.get("max_tokens") != 0:
         return
     excluded = {
         "`stream`: true": bool(request.body.get("stream")),
-        '`thinking.type`: "enabled"': (request.body.get("thinking") or {}).get("type") == "enabled",
-        "`output_config.format`": _output_config(request).get("format") is not None,
+        '`thinking.type`: "enabled"': request.get_object("thinking").get("type") == "enabled",
+        "`output_config.format`": request.get_object("output_config").get("format") is not None,
         '`tool_choice` of type "any" or "tool"': forces_a_tool(request),
     }
     for name, used in excluded.items():
@@ -41,20 +34,20 @@ def check_prewarm(request: ParsedRequest) -> None:
 
 def check_edits(request: ParsedRequest) -> None:
     kinds = _edit_kinds(request)
-    if _THINKING_EDIT in kinds:
-        if kinds[0] != _THINKING_EDIT:
-            reason = f"`{_THINKING_EDIT}` must be the first edit when combined with others"
+    if CLEAR_THINKING in kinds:
+        if kinds[0] != CLEAR_THINKING:
+            reason = f"`{CLEAR_THINKING}` must be the first edit when combined with others"
             raise invalid_field("context_management.edits", reason)
-        if not thinks(request):
+        if not has_thinking_enabled(request):
             raise invalid_request(
-                f"`{_THINKING_EDIT}` strategy requires `thinking` to be enabled or adaptive"
+                f"`{CLEAR_THINKING}` strategy requires `thinking` to be enabled or adaptive"
             )
-    if _COMPACT_EDIT in kinds and not request.model.compacts:
-        raise invalid_request(f"`{_COMPACT_EDIT}` is not supported for {request.body['model']}.")
+    if COMPACT in kinds and not request.model.compacts:
+        raise invalid_request(f"`{COMPACT}` is not supported for {request.body['model']}.")
 
 
 def check_compaction_blocks(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
-    """A signed block stands alone and first (api-facts 2.5); `twin/signatures.py` checks its signature."""
+    """There may be one signed block, and it comes first (api-facts 2.5)."""
     signed = [
         (index, at)
         for index, found in enumerate(facts)
@@ -74,21 +67,19 @@ def check_compaction_blocks(request: ParsedRequest, facts: Sequence[MessageFacts
             "remove those messages",
             error_code="compaction_block_misplaced",
         )
-    if _COMPACT_EDIT in _edit_kinds(request):
-        raise invalid_request(
-            f"`{_COMPACT_EDIT}` cannot run on a request that carries a signed `compaction` block"
-        )
+    if COMPACT in _edit_kinds(request):
+        raise invalid_request(f"`{COMPACT}` cannot run on a request that carries a signed `compaction` block")
 
 
 def check_compaction(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
-    """The top-level `compaction` summarizes everything and answers nothing (api-facts 2.5)."""
+    """The top-level `compaction` asks for a summary instead of a reply (api-facts 2.5)."""
     if request.body.get("compaction") is None:
         return
-    budget = _output_config(request).get("task_budget") or {}
+    budget = as_object(request.get_object("output_config").get("task_budget"))
     excluded = {
         "context_management": request.body.get("context_management") is not None,
         "stop_sequences": bool(request.body.get("stop_sequences")),
-        "output_config.format": _output_config(request).get("format") is not None,
+        "output_config.format": request.get_object("output_config").get("format") is not None,
         "tool_choice": forces_a_tool(request),
         "output_config.task_budget.remaining": budget.get("remaining") is not None,
     }
@@ -102,20 +93,11 @@ def check_compaction(request: ParsedRequest, facts: Sequence[MessageFacts]) -> N
 
 
 def check_thread(request: ParsedRequest) -> None:
-    """The twin keeps no threads; the API keeps them best effort, so clients can replay (api-facts 2.6)."""
-    thread = request.body.get("thread")
-    if thread is None:
+    """A thread excludes some fields (api-facts 2.6). `twin/server_threads.py` has resolved a `continue`."""
+    if request.body.get("thread") is None:
         return
     for name in ("context_management", "fallbacks"):
         if request.body.get(name) is not None:
             raise invalid_request(
                 f"thread: not supported together with `{name}`", error_code="thread_unsupported_request"
             )
-    if thread["type"] == "continue":
-        raise ApiError(
-            404,
-            "not_found_error",
-            f"thread: no usable thread was found for {thread['previous_message_id']}; send the whole "
-            'conversation with `thread: {"type": "create"}`',
-            error_code="thread_not_found",
-        )

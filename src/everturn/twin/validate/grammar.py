@@ -1,20 +1,21 @@
-"""The notation of the tables that say which fields exist, and the check of a value against them.
+"""The notation for tables of fields, and the checks that are built from them.
 
-A table maps a shape's name to its fields: `"text! str, citations [citation]?"`. The sign `!` means required,
-`...` at the end that other fields may be there too.
+A table maps the name of a shape to its fields: `"text! str, citations [citation]?"`. `!` means required,
+`...` at the end allows other fields.
 
     str int number bool any object    plain values           name       another shape, or a family of shapes
     [T]  {T}                          list of, map of        'a'/'b'    one of these strings
-    T?                                T or null              T/T        whichever fits the kind of value
+    T?                                T or null              T/T        by the type of the value
 
-A family is told apart by `type`, and the type becomes a step of the path, as the API words it:
-`messages.0.content.1.text.citations: ...`. Which fields need a beta header is decided in `betas.py`.
+The shapes of a family are distinguished by `type`, and the type becomes part of the path, as in the API's
+errors: `messages.0.content.1.text.citations: ...`. `betas.py` lists the fields that need a beta header.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from everturn.twin.json_values import is_list, is_object
 from everturn.twin.values import ApiError, invalid_request
 
 ShapeCheck = Callable[[Any, str], None]
@@ -55,7 +56,7 @@ def plain(kind: type | tuple[type, ...], reason: str) -> ShapeCheck:
 
 
 def anything(value: Any, path: str) -> None:
-    """Whatever JSON can say."""
+    """Any JSON value."""
 
 
 def integer(*, at_least: int) -> ShapeCheck:
@@ -106,7 +107,7 @@ def literal(choices: tuple[str, ...]) -> ShapeCheck:
 
 def list_of(member: ShapeCheck) -> ShapeCheck:
     def check(value: Any, path: str) -> None:
-        if not isinstance(value, list):
+        if not is_list(value):
             raise invalid_field(path, NOT_A_LIST)
         for index, item in enumerate(value):
             member(item, join_path(path, index))
@@ -116,7 +117,7 @@ def list_of(member: ShapeCheck) -> ShapeCheck:
 
 def map_of(member: ShapeCheck) -> ShapeCheck:
     def check(value: Any, path: str) -> None:
-        if not isinstance(value, dict):
+        if not is_object(value):
             raise invalid_field(path, NOT_AN_OBJECT)
         for key, item in value.items():
             member(item, join_path(path, key))
@@ -133,7 +134,7 @@ def nullable(inner: ShapeCheck) -> ShapeCheck:
 
 
 def either(choices: tuple[tuple[type, ShapeCheck], ...]) -> ShapeCheck:
-    """The choice whose kind of value was sent; the complaint is that of the last one."""
+    """Check by the type of the value. If no choice has its type, the error is that of the last one."""
 
     def check(value: Any, path: str) -> None:
         chosen = next((inner for kind, inner in choices if isinstance(value, kind)), choices[-1][1])
@@ -143,10 +144,10 @@ def either(choices: tuple[tuple[type, ShapeCheck], ...]) -> ShapeCheck:
 
 
 def fields(known: dict[str, ShapeCheck], required: tuple[str, ...], *, open_ended: bool) -> ShapeCheck:
-    """An object with these fields. Missing ones are reported before unknown ones."""
+    """Check an object with these fields. Missing fields are reported before unknown ones."""
 
     def check(value: Any, path: str) -> None:
-        if not isinstance(value, dict):
+        if not is_object(value):
             raise invalid_field(path, NOT_AN_OBJECT)
         for name in required:
             if name not in value:
@@ -162,10 +163,10 @@ def fields(known: dict[str, ShapeCheck], required: tuple[str, ...], *, open_ende
 
 
 def family(members: Mapping[str, ShapeCheck], *, untyped: str | None = None) -> ShapeCheck:
-    """Shapes told apart by `type`; `untyped` is the one meant where `type` is missing or null."""
+    """Check by `type`; `untyped` is used if `type` is missing or null."""
 
     def check(value: Any, path: str) -> None:
-        if not isinstance(value, dict):
+        if not is_object(value):
             raise invalid_field(path, NOT_AN_OBJECT)
         tag = value.get("type")
         if tag is None:
@@ -190,13 +191,13 @@ PLAIN: dict[str, ShapeCheck] = {
 }
 
 
-def _python_type(spelled: str) -> type:
+def _python_type(notation: str) -> type:
     by_start = {"[": list, "'": str}
-    return by_start.get(spelled[0]) or {"str": str, "bool": bool}.get(spelled, dict)
+    return by_start.get(notation[0]) or {"str": str, "bool": bool}.get(notation, dict)
 
 
 class Grammar:
-    """Named checks, made from tables; a table may name what was made before it, and itself."""
+    """Named checks, built from tables. A table can refer to any name, also to itself."""
 
     def __init__(self) -> None:
         self._named: dict[str, ShapeCheck] = dict(PLAIN)
@@ -208,20 +209,20 @@ class Grammar:
         self._named[name] = check
 
     def shapes(self, table: Table) -> None:
-        for name, spelled in table.items():
-            self._named[name] = self.shape(spelled)
+        for name, notation in table.items():
+            self._named[name] = self.shape(notation)
 
     def family(self, name: str, table: Table, *, untyped: str | None = None) -> dict[str, ShapeCheck]:
-        """`type` is part of every member and not spelled in the table."""
-        members = {tag: self.shape(f"type any, {spelled}".rstrip(", ")) for tag, spelled in table.items()}
+        """Define a family. The field `type` is added to every member."""
+        members = {tag: self.shape(f"type any, {notation}".rstrip(", ")) for tag, notation in table.items()}
         self._named[name] = family(members, untyped=untyped)
         return members
 
-    def shape(self, spelled: str) -> ShapeCheck:
+    def shape(self, notation: str) -> ShapeCheck:
         known: dict[str, ShapeCheck] = {}
         required: list[str] = []
-        open_ended = spelled.endswith("...")
-        for part in filter(None, spelled.removesuffix("...").split(", ")):
+        open_ended = notation.endswith("...")
+        for part in filter(None, notation.removesuffix("...").split(", ")):
             name, kind = part.strip().split(" ", 1)
             if name.endswith("!"):
                 name = name[:-1]
@@ -229,19 +230,19 @@ class Grammar:
             known[name] = self.kind(kind.strip())
         return fields(known, tuple(required), open_ended=open_ended)
 
-    def kind(self, spelled: str) -> ShapeCheck:
-        if spelled.endswith("?"):
-            return nullable(self.kind(spelled[:-1]))
-        choices = re.findall(r"\[[^\]]*\](?:\])?|\{[^}]*\}|'[^']*'|[^/]+", spelled)
+    def kind(self, notation: str) -> ShapeCheck:
+        if notation.endswith("?"):
+            return nullable(self.kind(notation[:-1]))
+        choices = re.findall(r"\[[^\]]*\](?:\])?|\{[^}]*\}|'[^']*'|[^/]+", notation)
         if len(choices) > 1:
             return self._choice(choices)
-        if spelled[0] == "'":
-            return literal((spelled[1:-1],))
-        if spelled[0] == "[":
-            return list_of(self.kind(spelled[1:-1]))
-        if spelled[0] == "{":
-            return map_of(self.kind(spelled[1:-1]))
-        return self._later(spelled)
+        if notation[0] == "'":
+            return literal((notation[1:-1],))
+        if notation[0] == "[":
+            return list_of(self.kind(notation[1:-1]))
+        if notation[0] == "{":
+            return map_of(self.kind(notation[1:-1]))
+        return self._later(notation)
 
     def _choice(self, choices: list[str]) -> ShapeCheck:
         if all(choice[0] == "'" for choice in choices):
@@ -249,7 +250,7 @@ class Grammar:
         return either(tuple((_python_type(choice), self.kind(choice)) for choice in choices))
 
     def _later(self, name: str) -> ShapeCheck:
-        """Looked up when used, so that shapes can nest in each other."""
+        """Look the name up when the check runs, so that shapes can refer to each other."""
         if name in PLAIN:
             return PLAIN[name]
         return lambda value, path: self._named[name](value, path)

@@ -1,8 +1,8 @@
-"""What one message contributes to the rules between messages, found once and remembered.
+"""Facts about one message that the rules between messages need, collected once and cached.
 
-A conversation re-sends all its messages with every request, and the parser hands out the same `Message`
-object for the same bytes. So the shape of a message is checked when it is first seen, and what `messages.py`,
-`breakpoints.py` and the signatures ask about it is remembered beside it. A wrong message is not remembered.
+A conversation sends all its messages again with every request, and the parser returns the same
+`ParsedMessage` object for the same bytes. So the shape of a message is checked once, and what `messages.py`,
+`breakpoints.py` and `twin/signatures.py` need is cached with it. An invalid message is not cached.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,16 @@ from typing import Any
 
 import msgspec
 
+from everturn.history.blocks import THINKING
+from everturn.measure.prefix_cache import Ttl
+from everturn.twin.json_values import as_object, as_objects, is_list, is_object
 from everturn.twin.validate import betas, blocks
 from everturn.twin.validate.grammar import EXTRA, ShapeCheck, invalid_field, join_path, unknown_tag
 from everturn.twin.validate.params import build_grammar
-from everturn.twin.values import ParsedBlock, ParsedMessage, Ttl
+from everturn.twin.values import ParsedBlock, ParsedMessage
 
 grammar = build_grammar()
-# With the extension's fields; where it is off they are refused as needs that nothing fulfils.
+# Includes the fields of the extension. If it is off, they are rejected as a beta requirement without header.
 _CHECKS: dict[str, ShapeCheck] = {
     **grammar.family("block", blocks.BLOCKS),
     "tool_result": grammar.shape(f"type any, {blocks.BLOCKS['tool_result']}, {blocks.REFERABLE}"),
@@ -25,13 +28,13 @@ _CHECKS: dict[str, ShapeCheck] = {
 }
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
-# Two hundred conversations of a hundred messages; beyond it the memo starts over.
-_REMEMBERED = 20_000
+# Two hundred conversations of a hundred messages; then the cache is cleared.
+_MAX_CACHED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class BetaRequirement:
-    """A piece of the message that exists only under one of these headers."""
+    """A part of the message that needs one of these headers."""
 
     headers: betas.Headers
     path: str
@@ -40,12 +43,16 @@ class BetaRequirement:
 
 @dataclass(frozen=True, slots=True)
 class RequestBreakpoint:
+    """A `cache_control` in the request; `path` is relative to its message in `MessageFacts`."""
+
     path: str
     ttl: Ttl
 
 
 @dataclass(frozen=True, slots=True)
 class ServerCall:
+    """A call of a server tool, and the block type of its result."""
+
     id: str
     name: str
     answered_by: str
@@ -53,38 +60,40 @@ class ServerCall:
 
 @dataclass(frozen=True, slots=True)
 class MessageFacts:
+    """What the rules need to know about one message."""
+
     kinds: tuple[str, ...]
-    # Identifiers with the position of their block.
+    # The position of the block, and its id.
     calls: tuple[tuple[int, str], ...]
     results: tuple[tuple[int, str], ...]
     leading_results: int
     server_calls: tuple[ServerCall, ...]
     server_results: tuple[tuple[int, str, str], ...]
-    markers: tuple[RequestBreakpoint, ...]
+    breakpoints: tuple[RequestBreakpoint, ...]
     beta_requirements: tuple[BetaRequirement, ...]
     thinking: tuple[int, ...]
     compactions: tuple[int, ...]
     images: int
     blank: str | None
-    empty_marked: str | None
+    empty_with_breakpoint: str | None
     cited: int | None
-    # Per block, what thinking is bound to: without markers, nulls and the order of keys.
+    # One per block, for thinking binding: without cache_control, nulls and the order of keys.
     binding_digests: tuple[bytes, ...]
 
 
-_memo: dict[int, tuple[ParsedMessage, MessageFacts]] = {}
+_cache: dict[int, tuple[ParsedMessage, MessageFacts]] = {}
 
 
 def collect_message_facts(message: ParsedMessage, index: int) -> MessageFacts:
-    """The facts of a message whose shape is right; raises Refusal, with paths below `messages.{index}`."""
-    known = _memo.get(id(message))
-    # The memo holds the message itself, so an id in it cannot have been given to another object.
+    """The facts of a message. Raises ApiError, with the path `messages.{index}`, if its shape is invalid."""
+    known = _cache.get(id(message))
+    # The cache holds the message itself, so its id cannot belong to another object.
     if known is not None and known[0] is message:
         return known[1]
     found = _find(message, f"messages.{index}")
-    if len(_memo) >= _REMEMBERED:
-        _memo.clear()
-    _memo[id(message)] = (message, found)
+    if len(_cache) >= _MAX_CACHED:
+        _cache.clear()
+    _cache[id(message)] = (message, found)
     return found
 
 
@@ -104,13 +113,13 @@ def _find(message: ParsedMessage, path: str) -> MessageFacts:
             for at, block in enumerate(sent)
             if block.kind in blocks.SERVER_RESULTS
         ),
-        markers=_markers(sent),
-        beta_requirements=_needs(message),
-        thinking=tuple(at for at, block in enumerate(sent) if block.kind in blocks.THINKING),
+        breakpoints=_find_breakpoints(sent),
+        beta_requirements=_find_beta_requirements(message),
+        thinking=tuple(at for at, block in enumerate(sent) if block.kind in THINKING),
         compactions=tuple(at for at, block in enumerate(sent) if block.kind == "compaction"),
         images=sum(_images(block.body) for block in sent),
-        blank=_blank(sent),
-        empty_marked=_empty_marked(sent),
+        blank=_find_blank(sent),
+        empty_with_breakpoint=_find_empty_with_breakpoint(sent),
         cited=next((at for at, b in enumerate(sent) if b.kind == "text" and b.body.get("citations")), None),
         binding_digests=tuple(compute_binding_digest(block.body) for block in sent),
     )
@@ -120,8 +129,8 @@ def _check_extra(message: ParsedMessage, path: str) -> None:
     for name, value in message.extra.items():
         if message.role != "system" or name not in betas.MESSAGE_FIELDS:
             raise invalid_field(join_path(path, name), EXTRA)
-        spelled = {"clear_at": "'next_user_message'/'never'?", "output_config": "message_output_config?"}
-        grammar.kind(spelled[name])(value, join_path(path, name))
+        notation = {"clear_at": "'next_user_message'/'never'?", "output_config": "message_output_config?"}
+        grammar.kind(notation[name])(value, join_path(path, name))
 
 
 def _check_block(message: ParsedMessage, block: ParsedBlock, path: str) -> None:
@@ -149,26 +158,26 @@ def _server_call(block: ParsedBlock) -> ServerCall:
 
 
 def _parts(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The blocks nested in a result, a search result or a document."""
+    """The blocks inside a tool result, a search result or a document."""
     content = body.get("content")
-    if content is None and isinstance(body.get("source"), dict):
-        content = body["source"].get("content")
-    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    if content is None:
+        content = as_object(body.get("source")).get("content")
+    return as_objects(content)
 
 
-def _markers(sent: tuple[ParsedBlock, ...]) -> tuple[RequestBreakpoint, ...]:
+def _find_breakpoints(sent: tuple[ParsedBlock, ...]) -> tuple[RequestBreakpoint, ...]:
     found: list[RequestBreakpoint] = []
     for at, block in enumerate(sent):
-        # Nested markers count towards the maximum (api-facts 1.1), and come before their carrier's own.
+        # Nested breakpoints count towards the maximum (api-facts 1.1), and come before the outer block's.
         for nested, part in enumerate(_parts(block.body)):
-            if isinstance(control := part.get("cache_control"), dict):
+            if is_object(control := part.get("cache_control")):
                 found.append(RequestBreakpoint(f"content.{at}.content.{nested}", control.get("ttl", "5m")))
-        if block.marker is not None:
-            found.append(RequestBreakpoint(f"content.{at}", block.marker))
+        if block.cache_ttl is not None:
+            found.append(RequestBreakpoint(f"content.{at}", block.cache_ttl))
     return tuple(found)
 
 
-def _needs(message: ParsedMessage) -> tuple[BetaRequirement, ...]:
+def _find_beta_requirements(message: ParsedMessage) -> tuple[BetaRequirement, ...]:
     found = [BetaRequirement(betas.MESSAGE_FIELDS[name], name) for name in message.extra]
     for at, block in enumerate(message.blocks):
         path = f"content.{at}"
@@ -190,7 +199,7 @@ def _images(body: dict[str, Any]) -> int:
     return (body["type"] == "image") + sum(part.get("type") == "image" for part in _parts(body))
 
 
-def _blank(sent: tuple[ParsedBlock, ...]) -> str | None:
+def _find_blank(sent: tuple[ParsedBlock, ...]) -> str | None:
     for block in sent:
         if block.kind == "text" and not block.body["text"].strip():
             return "contain non-whitespace text" if block.body["text"] else "be non-empty"
@@ -200,9 +209,9 @@ def _blank(sent: tuple[ParsedBlock, ...]) -> str | None:
     return None
 
 
-def _empty_marked(sent: tuple[ParsedBlock, ...]) -> str | None:
+def _find_empty_with_breakpoint(sent: tuple[ParsedBlock, ...]) -> str | None:
     for at, block in enumerate(sent):
-        if block.kind == "text" and block.marker is not None and not block.body["text"].strip():
+        if block.kind == "text" and block.cache_ttl is not None and not block.body["text"].strip():
             return f"content.{at}.text"
     return None
 
@@ -214,6 +223,6 @@ def compute_binding_digest(body: dict[str, Any]) -> bytes:
 def _plain(body: dict[str, Any]) -> dict[str, Any]:
     plain = {name: value for name, value in body.items() if value is not None and name != "cache_control"}
     content = plain.get("content")
-    if isinstance(content, list):
-        plain["content"] = [_plain(part) if isinstance(part, dict) else part for part in content]
+    if is_list(content):
+        plain["content"] = [_plain(part) if is_object(part) else part for part in content]
     return plain

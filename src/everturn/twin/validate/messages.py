@@ -1,7 +1,7 @@
-"""What must hold between the messages of a request: roles, calls and their results, nothing empty.
+"""The rules between the messages of a request: roles, tool calls and results, no empty content.
 
-api-facts 5 and 7. Consecutive messages of one role are one turn. The shape of a single message is
-`message_facts.py`'s; thinking signatures are `twin/signatures.py`'s.
+Sources: api-facts 5 and 7. Consecutive messages of one role are one turn. `message_facts.py` checks the shape
+of single messages, `twin/signatures.py` thinking signatures.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from everturn.twin.values import ParsedMessage, ParsedRequest, invalid_request
 MAX_MESSAGES = 100_000
 _VERSION_WITHOUT_CITED_INPUT = "2026-10-21"
 _MAX_IMAGES, _IMAGES_ON_SMALL_WINDOWS, _SMALL_WINDOW = 600, 100, 200_000
-# After these an assistant turn is unfinished, not prefilled: the server goes on with its own work.
+# An assistant message that ends with one of these is not a prefill: the server continues its own work.
 _RESUMABLE = SERVER_RESULTS | {"server_tool_use", "mcp_tool_use", "compaction"}
 _UNEXPECTED_SYSTEM = (
     'Unexpected role "system". The Messages API accepts a top-level `system` parameter, '
@@ -31,8 +31,8 @@ def check_messages(request: ParsedRequest, facts: Sequence[MessageFacts]) -> Non
     if len(facts) > MAX_MESSAGES:
         raise invalid_field("messages", f"List should have at most {MAX_MESSAGES} items after validation")
     _check_roles(request, facts)
-    _check_places(request, facts)
-    _check_filled(request, facts)
+    _check_block_roles(request, facts)
+    _check_not_empty(request, facts)
     _check_images(request, facts)
     _check_calls(request, facts)
     _check_end(request, facts)
@@ -41,24 +41,28 @@ def check_messages(request: ParsedRequest, facts: Sequence[MessageFacts]) -> Non
 def check_beta_requirements(
     request: ParsedRequest, facts: Sequence[MessageFacts], options: TwinOptions
 ) -> None:
-    """Blocks and fields of messages that exist only under a header."""
+    """Check the blocks and fields of messages that requirement a beta header."""
     extended = "cache_edits" in options.extensions
     for index, found in enumerate(facts):
-        for need in found.beta_requirements:
-            if not betas.has_beta(request, need.headers) and not (
-                extended and need.headers == betas.NO_BETA_HEADER
+        for requirement in found.beta_requirements:
+            if not betas.has_beta(request, requirement.headers) and not (
+                extended and requirement.headers == betas.NO_BETA_HEADER
             ):
-                raise invalid_field(f"messages.{index}.{need.path}", _missing(need, request))
+                raise invalid_field(
+                    f"messages.{index}.{requirement.path}", _missing_beta(requirement, request)
+                )
 
 
-def _missing(need: BetaRequirement, request: ParsedRequest) -> str:
-    if need.kind is None:
+def _missing_beta(requirement: BetaRequirement, request: ParsedRequest) -> str:
+    if requirement.kind is None:
         return EXTRA
-    if need.kind == "tool_definition":
-        return unknown_tag(need.kind, ("tool_reference", "mcp_tool_reference", "mcp_toolset_reference"))
-    if need.kind == "compaction" and betas.has_beta(request, betas.COMPACT_AT_THRESHOLD):
+    if requirement.kind == "tool_definition":
+        return unknown_tag(
+            requirement.kind, ("tool_reference", "mcp_tool_reference", "mcp_toolset_reference")
+        )
+    if requirement.kind == "compaction" and betas.has_beta(request, betas.COMPACT_AT_THRESHOLD):
         return f"a signed `compaction` block requires anthropic-beta: {betas.COMPACT_ON_DEMAND[0]}"
-    return betas.unexpected_block(need.kind, request)
+    return betas.unexpected_block(requirement.kind, request)
 
 
 def _check_roles(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
@@ -99,12 +103,12 @@ def _may_precede_system(message: ParsedMessage, found: MessageFacts) -> bool:
 def _check_system_message(message: ParsedMessage, found: MessageFacts, path: str) -> None:
     if not message.blocks and not message.extra.get("output_config"):
         raise invalid_field(path, "a 'system' message must have content or output_config")
-    if message.extra.get("clear_at") == "next_user_message" and found.markers:
-        where = join_path(path, f"{found.markers[0].path}.cache_control")
+    if message.extra.get("clear_at") == "next_user_message" and found.breakpoints:
+        where = join_path(path, f"{found.breakpoints[0].path}.cache_control")
         raise invalid_field(where, "cache_control cannot be set on a message with `clear_at`")
 
 
-# Which side of the conversation a block belongs to; kinds not named here may stand on both.
+# The role that a block belongs to; other types are allowed in both.
 _ONLY_IN = {
     "tool_use": "assistant",
     "server_tool_use": "assistant",
@@ -115,7 +119,7 @@ _ONLY_IN = {
 }
 
 
-def _check_places(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
+def _check_block_roles(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
     strict = request.version >= _VERSION_WITHOUT_CITED_INPUT
     places = {**_ONLY_IN, "document": "user"} if strict else _ONLY_IN
     for index, (message, found) in enumerate(zip(request.messages, facts, strict=True)):
@@ -130,7 +134,7 @@ def _check_places(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None
             raise invalid_field(path, "citations are not permitted on text blocks in `user` messages")
 
 
-def _check_filled(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
+def _check_not_empty(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
     last = len(facts) - 1
     for index, found in enumerate(facts):
         role = request.messages[index].role
@@ -152,14 +156,14 @@ def _check_images(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None
 
 @dataclass(slots=True)
 class _Pending:
-    """Calls that wait for their result, and results given so far, while walking through the messages."""
+    """Calls without a result so far, and results, while going through the messages."""
 
-    calls: dict[str, int] = field(default_factory=dict)
-    answered: set[str] = field(default_factory=set)
-    seen: set[str] = field(default_factory=set)
-    server: dict[str, ServerCall] = field(default_factory=dict)
-    server_seen: set[str] = field(default_factory=set)
-    # Still at the start of the user turn: only results so far.
+    calls: dict[str, int] = field(default_factory=dict[str, int])
+    answered: set[str] = field(default_factory=set[str])
+    seen: set[str] = field(default_factory=set[str])
+    server: dict[str, ServerCall] = field(default_factory=dict[str, ServerCall])
+    server_seen: set[str] = field(default_factory=set[str])
+    # Still at the start of the user turn, with only results so far.
     answering: bool = False
 
 
@@ -168,15 +172,15 @@ def _check_calls(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
     for index, (message, found) in enumerate(zip(request.messages, facts, strict=True)):
         if message.role == "assistant":
             if pending.answering:
-                _close(pending, request)
-            _assistant(pending, index, found)
+                _check_all_answered(pending, request)
+            _add_assistant(pending, index, found)
         elif message.role == "user":
-            _user(pending, index, found, request)
+            _add_user(pending, index, found, request)
     if pending.calls:
-        _close(pending, request)
+        _check_all_answered(pending, request)
 
 
-def _assistant(pending: _Pending, index: int, found: MessageFacts) -> None:
+def _add_assistant(pending: _Pending, index: int, found: MessageFacts) -> None:
     pending.answered.clear()
     for at, id in found.calls:
         if id in pending.seen:
@@ -196,7 +200,7 @@ def _assistant(pending: _Pending, index: int, found: MessageFacts) -> None:
         pending.server.pop(id, None)
 
 
-def _user(pending: _Pending, index: int, found: MessageFacts, request: ParsedRequest) -> None:
+def _add_user(pending: _Pending, index: int, found: MessageFacts, request: ParsedRequest) -> None:
     if not found.results and not pending.calls and not pending.server:
         pending.answering = True
         pending.answered.clear()
@@ -208,8 +212,8 @@ def _user(pending: _Pending, index: int, found: MessageFacts, request: ParsedReq
             reason = "each tool_use must have a single result. Found multiple `tool_result` blocks with id:"
             raise invalid_field(path, f"{reason} {id}")
         if id in pending.calls and at >= leading:
-            # A result after other content does not count as given.
-            _close(pending, request)
+            # A result after other content does not count.
+            _check_all_answered(pending, request)
         if id not in pending.calls:
             raise invalid_field(
                 path,
@@ -221,12 +225,12 @@ def _user(pending: _Pending, index: int, found: MessageFacts, request: ParsedReq
     pending.answering = True
     if len(found.kinds) > leading:
         if pending.calls:
-            _close(pending, request)
+            _check_all_answered(pending, request)
         _check_server_calls(pending)
 
 
-def _close(pending: _Pending, request: ParsedRequest) -> None:
-    """The moment by which every call must have had its result."""
+def _check_all_answered(pending: _Pending, request: ParsedRequest) -> None:
+    """Check that every call has a result by now."""
     pending.answering = False
     if not pending.calls:
         return
@@ -253,7 +257,7 @@ def _check_server_calls(pending: _Pending) -> None:
 
 
 def _check_end(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
-    """How the conversation may end: with the user, or with an unfinished answer where that is possible."""
+    """The conversation ends with the user, or with a prefill if the model supports it."""
     message, found = request.messages[-1], facts[-1]
     if message.role != "assistant" or request.endpoint != "messages":
         return

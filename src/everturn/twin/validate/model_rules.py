@@ -1,14 +1,14 @@
-"""What the model of the request allows: output size, thinking, sampling, forced tools, fast mode.
+"""What the model allows: output size, thinking, sampling, forced tools, fast mode.
 
-api-facts 5 and 8; the models themselves are the table in `measure/model_table.py`.
+Sources: api-facts 5 and 8. The models are in `measure/model_table.py`.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+from everturn.history.blocks import THINKING
 from everturn.measure.model_table import EFFORTS
 from everturn.twin.options import TwinOptions
-from everturn.twin.validate.blocks import THINKING
 from everturn.twin.validate.grammar import EXTRA, invalid_field
 from everturn.twin.validate.message_facts import MessageFacts
 from everturn.twin.values import ParsedRequest, invalid_request
@@ -35,13 +35,14 @@ def check_version(request: ParsedRequest, options: TwinOptions) -> None:
         raise invalid_request(f'anthropic-version: "{request.version}" is not a valid version')
 
 
-def thinks(request: ParsedRequest) -> bool:
-    thinking = request.body.get("thinking")
-    return thinking["type"] != "disabled" if thinking else request.model.thinks_by_default
+def has_thinking_enabled(request: ParsedRequest) -> bool:
+    """Whether the model thinks: the request asks for it, or says nothing and the model does by default."""
+    mode = request.get_object("thinking").get("type")
+    return request.model.thinks_by_default if mode is None else mode != "disabled"
 
 
 def forces_a_tool(request: ParsedRequest) -> bool:
-    return (request.body.get("tool_choice") or {}).get("type") in _FORCED
+    return request.get_object("tool_choice").get("type") in _FORCED
 
 
 def check_sampling(request: ParsedRequest) -> None:
@@ -53,7 +54,7 @@ def check_sampling(request: ParsedRequest) -> None:
         value = request.body[name]
         if value is not None and value != default and not request.model.sampling:
             raise invalid_request(f"`{name}` is deprecated for this model.")
-    thinking = (request.body.get("thinking") or {}).get("type")
+    thinking = request.get_object("thinking").get("type")
     if thinking == "enabled" and request.body.get("temperature") not in (None, 1):
         raise invalid_request("`temperature` may only be set to 1 when thinking is enabled.")
 
@@ -74,7 +75,7 @@ def check_limits(request: ParsedRequest) -> None:
 
 
 def check_effort(request: ParsedRequest) -> None:
-    effort = (request.body.get("output_config") or {}).get("effort")
+    effort = request.get_object("output_config").get("effort")
     if effort is None or effort in request.model.efforts:
         return
     if not request.model.efforts:
@@ -122,7 +123,7 @@ def _check_unthinking_effort(request: ParsedRequest, mode: str) -> None:
     highest = request.model.unthinking_up_to
     if highest is None:
         return
-    effort = (request.body.get("output_config") or {}).get("effort") or request.model.default_effort
+    effort = request.get_object("output_config").get("effort") or request.model.default_effort
     if effort in EFFORTS and EFFORTS.index(effort) > EFFORTS.index(highest):
         raise invalid_request(
             f'"thinking.type.{mode}" is not supported for this model at effort "{effort}". '
@@ -131,8 +132,8 @@ def _check_unthinking_effort(request: ParsedRequest, mode: str) -> None:
 
 
 def check_thinking_first(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
-    """Only `enabled` demands that the assistant's unfinished turn starts with thinking (api-facts 5, 7)."""
-    if (request.body.get("thinking") or {}).get("type") != "enabled":
+    """With `enabled`, an unfinished assistant turn must start with thinking (api-facts 5, 7)."""
+    if request.get_object("thinking").get("type") != "enabled":
         return
     index = _unfinished_turn(request, facts)
     if index is None or not facts[index].kinds or facts[index].kinds[0] in THINKING:
@@ -144,7 +145,7 @@ def check_thinking_first(request: ParsedRequest, facts: Sequence[MessageFacts]) 
 
 
 def _unfinished_turn(request: ParsedRequest, facts: Sequence[MessageFacts]) -> int | None:
-    """The first assistant message of a turn that the user has only answered with tool results so far."""
+    """The first assistant message of the current turn, if only tool results followed it."""
     first = None
     for index in range(len(facts) - 1, -1, -1):
         role = request.messages[index].role
@@ -159,7 +160,7 @@ def check_tool_choice(request: ParsedRequest) -> None:
     choice = request.body.get("tool_choice")
     if not choice:
         return
-    # `auto` equals leaving it out, and leaving it out needs no tools.
+    # `auto` equals a missing value, which needs no tools.
     if not request.tools and choice["type"] in _FORCED:
         raise invalid_request("tool_choice may only be specified while providing tools.")
     if choice["type"] in _FORCED and not request.model.forced_tool_choice:
@@ -169,7 +170,7 @@ def check_tool_choice(request: ParsedRequest) -> None:
 
 
 def check_window(total_tokens: int, request: ParsedRequest) -> None:
-    """Whether the counted prompt fits. On 4.5 and later only the answer is cut (api-facts 5)."""
+    """Check that the prompt fits. From 4.5 on, only the output is truncated (api-facts 5)."""
     window = request.model.window
     if request.endpoint != "messages":
         return

@@ -1,7 +1,7 @@
-"""Which fields a request has beside its messages, and their shapes.
+"""The fields of a request other than its messages, and their shapes.
 
-From the parameter types of the official SDK 2.8, `messages` and `count_tokens`. What a field may say on which
-model is decided in `model_rules.py`; which fields go together in `combinations.py`.
+Taken from the parameter types of the official SDK 2.8 for `messages` and `count_tokens`. `model_rules.py`
+checks what each model allows, `combinations.py` which fields go together.
 """
 
 from everturn.twin.validate.blocks import CACHE_CONTROL_FIELD, add_blocks
@@ -76,6 +76,7 @@ _FAMILIES = {
 
 
 def build_grammar() -> Grammar:
+    """The grammar with the shapes of all fields, blocks and tools."""
     grammar = Grammar()
     grammar.define("natural", integer(at_least=0))
     grammar.define("positive", integer(at_least=1))

@@ -1,10 +1,11 @@
-"""Which tools can be offered, which fields each kind has, and the rules among the tools of a request.
+"""The tool types and their fields, and the rules between the tools of a request.
 
-From the parameter types of the official SDK 2.8. A tool without `type` is a `custom` one.
+Taken from the parameter types of the official SDK 2.8. A tool without `type` is a `custom` tool.
 """
 
 from typing import Any
 
+from everturn.twin.json_values import as_object
 from everturn.twin.validate.blocks import CACHE_CONTROL_FIELD
 from everturn.twin.validate.grammar import Grammar, invalid_field, text
 from everturn.twin.values import ParsedBlock, invalid_request
@@ -12,13 +13,19 @@ from everturn.twin.values import ParsedBlock, invalid_request
 _CALLERS = "'direct'/'code_execution_20250825'/'code_execution_20260120'/'code_execution_20260521'"
 _ANY = f"allowed_callers [allowed_caller], {CACHE_CONTROL_FIELD}, defer_loading bool, strict bool"
 _CLIENT = f"{_ANY}, input_examples [object]"
-_SEARCH = f"name! 'web_search', {_ANY}, allowed_domains [str]?, blocked_domains [str]?, max_uses positive?, "
-_SEARCH += "user_location user_location?"
-_FETCH = f"name! 'web_fetch', {_ANY}, allowed_domains [str]?, blocked_domains [str]?, max_uses positive?, "
-_FETCH += "citations citations_switch?, max_content_tokens positive?, url_sources url_sources?"
+_SEARCH = (
+    f"name! 'web_search', {_ANY}, allowed_domains [str]?, blocked_domains [str]?, max_uses positive?, "
+    "user_location user_location?"
+)
+_FETCH = (
+    f"name! 'web_fetch', {_ANY}, allowed_domains [str]?, blocked_domains [str]?, max_uses positive?, "
+    "citations citations_switch?, max_content_tokens positive?, url_sources url_sources?"
+)
 _INCLUSION = "response_inclusion 'full'/'excluded'"
-_SCREEN = f"name! 'computer', {_CLIENT}, display_height_px! positive, display_width_px! positive, "
-_SCREEN += "display_number int?"
+_SCREEN = (
+    f"name! 'computer', {_CLIENT}, display_height_px! positive, display_width_px! positive, "
+    "display_number int?"
+)
 _CODE = f"name! 'code_execution', {_ANY}"
 
 TOOLS = {
@@ -51,7 +58,7 @@ TOOLS = {
     "tool_search_tool_bm25": f"name! 'tool_search_tool_bm25', {_ANY}",
     "tool_search_tool_regex_20251119": f"name! 'tool_search_tool_regex', {_ANY}",
     "tool_search_tool_regex": f"name! 'tool_search_tool_regex', {_ANY}",
-    "advisor_20260301": f"model! str, name! 'advisor', {_ANY}, caching marker?, max_tokens positive?, "
+    "advisor_20260301": f"model! str, name! 'advisor', {_ANY}, caching cache_control?, max_tokens positive?, "
     "max_uses positive?",
     "mcp_toolset": f"mcp_server_name! str, {CACHE_CONTROL_FIELD}, configs {{mcp_config}}?, "
     "default_config mcp_config, tools [mcp_tool]?",
@@ -70,6 +77,7 @@ _NOT_AT_THE_TOP = ("oneOf", "allOf", "anyOf")
 
 
 def add_tools(grammar: Grammar) -> None:
+    """Define the shapes of all tools."""
     grammar.define("tool_name", text(pattern="^[a-zA-Z0-9_-]{1,128}$"))
     grammar.define("allowed_caller", grammar.kind(_CALLERS))
     grammar.shapes(_SHAPES)
@@ -82,7 +90,7 @@ def kind_of(tool: dict[str, Any]) -> str:
 
 
 def check_tools(tools: tuple[ParsedBlock, ...]) -> None:
-    """What must hold among tools whose shape is right."""
+    """Check the rules between tools whose shape is valid."""
     names: set[str] = set()
     for index, tool in enumerate(tools):
         _check_tool(tool.body, f"tools.{index}.{kind_of(tool.body)}")
@@ -102,8 +110,8 @@ def _check_tool(body: dict[str, Any], path: str) -> None:
             f"Tool '{body.get('name')}' cannot have both defer_loading=true and cache_control set. "
             "Tools with defer_loading cannot use prompt caching.",
         )
-    schema = body.get("input_schema")
-    if isinstance(schema, dict) and any(word in schema for word in _NOT_AT_THE_TOP):
+    schema = as_object(body.get("input_schema"))
+    if any(word in schema for word in _NOT_AT_THE_TOP):
         raise invalid_field(
             f"{path}.input_schema", "input_schema does not support oneOf, allOf, or anyOf at the top level"
         )

@@ -1,1 +1,1 @@
-"""Every text that everturn may ever put before a model, one small file each."""
+"""Every text that everturn can put into a model's context, one small file each."""

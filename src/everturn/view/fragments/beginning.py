@@ -1,4 +1,4 @@
-"""What opens a conversation whose beginning is not in the record: the API wants a user's message first."""
+"""Opens a conversation whose beginning is not recorded: the API requires a user message first."""
 
 from everturn.history.blocks import text_block
 

@@ -1,4 +1,4 @@
-"""What stands where the content of a cleared tool result stood."""
+"""The replacement for the content of a cleared tool result."""
 
 from everturn.history.blocks import Block, with_field
 
@@ -6,5 +6,5 @@ TEXT = "[Old tool result content cleared]"
 
 
 def cleared(block: Block) -> Block:
-    """The same result without its content: the call stays answered, and the model may call again."""
+    """The same result without its content: the call stays answered, and the model may repeat it."""
     return with_field(block, "content", TEXT)

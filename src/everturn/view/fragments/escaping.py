@@ -1,4 +1,4 @@
-"""Text from elsewhere inside a wrapper of ours: nothing in it may end the wrapper (CP-33)."""
+"""Text from other sources inside one of our wrappers: nothing in it may close the wrapper (CP-33)."""
 
 import re
 
@@ -7,5 +7,5 @@ _TAGS = re.compile(rf"<(?=\s*/?\s*(?:system-reminder|{SUMMARY_TAG})\b)", re.IGNO
 
 
 def escaped(text: str) -> str:
-    """The same words; only the bracket of a tag that means something to us is spelled out."""
+    """The same text; only the opening bracket of tags that we use is escaped."""
     return _TAGS.sub("&lt;", text)

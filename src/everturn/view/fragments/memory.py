@@ -1,7 +1,7 @@
-"""Memory files in words: in the system prompt, or attached when their folder is first used (NM-1, NM-2).
+"""Memory files as text: in the system prompt, or attached when their folder is first used (NM-1, NM-2).
 
-They are instructions of people, not of the program: each is shown with where it comes from, and none can
-close the tags around it.
+They are instructions from people, not from the program: each is shown with its origin,
+and none can close the tags around it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ def memory_file(path: str, kind: str, text: str) -> str:
 
 
 def memory_section(files: Iterable[tuple[str, str, str]]) -> str:
-    """The dynamic section of the system prompt: path, kind and text of each file, in their order."""
+    """The dynamic section of the system prompt: path, kind and text of each file, in order."""
     shown = [memory_file(path, kind, text) for path, kind, text in files if text.strip()]
     if not shown:
         return ""

@@ -1,4 +1,4 @@
-"""The session's notes: their ten sections, and what is asked of the fork that keeps them (SM-1, SM-4)."""
+"""The session's notes: their ten sections, and the prompt for the fork that maintains them (SM-1, SM-4)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -40,12 +40,12 @@ SECTIONS: Final = (
 
 
 def template(sections: Sequence[NotesSection] = SECTIONS) -> str:
-    """Notes in which nothing has been noted."""
+    """Empty notes."""
     return "\n".join(f"{section.heading}\n{section.description}\n" for section in sections)
 
 
 def extraction_prompt(path: str, body: str, condense: Sequence[str]) -> str:
-    """What the fork is asked. `condense` are sentences about what has grown too long."""
+    """The prompt for the fork. `condense` are sentences about sections that are too long."""
     parts = [
         "This request comes from the program around this conversation, not from the user, and is no part of "
         "the work: do not mention it or the notes below as something that was asked for.",
@@ -83,5 +83,6 @@ def over_file(tokens: int, limit: int) -> str:
 
 
 def cut_here(path: str) -> str:
-    """Stands where a section was cut for a summary (SM-7)."""
-    return f"[The rest of this section is in {path}; read it there if you need it]"
+    """The note at the place where a section was cut for a summary (SM-7)."""
+    where = path or "the session's notes"
+    return f"[The rest of this section is in {where}; read it there if you need it]"

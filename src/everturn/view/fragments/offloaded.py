@@ -1,4 +1,4 @@
-"""What stands where an oversized tool result stood: its beginning, and where the whole of it is (MC-17)."""
+"""The replacement for an oversized tool result: its beginning, and the path of the full text (MC-17)."""
 
 from everturn.history.blocks import Block, with_field
 from everturn.history.edits import Offloaded

@@ -1,9 +1,9 @@
-"""The recall tool in words: how a model is told of it, and what it answers (BY-4)."""
+"""The texts of the recall tool: its description for the model, and its answers (BY-4)."""
 
 from typing import Any, Final
 
 NAME: Final = "recall"
-# What one answer may put into a context that was just made smaller.
+# The maximum that one answer may add to a context that was just made smaller.
 MAX_CHARACTERS: Final = 12_000
 
 TOOL: Final[dict[str, Any]] = {
@@ -37,7 +37,7 @@ def nothing(query: str) -> str:
 
 
 def page(record: str, start: int, text: str, whole: int) -> str:
-    """A stretch of a record that is `whole` characters long."""
+    """Part of a record that is `whole` characters long."""
     end = start + len(text)
     more = (
         f'\n[Characters {start:,} to {end:,} of {whole:,}. Go on with "from": {end}.]' if end < whole else ""
@@ -46,6 +46,6 @@ def page(record: str, start: int, text: str, whole: int) -> str:
 
 
 def cut(text: str) -> str:
-    """An answer within its bound."""
+    """An answer within the limit."""
     note = "\n[Cut here: the answer is too long.]"
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - len(note)] + note

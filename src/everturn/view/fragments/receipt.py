@@ -1,4 +1,4 @@
-"""What became of everything, told to the model in a few lines (CP-34)."""
+"""What a compaction did with everything, told to the model in a few lines (CP-34)."""
 
 from collections.abc import Sequence
 

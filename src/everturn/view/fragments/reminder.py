@@ -1,4 +1,4 @@
-"""Attachments in words: wrapped, so that the model can tell context from what the user said (FLAT-2)."""
+"""Attachments as text: wrapped, so that the model can tell context from the user's words (FLAT-2)."""
 
 from typing import Any, cast
 
@@ -15,9 +15,9 @@ def reminder(text: str) -> Block:
 
 
 def attachment_words(payload: Block) -> str:
-    """What an attachment says: its content where it has one, otherwise all of it as JSON.
+    """The text of an attachment: its content if it has one, otherwise all of it as JSON.
 
-    A hook that succeeded without a word has an empty content, and says nothing.
+    A hook that succeeded without output has empty content, and nothing is shown.
     """
     try:
         content = fields_of(payload).get("content")

@@ -1,7 +1,7 @@
-"""What is brought back after a compaction: files, todos, plan, skills, agents, tools, pins (CP-13 to 17, 32).
+"""What is restored after a compaction: files, todos, plan, skills, agents, tools, pins (CP-13 to 17, 32).
 
-Each is the content of an attachment: a heading, and then the thing itself as an element of its own, so that
-the next compaction finds it again without parsing our own sentences.
+Each is the content of an attachment: a heading, and then the item itself as its own element, so that the next
+compaction finds it again without parsing our own sentences.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
-"""What a session was about before another program compacted it: facts, quoted, never orders.
+"""What a session was about before another program compacted it: facts, quoted, never instructions.
 
-Claude Code passes it on as context at most as long as this; text that gives orders would be taken for an
-attack on the model, and rightly so.
+Claude Code accepts context up to this length. The model would rightly treat text that
+gives orders as a prompt injection.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Final
 
 # Longer strings from a hook are put in a file, and the model sees only their beginning (ecosystem 2.3).
 MAX_CHARACTERS: Final = 10_000
-# So many of them may be the rules: without a bound, an essay would leave no room for the tasks.
+# The share of the rules: without a limit, long rules would leave no space for the tasks.
 MAX_RULE_CHARACTERS: Final = 5_000
 
 _OPENING: Final = (
@@ -26,7 +26,7 @@ def session_state(
     last_message: str = "",
     transcript: str = "",
 ) -> str:
-    """The most important line of each list comes first; "" where there is nothing to say."""
+    """The most important line of each list comes first; "" if there is nothing to say."""
     if not (rules or tasks or files or last_message):
         return ""
     end = f"Everything that was said is in {transcript}" if transcript else ""
@@ -44,7 +44,7 @@ def session_state(
 
 
 def _fitted(heading: str, lines: Sequence[str], room: int) -> str:
-    """As many lines as there is room for, and how many there was none for."""
+    """As many lines as fit, and the number of lines that do not."""
     shown, left = [heading], room - len(heading)
     for at, line in enumerate(lines):
         more = f"(and {len(lines) - at} more)"

@@ -1,4 +1,4 @@
-"""The message that stands for what was summarized (CP-11, CP-33)."""
+"""The message that replaces what was summarized (CP-11, CP-33)."""
 
 from typing import Final, Literal
 
@@ -32,7 +32,7 @@ _RESUMING: Final[dict[Resuming, str]] = {
 
 
 def summary_message(text: str, *, form: CompactionForm, transcript: str, resuming: Resuming) -> str:
-    """`transcript` is the path under which the model can read everything exactly; "" where there is none."""
+    """`transcript` is the path where the model can read the full history; "" if there is none."""
     parts = [_OPENING[form], f"<{SUMMARY_TAG}>\n{escaped(text)}\n</{SUMMARY_TAG}>", _DATA]
     if transcript:
         parts.append(

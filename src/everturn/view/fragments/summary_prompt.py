@@ -77,7 +77,7 @@ def summary_prompt(
 ) -> str:
     """The last message of a summary request.
 
-    `divided_at` are the first words of the message at which a partial compaction divides the view, where the
+    `divided_at` is the beginning of the message at which a partial compaction divides the view, if the
     request shows both sides; `quoted` must be in the summary word for word.
     """
     parts = [_TEXT_ONLY, _TASK[form]]
@@ -85,18 +85,30 @@ def summary_prompt(
         parts.append(f"{_WHERE[form]}\n> {escaped(divided_at)}")
     parts += [_FORM, "\n".join((*_SECTIONS, *(_LAST_UP_TO if form == "up_to" else _LAST))), _RULES]
     if quoted:
-        parts.append("These must stand in the summary word for word:\n" + "\n".join(f"- {q}" for q in quoted))
+        parts.append(quotes_demanded(quoted))
     if instructions.strip():
         parts.append(f"Instructions for this summary:\n{instructions.strip()}")
     return "\n\n".join((*parts, _TEXT_ONLY))
 
 
-# What a refused answer without a word in it is repeated as: a message cannot be empty.
+def quotes_demanded(texts: Sequence[str]) -> str:
+    """The demand to quote these texts in a summary; "" for nothing."""
+    listed = "\n".join(f"- {text}" for text in texts)
+    return f"These must stand in the summary word for word:\n{listed}" if texts else ""
+
+
+def quoted_pins(texts: Sequence[str]) -> str:
+    """The same as part of a summary that no model wrote."""
+    listed = "\n".join(f"- {text}" for text in texts)
+    return f"Pinned, word for word:\n{listed}" if texts else ""
+
+
+# Used for a refused answer that was empty: a message cannot be empty.
 UNSAID: Final = text_block("[No text]")
 
 
 def repair_prompt(problem: str) -> str:
-    """What is said when a summary was not accepted, once."""
+    """Asks for a corrected summary after one was not accepted, once."""
     return (
         f"That summary cannot be used: {problem}. Write it again, whole, in the form asked for, with its "
         f"text in <summary> tags. {_TEXT_ONLY}"

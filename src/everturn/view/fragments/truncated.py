@@ -1,4 +1,4 @@
-"""What opens a request for a summary whose beginning was left out because all of it did not fit (CP-9)."""
+"""Opens a summary request whose beginning was left out because the whole did not fit (CP-9)."""
 
 from everturn.history.blocks import text_block
 

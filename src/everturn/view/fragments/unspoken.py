@@ -1,4 +1,4 @@
-"""What stands for a reply that was thinking alone, once that thinking may no longer be sent (PC-16)."""
+"""Replaces a reply that was only thinking, once that thinking may no longer be sent (PC-16)."""
 
 from everturn.history.blocks import text_block
 

@@ -1,1 +1,1 @@
-"""The settings file of Claude Code: what everturn puts there, and how it is taken out again."""
+"""Edits Claude Code's settings file: adds everturn's entries and removes them again."""

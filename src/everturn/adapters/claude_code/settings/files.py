@@ -1,7 +1,7 @@
-"""A settings file on disk: read with all that must survive a change, written whole or not at all.
+"""Reads and writes settings files: keeps mode and byte order mark, writes atomically.
 
-A link is followed, and the file behind it is replaced, so that the link stays. Between reading and writing
-somebody else may have written: the bytes are compared again at the last moment.
+A symbolic link is followed and its target replaced, so the link stays. Another program may write between
+reading and writing, so the content is compared again just before the file is replaced.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from everturn.errors import InputError, StoreError
 
-# Backups and receipts hold what the settings hold, and there may be keys in those.
+# Backups and receipts contain parts of the settings, which may contain keys.
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 _BYTE_ORDER_MARK: Final = "\ufeff"
@@ -20,7 +20,7 @@ EMPTY: Final = "{}\n"
 
 
 class SettingsFile(NamedTuple):
-    """A file as it was found. `target` is what a link leads to; `data` is None where there is no file yet."""
+    """A file as it was read. `target` is the resolved path; `data` is None if the file does not exist."""
 
     path: str
     target: str
@@ -29,17 +29,17 @@ class SettingsFile(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What can be changed: an empty file is an empty object."""
+        """The text to edit; an empty file counts as an empty object."""
         text = (self.data or b"").decode().removeprefix(_BYTE_ORDER_MARK)
         return text if text.strip() else EMPTY
 
     def render(self, text: str) -> bytes:
-        """A text as this file spells it: with its byte order mark, where it has one."""
+        """Encode a text for this file, with its byte order mark if it has one."""
         mark = _BYTE_ORDER_MARK if (self.data or b"").startswith(_BYTE_ORDER_MARK.encode()) else ""
         return (mark + text).encode()
 
     @property
-    def said(self) -> str:
+    def display_path(self) -> str:
         return (
             self.path
             if self.target == os.path.abspath(self.path)
@@ -48,7 +48,7 @@ class SettingsFile(NamedTuple):
 
 
 def read_settings_file(path: str) -> SettingsFile:
-    """InputError, in words, where it cannot be read or is no text."""
+    """Read a settings file. Raises InputError if it cannot be read or is not UTF-8."""
     target = os.path.realpath(path)
     try:
         with open(target, "rb") as file:
@@ -57,13 +57,13 @@ def read_settings_file(path: str) -> SettingsFile:
     except FileNotFoundError:
         return SettingsFile(path, target, None)
     except IsADirectoryError:
-        raise InputError(f"{path} is a directory; name the settings file in it.") from None
+        raise InputError(f"{path} is a directory; give the settings file in it.") from None
     except OSError as problem:
         raise InputError(
-            f"{path} cannot be read: {problem.strerror}. Check its permissions (ls -l {target})."
+            f"{path} could not be read: {problem.strerror}. Check its permissions (ls -l {target})."
         ) from None
     try:
-        found.text  # noqa: B018, asked for its error
+        found.text  # noqa: B018, raises if it cannot be decoded
     except UnicodeDecodeError as problem:
         raise InputError(
             f"{path} is not UTF-8 (byte {problem.start}). Nothing was changed; save it as UTF-8 first."
@@ -72,28 +72,26 @@ def read_settings_file(path: str) -> SettingsFile:
 
 
 def check_writable(file: SettingsFile) -> None:
-    """StoreError, in words, before anything is written. A read-only file is meant: also root is refused."""
+    """Raises StoreError if the file cannot be replaced. A read-only file is refused, for root too."""
     if file.data is not None and not file.mode & stat.S_IWUSR:
         raise StoreError(
-            f"{file.said} is read-only. Nothing was changed; `chmod u+w {file.target}` allows it, or another "
-            "program keeps this file, and the change belongs there."
+            f"{file.display_path} is read-only. Nothing was changed. Run `chmod u+w {file.target}`, or make "
+            "the change in the program that manages this file."
         )
     folder = os.path.dirname(file.target)
     if not os.path.isdir(folder):
         raise StoreError(
-            f"There is no folder {folder}. Nothing was changed; check the path, or make it first."
+            f"Folder not found: {folder}. Nothing was changed; check the path, or create it first."
         )
     if not os.access(folder, os.W_OK):
-        raise StoreError(
-            f"The folder {folder} may not be written to. Nothing was changed; check its permissions."
-        )
+        raise StoreError(f"The folder {folder} is not writable. Nothing was changed; check its permissions.")
 
 
 def replace_file(file: SettingsFile, data: bytes | None) -> None:
-    """The file with other bytes, or gone for None; nothing where it is no longer what was read."""
+    """Replace the content, or delete the file for None. Raises StoreError if it changed since it was read."""
     if read_settings_file(file.path).data != file.data:
         raise StoreError(
-            f"{file.said} was changed by somebody else just now. Nothing was written; try again."
+            f"{file.display_path} was changed by another program. Nothing was written; try again."
         )
     try:
         if data is None:
@@ -101,11 +99,13 @@ def replace_file(file: SettingsFile, data: bytes | None) -> None:
         else:
             write_file(file.target, data, file.mode)
     except OSError as problem:
-        raise StoreError(f"{file.said} could not be written: {problem.strerror}. It is as it was.") from None
+        raise StoreError(
+            f"{file.display_path} could not be written: {problem.strerror}. It is unchanged."
+        ) from None
 
 
 def write_file(path: str, data: bytes, mode: int = FILE_MODE) -> None:
-    """Beside it, durable, then in its place: a crash leaves the old file or the new one."""
+    """Write to a temporary file, fsync, rename: a crash leaves either the old or the new file."""
     unfinished = f"{path}.{os.getpid()}.tmp"
     fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
@@ -126,7 +126,7 @@ def user_settings(environment: Mapping[str, str]) -> str:
 
 
 def user_servers(environment: Mapping[str, str]) -> str:
-    """Where Claude Code keeps a user's MCP servers: beside the settings only where their folder is set."""
+    """The file with a user's MCP servers: in CLAUDE_CONFIG_DIR if set, else in the home directory."""
     own = environment.get("CLAUDE_CONFIG_DIR")
     return os.path.join(own or os.path.expanduser("~"), ".claude.json")
 

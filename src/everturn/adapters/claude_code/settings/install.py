@@ -1,6 +1,6 @@
-"""Installing: the entries go into a settings file, after a backup and a receipt; nothing is done twice.
+"""Installs the entries into a settings file, after writing a backup and a receipt. Installing twice is safe.
 
-The order of writing is backup, receipt, settings: after a crash in between, the settings are as they were.
+The write order is backup, receipt, settings: after a crash in between, the settings are unchanged.
 """
 
 import os
@@ -10,7 +10,7 @@ from difflib import unified_diff
 import msgspec
 
 from everturn.adapters.claude_code.settings import receipts
-from everturn.adapters.claude_code.settings.add_entries import add_entries
+from everturn.adapters.claude_code.settings.edit_entries import add_entries, find_empty_containers
 from everturn.adapters.claude_code.settings.entries import InstallOptions, check_settings
 from everturn.adapters.claude_code.settings.files import (
     FOLDER_MODE,
@@ -19,21 +19,20 @@ from everturn.adapters.claude_code.settings.files import (
     read_settings_file,
     replace_file,
 )
-from everturn.adapters.claude_code.settings.remove_entries import find_empty_containers
 from everturn.errors import StoreError
 
 
 class Installation(msgspec.Struct, frozen=True):
-    """What is to be done to one file, not done yet. Without a difference there is nothing to do."""
+    """A planned change of one file. Without messages there is nothing to do."""
 
     file: SettingsFile
     text: str
-    said: tuple[str, ...]
+    messages: tuple[str, ...]
     replaced: str = ""
 
     @property
     def is_needed(self) -> bool:
-        return bool(self.said)
+        return bool(self.messages)
 
     def diff(self) -> str:
         before = "" if self.file.data is None else self.file.text
@@ -47,15 +46,15 @@ class Installation(msgspec.Struct, frozen=True):
 
 
 def plan_installation(path: str, wanted: InstallOptions, *, replacing: bool = False) -> Installation:
-    """Raises InputError or UsageError, in words, where the file cannot be changed."""
+    """Plan the change. Raises InputError or UsageError if the file cannot be changed."""
     file = read_settings_file(path)
-    check_settings(file.text, file.said)
+    check_settings(file.text, file.display_path)
     change = add_entries(file.text, wanted, replace=replacing)
-    return Installation(file, change.text, change.said, change.replaced)
+    return Installation(file, change.text, change.messages, change.replaced)
 
 
 def apply_installation(planned: Installation, now: datetime, *, may_make_folder: bool = False) -> str:
-    """Do it; where the backup is, "" where there was no file."""
+    """Write the change and return the path of the backup; "" if there was no file."""
     file = planned.file
     folder = os.path.dirname(file.target)
     makes_folder = may_make_folder and not os.path.lexists(folder)
@@ -67,7 +66,7 @@ def apply_installation(planned: Installation, now: datetime, *, may_make_folder:
         receipts.write_receipt(file.path, receipt)
     except OSError as problem:
         raise StoreError(
-            f"No backup of {file.said} could be made: {problem.strerror}. Nothing was changed."
+            f"Could not back up {file.display_path}: {problem.strerror}. Nothing was changed."
         ) from None
     replace_file(file, file.render(planned.text))
     return receipt.backup
@@ -78,7 +77,7 @@ def _receipt(planned: Installation, now: datetime, *, made_folder: bool) -> rece
     after = receipts.digest(file.render(planned.text))
     before = receipts.read_receipt(file.path)
     if before and before.after == receipts.digest(file.data):
-        # Only we wrote here since: what was there before us is still what to go back to.
+        # Only everturn changed the file since, so the first backup is still the original.
         replaced = before.replaced or planned.replaced
         return msgspec.structs.replace(before, after=after, replaced=replaced)
     return receipts.InstallReceipt(

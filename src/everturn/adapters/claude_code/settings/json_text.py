@@ -1,8 +1,7 @@
-"""JSON changed in its text: a member or an item put in or taken out, every other letter as it was.
+"""Edits JSON as text: adds or removes a member or an item and keeps every other character.
 
-A settings file is written by people. Parsing and writing it anew would change their indentation, their
-numbers and their escapes; here the text is cut at one place and joined again. New text follows the layout
-around it.
+People edit settings files. Parsing and serializing one would change indentation, numbers and escapes, so the
+text is edited in place. New text follows the surrounding layout.
 """
 
 import json
@@ -16,11 +15,11 @@ _COMMENT: Final = re.compile(r"\s*(?://|/\*|#)")
 
 
 class InvalidJson(ValueError):
-    """The text is no JSON; the message says where and what to do."""
+    """The text is not valid JSON; the message says where and how to fix it."""
 
 
 class JsonSpan(NamedTuple):
-    """A member of an object, or an item of an array (its key is ""): where it is, and its value."""
+    """Position and value of an object member, or of an array item (key "")."""
 
     key: str
     start: int
@@ -30,13 +29,13 @@ class JsonSpan(NamedTuple):
 
 
 class JsonLayout(NamedTuple):
-    """How a text is laid out. Without a unit of indentation it is on one line."""
+    """The layout of a text. An empty `unit` means one line without indentation."""
 
     newline: str = "\n"
     unit: str = "  "
 
     def render(self, value: Any, base: str) -> str:
-        """A value that begins on a line indented by `base`."""
+        """Serialize a value that starts on a line indented by `base`."""
         if not self.unit:
             return json.dumps(value, ensure_ascii=False)
         lines = json.dumps(value, ensure_ascii=False, indent=self.unit).split("\n")
@@ -44,31 +43,31 @@ class JsonLayout(NamedTuple):
 
 
 def parse_json(text: str) -> Any:
-    """The value of a text; NotJson where Claude Code could not read it either."""
+    """Parse a text. Raises InvalidJson if Claude Code could not read it either."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as problem:
         raise InvalidJson(_told(text, problem)) from None
     except RecursionError:
-        raise InvalidJson("it is nested too deeply to be read") from None
+        raise InvalidJson("it is nested too deeply") from None
 
 
 def _no_constant(name: str) -> Any:
-    raise InvalidJson(f"it holds {name}, which is no JSON; write a number or null instead")
+    raise InvalidJson(f"it contains {name}, which is not valid JSON; use a number or null instead")
 
 
 def _told(text: str, problem: json.JSONDecodeError) -> str:
     where = f"line {problem.lineno}, column {problem.colno}"
     line_start = text.rfind("\n", 0, problem.pos) + 1
     if _COMMENT.match(text, problem.pos) or _COMMENT.match(text, line_start):
-        return f"there is a comment at {where}, and JSON has none; take it out"
+        return f"comments are not allowed in JSON, remove the one at {where}"
     if text[problem.pos : problem.pos + 1] in ("}", "]") or "trailing comma" in problem.msg:
-        return f"a value is missing at {where}: there is a comma too many before it; take it out"
+        return f"a value is missing at {where}: remove the extra comma before it"
     return f"{problem.msg[0].lower()}{problem.msg[1:]} at {where}"
 
 
 def detect_layout(text: str) -> JsonLayout:
-    """As the first member of the object is indented."""
+    """The layout, taken from the first member of the object."""
     spans = find_members(text, _start(text))
     if not spans:
         return JsonLayout("\r\n" if "\r\n" in text else "\n")
@@ -79,7 +78,7 @@ def detect_layout(text: str) -> JsonLayout:
 
 
 def find_members(text: str, at: int) -> list[JsonSpan]:
-    """The members of the object that begins at a place. The text must be valid."""
+    """The members of the object that starts at `at`. The text must be valid."""
     found: list[JsonSpan] = []
     at = _skip(text, at + 1)
     while text[at] != "}":
@@ -93,7 +92,7 @@ def find_members(text: str, at: int) -> list[JsonSpan]:
 
 
 def find_items(text: str, at: int) -> list[JsonSpan]:
-    """The items of the array that begins at a place."""
+    """The items of the array that starts at `at`."""
     found: list[JsonSpan] = []
     at = _skip(text, at + 1)
     while text[at] != "]":
@@ -105,7 +104,7 @@ def find_items(text: str, at: int) -> list[JsonSpan]:
 
 
 def find_member(text: str, *names: str) -> JsonSpan | None:
-    """The member at the end of these names, from the outermost object on; of two alike, the last."""
+    """The member at this path; of duplicate keys, the last."""
     at, found = _start(text), None
     for name in names:
         if text[at] != "{":
@@ -118,30 +117,30 @@ def find_member(text: str, *names: str) -> JsonSpan | None:
 
 
 def members_at(text: str, names: Sequence[str]) -> list[JsonSpan]:
-    """The members of the object that the names lead to."""
+    """The members of the object at this path."""
     return find_members(text, _place(text, names))
 
 
 def items_at(text: str, names: Sequence[str]) -> list[JsonSpan]:
-    """The items of the array that the names lead to."""
+    """The items of the array at this path."""
     return find_items(text, _place(text, names))
 
 
 def items_within(text: str, item: JsonSpan, name: str) -> list[JsonSpan]:
-    """The items of an array that is a member of an item; of two alike, the last."""
+    """The items of an array that is a member of `item`; of duplicate keys, the last."""
     found = [span for span in find_members(text, item.value_start) if span.key == name]
     return find_items(text, found[-1].value_start)
 
 
 def add_member(text: str, names: Sequence[str], value: Any) -> str:
-    """The text with one member more, in the object that all names but the last lead to."""
+    """Add a member to an object; the last name is its key."""
     layout = detect_layout(text)
     at = _place(text, names[:-1])
     return _with(text, at, find_members(text, at), f"{json.dumps(names[-1])}: ", value, layout)
 
 
 def add_item(text: str, names: Sequence[str], value: Any) -> str:
-    """The text with one item more, at the end of the array that the names lead to."""
+    """Append an item to the array at this path."""
     at = _place(text, names)
     return _with(text, at, find_items(text, at), "", value, detect_layout(text))
 
@@ -151,7 +150,7 @@ def replace_value(text: str, span: JsonSpan, spelled: str) -> str:
 
 
 def remove_span(text: str, spans: Sequence[JsonSpan], number: int) -> str:
-    """The text without one of the spans of a container. What was put in last leaves no trace."""
+    """Remove one span of a container. Removing the last one added restores the text exactly."""
     if len(spans) == 1:
         start, end = _skip_back(text, spans[0].start), _skip(text, spans[0].end)
     elif number == len(spans) - 1:
@@ -201,6 +200,6 @@ def _skip_back(text: str, at: int) -> int:
 
 
 def _indentation(text: str, at: int) -> str:
-    """The white space that begins the line of a place."""
+    """The leading white space of the line at `at`."""
     start = text.rfind("\n", 0, at) + 1
     return text[start : min(at, _skip(text, start))].strip("\r\n")

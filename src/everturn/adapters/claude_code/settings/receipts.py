@@ -1,7 +1,7 @@
-"""What an installation remembers beside the file that it changed, so that it can be undone to the byte.
+"""Backup and receipt of an installation, stored beside the settings file, so that it can be undone exactly.
 
-settings.json.everturn.json             the receipt
-settings.json.everturn-20261115-1041.bak  the file as it was
+settings.json.everturn.json                  the receipt
+settings.json.everturn-20261115-104100.bak   the original file
 """
 
 import json
@@ -18,14 +18,14 @@ RECEIPT_SUFFIX: Final = ".everturn.json"
 
 
 class InstallReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """Digests of the file before and after; `backup` is "" where there was no file before."""
+    """Digests of the file before and after; `backup` is "" if there was no file."""
 
     before: str
     after: str
     backup: str = ""
-    # The status line that ours replaced, as it was spelled.
+    # The JSON text of the status line that ours replaced.
     replaced: str = ""
-    # Containers that were empty before us, and stay when we leave.
+    # Containers that were empty before the installation; uninstalling keeps them.
     empty_before: tuple[str, ...] = ()
     made_folder: bool = False
 
@@ -39,7 +39,7 @@ def receipt_path(path: str) -> str:
 
 
 def read_receipt(path: str) -> InstallReceipt | None:
-    """None where there is none, or it cannot be used: then our entries are known by what they call."""
+    """The receipt; None if missing or unreadable. Our entries are then recognised by their command."""
     try:
         with open(receipt_path(path), "rb") as file:
             return msgspec.json.decode(file.read(), type=InstallReceipt)
@@ -53,7 +53,7 @@ def write_receipt(path: str, receipt: InstallReceipt) -> None:
 
 
 def back_up(file: SettingsFile, now: datetime) -> str:
-    """The file as it is, beside its name and not beside what a link leads to; "" where there is none."""
+    """Copy the file beside its path (not beside the target of a link); "" if it does not exist."""
     if file.data is None:
         return ""
     stem = f"{file.path}.everturn-{now:%Y%m%d-%H%M%S}"

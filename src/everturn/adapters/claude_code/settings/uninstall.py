@@ -1,6 +1,6 @@
-"""Uninstalling: the bytes from before where nobody wrote since; else only our entries go.
+"""Uninstalls: restores the original bytes if the file did not change since, else removes only our entries.
 
-Without a receipt our entries are known by what they call, and the file is laid out as it is.
+Without a receipt our entries are recognised by their command, and the layout of the file stays.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from everturn.adapters.claude_code.settings import receipts
+from everturn.adapters.claude_code.settings.edit_entries import remove_entries
 from everturn.adapters.claude_code.settings.entries import NAME, check_settings
 from everturn.adapters.claude_code.settings.files import (
     SettingsFile,
@@ -17,24 +18,23 @@ from everturn.adapters.claude_code.settings.files import (
     read_settings_file,
     replace_file,
 )
-from everturn.adapters.claude_code.settings.remove_entries import remove_entries
 from everturn.errors import StoreError
 
-RESTORED_EXACTLY: Final = "the file is as it was before, to the byte"
+RESTORED_EXACTLY: Final = "the original file was restored, byte for byte"
 
 
 class Removal(msgspec.Struct, frozen=True):
-    """What is to be done to one file, not done yet. `data` None: the file goes, for we made it."""
+    """A planned removal from one file. `data` None: delete the file, because the installation created it."""
 
     file: SettingsFile
-    said: tuple[str, ...]
+    messages: tuple[str, ...]
     data: bytes | None = None
     receipt: receipts.InstallReceipt | None = None
     is_exact: bool = False
 
     @property
     def is_needed(self) -> bool:
-        return bool(self.said)
+        return bool(self.messages)
 
 
 def plan_removal(path: str) -> Removal:
@@ -42,25 +42,25 @@ def plan_removal(path: str) -> Removal:
     if file.data is None:
         return Removal(file, (), None, receipt)
     if receipt is None and NAME not in file.text:
-        # Whatever is wrong with it is no business of ours.
+        # The file has nothing of ours, so its problems do not matter.
         return Removal(file, (), file.data)
-    check_settings(file.text, file.said)
+    check_settings(file.text, file.display_path)
     if receipt and receipts.digest(file.data) == receipt.after:
         original = _original(receipt)
         text = None if original is None else SettingsFile(path, path, original).text
-        # A backup may hold entries of ours, where one of an earlier installation had been taken out by hand.
-        if text is None or not remove_entries(text).said:
-            said = "the file is gone: it was not there before" if text is None else RESTORED_EXACTLY
+        # The backup can contain our entries if an earlier installation was partly removed by hand.
+        if text is None or not remove_entries(text).messages:
+            said = "the file was deleted: it did not exist before" if text is None else RESTORED_EXACTLY
             return Removal(file, (said,), original, receipt, is_exact=True)
     replaced = receipt.replaced if receipt else ""
     change = remove_entries(
         file.text, replaced=replaced, empty_before=receipt.empty_before if receipt else ()
     )
-    return Removal(file, change.said, file.render(change.text), receipt)
+    return Removal(file, change.messages, file.render(change.text), receipt)
 
 
 def apply_removal(removal: Removal) -> None:
-    """Do it. A backup that says nothing new goes; one that may still be wanted stays."""
+    """Write the change. The backup is deleted after an exact restore, and kept otherwise."""
     if removal.is_needed:
         check_writable(removal.file)
         replace_file(removal.file, removal.data)
@@ -72,7 +72,7 @@ def apply_removal(removal: Removal) -> None:
         if removal.is_exact and receipt.backup:
             os.unlink(receipt.backup)
         if removal.is_exact and receipt.made_folder:
-            # Only where it is empty: rmdir refuses otherwise.
+            # rmdir removes it only if it is empty.
             os.rmdir(os.path.dirname(removal.file.target))
 
 
@@ -84,9 +84,9 @@ def _original(receipt: receipts.InstallReceipt) -> bytes | None:
             data = file.read()
     except OSError as problem:
         raise StoreError(
-            f"The backup {receipt.backup} cannot be read: {problem.strerror}. Nothing was changed; remove "
-            "everturn's receipt beside the settings to take out its entries without it."
+            f"The backup {receipt.backup} could not be read: {problem.strerror}. Nothing was changed. Delete "
+            "everturn's receipt beside the settings file to remove the entries without the backup."
         ) from None
     if receipts.digest(data) != receipt.before:
-        raise StoreError(f"The backup {receipt.backup} is not what was saved there. Nothing was changed.")
+        raise StoreError(f"The backup {receipt.backup} was modified. Nothing was changed.")
     return data

@@ -1,1 +1,1 @@
-"""Reading and changing files of the workspace."""
+"""Read and change files of the workspace."""

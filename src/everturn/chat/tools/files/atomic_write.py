@@ -1,7 +1,7 @@
-"""Putting a file in its place: whole or not at all, with the mode it had, never through a link.
+"""Writes a file atomically, keeps its mode, and never follows a symbolic link.
 
-The bytes go to a file beside the old one, which is then renamed over it. Folders on the way are made and
-opened part by part without following links, as for reading (`session/files.py`).
+The data goes to a temporary file in the same folder, which is then renamed. Parent folders are created and
+opened one by one without following links, as for reading (`session/files.py`).
 """
 
 import os
@@ -16,19 +16,19 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def write_atomically(place: ResolvedPath, data: bytes, old: os.stat_result | None) -> os.stat_result:
-    """Write, and tell what the file is now. `old` is what it was, where there was one."""
-    with explain_os_errors(place):
-        folder = _folder_of(place)
+def write_atomically(target: ResolvedPath, data: bytes, old: os.stat_result | None) -> os.stat_result:
+    """Write the file and return its new stat. `old` is the stat of the existing file, if there is one."""
+    with explain_os_errors(target):
+        folder = _folder_of(target)
         try:
-            return _replaced(folder, os.path.basename(place.way), data, old)
+            return _replaced(folder, os.path.basename(target.relative_path), data, old)
         finally:
             os.close(folder)
 
 
-def _folder_of(place: ResolvedPath) -> int:
-    at = os.open(place.base, _FOLDER)
-    for part in filter(None, os.path.dirname(place.way).split("/")):
+def _folder_of(target: ResolvedPath) -> int:
+    at = os.open(target.base, _FOLDER)
+    for part in filter(None, os.path.dirname(target.relative_path).split("/")):
         at = _below(at, part)
     return at
 
@@ -43,7 +43,7 @@ def _below(at: int, part: str) -> int:
 
 
 def _replaced(folder: int, name: str, data: bytes, old: os.stat_result | None) -> os.stat_result:
-    # Short, so that a name of the greatest length still has room for its double.
+    # A short name, so that it is valid even if `name` has the maximum length.
     beside = f".{secrets.token_hex(8)}.tmp"
     fd = os.open(beside, _NEW, 0o666, dir_fd=folder)
     try:

@@ -1,6 +1,6 @@
-"""What a change does to a text, as a unified diff that a person can judge before it happens.
+"""A unified diff of a change, for the user to review before it is made.
 
-What both texts begin and end with is set aside first: a small change of a large file is quick to show.
+The common beginning and end of the texts are skipped first, so a small change in a large file is fast.
 """
 
 import re
@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-# Lines around a change.
+# Unchanged lines shown around a change.
 CONTEXT_LINES: Final = 3
-# Comparing is quadratic at worst; beyond this the old lines are shown as gone and the new ones as added.
+# The comparison is quadratic at worst; beyond this limit all old lines are removed and all new ones added.
 MAX_COMPARED_LINES: Final = 2_000
 _HUNK: Final = re.compile(r"@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@")
 
@@ -61,7 +61,7 @@ def _all(lines: list[str], sign: str, start: int, end: int) -> list[str]:
 
 
 def _moved(line: str, by: int) -> str:
-    """A hunk's numbers, counted from the beginning of the file again."""
+    """A hunk header with line numbers counted from the start of the file."""
     if not (found := _HUNK.match(line)):
         return line
     return f"@@ -{int(found[1]) + by}{found[2]} +{int(found[3]) + by}{found[4]} @@{line[found.end() :]}"

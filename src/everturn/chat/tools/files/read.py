@@ -1,37 +1,44 @@
-"""Read: a part of a file with its line numbers, or a picture; never more than a context can bear.
+"""Read: lines of a file with their numbers, or an image, up to a fixed size.
 
-What is cut is said, with the offset to go on from. A file that was read is remembered in the version that was
-seen: `edit.py` refuses to overwrite any other.
+If the output is cut, it says so and names the offset to continue from. The version of each file that was read
+is recorded: `edit.py` refuses to overwrite any other version. A second read of an unchanged file whose
+content the model still sees returns a short note instead of the content (MC-18).
 """
 
 import base64
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Final
 
 import msgspec
 
 from everturn.chat.permission import Permissions
-from everturn.chat.tools import schema
 from everturn.chat.tools.files.workspace import (
+    Excerpt,
     ResolvedPath,
     Workspace,
     make_version,
     open_regular_file,
     require_read_permission,
 )
-from everturn.chat.tools.inputs import ToolError, ToolInput
+from everturn.chat.tools.inputs import (
+    ToolError,
+    ToolInput,
+    integer_field,
+    string_field,
+    tool_definition,
+)
 from everturn.measure.tokens import rough
 from everturn.session.files import MAX_FILE_BYTES, SNIFF_BYTES
-from everturn.session.tools import Tool
-from everturn.session.tools import ToolContent as Answer
+from everturn.session.tools import Tool, ToolContent
+from everturn.view.fragments.unchanged import unchanged_file
 
-# What fits into a context beside other files; people who come from Claude Code know these bounds.
+# The same limits as Claude Code's Read tool.
 MAX_LINES: Final = 2_000
 MAX_TOKENS: Final = 25_000
 MAX_LINE_CHARACTERS: Final = 2_000
-# api-facts 4: the API refuses larger pictures.
+# api-facts 4: the API rejects larger images.
 MAX_IMAGE_BYTES: Final = 10 * 1024 * 1024
 _PICTURES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -41,52 +48,73 @@ _PICTURES: Final = (
 )
 _WIDE: Final = (b"\xff\xfe", b"\xfe\xff")
 
-DEFINITION: Final = schema.tool_definition(
+DEFINITION: Final = tool_definition(
     "Read",
-    f"""Read a file of the workspace. Gives up to {MAX_LINES:,} lines with their numbers; `offset` and
-    `limit` choose others. Pictures (PNG, JPEG, GIF, WebP) are shown. Read a file before changing it.""",
+    f"""Read a file. Returns up to {MAX_LINES:,} lines with line numbers; `offset` and `limit` select others.
+    Images (PNG, JPEG, GIF, WebP) are returned as images. Read a file before you change it.""",
     {
-        "file_path": schema.string_field("The file, absolute or from the workspace's folder"),
-        "offset": schema.integer_field("The first line to give, counted from 1", least=1),
-        "limit": schema.integer_field("How many lines to give", least=1),
+        "file_path": string_field("Path of the file, absolute or relative to the workspace"),
+        "offset": integer_field("First line to return, counted from 1", least=1),
+        "limit": integer_field("Number of lines to return", least=1),
     },
     "file_path",
 )
 
 
 class FileExcerpt(msgspec.Struct, frozen=True):
-    """Numbered lines, the number of the last one, and what was reached: "" where the file ends."""
+    """Numbered lines, the number of the last one, and why it stopped; "" at the end of the file."""
 
     lines: tuple[str, ...]
     last: int
-    stopped: str = ""
+    stop_reason: str = ""
 
 
-def read_tool(workspace: Workspace, permissions: Permissions) -> Tool:
-    def run(fields: Mapping[str, Any]) -> Answer:
+# Whether the model still sees this content as the result of a Read call for this path.
+IsVisible = Callable[[ResolvedPath, str], bool]
+
+
+def never_visible(target: ResolvedPath, content: str) -> bool:
+    """For agents that cannot ask: the content is always sent."""
+    return False
+
+
+def read_tool(workspace: Workspace, permissions: Permissions, is_visible: IsVisible = never_visible) -> Tool:
+    def run(fields: Mapping[str, Any]) -> ToolContent:
         given = ToolInput("Read", fields)
-        place = workspace.place(given.words("file_path"))
-        first = given.number("offset", 1) or 1
-        count = given.number("limit", MAX_LINES, least=1, most=MAX_LINES)
-        require_read_permission(place, permissions)
-        return _read(workspace, place, first, count)
+        target = workspace.resolve(given.string("file_path"))
+        first = given.integer("offset", 1) or 1
+        count = given.integer("limit", MAX_LINES, least=1, most=MAX_LINES)
+        require_read_permission(target, permissions)
+        excerpt = Excerpt(target.real, first, count)
+        content = _read(workspace, target, first, count)
+        if workspace.was_shown(excerpt) and _is_repeated(content, target, is_visible):
+            return unchanged_file(target.name)
+        workspace.record_shown(excerpt)
+        return content
 
     return Tool(DEFINITION, run)
 
 
-def _read(workspace: Workspace, place: ResolvedPath, first: int, count: int) -> Answer:
-    with open_regular_file(place) as (fd, found), open(fd, "rb", closefd=False) as file:
+def _is_repeated(content: ToolContent, target: ResolvedPath, is_visible: IsVisible) -> bool:
+    """Whether the note is shorter than the content, and the model sees the same content already."""
+    if not isinstance(content, str) or len(content) <= len(unchanged_file(target.name)):
+        return False
+    return is_visible(target, content)
+
+
+def _read(workspace: Workspace, target: ResolvedPath, first: int, count: int) -> ToolContent:
+    with open_regular_file(target) as (fd, found), open(fd, "rb", closefd=False) as file:
         if found.st_size > MAX_FILE_BYTES:
             beginning = file.read(SNIFF_BYTES)
             file.seek(0)
-            return _text(file, beginning, place, first, count)
+            return _text(file, beginning, target, first, count)
         data = file.read(MAX_FILE_BYTES + 1)
-        workspace.saw(place, make_version(found, data))
+        workspace.record_version(target, make_version(found, data))
     if kind := image_media_type(data):
-        return [_picture(data, kind, place)]
+        return [_picture(data, kind, target)]
     if data.startswith(_WIDE):
         data = data.decode("utf-16", "replace").encode()
-    return _text(io.BytesIO(data), data[:SNIFF_BYTES], place, first, count)
+    return _text(io.BytesIO(data), data[:SNIFF_BYTES], target, first, count)
 
 
 def image_media_type(data: bytes) -> str:
@@ -95,46 +123,47 @@ def image_media_type(data: bytes) -> str:
     return next((kind for magic, kind in _PICTURES if data.startswith(magic)), "")
 
 
-def _picture(data: bytes, kind: str, place: ResolvedPath) -> dict[str, Any]:
+def _picture(data: bytes, kind: str, target: ResolvedPath) -> dict[str, Any]:
     if len(data) > MAX_IMAGE_BYTES:
         most = MAX_IMAGE_BYTES >> 20
         raise ToolError(
-            f"{place.name} is a picture of {len(data) >> 20} MB; the most is {most}. Make it smaller."
+            f"{target.name} is an image of {len(data) >> 20} MB; the maximum is {most} MB. Make it smaller."
         )
     source = {"type": "base64", "media_type": kind, "data": base64.b64encode(data).decode()}
     return {"type": "image", "source": source}
 
 
-def _text(file: BinaryIO, beginning: bytes, place: ResolvedPath, first: int, count: int) -> str:
+def _text(file: BinaryIO, beginning: bytes, target: ResolvedPath, first: int, count: int) -> str:
     if b"\0" in beginning:
-        raise ToolError(f"{place.name} is binary, not text. {_advice(place)}")
+        raise ToolError(f"{target.name} is a binary file. {_advice(target)}")
     part = read_numbered_lines(file, first, count)
     if not part.lines:
-        return _nothing(place, part, first)
+        return _nothing(target, part, first)
     said = "\n".join(part.lines)
-    if part.stopped:
+    if part.stop_reason:
+        following = part.last + 1
         said += (
-            f"\n\n[Cut after line {part.last}, {part.stopped}. Read with offset {part.last + 1} for more.]"
+            f"\n\n[Cut after line {part.last}, {part.stop_reason}. Read with offset {following} for more.]"
         )
     return said
 
 
-def _advice(place: ResolvedPath) -> str:
-    ending = os.path.splitext(place.way)[1].lower()
+def _advice(target: ResolvedPath) -> str:
+    ending = os.path.splitext(target.relative_path)[1].lower()
     program = {".pdf": "pdftotext", ".zip": "unzip -l", ".gz": "zcat", ".sqlite": "sqlite3"}.get(
         ending, "file"
     )
-    return f"Look at it with a command, such as `{program}`."
+    return f"Inspect it with a command, such as `{program}`."
 
 
-def _nothing(place: ResolvedPath, part: FileExcerpt, first: int) -> str:
+def _nothing(target: ResolvedPath, part: FileExcerpt, first: int) -> str:
     if part.last == 0:
-        return f"[{place.name} is empty.]"
-    raise ToolError(f"{place.name} has {part.last:,} lines; there is no line {first:,}.")
+        return f"[{target.name} is empty.]"
+    raise ToolError(f"{target.name} has {part.last:,} lines; line {first:,} does not exist.")
 
 
 def read_numbered_lines(file: BinaryIO, first: int, count: int) -> FileExcerpt:
-    """Lines from a number on, up to so many, as far as the tokens reach."""
+    """Up to `count` lines from line `first` on, within MAX_TOKENS."""
     lines: list[str] = []
     number = tokens = 0
     while raw := _line(file):
@@ -142,7 +171,7 @@ def read_numbered_lines(file: BinaryIO, first: int, count: int) -> FileExcerpt:
         if number < first:
             continue
         if len(lines) == count:
-            return FileExcerpt(tuple(lines), number - 1, "the limit of lines")
+            return FileExcerpt(tuple(lines), number - 1, "the line limit")
         lines.append(f"{number:>6}\t{_shown(raw)}")
         tokens += rough(lines[-1])
         if tokens > MAX_TOKENS and len(lines) > 1:
@@ -151,8 +180,8 @@ def read_numbered_lines(file: BinaryIO, first: int, count: int) -> FileExcerpt:
 
 
 def _line(file: BinaryIO) -> bytes:
-    """The next line; of a very long one its beginning and how much is missing. Never all of a large file."""
-    # A character has up to four bytes.
+    """The next line. A very long one is cut, with a note of how much is missing; memory use is bounded."""
+    # A character has up to four bytes in UTF-8.
     raw = file.readline(MAX_LINE_CHARACTERS * 4)
     if raw.endswith(b"\n") or not raw:
         return raw
@@ -161,7 +190,7 @@ def _line(file: BinaryIO) -> bytes:
         rest += len(more)
         if more.endswith(b"\n"):
             break
-    return raw + (f" [… {rest:,} bytes more]".encode() if rest else b"")
+    return raw + (f" [… {rest:,} more bytes]".encode() if rest else b"")
 
 
 def _shown(raw: bytes) -> str:
@@ -169,5 +198,5 @@ def _shown(raw: bytes) -> str:
     if len(text) <= MAX_LINE_CHARACTERS:
         return text
     return (
-        f"{text[:MAX_LINE_CHARACTERS]} [… {len(text) - MAX_LINE_CHARACTERS:,} characters more in this line]"
+        f"{text[:MAX_LINE_CHARACTERS]} [… {len(text) - MAX_LINE_CHARACTERS:,} more characters in this line]"
     )

@@ -1,1 +1,1 @@
-"""Finding files by name and by what is in them."""
+"""Find files by name and by content."""

@@ -1,8 +1,7 @@
-"""Which files there are: git's own list inside a repository, a walk elsewhere.
+"""Lists the files of a folder: with git inside a repository, otherwise by walking the folder.
 
-Git knows what is ignored. Its list is asked for without the repository's helpers, which a stranger may have
-configured. Where it has nothing to say (no git, an ignored folder), the folder is walked, past what programs
-put there.
+Git leaves out ignored files. It runs without the helpers that an untrusted repository may configure. If git
+lists nothing (not a repository, an ignored folder), the folder is walked, without build and cache folders.
 """
 
 import os
@@ -15,7 +14,7 @@ import msgspec
 
 from everturn.chat.tools.files.workspace import ResolvedPath, Workspace, explain_os_errors
 
-# A folder with more files than this is no project; what is beyond is said to be missing.
+# The listing stops here, and the result says so.
 MAX_FILES: Final = 200_000
 GIT_TIMEOUT_SECONDS: Final = 10
 IGNORED_FOLDERS: Final = frozenset(
@@ -29,15 +28,15 @@ _GIT: Final = (
 
 
 class FileListing(msgspec.Struct, frozen=True):
-    """Ways down from `folder`, sorted."""
+    """Sorted paths relative to `folder`."""
 
     folder: ResolvedPath
-    ways: tuple[str, ...]
+    paths: tuple[str, ...]
     is_cut: bool = False
 
-    def name(self, way: str) -> str:
-        """How a file is called before the model: from the workspace, or absolute."""
-        joined = way if self.folder.name == "." else os.path.join(self.folder.name, way)
+    def name(self, path: str) -> str:
+        """The path shown to the model: relative to the workspace, or absolute."""
+        joined = path if self.folder.name == "." else os.path.join(self.folder.name, path)
         return os.fsencode(joined).decode("utf-8", "replace")
 
 
@@ -50,7 +49,7 @@ def list_files(workspace: Workspace, folder: ResolvedPath) -> FileListing:
 
 
 def _from_git(folder: str, environment: Mapping[str, str]) -> list[str]:
-    # Variables of a surrounding git (in a hook, say) would lead to another repository.
+    # GIT_ variables of an outer git process (such as a hook) would point to another repository.
     clean = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
     try:
         ran = subprocess.run(
@@ -65,9 +64,9 @@ def _from_git(folder: str, environment: Mapping[str, str]) -> list[str]:
         return []
     if ran.returncode != 0:
         return []
-    ways = (os.fsdecode(raw) for raw in ran.stdout.split(b"\0") if raw)
-    # The index may name files that are gone, and folders that are repositories of their own.
-    return [way for way in ways if os.path.isfile(os.path.join(folder, way))]
+    paths = (os.fsdecode(raw) for raw in ran.stdout.split(b"\0") if raw)
+    # The index can list deleted files and submodules.
+    return [path for path in paths if os.path.isfile(os.path.join(folder, path))]
 
 
 def _walked(folder: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""Glob patterns over paths: `*` and `?` inside a name, `**` over any number of folders, `{a,b}` for a choice.
+"""Glob patterns: `*` and `?` within a name, `**` for any number of folders, `{a,b}` for alternatives.
 
-A pattern without a slash speaks of names, wherever they are. Matching takes time in proportion to the path.
+A pattern without a slash matches file names in any folder. Matching is linear in the length of the path.
 """
 
 import re
@@ -8,25 +8,25 @@ from collections.abc import Callable
 from fnmatch import translate
 from typing import Final
 
-# Choices multiply; a pattern that means more than this many is a mistake.
+# Alternatives multiply; a pattern with more than this is a mistake.
 MAX_CHOICES: Final = 200
-_TOO_MANY: Final = f"the braces stand for more than {MAX_CHOICES} patterns"
+_TOO_MANY: Final = f"the braces expand to more than {MAX_CHOICES} patterns"
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _ANY_FOLDERS: Final = "**"
 
 
 class TooManyChoices(ValueError):
-    """The braces of a pattern stand for too many patterns."""
+    """The braces expand to too many patterns."""
 
 
 def compile_glob(pattern: str) -> Callable[[str], bool]:
-    """Whether a path, spelled with slashes from where the search starts, is meant."""
+    """A function that matches paths relative to the search folder, separated by slashes."""
     plain = [_parts(each) for each in expand_braces(pattern.removeprefix("./"))]
     return lambda path: any(_fits(path.split("/"), parts) for parts in plain)
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """A pattern for each way of choosing from its braces; braces without a choice are characters."""
+    """One pattern per combination of alternatives; braces without a comma are literal."""
     if pattern.count("{") > MAX_CHOICES:
         raise TooManyChoices(_TOO_MANY)
     found = next((each for each in _BRACES.finditer(pattern) if "," in each[1]), None)
@@ -41,7 +41,7 @@ def expand_braces(pattern: str) -> list[str]:
 
 
 def _parts(pattern: str) -> list[re.Pattern[str] | None]:
-    """The names of a pattern, None for any number of folders."""
+    """The path components of a pattern; None stands for `**`."""
     given = pattern.split("/") if "/" in pattern else [_ANY_FOLDERS, pattern]
     if given[-1] in ("", _ANY_FOLDERS):
         given = [*filter(None, given[:-1]), _ANY_FOLDERS, "*"]
@@ -49,7 +49,7 @@ def _parts(pattern: str) -> list[re.Pattern[str] | None]:
 
 
 def _fits(names: list[str], parts: list[re.Pattern[str] | None]) -> bool:
-    """Walks the names once, holding every place in the pattern that could be reached so far."""
+    """Walk the names once and track every position in the pattern that can be reached."""
     at = _skipping({0}, parts)
     for name in names:
         after: set[int] = set()
@@ -65,7 +65,7 @@ def _fits(names: list[str], parts: list[re.Pattern[str] | None]) -> bool:
 
 
 def _skipping(places: set[int], parts: list[re.Pattern[str] | None]) -> set[int]:
-    """`**` may stand for no folder at all."""
+    """`**` also matches zero folders."""
     reached = set(places)
     for place in sorted(places):
         while place < len(parts) and parts[place] is None:

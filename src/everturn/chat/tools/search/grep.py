@@ -1,6 +1,6 @@
-"""Grep: files by what is in them, with Python's regular expressions.
+"""Grep: search file contents with Python's regular expressions.
 
-The search itself runs in a process of its own that is ended when it takes too long (`grep_worker.py`).
+The search runs in a separate process with a timeout (`grep_worker.py`).
 """
 
 import json
@@ -12,41 +12,48 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from everturn.chat.permission import Permissions
-from everturn.chat.tools import schema
 from everturn.chat.tools.files.workspace import ResolvedPath, Workspace, is_secret, require_read_permission
-from everturn.chat.tools.inputs import ToolError, ToolInput
-from everturn.chat.tools.search import grep_worker as matching
+from everturn.chat.tools.inputs import (
+    ToolError,
+    ToolInput,
+    boolean_field,
+    enum_field,
+    integer_field,
+    string_field,
+    tool_definition,
+)
+from everturn.chat.tools.search import grep_worker
 from everturn.chat.tools.search.file_listing import FileListing, list_files
-from everturn.chat.tools.search.glob import filter_listing as named
+from everturn.chat.tools.search.glob import filter_listing
 from everturn.session.files import MAX_FILE_BYTES
 from everturn.session.tools import Tool
 
 TIMEOUT_SECONDS: Final = 20.0
 MODES: Final = ("files_with_matches", "content", "count")
-# Entries that are given where nobody says how many, and at most.
+# Default and maximum number of entries.
 DEFAULT_ENTRIES: Final = 100
 MAX_ENTRIES: Final = 2_000
-# As for commands (`shell.py`): what comes back must fit beside everything else.
+# The same limit as for commands (`bash.py`).
 MAX_CHARACTERS: Final = 30_000
 MAX_CONTEXT_LINES: Final = 50
 
-DEFINITION: Final = schema.tool_definition(
+DEFINITION: Final = tool_definition(
     "Grep",
-    """Search the contents of files with a regular expression (Python's). Gives the paths of files that
-    match; with output_mode `content` the matching lines, with `count` their number. What git ignores is left
+    """Search file contents with a regular expression (Python syntax). Returns the paths of matching files;
+    with output_mode `content` the matching lines, with `count` their number. Files that git ignores are left
     out.""",
     {
-        "pattern": schema.string_field("The regular expression"),
-        "path": schema.string_field("The folder or file to search; the workspace if not given"),
-        "glob": schema.string_field("Search only files whose names match, such as `*.py`"),
-        "output_mode": schema.enum_field("What to give", *MODES),
-        "-i": schema.boolean_field("Ignore case"),
-        "-n": schema.boolean_field("Number the lines (content); on unless set to false"),
-        "-A": schema.integer_field("Lines to give after each match (content)"),
-        "-B": schema.integer_field("Lines to give before each match (content)"),
-        "-C": schema.integer_field("Lines to give around each match (content)"),
-        "multiline": schema.boolean_field("Let `.` match line ends, and matches span lines"),
-        "head_limit": schema.integer_field("How many files or lines to give at most", least=1),
+        "pattern": string_field("The regular expression"),
+        "path": string_field("The folder or file to search; default: the workspace"),
+        "glob": string_field("Search only files that match this pattern, such as `*.py`"),
+        "output_mode": enum_field("What to return", *MODES),
+        "-i": boolean_field("Ignore case"),
+        "-n": boolean_field("Show line numbers (content); default true"),
+        "-A": integer_field("Lines to show after each match (content)"),
+        "-B": integer_field("Lines to show before each match (content)"),
+        "-C": integer_field("Lines to show before and after each match (content)"),
+        "multiline": boolean_field("Let `.` match newlines, and matches span lines"),
+        "head_limit": integer_field("Maximum number of files or lines", least=1),
     },
     "pattern",
 )
@@ -55,11 +62,11 @@ DEFINITION: Final = schema.tool_definition(
 def grep_tool(workspace: Workspace, permissions: Permissions, *, seconds: float = TIMEOUT_SECONDS) -> Tool:
     def run(fields: Mapping[str, Any]) -> str:
         given = ToolInput("Grep", fields)
-        place = workspace.place(given.words("path", "") or ".")
+        target = workspace.resolve(given.string("path", "") or ".")
         asked = _asked(given)
-        require_read_permission(place, permissions, "Grep")
-        listing = _files(workspace, place, given.words("glob", ""))
-        files = [(way, listing.name(way)) for way in listing.ways]
+        require_read_permission(target, permissions, "Grep")
+        listing = _files(workspace, target, given.string("glob", ""))
+        files = [(path, listing.name(path)) for path in listing.paths]
         asked |= {"root": listing.folder.real, "files": files}
         return _said(_run_search(asked, seconds), asked)
 
@@ -67,41 +74,41 @@ def grep_tool(workspace: Workspace, permissions: Permissions, *, seconds: float 
 
 
 def _asked(given: ToolInput) -> dict[str, Any]:
-    around = given.number("-C", 0, most=MAX_CONTEXT_LINES)
-    is_multiline = given.flag("multiline", False)
-    flags = (re.IGNORECASE if given.flag("-i", False) else 0) | (
+    around = given.integer("-C", 0, most=MAX_CONTEXT_LINES)
+    is_multiline = given.boolean("multiline", False)
+    flags = (re.IGNORECASE if given.boolean("-i", False) else 0) | (
         re.DOTALL | re.MULTILINE if is_multiline else 0
     )
     return {
-        "pattern": given.words("pattern"),
+        "pattern": given.string("pattern"),
         "flags": int(flags),
         "is_multiline": is_multiline,
-        "mode": given.choice("output_mode", MODES),
-        "numbers": given.flag("-n", True),
-        "before": given.number("-B", around, most=MAX_CONTEXT_LINES),
-        "after": given.number("-A", around, most=MAX_CONTEXT_LINES),
-        "most": given.number("head_limit", DEFAULT_ENTRIES, least=1, most=MAX_ENTRIES),
+        "mode": given.enum("output_mode", MODES),
+        "numbers": given.boolean("-n", True),
+        "before": given.integer("-B", around, most=MAX_CONTEXT_LINES),
+        "after": given.integer("-A", around, most=MAX_CONTEXT_LINES),
+        "most": given.integer("head_limit", DEFAULT_ENTRIES, least=1, most=MAX_ENTRIES),
         "largest": MAX_FILE_BYTES,
     }
 
 
-def _files(workspace: Workspace, place: ResolvedPath, pattern: str) -> FileListing:
-    if os.path.isdir(place.real):
-        listing = list_files(workspace, place)
-        # Whoever wants to search a secret names it, and is asked about it.
-        open_to_all = tuple(way for way in listing.ways if not is_secret(way))
-        listing = FileListing(place, open_to_all, listing.is_cut)
-        return named(listing, pattern) if pattern else listing
-    if not os.path.isfile(place.real):
-        raise ToolError(f"There is no file or folder {place.name}. Find it with Glob.")
-    folder = workspace.place(os.path.dirname(place.real))
-    return FileListing(folder, (os.path.basename(place.real),))
+def _files(workspace: Workspace, target: ResolvedPath, pattern: str) -> FileListing:
+    if os.path.isdir(target.real):
+        listing = list_files(workspace, target)
+        # A file with secrets is searched only if it is named, and then with permission.
+        open_to_all = tuple(path for path in listing.paths if not is_secret(path))
+        listing = FileListing(target, open_to_all, listing.is_cut)
+        return filter_listing(listing, pattern) if pattern else listing
+    if not os.path.isfile(target.real):
+        raise ToolError(f"File or folder not found: {target.name}. Find it with Glob.")
+    folder = workspace.resolve(os.path.dirname(target.real))
+    return FileListing(folder, (os.path.basename(target.real),))
 
 
 def _run_search(asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    # Isolated: neither the folder that is searched nor the environment decides what is imported. In a session
-    # of its own: an interrupt at the terminal is ours to handle, and ends it.
-    command = [sys.executable, "-I", "-S", matching.__file__]
+    # -I -S: neither the searched folder nor the environment can change what is imported. A new session:
+    # Ctrl-C reaches only us, and we kill the process.
+    command = [sys.executable, "-I", "-S", grep_worker.__file__]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True) as process:
         try:
@@ -110,7 +117,7 @@ def _run_search(asked: dict[str, Any], seconds: float) -> dict[str, Any]:
             process.kill()
             raise ToolError(
                 f"The search was stopped after {seconds:g} s. Search fewer files (`path`, `glob`), or use a "
-                "pattern without repetitions inside repetitions."
+                "pattern without nested repetitions."
             ) from None
         except BaseException:
             process.kill()
@@ -124,8 +131,11 @@ def _run_search(asked: dict[str, Any], seconds: float) -> dict[str, Any]:
 
 def _said(answer: dict[str, Any], asked: dict[str, Any]) -> str:
     if problem := answer.get("problem"):
-        raise ToolError(f"{asked['pattern']!r} is no regular expression: {problem}. Escape plain characters.")
-    found, notes = answer["found"], []
+        raise ToolError(
+            f"{asked['pattern']!r} is not a valid regular expression: {problem}. Escape literal characters."
+        )
+    found: list[str] = answer["found"]
+    notes: list[str] = []
     if not found:
         return f"Nothing matches {asked['pattern']!r} in {len(asked['files']):,} files."
     text = "\n".join(found)
@@ -133,5 +143,5 @@ def _said(answer: dict[str, Any], asked: dict[str, Any]) -> str:
         text = text[:MAX_CHARACTERS].rpartition("\n")[0] or text[:MAX_CHARACTERS]
         notes.append(f"[Cut after {MAX_CHARACTERS:,} characters; narrow the search.]")
     elif answer["is_more"]:
-        notes.append(f"[The first {len(found):,}; there is more. Narrow the search or raise `head_limit`.]")
+        notes.append(f"[The first {len(found):,}; there are more. Narrow the search or raise `head_limit`.]")
     return "\n".join([text, *notes])

@@ -1,7 +1,7 @@
-"""Searches files for a regular expression, in a process of its own: a pattern may need longer than anybody
-lives, and only a process can be ended. Reads what to do from its input and prints what it found, as JSON.
+"""Searches files for a regular expression, in a separate process that `grep.py` starts and can kill.
 
-Nothing but the standard library is imported, so that it starts quickly. Who starts it: `grep.py`.
+A regular expression can take exponential time, and only a process can be stopped. Reads the search as JSON
+from standard input and prints the result as JSON. Imports only the standard library, so that it starts fast.
 """
 
 import json
@@ -11,6 +11,11 @@ import stat
 import sys
 import warnings
 from bisect import bisect_right
+
+# Type checkers know this name; `typing` is slow to import.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 BINARY_CHECK_BYTES = 8_192
 MAX_LINE_CHARACTERS = 500
@@ -28,12 +33,12 @@ def main() -> None:
     json.dump(search_files(asked, pattern), sys.stdout)
 
 
-def search_files(asked: dict, pattern: "re.Pattern[str]") -> dict:
-    """What was found, up to `most` entries and one more, so that there being more can be told."""
-    found: list = []
+def search_files(asked: "dict[str, Any]", pattern: "re.Pattern[str]") -> "dict[str, Any]":
+    """Up to `most` entries, and whether there are more."""
+    found: list[str] = []
     skipped = 0
-    for way, name in asked["files"]:
-        text = _text(asked["root"], way, asked["largest"])
+    for path, name in asked["files"]:
+        text = _text(asked["root"], path, asked["largest"])
         if text is None:
             skipped += 1
             continue
@@ -43,7 +48,7 @@ def search_files(asked: dict, pattern: "re.Pattern[str]") -> dict:
     return {"found": found[: asked["most"]], "is_more": len(found) > asked["most"], "skipped": skipped}
 
 
-def _entries(asked: dict, pattern: "re.Pattern[str]", name: str, text: str) -> list:
+def _entries(asked: "dict[str, Any]", pattern: "re.Pattern[str]", name: str, text: str) -> "list[str]":
     if asked["mode"] == "files_with_matches":
         return [name] if _has(pattern, text, asked["is_multiline"]) else []
     lines = text.split("\n")
@@ -59,14 +64,14 @@ def _has(pattern: "re.Pattern[str]", text: str, is_multiline: bool) -> bool:
     return any(pattern.search(line) for line in text.splitlines())
 
 
-def _hits(pattern: "re.Pattern[str]", text: str, lines: list, is_multiline: bool) -> list:
-    """Numbers of the lines that match, from 0."""
+def _hits(pattern: "re.Pattern[str]", text: str, lines: "list[str]", is_multiline: bool) -> "list[int]":
+    """Indexes of the matching lines, from 0."""
     if not is_multiline:
         return [at for at, line in enumerate(lines) if pattern.search(line.rstrip("\r"))]
     starts = [0]
     for line in lines[:-1]:
         starts.append(starts[-1] + len(line) + 1)
-    hits: dict = {}
+    hits: dict[int, None] = {}
     for match in pattern.finditer(text):
         first = bisect_right(starts, match.start()) - 1
         last = bisect_right(starts, max(match.start(), match.end() - 1)) - 1
@@ -74,14 +79,14 @@ def _hits(pattern: "re.Pattern[str]", text: str, lines: list, is_multiline: bool
     return sorted(hits)
 
 
-def _shown(asked: dict, name: str, lines: list, hits: list) -> list:
-    """Lines with those around them, as grep prints them; a gap is marked."""
+def _shown(asked: "dict[str, Any]", name: str, lines: "list[str]", hits: "list[int]") -> "list[str]":
+    """Matching lines with context, in grep's format; gaps are marked with `--`."""
     meant = set(hits)
     near = sorted(
         {at for hit in hits for at in range(hit - asked["before"], hit + asked["after"] + 1)}
         & set(range(len(lines)))
     )
-    shown: list = []
+    shown: list[str] = []
     for place, at in enumerate(near):
         if place and at != near[place - 1] + 1 and (asked["before"] or asked["after"]):
             shown.append("--")
@@ -91,10 +96,10 @@ def _shown(asked: dict, name: str, lines: list, hits: list) -> list:
     return shown
 
 
-def _text(root: str, way: str, largest: int) -> "str | None":
-    """None for what is no text, too large, behind a link, or cannot be read."""
+def _text(root: str, path: str, largest: int) -> "str | None":
+    """The text of a file; None if it is binary, too large, behind a link or unreadable."""
     try:
-        fd = _opened(root, way)
+        fd = _opened(root, path)
     except OSError:
         return None
     with open(fd, "rb") as file:
@@ -105,9 +110,9 @@ def _text(root: str, way: str, largest: int) -> "str | None":
     return None if b"\0" in data[:BINARY_CHECK_BYTES] else data.decode("utf-8", "replace")
 
 
-def _opened(root: str, way: str) -> int:
-    """Down from the root part by part, following no link."""
-    *between, last = way.split("/")
+def _opened(root: str, path: str) -> int:
+    """Open a file part by part from the root, without following links."""
+    *between, last = path.split("/")
     at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in between:

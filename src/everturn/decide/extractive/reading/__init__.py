@@ -1,1 +1,1 @@
-"""Reading a conversation for its facts: one walk, and what was carried from earlier summaries."""
+"""Reading the facts of a conversation: one pass, plus what earlier summaries carried over."""

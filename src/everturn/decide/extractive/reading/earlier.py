@@ -1,8 +1,8 @@
-"""What earlier summaries handed down: their nine sections, read back into facts.
+"""What earlier summaries carried over: their nine sections, parsed into facts.
 
-Ours are read exactly: headings stand at the edge and everything else is set in, so quoted text cannot pose as
-a heading or as an entry. A model's summary has the same headings and looser entries; those are carried as
-they are. Sections 8 and 9 speak of a moment that is past and are not carried.
+Our own are parsed exactly: headings start at the margin and everything else is indented, so quoted text
+cannot be mistaken for a heading or an entry. A model's summary has the same headings and looser entries;
+those are carried over as they are. Sections 8 and 9 describe a past moment and are not carried over.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from everturn.decide.extractive.reading.facts import Earlier, FileWork, QuotedText
+from everturn.decide.extractive.reading.facts import EarlierSummary, FileWork, QuotedText
 from everturn.decide.extractive.writing import wording
 from everturn.decide.extractive.writing.quoting import ITEM, unquoted
 
@@ -24,19 +24,19 @@ _HEADING: Final = re.compile(
 _BULLET: Final = re.compile(r"^( *)(?:[-*•]|\d+[.)]) +")
 _LABEL: Final = re.compile(r"^([a-z ]+): (?=\")")
 _PATH: Final = re.compile(r"`([^`\s]*[./][^`\s]*)`|((?:[\w.~-]+)?(?:/[\w.@-]+)+|[\w-]+\.[A-Za-z]\w{0,7}\b)")
-# A path stands in the beginning of its entry; a word without end must not be searched for one.
+# A path is at the beginning of its entry; a very long word must not be searched for one.
 _LOOKED_AT: Final = 300
 _NONE: Final = re.compile(r"^\W*(?:\(?none\b.*|no (?:errors|pending)\b.*)?$", re.IGNORECASE)
 
 
-def parse_summary(text: str) -> Earlier:
+def parse_summary(text: str) -> EarlierSummary:
     """The facts of one summary; empty where it has no sections."""
     sections = _sections(text)
     is_ours = wording.OURS in text
     items = {number: _items(lines, exact=is_ours) for number, lines in sections.items()}
     messages, missing = _messages(items.get(6, ()))
     labelled = [_labelled(item) for item in items.get(1, ())] if is_ours else []
-    return Earlier(
+    return EarlierSummary(
         messages=messages,
         missing=missing,
         standing=tuple(
@@ -49,9 +49,9 @@ def parse_summary(text: str) -> Earlier:
     )
 
 
-def merged(before: Earlier, newer: Earlier) -> Earlier:
-    """Two generations of summaries in one view; rare, but a partial compaction can leave it so."""
-    return Earlier(
+def merged(before: EarlierSummary, newer: EarlierSummary) -> EarlierSummary:
+    """Two generations of summaries in one view; rare, but a partial compaction can cause it."""
+    return EarlierSummary(
         messages=(*before.messages, *newer.messages),
         missing=(before.missing[0] + newer.missing[0], before.missing[1] + newer.missing[1]),
         standing=tuple(dict.fromkeys((*before.standing, *newer.standing))),
@@ -66,7 +66,7 @@ def merged(before: Earlier, newer: Earlier) -> Earlier:
 
 
 def _sections(text: str) -> Mapping[int, Sequence[str]]:
-    """Lines by section; of headings that come twice (a draft before the summary) the last counts."""
+    """Lines by section; if a heading occurs twice (a draft before the summary), the last one counts."""
     found: dict[int, list[str]] = {}
     current: list[str] | None = None
     for line in text.split("\n"):
@@ -79,7 +79,7 @@ def _sections(text: str) -> Mapping[int, Sequence[str]]:
 
 
 def _items(lines: Sequence[str], *, exact: bool) -> tuple[str, ...]:
-    """Entries of a section, their bullet taken off. `exact`: they begin as ours do, and in no other way."""
+    """Entries of a section without their bullets. `exact`: entries begin exactly as ours do."""
     if exact:
         starts = [at for at, line in enumerate(lines) if line.startswith(ITEM)]
     else:
@@ -110,7 +110,7 @@ def _messages(items: Sequence[str]) -> tuple[tuple[QuotedText, ...], tuple[int, 
 
 
 def _files(items: Sequence[str]) -> tuple[FileWork, ...]:
-    """Files in the order of their use, the last used last: a section lists them the other way round."""
+    """Files in the order of use, the last used last: a section lists them in reverse."""
     root = next((found[1] for item in items if (found := wording.ROOT.match(item))), "")
     files = [_file(item) for item in items if _path_in(item) and not wording.ROOT.match(item)]
     return tuple(
@@ -142,7 +142,7 @@ def _file(item: str) -> FileWork:
 
 
 def _inner(first: str, notes: str) -> str:
-    """What a model had to say about a file, the path itself left out where it stands alone."""
+    """What a model wrote about a file, without the path if that is on a line of its own."""
     named = _PATH.search(first[:_LOOKED_AT])
     said = first if named is None or len(first) > len(named[0]) + len("****:") else ""
     return "\n".join(filter(None, (said.strip(), dedent(notes).strip("\n"))))

@@ -1,4 +1,4 @@
-"""What a conversation holds that a summary must not lose, as plain values in the order they happened."""
+"""What a summary must not lose of a conversation, as plain values in order of occurrence."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -10,14 +10,16 @@ Status = Literal["pending", "in_progress", "completed"]
 
 
 class QuotedText(msgspec.Struct, frozen=True, gc=False):
-    """Words of a person or of the model. `record` is empty for what an earlier summary handed down."""
+    """Words of a person or of the model. `record` is empty for those carried over from an earlier summary."""
 
     text: str
     record: str = ""
 
 
 class ToolAction(msgspec.Struct, frozen=True, gc=False):
-    """One tool call. `target` is its path, command or whatever tells it from others of the same tool."""
+    """One tool call. `target` is its path, command, or what else identifies it among
+    calls of the same tool.
+    """
 
     call: str
     tool: str
@@ -42,7 +44,7 @@ class FileWork(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolFailure(msgspec.Struct, frozen=True, gc=False):
-    """A result that says something went wrong, what was done next, and what the user said to it."""
+    """A failed result, what was done next, and what the user said about it."""
 
     deed: ToolAction
     lines: tuple[str, ...]
@@ -55,11 +57,11 @@ class TaskItem(msgspec.Struct, frozen=True, gc=False):
     status: Status = "pending"
 
 
-class Earlier(msgspec.Struct, frozen=True):
-    """What earlier summaries handed down. `items` are whole entries by section number."""
+class EarlierSummary(msgspec.Struct, frozen=True):
+    """What earlier summaries carried over. `items` are whole entries by section number."""
 
     messages: tuple[QuotedText, ...] = ()
-    # How many messages, and of how many characters, no longer stand in it at all.
+    # The number of messages, and of their characters, that are no longer in it at all.
     missing: tuple[int, int] = (0, 0)
     standing: tuple[str, ...] = ()
     files: tuple[FileWork, ...] = ()
@@ -82,7 +84,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     tasks_known: bool = False
     pins: tuple[str, ...] = ()
     words: Mapping[str, int] = {}
-    earlier: Earlier = Earlier()
+    earlier: EarlierSummary = EarlierSummary()
     # Whether the model said or did anything after the last message.
     is_answered: bool = False
 

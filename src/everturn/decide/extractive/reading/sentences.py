@@ -1,7 +1,7 @@
-"""Sentences, and what makes one worth keeping: a standing rule, a conclusion, an announcement.
+"""Sentences, and which are worth keeping: standing rules, conclusions, announcements.
 
-Recognised by words, in English only; a rule in another language is still in the user's message, which is
-carried whole. What counts as an identifier is decided here once, for the summary and for its score.
+Recognised by words, in English only; a rule in another language is still in the user's message, which is kept
+whole. The definition of an identifier is here, for the summary and for its score.
 """
 
 import re
@@ -30,7 +30,7 @@ _ANNOUNCED: Final = re.compile(
     r"|let me now|now (?:I'll|let me)|I(?:'ll| will) (?:now|then|next))\b",
     re.IGNORECASE,
 )
-# "I see the issue now." tells nobody anything.
+# "I see the issue now." has no information.
 _MIN_SENTENCE_LENGTH: Final = 24
 # ASCII on purpose: identifiers of code, and several times faster.
 _LONG_WORD: Final = re.compile(r"[A-Za-z_]\w{5,}", re.ASCII)
@@ -38,13 +38,13 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9]_+[A-Za-z0-9]|[a-z0-9][A-Z]")
 
 
 def sentences(text: str) -> list[str]:
-    """Lines and sentences of a text, without list marks and blank ones."""
+    """Lines and sentences of a text, without list bullets and blank ones."""
     found = (piece.strip(_MARKUP) for piece in _BREAK.split(text))
     return [piece for piece in found if piece]
 
 
 def standing_rules(text: str, most: int) -> Iterator[str]:
-    """Sentences that hold beyond the message they stand in; longer ones are pasted matter, not rules."""
+    """Sentences that apply beyond their own message; longer ones are pasted text, not rules."""
     for sentence in sentences(text):
         is_question = sentence.endswith("?")
         if len(sentence) <= most and not is_question and _STANDING.search(sentence):
@@ -56,12 +56,12 @@ def conclusions(text: str, most: int) -> Iterator[str]:
 
 
 def announcements(text: str, most: int) -> Iterator[str]:
-    """What ends in a colon announces only the call that follows it."""
+    """Sentences that announce a next step. One that ends in a colon announces only the call after it."""
     return (said for said in _those(_ANNOUNCED, text, most) if not said.endswith(":"))
 
 
 def _those(pattern: re.Pattern[str], text: str, most: int) -> Iterator[str]:
-    """The sentences around the matches. The text as a whole is searched: most of it has no match."""
+    """The sentences around the matches. The whole text is searched: most of it has no match."""
     end = 0
     for match in pattern.finditer(text):
         if match.start() < end:
@@ -73,7 +73,7 @@ def _those(pattern: re.Pattern[str], text: str, most: int) -> Iterator[str]:
 
 
 def sentence_naming(text: str, name: str) -> str:
-    """The last sentence of a text in which a name stands, or nothing."""
+    """The last sentence of a text that contains a name; empty if there is none."""
     at = text.rfind(name)
     if at < 0:
         return ""
@@ -97,5 +97,5 @@ def long_words(text: str) -> list[str]:
 
 
 def identifiers(words: Iterable[str]) -> list[str]:
-    """Those of the words that somebody made up: an underscore or a capital inside."""
+    """The words that look like identifiers: an underscore or a capital letter inside."""
     return [word for word in words if _IDENTIFIER.search(word)]

@@ -1,18 +1,18 @@
-"""The list of tasks as its tools keep it: the last whole list, or tasks made and changed one by one."""
+"""The task list as its tools keep it: the last whole list, or tasks created and changed one by one."""
 
 import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from everturn.decide.extractive.reading.calls import ToolInputFields
+from everturn.decide.extractive.reading.calls import ToolInput
 from everturn.decide.extractive.reading.facts import Status, TaskItem
+from everturn.measure.tool_table import ToolPurpose
 
-WHOLE_LIST: Final = frozenset({"TodoWrite", "update_plan", "todo_write"})
-MADE: Final = "TaskCreate"
-CHANGED: Final = "TaskUpdate"
-TOOLS: Final = WHOLE_LIST | {MADE, CHANGED}
-# "Task #3 created successfully: ..." names the id by which later calls speak of it.
+TASK_PURPOSES: Final[frozenset[ToolPurpose]] = frozenset({"replaces_tasks", "adds_task", "changes_task"})
+# "Task #3 created successfully: ..." contains the id that later calls use.
 _NUMBER: Final = re.compile(r"#(\w+)")
+# Claude Code, Codex, others, Gemini CLI.
+_TEXT_FIELDS: Final = ("content", "step", "subject", "description")
 _STATUSES: Final[Mapping[str, Status]] = {
     "completed": "completed",
     "done": "completed",
@@ -22,27 +22,26 @@ _STATUSES: Final[Mapping[str, Status]] = {
 }
 
 
-class TaskBook:
+class TaskList:
     """Tasks by id. A whole list replaces everything before it."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, TaskItem] = {}
-        self._made = 0
         self.is_known = False
 
-    def note(self, tool: str, call: str, given: ToolInputFields) -> None:
+    def note(self, does: ToolPurpose, call: str, given: ToolInput) -> None:
         self.is_known = True
-        if tool in WHOLE_LIST:
-            listed = given.todos if given.todos is not None else given.plan
+        if does == "replaces_tasks":
+            listed = given["todos"] if given.get("todos") is not None else given.get("plan")
             self._replace(cast(list[object], listed) if isinstance(listed, list) else [])
-        elif tool == MADE:
-            self._made += 1
-            self._tasks[call] = TaskItem(str(given.subject or given.description or "(a task without a name)"))
+        elif does == "adds_task":
+            name = given.get("subject") or given.get("description") or "(a task without a name)"
+            self._tasks[call] = TaskItem(str(name))
         else:
-            self._change(str(given.taskId or ""), given)
+            self._change(str(given.get("taskId") or ""), given)
 
     def number(self, call: str, result: str) -> None:
-        """The result of making a task: from now on it goes by its number."""
+        """The result of creating a task: from now on it is known by its number."""
         if (found := _NUMBER.search(result)) and call in self._tasks:
             self._tasks = {found[1] if at == call else at: task for at, task in self._tasks.items()}
 
@@ -54,13 +53,13 @@ class TaskBook:
         self._tasks = {
             f"list {at}": TaskItem(text, _status(each.get("status")))
             for at, each in enumerate(maps)
-            if (text := str(each.get("content") or each.get("step") or each.get("subject") or ""))
+            if (text := next((str(each[name]) for name in _TEXT_FIELDS if each.get(name)), ""))
         }
 
-    def _change(self, name: str, given: ToolInputFields) -> None:
+    def _change(self, name: str, given: ToolInput) -> None:
         before = self._tasks.get(name, TaskItem(f"task #{name}"))
-        status = _status(given.status) if given.status is not None else before.status
-        self._tasks[name] = TaskItem(str(given.subject or before.text), status)
+        status = _status(given["status"]) if given.get("status") is not None else before.status
+        self._tasks[name] = TaskItem(str(given.get("subject") or before.text), status)
 
 
 def _status(word: object) -> Status:

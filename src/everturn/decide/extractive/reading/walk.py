@@ -1,7 +1,7 @@
-"""One walk over the records: every fact that a section or the retention score needs, each looked at once.
+"""One pass over the records: collects every fact that a section or the retention score needs.
 
-Tool results are not read unless they failed: nearly all of a conversation is results, and what they said is
-in the files and in what the model concluded. Thinking is not read at all: it is no statement.
+Tool results are not read unless they failed: most of a conversation is results, and their content is in the
+files and in what the model concluded. Thinking is not read at all: it is not a statement.
 """
 
 import re
@@ -15,7 +15,7 @@ from everturn.decide.extractive.reading import failures
 from everturn.decide.extractive.reading.calls import read_tool_actions, read_tool_input
 from everturn.decide.extractive.reading.earlier import merged, parse_summary
 from everturn.decide.extractive.reading.facts import (
-    Earlier,
+    EarlierSummary,
     Facts,
     FileWork,
     QuotedText,
@@ -23,37 +23,37 @@ from everturn.decide.extractive.reading.facts import (
     ToolFailure,
 )
 from everturn.decide.extractive.reading.sentences import long_words
-from everturn.decide.extractive.reading.tasks import MADE, TOOLS, TaskBook
+from everturn.decide.extractive.reading.tasks import TASK_PURPOSES, TaskList
 from everturn.history.blocks import Block, text_of
 from everturn.history.edits import Pinned
 from everturn.history.records import Record, is_sent
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable
 from everturn.view.flatten import is_shown_to_user
 
-# What the harness puts in front of a person's words, or in their place; it cannot be told from a person who
-# types the same tags at the very beginning. A notification has a footer of its own.
+# What the harness adds before a person's words, or instead of them; a person who types the same tags at the
+# very beginning cannot be told apart. A notification has its own footer.
 _INJECTED: Final = re.compile(
     r"\A\s*(?:<task-notification>[\s\S]*\Z|\[Request interrupted by user[^\]]*\]\s*\Z"
     r"|<(local-command-(?:stdout|stderr|caveat)|bash-std(?:out|err)|system-reminder|ide_\w+)>[\s\S]*?</\1>\s*)"
 )
-# A slash command or a shell line that a person typed, in the wrapping of Claude Code.
+# A slash command or a shell line that a person typed, as Claude Code wraps it.
 _COMMAND: Final = re.compile(
     r"<command-name>(?P<name>[^<]*)</command-name>(?:\s*<command-message>[^<]*</command-message>)?"
     r"\s*(?:<command-args>(?P<args>[\s\S]*?)</command-args>)?"
 )
 _SHELL: Final = re.compile(r"^<bash-input>([\s\S]*)</bash-input>$")
 _PICTURES: Final = {"image": "[image]", "document": "[document]"}
-_ASKS_THE_USER: Final = "AskUserQuestion"
 
 
-def extract_facts(records: Iterable[Record]) -> Facts:
-    walk = _Walk()
+def extract_facts(records: Iterable[Record], tools: ToolTable = DEFAULT_TOOL_TABLE) -> Facts:
+    walk = _Walk(tools)
     for record in records:
         walk.add(record)
     return walk.facts()
 
 
 def human_words(record: Record) -> str:
-    """What a person said in a record: not results, not what the harness injected, not a summary (FLAT-7)."""
+    """What a person said in a record: not results, not injected content, not a summary (FLAT-7)."""
     if record.kind != "user" or record.compact_summary or not is_shown_to_user(record):
         return ""
     said = (_human(block) for block in record.blocks)
@@ -64,7 +64,7 @@ def _human(block: Block) -> str:
     if block.kind != "text":
         return _PICTURES.get(block.kind, "")
     text = text_of(block).strip()
-    # All wrappings begin like this; nearly no words of a person do.
+    # All wrappers begin like this; almost no text of a person does.
     if not text.startswith(("<", "[")):
         return text
     while injected := _INJECTED.match(text):
@@ -76,7 +76,8 @@ def _human(block: Block) -> str:
 
 
 class _Walk:
-    def __init__(self) -> None:
+    def __init__(self, tools: ToolTable) -> None:
+        self._tools = tools
         self._messages: list[QuotedText] = []
         self._statements: list[QuotedText] = []
         self._deeds: dict[str, ToolAction] = {}
@@ -87,11 +88,11 @@ class _Walk:
         self._loose: dict[str, None] = {}
         self._failures: list[ToolFailure] = []
         self._answers: list[QuotedText] = []
-        self._tasks = TaskBook()
+        self._tasks = TaskList()
         self._pins: list[str] = []
         self._words: Counter[str] = Counter()
-        self._earlier = Earlier()
-        # Failures after which nothing was done yet.
+        self._earlier = EarlierSummary()
+        # Failures that were not followed by another action yet.
         self._unmet: list[int] = []
         self._is_answered = False
 
@@ -152,7 +153,7 @@ class _Walk:
                 self._judge(self._unmet[-1], text)
 
     def _judge(self, at: int, words: str) -> None:
-        """What a person says right after a failure is about it."""
+        """What a person says directly after a failure is about it."""
         if not self._failures[at].feedback:
             self._failures[at] = msgspec.structs.replace(self._failures[at], feedback=words)
 
@@ -167,10 +168,10 @@ class _Walk:
                 self._words.update(long_words(text))
 
     def _begin(self, block: Block) -> None:
-        given = read_tool_input(block)
-        if block.tool in TOOLS:
-            self._tasks.note(block.tool, block.call, given)
-        for deed in read_tool_actions(block, given):
+        given, row = read_tool_input(block), self._tools.find(block.tool)
+        if row.does in TASK_PURPOSES:
+            self._tasks.note(row.does, block.call, given)
+        for deed in read_tool_actions(block, given, row):
             if deed.verb in ("read", "edited", "wrote") and deed.target:
                 self._touch(deed)
             self._deeds[block.call] = self._open[block.call] = deed
@@ -178,7 +179,7 @@ class _Walk:
             self._meet(deed)
 
     def _touch(self, deed: ToolAction) -> None:
-        """The file moves to the end: files are in the order of their last use."""
+        """Move the file to the end: files are in the order of their last use."""
         before = self._files.pop(self._known_as(deed.target), FileWork(""))
         self._files[deed.target] = FileWork(
             deed.target,
@@ -190,7 +191,7 @@ class _Walk:
         )
 
     def _known_as(self, path: str) -> str:
-        """A model's summary names files from the project's root; calls name them from that of the disk."""
+        """A model's summary names files relative to the project's root; calls use absolute paths."""
         if path in self._files:
             return path
         loose = next((name for name in self._loose if path.endswith(f"/{name}")), path)
@@ -210,9 +211,9 @@ class _Walk:
         )
         if failures.is_error(block) or (deed.verb == "ran" and failures.prints_failure(block)):
             self._fail(block, deed, record)
-        elif deed.tool == MADE:
+        elif (does := self._tools.find(deed.tool).does) == "adds_task":
             self._tasks.number(block.call, text_of(block))
-        elif deed.tool == _ASKS_THE_USER:
+        elif does == "asks":
             self._answers.append(QuotedText(text_of(block), record))
 
     def _fail(self, block: Block, deed: ToolAction, record: str) -> None:

@@ -1,7 +1,7 @@
-"""Sections 7 to 9: what is still open, what was going on last, and what comes next.
+"""Sections 7 to 9: what is still open, what was done last, and what comes next.
 
-A next step binds only as far as the user asked for it (CP-33), so it is the user's words that are quoted, and
-the model's announcement is called one. For `up_to`, where newer messages follow, both sections look back.
+A next step is binding only as far as the user asked for it (CP-33), so the user's words are quoted, and the
+model's announcement is labelled as such. For `up_to`, where newer messages follow, both sections look back.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def pending(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
         entries.append(_said("not answered yet", facts.messages[-1], settings.statement, rank=0))
     entries += [SummaryEntry(f"no result yet: {described(deed)}", rank=2) for deed in facts.unanswered]
     entries += [SummaryEntry(f"announced: {quote(text)}", rank=3) for text in _announced(facts, settings)]
-    # A newer list of tasks replaces the one of before; everything else may or may not be done.
+    # A newer task list replaces the earlier one; everything else may or may not be done.
     old = [
         item for item in facts.earlier.items.get(7, ()) if not (facts.tasks_known and item.startswith(_TODO))
     ]

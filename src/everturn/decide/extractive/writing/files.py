@@ -1,6 +1,6 @@
-"""Sections 2 and 3: which names were spoken of most, and what was done to which file.
+"""Sections 2 and 3: the names that were mentioned most, and what was done to each file.
 
-Section 2 only counts, and shows its counts: a ranking that nobody judged should not look like a judgement.
+Section 2 only counts, and shows its counts: an automatic ranking should not look like a judgement.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from everturn.decide.extractive.reading.sentences import identifiers, long_words
 from everturn.decide.extractive.settings import SummarySettings
 from everturn.decide.extractive.writing import wording
 from everturn.decide.extractive.writing.fitting import SummaryEntry
-from everturn.decide.extractive.writing.quoting import INSIDE, clipped, escaped, marked, one_line, quote
+from everturn.decide.extractive.writing.quoting import INSIDE, clipped, escaped, one_line, prefix_lines, quote
 
 _LANGUAGES: Final[Mapping[str, str]] = {
     "c": "C", "cpp": "C++", "cs": "C#", "css": "CSS", "go": "Go", "html": "HTML", "java": "Java",
@@ -22,7 +22,7 @@ _LANGUAGES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _TOP: Final = 6
 _NAMED_TWICE: Final = 2
-# Folders in folders that are looked at: a path may come from anywhere and be of any length.
+# Depth of folders that is examined: a path may have any origin and length.
 _DEEPEST: Final = 40
 
 
@@ -67,12 +67,12 @@ def _commands(facts: Facts) -> Counter[str]:
 
 
 def _ranked(counted: Counter[str], most: int) -> list[tuple[str, int]]:
-    """Most often first; equally often in the order of the alphabet, so that it is one order."""
+    """Most frequent first; equal counts in alphabetical order, so that the order is deterministic."""
     return sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
 
 
 def files(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
-    """Files that were changed before those that were only read; in both, the last used first."""
+    """Changed files before those that were only read; in both groups, the last used first."""
     newest = list(facts.files.values())[::-1]
     ordered = [file for file in newest if file.changed] + [file for file in newest if not file.changed]
     root = shared_root(facts.files)
@@ -84,7 +84,7 @@ def files(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
 
 
 def shared_root(paths: Iterable[str]) -> str:
-    """The folder, with its slash, whose name would be written most characters too often; "" for none."""
+    """The folder, with its slash, whose abbreviation saves the most characters; "" for none."""
     folders: Counter[str] = Counter()
     for path in paths:
         end = 0
@@ -139,11 +139,11 @@ def _snippet(text: str, settings: SummarySettings) -> list[str]:
         shown.append(line)
         room -= len(line)
     more = [f"{INSIDE}[… {len(lines) - len(shown):,} more lines …]"] if len(shown) < len(lines) else []
-    return [*filter(None, (marked(shown),)), *more]
+    return [*filter(None, (prefix_lines(shown),)), *more]
 
 
 def _notes(notes: str, settings: SummarySettings) -> str:
-    """What an earlier summary said about a file; ours is set in already, a model's is set in now."""
+    """What an earlier summary said about a file; ours is indented already, a model's is indented now."""
     lines = escaped(notes).splitlines()
     shown = [line if line.startswith(INSIDE) else INSIDE + line for line in lines[: settings.snippet_lines]]
     more = [f"{INSIDE}[… {len(lines) - len(shown):,} more lines …]"] if len(shown) < len(lines) else []

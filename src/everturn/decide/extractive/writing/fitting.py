@@ -1,8 +1,8 @@
-"""What fits: room for each section, and entries within a section.
+"""What fits: space for each section, and entries within a section.
 
-Every section is granted what it wants up to its share; what is left goes to those that want more, in the
-order of the shares. Within a section each entry first gets its short form, best rank first, and then its full
-one: forty names are worth more than ten names with their stories. What had to go is counted on the page.
+Every section gets what it needs up to its share; the rest goes to those that need more, in the order of the
+shares. Within a section each entry first gets its short form, best rank first, and then its full one: forty
+names are worth more than ten names with details. The number of omitted entries is shown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ import msgspec
 from everturn.decide.extractive.writing.quoting import ITEM
 from everturn.decide.extractive.writing.wording import MESSAGES, NOTHING, left_out, missing
 
-# More of anything than a conversation holds, for the longest marks that may be needed.
+# More than any conversation holds, to compute the longest notes that may be needed.
 _MANY: Final = 10**9
 
 
-class Dropped(msgspec.Struct, frozen=True):
-    """Something that the summary does not show, or shows shortened. `record` where it stands in the log."""
+class DroppedEntry(msgspec.Struct, frozen=True):
+    """Something that the summary omits or shortens. `record` is its place in the log."""
 
     section: int
     what: str
@@ -27,7 +27,7 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class SummaryEntry(msgspec.Struct, frozen=True):
-    """One entry of a section, set in and escaped. A smaller rank is kept first."""
+    """One entry of a section, indented and escaped. A smaller rank is kept first."""
 
     text: str
     rank: int = 0
@@ -40,19 +40,19 @@ class SummaryEntry(msgspec.Struct, frozen=True):
 
 
 class FittedSection(msgspec.Struct, frozen=True):
-    """The lines of a section, and what they leave out."""
+    """The lines of a section, and what they omit."""
 
     body: str
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[DroppedEntry, ...] = ()
 
 
 def reserve(number: int) -> int:
-    """Room that a section keeps for saying that it is empty, or how much is missing."""
+    """Space that a section keeps to say that it is empty, or how much is missing."""
     return cost(missing(_MANY, _MANY)) if number == MESSAGES else len(left_out(_MANY))
 
 
 def cost(text: str) -> int:
-    """Characters of an entry on the page, its line break included."""
+    """Characters of an entry in the text, including its line break."""
     return len(ITEM) + len(text) + 1
 
 
@@ -61,7 +61,7 @@ def wanted(entries: Sequence[SummaryEntry]) -> int:
 
 
 def grants(wants: Mapping[int, int], shares: Mapping[int, float], room: int) -> Mapping[int, int]:
-    """Characters for each section; together never more than the room."""
+    """Characters for each section; their sum never exceeds the total space."""
     given = {number: min(wants[number], int(share * room)) for number, share in shares.items()}
     rest = room - sum(given.values())
     for number in shares:
@@ -72,14 +72,14 @@ def grants(wants: Mapping[int, int], shares: Mapping[int, float], room: int) -> 
 
 
 def fit(number: int, entries: Sequence[SummaryEntry], room: int) -> FittedSection:
-    """Entries in their own order, as many and as whole as the room allows."""
+    """Entries in their own order, as many and as complete as fit."""
     if not entries:
         return FittedSection(NOTHING)
     if wanted(entries) <= room:
         return FittedSection(_page([entry.text for entry in entries]))
     shown = _shown(entries, room)
     dropped = tuple(
-        Dropped(number, entry.name, len(entry.text) - len(shown.get(at, "")), entry.record)
+        DroppedEntry(number, entry.name, len(entry.text) - len(shown.get(at, "")), entry.record)
         for at, entry in enumerate(entries)
         if shown.get(at) != entry.text
     )

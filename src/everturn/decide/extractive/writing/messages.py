@@ -1,13 +1,13 @@
-"""Section 6: all that the user said, word for word (CP-4).
+"""Section 6: everything that the user said, word for word (CP-4).
 
-When it does not fit, the oldest long messages are shortened first, each with the number of characters left
-out; only when the shortest form of all of them is still too much do the oldest go, and their number stays.
+If it does not fit, the oldest long messages are shortened first, each with the number of characters left out;
+only if the shortest form of all of them is still too long are the oldest omitted, and their number is shown.
 """
 
 from collections.abc import Sequence
 
 from everturn.decide.extractive.reading.facts import QuotedText
-from everturn.decide.extractive.writing.fitting import Dropped, FittedSection, cost
+from everturn.decide.extractive.writing.fitting import DroppedEntry, FittedSection, cost
 from everturn.decide.extractive.writing.quoting import ITEM, original_length, quote, shortened, shown_length
 from everturn.decide.extractive.writing.wording import MESSAGES, NOTHING, missing
 
@@ -19,7 +19,7 @@ def want(messages: Sequence[QuotedText], gone: tuple[int, int]) -> int:
 def fit_messages(
     messages: Sequence[QuotedText], gone: tuple[int, int], room: int, rungs: Sequence[int]
 ) -> FittedSection:
-    """`gone` are messages that earlier summaries had no room for."""
+    """`gone` are messages that did not fit into earlier summaries."""
     if not messages and not gone[0]:
         return FittedSection(NOTHING)
     texts = _shortened(messages, room - (cost(missing(*gone)) if gone[0] else 0), rungs)
@@ -48,7 +48,7 @@ def _shortened(messages: Sequence[QuotedText], room: int, rungs: Sequence[int]) 
 def _without_the_oldest(
     messages: Sequence[QuotedText], texts: Sequence[str], gone: tuple[int, int], room: int
 ) -> tuple[int, tuple[int, int]]:
-    """How many of the oldest must go altogether, and the count of all that went."""
+    """How many of the oldest must be omitted, and the total number omitted."""
     costs = [cost(quote(text)) for text in texts]
     total = sum(costs)
     count, characters = gone
@@ -61,12 +61,12 @@ def _without_the_oldest(
     return first, (count, characters)
 
 
-def _dropped(messages: Sequence[QuotedText], texts: Sequence[str], first: int) -> tuple[Dropped, ...]:
-    found: list[Dropped] = []
+def _dropped(messages: Sequence[QuotedText], texts: Sequence[str], first: int) -> tuple[DroppedEntry, ...]:
+    found: list[DroppedEntry] = []
     for at, (said, text) in enumerate(zip(messages, texts, strict=True)):
         if at >= first and text == said.text:
             continue
         kept = 0 if at < first else shown_length(text)
         what = f"user message {said.text[:60]!r}"
-        found.append(Dropped(MESSAGES, what, shown_length(said.text) - kept, said.record))
+        found.append(DroppedEntry(MESSAGES, what, shown_length(said.text) - kept, said.record))
     return tuple(found)

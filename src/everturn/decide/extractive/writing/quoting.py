@@ -1,8 +1,8 @@
 """Quoting, so that data stays data (CP-33).
 
-What comes from files and tools stands behind a mark on every line; there is no line break, of whatever
-spelling, with which it could leave that place. Tags that could close or open the wrapper of a summary are
-escaped wherever they come from, once: escaping an escaped text changes nothing.
+Text from files and tools has a prefix on every line; no kind of line break can escape it. Tags that could
+close or open the wrapper of a summary are escaped whatever their source, once: escaping an escaped text
+changes nothing.
 """
 
 import re
@@ -14,14 +14,14 @@ from everturn.view.fragments.escaping import SUMMARY_TAG
 ITEM, INSIDE = "   - ", "     "
 MARK: Final = "> "
 
-# What summaries, reminders and tool calls are wrapped in, ours and the provider's.
+# The tags around summaries, reminders and tool calls, ours and the provider's.
 _TAG: Final = re.compile(
     rf"<(?=\s*/?\s*(?:{SUMMARY_TAG}|summary|analysis|system-reminder|system"
     r"|(?:\w+:)?(?:function_calls?|invoke|parameter|tool_use|tool_call|tool_result))\b)",
     re.IGNORECASE,
 )
 _CUT: Final = re.compile(r" ?\[… ([\d,]+) characters left out …\] ?")
-# The rest of a cut message is still worth showing: two thirds of what fits from its head, one from its end.
+# Part of a cut message is still useful: two thirds of the limit from its beginning, one third from its end.
 _HEAD: Final = 2 / 3
 
 
@@ -30,17 +30,17 @@ def escaped(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Words somebody said, with every line after the first set in. Reading back: `unquoted`."""
-    return '"' + set_in(escaped(text)) + '"'
+    """Words that somebody said, with every line after the first indented. To read it back: `unquoted`."""
+    return '"' + indent(escaped(text)) + '"'
 
 
 def unquoted(text: str) -> str:
-    """What `quote` was given, with tags still escaped."""
+    """The input of `quote`, with tags still escaped."""
     inner = text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
     return "\n".join(line.removeprefix(INSIDE) for line in inner.split("\n"))
 
 
-def set_in(text: str) -> str:
+def indent(text: str) -> str:
     first, *rest = text.split("\n")
     return "\n".join([first, *(INSIDE + line if line else line for line in rest)])
 
@@ -49,18 +49,18 @@ def one_line(text: str) -> str:
     return " ".join(escaped(text).split())
 
 
-def marked(lines: Iterable[str]) -> str:
-    """Quoted data: every line behind its mark."""
+def prefix_lines(lines: Iterable[str]) -> str:
+    """Quoted data: a prefix on every line."""
     return "\n".join(f"{INSIDE}{MARK}{line}" for text in lines for line in escaped(text).splitlines())
 
 
 def original_length(text: str) -> int:
-    """How long a text was before anything of it was left out."""
+    """The length of a text before anything of it was left out."""
     return shown_length(text) + sum(_number(count) for count in _CUT.findall(text))
 
 
 def shown_length(text: str) -> int:
-    """How much of it is still there, the marks not counted."""
+    """How much of it is still there, not counting the omission notes."""
     return len(_CUT.sub("", text))
 
 
@@ -69,9 +69,10 @@ def is_cut(text: str) -> bool:
 
 
 def shortened(text: str, limit: int) -> str:
-    """Head and end of a text within about `limit` characters, and between them how many are left out.
+    """Beginning and end of a text within about `limit` characters, and the number of
+    characters left out between.
 
-    Shortening again counts what was left out before; a text that would not become shorter stays.
+    Shortening again includes what was left out before; a text that would not become shorter is unchanged.
     """
     if len(text) <= limit:
         return text
@@ -88,7 +89,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def clipped(text: str, limit: int) -> str:
-    """One line of a text, cut at its end with the same mark."""
+    """One line of a text, cut at its end with the same note."""
     line = one_line(text)
     return (
         line

@@ -1,4 +1,4 @@
-"""Section 1: what the user wants, in their own words: first and latest request, and what holds throughout."""
+"""Section 1: what the user wants, in their own words: first and latest request, and standing rules."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from everturn.decide.extractive.reading.sentences import standing_rules
 from everturn.decide.extractive.settings import SummarySettings
 from everturn.decide.extractive.writing import wording
 from everturn.decide.extractive.writing.fitting import SummaryEntry
-from everturn.decide.extractive.writing.quoting import clipped, escaped, quote, set_in, shortened
+from everturn.decide.extractive.writing.quoting import clipped, escaped, indent, quote, shortened
 
 _SHORT = 200
 
@@ -33,7 +33,7 @@ def _entry(label: str, text: str, *, rank: int) -> SummaryEntry:
 
 
 def _standing(facts: Facts, settings: SummarySettings) -> Iterator[SummaryEntry]:
-    """Rules, and answers that were given through tools. The newest has the better rank: it may overrule."""
+    """Rules, and answers that were given through tools. The newest ranks first: it may overrule."""
     rules = dict.fromkeys(facts.earlier.standing)
     for said in facts.messages:
         rules |= dict.fromkeys(escaped(rule) for rule in standing_rules(said.text, settings.sentence))
@@ -48,6 +48,6 @@ def _standing(facts: Facts, settings: SummarySettings) -> Iterator[SummaryEntry]
 
 
 def _intent(text: str) -> SummaryEntry:
-    """How an earlier model put it; its own structure does not survive being set in."""
+    """The wording of an earlier model; its own structure is lost when it is indented."""
     words = shortened(" ".join(escaped(text).split()), 4 * _SHORT)
-    return SummaryEntry(f"as an earlier summary put it: {set_in(words)}", 10_000, clipped(words, _SHORT))
+    return SummaryEntry(f"as an earlier summary put it: {indent(words)}", 10_000, clipped(words, _SHORT))

@@ -1,4 +1,4 @@
-"""Sections 4 and 5: what went wrong and what was done about it; what the model concluded."""
+"""Sections 4 and 5: what failed and what was done about it; what the model concluded."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,10 +6,17 @@ from everturn.decide.extractive.reading.facts import Facts, ToolAction, ToolFail
 from everturn.decide.extractive.reading.sentences import conclusions
 from everturn.decide.extractive.settings import SummarySettings
 from everturn.decide.extractive.writing.fitting import SummaryEntry
-from everturn.decide.extractive.writing.quoting import INSIDE, clipped, escaped, marked, quote, shortened
+from everturn.decide.extractive.writing.quoting import (
+    INSIDE,
+    clipped,
+    escaped,
+    prefix_lines,
+    quote,
+    shortened,
+)
 
 _TARGET = 160
-# What was carried from earlier summaries ranks behind everything of this one.
+# Entries carried over from earlier summaries rank after all entries of this one.
 _OLD = 10_000
 
 
@@ -20,7 +27,7 @@ def described(deed: ToolAction) -> str:
 
 
 def errors(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
-    """The same failure is told once, with the last of its stories. The newest has the better rank."""
+    """Equal failures are listed once, with the details of the last one. The newest ranks first."""
     times: dict[tuple[str, str], int] = {}
     last: dict[tuple[str, str], ToolFailure] = {}
     for failure in facts.failures:
@@ -40,10 +47,10 @@ def _error(failure: ToolFailure, times: int, rank: int, settings: SummarySetting
     head = f"{described(failure.deed)} failed{often}:"
     said = [clipped(line, settings.sentence) for line in failure.lines]
     then = f"{INSIDE}then: {described(failure.then)}" if failure.then else f"{INSIDE}then: nothing yet"
-    lines = [head, marked(said), then]
+    lines = [head, prefix_lines(said), then]
     if failure.feedback:
         lines.append(f"{INSIDE}user: {quote(shortened(failure.feedback, settings.sentence))}")
-    return SummaryEntry("\n".join(lines), rank, short=f"{head}\n{marked(said[:1])}")
+    return SummaryEntry("\n".join(lines), rank, short=f"{head}\n{prefix_lines(said[:1])}")
 
 
 def problem_solving(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
@@ -62,12 +69,12 @@ def problem_solving(facts: Facts, settings: SummarySettings) -> list[SummaryEntr
 
 
 def carried(items: Sequence[str], label: str = "") -> Iterator[SummaryEntry]:
-    """Entries of earlier summaries, as they stood there; the latest of them ranks best."""
+    """Entries of earlier summaries, unchanged; the latest of them ranks first."""
     for at, item in enumerate(dict.fromkeys(items)):
         yield SummaryEntry(label + _set_in(escaped(item)), _OLD + len(items) - at)
 
 
 def _set_in(item: str) -> str:
-    """Lines of a model's summary may stand anywhere; here nothing stands further out than an entry."""
+    """Lines of a model's summary may have any indentation; here all are indented like an entry or more."""
     first, *rest = item.split("\n")
     return "\n".join([first, *(line if line.startswith(INSIDE) else INSIDE + line.strip() for line in rest)])

@@ -1,6 +1,6 @@
-"""The words of a summary that are ours: headings, labels and marks. `reading/earlier.py` reads them back.
+"""Our own texts in a summary: headings, labels and notes. `reading/earlier.py` parses them.
 
-A change here changes how summaries of before are understood; keep what is read back readable.
+A change here changes how existing summaries are understood; keep what is parsed parseable.
 """
 
 import re
@@ -21,7 +21,7 @@ TITLES: Final[Mapping[int, str]] = {
     9: "Optional next step",
 }
 MESSAGES: Final = 6
-# CP-5: what is kept goes on behind the summary, so it has no current work and no next step of its own.
+# CP-5: the kept messages follow the summary, so it has no current work and no next step of its own.
 _UP_TO: Final[Mapping[int, str]] = {8: "Work completed", 9: "Context for continuing work"}
 
 OURS: Final = "[Extracted from the transcript without a model."
@@ -38,7 +38,7 @@ ASKED: Final = "asked of this summary"
 HANDED_DOWN: Final = "From an earlier summary; it may be done by now: "
 READ, EDITED, WROTE = "read", "edited", "wrote"
 
-# Most paths of a session begin alike; what they share is said once.
+# Most paths of a session start alike; the common part is written once.
 BELOW: Final = "…/"
 ROOT: Final = re.compile(r"^…/ stands for (\S.*/)$")
 MISSING: Final = re.compile(r"\[the oldest ([\d,]+) messages are left out: ([\d,]+) characters\]")

@@ -1,1 +1,1 @@
-"""What a made-up session acts on: the files of a project, their contents, and the answers of the tools."""
+"""What a synthetic session works on: the files of a project, their contents, and the results of tools."""

@@ -1,8 +1,8 @@
-"""The source code of a project that does not exist: templates in three languages, names to fill them.
+"""The source code of a fictional project: templates in three languages, and names to fill them.
 
-Only text lives here. Which file holds which functions, and how an edit changes them, is decided in
-`project.py`. Every template is written for this file. Two laws hold for each of them: the first
-line of a function carries its name, and its first parameter is a list (the guards rely on it).
+This file holds only text. Which file has which functions, and how an edit changes them, is decided in
+`project.py`. Two rules hold for every template: the first line of a function contains its name, and its first
+parameter is a list (the guards rely on it).
 """
 
 from dataclasses import dataclass

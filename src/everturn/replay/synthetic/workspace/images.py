@@ -1,7 +1,7 @@
-"""Small PNG pictures: bars of a chart in black and white.
+"""Small PNG images: a bar chart in black and white.
 
-The pixels are stored, not compressed, because compressors differ between machines and the same seed
-must give the same bytes everywhere.
+The pixels are stored, not compressed, because compressors differ between machines and the same seed must give
+the same bytes everywhere.
 """
 
 import base64 as base64_codec

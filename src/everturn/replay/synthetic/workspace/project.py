@@ -1,7 +1,7 @@
-"""The files of a project that does not exist, and how they change.
+"""The files of a fictional project, and how they change.
 
-A file here is the truth that tool results must agree with: `Read` shows it, `Edit` changes it, a failing
-test quotes a line of it. How the answers of the tools are worded is decided in `tools.py`.
+Tool results must agree with these files: `Read` shows them, `Edit` changes them, a failing test quotes a
+line. The texts of the results are in `tools.py`.
 """
 
 import re
@@ -25,7 +25,7 @@ CASES = ("empty", "single", "late", "unsorted", "duplicate", "closed", "far", "m
 
 @dataclass(frozen=True, slots=True)
 class FunctionLocation:
-    """One function in one file. `line` counts from 1 and is where its signature stands."""
+    """One function in one file. `line` is the line of its signature, from 1."""
 
     path: str
     name: str
@@ -35,7 +35,7 @@ class FunctionLocation:
 
 @dataclass(frozen=True, slots=True)
 class AppliedEdit:
-    """A replacement that has been carried out: `old` stood once in `before`, `new` stands there now."""
+    """An edit that was made: `old` occurred once in `before` and was replaced by `new`."""
 
     path: str
     old: str
@@ -45,7 +45,7 @@ class AppliedEdit:
 
 
 class Project:
-    """Mutable on purpose: it is the world that the session acts on."""
+    """The files that the session changes; mutable on purpose."""
 
     def __init__(self, rng: Random, *, files: int, functions: int) -> None:
         self.rng = rng
@@ -61,7 +61,7 @@ class Project:
         self.files[path] = text
 
     def invent(self, language: Language) -> tuple[str, str]:
-        """The path and text of a file that does not exist yet. It is not added."""
+        """The path and text of a new file. It is not added."""
         rng = self.rng
         noun = rng.choice(NOUNS)
         stem = f"{rng.choice(VERBS)}_{noun}"

@@ -1,7 +1,7 @@
-"""What each tool is asked and what it answers, in agreement with the files of the project.
+"""Inputs and results of the tools, consistent with the files of the project.
 
-A `Step` is one call together with its answer; making an Edit or Write step changes the project at once,
-so steps are made in the order in which they run. How a step becomes lines: `../scribe.py`.
+A `SyntheticToolCall` is one call with its result. Making an Edit or Write changes the project at once, so
+calls are made in the order in which they run. How a call becomes lines: `../transcript_writer.py`.
 """
 
 import re
@@ -26,7 +26,7 @@ CONTEXT_LINES = 3
 
 @dataclass(frozen=True, slots=True)
 class SyntheticReply:
-    """One reply of the model: what it thinks, says and calls. Several steps run side by side."""
+    """One reply of the model: its thinking, text and tool calls. Several calls run in parallel."""
 
     thinking: str = ""
     text: str = ""
@@ -35,7 +35,9 @@ class SyntheticReply:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticToolCall:
-    """`display` is the copy that the terminal keeps (`toolUseResult`); the model never sees it."""
+    """One tool call with its result. `display` is the terminal's copy (`toolUseResult`), which the model
+    never sees.
+    """
 
     tool: str
     input: dict[str, Any]
@@ -48,7 +50,7 @@ class SyntheticToolCall:
 
 
 def read(project: Project, path: str, *, lines: int) -> SyntheticToolCall:
-    """The first `lines` lines of a file, numbered the way Claude Code numbers them."""
+    """The first `lines` lines of a file, numbered as in Claude Code."""
     every = project.files[path].splitlines()
     shown = every[:lines]
     asked: dict[str, Any] = {"file_path": path}
@@ -73,7 +75,7 @@ def edit(project: Project, path: str, *, shown: int) -> SyntheticToolCall:
 
 
 def edit_that_misses(project: Project, path: str) -> SyntheticToolCall:
-    """An edit from memory: the text it looks for is not in the file, and nothing changes."""
+    """A failing edit: the text it looks for is not in the file, and nothing changes."""
     place = project.rng.choice(project.places(path))
     sign = language_of(path).comment
     old = f"{project.files[path].splitlines()[place.line - 1]}  {sign} as I remember it"
@@ -87,7 +89,13 @@ def write(project: Project, path: str, text: str) -> SyntheticToolCall:
     before = project.files.get(path)
     project.add(path, text)
     kind, answer = ("create", "File created") if before is None else ("update", "File replaced")
-    display = {"type": kind, "filePath": path, "content": text, "structuredPatch": [], "originalFile": before}
+    display: dict[str, Any] = {
+        "type": kind,
+        "filePath": path,
+        "content": text,
+        "structuredPatch": [],
+        "originalFile": before,
+    }
     asked = {"file_path": path, "content": text}
     return SyntheticToolCall("Write", asked, f"{answer} successfully at: {path}", display, path=path)
 
@@ -102,7 +110,7 @@ def grep(project: Project, word: str) -> SyntheticToolCall:
         if word in line
     ][:20]
     content = "\n".join(matches) or "No matches found"
-    display = {
+    display: dict[str, Any] = {
         "mode": "content",
         "numFiles": 0,
         "filenames": [],
@@ -128,7 +136,7 @@ def bash(command: str, description: str, stdout: str, *, seconds: float = 0.8) -
 
 
 def failing_test(project: Project, path: str) -> SyntheticToolCall:
-    """A test run that fails, quoting the line of the file where it happened."""
+    """A failing test run that quotes the line of the failure."""
     rng, language, place = project.rng, language_of(path), project.rng.choice(project.places(path))
     lines = project.files[path].splitlines()
     at = min(place.line + language.head + 1, len(lines))
@@ -171,7 +179,7 @@ def fetch(url: str, question: str, answer: str) -> SyntheticToolCall:
 
 
 def look(path: str, picture: Picture) -> SyntheticToolCall:
-    """Read of a picture: the answer is an image block."""
+    """Read of an image: the result is an image block."""
     block = picture.block()
     size = {"originalWidth": picture.width, "originalHeight": picture.height}
     file = {"base64": picture.base64, "type": "image/png", "originalSize": picture.size, "dimensions": size}
@@ -179,14 +187,14 @@ def look(path: str, picture: Picture) -> SyntheticToolCall:
 
 
 def task(
-    description: str, prompt: str, moves: tuple[SyntheticReply, ...], *, agent_type: str
+    description: str, prompt: str, replies: tuple[SyntheticReply, ...], *, agent_type: str
 ) -> SyntheticToolCall:
-    """Work handed to an agent of its own. Its last text is the answer that the main chain sees."""
+    """A task for a sub-agent. Its last text is the result that the main thread sees."""
     asked = {"description": description, "prompt": prompt, "subagent_type": agent_type}
-    content = [{"type": "text", "text": moves[-1].text}]
-    calls = sum(len(move.steps) for move in moves)
+    content = [{"type": "text", "text": replies[-1].text}]
+    calls = sum(len(reply.steps) for reply in replies)
     display = {"status": "completed", "prompt": prompt, "content": content, "totalToolUseCount": calls}
-    return SyntheticToolCall("Task", asked, content, display, seconds=1.0, agent=moves)
+    return SyntheticToolCall("Task", asked, content, display, seconds=1.0, agent=replies)
 
 
 def place_in(project: Project, path: str) -> FunctionLocation:
@@ -203,7 +211,7 @@ def _numbers(rng: Random) -> dict[str, str | int]:
 
 
 def _patch(change: AppliedEdit) -> dict[str, Any]:
-    """One hunk of a diff, the way the terminal shows it."""
+    """One hunk of a diff, as the terminal shows it."""
     lines = change.before.splitlines()
     old, new = change.old.splitlines(), change.new.splitlines()
     first = change.line - 1

@@ -1,0 +1,130 @@
+"""The parts that an adapter's tracker is built from: options, and objects that the program passes in.
+
+Two steps of a policy are off unless you configure them. Large results are not moved to files, because the
+caller's agent may not be able to read them there. The API's own context management is not used, because a
+changed request should not need a beta that its caller did not ask for.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from everturn.adapters.tracking.caller_request import BreakpointOwner, CallerRequest
+from everturn.decide.events import Event
+from everturn.decide.options import Options
+from everturn.engine import ConversationSettings
+from everturn.measure.capabilities import ANTHROPIC, Capabilities
+from everturn.measure.model import Model
+from everturn.measure.outline import TokenCosts
+from everturn.measure.tokens import Estimator
+from everturn.session.config.load import ConfigChoice, resolve_options
+from everturn.session.estimated_costs import EstimatedCosts
+from everturn.session.files import Roots, resolve_roots
+from everturn.session.hooks.load import load_hooks
+from everturn.session.hooks.run import Hooks, add_hooks
+from everturn.session.opening import build_settings, resolve_model
+
+# The caller's request does not ask for cache diagnostics, so the changed request does not either.
+ADAPTER_CAPABILITIES: Final = msgspec.structs.replace(ANTHROPIC, diagnostics=False)
+# Defaults of all adapters, see above.
+SURFACE_DEFAULTS: Final = {"micro.oversize.enabled": False, "micro.declarative.enabled": False}
+# Keywords of version 0.1 and the config keys that replaced them.
+RENAMED_ARGUMENTS: Final = {"ways": "compact.strategies", "most": "limits.conversations"}
+
+
+class TrackerParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a `ConversationTracker` is built from."""
+
+    options: Options
+    # Folder for transcripts; None keeps conversations in memory only.
+    folder: Path | None
+    # Who places cache breakpoints.
+    breakpoints: BreakpointOwner = "everturn"
+    readable: Roots | None = None
+    capabilities: Capabilities = ADAPTER_CAPABILITIES
+    costs: TokenCosts | None = None
+    estimator: Estimator | None = None
+    hooks: Hooks = Hooks()
+    listen: Callable[[Event], None] = lambda _: None
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    # Notices of the config loader: renamed keys, ignored values.
+    notes: tuple[str, ...] = ()
+
+    def settings_for(self, request: CallerRequest, transcript: str) -> ConversationSettings:
+        """The settings for one request. `transcript` is the path of the conversation's transcript."""
+        capabilities = self.capabilities
+        if request.breakpoints == "caller":
+            capabilities = msgspec.structs.replace(capabilities, max_breakpoints=0)
+        return build_settings(
+            self.options,
+            capabilities=capabilities,
+            costs=self.costs or _estimated_costs(resolve_model(request.model, self.options)),
+            transcript=transcript,
+            model=request.model,
+            preamble=request.preamble,
+            parameters=request.parameters,
+            fields=request.fields,
+            decides="caller",
+            estimator=self.estimator,
+        )
+
+
+def make_parts(
+    options: Options | str | None,
+    overrides: Mapping[str, Any],
+    *,
+    config: ConfigChoice = "auto",
+    folder: str | os.PathLike[str] | None = "",
+    readable: Sequence[str | os.PathLike[str]] = (),
+    fixed: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> TrackerParts:
+    """Load the options and build the parts. `options` may be the name of a policy. `folder` is the folder for
+    transcripts: "" for the user's data folder, None to keep conversations in memory only. `readable` lists
+    folders from which files may be read again after a compaction. `fixed` are values that the adapter
+    requires: they override the configuration."""
+    values = {RENAMED_ARGUMENTS.get(name, name): value for name, value in overrides.items()}
+    if isinstance(options, str):
+        options, values = None, {"policy": options, **values}
+    if folder is None:
+        values["store.kind"] = "memory"
+    elif folder != "":
+        values["store.folder"] = os.fspath(folder)
+    loaded = resolve_options(options, values, config=config, defaults=SURFACE_DEFAULTS)
+    chosen = loaded.options
+    in_memory = chosen.store.kind == "memory"
+    required = {**(fixed or {}), **({"micro.oversize.enabled": False} if in_memory else {})}
+    if required:
+        chosen = resolve_options(chosen, required, config=None).options
+    transcripts = Path(chosen.store.folder).expanduser() if chosen.store.folder else default_folder()
+    found = load_hooks(chosen.hooks)
+    hooks = add_hooks(more.pop("hooks", Hooks()), found.hooks)
+    allowed = resolve_roots([os.fspath(each) for each in readable]) if readable else None
+    return TrackerParts(
+        options=chosen,
+        folder=None if in_memory else transcripts.absolute(),
+        readable=allowed,
+        hooks=hooks,
+        notes=(*loaded.notes, *found.notes),
+        **more,
+    )
+
+
+def default_folder() -> Path:
+    """The user's data folder for transcripts (XDG base directory specification)."""
+    data = os.environ.get("XDG_DATA_HOME") or ""
+    base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
+    return base / "everturn" / "sessions"
+
+
+@lru_cache(maxsize=64)
+def _estimated_costs(model: Model) -> EstimatedCosts:
+    """Cached per model, because it remembers the size of every message that it has measured."""
+    return EstimatedCosts(model)

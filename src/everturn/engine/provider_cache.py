@@ -1,0 +1,167 @@
+"""What we expect the provider's prompt cache to hold: the forecast, the break detector, the last request.
+
+The only owner of this state. A conversation asks it where breakpoints go and what they will find; every reply
+settles the forecast, and the detector explains what was lost.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from everturn.decide.cache_breaks import CacheBreakDetector
+from everturn.decide.cache_key_snapshot import CacheKeyChange, diff_key_snapshots, take_key_snapshot
+from everturn.decide.view_tracker import ViewTracker
+from everturn.engine.values import ConversationSettings
+from everturn.history.records import Usage
+from everturn.measure.outline import Outline
+from everturn.measure.prediction import Forecast, Prediction, PredictionCheck
+from everturn.measure.prefix_cache import SECONDS
+from everturn.view.breakpoints import Breakpoints, place_breakpoints
+from everturn.view.cache_key import compute_key_salts
+from everturn.view.forks import CapturedRequest, make_fork
+from everturn.view.key_parameters import KeyParameters, LatchedParameters, latch_parameters
+from everturn.view.requests import place_fork_breakpoints
+
+
+class ProviderCache:
+    def __init__(self, forecast: Forecast | None = None, detector: CacheBreakDetector | None = None) -> None:
+        self.detector = detector or CacheBreakDetector()
+        self.forecast = forecast or Forecast()
+        # The settings of the last request, and the parameters that apply since the first one (PC-10).
+        self.sent: ConversationSettings | None = None
+        self._latched: KeyParameters | None = None
+        # Breakpoints of the last request, and of the last one that was answered: what it wrote is cached.
+        self.breakpoints = Breakpoints()
+        self.answered_breakpoints = Breakpoints()
+        # When the last answered call began; when an unanswered one did, and how far its breakpoints reached.
+        self.called_at: datetime | None = None
+        self._under_way: tuple[datetime, int] | None = None
+        # Why the next prediction may be wrong, for display.
+        self.doubts: tuple[str, ...] = ()
+
+    def forget_view(self) -> None:
+        """The view was replaced: the breakpoints of the old one no longer apply."""
+        self.breakpoints = self.answered_breakpoints = Breakpoints()
+
+    def latch(self, settings: ConversationSettings) -> LatchedParameters:
+        """The parameters to send: those of the first request, if they are part of the key. A different model
+        has a separate cache, so it gets the parameters that it supports; the lifetime stays (PC-10).
+        """
+        latched = self._latched
+        if latched is not None and self.sent is not None:
+            is_same = self.sent.model == settings.model and settings.decides == "engine"
+            if not is_same:
+                latched = msgspec.structs.replace(settings.parameters, lifetime=latched.lifetime)
+        return latch_parameters(latched, settings.parameters)
+
+    def begin_call(
+        self, tracker: ViewTracker, settings: ConversationSettings, parameters: KeyParameters, now: datetime
+    ) -> tuple[Breakpoints, Prediction, tuple[CacheKeyChange, ...]]:
+        """A request is about to be sent: its breakpoints, what they will find, what changed in its key."""
+        self._latched, self.sent = parameters, settings
+        found, prediction = self.look_ahead(tracker, settings, parameters, now)
+        self._under_way, self.breakpoints = (now, found.reached), found
+        sent = take_key_snapshot(settings.model.id, settings.preamble, parameters, found)
+        changes = self.detector.before_call(settings.source, sent, settings.preamble, now.timestamp())
+        return found, prediction, changes
+
+    def look_ahead(
+        self, tracker: ViewTracker, settings: ConversationSettings, parameters: KeyParameters, now: datetime
+    ) -> tuple[Breakpoints, Prediction]:
+        outline = tracker.build_outline(settings.preamble, settings.costs)
+        found = place_breakpoints(
+            outline,
+            settings.preamble,
+            ttl=parameters.lifetime.ttl,
+            capabilities=settings.capabilities,
+            previous=tracker.reached,
+            writes="its own",
+        )
+        salt = compute_key_salts(settings.model, parameters)
+        prompt = outline.prompt(salt, found.places, minimum=settings.model.min_cache)
+        return found, self.forecast.predict(prompt, now.timestamp())
+
+    def settle(
+        self, tracker: ViewTracker, usage: Usage, now: datetime, applied: str = ""
+    ) -> PredictionCheck | None:
+        """Compare the reply's usage with the prediction. `applied` says what the API
+        cleared itself, which no prediction can know.
+        """
+        if self._under_way is not None:
+            (self.called_at, tracker.reached), self._under_way = self._under_way, None
+        self.doubts, self.answered_breakpoints = (), self.breakpoints
+        return self.forecast.settle(usage, now.timestamp(), applied)
+
+    def note_summary_call(
+        self,
+        tracker: ViewTracker,
+        settings: ConversationSettings,
+        captured: CapturedRequest,
+        strategy: Literal["fork", "provider"],
+        usage: Usage,
+        now: datetime,
+    ) -> None:
+        """Record that the conversation was sent for a summary: that renews what it reads,
+        and may write what had expired.
+        """
+        outline = _outline_of(tracker, settings, captured)
+        is_fork = strategy == "fork"
+        fork = make_fork(captured, ())
+        found = place_fork_breakpoints(fork, settings.capabilities) if is_fork else captured.breakpoints
+        salt = compute_key_salts(settings.model, captured.parameters)
+        prompt = outline.prompt(salt, found.places, minimum=settings.model.min_cache)
+        self.forecast.predict(prompt, now.timestamp())
+        self.forecast.settle(usage, now.timestamp())
+
+    def seconds_idle_beyond_ttl(
+        self, settings: ConversationSettings, now: datetime, last_reply: datetime | None = None
+    ) -> float | None:
+        """How long the conversation has been idle, if that is longer than the cache lifetime. `last_reply` is
+        used if no call of this process is known.
+        """
+        called_at = self.called_at or last_reply
+        if called_at is None:
+            return None
+        idle = (now - called_at).total_seconds()
+        ttl = (self._latched or settings.parameters).lifetime.ttl
+        return idle if idle > SECONDS[ttl] else None
+
+    # ── after a restart ──────────────────────────────────────────────────────────────────────────
+
+    def continues_last_call(self, settings: ConversationSettings) -> bool:
+        """Whether the last call before a restart had the same key as the next request (CB-7)."""
+        known = self.detector.baselines.get(settings.source)
+        if known is None or known.answered is None:
+            return False
+        now = take_key_snapshot(settings.model.id, settings.preamble, settings.parameters, Breakpoints())
+        return all(change.part == "markers" for change in diff_key_snapshots(known.answered.snapshot, now))
+
+    def replay_call(
+        self, tracker: ViewTracker, settings: ConversationSettings, usage: Usage, asked_at: datetime
+    ) -> None:
+        """Replay a call of an earlier process: its request is what the log holds before its reply."""
+        check = self._replayed(tracker, settings, usage, asked_at)
+        if check is None or check.verdict == "other total":
+            # The key changed before this call, or is unknown: only this call can be used.
+            self.forecast = Forecast()
+            self._replayed(tracker, settings, usage, asked_at)
+
+    def _replayed(
+        self, tracker: ViewTracker, settings: ConversationSettings, usage: Usage, asked_at: datetime
+    ) -> PredictionCheck | None:
+        found, _ = self.look_ahead(tracker, settings, settings.parameters, asked_at)
+        self.called_at, tracker.reached = asked_at, found.reached
+        return self.forecast.settle(usage, asked_at.timestamp())
+
+
+def _outline_of(tracker: ViewTracker, settings: ConversationSettings, captured: CapturedRequest) -> Outline:
+    """The tracked outline, up to those messages: a new one would measure all of them again."""
+    able, costs = settings.capabilities, settings.costs
+    outline, sent = tracker.build_outline(captured.preamble, costs), list(captured.messages)
+    if outline.messages[: len(sent)] == sent:
+        return outline.up_to(len(sent))
+    made = Outline(costs, lookback=able.lookback, runs_are_one=able.runs_are_one)
+    made.set_preamble(captured.preamble)
+    made.replace_from(0, captured.messages)
+    return made

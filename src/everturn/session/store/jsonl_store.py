@@ -1,0 +1,327 @@
+"""The transcript on disk: records are durable when `append` returns (TR-10, law 4).
+
+One append is one write of complete lines. Existing bytes of the file never change. A line that a crash left
+incomplete stays there, and the next append starts on a new line. After a failed write or sync it is unknown
+what reached the disk, so the store accepts no more appends until it is opened again (F06, F08).
+
+The caller chooses what "durable" means:
+
+    always   `append` returns when the data is on disk: it survives a power failure
+    batch    `append` returns when the operating system has the data: it survives a crash of the process;
+             `sync` writes it to disk, and is called before sending a request that depends on it
+    never    as batch, without `sync`: a power failure may lose the last seconds
+"""
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal, Self
+
+import msgspec
+
+from everturn.errors import StoreError, UsageError
+from everturn.history.edits import Undone
+from everturn.history.records import Record
+from everturn.session.private_files import replace_file, write_blob
+from everturn.session.store.file_system import (
+    APPEND,
+    READ,
+    FileSystem,
+    LocalFileSystem,
+    make_folders,
+    read_whole,
+    sync_folder,
+)
+from everturn.session.store.line_tags import (
+    FORMAT,
+    find_newest_format,
+    is_compaction,
+    tag_lines,
+    undo_cut_off_compaction,
+)
+from everturn.session.store.lock import TranscriptLock
+from everturn.session.transcripts import parse_transcript
+from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.claude_code_writer import LineContext, encode_record
+from everturn.wire.line_repair import LineProblem
+
+# Suffixes of the files beside the transcript.
+STATE_SUFFIX: Final = ".state.json"
+FILES_SUFFIX: Final = ".files"
+# The `read_only_reason` of a closed store.
+CLOSED: Final = "it was closed"
+Fsync = Literal["always", "batch", "never"]
+Access = Literal["write", "read"]
+
+# The first bytes of every line we write; and the number of leading zero bytes that mean lost data.
+FIRST_BYTES: Final = b'{"parentUuid":'
+HOLE: Final = 64
+
+ADVICE: Final = {
+    errno.ENOSPC: "Free some disk space, then open the session again.",
+    errno.EDQUOT: "Your disk quota is used up; free some space, then open the session again.",
+    errno.EACCES: "Check the permissions of the file and of its folder.",
+    errno.EPERM: "Check the permissions of the file and of its folder.",
+    errno.EROFS: "The disk is mounted read-only; use a writable folder.",
+    errno.EISDIR: "It is a folder; give the name of a file.",
+    errno.ENOTDIR: "A part of its path is a file, not a folder.",
+    errno.ENOENT: "The file does not exist.",
+    errno.ELOOP: "Its lock file is a symbolic link; remove it and check where it came from.",
+    errno.EIO: "The disk failed; make a copy of the file first.",
+}
+
+
+class JsonlStore:
+    """One open session file. Create it with `JsonlStore.open`; end it with `close`, or use `with`."""
+
+    def __init__(self, path: str, io: FileSystem, *, fsync: Fsync, place: LineContext) -> None:
+        self.path = path
+        self.flaws: tuple[LineProblem, ...] = ()
+        # Problems found in the file, for the user.
+        self.notes: tuple[str, ...] = ()
+        # Why nothing can be appended; empty while it can.
+        self.read_only_reason = ""
+        self._io = io
+        self._fsync: Fsync = fsync
+        self._place = place
+        self._fd = -1
+        self._size = 0
+        self._starts_new_line = False
+        self._is_unsynced = False
+        self._found: tuple[Record, ...] = ()
+        self._known: dict[str, Record] = {}
+        self._owed: tuple[Record, ...] = ()
+        self._held = ExitStack()
+        self._one_at_a_time = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        fsync: Fsync = "always",
+        access: Access = "write",
+        place: LineContext | None = None,
+        io: FileSystem | None = None,
+    ) -> "JsonlStore":
+        """Open the session in this file; the file and its folder are created if necessary.
+
+        Opening does not change an existing file. A file written by a newer everturn is opened for reading
+        only; `read_only_reason` says so.
+        """
+        store = cls(
+            os.path.realpath(path), io or LocalFileSystem(), fsync=fsync, place=place or LineContext()
+        )
+        with ExitStack() as undo:
+            undo.callback(store._held.close)
+            try:
+                store._load(access)
+            except OSError as problem:
+                raise StoreError(f"{store.path} cannot be opened: {_describe(problem)}") from problem
+            undo.pop_all()
+        return store
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The records in the file when it was opened, and an undo record if a compaction is incomplete."""
+        return (*self._found, *self._owed)
+
+    def drop_lines(self) -> None:
+        """Drop the raw lines of the records from memory. They are in the file, and would take more memory
+        than everything else in an open session."""
+        self._found = tuple(msgspec.structs.replace(record, raw=b"") for record in self._found)
+        self._known.update((record.uuid, record) for record in self._found)
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Append these records in one write. They are durable when it returns. After an I/O error the store
+        accepts no more appends. A record that the file already holds is not written again (F02)."""
+        with self._one_at_a_time:
+            self._check_writable()
+            new = self._unknown(records)
+            if not new:
+                return
+            lines = tag_lines(new, self._place)
+            if self._owed:
+                lines = tag_lines(self._owed, self._place) + lines
+            data = b"".join(line + b"\n" for line in lines)
+            self._write(b"\n" + data if self._starts_new_line else data)
+            self._starts_new_line = False
+            self._owed = ()
+            self._known.update((record.uuid, record) for record in new)
+
+    def sync(self) -> None:
+        """Write to disk what was appended since the last sync. Only has an effect with "batch"."""
+        with self._one_at_a_time:
+            if self._is_unsynced and self._fsync == "batch":
+                self._check_writable()
+                self._guarded(self._sync)
+
+    def read_state(self) -> bytes:
+        try:
+            with open(self.path + STATE_SUFFIX, "rb") as file:
+                return file.read()
+        except OSError:
+            return b""
+
+    def write_state(self, data: bytes) -> str:
+        return replace_file(self.path + STATE_SUFFIX, data)
+
+    @property
+    def blob_folder(self) -> str:
+        return self.path + FILES_SUFFIX
+
+    def write_blob(self, name: str, data: bytes) -> str:
+        return write_blob(Path(self.blob_folder), name, data)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.read_only_reason == CLOSED
+
+    def close(self) -> None:
+        """Sync, and release the lock."""
+        try:
+            if not self.read_only_reason:
+                self.sync()
+        finally:
+            self.read_only_reason = self.read_only_reason or CLOSED
+            self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ── opening ──────────────────────────────────────────────────────────────────────────────────
+
+    def _load(self, access: Access) -> None:
+        if access == "write":
+            self._prepare_folder()
+            self._held.callback(TranscriptLock(self._io, self.path).release)
+        self._fd = self._io.open(self.path, APPEND if access == "write" else READ)
+        self._held.callback(self._io.close, self._fd)
+        if access == "write" and self._fsync != "never":
+            sync_folder(self._io, os.path.dirname(self.path))
+        data = read_whole(self._io, self._fd)
+        self._size = len(data)
+        self._starts_new_line = bool(data) and not data.endswith(b"\n")
+        transcript = parse_session_file(data) if _is_our_wreck(data) else parse_transcript(data, self.path)
+        self._found, self.flaws = transcript.records, transcript.flaws
+        self._known = {record.uuid: record for record in self._found}
+        undone = undo_cut_off_compaction(self._found)
+        self._owed = (undone,) if undone else ()
+        self.notes = tuple(_notes(self.flaws, undone))
+        if access == "read":
+            self.read_only_reason = "it was opened for reading only"
+        if (newer := find_newest_format(data)) > FORMAT:
+            self._be_readable_only(newer)
+
+    def _prepare_folder(self) -> None:
+        for folder in make_folders(self._io, os.path.dirname(self.path)):
+            if self._fsync != "never":
+                sync_folder(self._io, folder)
+
+    def _be_readable_only(self, newer: int) -> None:
+        formats = f"format {newer}, this one knows {FORMAT}"
+        self.read_only_reason = f"a newer everturn wrote it ({formats}); update everturn to continue it"
+        self.notes = (*self.notes, f"opened for reading only: {self.read_only_reason}")
+        self._held.close()
+
+    # ── appending ────────────────────────────────────────────────────────────────────────────────
+
+    def _check_writable(self) -> None:
+        if self.read_only_reason:
+            raise StoreError(f"Nothing can be appended to {self.path}: {self.read_only_reason}.")
+
+    def _unknown(self, records: Sequence[Record]) -> list[Record]:
+        new: dict[str, Record] = {}
+        for record in records:
+            known = self._known.get(record.uuid) or new.get(record.uuid)
+            if known is None:
+                new[record.uuid] = record
+            elif not _same(known, record):
+                raise UsageError(
+                    f"{self.path} already holds another record with the uuid {record.uuid}; "
+                    "give every record an id of its own."
+                )
+        if is_compaction(records) and 0 < len(new) < len(records):
+            raise UsageError(
+                f"{self.path} holds a part of this compaction, which is incomplete and was undone; "
+                "compact again with new ids."
+            )
+        return list(new.values())
+
+    def _write(self, data: bytes) -> None:
+        def steps() -> None:
+            self._check_alone()
+            written = self._io.write(self._fd, data)
+            self._size += written
+            if written != len(data):
+                raise OSError(errno.ENOSPC, f"only {written:,} of {len(data):,} bytes were written")
+            self._is_unsynced = True
+            if self._fsync == "always":
+                self._sync()
+
+        self._guarded(steps)
+
+    def _sync(self) -> None:
+        self._io.fsync(self._fd)
+        self._is_unsynced = False
+
+    def _check_alone(self) -> None:
+        """Raise if another program changed the file: one that ignores the lock could mix lines with ours."""
+        state = self._io.state(self._fd)
+        if not state.links:
+            raise OSError(errno.ENOENT, "it was removed or replaced while it was open")
+        if state.size != self._size:
+            sizes = f"it has {state.size:,} bytes, expected {self._size:,}"
+            raise OSError(errno.EBUSY, f"another program wrote to it ({sizes}); open the session again")
+
+    def _guarded(self, steps: Callable[[], None]) -> None:
+        """Run these steps; if they fail or are interrupted, accept no more appends, because it is unknown
+        what reached the disk."""
+        try:
+            steps()
+        except OSError as problem:
+            self.read_only_reason = (
+                f"an append failed ({problem.strerror}); open it again to see what it holds"
+            )
+            raise StoreError(f"The last append to {self.path} failed: {_describe(problem)}") from problem
+        except BaseException:
+            self.read_only_reason = "an append was interrupted; open it again to see what it holds"
+            raise
+
+
+def _is_our_wreck(data: bytes) -> bool:
+    """Whether the file is a damaged first write of ours, after a power failure. It is a session, though it
+    holds no complete record; `append` had not returned, so nothing acknowledged is lost."""
+    first = data.partition(b"\n")[0][: len(FIRST_BYTES)]
+    return bool(first) and (FIRST_BYTES.startswith(first) or not data[:HOLE].strip(b"\0"))
+
+
+def _describe(problem: OSError) -> str:
+    advice = ADVICE.get(problem.errno or 0, "")
+    return f"{problem.strerror or problem}. {advice}".rstrip()
+
+
+def _notes(flaws: Sequence[LineProblem], undone: Record | None) -> Iterator[str]:
+    for flaw in flaws:
+        yield f"line {flaw.line}: {flaw.what}"
+    if undone is not None and isinstance(undone.edit, Undone):
+        yield f"the compaction {undone.edit.boundary} is incomplete; the conversation before it is used"
+
+
+def _same(one: Record, other: Record) -> bool:
+    """Whether two records have the same content. Their bytes may differ in tags and in the working folder."""
+    return _as_read(one) == _as_read(other)
+
+
+def _as_read(record: Record) -> Record:
+    (found,) = parse_session_file(encode_record(record)).records
+    return msgspec.structs.replace(found, raw=b"")

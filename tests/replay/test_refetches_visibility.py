@@ -1,0 +1,245 @@
+"""What is missing under a policy: conversations whose every refetch is known."""
+
+import pickle
+
+import pytest
+from builders import assistant, boundary, call, edited, result, summary, user
+
+from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Offloaded
+from everturn.history.log import Log, View
+from everturn.history.threads import Thread
+from everturn.replay.refetches import Refetch, Visibility, index_threads
+
+OLD = "total = price * count"
+
+
+def edit(name, uuid, *, old=OLD, path="src/shop.py"):
+    return assistant(call(name, "Edit", file_path=path, old_string=old), id=f"m-{uuid}", uuid=uuid)
+
+
+START = (
+    user("Fix the price in src/shop.py.", uuid="u"),
+    assistant(call("c1", "Read", file_path="src/shop.py"), id="m1", uuid="a1"),
+    result("c1", f"1\t{OLD}\n2\treturn total_price", uuid="r1"),
+    assistant(call("c2", "Bash", command="grep -rn parse_line"), id="m2", uuid="a2"),
+    result("c2", "lib/text.py:7:def parse_line(text_to_parse):", uuid="r2"),
+)
+READ = Refetch("r1:0", 10, OLD, "line")
+
+
+def watch(*records, seen=None):
+    """A conversation and what is seen of it: everything before its last record, unless told otherwise."""
+    uses = index_threads([Thread("", records)], count=lambda block: 10)
+    visible = Visibility(uses)
+    for record in records[:-1] if seen is None else seen:
+        visible.see(record)
+    return visible, uses.threads[0].numbers[records[-1].uuid]
+
+
+@pytest.mark.spec("RP-6")
+def test_an_edit_of_cleared_text_is_a_refetch_of_the_read():
+    visible, number = watch(*START, edit("c3", "a3"))
+    visible.hide(["c1"])
+    assert visible.missing(number) == (READ,)
+    assert visible.refetch(number) == (READ,)
+
+
+@pytest.mark.spec("RP-6")
+def test_what_was_fetched_is_in_sight_from_there_on():
+    visible, number = watch(*START, edit("c3", "a3"))
+    visible.hide(["c1"])
+    assert visible.refetch(number) == (READ,)
+    assert visible.refetch(number) == ()
+    visible.hide(["c1"])
+    assert visible.refetch(number) == ()
+
+
+def test_what_was_fetched_leaves_with_the_call_that_fetched_it():
+    visible, number = watch(*START, edit("c3", "a3"))
+    visible.hide(["c1"])
+    (refetch,) = visible.refetch(number)
+    visible.fetched_as(refetch, "fetch-1")
+    visible.replace(["u", "a1", "fetch-1"])
+    assert visible.missing(number) == ()
+    visible.hide(["fetch-1"])
+    assert visible.missing(number) == (READ,)
+
+
+@pytest.mark.spec("RP-6")
+def test_nothing_hidden_is_nothing_missing():
+    visible, number = watch(*START, edit("c3", "a3"))
+    assert visible.refetch(number) == ()
+
+
+@pytest.mark.spec("RP-6")
+@pytest.mark.parametrize(
+    "still_said",
+    [user(f"I mean this:\n{OLD}", uuid="v"), assistant(f"So it is\n```\n{OLD}\n```", id="m9", uuid="v")],
+)
+def test_what_the_user_or_the_assistant_still_says_is_no_refetch(still_said):
+    visible, number = watch(*START, still_said, edit("c3", "a3"))
+    visible.hide(["c1"])
+    assert visible.refetch(number) == ()
+    visible.hide(["v"])
+    assert visible.refetch(number) == (Refetch("v:0", 10, OLD, "line"),)
+
+
+@pytest.mark.spec("RP-6")
+def test_the_most_recent_block_that_held_it_is_missing():
+    again = (
+        assistant(call("c3", "Read", file_path="src/shop.py"), id="m3", uuid="a3"),
+        result("c3", f"1\t{OLD}", uuid="r3"),
+    )
+    visible, number = watch(*START, *again, edit("c4", "a4"))
+    visible.hide(["c3"])
+    assert visible.missing(number) == ()
+    visible.hide(["c1"])
+    assert visible.missing(number) == (Refetch("r3:0", 10, OLD, "line"),)
+
+
+@pytest.mark.spec("RP-6")
+def test_many_uses_of_one_block_are_one_refetch_and_blocks_are_told_apart():
+    both = assistant(
+        call("c3", "Edit", file_path="src/shop.py", old_string=f"{OLD}\nreturn total_price"),
+        call("c4", "Bash", command="sed -i s/text_to_parse/text/ lib/text.py"),
+        id="m3",
+        uuid="a3",
+    )
+    visible, number = watch(*START, both)
+    visible.hide(["c1", "c2"])
+    assert visible.refetch(number) == (READ, Refetch("r2:0", 10, "lib/text.py", "path"))
+
+
+def test_an_identifier_alone_is_a_refetch_too():
+    visible, number = watch(*START, assistant("It is `text_to_parse`.", id="m3", uuid="a3"))
+    visible.hide(["c2"])
+    assert visible.refetch(number) == (Refetch("r2:0", 10, "text_to_parse", "identifier"),)
+
+
+@pytest.mark.spec("RP-6")
+def test_a_summary_holds_what_stands_in_it():
+    visible, number = watch(*START, edit("c3", "a3"))
+    visible.replace([])
+    assert [refetch.block for refetch in visible.missing(number)] == ["a1:0", "r1:0"]
+    visible.see(summary(f"We were in src/shop.py at `{OLD}`.", uuid="s"))
+    assert visible.missing(number) == ()
+    visible.replace(["other"])
+    assert [refetch.block for refetch in visible.missing(number)] == ["a1:0", "r1:0"]
+
+
+def test_a_restored_file_is_seen_like_any_record_and_hidden_by_its_name():
+    visible, number = watch(*START, edit("c3", "a3"))
+    visible.hide(["c1"])
+    visible.see(result("again", f"7\t{OLD}", uuid="restored"))
+    assert visible.missing(number) == ()
+    visible.hide(["again"])
+    assert visible.missing(number) == (READ,)
+
+
+def test_a_call_without_a_number_misses_nothing():
+    visible, _ = watch(*START, edit("c3", "a3"))
+    visible.replace([])
+    assert (visible.refetch(0), visible.refetch(99)) == ((), ())
+
+
+def test_edits_of_single_results_are_followed():
+    visible, number = watch(*START, edit("c3", "a3"))
+    visible.see(edited(CacheDeleted(("c1",)), "e1"))
+    assert visible.missing(number) == (READ,)
+    visible.see(edited(CacheDeletionsEnded(), "e2"))
+    assert visible.missing(number) == ()
+    visible.see(edited(Cleared(("c1",)), "e3"))
+    assert visible.missing(number) == (READ,)
+
+
+def test_an_offloaded_result_is_seen_by_its_preview_alone():
+    visible, number = watch(*START, edit("c3", "a3", old=f"{OLD}\nreturn total_price"))
+    visible.see(edited(Offloaded("c1", "out.txt", f"1\t{OLD} ...", 99), "e1"))
+    assert visible.missing(number) == (Refetch("r1:0", 10, "return total_price", "line"),)
+    visible.see(edited(Cleared(("c1",)), "e2"))
+    assert visible.missing(number) == (READ,)
+
+
+BOTH = f"{OLD}\nreturn total_price"
+AWAY = Offloaded("c1", "out.txt", f"1\t{OLD} ...", 99)
+REST = Refetch("r1:0", 10, "return total_price", "line")
+
+
+def test_a_view_shows_the_preview_of_what_was_offloaded():
+    visible, number = watch(*START, edit("c3", "a3", old=BOTH), seen=())
+    # The view has the result, and no longer the record of the edit.
+    visible.show(View(START, cleared={}, offloaded={"c1": AWAY}))
+    assert visible.missing(number) == (REST,)
+
+
+def test_a_preview_stays_as_long_as_the_record_of_its_result():
+    visible, number = watch(*START, edit("c3", "a3", old=BOTH))
+    visible.see(edited(AWAY, "e1"))
+    visible.replace(["u", "r1"])
+    assert visible.missing(number) == (REST,)
+    visible.replace(["u"])
+    assert visible.missing(number) == (READ,)
+
+
+def test_what_was_offloaded_and_then_cleared_has_no_preview_in_any_view():
+    visible, number = watch(*START, edit("c3", "a3", old=BOTH))
+    edits = (edited(AWAY, "e1"), edited(Cleared(("c1",)), "e2"))
+    for record in edits:
+        visible.see(record)
+    visible.show(Log((*START, *edits)).view)
+    assert visible.missing(number) == (READ,)
+
+
+def test_a_result_that_is_hidden_already_does_not_come_into_sight():
+    visible, number = watch(*START, edit("c3", "a3"))
+    visible.hide(["c1", "again"])
+    visible.see(result("again", f"7\t{OLD}", uuid="restored"))
+    assert visible.missing(number) == (READ,)
+
+
+def test_a_view_that_is_shown_again_and_again_grows_nothing():
+    visible, _ = watch(*START, edit("c3", "a3"))
+    view = Log((*START, user("Restored: src/shop.py", uuid="restored"))).view
+    visible.show(view)
+    once = len(pickle.dumps(visible))
+    for _ in range(5):
+        visible.show(view)
+    assert len(pickle.dumps(visible)) == once
+
+
+@pytest.mark.spec("RP-6")
+def test_a_view_after_a_compaction_is_what_is_in_sight():
+    compacted = (boundary("b"), summary("We read src/shop.py.", uuid="s"))
+    uses = index_threads([Thread("", (*START, *compacted, edit("c3", "a3")))], count=lambda block: 10)
+    visible, log = Visibility(uses), Log()
+    for record in (*START, *compacted):
+        visible.see(record)
+        if log.append(record) == "replaced":
+            visible.show(log.view)
+    assert visible.refetch(3) == (READ,)
+
+
+def test_a_view_with_cleared_results_is_without_them_though_it_lacks_the_edit():
+    visible, number = watch(*START, edit("c3", "a3"))
+    visible.replace([])
+    visible.show(View(START, cleared={"c1": Cleared(("c1",))}))
+    assert visible.missing(number) == (READ,)
+
+
+def test_the_working_folder_is_always_in_sight():
+    records = (
+        user("Go to /home/me/app.", uuid="u", cwd="/home/me/app"),
+        assistant("In /home/me/app now.", id="m1", uuid="a1"),
+    )
+    visible, number = watch(*records)
+    visible.replace([])
+    assert visible.missing(number) == ()
+
+
+def test_a_long_use_is_shown_short():
+    long_line = "x = " + "one + " * 50
+    visible, number = watch(
+        START[0], START[1], result("c1", long_line, uuid="r1"), edit("c3", "a3", old=long_line)
+    )
+    visible.hide(["c1"])
+    assert [refetch.what for refetch in visible.refetch(number)] == [long_line[:80]]

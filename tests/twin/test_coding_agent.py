@@ -1,0 +1,220 @@
+import json
+import random
+
+import pytest
+
+from everturn.history.repair import NO_RESULT
+from everturn.twin.agent import RuleBasedAgent
+from everturn.twin.coding_agent import MAX_STEPS, PlannedStep, PlannedToolCall, can_handle, plan_next_step
+from everturn.twin.parse import parse_request
+
+FIELDS = {
+    "Read": ("file_path", "offset"),
+    "Write": ("file_path", "content"),
+    "Edit": ("file_path", "old_string", "new_string"),
+    "Glob": ("pattern",),
+    "Grep": ("pattern", "output_mode"),
+    "Bash": ("command",),
+    "TodoWrite": ("todos",),
+    "Task": ("prompt",),
+    "recall": ("query",),
+}
+PRICES = "     1\tRATE = 0.2\n     2\t\n     3\tdef tax(x):\n     4\t    return x * RATE"
+
+
+def definition(name):
+    schema = {"type": "object", "properties": {field: {"type": "string"} for field in FIELDS[name]}}
+    return {"name": name, "description": "d", "input_schema": schema}
+
+
+def request(messages, tools=tuple(FIELDS), **more):
+    body = {"model": "claude-haiku-4-5", "max_tokens": 4000, "messages": messages}
+    body |= {"tools": [definition(name) for name in tools]} | more
+    return parse_request("messages", {}, json.dumps(body).encode(), workspace="k")
+
+
+def played(asked, answers, tools=tuple(FIELDS)):
+    """A complete turn: the calls made, and the final text. `answers` gives the result of a call."""
+    messages, made = [{"role": "user", "content": asked}], []
+    while isinstance(move := plan_next_step(request(messages, tools)), PlannedStep):
+        made += [(act.tool, act.input) for act in move.calls]
+        calls = [
+            {"type": "tool_use", "id": f"toolu_{len(made)}_{at}", "name": act.tool, "input": act.input}
+            for at, act in enumerate(move.calls)
+        ]
+        results = [
+            {"type": "tool_result", "tool_use_id": call["id"], **_answered(answers, act)}
+            for call, act in zip(calls, move.calls, strict=True)
+        ]
+        messages += [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]
+    return made, move
+
+
+def _answered(answers, act):
+    said = answers(act)
+    return {"content": said} if isinstance(said, str) else {"content": str(said), "is_error": True}
+
+
+def project(act):
+    """A folder with one file."""
+    match act:
+        case PlannedToolCall("Glob", {"pattern": pattern}):
+            return "src/prices.py" if "prices" in pattern or pattern == "**/*" else "No file matches."
+        case PlannedToolCall("Grep", {"pattern": pattern}):
+            return "src/prices.py" if pattern.lower() in ("rate", "tax") else "Nothing matches it."
+        case PlannedToolCall("Read"):
+            return PRICES
+        case PlannedToolCall("Bash"):
+            return "1 passed"
+        case _:
+            return "done"
+
+
+@pytest.mark.spec("TW-8")
+def test_it_searches_for_words_of_the_prompt_and_reads_the_files_found():
+    made, said = played("Where does the tax come from?", project)
+    assert made == [
+        ("Grep", {"pattern": "tax", "-i": True, "head_limit": 20}),
+        ("Read", {"file_path": "src/prices.py"}),
+    ]
+    assert said == (
+        "I searched for tax and found it in 1 file. Of src/prices.py I read 4 lines: "
+        "line 3 is `def tax(x):`, and the file defines tax."
+    )
+
+
+def test_it_replaces_what_it_has_read_and_runs_the_tests_with_a_list():
+    made, said = played("rename RATE to VAT and run the tests", project)
+    assert [tool for tool, _ in made] == [
+        "TodoWrite", "Grep", "Read", "Edit", "TodoWrite", "Glob", "Bash", "TodoWrite",
+    ]  # fmt: skip
+    assert made[3][1] == {
+        "file_path": "src/prices.py",
+        "old_string": "RATE",
+        "new_string": "VAT",
+        "replace_all": True,
+    }
+    assert [todo["status"] for todo in made[-1][1]["todos"]] == ["completed", "completed"]
+    assert said == (
+        "I replaced RATE by VAT in src/prices.py. `python3 -m pytest -q` ran; its last line was: 1 passed"
+    )
+
+
+def test_it_adds_a_line_after_the_last_unique_one():
+    made, _ = played("add the line 'X = 1' to prices.py", project)
+    assert made[-1] == (
+        "Edit",
+        {
+            "file_path": "src/prices.py",
+            "old_string": "    return x * RATE",
+            "new_string": "    return x * RATE\nX = 1",
+        },
+    )
+
+
+def test_a_rejected_call_is_reported_and_not_repeated():
+    made, said = played("create notes.md with 'hi'", lambda act: ValueError("the user said no"))
+    assert [tool for tool, _ in made] == ["Write"]
+    assert said == "That failed: the user said no"
+
+
+def test_it_reads_only_paths_from_results_or_the_prompt():
+    made, said = played("What does missing.py do?", project)
+    assert [given["file_path"] for tool, given in made if tool == "Read"] == ["src/prices.py"]
+    assert said.startswith("I could not find missing.py here.")
+
+
+def test_a_plan_lists_open_steps_as_pending():
+    made, _ = played("make a plan for the tax", project)
+    states = [(todo["content"], todo["status"]) for todo in made[-1][1]["todos"]]
+    assert states == [
+        ("Find the places that matter", "completed"),
+        ("Make the change", "pending"),
+        ("Run the tests", "pending"),
+    ]
+
+
+def test_recall_hits_are_reported_without_the_question_itself():
+    hits = (
+        "1. user, 2026-11-15, visible, record a-1\nthe «tax» is 20 percent\n\n"
+        "2. call of Grep, 2026-11-15, visible, record a-2\npattern: «tax»\n\n"
+        "3. user, 2026-11-15, visible, record a-3\nwhat did we say earlier about «tax»?"
+    )
+    made, said = played("what did we say earlier about tax?", lambda act: hits)
+    assert made == [("recall", {"query": "tax"})]
+    assert said == "I found this in the history: the tax is 20 percent."
+
+
+def test_tools_that_are_not_offered_are_not_called():
+    made, said = played("run the tests", project, tools=("Read", "Glob", "Grep"))
+    assert (made, said) == ([], "I have no tool for this request.")
+
+
+def test_reminders_next_to_results_do_not_start_a_turn():
+    messages = [
+        {"role": "user", "content": "Where is the tax?"},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "toolu_1", "name": "Grep", "input": {}}],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "src/prices.py"},
+                {"type": "text", "text": "<system-reminder>\nUse tabs.\n</system-reminder>"},
+            ],
+        },
+    ]
+    assert plan_next_step(request(messages)) == PlannedStep(
+        (PlannedToolCall("Read", {"file_path": "src/prices.py"}),), "Let me read src/prices.py."
+    )
+
+
+def test_after_a_summary_in_the_middle_of_a_turn_it_continues_with_the_last_request():
+    summary = (
+        "This session continues an earlier conversation.\n\n<session-summary>\n6. All user messages:\n"
+        "   - read all files\n   - where is the tax?\n   - This session continues an earlier one\n\n"
+        "7. Pending Tasks:\n   - none\n</session-summary>\n\nDo not acknowledge this summary."
+    )
+    made, _ = played(summary, project)
+    assert [tool for tool, _ in made] == ["Grep", "Read"]
+    assert made[0][1]["pattern"] == "tax"
+    again, _ = played(summary.replace("where is the tax?", "read every file"), project)
+    assert [tool for tool, _ in again] == ["Glob", "Read"]
+
+
+def test_a_prompt_after_a_summary_takes_precedence_over_the_summary():
+    summary = "<session-summary>\n6. All user messages:\n   - read all files\n\n7. Next:\n</session-summary>"
+    content = [{"type": "text", "text": text} for text in (summary, "where is the tax?")]
+    move = plan_next_step(request([{"role": "user", "content": content}]))
+    assert isinstance(move, PlannedStep)
+    assert [(act.tool, act.input["pattern"]) for act in move.calls] == [("Grep", "tax")]
+
+
+def test_calls_whose_results_were_lost_are_repeated():
+    lost = iter([NO_RESULT])
+    made, said = played("where is the tax?", lambda act: next(lost, None) or project(act))
+    assert [tool for tool, _ in made] == ["Grep", "Grep", "Read"]
+    assert "Of src/prices.py I read" in said
+
+
+def test_a_turn_ends_whatever_the_tools_return():
+    made, said = played("read all files", lambda act: "\n".join(f"f{n}.py" for n in range(500)))
+    assert len(made) < MAX_STEPS
+    assert said.startswith("I read 24 files")
+
+
+def test_other_tools_a_forced_choice_and_an_output_format_are_left_to_the_general_agent():
+    hello = [{"role": "user", "content": "hi"}]
+    assert can_handle(request(hello))
+    assert can_handle(request(hello, tool_choice={"type": "auto"}))
+    assert not can_handle(request(hello, tools=("Bash", "Edit")))
+    assert not can_handle(request(hello, tool_choice={"type": "any"}))
+    assert not can_handle(request(hello, output_config={"format": {"type": "json_schema", "schema": {}}}))
+
+
+def test_the_agent_uses_the_coding_agent():
+    said = RuleBasedAgent().say(request([{"role": "user", "content": "run `ls`"}]), rng=random.Random(1))
+    assert [block["type"] for block in said.content] == ["text", "tool_use"]
+    assert (said.content[1]["name"], said.content[1]["input"]) == ("Bash", {"command": "ls"})
+    assert said.stop_reason == "tool_use"
