@@ -139,7 +139,7 @@ def test_a_direct_call_that_is_too_long_loses_its_oldest_rounds(begin):
     goes_on(working)
 
 
-@pytest.mark.spec("CP-9", "CP-36")
+@pytest.mark.spec("CP-9")
 def test_the_end_of_all_retries_says_what_the_user_can_do(begin):
     working = begin(ways=("fork", "direct"))
     list(working.work(8))
