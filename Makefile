@@ -85,14 +85,15 @@ browser: $(STAMP)  ## install chromium and tmux for the tests, if possible
 ray: $(STAMP)  ## install Ray, for `everturn replay --engine ray`
 	@$(PIP) install ray==2.60.0
 
-# MINUTES=10 or TRIALS=100000 (conversations; the other kinds in proportion), KIND=kills, SEED=7, WORKERS=2.
+# MINUTES=10 or TRIALS=100000 (conversations; the other kinds in proportion), KIND=kills, SEED=7 (by default a fresh
+# one), WORKERS=2. Runs on the same source add up.
 soak: $(STAMP)  ## run random trials for MINUTES or TRIALS and print the results (docs/reliability.md)
 	@PYTHONPATH=tests $(BIN)/python -m reliability.soak --workers $(WORKERS) \
 	  --date "$$(date -u +%F)" --commit "$$(git rev-parse --short HEAD 2>/dev/null)" \
 	  $(if $(KIND),--kind $(KIND)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(TRIALS),--trials $(TRIALS)) $(if $(SEED),--seed $(SEED))
 
-soak-board: $(STAMP)  ## write the results of the last soak into docs/reliability.md
+soak-board: $(STAMP)  ## write the results of all soaks of this source into docs/reliability.md
 	@PYTHONPATH=tests $(BIN)/python -m reliability.board
 
 soak-tests: $(STAMP)  ## run all tests with a hundred times more random examples

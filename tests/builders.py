@@ -4,9 +4,11 @@ A record's uuid is what it is called in a test; where none is given, its words a
 """
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from everturn.history.edits import Edit
+from everturn.history.log import Log, View
 from everturn.history.records import Record
 from everturn.wire.claude_code_reader import parse_session_file
 from everturn.wire.claude_code_writer import encode_record
@@ -90,7 +92,12 @@ def system(subtype: str = "turn_duration", *, uuid: str = "", parent: str = "", 
 
 
 def boundary(
-    uuid: str = "b", *, logical: str = "", kept: tuple[str, str, str] | None = None, **metadata: Any
+    uuid: str = "b",
+    *,
+    parent: str = "",
+    logical: str = "",
+    kept: tuple[str, str, str] | None = None,
+    **metadata: Any,
 ) -> Record:
     facts: Fields = {"trigger": "auto", "preTokens": 155_000, **metadata}
     if kept:
@@ -98,7 +105,7 @@ def boundary(
     more = {"content": "Conversation compacted", "compactMetadata": facts}
     if logical:
         more["logicalParentUuid"] = logical
-    return system("compact_boundary", uuid=uuid, **more)
+    return system("compact_boundary", uuid=uuid, parent=parent, **more)
 
 
 def summary(text: str = "In short.", *, uuid: str = "s", parent: str = "b") -> Record:
@@ -112,3 +119,8 @@ def edited(edit: Edit, uuid: str, parent: str = "") -> Record:
         encode_record(Record(kind="system", uuid=uuid, parent=parent, edit=edit))
     ).records
     return found
+
+
+def compute_view(records: Iterable[Record]) -> View:
+    """What the model can still see of these records."""
+    return Log(records).view

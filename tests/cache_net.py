@@ -6,7 +6,7 @@ passed over. A test fails, whatever else it asserts, when
     a request does not extend the one before it, and no edit in the log between the two says why
     a block that nobody edited is not what was recorded, byte for byte
     a cleared result is not what it was when it was first sent so
-    the API would refuse the request
+    the API would refuse the request, unless the error is a test's own (`is_on_purpose`)
 
 A test that moves the prefix on purpose is marked `@pytest.mark.moves_cache_prefix(reason="...")`, with a
 sentence as its reason. That lifts the first law for this test, and no other.
@@ -17,13 +17,16 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 import pytest
+from message_rules import find_message_problems
 
-from everturn.history.blocks import Block, block_from_json, text_of
-from everturn.history.messages import Message, Role, find_message_problems
+from everturn.history.blocks import Block, block_from_json, result_block, text_of
+from everturn.history.edits import ToldAsText
+from everturn.history.messages import Message, Role
 from everturn.history.repair import NO_RESULT
 from everturn.session.conversation_runner import ConversationRunner
 from everturn.session.upstream import RawResponse
 from everturn.view.fragments.beginning import BEGINNING
+from everturn.view.fragments.told_result import told_result
 from everturn.view.fragments.unspoken import UNSPOKEN
 from everturn.wire.overflow import parse_overflow
 
@@ -141,6 +144,7 @@ class Watch:
                 piece.fields in self._recorded
                 or _is_ours(block, log.view.offloaded)
                 or self._is_repaired(block, piece.fields)
+                or self._is_told(block)
             ):
                 self.wrong.append(
                     f"request {self._number}: block {at} is none that was recorded: {_cut(piece)}"
@@ -157,11 +161,33 @@ class Watch:
             return _without_ids(fields) in map(_without_ids, self._recorded)
         return "orphan_result" in kinds and any(block.raw in raw for raw in self._raws)
 
+    def _is_told(self, block: Block) -> bool:
+        """What stands for calls that are told as text: their names, each with what it gave, and pictures that
+        were inside of a result."""
+        records = self._live.conversation.log.records
+        told = {
+            name for record in records if isinstance(record.edit, ToldAsText) for name in record.edit.calls
+        }
+        calls = [each for record in records for each in record.blocks if each.is_call and each.call in told]
+        if block.kind != "text":
+            return bool(calls) and any(block.raw in raw for raw in self._raws)
+        begins = text_of(block).partition("\n")[0]
+        return begins.startswith("[Called ") or any(
+            begins
+            == text_of(told_result(each, result_block(each.call, "", is_error=is_error))[0]).partition("\n")[
+                0
+            ]
+            for each in calls
+            for is_error in (False, True)
+        )
+
     def _check_cleared(self, call: str, fields: Fields) -> None:
         if self._cleared.setdefault(call, fields) != fields:
             self.wrong.append(f"request {self._number}: the cleared result of {call} has changed")
 
     def _note_refusal(self, error: Exception) -> None:
+        if getattr(error, "is_on_purpose", False):
+            return
         status = getattr(error, "status", None) or getattr(error, "status_code", None)
         # A prompt that is too long is a matter of size, not of form.
         if status == 400 and parse_overflow(str(error)) is None:

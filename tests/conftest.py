@@ -2,9 +2,13 @@
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from everturn.twin.testing import TwinForTests
 
 pytest_plugins = ["surface_watch", "spec_table", "cache_net", "trials_told"]
 
@@ -39,4 +43,30 @@ def _without_the_user_s_configuration(tmp_path_factory: pytest.TempPathFactory) 
         for name in taken:
             patch.delenv(name)
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("no-configuration")))
+        yield
+
+
+@pytest.fixture
+def twin() -> Iterator["TwinForTests"]:
+    """The fixture that everturn installs, for tests that script every reply (`scripted_twin.py`)."""
+    from scripted_twin import scripted_options
+
+    from everturn.twin.testing import TwinForTests
+
+    made = TwinForTests(options=scripted_options())
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _without_delays_between_summary_requests() -> Iterator[None]:
+    """Adapters send a failed summary request again after a delay; nobody waits for it here."""
+    from everturn.adapters.tracking import summary_retries
+
+    async def no_delay(_: float) -> None:
+        pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summary_retries, "sleep", lambda _: None)
+        patch.setattr(summary_retries, "sleep_async", no_delay)
         yield

@@ -5,7 +5,7 @@ what they show it, and what they keep beside its words. The time is that of ever
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -22,6 +22,8 @@ from peers.spelling import message_value, request_of
 
 # Far below every history, so that each of them is compacted.
 COMPACT_AT = 20_000
+# The kinds that do not depend on how a summary is written; the score of a summary has more (BY-6).
+KINDS_COMPARED = ("user_instructions", "paths", "identifiers", "errors", "pending")
 
 
 class Survived(msgspec.Struct, frozen=True):
@@ -99,8 +101,16 @@ def _counted(
 ) -> Survived:
     kept: Retention = measure_retention(records, _text(block for m in request.messages for block in m.blocks))
     before = rough(_text(block for record in records for block in record.blocks))
-    shares = {name: part.share for name, part in kept.parts.items()}
-    return Survived(kind, history, before, kept.tokens, shares, kept.score, kept.loose_score, seconds)
+    parts = {name: kept.parts[name] for name in KINDS_COMPARED}
+    shares = {name: part.share for name, part in parts.items()}
+    strict, loose = (_mean(shares.values()), _mean(part.loose_share for part in parts.values()))
+    return Survived(kind, history, before, kept.tokens, shares, strict, loose, seconds)
+
+
+def _mean(shares: Iterable[float | None]) -> float:
+    """Over the kinds that there was something of."""
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known) if known else 1.0
 
 
 def _text(blocks: Iterator[Block]) -> str:

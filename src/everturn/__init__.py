@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from everturn.session.hooks.run import CallbackHook, Hooks
     from everturn.session.recall.search import Hit
     from everturn.session.recorded import RecordedSession, open_session
-    from everturn.session.session import ContextUsage, Reply, Session
+    from everturn.session.session import ContextUsage, Reply, Rewind, Session
     from everturn.session.tools import Tool, ToolCall, ToolResult
     from everturn.view.system_prompt import SystemPromptSections as Sections
 
@@ -74,6 +74,7 @@ _HOMES = {
     "Receipt": "everturn.decide.compact.values",
     "RecordedSession": "everturn.session.recorded",
     "Reply": "everturn.session.session",
+    "Rewind": "everturn.session.session",
     "Sections": "everturn.view.system_prompt:SystemPromptSections",
     "Session": "everturn.session.session",
     "SessionLocked": "everturn.errors",
@@ -116,6 +117,7 @@ __all__ = [
     "Receipt",
     "RecordedSession",
     "Reply",
+    "Rewind",
     "Sections",
     "Session",
     "SessionLocked",

@@ -14,18 +14,24 @@ ASKS_FOR_SUMMARY = "Write a summary of"
 
 
 class Wire(anthropic.Middleware):
-    """Writes down every body that passes."""
+    """Writes down every body that passes, and breaks so many compacted ones that the API refuses them."""
 
     def __init__(self) -> None:
         self.bodies: list[Any] = []
+        self.broken = 0
 
     def handle(self, request: Any, call_next: Any) -> Any:
-        self.bodies.append(json.loads(json.dumps(request.json)))
-        return call_next(request)
+        return call_next(self._passed(request))
 
     async def handle_async(self, request: Any, call_next: Any) -> Any:
+        return await call_next(self._passed(request))
+
+    def _passed(self, request: Any) -> Any:
         self.bodies.append(json.loads(json.dumps(request.json)))
-        return await call_next(request)
+        if not self.broken or "<session-summary>" not in json.dumps(request.json):
+            return request
+        self.broken -= 1
+        return request.copy(body={**request.json, "temperature": 7})
 
 
 class FrameworkBench:

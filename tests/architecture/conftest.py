@@ -1,4 +1,4 @@
-"""What the house tests look at: the rooms, their modules, and the files that git tracks."""
+"""What the architecture tests look at: modules, pages, and the files that git tracks."""
 
 import ast
 import subprocess
@@ -24,7 +24,7 @@ class Module:
         return self.path.relative_to(PACKAGE).as_posix()
 
     @property
-    def room(self) -> str:
+    def package(self) -> str:
         return self.name.split("/")[0].removesuffix(".py")
 
     @cached_property
@@ -48,12 +48,7 @@ def modules() -> list[Module]:
 
 @pytest.fixture(scope="session")
 def pure_modules(modules: list[Module]) -> list[Module]:
-    return [module for module in modules if module.room in PURE]
-
-
-@pytest.fixture(scope="session")
-def rooms() -> list[str]:
-    return sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+    return [module for module in modules if module.package in PURE]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The manual keeps up with the house: every room and command is described, every page can be reached."""
+"""The documentation is complete: every package and command is described, every page can be reached."""
 
 import re
 from pathlib import Path

@@ -23,7 +23,7 @@ def lint_imports(where: Path, source: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def copy(root: Path, tmp_path: Path) -> Path:
-    """A small house with the real contracts: two rooms and the errors."""
+    """A small package tree with the real contracts: three packages and the errors."""
     shutil.copy(root / ".importlinter", tmp_path)
     (tmp_path / "tests").mkdir()
     shutil.copy(root / "tests" / "pure_contract.py", tmp_path / "tests")
@@ -34,12 +34,12 @@ def copy(root: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_house_keeps_its_import_contracts(root: Path):
+def test_the_package_keeps_its_import_contracts(root: Path):
     done = lint_imports(root, root / "src")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_small_house_without_violations_passes(copy: Path):
+def test_a_small_tree_without_violations_passes(copy: Path):
     done = lint_imports(copy, copy / "src")
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -1,4 +1,4 @@
-"""Code that only tests use is found, and the lists of exceptions hold nothing that is not needed."""
+"""Code that only tests use is found, and the list of exceptions holds nothing that is not needed."""
 
 from pathlib import Path
 
@@ -27,13 +27,12 @@ def unused(root: Path) -> set[unused_code.Entry]:
 
 
 def test_nothing_is_unused_beyond_what_is_listed(unused):
-    allowed, known = map(unused_code.read_entries, (unused_code.ALLOWED, unused_code.BASELINE))
-    assert unused_code.describe(unused - allowed.keys() - known.keys()) == ""
+    allowed = unused_code.read_entries(unused_code.ALLOWED)
+    assert unused_code.describe(unused - allowed.keys()) == ""
 
 
-@pytest.mark.parametrize("file", [unused_code.ALLOWED, unused_code.BASELINE], ids=lambda file: file.stem)
-def test_an_entry_that_is_no_longer_needed_has_to_go(unused, file):
-    assert unused_code.describe(unused_code.read_entries(file).keys() - unused) == ""
+def test_an_entry_that_is_no_longer_needed_has_to_go(unused):
+    assert unused_code.describe(unused_code.read_entries(unused_code.ALLOWED).keys() - unused) == ""
 
 
 def test_every_allowed_name_has_a_reason_in_words():

@@ -3,8 +3,7 @@
     python tests/architecture/unused_code.py        part of `make lint`
 
 vulture finds it by name. What it should not complain about stands in `unused_allowed.txt`, one
-`path name  reason` a line. What is known and has still to be used or deleted stands in `unused_baseline.txt`,
-one `path name` a line; that list may only get shorter.
+`path name  reason` a line.
 """
 
 import ast
@@ -16,7 +15,7 @@ from vulture import Vulture
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-ALLOWED, BASELINE = HERE / "unused_allowed.txt", HERE / "unused_baseline.txt"
+ALLOWED = HERE / "unused_allowed.txt"
 USERS = ("src", "bench", "examples")
 KINDS = ("class", "function", "method", "property", "variable")
 
@@ -55,12 +54,12 @@ def describe(entries: Iterable[Entry]) -> str:
 
 def main() -> int:
     unused = find_unused(ROOT)
-    listed = read_entries(ALLOWED).keys() | read_entries(BASELINE).keys()
+    listed = read_entries(ALLOWED).keys()
     if new := unused - listed:
         print(f"Nothing in {', '.join(USERS)} uses:\n{describe(new)}")
         print(f"Use it, delete it, or give a reason in {ALLOWED.relative_to(ROOT)}.")
     if stale := listed - unused:
-        print(f"Used by now, or gone; remove from {ALLOWED.name} and {BASELINE.name}:\n{describe(stale)}")
+        print(f"Used by now, or gone; remove from {ALLOWED.name}:\n{describe(stale)}")
     return 1 if new or stale else 0
 
 

@@ -74,7 +74,7 @@ def test_memory_files_are_in_the_prompt_and_read_again_after_a_compaction(desk: 
     (desk.project / "CLAUDE.md").write_text("Never push to main.")
     desk.twin.script("Yes.", SUMMARY, "Yes again.")
     agent = desk.agent()
-    agent.answer("Look around. " * 40)
+    agent.answer("Look around. " * 900)
     head = agent.session.conversation.setting.preamble
     assert "Never push to main." in text_of(head.system[-1])
     (desk.project / "CLAUDE.md").write_text("Always run the tests.")
@@ -212,7 +212,10 @@ def test_a_call_that_a_crash_left_open_is_answered_and_told_of(desk: Desk):
     desk.path.write_bytes(b"".join(lines[: last + 1]))
     second = desk.agent()
     assert "Repaired the end of the last run: 1 open call got a result." in desk.paper.text
-    assert second.format_greeting()[-1].plain == "The last turn is not complete: /retry continues it."
+    greeting = [line.plain for line in second.format_greeting()]
+    assert "The last turn is not complete: /retry continues it." in greeting
+    # A file cut by hand is shorter than its state says, and that is told too.
+    assert "its state was written" in greeting[-1]
     assert second.answer("Go on.").text == "Fine."
 
 

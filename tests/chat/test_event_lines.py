@@ -8,7 +8,6 @@ from everturn.chat.screen.event_lines import format_compaction, format_event, fo
 from everturn.dashboard.layout import Screen
 from everturn.decide.compact.values import CompactionChain
 from everturn.decide.events import (
-    EVENTS,
     BreakerOpened,
     CacheBroken,
     Compacting,
@@ -89,7 +88,6 @@ def test_what_a_person_cannot_use_is_not_told():
     )
     assert format_event(missed, Screen(80)) == []
     assert format_event(DONE, Screen(80)) == []
-    assert PredictionMissed in EVENTS
 
 
 def test_a_compaction_says_what_it_kept_and_what_can_be_had_again():

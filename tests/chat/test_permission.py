@@ -9,13 +9,13 @@ from everturn.chat.permission import (
     PermissionMode,
     PermissionRequest,
     Permissions,
-    escape_hidden,
     to_one_line,
 )
 from everturn.decide.extractive.reading.failures import was_refused
 from everturn.errors import UsageError
 from everturn.history.blocks import text_of
 from everturn.session.tools import Tool, ToolCall, run_tools
+from everturn.terminal_text import visible
 
 WRITE = PermissionRequest("Write", "write src/a.py (+1 -0)", "diff", "writing in src", "edit")
 RUN = PermissionRequest("Bash", "run pytest", "pytest", "pytest …", "command")
@@ -115,5 +115,5 @@ def test_an_unknown_mode_is_refused_with_those_there_are():
 
 
 def test_what_could_hide_a_command_is_spelled_out():
-    assert escape_hidden("rm -rf x\r\x1b[2Kls\n\tok \u202etxt") == "rm -rf x\\x0d\\x1b[2Kls\n\tok \\x202etxt"
+    assert visible("rm -rf x\r\x1b[2Kls\n\tok \u202etxt") == "rm -rf x\\x0d\\x1b[2Kls\n\tok \\u202etxt"
     assert to_one_line("a\nb\x1b c" + "d" * 300, most=12) == "a b\\x1b cdd…"

@@ -66,7 +66,7 @@ def test_a_file_that_is_shorter_than_the_note_is_sent_again(desk: Desk):
     assert first == second
 
 
-@pytest.mark.spec("MC-18")
+@pytest.mark.spec("MC-4", "MC-18")
 @pytest.mark.moves_cache_prefix(reason="old results are cleared between the reads")
 def test_a_file_whose_result_was_cleared_is_sent_again(desk: Desk, read):
     other = desk.call("Read", file_path="app.py")

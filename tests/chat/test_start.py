@@ -51,6 +51,23 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
+@pytest.mark.spec("CF-5")
+def test_set_and_config_configure_the_chat_and_a_flag_wins(shell: Shell):
+    elsewhere = shell.project.parent / "mine.toml"
+    elsewhere.write_text('model = "claude-haiku-4-5"\nwindow = 100000\n')
+    (shell.project / "everturn.toml").write_text("window = 70000\n")
+    typed = b"Hello.\n/context\n"
+    read = shell.run("--config", "../mine.toml", typed=typed).stdout.decode()
+    assert "Claude Haiku 4.5: " in read
+    assert " of 100,000 tokens" in read
+    put = shell.run("--config", "../mine.toml", "--set", "window=80000", typed=typed).stdout.decode()
+    assert " of 80,000 tokens" in put
+    flag = shell.run("--window", "90000", "--set", "window=80000", typed=typed).stdout.decode()
+    assert " of 90,000 tokens" in flag
+    wrong = shell.run("--set", "windoe=1", typed=typed)
+    assert (wrong.returncode, b"Did you mean window?" in wrong.stderr) == (1, True)
+
+
 def test_a_pipe_is_read_and_answered_without_prompt_status_or_colours(shell: Shell):
     done = shell.run(typed=b"Read app.py\n\n/permissions\n")
     out = done.stdout.decode()
@@ -177,6 +194,8 @@ def test_words_that_were_not_answered_say_how_to_go_on(shell: Shell):
         # The model may be as small as that, and its answers need the room.
         (Options(window=30_000, model="of-somebody-else"), 7_500),
         (Options(window=30_000, thresholds=ThresholdSettings(auto_margin=1_000)), 14_000),
+        # Only reserves count as set, not a switch beside them.
+        (Options(window=30_000, thresholds=ThresholdSettings(auto_compaction=False)), 25_050),
     ],
 )
 def test_a_small_window_on_a_large_model_has_small_reserves(options: Options, mark: int):

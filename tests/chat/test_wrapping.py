@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from everturn.chat.screen.wrapping import StreamWrapper, sanitize_text
+from everturn.chat.screen.wrapping import StreamWrapper
+from everturn.terminal_text import printable
 
 TEXTS = st.text(st.sampled_from("ab c\n\té漢 .")) | st.text()
 
@@ -53,7 +54,7 @@ def test_no_line_is_wider_than_the_screen(text, width):
 
 @given(TEXTS, st.integers(2, 30))
 def test_nothing_but_blanks_and_line_breaks_is_lost_or_added(text, width):
-    assert "".join(written([text], width).split()) == "".join(sanitize_text(text).split())
+    assert "".join(written([text], width).split()) == "".join(printable(text, keeps_lines=True).split())
 
 
 @given(TEXTS, st.integers(0, 30).filter(lambda width: width != 1), st.data())
@@ -66,9 +67,9 @@ def test_how_a_text_is_cut_into_pieces_makes_no_difference(text, width, data):
 
 @pytest.mark.parametrize("said", ["\x1b[2Jgone", "a\x07b", "\x9b31m", "‮reversed", "a\rb"])
 def test_nothing_that_steers_a_terminal_gets_through(said):
-    assert all(each.isprintable() for each in sanitize_text(said))
+    assert all(each.isprintable() for each in printable(said, keeps_lines=True))
 
 
 @given(st.text())
 def test_harmless_text_is_printable_or_a_line_break(text):
-    assert all(each == "\n" or each.isprintable() for each in sanitize_text(text))
+    assert all(each == "\n" or each.isprintable() for each in printable(text, keeps_lines=True))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from cli.test_compact import long_session
 from click.testing import CliRunner, Result
+from scripted_twin import scripted_options
 
 from everturn.cli import main
 from everturn.session.recorded import open_session
@@ -39,7 +40,7 @@ def run(box: TwinForTests, *args: object) -> Result:
 
 @pytest.mark.spec("CP-27", "CF-2")
 def test_with_a_key_a_model_writes_the_summary_at_the_address_in_the_environment(session):
-    box = TwinForTests()
+    box = TwinForTests(options=scripted_options())
     box.twin.speaker.add([script_reply(SUMMARY, when="Write a summary")])
     done = run(box, session, "--instructions", "Name the token.")
     assert (done.exit_code, done.stderr) == (0, "")
@@ -52,7 +53,7 @@ def test_with_a_key_a_model_writes_the_summary_at_the_address_in_the_environment
 
 
 def test_a_provider_that_is_down_costs_no_session(session):
-    box = TwinForTests()
+    box = TwinForTests(options=scripted_options())
     box.faults({"kind": "request_too_large", "times": 9})
     done = run(box, session)
     assert (done.exit_code, done.stderr) == (0, "")

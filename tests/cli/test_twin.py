@@ -32,14 +32,14 @@ def running(*arguments):
         try:
             line = process.stdout.readline()
             assert line.startswith("everturn twin listening on http://127.0.0.1:"), process.stderr.read()
-            yield process, line.split()[-1]
+            yield process, line.split()[4]
         finally:
             process.kill()
 
 
 def call(url, path, body=None):
     data = None if body is None else json.dumps(body).encode()
-    headers = {"x-api-key": "k", "anthropic-version": "2026-10-21"}
+    headers = {"x-api-key": "k", "anthropic-version": "2026-10-21", "content-type": "application/json"}
     with urllib.request.urlopen(urllib.request.Request(url + path, data, headers), timeout=20) as response:
         return json.loads(response.read())
 

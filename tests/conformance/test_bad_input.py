@@ -241,7 +241,9 @@ def test_a_client_that_leaves_in_the_middle_harms_nobody(api: Api):
 def test_chunked_bodies_are_read(api: Api):
     parts = urlsplit(api.url)
     data = json.dumps(HELLO).encode()
-    head = "POST /v1/messages HTTP/1.1\r\nHost: x\r\nx-api-key: k\r\nanthropic-version: 2023-06-01\r\n"
+    head = (
+        "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nx-api-key: k\r\nanthropic-version: 2023-06-01\r\n"
+    )
     chunks = b"".join(
         b"%x\r\n%s\r\n" % (len(data[i : i + 30]), data[i : i + 30]) for i in range(0, len(data), 30)
     )

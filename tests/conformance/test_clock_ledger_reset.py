@@ -59,7 +59,8 @@ def test_a_wrong_time_is_refused_and_changes_nothing(api: Api, body: object):
 @pytest.mark.spec("TW-3")
 def test_an_entry_of_the_ledger_tells_the_whole_story(api: Api):
     request = [user(long("a", marker=HOUR), long("b", marker=FIVE), "tail")]
-    first = api.reply(*request)
+    answer = api.ask(*request)
+    first = answer.json
     api.advance(60)
     second = api.reply(*request)
     one, two = api.ledger()
@@ -67,7 +68,7 @@ def test_an_entry_of_the_ledger_tells_the_whole_story(api: Api):
         "claude-opus-5",
         "messages",
         200,
-        "key-a",
+        answer.headers["anthropic-workspace-id"],
     )
     assert (one["time"], two["time"]) == (START, "2026-11-15T00:01:00Z")
     assert (one["usage"], two["usage"]) == (first["usage"], second["usage"])
@@ -106,10 +107,11 @@ def test_the_ledger_has_one_entry_per_request_oldest_first(api: Api):
 @pytest.mark.spec("TW-3")
 def test_the_ledger_can_be_read_for_one_workspace(api: Api):
     api.ask("a")
-    api.as_key("key-b").ask("b")
+    theirs = api.as_key("key-b").ask("b").headers["anthropic-workspace-id"]
     assert len(api.send("GET", "/twin/ledger").json) == 2
-    mine = api.send("GET", "/twin/ledger?workspace=key-b").json
-    assert [e["workspace"] for e in mine] == ["key-b"]
+    for name in ("key-b", theirs):
+        found = api.send("GET", f"/twin/ledger?workspace={name}").json
+        assert [e["workspace"] for e in found] == [theirs]
 
 
 @pytest.mark.spec("TW-3")

@@ -24,7 +24,7 @@ def start() -> Iterator[Start]:
         assert process.stdout is not None
         line = process.stdout.readline().strip()
         assert line.startswith("everturn twin listening on http://127.0.0.1:"), line
-        return process, Api(line.rsplit(" ", 1)[1])
+        return process, Api(line.split()[4])
 
     yield begin
     for process in running:

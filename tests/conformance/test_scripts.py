@@ -141,7 +141,10 @@ def test_a_plain_request_for_a_summary_gets_one(api: Api):
         api,
         "Fix the parser.",
         assistant("Done."),
-        user("Summarize the conversation in <summary> tags. Do not use tools."),
+        user(
+            "You have been working on the task described above but have not yet completed it. Write a "
+            "continuation summary. Wrap your summary in <summary></summary> tags."
+        ),
         max_tokens=4000,
     )
     assert "<summary>" in reply

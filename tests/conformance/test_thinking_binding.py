@@ -5,7 +5,12 @@ from conformance.api import BINDING, FIVE, Api, Json, assistant, long, result, t
 
 pytestmark = pytest.mark.spec("TW-6")
 BOUND = ["claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-1", "claude-fable-5-2"]
-BASE: Json = {"model": "claude-opus-5-5", "system": "Be kind.", "tools": [tool("look")]}
+BASE: Json = {
+    "model": "claude-opus-5-5",
+    "system": "Be kind.",
+    "tools": [tool("look")],
+    "thinking": {"type": "adaptive", "display": "summarized"},
+}
 INVALID = "Invalid `signature` in `thinking` block"
 CANNOT = (
     "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "

@@ -3,11 +3,11 @@
 import builders as b
 import pytest
 from decide.conversations import Bench, finished, read, reads
+from message_rules import find_message_problems
 from presets import with_numbers
 
 from everturn.decide.settings import MicroSettings, WindowSettings
 from everturn.history.edits import Cleared, Trimmed
-from everturn.history.messages import find_message_problems
 
 
 def cleared(plan) -> tuple[str, ...]:
@@ -58,7 +58,6 @@ def test_a_window_drops_the_oldest_rounds_down_to_half_and_begins_with_words():
     plan = bench.decide()
     assert plan.kind == "window"
     assert plan.edits == (Trimmed("u6", plan.why),)
-    assert plan.forgotten == tuple(f"src/c{at}.py" for at in range(6))
     bench.apply(plan)
     assert bench.decide().kind == "none"
     assert find_message_problems(bench.flat().messages) == ()

@@ -20,7 +20,6 @@ from everturn.decide.compact.values import (
 )
 from everturn.decide.effects import FailureKind, HookOutcome, ModelFailure
 from everturn.decide.events import (
-    EVENTS,
     CacheBroken,
     CompactionDone,
     CompactionNotDone,
@@ -210,6 +209,6 @@ def test_a_hook_that_made_no_trouble_is_no_event():
     )
 
 
-def test_every_event_is_listed_under_a_name_of_its_own():
-    assert set(EVENTS) == set(Event.__subclasses__())
-    assert len({event.__struct_config__.tag for event in EVENTS}) == len(EVENTS)
+def test_every_event_has_a_name_of_its_own():
+    events = Event.__subclasses__()
+    assert len({event.__struct_config__.tag for event in events}) == len(events)

@@ -4,10 +4,12 @@ from datetime import timedelta
 
 import pytest
 from builders import assistant, boundary, call, result, say, summary, user
+from builders import compute_view as view_of
 from hypothesis import given
 from hypothesis import strategies as st
 from random_logs import broken_logs
 
+from everturn.decide.compact.settings import DEFAULTS, CompactSettings
 from everturn.decide.notes.document import (
     Notes,
     NotesState,
@@ -45,7 +47,6 @@ from everturn.decide.notes.triggers import (
 from everturn.history.blocks import Block, block_from_fields, text_of
 from everturn.history.edits import Cleared
 from everturn.history.log import Log, View
-from everturn.history.log import compute_view as view_of
 from everturn.history.rounds import find_cut_points
 from everturn.measure.tokens import TokenCounter, rough
 from everturn.view.fragments.notes import SECTIONS, cut_here, template
@@ -197,9 +198,21 @@ def test_no_cut_section_is_over_its_share_and_none_is_made_up(lines):
 # ── when ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def decided(state: NotesState, tokens: int, last_turn_calls: int = 1, source: str = "main"):
+def decided(
+    state: NotesState,
+    tokens: int,
+    last_turn_calls: int = 1,
+    source: str = "main",
+    settings: NotesSettings = SETTINGS,
+    compact: CompactSettings = DEFAULTS,
+):
     return should_extract(
-        state, source=source, tokens=tokens, last_turn_calls=last_turn_calls, settings=SETTINGS
+        state,
+        source=source,
+        tokens=tokens,
+        last_turn_calls=last_turn_calls,
+        settings=settings,
+        compact=compact,
     )
 
 
@@ -230,10 +243,17 @@ def test_no_notes_are_taken_of_note_taking(source):
     assert decided(NotesState(), 50_000, 0, source) == NotNow(f"no notes are taken of {source!r}")
 
 
+def test_the_sources_of_note_taking_are_those_that_the_options_name():
+    mine = CompactSettings(internal_sources=("digest",))
+    assert decided(NotesState(), 50_000, 0, "digest:1", compact=mine) == NotNow(
+        "no notes are taken of 'digest:1'"
+    )
+    assert isinstance(decided(NotesState(), 50_000, 0, "compact", compact=mine), Extract)
+
+
 def test_notes_that_are_switched_off_are_not_taken():
     off = NotesSettings(enabled=False)
-    decision = should_extract(NotesState(), source="main", tokens=50_000, last_turn_calls=0, settings=off)
-    assert decision == NotNow("session notes are switched off")
+    assert decided(NotesState(), 50_000, 0, settings=off) == NotNow("session notes are switched off")
 
 
 @pytest.mark.spec("SM-2")

@@ -5,11 +5,11 @@ import pytest
 from decide.conversations import LATE, SOON, Bench, finished, read, reads
 from hypothesis import given
 from hypothesis import strategies as st
+from message_rules import find_message_problems
 
 from everturn.decide.micro.order import STEPS
 from everturn.decide.policy import POLICIES
 from everturn.history.edits import Cleared
-from everturn.history.messages import find_message_problems
 from everturn.measure.capabilities import ANTHROPIC, EXTENDED_TWIN, PLAIN, PROVIDERS
 
 

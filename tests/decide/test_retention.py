@@ -1,4 +1,4 @@
-"""What counts as kept, and what does not."""
+"""What counts as kept, what does not, and what counts against a summary."""
 
 import builders as b
 import pytest
@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from random_logs import broken_logs
 
 from everturn.decide.extractive import summarize
-from everturn.decide.retention import RetainedItems, Retention, measure_retention
+from everturn.decide.retention import RetainedItems, Retention, RetentionFigures, measure_retention
 from everturn.history.records import Record
 from everturn.measure.tokens import rough
+
+pytestmark = pytest.mark.spec("BY-6")
 
 
 def work() -> list[Record]:
@@ -30,34 +32,44 @@ def work() -> list[Record]:
     ]
 
 
-@pytest.mark.spec("BY-6")
-def test_each_kind_is_counted_by_containment():
+def test_each_kind_is_counted_by_what_the_text_says():
     text = (
         "The user: make ParseHeader faster - please. Touched `src/main.py`; "
         "count_blank fixed; file does   not exist; to do: write notes."
     )
     found = measure_retention(work(), text)
+    request = "Make parseHeader faster, please. Never push to main! yes"
     assert found == Retention(
-        user_instructions=RetainedItems(1, 2, ("Never push to main!",)),
-        paths=RetainedItems(1, 3, ("/p/src/header.py", "/p/test/main.py")),
+        user_instructions=RetainedItems(1, 2, ("Never push to main!",), weighed=1 / 2),
+        pending=RetainedItems(1, 2, loosely=1),
+        last_words=RetainedItems(0, 4, ("count_blank was wrong, count_blank is right now.",), 3, 1 - 1 / 3),
+        paths=RetainedItems(1, 3, ("/p/src/header.py", "/p/test/main.py"), weighed=1 - 2 / 3),
         identifiers=RetainedItems(2, 2),
         errors=RetainedItems(1, 1),
-        pending=RetainedItems(1, 1),
         tokens=rough(text),
     )
-    assert found.score == pytest.approx((1 / 2 + 1 / 3 + 1 + 1 + 1) / 5)
-    assert found.score_per_thousand_tokens == pytest.approx(found.score / rough(text) * 1_000)
+    assert request not in found.pending.lost
+    weights = {"user_instructions": 3, "pending": 2, "last_words": 2, "paths": 0.5, "identifiers": 0.5}
+    kept = sum(weight * found.parts[name].weighed for name, weight in weights.items()) + 0.25
+    assert found.score == pytest.approx(kept / (sum(weights.values()) + 0.25))
+    assert found.figures == RetentionFigures(
+        score=round(found.score, 2),
+        kept={
+            "user_instructions": (1, 2), "pending": (2, 2), "last_words": (3, 4), "paths": (1, 3),
+            "identifiers": (2, 2), "errors": (1, 1),
+        },
+    )  # fmt: skip
 
 
-@pytest.mark.spec("BY-6")
 def test_an_empty_text_keeps_nothing_and_the_whole_conversation_everything():
     nothing = measure_retention(work(), "")
-    assert [part.share for part in nothing.parts.values()] == [0, 0, 0, 0, 0]
+    assert {part.share for part in nothing.parts.values() if part.total} == {0}
     assert nothing.score == 0
     everything = measure_retention(
         work(), "\n".join(block.raw.decode() for record in work() for block in record.blocks)
     )
-    assert [part.share for part in everything.parts.values()] == [1, 1, 1, 1, 1]
+    assert {part.loose_share for part in everything.parts.values() if part.total} == {1}
+    assert everything.score == 1
 
 
 def test_a_word_inside_another_is_not_kept():
@@ -66,31 +78,38 @@ def test_a_word_inside_another_is_not_kept():
     )
 
 
-def test_a_rephrased_sentence_counts_loosely_only():
-    found = measure_retention(
-        [b.user("please rename every exported constant")], "Every constant exported was to be renamed"
-    )
-    assert found.user_instructions == RetainedItems(0, 1, ("please rename every exported constant",))
-    nearer = measure_retention(
-        [b.user("please rename every exported constant")], "rename: constant, exported, every one"
-    )
-    assert nearer.user_instructions == RetainedItems(
-        0, 1, ("please rename every exported constant",), loosely=1
-    )
-    assert (nearer.score, nearer.loose_score) == (0, 1)
+def test_a_rephrased_sentence_counts_if_its_words_are_close_together():
+    said = "please rename every exported constant"
+    near = measure_retention([b.user(said)], "Every constant exported was to be renamed")
+    assert near.user_instructions == RetainedItems(0, 1, loosely=1)
+    filler = "nothing of this belongs here " * 30
+    far = measure_retention([b.user(said)], f"A constant. {filler} It is exported. {filler} They rename it.")
+    assert far.user_instructions == RetainedItems(0, 1, (said,), weighed=0)
 
 
 def test_what_there_was_none_of_does_not_count():
-    found = measure_retention([b.user("hello")], "anything")
-    assert [part.share for part in found.parts.values()] == [None] * 5
+    found = measure_retention([], "anything")
+    assert [part.share for part in found.parts.values()] == [None] * 9
     assert found.score == 1
+
+
+def test_old_words_of_the_user_weigh_less_than_new_ones():
+    said = ["rename the lexer", "document every option", "remove dead branches", "measure parsing speed"]
+    records = [b.user(words, uuid=words) for words in said]
+    new, old = (
+        measure_retention(records, "\n".join(kept)).user_instructions.weighed
+        for kept in (said[1:], said[:-1])
+    )
+    assert (new, old) == (pytest.approx(3 / 3.25), pytest.approx(2.25 / 3.25))
 
 
 def test_the_words_that_an_earlier_summary_carried_count_too():
     earlier = summarize([b.user("Never rename the public functions.", uuid="u")])
     records = [b.boundary(), b.summary(earlier.text), b.user("go on with the work", uuid="u2")]
     found = measure_retention(records, "The user said: go on with the work.")
-    assert found.user_instructions == RetainedItems(1, 2, ("Never rename the public functions.",))
+    assert found.user_instructions == RetainedItems(
+        1, 2, ("Never rename the public functions.",), weighed=1 / 2
+    )
 
 
 def test_a_refusal_of_the_user_is_no_error():
@@ -99,11 +118,81 @@ def test_a_refusal_of_the_user_is_no_error():
     assert measure_retention(records, "").errors == RetainedItems()
 
 
+CLAIMED = "says done or passed, but failed when last run: pytest"
+
+
+def failing() -> list[Record]:
+    return [
+        b.user("make the login test pass", uuid="u1"),
+        b.assistant("It is the clock.\n\n1. mock it\n2. wait for it\n\nWhich one?", id="m1"),
+        b.user("2", uuid="u2"),
+        b.assistant("I wait for it.", b.call("c1", "Bash", command="pytest tests"), id="m2"),
+        b.user([b.answer("c1", "FAILED tests/test_login.py::test_token\n1 failed", is_error=True)], uuid="r"),
+    ]
+
+
+def test_outcomes_decisions_and_open_items_are_looked_for():
+    found = measure_retention(failing(), "The user wants to wait for the clock. test_token still fails.")
+    assert found.decisions == RetainedItems(0, 1, loosely=1)
+    assert found.outcomes == RetainedItems(0, 2, loosely=2)
+    assert found.pending.lost == ("2",)
+    nothing = measure_retention(failing(), "All is well.")
+    assert (nothing.decisions.weighed, nothing.outcomes.weighed, nothing.pending.weighed) == (0, 0, 0)
+
+
+def test_corrections_are_looked_for():
+    records = [
+        b.user("rename it", uuid="u1"),
+        b.assistant("Renamed.", id="m1"),
+        b.user("No, keep the public name.", uuid="u2"),
+    ]
+    assert measure_retention(records, "The user corrected: keep the public name").corrections.total == 1
+    assert measure_retention(records, "It was renamed.").corrections.lost == ("No, keep the public name.",)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("7. Pending tasks:\n   - None.\n", "says that nothing is pending, but open is: pytest tests"),
+        ("8. Current work:\n   pytest tests passed.\n", CLAIMED),
+        ("8. Current work:\n   All tests pass now.\n", CLAIMED),
+    ],
+)  # fmt: skip
+def test_a_statement_that_the_log_contradicts_counts_against(text, wrong):
+    found = measure_retention(failing(), text)
+    assert found.wrong == (wrong,)
+    right = measure_retention(failing(), text.replace("None", "fix it").replace("pass", "do not pass"))
+    assert right.wrong == ()
+    assert found.score <= max(0, right.score)
+
+
+def test_a_wrong_statement_costs_more_than_it_can_gain():
+    full = summarize(failing()).text
+    claimed = full.replace("failed when last run", "passed when last run").replace(", failed", ", passed")
+    assert measure_retention(failing(), full).wrong == ()
+    assert measure_retention(failing(), claimed).score == pytest.approx(
+        measure_retention(failing(), full).score - 0.15, abs=0.02
+    )
+
+
+def test_nothing_pending_is_right_where_nothing_is():
+    records = [b.user("say hello to me"), b.assistant("Hello to you.", id="m1")]
+    assert measure_retention(records, "7. Pending tasks:\n   (none)").wrong == ()
+
+
+def test_size_beyond_what_a_summary_needs_counts_against():
+    text = summarize(work()).text
+    longer = text + "\n" + "nothing at all " * 2_000
+    short, long = (measure_retention(work(), each) for each in (text, longer))
+    assert long.score == pytest.approx(short.score - 0.02 * (long.tokens - 2_000) / 1_000)
+
+
 @given(broken_logs(edits=True), st.text())
 def test_a_score_is_a_share_whatever_is_scored(records, text):
     found = measure_retention(records, text)
-    assert 0 <= found.score <= found.loose_score <= 1
-    assert all(part.kept + len(part.lost) == part.total for part in found.parts.values())
+    assert 0 <= found.score <= 1
+    assert all(part.kept + part.loosely + len(part.lost) == part.total for part in found.parts.values())
+    assert all(0 <= part.weighed <= 1 for part in found.parts.values())
     assert found == measure_retention(records, text)
 
 

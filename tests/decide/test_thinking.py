@@ -104,6 +104,25 @@ def test_what_is_bound_to_messages_that_are_gone_cannot_wait():
 
 
 @pytest.mark.spec("PC-16")
+def test_where_only_the_prefix_of_later_records_has_changed_earlier_thinking_stays():
+    made = ledger(user("go"), thought("a"), user("more"), thought("b"), thought("c"))
+    made.prefix_changed("an undo", since="b")
+    edit = ThinkingDropped("b", "it is bound to what came before it: an undo")
+    assert made.drop(BINDING, BINDING, in_loop=False) == edit
+    made.add(edited(edit, "drop"))
+    assert made.drop(BINDING, BINDING, in_loop=False) is None
+    assert made.tokens_after("a") == 10
+
+
+@pytest.mark.spec("PC-16")
+def test_a_changed_prefix_behind_which_nothing_was_thought_does_not_matter():
+    made = ledger(user("go"), thought("a"), thought("b", -1))
+    made.prefix_changed("an undo", since="b")
+    made.add(thought("c"))
+    assert made.drop(BINDING, BINDING, in_loop=False) is None
+
+
+@pytest.mark.spec("PC-16")
 def test_a_resumed_session_with_another_model_drops_what_that_one_cannot_read():
     made = ledger(user("go"), thought("a"))
     why = "it was written by claude-opus-5-5, and claude-opus-5 cannot read it"

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 from presets import compacting, never_compacting
+from scripted_twin import scripted_options
 
 from everturn.decide.cache_breaks import Baseline, CacheBreakDetector, DetectedBreak
 from everturn.decide.compact.settings import Strategy
@@ -92,7 +93,7 @@ class Held:
         **parameters: Any,
     ) -> None:
         self.folder = folder
-        self.options = options or TwinOptions()
+        self.options = options or scripted_options()
         self.box = box or TwinForTests(options=self.options)
         self.twin = self.box.twin
         key = KeyParameters(TtlChoice(ttl, "the test says so"), thinking=thinks, **parameters)

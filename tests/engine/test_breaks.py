@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from engine.held import RULES, TOOLS, Held, head, talk, thought, words
 from presets import with_numbers
+from scripted_twin import scripted_options
 
 from everturn.decide.cache_breaks import DetectedBreak, Diagnosis
 from everturn.decide.settings import ClearAtSettings, MicroSettings, TimeSettings
 from everturn.measure.capabilities import ANTHROPIC, EXTENDED_TWIN
 from everturn.session.upstream import RawResponse
-from everturn.twin.options import TwinOptions
 
 MOVES = pytest.mark.moves_cache_prefix(reason="the head is changed to see whether it is noticed")
 MINUTES = 60.0
@@ -145,7 +145,7 @@ def test_what_is_latched_stays_and_breaks_nothing(hold):
     ],
 )
 def test_after_a_restart_nothing_is_latched_and_the_change_is_named(hold, fields, why):
-    held: Held = hold(model="claude-opus-5", options=TwinOptions(betas_invalidate=True))
+    held: Held = hold(model="claude-opus-5", options=scripted_options(betas_invalidate=True))
     held.burst(3, tokens=1_500)
     held.ask("And?")
     parameters = held.runner.conversation.setting.parameters
@@ -207,7 +207,9 @@ def compact(held: Held, name: str, kept: tuple[str, str] | None = None) -> None:
 @pytest.mark.parametrize("able", [ANTHROPIC, EXTENDED_TWIN], ids=["public", "extended"])
 def test_a_compaction_never_raises_an_alarm(hold, model, able):
     extensions = frozenset({"cache_edits"}) if able is EXTENDED_TWIN else frozenset[str]()
-    held: Held = hold(model=model, under="claude-code", able=able, options=TwinOptions(extensions=extensions))
+    held: Held = hold(
+        model=model, under="claude-code", able=able, options=scripted_options(extensions=extensions)
+    )
     for at in range(18):
         held.burst(3, tokens=300)
         if at % 6 == 5:

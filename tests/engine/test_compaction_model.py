@@ -13,6 +13,7 @@ import builders as b
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from message_rules import find_message_problems
 from presets import compacting
 
 from everturn.decide.compact.chain import plan_undo
@@ -22,7 +23,6 @@ from everturn.decide.effects import AskModel, Emit, FileRead, HookOutcome, Model
 from everturn.engine import Conversation, ConversationSettings
 from everturn.history.blocks import Block
 from everturn.history.edits import Cleared, Edit, Trimmed, Undone
-from everturn.history.messages import find_message_problems
 from everturn.history.records import Record, make_edit_record
 from everturn.history.rounds import find_cut_points
 from everturn.measure.capabilities import ANTHROPIC

@@ -8,7 +8,6 @@ from engine.held import words
 from engine.working import Working
 from presets import with_threshold
 
-from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Compaction, CompactionRequest
 from everturn.history.blocks import block_from_fields, text_of
 from everturn.twin.speaker import script_reply
@@ -61,12 +60,6 @@ def test_a_fork_reads_95_percent_of_its_input_whatever_came_since(begin, model, 
     assert working.misses == working.breaks == working.refused == []
 
 
-@pytest.mark.parametrize("share", [0.1, 0.3])
-def test_without_it_the_newest_results_would_be_paid_in_full(begin, share):
-    working = begin(ways=("fork",), under="none", compact=CompactSettings(unsent_share=1))
-    assert share_read(compacted_with(working, share)) < 0.95
-
-
 @pytest.mark.spec("CP-10", "CP-12")
 def test_what_was_not_sent_stands_word_for_word_behind_the_summary(begin):
     working = begin(ways=("fork",), under="none")
@@ -82,12 +75,13 @@ def test_what_was_not_sent_stands_word_for_word_behind_the_summary(begin):
     assert not any(block.call in NEWEST for message in asked.messages for block in message.blocks)
 
 
-def test_results_that_would_leave_no_room_are_summarized_with_the_rest(begin):
+@pytest.mark.spec("CP-37")
+def test_even_results_that_fill_most_of_the_context_are_kept(begin):
     working = begin(ways=("fork",), under="none")
     made = compacted_with(working, 0.6)
     assert made.plan is not None
-    assert made.plan.asked.form == "full"
-    assert made.kept is None
+    kept = [block.call for record in made.plan.kept for block in record.blocks]
+    assert (made.plan.asked.form, kept) == ("up_to", [*NEWEST, *NEWEST])
 
 
 def test_by_hand_everything_is_summarized_that_was_asked_for(begin):

@@ -1,6 +1,6 @@
 """An agent at work in a folder of real files, against a twin, for as long as a test wants.
 
-The twin's own agent decides what to do: its `Read` and `Edit` know the files of the folder. Edits change
+A busy agent decides what to do: its `Read` and `Edit` know the files of the folder. Edits change
 them, and so does somebody outside, so that what was read is not what is there when a compaction comes.
 """
 
@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from busy_agent import BusyAgent
 from engine.held import RULES, model_of
+from message_rules import find_message_problems
 from presets import USABLE_NOTES, compacting, preset, with_threshold
+from scripted_twin import scripted_options
 
 from everturn.decide.cache_breaks import DetectedBreak
 from everturn.decide.compact.settings import CompactSettings, Strategy
@@ -21,7 +24,6 @@ from everturn.decide.effects import AskModel, Effect
 from everturn.decide.options import Options
 from everturn.engine import Conversation, ConversationSettings
 from everturn.history.blocks import Block, fields_of, text_of
-from everturn.history.messages import find_message_problems
 from everturn.measure.capabilities import ANTHROPIC, Capabilities
 from everturn.measure.outline import Preamble
 from everturn.session.conversation_runner import ConversationRunner, Exchange
@@ -31,7 +33,6 @@ from everturn.session.files import resolve_roots
 from everturn.session.hooks.run import Hooks
 from everturn.session.upstream import make_sdk_send
 from everturn.twin.costs import TwinCosts
-from everturn.twin.options import TwinOptions
 from everturn.twin.testing import TwinForTests
 from everturn.twin.upstream import make_twin_send
 from everturn.view.key_parameters import KeyParameters, TtlChoice
@@ -105,7 +106,7 @@ class Working:
     ) -> None:
         self.rng = random.Random(seed)
         self.result_lines = result_lines
-        self.box = TwinForTests(options=TwinOptions())
+        self.box = TwinForTests(options=scripted_options(), agent=BusyAgent())
         self.project = folder / "project"
         self.project.mkdir()
         self.files = [self.project / f"part_{number}.py" for number in range(FILES)]

@@ -13,6 +13,8 @@ from typing import Any, Literal
 import pytest
 from engine.held import head, model_of, words
 from faults.broken_worlds import AsyncBroken, Broken, How
+from message_rules import find_message_problems
+from scripted_twin import scripted_options
 
 from everturn.decide.cache_breaks import DetectedBreak
 from everturn.decide.compact.settings import CompactSettings
@@ -25,7 +27,6 @@ from everturn.errors import StoreError
 from everturn.history.blocks import result_block, text_block
 from everturn.history.edits import Compacted
 from everturn.history.log import Log
-from everturn.history.messages import find_message_problems
 from everturn.history.records import Record, Usage
 from everturn.measure.capabilities import ANTHROPIC
 from everturn.measure.thresholds import ThresholdSettings
@@ -67,7 +68,7 @@ class Scene:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / FILE
         self.path.write_text("as it is now\n" * 30)
-        self.box = TwinForTests()
+        self.box = TwinForTests(options=scripted_options())
         self.send = make_twin_send(self.box.twin)
         model = model_of("claude-opus-4-5")
         self.conversation = Conversation(
@@ -226,8 +227,8 @@ def test_the_steps_of_a_turn_come_in_their_order(tmp_path):
         given = {"file_path": str(scene.path)}
         scene.turn(script_reply([{"type": "tool_use", "id": call, "name": "Read", "input": given}]))
         scene.add("user", result_block(call, words(500, "Content.")))
-        scene.turn(script_reply("Seen."))
-    scene.add("user", text_block(words(20_000, "A long story.")))
+        scene.turn(script_reply("Seen. " * 400))
+    scene.add("user", text_block(words(3_000, "A long story.")))
     scene.box.advance(4_000)
     start = len(scene.conversation.log.records)
     scene.turn(script_reply("Well."))

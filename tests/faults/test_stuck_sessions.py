@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from message_rules import find_message_problems
+from scripted_twin import scripted_options
 
 from everturn import Session
 from everturn.decide.compact.settings import DEFAULTS
 from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionSkipped
 from everturn.decide.events import BreakerClosed, BreakerOpened, CompactionDone, Event
-from everturn.history.messages import find_message_problems
 from everturn.measure.thresholds import ThresholdSettings
 from everturn.session.upstream import RawResponse, UpstreamError
 from everturn.twin.faults import FAULT_VENDORS, SUMMARY_FAULT_KINDS
@@ -39,7 +40,7 @@ class Stuck:
 
     def __init__(self, folder: Path, struck: Sequence[dict[str, Any]], **how: Any) -> None:
         self.path = folder / "session.jsonl"
-        self.twin = TwinForTests()
+        self.twin = TwinForTests(options=scripted_options())
         self.summaries = 0
         self.dies = False
         self.heard: list[Event] = []
@@ -83,8 +84,8 @@ def stuck(tmp_path: Path) -> Callable[..., Stuck]:
     return lambda struck=FAULTS, **how: Stuck(tmp_path, struck, **how)
 
 
-def says_much(session: Session, turn: int) -> Any:
-    exchange = session.send(f"Question {turn}. " + "Look closely at the parser. " * 80).exchange
+def says_much(session: Session, turn: int, words: int = 80) -> Any:
+    exchange = session.send(f"Question {turn}. " + "Look closely at the parser. " * words).exchange
     assert list(find_message_problems(exchange.turn.captured.messages)) == []
     return exchange.turn.compacted
 
@@ -161,7 +162,7 @@ def test_summaries_that_cannot_be_repaired_cost_three_calls_and_the_reason_is_na
     held = stuck([{"kind": "empty_summary"}])
     with held.open() as session:
         for turn in range(5):
-            says_much(session, turn)
+            says_much(session, turn, words=500)
         made = session.compact()
     assert isinstance(made, Compaction)
     problems = {attempt.strategy: attempt.problem for attempt in made.attempts}
@@ -175,7 +176,7 @@ def test_retries_of_a_call_that_is_too_long_come_on_top_of_the_calls(stuck):
     held = stuck([{"kind": "prompt_too_long", "vendor": "anthropic"}])
     with held.open() as session:
         for turn in range(5):
-            says_much(session, turn)
+            says_much(session, turn, words=500)
         made = session.compact()
     assert isinstance(made, Compaction)
     problems = {attempt.strategy: attempt.problem for attempt in made.attempts}

@@ -15,6 +15,8 @@ from typing import Any, Literal
 import msgspec
 import pytest
 from faults.broken_worlds import How, failed
+from message_rules import find_message_problems
+from scripted_twin import scripted_options
 
 from everturn import Session, Tool
 from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionSkipped, Strategy
@@ -25,7 +27,6 @@ from everturn.decide.options import Options
 from everturn.decide.settings import MicroSettings, OversizeSettings
 from everturn.errors import StoreError
 from everturn.history.blocks import text_of
-from everturn.history.messages import find_message_problems
 from everturn.measure.thresholds import ThresholdSettings
 from everturn.session.async_session import AsyncSession
 from everturn.session.config.load import with_value
@@ -72,7 +73,7 @@ class Scene:
         self.file.write_text("def parse(): ...\n" * 20)
         self.folder, self.ways, self.driver = folder, ways, driver
         self.at, self.how = at, how
-        self.box = TwinForTests()
+        self.box = TwinForTests(options=scripted_options())
         self.effects: list[Effect] = []
         self.told: list[str] = []
         self.outcomes: list[Any] = []

@@ -2,9 +2,10 @@
 
 import builders as b
 import pytest
+from builders import compute_view
 
 from everturn.history.edits import Cleared, Compacted, KeptSegment, Offloaded, Pinned, Trimmed, Undone
-from everturn.history.log import Log, RecordPrefix, View, compute_view
+from everturn.history.log import Log, RecordPrefix, View
 from everturn.history.threads import ThreadIssue
 
 ONE, TWO, THREE, FOUR = (b.user(text) for text in ("one", "two", "three", "four"))

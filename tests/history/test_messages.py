@@ -1,9 +1,10 @@
 """The judge of messages, fault by fault. Mutations of valid ones: `tests/laws/test_flatten.py`."""
 
 import pytest
+from message_rules import find_message_problems
 
 from everturn.history.blocks import Block, block_from_fields, result_block, text_block
-from everturn.history.messages import Message, find_message_problems, is_blank
+from everturn.history.messages import Message, is_blank
 
 HI, HO = text_block("hi"), text_block("ho")
 CALL = block_from_fields({"type": "tool_use", "id": "c", "name": "N", "input": {}})

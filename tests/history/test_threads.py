@@ -4,9 +4,9 @@ from typing import Any
 
 import builders as b
 import pytest
+from builders import compute_view
 
 from everturn.history.edits import Cleared, Undone
-from everturn.history.log import compute_view
 from everturn.history.records import Record
 from everturn.history.threads import Thread, ThreadIssue, Threads, split_threads
 

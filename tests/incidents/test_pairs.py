@@ -14,11 +14,11 @@ from incidents.scene import (
     words_in_view,
     worked,
 )
+from message_rules import find_message_problems
 from small_session import SmallSession
 
 from everturn.decide.compact.values import Compaction
 from everturn.decide.events import Repaired
-from everturn.history.messages import find_message_problems
 from everturn.session.tools import ToolResult
 from everturn.session.upstream import UpstreamError
 

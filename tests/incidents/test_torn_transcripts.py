@@ -65,7 +65,7 @@ def test_reopening_overwrote_57_turns(scene: Scene):
     gemini-cli#29198)."""
     session = SmallSession(model="claude-haiku-4-5")
     for turn in range(57):
-        session.human(f"Turn {turn}.").reply(f"m{turn}", text(f"Done {turn}."), plain=100)
+        session.human(f"Turn {turn}.").reply(f"m{turn}", text(f"Done {turn}. " * 20), plain=100)
     before = scene.left(session).path.read_bytes()
     for access in ("read", "write", "write"):
         with scene.open(access=access):

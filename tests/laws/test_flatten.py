@@ -2,14 +2,16 @@
 
 import builders as b
 import pytest
+from builders import compute_view
 from hypothesis import given
 from hypothesis import strategies as st
+from message_rules import find_message_problems
 from random_logs import broken_logs, sound_logs, words_of
 
 from everturn.history.blocks import block_from_fields, text_block
 from everturn.history.edits import ThinkingDropped
-from everturn.history.log import Log, compute_view
-from everturn.history.messages import Message, find_message_problems
+from everturn.history.log import Log
+from everturn.history.messages import Message
 from everturn.history.records import Record
 from everturn.view.flatten import Flattener, flatten, is_sent
 from everturn.wire.anthropic import messages_pieces

@@ -3,12 +3,13 @@
 import builders as b
 import msgspec
 import pytest
+from builders import compute_view
 from hypothesis import given
 from hypothesis import strategies as st
 from random_logs import broken_logs
 
 from everturn.history.edits import Undone
-from everturn.history.log import Log, compute_view
+from everturn.history.log import Log
 from everturn.history.records import Record
 
 

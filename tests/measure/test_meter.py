@@ -19,6 +19,7 @@ from everturn.history.edits import (
 )
 from everturn.history.log import Log
 from everturn.history.records import SYNTHETIC, Record, ReplyMeta, Usage, reported_usage
+from everturn.measure.context_size import measure_context
 from everturn.measure.meter import PLACEHOLDER_TOKENS, ContextSize, Meter, make_meter
 from everturn.measure.tokens import (
     LocalTokenizer,
@@ -64,16 +65,16 @@ def thought(tokens: int, uuid: str, message: str, usage: Usage | None = None) ->
     )
 
 
-def metered(records: Sequence[Record], **how: int) -> ContextSize:
-    meter = Meter(**how)
+def metered(records: Sequence[Record], *, preamble: int = 0, overhead: int | None = None) -> ContextSize:
+    meter = Meter()
     for record in records:
         meter.add(record)
-    return meter.size()
+    return measure_context(meter, overhead=overhead, preamble=preamble)
 
 
 @pytest.mark.spec("TOK-5")
 def test_the_size_is_the_reported_total_plus_the_padded_tail():
-    size = metered([user(90), reply(50, "a1", "m1"), user(60), user(15)], fixed=7_000)
+    size = metered([user(90), reply(50, "a1", "m1"), user(60), user(15)], preamble=7_000)
     assert size == ContextSize(
         tokens=4_321 + 100, reported=4_321, estimated_tail=100, rough_tail=75, anchor="a1", basis="usage"
     )
@@ -109,9 +110,17 @@ def test_results_between_the_pieces_of_one_response_are_new():
 
 @pytest.mark.spec("TOK-6")
 def test_without_usage_everything_is_estimated_system_prompt_and_tools_included():
-    size = metered([user(60), reply(15, "a1", usage=None)], fixed=75)
+    size = metered([user(60), reply(15, "a1", usage=None)], preamble=75)
     assert size == ContextSize(
         tokens=200, reported=0, estimated_tail=200, rough_tail=150, anchor="", basis="estimate"
+    )
+
+
+@pytest.mark.spec("TOK-6")
+def test_what_an_earlier_usage_told_of_system_prompt_and_tools_is_not_padded():
+    size = metered([user(60), reply(15, "a1", usage=None)], preamble=75, overhead=1_000)
+    assert size == ContextSize(
+        tokens=1_100, reported=1_000, estimated_tail=100, rough_tail=75, anchor="", basis="estimate"
     )
 
 
@@ -213,7 +222,7 @@ def test_what_was_hidden_before_a_boundary_stays_hidden_in_the_records_kept_thro
             user(10, "u2"),
         ]
     )
-    assert make_meter(log.view, fixed=17).size() == ContextSize(
+    assert make_meter(log.view).estimate(preamble=17) == ContextSize(
         tokens=pad_estimate(17 + 100 + 5 + PLACEHOLDER_TOKENS + 20 + 10),
         reported=0,
         estimated_tail=pad_estimate(17 + 100 + 5 + PLACEHOLDER_TOKENS + 20 + 10),
@@ -365,14 +374,14 @@ def walk_back(view: Sequence[Record], cleared: set[str], fixed: int) -> tuple[in
 def test_measuring_step_by_step_equals_walking_back_over_the_whole_list(
     records: list[Record], clearings: list[tuple[int, str]], fixed: int
 ):
-    meter = Meter(fixed=fixed)
+    meter = Meter()
     cleared: set[str] = set()
     for index, record in enumerate(records):
         meter.add(record)
         now = [call for moment, call in clearings if moment == index]
         cleared.update(now)
         meter.clear(now)
-        size = meter.size()
+        size = measure_context(meter, overhead=None, preamble=fixed)
         assert (size.tokens, size.anchor) == walk_back(records[: index + 1], cleared, fixed)
         assert size.tokens == size.reported + size.estimated_tail
 

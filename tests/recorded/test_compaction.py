@@ -6,6 +6,7 @@ import builders as b
 import msgspec
 import pytest
 from decide.compact.bench import Bench, manual
+from message_rules import find_message_problems
 
 from everturn.decide.compact.chain import plan_undo
 from everturn.decide.compact.prepare import prepare_messages
@@ -14,7 +15,6 @@ from everturn.decide.compact.values import CompactionPlan
 from everturn.decide.effects import FileRead
 from everturn.history.edits import Undone
 from everturn.history.log import Log
-from everturn.history.messages import find_message_problems
 from everturn.history.records import Record
 from everturn.history.threads import split_threads
 from everturn.view.flatten import flatten

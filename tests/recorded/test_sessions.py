@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
+from message_rules import find_message_problems
 from recorded.plain_count import figures, objects
 
 from everturn.history.blocks import fields_of
 from everturn.history.edits import Cleared
 from everturn.history.log import Log
-from everturn.history.messages import Message, find_message_problems
+from everturn.history.messages import Message
 from everturn.history.records import Record
 from everturn.history.rounds import find_cut_points, pair_tool_calls
 from everturn.history.threads import Thread, split_threads

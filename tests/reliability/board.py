@@ -12,6 +12,7 @@ import msgspec
 from reliability.soak import RESULT, Board
 
 PAGE: Final = Path("docs/reliability.md")
+MOST_SEEDS: Final = 10
 BETWEEN: Final = re.compile(r"(<!-- soak -->\n).*?(<!-- /soak -->)", re.DOTALL)
 
 
@@ -25,9 +26,15 @@ def table(board: Board) -> str:
         counts = f"{row.faults:,} | {row.survived:,} | {row.lost:,} | {row.unknown:,}"
         lines.append(f"| {row.kind} | {row.trials:,}{made_of} | {counts} | {row.bound} |")
     minutes = f"{board.workers} processes, {board.seconds / 60:,.1f} minutes"
-    when = f"{board.date or 'no date'}, commit {board.commit or 'unknown'}, seed {board.seed}"
+    when = f"{board.date or 'no date'}, commit {board.commit or 'unknown'}, {seeds(board.seeds)}"
     lines += ["", f"{when}; {board.machine}, Python {board.python}, {minutes}."]
     return "\n".join([*lines, f"Durability: {board.durability}.", ""])
+
+
+def seeds(every: tuple[int, ...]) -> str:
+    """The seeds that runs began with; `build/soak/` has all of them."""
+    more = f" and {len(every) - MOST_SEEDS} more" if len(every) > MOST_SEEDS else ""
+    return f"seed{'s' if len(every) > 1 else ''} {', '.join(map(str, every[:MOST_SEEDS]))}{more}"
 
 
 def written(page: str, board: Board) -> str:

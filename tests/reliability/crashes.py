@@ -29,7 +29,8 @@ from everturn.history.edits import Offloaded
 from everturn.session.runtime import NOTES_SUFFIX
 from everturn.session.state_file import SessionState
 from everturn.session.store import JsonlStore
-from everturn.session.store.jsonl_store import STATE_SUFFIX as STATE
+from everturn.session.transcripts import STATE_SUFFIX as STATE
+from everturn.wire.claude_code_writer import encode_record
 
 SECONDS = 20
 # A whole session is opened and gone on with after every so many trials; the store of it after each one.
@@ -47,9 +48,10 @@ class Stumbled(RuntimeError):
 
 @dataclass(frozen=True)
 class Told:
-    """What a child said before its end."""
+    """What a child said before its end: the batches that were acknowledged, and the one under way."""
 
-    batches: tuple[tuple[str, ...], ...]
+    batches: tuple[Batch, ...]
+    under_way: Batch = ()
     calls: tuple[str, ...] = ()
     raised: str = ""
     is_whole: bool = False
@@ -81,13 +83,13 @@ def forked(act: Callable[[int], None]) -> tuple[bytes, int]:
 
 
 def _acknowledging(say: Callable[[dict[str, Any]], None]) -> None:
-    """Every append that returns is told, whichever session makes it."""
+    """Every append is told before it begins and when it returns, whichever session makes it."""
     append = JsonlStore.append
 
     def told(store: JsonlStore, records: Any) -> None:
-        batch = [record.uuid for record in records]
+        say({"under way": [encode_record(record).decode() for record in records]})
         append(store, records)
-        say({"kept": batch})
+        say({"kept": True})
 
     JsonlStore.append = told  # type: ignore[method-assign]
 
@@ -130,8 +132,17 @@ def _try_on(stage: Stage, say: Callable[[dict[str, Any]], None]) -> None:
 
 
 def _heard(lines: Sequence[dict[str, Any]]) -> Told:
+    batches: list[Batch] = []
+    under_way: Batch = ()
+    for line in lines:
+        if "under way" in line and not under_way:
+            # After a failed append the store takes nothing more: what is on the disk is of the first.
+            under_way = read_records("\n".join(line["under way"]).encode())
+        elif "kept" in line:
+            batches, under_way = [*batches, under_way], ()
     return Told(
-        tuple(tuple(line["kept"]) for line in lines if line.get("kept")),
+        tuple(batches),
+        under_way,
         next((tuple(line["calls"]) for line in lines if "calls" in line), ()),
         next((line["raised"] for line in lines if "raised" in line), ""),
         any("whole" in line for line in lines),
@@ -147,18 +158,16 @@ class Theatre:
     def __init__(self, folder: Path) -> None:
         self.stage = Stage(folder)
         self.base = self.stage.base
-        self._whole: dict[str, tuple[tuple[Batch, ...], tuple[str, ...]]] = {}
+        self._whole: dict[str, tuple[str, ...]] = {}
 
-    def rehearsed(self, scene: str) -> tuple[tuple[Batch, ...], tuple[str, ...]]:
-        """The batches that a scene appends, and the calls that change the disk."""
+    def rehearsed(self, scene: str) -> tuple[str, ...]:
+        """The calls of a scene that change the disk."""
         if scene not in self._whole:
             told, code = played(self.stage, scene, Point())
-            records = {each.uuid: each for each in read_records(self._left()[self.stage.desk.path.name])}
             self.stage.put_back()
             if code or not told.is_whole:
                 raise Stumbled(f"{scene} does not come to its end by itself ({code}, {told.raised})")
-            batches = tuple(tuple(records[uuid] for uuid in batch) for batch in told.batches)
-            self._whole[scene] = batches, told.calls
+            self._whole[scene] = told.calls
         return self._whole[scene]
 
     def _left(self) -> dict[str, bytes]:
@@ -166,7 +175,7 @@ class Theatre:
 
     def trial(self, scene: str, point: Point, *, goes_on: bool = False) -> Told:
         """Raises `Broken` where a promise did not hold, `Stumbled` where nobody can say."""
-        batches, _ = self.rehearsed(scene)
+        self.rehearsed(scene)
         told, code = played(self.stage, scene, point)
         left = self._left()
         self.stage.put_back()
@@ -174,23 +183,22 @@ class Theatre:
             raise Stumbled(f"{scene} at {point} ended with {code}")
         if told.raised.startswith("OSError"):
             raise Broken(f"{scene}: an error of the disk reached the caller as it is ({told.raised})")
-        self.check(left, told, batches)
+        self.check(left, told)
         if goes_on:
             self.check_that_it_goes_on(left)
         return told
 
     # ── what is left ─────────────────────────────────────────────────────────────────────────────
 
-    def check(self, left: dict[str, bytes], told: Told, batches: Sequence[Batch]) -> None:
+    def check(self, left: dict[str, bytes], told: Told) -> None:
         found = self._reopened(left[self.stage.desk.path.name])
         names = [record.uuid for record in found]
-        safe = [*(record.uuid for record in self.base), *(name for batch in told.batches for name in batch)]
+        kept = (*self.base, *flat(told.batches))
+        safe = [record.uuid for record in kept]
         if names[: len(safe)] != safe:
             lost = [name for name in safe if name not in names]
             raise Broken(f"{len(lost)} acknowledged records are gone: {', '.join(lost[:3])}")
-        known = batches[: len(told.batches)]
-        if [tuple(each.uuid for each in batch) for batch in known] == list(told.batches):
-            self._check_view(found, (*self.base, *flat(known)), batches[len(known) :][:1])
+        self._check_view(found, kept, told.under_way)
         self._check_beside(left)
         self._check_offloaded(found, left)
 
@@ -198,8 +206,8 @@ class Theatre:
         with JsonlStore.open(PATH, io=MemoryDisk({PATH: Inode(data)}), fsync="never") as store:
             return store.records
 
-    def _check_view(self, found: Any, kept: Any, under_way: Sequence[Batch]) -> None:
-        batch: Batch = under_way[0] if under_way else ()
+    def _check_view(self, found: Any, kept: Batch, batch: Batch) -> None:
+        """The old view, or the new one; of an append that is no compaction, any of its records."""
         allowed = [seen(kept), seen((*kept, *batch))]
         if not any(record.is_boundary for record in batch):
             allowed += [seen((*kept, *batch[:n])) for n in range(1, len(batch))]
@@ -254,7 +262,7 @@ def theatre() -> Theatre:
 
 def points(scene: str) -> list[Point]:
     """Before and after every call, and in the middle of each write."""
-    _, calls = theatre().rehearsed(scene)
+    calls = theatre().rehearsed(scene)
     found = [Point(at, when) for at, _ in enumerate(calls, start=1) for when in ("before", "after")]
     return found + [Point(at, "inside") for at, name in enumerate(calls, start=1) if WRITE in name]
 

@@ -1,51 +1,38 @@
-"""Every kind of trial that there is, in the order of the board."""
+"""Every kind of trial that there is, in the order of the board: one line each.
+
+`share` is how many trials of it there are for every hundred conversations: what is slow gets fewer.
+"""
 
 from typing import Final
 
+from reliability.callers import called
+from reliability.clocks import jumped
 from reliability.crashes import killed, refused
+from reliability.damage import damaged
+from reliability.hostile_input import HOSTILE_KINDS
 from reliability.indexes import indexed
 from reliability.machine import walked
 from reliability.power import images
 from reliability.score import Kind
-from reliability.trials import Trial
+from reliability.trials import held
+from reliability.upgrade import upgraded
+from reliability.writers import wrote
 
-CONVERSATIONS: Final = Kind(
-    "conversations",
-    "every request is valid, and every block that is out of sight can be found again",
-    lambda seed: Trial(seed).run(),
-    "requests",
+# fmt: off
+_KINDS: Final = (
+    Kind("conversations", held, "requests are valid, and no block is lost", "requests", share=100),
+    Kind("steps", walked, "a session on disk says what a plain list says", "steps", share=5),
+    Kind("kills", killed, "no acknowledged record is lost, and no compaction is there by halves", share=25),
+    Kind("disk-failures", refused, "the caller is told, and nothing acknowledged is lost", share=10),
+    Kind("power-cuts", images, "what was synced is there; the view is the old one or the new one", share=50),
+    Kind("index-kills", indexed, "an index that was cut off finds what a new one finds", share=2),
+    Kind("damage", damaged, "whatever opens a damaged file says what it lost", share=20),
+    Kind("clocks", jumped, "a clock that jumps changes no order and loses nothing", "requests", share=10),
+    Kind("upgrade", upgraded, "sessions of earlier versions are as they were left", "requests", share=5),
+    Kind("two-writers", wrote, "what is acknowledged is in the file, and lines are never mixed", share=3),
+    Kind("callers", called, "requests are the caller's own, with its newest message", "requests", share=2),
 )
-STEPS: Final = Kind(
-    "steps",
-    "a session on disk says what a plain list says, after every step",
-    walked,
-    "steps",
-)
-KILLS: Final = Kind(
-    "kills",
-    "no acknowledged record is lost, and no compaction is there by halves",
-    killed,
-)
-DISK_FAILURES: Final = Kind(
-    "disk-failures",
-    "the caller is told, and nothing acknowledged is lost",
-    refused,
-)
-POWER_CUTS: Final = Kind(
-    "power-cuts",
-    "everything that was synced is there, and the view is the old one or the new one",
-    images,
-)
-INDEX_KILLS: Final = Kind(
-    "index-kills",
-    "an index that was cut off opens, catches up and finds what a new one finds",
-    indexed,
-)
+# fmt: on
 
-KINDS: Final = {
-    kind.name: kind for kind in (CONVERSATIONS, STEPS, KILLS, DISK_FAILURES, POWER_CUTS, INDEX_KILLS)
-}
-# Trials of each kind for every hundred conversations: what is slow gets fewer.
-SHARES: Final = {
-    "conversations": 100, "steps": 5, "kills": 25, "disk-failures": 10, "power-cuts": 50, "index-kills": 2,
-}  # fmt: skip
+KINDS: Final = {kind.name: kind for kind in (*_KINDS, *HOSTILE_KINDS)}
+SHARES: Final = {kind.name: kind.share for kind in KINDS.values()}

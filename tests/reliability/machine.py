@@ -5,7 +5,6 @@ of what is in sight, each of them words; a compaction replaces the second list, 
 before. `test_machine.py` lets hypothesis choose the steps, `walked` a seed.
 """
 
-import os
 import random
 import shutil
 from collections import Counter
@@ -14,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from reliability.scenes import SUMMARY, Desk
+from reliability.scenes import SUMMARY, Desk, in_memory
 
 from everturn import Session
 from everturn.decide.compact.values import Compaction
@@ -199,7 +198,7 @@ def walked(seed: int) -> Counter[str]:
     """Steps chosen by a seed."""
     rng = random.Random(f"walk {seed}")
     counts: Counter[str] = Counter()
-    with TemporaryDirectory(prefix="everturn-walk-", dir=_memory()) as folder:
+    with TemporaryDirectory(prefix="everturn-walk-", dir=in_memory()) as folder:
         walk = Walk(Path(folder))
         acts: tuple[Callable[[], None], ...] = (
             walk.append, walk.append, walk.clear, walk.compact, lambda: walk.compact_up_to(rng.random()),
@@ -214,8 +213,3 @@ def walked(seed: int) -> Counter[str]:
         counts["steps"] += walk.steps
         counts["faults"] += walk.faults
     return counts
-
-
-def _memory() -> str | None:
-    """A disk in memory, where there is one: nothing here is about the disk's speed."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -137,7 +137,7 @@ class Provider:
 
     def _summary(self, effect: AskModel) -> ModelAnswer:
         fields: Fields = {"type": "text", "text": SUMMARY}
-        if effect.way == "provider":
+        if effect.strategy == "provider":
             fields = {"type": "compaction", "content": f"Kept by the API {self.requests}: {SUMMARY}"}
         return ModelAnswer((block_from_fields(fields),), "end_turn", Usage(900, 0, 0, 60))
 

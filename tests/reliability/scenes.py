@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.random_sessions import small
+from scripted_twin import scripted_options
 
 from everturn import Session, Tool
 from everturn.decide.options import Options
@@ -40,7 +41,7 @@ class Desk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / "session.jsonl"
-        self.box = TwinForTests()
+        self.box = TwinForTests(options=scripted_options())
         self._ids = count(1)
 
     def open(self, path: Path | None = None, **how: Any) -> Session:
@@ -157,3 +158,8 @@ class Stage:
 
 def read_records(data: bytes) -> tuple[Record, ...]:
     return parse_session_file(data).records
+
+
+def in_memory() -> str | None:
+    """A disk in memory, where there is one: nothing here is about the disk's speed."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -21,13 +21,15 @@ Counts = Counter[str]
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A kind of trial: its name, the promise in words, and the function that runs one seed."""
+    """A kind of trial: its name, the function that runs one seed, and the promise in words."""
 
     name: str
-    promise: str
     run: Callable[[int], Counts]
+    promise: str = ""
     # What a trial is made of, where that is what people ask for: steps, requests, blocks.
     unit: str = ""
+    # How many trials there are of it for every hundred conversations.
+    share: int = 1
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -4,12 +4,16 @@
     make soak MINUTES=10 SEED=7                 for ten minutes, from that seed on
     make soak KIND=kills TRIALS=1 SEED=4711     one trial again, as a failing run has named it
 
-Trial number n of a kind has the seed SEED + n, whichever process runs it.
+Without a seed a fresh one is drawn, and printed. Trial number n of a kind has the seed SEED + n, whichever
+process runs it. Runs on the same source add up (`ledger.py`), and Ctrl-C ends one with its sum.
 """
 
 import argparse
+import gc
 import os
 import platform
+import random
+import signal
 import sys
 import tempfile
 import time
@@ -22,40 +26,41 @@ from typing import Final
 
 import msgspec
 from reliability.kinds import KINDS, SHARES
-from reliability.score import Row, added, again, tally
+from reliability.ledger import FOLDER, Ledger, Run, Task, source_digest
+from reliability.scenes import in_memory
+from reliability.score import Row, again, tally
 
-# Where the last run is kept; `board.py` writes it into the manual.
+# The sum of all runs on this source; `board.py` writes it into the manual.
 RESULT: Final = Path("build/soak.json")
 CONVERSATIONS: Final = 1_000_000
 # So many trials at a time of a kind that is run alone: short enough to stop in time.
 PER_ROUND: Final = 100
 SECONDS_BETWEEN_LINES: Final = 10.0
+# A fresh seed: far enough apart that two runs hardly ever share a trial.
+MOST_SEEDS: Final = 10**12
+INTERRUPTED: Final = 130
+# Trials make many small values and few circles; the collector's own 700 takes a tenth of the time.
+GARBAGE_THRESHOLD: Final = 50_000
 DURABILITY: Final = (
-    "kills: fsync always, real disk, SIGKILL (what the system has survives); "
+    "kills and disk-failures: fsync always, SIGKILL (what the system has survives), a file system in memory "
+    "where there is one; "
     "power-cuts: fsync always, simulated disk that loses unsynced pages; steps and conversations: no sync"
 )
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: its rows, and what it was run on."""
+    """All runs on one source: their rows together, and what they were run on."""
 
     date: str
     commit: str
+    source: str
     machine: str
     python: str
-    seed: int
+    seeds: tuple[int, ...]
     workers: int
     seconds: float
     durability: str
     rows: tuple[Row, ...]
-
-
-class Task(msgspec.Struct, frozen=True):
-    """Seeds of one kind, for one process."""
-
-    kind: str
-    first: int
-    count: int
 
 
 def work(task: Task) -> Row:
@@ -75,29 +80,64 @@ def tasks(kind: str, seed: int, trials: int | None) -> Iterator[Task]:
         done += most
 
 
-def run(todo: Iterator[Task], *, workers: int, seconds: float | None) -> dict[str, list[Row]]:
-    """Every task, or as many as fit; a line every few seconds says how far it is."""
-    rows: dict[str, list[Row]] = {}
+class Interrupt:
+    """Ctrl-C: no new task is begun, and those under way come to their end. Workers do not hear it."""
+
+    def __init__(self) -> None:
+        self.is_asked = False
+
+    def __enter__(self) -> "Interrupt":
+        self._before = signal.signal(signal.SIGINT, self._asked)
+        return self
+
+    def __exit__(self, *how: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _asked(self, *_: object) -> None:
+        self.is_asked = True
+        print("\nEnding: the trials under way are finished first.", flush=True)
+
+
+def _begin_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What is loaded stays: neither the collector nor a fork needs to look at it again.
+    gc.freeze()
+    gc.set_threshold(GARBAGE_THRESHOLD)
+
+
+def run(
+    todo: Iterator[Task], ledger: Ledger, stop: Interrupt, *, workers: int, seconds: float | None
+) -> None:
+    """Every task that is not done yet, or as many as fit; a line every few seconds says how far it is."""
     start = told = time.monotonic()
-    running: set[Future[Row]] = set()
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+    before = ledger.run.seconds
+    running: dict[Future[Row], Task] = {}
+    left = (part for task in todo for part in ledger.left_of(task))
+    with ProcessPoolExecutor(workers, get_context("fork"), initializer=_begin_worker) as pool:
         while True:
-            is_over = seconds is not None and time.monotonic() - start >= seconds
-            while not is_over and len(running) < 2 * workers and (task := next(todo, None)) is not None:
-                running.add(pool.submit(work, task))
+            is_over = stop.is_asked or (seconds is not None and time.monotonic() - start >= seconds)
+            while not is_over and len(running) < 2 * workers and (task := next(left, None)) is not None:
+                running[pool.submit(work, task)] = task
             if not running:
-                return rows
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for row in (future.result() for future in done):
-                rows[row.kind] = [added([*rows.get(row.kind, []), row])]
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                tell_red(row := future.result())
+                ledger.run.note(running.pop(future), row)
+            ledger.run.seconds = round(before + time.monotonic() - start, 1)
             if time.monotonic() - told > SECONDS_BETWEEN_LINES:
                 told = time.monotonic()
-                print(progress(rows, told - start), flush=True)
+                ledger.save()
+                print(progress(ledger.run.rows, told - start), flush=True)
 
 
-def progress(rows: dict[str, list[Row]], seconds: float) -> str:
-    counts = ", ".join(f"{row.trials:,} {row.kind}" for (row,) in rows.values())
-    wrong = sum(row.lost + row.unknown for (row,) in rows.values())
+def tell_red(row: Row) -> None:
+    for failure in row.failures:
+        print(f"red: {again(row.kind, failure)}", flush=True)
+
+
+def progress(rows: dict[str, Row], seconds: float) -> str:
+    counts = ", ".join(f"{row.trials:,} {row.kind}" for row in rows.values())
+    wrong = sum(row.lost + row.unknown for row in rows.values())
     return f"{seconds:7.0f} s  {counts}; lost or unknown: {wrong}"
 
 
@@ -108,15 +148,20 @@ def drawn(board: Board) -> str:
         numbers = (row.trials, row.faults, row.survived, row.lost, row.unknown)
         lines.append(f"{row.kind:<16}" + "".join(f"{number:>17,}" for number in numbers))
     lines += [f"again: {again(row.kind, failure)}" for row in board.rows for failure in row.failures]
-    lines.append(f"seed {board.seed}, {board.seconds:,.0f} s, commit {board.commit}, Python {board.python}")
+    runs = f"{len(board.seeds)} run" + ("s" if len(board.seeds) > 1 else "")
+    lines.append(
+        f"{runs} on source {board.source}, last seed {board.seeds[-1]}, {board.seconds:,.0f} s, "
+        f"commit {board.commit}, Python {board.python}"
+    )
     return "\n".join(lines)
 
 
 @contextmanager
 def scratch() -> Iterator[None]:
-    """One folder for all processes: they end without tidying up after themselves."""
+    """One folder for all processes: they end without tidying up after themselves. What a killed process
+    leaves is what the system has, so it may be in memory, where a sync costs nothing."""
     before = tempfile.tempdir
-    with tempfile.TemporaryDirectory(prefix="everturn-soak-") as folder:
+    with tempfile.TemporaryDirectory(prefix="everturn-soak-", dir=in_memory()) as folder:
         tempfile.tempdir = folder
         try:
             yield
@@ -133,39 +178,67 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--kind", default="", choices=["", *KINDS])
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--trials", type=int)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--date", default="")
     parser.add_argument("--commit", default="")
     parser.add_argument("--into", type=Path, default=RESULT)
+    parser.add_argument("--ledger", type=Path, default=FOLDER)
     return parser.parse_args(given)
+
+
+def repeat(kind: str, seed: int) -> int:
+    """One trial once more, whatever the ledger says, and nothing is counted."""
+    with scratch():
+        row = work(Task(kind, seed, 1))
+    if row.failures:
+        print(f"red: {again(kind, row.failures[0])}")
+        return 1
+    print(f"{kind} {seed}: survived")
+    return 0
 
 
 def main(given: list[str]) -> int:
     asked = arguments(given)
+    if asked.kind and asked.seed is not None and asked.trials == 1:
+        return repeat(asked.kind, asked.seed)
+    seed = random.SystemRandom().randrange(MOST_SEEDS) if asked.seed is None else asked.seed
     trials = asked.trials or (None if asked.minutes else CONVERSATIONS)
-    start = time.monotonic()
-    with scratch():
-        rows = run(
-            tasks(asked.kind, asked.seed, trials),
+    source = source_digest(Path(__file__).parents[2])
+    ledger = Ledger(asked.ledger / source, Run(seed=seed, date=asked.date, commit=asked.commit))
+    with Interrupt() as stop, scratch():
+        print(f"seed {seed}, source {source}, earlier runs on it: {len(ledger.earlier)}", flush=True)
+        run(
+            tasks(asked.kind, seed, trials),
+            ledger,
+            stop,
             workers=asked.workers,
             seconds=asked.minutes * 60 if asked.minutes else None,
         )
-    board = Board(
-        date=asked.date,
-        commit=asked.commit,
-        machine=machine(),
-        python=platform.python_version(),
-        seed=asked.seed,
-        workers=asked.workers,
-        seconds=round(time.monotonic() - start, 1),
-        durability=DURABILITY,
-        rows=tuple(rows[name][0] for name in KINDS if name in rows),
-    )
+    ledger.save()
+    board = board_of(ledger, source, asked.workers)
     asked.into.parent.mkdir(parents=True, exist_ok=True)
     asked.into.write_bytes(msgspec.json.format(msgspec.json.encode(board), indent=2) + b"\n")
     print(drawn(board))
-    return 1 if any(row.lost or row.unknown for row in board.rows) else 0
+    if any(row.lost or row.unknown for row in board.rows):
+        return 1
+    return INTERRUPTED if stop.is_asked else 0
+
+
+def board_of(ledger: Ledger, source: str, workers: int) -> Board:
+    rows = (ledger.sum_of(kind) for kind in KINDS)
+    return Board(
+        date=ledger.run.date,
+        commit=ledger.run.commit,
+        source=source,
+        machine=machine(),
+        python=platform.python_version(),
+        seeds=tuple(each.seed for each in ledger.runs),
+        workers=workers,
+        seconds=round(sum(each.seconds for each in ledger.runs), 1),
+        durability=DURABILITY,
+        rows=tuple(row for row in rows if row is not None),
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,21 @@
-"""The soak and its board: which seeds are run, what is written, where it goes."""
+"""The soak and its board: which seeds are run, what is kept and added up, what is written, where it goes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import msgspec
 import pytest
-from reliability.board import written
+from reliability import soak
+from reliability.board import seeds, written
 from reliability.kinds import KINDS, SHARES
-from reliability.score import Failure, Row, added
+from reliability.ledger import Ledger, Run, joined, source_digest, without
+from reliability.score import Failure, Kind, Row, added
 from reliability.soak import Board, Task, drawn, main, tasks
+
+ROOT = Path(__file__).parents[2]
 
 ROWS = (
     Row(kind="conversations", trials=3_000, faults=70, survived=3_000, units=9_000, unit="requests"),
@@ -16,7 +26,8 @@ BOARD = Board(
     commit="abc1234",
     machine="2 cores",
     python="3.11.7",
-    seed=1,
+    source="0123456789ab",
+    seeds=(1,),
     workers=2,
     seconds=90.0,
     durability="fsync always",
@@ -68,13 +79,17 @@ def test_what_is_printed_names_how_to_run_a_failing_trial_again():
     assert "again: make soak KIND=kills SEED=7 TRIALS=1    # gone" in drawn(BOARD)
 
 
-def test_a_soak_writes_its_board_as_json(tmp_path, capsys):
+def run_soak(tmp_path: Path, *more: str) -> tuple[int, Board]:
     into = tmp_path / "build" / "soak.json"
-    asked = ["--kind", "power-cuts", "--trials", "20", "--seed", "3", "--workers", "1", "--into", str(into)]
-    assert main([*asked, "--date", "2026-11-15", "--commit", "abc1234"]) == 0
-    board = msgspec.json.decode(into.read_bytes(), type=Board)
+    places = ("--into", str(into), "--ledger", str(tmp_path / "ledger"))
+    code = main([*more, *places, "--workers", "1", "--date", "2026-11-15", "--commit", "abc1234"])
+    return code, msgspec.json.decode(into.read_bytes(), type=Board)
+
+
+def test_a_soak_writes_its_board_as_json(tmp_path, capsys):
+    code, board = run_soak(tmp_path, "--kind", "power-cuts", "--trials", "20", "--seed", "3")
     (row,) = board.rows
-    assert (board.date, board.commit, board.seed) == ("2026-11-15", "abc1234", 3)
+    assert (code, board.date, board.commit, board.seeds) == (0, "2026-11-15", "abc1234", (3,))
     assert (row.kind, row.trials, row.faults, row.survived, row.lost, row.unknown) == (
         "power-cuts",
         20,
@@ -83,4 +98,98 @@ def test_a_soak_writes_its_board_as_json(tmp_path, capsys):
         0,
         0,
     )
-    assert capsys.readouterr().out.splitlines()[-1].startswith("seed 3, ")
+    source = source_digest(ROOT)
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == f"seed 3, source {source}, earlier runs on it: 0"
+    assert told[-1].startswith(f"1 run on source {source}, last seed 3, ")
+
+
+def test_runs_on_the_same_source_add_up_and_no_seed_is_run_twice(tmp_path, monkeypatch):
+    run_soak(tmp_path, "--kind", "power-cuts", "--trials", "20", "--seed", "3")
+    _, board = run_soak(tmp_path, "--kind", "power-cuts", "--trials", "30", "--seed", "3")
+    assert (board.seeds, [row.trials for row in board.rows]) == ((3, 3), [30])
+    # A fresh seed by default.
+    _, board = run_soak(tmp_path, "--kind", "power-cuts", "--trials", "5")
+    assert (len(set(board.seeds)), [row.trials for row in board.rows]) == (2, [35])
+    monkeypatch.setattr(soak, "source_digest", lambda root: "other")
+    _, board = run_soak(tmp_path, "--kind", "power-cuts", "--trials", "5", "--seed", "3")
+    assert (board.source, board.seeds, board.rows[0].trials) == ("other", (3,), 5)
+
+
+def test_a_seed_that_failed_is_never_done_and_is_told_with_the_command_that_repeats_it(
+    tmp_path, monkeypatch, capsys
+):
+    def red(seed: int):
+        if seed == 5:
+            raise AssertionError("a record is gone")
+        return {}
+
+    monkeypatch.setitem(KINDS, "kills", Kind("kills", red))
+    asked = ("--kind", "kills", "--trials", "9", "--seed", "1")
+    code, board = run_soak(tmp_path, *asked)
+    command = "make soak KIND=kills SEED=5 TRIALS=1    # AssertionError: a record is gone"
+    assert (code, f"red: {command}" in capsys.readouterr().out.splitlines()) == (1, True)
+    code, board = run_soak(tmp_path, *asked)
+    assert (code, board.rows[0].trials, board.rows[0].lost) == (1, 10, 2)
+    capsys.readouterr()
+    assert main(["--kind", "kills", "--seed", "5", "--trials", "1"]) == 1
+    assert capsys.readouterr().out == f"red: {command}\n"
+    assert main(["--kind", "kills", "--seed", "6", "--trials", "1"]) == 0
+
+
+def test_ctrl_c_ends_with_the_sum_and_no_traceback(tmp_path):
+    command = [sys.executable, "-m", "reliability.soak", "--kind", "power-cuts", "--seed", "1"]
+    places = ["--into", str(tmp_path / "soak.json"), "--ledger", str(tmp_path / "ledger"), "--workers", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    with subprocess.Popen(
+        [*command, *places],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        out, problems = process.communicate(timeout=60)
+    assert (process.returncode, problems) == (soak.INTERRUPTED, "")
+    assert out.splitlines()[-1].startswith("1 run on source ")
+    board = msgspec.json.decode((tmp_path / "soak.json").read_bytes(), type=Board)
+    assert sum(row.trials for row in board.rows) < soak.CONVERSATIONS
+
+
+def test_what_is_left_of_a_task_is_what_no_run_has_done(tmp_path):
+    first = Ledger(tmp_path, Run(seed=1))
+    first.run.note(Task("kills", 10, 5), Row(kind="kills", trials=5, survived=5))
+    first.run.note(Task("kills", 20, 3), Row(kind="kills", trials=3, lost=1, failures=(Failure(21, "gone"),)))
+    first.save()
+    again = Ledger(tmp_path, Run(seed=2))
+    assert again.left_of(Task("kills", 8, 16)) == [
+        Task("kills", 8, 2),
+        Task("kills", 15, 5),
+        Task("kills", 21, 1),
+        Task("kills", 23, 1),
+    ]
+    assert again.left_of(Task("steps", 10, 5)) == [Task("steps", 10, 5)]
+
+
+def test_spans_are_joined_and_taken_away():
+    assert joined([(5, 7), (1, 3), (3, 4), (6, 9)]) == [(1, 4), (5, 9)]
+    assert list(without((0, 10), [(0, 2), (4, 5), (9, 12)])) == [(2, 4), (5, 9)]
+    assert list(without((0, 10), [(0, 10)])) == []
+
+
+def test_a_change_of_the_source_changes_its_digest(tmp_path):
+    (tmp_path / "src").mkdir()
+    file = tmp_path / "src" / "a.py"
+    file.write_text("x = 1\n")
+    before = source_digest(tmp_path)
+    assert source_digest(tmp_path) == before
+    file.write_text("x = 2\n")
+    assert source_digest(tmp_path) != before
+
+
+def test_of_many_seeds_the_first_are_named():
+    assert seeds((7,)) == "seed 7"
+    assert seeds(tuple(range(12))) == "seeds 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"

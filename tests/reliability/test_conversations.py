@@ -1,7 +1,7 @@
 """Conversations by chance: every request is one that the API takes, and nothing that was said is lost."""
 
 import pytest
-from reliability.kinds import CONVERSATIONS
+from reliability.kinds import KINDS
 from reliability.score import tally
 from reliability.trials import Trial
 
@@ -22,7 +22,7 @@ HAPPENED = (
 @pytest.mark.parametrize("share", range(SHARES))
 def test_no_conversation_gives_an_invalid_request_or_loses_a_block(share, settle):
     first = FIRST + share * EACH
-    done = tally(CONVERSATIONS, range(first, first + EACH))
+    done = tally(KINDS["conversations"], range(first, first + EACH))
     settle(done.row, first)
     assert [what for what in HAPPENED if not done.counts[what]] == []
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from reliability.crashes import forked, points, theatre
-from reliability.kinds import DISK_FAILURES, INDEX_KILLS, KILLS, POWER_CUTS
+from reliability.kinds import KINDS
 from reliability.saboteur import ENDINGS, Point
 from reliability.scenes import SCENES
 from reliability.score import Row, Tally, tally
@@ -38,7 +38,7 @@ def test_a_kill_before_within_and_after_every_call_of_a_scene_loses_nothing(scen
 @pytest.mark.parametrize("share", range(SHARES))
 def test_kills_by_chance_at_any_byte_lose_nothing(share, settle):
     first = FIRST + share * KILLS_EACH
-    done = tally(KILLS, range(first, first + KILLS_EACH))
+    done = tally(KINDS["kills"], range(first, first + KILLS_EACH))
     settle(done.row, first)
     assert min(done.counts[what] for what in (*SCENES, "before", "inside", "after")) > 0
 
@@ -63,7 +63,7 @@ def test_a_disk_that_fails_at_any_call_once_or_for_ever_loses_nothing(scene, set
 
 @pytest.mark.spec("TR-10")
 def test_disk_failures_by_chance_are_told_and_lose_nothing(settle):
-    done = tally(DISK_FAILURES, range(FIRST, FIRST + 300))
+    done = tally(KINDS["disk-failures"], range(FIRST, FIRST + 300))
     settle(done.row, FIRST)
     assert min(done.counts[what] for what in (*SCENES, *ENDINGS, "told")) > 0
 
@@ -72,11 +72,11 @@ def test_disk_failures_by_chance_are_told_and_lose_nothing(settle):
 @pytest.mark.parametrize("share", range(4))
 def test_power_cuts_with_pages_lost_in_any_order_leave_the_old_view_or_the_new(share, settle):
     first = FIRST + share * CUTS_EACH
-    assert settle(tally(POWER_CUTS, range(first, first + CUTS_EACH)).row, first) == CUTS_EACH
+    assert settle(tally(KINDS["power-cuts"], range(first, first + CUTS_EACH)).row, first) == CUTS_EACH
 
 
 def test_an_index_that_the_kernel_cut_off_finds_what_a_new_one_finds(settle):
-    done: Tally = tally(INDEX_KILLS, range(FIRST, FIRST + 60))
+    done: Tally = tally(KINDS["index-kills"], range(FIRST, FIRST + 60))
     settle(done.row, FIRST)
     assert done.counts["killed"] > 30
 

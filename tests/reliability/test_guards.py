@@ -19,6 +19,7 @@ from everturn.history.log import Log
 from everturn.session.store import JsonlStore, jsonl_store
 from everturn.view import flatten
 from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.claude_code_writer import encode_record
 
 SEEDS = range(200)
 
@@ -93,7 +94,7 @@ def test_an_error_that_becomes_a_summary_is_noticed(monkeypatch):
 
 def test_an_undo_that_brings_nothing_back_is_noticed(monkeypatch):
     monkeypatch.setattr(Log, "_undo", lambda log, boundary: "extended")
-    assert tally(Kind("walks", "", walked), range(12)).row.lost > 0
+    assert tally(Kind("walks", walked), range(12)).row.lost > 0
 
 
 def test_a_view_that_loses_its_end_diverges_from_the_list(monkeypatch):
@@ -111,7 +112,8 @@ def test_an_acknowledgement_before_the_write_is_noticed(monkeypatch):
 
     def hasty(say) -> None:
         def told(store: JsonlStore, records) -> None:
-            say({"kept": [record.uuid for record in records]})
+            say({"under way": [encode_record(record).decode() for record in records]})
+            say({"kept": True})
             append(store, records)
 
         JsonlStore.append = told  # type: ignore[method-assign]
@@ -144,7 +146,7 @@ def test_a_state_file_written_in_place_is_noticed(monkeypatch):
 
     monkeypatch.setattr(jsonl_store, "replace_file", in_place)
     fresh = crashes.Theatre(Path(theatre().stage.desk.folder.parent, "in-place"))
-    _, calls = fresh.rehearsed("turn")
+    calls = fresh.rehearsed("turn")
     with pytest.raises(Broken, match="by halves"):
         fresh.trial("turn", Point(len(calls), "inside", 0.5))
     fresh.stage.session.close()
@@ -152,7 +154,7 @@ def test_a_state_file_written_in_place_is_noticed(monkeypatch):
 
 def test_a_store_that_does_not_sync_is_noticed_by_power_cuts(monkeypatch):
     monkeypatch.setattr(JsonlStore, "_sync", lambda store: None)
-    row = tally(Kind("power", "", power.images), range(60)).row
+    row = tally(Kind("power", power.images), range(60)).row
     assert row.lost > 0
 
 
@@ -167,7 +169,7 @@ def test_losses_and_stumbles_are_counted_apart_and_named_with_how_to_run_them_ag
             raise RuntimeError("the harness stumbled")
         return Counter(faults=1)
 
-    row = tally(Kind("kills", "nothing is lost", run), range(4)).row
+    row = tally(Kind("kills", run), range(4)).row
     assert (row.trials, row.faults, row.survived, row.lost, row.unknown) == (4, 2, 2, 1, 1)
     with pytest.raises(AssertionError) as told:
         check(row)

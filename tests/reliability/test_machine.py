@@ -13,7 +13,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from reliability.kinds import STEPS
+from reliability.kinds import KINDS
 from reliability.machine import Walk
 from reliability.score import tally
 
@@ -84,6 +84,6 @@ def test_a_session_says_what_a_plain_list_says():
 @pytest.mark.parametrize("share", range(SHARES))
 def test_walks_by_chance_say_what_a_plain_list_says(share, settle):
     first = FIRST + share * EACH
-    done = tally(STEPS, range(first, first + EACH))
+    done = tally(KINDS["steps"], range(first, first + EACH))
     settle(done.row, first)
     assert min(done.counts[what] for what in ("Compacted", "Undone", "Cleared", "Offloaded", "faults")) > 0

@@ -67,7 +67,7 @@ class Trial:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.start: Written = written(seed)
+        self.start = self._first(seed)
         self.disk = MemoryDisk({PATH: Inode(self.start.data)} if self.start.lines else {})
         self.provider = Provider(self.rng)
         self.setting = self._setting()
@@ -76,6 +76,9 @@ class Trial:
         self.counts: Counter[str] = Counter()
         self._ids = count(1)
         self._open()
+
+    def _first(self, seed: int) -> Written:
+        return written(seed)
 
     def _setting(self) -> ConversationSettings:
         name = self.rng.choice(MODELS)
@@ -101,11 +104,14 @@ class Trial:
         self.runner = Unwatched(
             Conversation(self.setting, split_threads(self.store.records).main.records),
             self.provider.send,
-            clock=lambda: self.now,
+            clock=self.clock,
             new_id=lambda: f"n{next(self._ids):05d}",
             handler=self.provider,
             keep=self._keep,
         )
+
+    def clock(self) -> datetime:
+        return self.now
 
     def _keep(self, records: Any) -> None:
         self.store.append(records)
@@ -243,3 +249,7 @@ def shown(log: Log) -> list[tuple[Any, ...]]:
     """The view in a form that can be compared: a record that was read again has bytes of its own."""
     records = log.view.records
     return [(each.kind, each.uuid, each.compact_summary, each.blocks, each.edit) for each in records]
+
+
+def held(seed: int) -> Counter[str]:
+    return Trial(seed).run()

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from message_rules import find_message_problems
+
 from everturn.history.blocks import fields_of
-from everturn.history.messages import find_message_problems
 from everturn.history.threads import Thread
 from everturn.replay.calls import iter_calls
 from everturn.replay.sessions import ReplaySession, read_session

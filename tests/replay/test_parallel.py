@@ -120,10 +120,10 @@ def test_the_page_gets_the_calls_of_what_it_draws_and_the_sums_of_the_rest(folde
 
 
 def test_a_session_that_fails_is_named_and_the_rest_goes_on(folder, tmp_path, monkeypatch):
-    def fails(session, *rest):
+    def fails(session, *rest, **more):
         if session.name == "session-1":
             raise ValueError("a strange record")
-        return simulate(session, *rest)
+        return simulate(session, *rest, **more)
 
     monkeypatch.setattr(replays, "simulate", fails)
     outcome = replay_all([folder], POLICIES[:2], ResultCache(str(tmp_path)), workers=8)
@@ -182,12 +182,12 @@ def test_results_that_vanished_meanwhile_are_said_in_a_sentence(folder, tmp_path
 
 
 def test_the_code_that_computes_is_part_of_the_key_and_the_code_that_shows_is_not(monkeypatch):
-    read = Path.read_bytes
+    read = keeping.read_file
     fresh = keeping.code_digest.__wrapped__
 
     def with_a_change_in(name: str) -> str:
         changed = lambda path: read(path) + b"#" * path.as_posix().endswith(name)  # noqa: E731
-        monkeypatch.setattr(Path, "read_bytes", changed)
+        monkeypatch.setattr(keeping, "read_file", changed)
         return fresh()
 
     same = with_a_change_in("nowhere.py")

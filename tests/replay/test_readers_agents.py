@@ -1,9 +1,9 @@
 """pi, Codex, Gemini CLI and Aider: small files by hand."""
 
+from builders import compute_view
 from replay.small_files import lines, one, said
 
 from everturn.history.edits import Compacted
-from everturn.history.log import compute_view
 from everturn.history.records import Usage
 from everturn.replay.calls import iter_calls
 

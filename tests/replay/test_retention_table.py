@@ -1,27 +1,26 @@
 """The table over recorded compactions, made from sessions by hand; the real ones may not be there."""
 
+import pytest
 from small_session import compacted
 
 from everturn.replay import retention_table as t
 
 
-def test_every_compaction_has_three_rows_and_the_table_ends_with_means(tmp_path, capsys):
+@pytest.mark.spec("BY-6")
+def test_every_compaction_has_four_rows_and_the_table_ends_with_means(tmp_path, capsys):
     (tmp_path / "one.jsonl").write_bytes(compacted().to_bytes())
     assert t.main([str(tmp_path)]) == 0
     cells = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()
     ]
     assert cells[0] == [
-        "session", "#", "summary", "tokens", "user", "paths", "names", "errors", "pending", "score", "loose",
-        "per 1K tokens",
+        "session", "#", "summary", "tokens", "user", "corrections", "decisions", "outcomes", "open",
+        "last words", "paths", "names", "errors", "wrong", "score",
     ]  # fmt: skip
+    authors = ["model", "ours", "ours, same size", "window"]
     assert [row[:3] for row in cells[2:]] == [
-        ["one", "1", "model"],
-        ["", "", "ours"],
-        ["", "", "ours, same size"],
-        ["**mean**", "", "model"],
-        ["", "", "ours"],
-        ["", "", "ours, same size"],
+        *([*(("one", "1") if author == "model" else ("", "")), author] for author in authors),
+        *(["**mean**" if author == "model" else "", "", author] for author in authors),
     ]
     # "Now test it." is the one sentence of three words; the model's summary does not quote it.
     assert [row[4] for row in cells[2:4]] == ["0/1", "1/1"]

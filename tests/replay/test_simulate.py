@@ -10,6 +10,8 @@ import pytest
 from builders import assistant, boundary, summary, user
 from replay.scripts import HEAD, MODEL, START, session, stamp, steps, text, usage
 
+from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.effects import ModelAnswer
 from everturn.history.blocks import text_block
 from everturn.history.edits import Cleared
 from everturn.history.records import SYNTHETIC, Usage
@@ -17,7 +19,7 @@ from everturn.measure.model_table import find_model
 from everturn.replay.playing.counting import ScaledCosts, sent_blocks
 from everturn.replay.playing.player import FETCHING_TOKENS
 from everturn.replay.playing.prepared import index_uses, prepare
-from everturn.replay.policies import REPLAY_POLICIES, parse_policy
+from everturn.replay.policies import REPLAY_POLICIES, parse_policy, use_summarizer
 from everturn.replay.sessions import read_session
 from everturn.replay.simulate import simulate
 from everturn.twin.build import build_twin
@@ -239,7 +241,7 @@ def test_a_real_model_can_write_the_summaries():
 
     def writer(request):
         asked.append(request)
-        return words
+        return ModelAnswer((text_block(words),), "end_turn", Usage())
 
     run = simulate(made, parse_policy("claude-code", window=60_000), None, writer=writer)
     (written,) = [call for call in run.calls if call.source == "compact"]
@@ -248,11 +250,46 @@ def test_a_real_model_can_write_the_summaries():
 
 
 @pytest.mark.spec("RP-5")
-def test_one_summary_is_billed_also_where_its_words_are_refused():
+def test_every_call_of_a_real_model_is_billed_also_where_its_words_are_refused():
     made = session(steps(*[text(5_000, f"word{at}") for at in range(5)]))
-    run = simulate(made, parse_policy("claude-code", window=60_000), None, writer=lambda request: "No.")
-    assert [call.source for call in run.calls].count("compact") == 1
+    asked = []
+
+    def writer(request):
+        asked.append(request)
+        return ModelAnswer((text_block("No."),), "end_turn", Usage())
+
+    run = simulate(made, parse_policy("claude-code", window=60_000), None, writer=writer)
+    assert [call.source for call in run.calls].count("compact") == len(asked) == CompactSettings().calls
     assert run.ended_early == ""
+
+
+@pytest.mark.spec("RP-5")
+def test_summaries_by_another_model_are_sent_to_it_and_priced_as_its_own():
+    made = session(steps(*[text(5_000, f"word{at}") for at in range(5)]))
+    words = "The user wants the parser fixed. Five files were read and nothing was changed in them so far."
+    asked = []
+
+    def writer(request):
+        asked.append(request)
+        return ModelAnswer((text_block(words),), "end_turn", Usage())
+
+    policy = use_summarizer(parse_policy("claude-code", window=60_000), "claude-haiku-4-5")
+    run = simulate(made, policy, None, writer=writer)
+    (written,) = [call for call in run.calls if call.source == "compact"]
+    (request,) = asked
+    haiku = find_model("claude-haiku-4-5")
+    rates = haiku.rates(on=written.at.date(), prompt_tokens=written.context)
+    assert (request.model, written.model) == ("claude-haiku-4-5", haiku.id)
+    assert (written.read, written.write_5m, written.write_1h) == (0, 0, 0)
+    assert written.dollars == (written.plain * rates.input + written.output * rates.output) / Decimal(
+        1_000_000
+    )
+    assert "summaries by claude-haiku-4-5, asked directly" in run.notes
+
+
+@pytest.mark.parametrize("name", ["none", "recorded", "sliding-window"])
+def test_a_policy_without_summaries_of_its_own_needs_no_summarizer(name):
+    assert use_summarizer(parse_policy(name), "claude-haiku-4-5") == parse_policy(name)
 
 
 def test_a_first_request_beyond_the_window_ends_the_session_also_with_compaction():

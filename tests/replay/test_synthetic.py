@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import compute_view
 from hypothesis import given
 from hypothesis import strategies as st
+from message_rules import find_message_problems
 
 from everturn.errors import UsageError
-from everturn.history.log import compute_view
-from everturn.history.messages import find_message_problems
 from everturn.history.threads import split_threads
 from everturn.replay.synthetic import SessionShape, generate_session
 from everturn.replay.synthetic.usage_model import MAIN_OVERHEAD

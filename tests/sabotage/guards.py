@@ -17,8 +17,8 @@ class Guard(NamedTuple):
 
 
 GATE = ("tests/decide/compact/test_gate.py",)
-ANSWER = ("tests/decide/compact/test_answer.py",)
-WHEN = ("tests/decide/compact/test_when.py",)
+ANSWER = ("tests/decide/compact/test_summary_response.py",)
+WHEN = ("tests/decide/compact/test_triggers.py",)
 REPAIR = ("tests/history/test_repair.py",)
 FLATTEN = ("tests/view/test_flatten.py",)
 STORE = ("tests/session/test_store.py",)
@@ -29,6 +29,9 @@ CONFIG = ("tests/security/test_project_files.py",)
 EVENTS = ("tests/session/test_events.py",)
 SECRETS = ("tests/security/test_secrets.py",)
 LOG = ("tests/history/test_log.py",)
+PROCESSES = "tests/security/test_processes.py"
+INJECTION = "tests/security/test_injection.py"
+ALWAYS = "tests/security/test_always_allowed.py"
 BREAKS = ("tests/decide/test_cache_breaks.py",)
 
 GUARDS: tuple[Guard, ...] = (
@@ -52,13 +55,6 @@ GUARDS: tuple[Guard, ...] = (
         "everturn.decide.compact.gate",
         ">= plan.tokens_summarized:\n",
         ">= 10**9:\n",
-        GATE,
-    ),
-    Guard(
-        "gate: nothing pinned is lost",
-        "everturn.decide.compact.gate",
-        "    return lost_pins(text, plan)\n",
-        '    return ""\n',
         GATE,
     ),
     Guard(
@@ -131,7 +127,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "breaker: what an earlier process knew",
         "everturn.session.session",
-        "        conversation.compaction_state.remember(state.breaker, state.refill)\n",
+        "    conversation.compaction_state.remember(state.breaker, state.refill)\n",
         "",
         (
             "tests/incidents/test_loops_and_money.py"
@@ -147,9 +143,9 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "cap of calls: one compaction",
-        "everturn.decide.compact.flow",
-        "        if is_counted and not left:\n",
-        "        if False:\n",
+        "everturn.decide.compact.summary_calls",
+        "            if not self._left:\n",
+        "            if False:\n",
         (
             "tests/faults/test_stuck_sessions.py"
             "::test_summaries_that_cannot_be_repaired_cost_three_calls_and_the_reason_is_named",
@@ -203,8 +199,8 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "thinking: never the last message alone",
         "everturn.view.flatten",
-        'messages[-1].role == "assistant" and all(b.is_thinking',
-        'messages[-1].role == "" and all(b.is_thinking',
+        "    return bool(blocks) and all(block.is_thinking or block is UNSPOKEN for block in blocks)\n",
+        "    return False\n",
         FLATTEN,
     ),
     Guard(
@@ -226,28 +222,28 @@ GUARDS: tuple[Guard, ...] = (
         "everturn.view.breakpoints",
         "for spot, _ in wanted[: capabilities.max_breakpoints])",
         "for spot, _ in wanted)",
-        ("tests/view/test_markers.py",),
+        ("tests/view/test_breakpoints.py",),
     ),
     Guard(
         "markers: where one may stand",
         "everturn.view.breakpoints",
         "    return block.kind not in _UNMARKABLE and not is_blank(block)\n",
         "    return True\n",
-        ("tests/view/test_markers.py",),
+        ("tests/view/test_breakpoints.py",),
     ),
     Guard(
         "prefix: the first parameters hold",
         "everturn.view.key_parameters",
         "    return LatchedParameters(latched, tuple(said))\n",
         "    return Held(wanted, tuple(said))\n",
-        ("tests/view/test_lifetime.py",),
+        ("tests/view/test_key_parameters.py",),
     ),
     Guard(
         "wrappers: a summary cannot close its own",
         "everturn.view.fragments.escaping",
         '    return _TAGS.sub("&lt;", text)\n',
         "    return text\n",
-        ("tests/decide/compact/test_finish.py",),
+        ("tests/decide/compact/test_build_records.py",),
     ),
     Guard(
         "wrappers: quoted data cannot either",
@@ -281,8 +277,8 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "store: a torn tail is left alone",
         "everturn.session.store.jsonl_store",
-        'self._write(b"\\n" + data if self._starts_new_line else data)',
-        "self._write(data)",
+        'start = b"\\n" if self._starts_new_line else b""',
+        'start = b""',
         STORE,
     ),
     Guard(
@@ -322,16 +318,16 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "store: permissions of the transcript",
-        "everturn.session.private_files",
-        "FILE_MODE: Final = 0o600\n",
-        "FILE_MODE: Final = 0o644\n",
+        "everturn.safe_files",
+        "FILE_MODE = 0o600\n",
+        "FILE_MODE = 0o644\n",
         STORE,
     ),
     Guard(
         "permissions: folders of results",
-        "everturn.session.private_files",
-        "        folder.mkdir(mode=FOLDER_MODE, exist_ok=True)\n",
-        "        folder.mkdir(exist_ok=True)\n",
+        "everturn.safe_files",
+        "FOLDER_MODE = 0o700\n",
+        "FOLDER_MODE = 0o755\n",
         ("tests/security/test_permissions.py",),
     ),
     Guard(
@@ -374,14 +370,14 @@ GUARDS: tuple[Guard, ...] = (
         "everturn.session.upstream",
         "    if not (parsed.response.reply.message_id or parsed.response.blocks):\n",
         "    if False:\n",
-        ("tests/session/test_live.py",),
+        ("tests/session/test_conversation_runner.py",),
     ),
     # ── who may do what ──
     Guard(
         "confinement: files that come back",
-        "everturn.session.files",
-        "_PART: Final = os.O_RDONLY | os.O_NOFOLLOW",
-        "_PART: Final = os.O_RDONLY",
+        "everturn.safe_files",
+        "os.open(last, _READ | os.O_NOFOLLOW, dir_fd=at)",
+        "os.open(last, _READ, dir_fd=at)",
         FILES,
     ),
     Guard(
@@ -400,16 +396,16 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "confinement: a memory file's folders",
-        "everturn.session.memory_files.confined",
-        "os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)",
-        "os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)",
+        "everturn.safe_files",
+        "os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=at)",
+        "os.open(part, _FOLDER, dir_fd=at)",
         MEMORY,
     ),
     Guard(
         "confinement: links where we write",
-        "everturn.session.private_files",
-        "_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW",
-        "_NEW: Final = os.O_WRONLY | os.O_CREAT",
+        "everturn.safe_files",
+        "_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW",
+        "_WRITE = os.O_WRONLY | os.O_CREAT",
         (
             "tests/security/test_confinement.py"
             "::test_a_link_that_lies_where_we_are_about_to_write_is_not_followed",
@@ -441,15 +437,15 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "hooks: no keys in the environment",
-        "everturn.session.hooks.commands",
-        ' if name in PASSED_ON or name.startswith("LC_")}',
-        "}",
+        "everturn.processes",
+        '        if name in MINIMAL_VARIABLES or name.startswith("LC_")\n',
+        "",
         HOOKS,
     ),
     Guard(
         "hooks: time",
         "everturn.session.hooks.commands",
-        "    if not in_time:\n",
+        "    if done.is_late:\n",
         "    if False:\n",
         ("tests/session/test_hooks.py::test_a_command_that_hangs_is_ended_with_its_children",),
     ),
@@ -495,6 +491,91 @@ GUARDS: tuple[Guard, ...] = (
         "            except ZeroDivisionError as problem:\n",
         EVENTS,
     ),
+    # ── what a repository can do ──
+    Guard(
+        "git: nothing is fetched",
+        "everturn.chat.tools.search.file_listing",
+        '    "GIT_ALLOW_PROTOCOL": "none",\n    "GIT_NO_LAZY_FETCH": "1",\n',
+        "",
+        (f"{PROCESSES}::test_a_repository_runs_nothing_through_glob_and_grep",),
+    ),
+    Guard(
+        "git: names of the index stay inside",
+        "everturn.chat.tools.search.file_listing",
+        "is_plain_path(path) and ",
+        "",
+        (f"{PROCESSES}::test_grep_and_glob_stay_inside_whatever_the_index_of_git_lists",),
+    ),
+    Guard(
+        "processes: no program of the repository",
+        "everturn.processes",
+        " and not (outside and _is_below(each, outside))",
+        "",
+        (f"{PROCESSES}::test_a_program_in_the_repository_is_not_taken_for_git",),
+    ),
+    Guard(
+        "processes: commands get no keys",
+        "everturn.processes",
+        "    return is_named_so or redact_secrets(value) == REDACTED\n",
+        "    return False\n",
+        (f"{PROCESSES}::test_a_command_of_the_chat_gets_no_key",),
+    ),
+    Guard(
+        "doctor: runs nothing that a project names",
+        "everturn.adapters.claude_code.doctor",
+        "        if self.is_own:\n",
+        "        if True:\n",
+        (f"{PROCESSES}::test_doctor_runs_no_program_that_a_project_names",),
+    ),
+    Guard(
+        "files: a receipt names no other file",
+        "everturn.adapters.claude_code.settings.receipts",
+        "    return found if _is_beside(found.backup, path) else None\n",
+        "    return found\n",
+        ("tests/security/test_files.py::test_uninstalling_from_a_project_follows_no_path_of_its_receipt",),
+    ),
+    Guard(
+        "memory: a project imports nothing of the user's",
+        "everturn.session.memory_files.discovery",
+        "if root.resolve() != own)",
+        "if root)",
+        ("tests/security/test_files.py::test_a_projects_memory_imports_nothing_of_the_users_folder",),
+    ),
+    Guard(
+        "authorship: unknown wrappers are not the user's",
+        "everturn.decide.authorship",
+        '        if not _BEFORE_WORDS.match(tag[1]):\n            return ""\n',
+        "        if not _BEFORE_WORDS.match(tag[1]):\n            return words\n",
+        (f"{INJECTION}::test_what_a_program_put_into_a_message_is_not_the_users",),
+    ),
+    Guard(
+        "authorship: a model's list is marked",
+        "everturn.decide.extractive.reading.earlier",
+        "            is_reported = not is_ours or words.startswith(wording.REPORTED)\n",
+        "            is_reported = False\n",
+        (f"{INJECTION}::test_a_model_summary_cannot_write_into_the_users_messages",),
+    ),
+    Guard(
+        "permissions: plain letters only",
+        "everturn.chat.tools.command_scope",
+        "    if not _PLAIN.match(command):\n",
+        "    if False:\n",
+        (f"{ALWAYS}::test_every_other_command_is_covered_word_for_word",),
+    ),
+    Guard(
+        "permissions: files that run code are asked about",
+        "everturn.chat.tools.files.edit",
+        "not (target.is_secret or target.runs_code)",
+        "not target.is_secret",
+        (f"{ALWAYS}::test_accepted_edits_still_ask_for_files_that_run_code",),
+    ),
+    Guard(
+        "network: no redirect is followed",
+        "everturn.session.opening",
+        "follow_redirects=False",
+        "follow_redirects=True",
+        ("tests/security/test_redirects.py",),
+    ),
     # ── what is explained ──
     Guard(
         "cache breaks: changes explain them",
@@ -515,6 +596,6 @@ GUARDS: tuple[Guard, ...] = (
         "everturn.session.upstream",
         "    return msgspec.structs.replace(usage, **counts) if counts else usage\n",
         "    return usage\n",
-        ("tests/session/test_live.py",),
+        ("tests/session/test_conversation_runner.py",),
     ),
 )

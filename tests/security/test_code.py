@@ -26,14 +26,46 @@ ROOT = Path(__file__).parents[2] / "src" / "everturn"
 SOURCES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml"}
-# The chat's tools, which ask before they run anything (tests/chat); hooks, which are trusted first; and the
-# doctor, which asks our own program for its version.
-RUNS_COMMANDS = {
-    "adapters/claude_code/doctor.py",
-    "chat/tools/search/grep.py",
-    "chat/tools/search/file_listing.py",
-    "chat/tools/bash.py",
-    "session/hooks/commands.py",
+# The one module that starts processes, and the modules of the standard library that can.
+STARTS_PROCESSES = {"processes.py"}
+PROCESS_MODULES = {"subprocess", "pty", "asyncio.subprocess"}
+PROCESS_CALLS = re.compile(
+    r"(?:exec[lv]p?e?|spawn[lv]p?e?|posix_spawnp?|fork|forkpty|system|popen|create_subprocess_\w+)\Z"
+)
+# The only modules that open files, each with what it opens; all others go through the first.
+OPENS_FILES = {
+    "safe_files.py": "the functions that all others use",
+    "session/store/file_system.py": "the store's calls, which tests replace by failing ones",
+    "chat/tools/search/grep_worker.py": "a process of its own that imports only the standard library",
+    "chat/tools/files/atomic_write.py": "the user's files, which keep the user's modes",
+    "replay/page/document.py": "files of the package itself",
+    "twin/build.py": "files that whoever starts the twin names",
+}
+FILE_CALLS = {"open", "fdopen", "read_text", "write_text", "read_bytes", "write_bytes", "mkdir", "makedirs",
+              "touch",
+              "mkstemp", "NamedTemporaryFile", "TemporaryFile", "copy", "copyfile", "copytree"}  # fmt: skip
+# Methods of our own with these names.
+OUR_OPENS = {"Session", "AsyncSession", "JsonlStore", "agent", "cls", "_io", "io", "self", "super"}
+# The only modules that print; all others return words.
+PRINTS = {
+    "cli/output.py": "for commands: `printable`",
+    "chat/screen/terminal.py": "for the chat: lines that were fitted to the screen, and `StreamWrapper`",
+    "chat/start.py": "an answer for a program, or `printable`",
+    "cli/context.py": "the progress line, which has only numbers",
+    "cli/twin.py": "the address, which has only numbers",
+    "cli/twin_verify.py": "`printable`, and sentences of our own with numbers",
+    "adapters/claude_code/statusline.py": "one line that is checked in its own tests",
+    "adapters/claude_code/hooks.py": "JSON in ASCII, or `printable`",
+    "dashboard/progress.py": "`plain`",
+    "dashboard/audit.py": "lines that were fitted to the screen",
+    "dashboard/call_chart.py": "lines that were fitted to the screen",
+    "dashboard/long_session_chart.py": "lines that were fitted to the screen",
+    "dashboard/recall_output.py": "lines that were fitted to the screen",
+    "dashboard/replay_table.py": "lines that were fitted to the screen",
+    "dashboard/terminal.py": "lines that were fitted to the screen",
+    "replay/cache_check.py": "numbers, for developers",
+    "replay/refetches/accuracy.py": "numbers, for developers",
+    "replay/retention_table.py": "numbers, for developers",
 }
 
 
@@ -71,16 +103,65 @@ def test_no_module_that_builds_objects_from_bytes_is_imported():
     assert found == []
 
 
-def test_processes_are_started_in_few_places_and_nowhere_else():
+def test_processes_are_started_in_one_place():
     starts = {
         name
         for name, tree in trees()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-        and _named(node.value) == "subprocess"
-        and node.attr in ("run", "Popen")
+        if PROCESS_MODULES.intersection(_imported(node))
+        or (
+            isinstance(node, ast.Attribute)
+            and PROCESS_CALLS.match(node.attr)
+            and _named(node.value) in ("os", "asyncio", "posix")
+        )
     }
-    assert starts == RUNS_COMMANDS
+    assert starts == STARTS_PROCESSES
+
+
+def test_files_are_opened_and_created_in_one_place():
+    opens = {
+        name
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _is_file_call(node.func)
+    }
+    assert opens == set(OPENS_FILES)
+
+
+def _is_file_call(function: ast.expr) -> bool:
+    if isinstance(function, ast.Name):
+        return function.id in FILE_CALLS - {"copy"}
+    if not isinstance(function, ast.Attribute) or function.attr not in FILE_CALLS:
+        return False
+    owner = function.value
+    if function.attr == "copy":
+        return _named(owner) == "shutil"
+    last = owner.attr if isinstance(owner, ast.Attribute) else _named(owner)
+    return last not in OUR_OPENS
+
+
+def test_words_are_printed_in_few_places():
+    prints = {
+        name
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _is_print_call(node.func)
+    }
+    assert prints == set(PRINTS)
+
+
+def _is_print_call(function: ast.expr) -> bool:
+    if isinstance(function, ast.Name):
+        return function.id == "print"
+    if not isinstance(function, ast.Attribute):
+        return False
+    owner = function.value
+    if function.attr in ("echo", "secho"):
+        return _named(owner) == "click"
+    last = owner.attr if isinstance(owner, ast.Attribute) else _named(owner)
+    return (function.attr == "print" and "console" in last) or (
+        function.attr == "write" and last in ("stdout", "stderr", "buffer", "_out")
+    )
 
 
 def _imported(node: ast.AST) -> list[str]:
@@ -151,7 +232,12 @@ def _begins_fixed(parsed: Any) -> bool:
 
 
 # Looked at by hand: what repeats begins with characters that the repeated part before it cannot hold.
-UNAMBIGUOUS = {r"[^\W_]+(?:_+[^\W_]+)*", r"\b(?:[a-z]+_[a-z_]+|[A-Z][a-z]+(?:[A-Z][a-z]+)+)\b"}
+UNAMBIGUOUS = {
+    # Every round ends in a space, which the rest of it cannot match.
+    r"^(?:\w{1,60}=\S{0,200}\s+)+",
+    r"[^\W_]+(?:_+[^\W_]+)*",
+    r"\b(?:[a-z]+_[a-z_]+|[A-Z][a-z]+(?:[A-Z][a-z]+)+)\b",
+}
 
 
 def test_no_pattern_repeats_what_repeats_itself():

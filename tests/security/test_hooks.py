@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.decide.effects import RunHooks
-from everturn.session.hooks.commands import environment_for_hooks
+from everturn.processes import minimal_environment
 from everturn.session.hooks.run import Hooks, run_hooks
 from everturn.session.hooks.settings import EVERYTHING, CommandHook, HookCommand, parse_hooks
 
@@ -60,5 +60,5 @@ def test_a_command_sees_a_minimal_environment():
     "AWS_SECRET_ACCESS_KEY",
                "GITHUB_TOKEN", "DATABASE_URL", "SSH_AUTH_SOCK", "LD_PRELOAD", "PYTHONPATH",
                "BASH_ENV")  # fmt: skip
-    given_to = environment_for_hooks(dict.fromkeys((*secrets, "PATH", "HOME", "LC_ALL"), "x"))
+    given_to = minimal_environment(dict.fromkeys((*secrets, "PATH", "HOME", "LC_ALL"), "x"))
     assert set(given_to) == {"PATH", "HOME", "LC_ALL"}

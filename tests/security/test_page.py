@@ -25,3 +25,14 @@ def test_every_file_that_is_named_is_there():
     named = set(re.findall(r"`((?:tests|bench)/[\w/]+(?:\.py|/))`", PAGE))
     assert {name for name in named if not (ROOT / name).exists()} == set()
     assert len(named) > 3
+
+
+def test_every_test_is_linked_in_the_file_that_holds_it():
+    links = re.findall(r"\[`(test_\w+)`\]\(\.\./tests/security/(test_\w+\.py)\)", PAGE)
+    assert len(links) > 50
+    wrong = [
+        (name, file)
+        for name, file in links
+        if f"def {name}(" not in (Path(__file__).parent / file).read_text(encoding="utf-8")
+    ]
+    assert wrong == []

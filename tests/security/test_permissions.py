@@ -11,7 +11,6 @@ import pytest
 
 from everturn import Session, Tool
 from everturn.adapters.claude_code.compaction_marker import write_marker
-from everturn.adapters.claude_code.settings.files import write_file
 from everturn.chat.screen.line_history import append_history
 from everturn.chat.sessions import new_session_path, project_folder
 from everturn.session.pin_file import append_pin
@@ -92,5 +91,4 @@ def test_conversations_of_the_chat_lie_in_folders_of_their_own(tmp_path: Path, u
 def test_what_the_hooks_of_claude_code_leave_is_private(tmp_path: Path, umask: int):
     folder = tmp_path / "state" / "everturn"
     write_marker({"session_id": "s1", "transcript_path": str(tmp_path / "t.jsonl")}, str(folder), 0.0)
-    write_file(str(folder / "settings.json.backup"), b"{}")
     assert {path for path in modes(tmp_path) if path != "state"} == set()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from everturn.decide.options import Secret
+from everturn.errors import InputError
 from everturn.session.config.keys import KEYS
 from everturn.session.config.load import config_files, layer_options
 from everturn.session.config.sources import NOT_FOR_PROJECTS
@@ -64,3 +65,21 @@ def test_variables_in_a_projects_dotenv_are_not_read(tmp_path: Path):
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / ".env").write_text("ANTHROPIC_BASE_URL=https://evil.example\n")
     assert loaded(tmp_path, "").options.provider.base_url == ""
+
+
+NUMBERS = [name for name, key in KEYS.items() if key.type in (int, float)]
+
+
+@pytest.mark.parametrize("name", [name for name in NUMBERS if not name.startswith(NOT_FOR_PROJECTS)])
+def test_a_project_sets_no_number_to_an_absurd_value(tmp_path: Path, name: str):
+    """Not even `compact.failures = 1000000`, which would be a million summary calls."""
+    for value in (10**9, 10**18, -1):
+        with pytest.raises(InputError, match=f"{name} = {value}, allowed is "):
+            loaded(tmp_path, f"{name} = {value}")
+
+
+def test_a_session_makes_few_summary_calls_in_vain_whatever_a_project_sets():
+    worst = {
+        name: KEYS[name].bounds.most for name in ("compact.failures", "compact.calls", "compact.retries")
+    }
+    assert worst == {"compact.failures": 10, "compact.calls": 20, "compact.retries": 10}

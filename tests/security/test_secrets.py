@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from everturn import Session
-from everturn.redaction import REDACTED
+from everturn.redaction import REDACTED, redact_secrets
 from everturn.session.config.load import layer_options
 from everturn.session.events.fan_out import FanOut
 from everturn.session.events.prometheus import prometheus_sink
@@ -44,6 +44,12 @@ def canaries() -> list[tuple[str, str]]:
             f"github_pat_{core}", f"AKIA{core.upper()[:16]}", f"AIza{core}", f"eyJ{core}.{core}",
             f"Basic {core}==",
             f"glpat-{core}", f"xoxb-{core}", f"secret: {core}",
+            f"api-key: Bearer {core}", f"x-api-key: {core}", f"key={core}", f"KEY = '{core}'",
+            f"AWS_SECRET_ACCESS_KEY={core}", f'"private_key": "{core}"', f"export DB_PASSWORD={core}",
+            f"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4\n{core}\n{core}\n-----END RSA PRIVATE KEY-----",
+            f"-----BEGIN PRIVATE KEY-----\\n{core}\\n-----END PRIVATE KEY-----",
+            f"--api-key {core}", f"token={core * 40}",
+            f"sk-{core * 40}", f"Authorization: Basic {core}", f"Cookie: {core}", f"sk_live_{core}",
         )  # fmt: skip
         form = forms[number % len(forms)]
         made.append((form, core.upper()[:16] if form.startswith("AKIA") else core))
@@ -135,3 +141,9 @@ def test_every_canary_is_recognised_by_itself():
     assert len(secrets) == COUNT
     assert leaked(said, secrets) == []
     assert (said.count("before "), said.count(" behind")) == (COUNT, COUNT)
+
+
+def test_a_key_that_is_cut_off_is_not_shown_either():
+    body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" * 8
+    for text in (f"-----BEGIN PRIVATE KEY-----\n{body}", f"x-api-key: {body[:60]}", f"token={body * 20}"):
+        assert body[:30] not in redact_secrets(text)

@@ -208,10 +208,19 @@ def test_no_two_keys_share_a_variable():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[micro.time]\nkeep = 'five'", "micro.time.keep = 'five', allowed is a whole number, 0 or more."),
-        ("[micro.time]\nkeep = true", "micro.time.keep = True, allowed is a whole number, 0 or more."),
-        ("[micro.time]\nkeep = -1", "micro.time.keep = -1, allowed is a whole number, 0 or more."),
-        ("[micro.time]\nkeep = 1.5", "micro.time.keep = 1.5, allowed is a whole number, 0 or more."),
+        (
+            "[micro.time]\nkeep = 'five'",
+            "micro.time.keep = 'five', allowed is a whole number, from 0 to 10,000,000.",
+        ),
+        (
+            "[micro.time]\nkeep = true",
+            "micro.time.keep = True, allowed is a whole number, from 0 to 10,000,000.",
+        ),
+        ("[micro.time]\nkeep = -1", "micro.time.keep = -1, allowed is a whole number, from 0 to 10,000,000."),
+        (
+            "[micro.time]\nkeep = 1.5",
+            "micro.time.keep = 1.5, allowed is a whole number, from 0 to 10,000,000.",
+        ),
         (
             "[micro.time]\nidle = 'soon'",
             'micro.time.idle = \'soon\', allowed is seconds, or a text such as "90s", "60m", "1h".',
@@ -248,7 +257,7 @@ def test_a_wrong_value_is_an_error_with_key_value_origin_and_what_is_allowed(tex
 def test_a_wrong_variable_and_a_wrong_argument_say_where_they_stand():
     assert problem_of(environment={"API_MAX_INPUT_TOKENS": "many"}) == (
         "environment API_MAX_INPUT_TOKENS: micro.declarative.trigger = 'many', "
-        "allowed is a whole number, 0 or more."
+        "allowed is a whole number, from 0 to 10,000,000."
     )
     assert problem_of(environment={"DISABLE_COMPACT": "perhaps"}) == (
         "environment DISABLE_COMPACT = 'perhaps', allowed is 1 or 0."
@@ -385,7 +394,7 @@ def test_the_command_shows_what_is_in_force_and_where_it_came_from(tmp_path: Pat
 def test_the_command_says_in_one_sentence_what_is_wrong(tmp_path: Path):
     done = run(tmp_path, "--set", "window=0")
     assert (done.exit_code, done.stderr) == (
-        1, "Error: argument: window = '0', allowed is a whole number, 1 or more.\n",
+        1, "Error: argument: window = '0', allowed is a whole number, from 1 to 10,000,000.\n",
     )  # fmt: skip
     assert run(tmp_path, "--set", "window").exit_code == 2
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from everturn.decide.effects import FileRead, ReadFiles
-from everturn.session.files import MAX_FILE_BYTES, open_below, read_files, resolve_roots
+from everturn.safe_files import open_file
+from everturn.session.files import MAX_FILE_BYTES, read_files, resolve_roots
 
 BEYOND = "it {} outside the allowed directories"
 LINK, PLAIN = BEYOND.format("is a symbolic link to a path"), BEYOND.format("is")
@@ -109,7 +110,7 @@ def test_text_is_cut_at_characters_and_a_huge_file_is_refused(home):
     assert read(home, "a.txt", most=400) == (FileRead("a.txt", "äöü🚀" * 100),)
     with (home / "huge").open("wb") as file:
         file.truncate(MAX_FILE_BYTES + 1)
-    assert problem(home, "huge") == "it is too large (32 MB, the limit is 32 MB)"
+    assert problem(home, "huge") == "it is too large (33,554,433 bytes, the limit is 33,554,432 bytes)"
 
 
 def test_foreign_bytes_are_replaced_and_a_byte_order_mark_is_dropped(home):
@@ -126,7 +127,7 @@ def test_a_link_put_in_the_path_after_it_was_resolved_is_not_followed(home, swap
     (home / swapped).rename(home / "kept")
     (home / swapped).symlink_to(target)
     with pytest.raises(OSError) as refused:  # noqa: PT011 - which of the two the system says, is its choice
-        open_below(folder, way)
+        open_file(way, below=folder)
     assert refused.value.errno in (errno.ELOOP, errno.ENOTDIR)
 
 

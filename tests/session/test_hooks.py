@@ -12,10 +12,9 @@ from typing import Any, get_args
 import pytest
 
 from everturn.decide.effects import HookEvent, HookOutcome, RunHooks
+from everturn.processes import MINIMAL_VARIABLES, minimal_environment
 from everturn.session.hooks.commands import (
     MAX_OUTPUT_BYTES,
-    PASSED_ON,
-    environment_for_hooks,
     parse_command_output,
 )
 from everturn.session.hooks.rules import HOOK_RULES, MAX_CHARACTERS, HookOutput, merge_outcomes, read_outcome
@@ -441,8 +440,8 @@ def test_a_command_sees_no_key():
     found = ran(command("env"))
     assert "canary" not in str(found)
     assert "LC_ALL=C.UTF-8" in found.instructions[0]
-    assert environment_for_hooks(ENVIRONMENT).keys() == {"PATH", "LC_ALL"}
-    assert not [name for name in PASSED_ON if "KEY" in name or "TOKEN" in name]
+    assert minimal_environment(ENVIRONMENT).keys() == {"PATH", "LC_ALL"}
+    assert not [name for name in MINIMAL_VARIABLES if "KEY" in name or "TOKEN" in name]
 
 
 @pytest.mark.spec("HK-3")

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.errors import UsageError
-from everturn.history.blocks import fields_of
 from everturn.session.memory_files import confined
 from everturn.session.memory_files.confined import FileText, ReadScope, UnreadFile, allow_all, read_confined
 from everturn.session.memory_files.discovery import (
@@ -25,7 +24,7 @@ from everturn.session.memory_files.discovery import (
 from everturn.session.memory_files.imports import find_imports, without_code
 from everturn.session.memory_files.nested import NestedMemory
 from everturn.session.memory_files.watch import notify_changes, watch
-from everturn.view.fragments.memory import memory_section, nested_memory
+from everturn.view.fragments.memory import memory_section
 from everturn.view.system_prompt import SystemPromptSections
 
 SECRET = "CANARY-OF-ANOTHER-HOUSE"
@@ -166,18 +165,20 @@ def test_reading_mentions_costs_what_the_text_is_long():
 
 @pytest.mark.spec("NM-1")
 def test_imports_are_relative_to_the_file_that_names_them(house):
-    house.write("CLAUDE.md", "@docs/style.md @~/.claude/mine.md")
+    house.write("CLAUDE.md", "@docs/style.md")
+    (house.home / ".claude/CLAUDE.md").write_text("@~/.claude/mine.md")
     house.write("docs/style.md", "@deep/more.md")
     house.write("docs/deep/more.md", "more")
     (house.home / ".claude/mine.md").write_text("mine")
     memory = house.found()
     assert house.names(memory) == [
+        ".claude/CLAUDE.md",
+        ".claude/mine.md",
         "repo/CLAUDE.md",
         "repo/docs/style.md",
         "repo/docs/deep/more.md",
-        ".claude/mine.md",
     ]
-    assert memory.files[2] == MemoryFile(
+    assert memory.files[4] == MemoryFile(
         str(house.repo / "docs/deep/more.md"), "more", "project", str(house.repo / "docs/style.md")
     )
     assert memory.notes == ()
@@ -308,16 +309,16 @@ def test_what_is_no_text_of_a_fitting_size_is_skipped(house):
         house.repo / "fits.md", "x" * 100
     )
     assert read_confined(house.write("large.md", "x" * 101), reach) == UnreadFile(
-        "it is larger than 100 bytes"
+        "it is too large (101 bytes, the limit is 100 bytes)"
     )
     (house.repo / "binary.md").write_bytes(b"a\0b")
     assert read_confined(house.repo / "binary.md", reach) == UnreadFile("it is binary, not text")
     (house.repo / "latin.md").write_bytes(b"caf\xe9")
     assert read_confined(house.repo / "latin.md", reach) == UnreadFile("it is not UTF-8 text")
     os.mkfifo(house.repo / "pipe.md")
-    assert read_confined(house.repo / "pipe.md", reach) == UnreadFile("it is not a regular file")
-    assert read_confined(house.repo / ".git", reach) == UnreadFile("it is not a regular file")
-    assert read_confined(house.repo, reach) == UnreadFile("it is not a regular file")
+    assert read_confined(house.repo / "pipe.md", reach) == UnreadFile("it is a pipe, not a file")
+    assert read_confined(house.repo / ".git", reach) == UnreadFile("it is a directory")
+    assert read_confined(house.repo, reach) == UnreadFile("it is a directory")
     (house.repo / "loop.md").symlink_to("loop.md")
     assert read_confined(house.repo / "loop.md", reach).why.startswith("its path cannot be resolved")
     assert read_confined(house.repo / ("x" * 300), reach).why.startswith("its path cannot be resolved")
@@ -331,7 +332,9 @@ def test_a_memory_file_of_more_than_four_mebibytes_is_skipped_with_a_note(house)
     house.write("CLAUDE.md", "x" * (4 * 1024 * 1024 + 1))
     memory = house.found()
     assert memory.files == ()
-    assert [note.what for note in memory.notes] == ["it is larger than 4,194,304 bytes"]
+    assert [note.what for note in memory.notes] == [
+        "it is too large (4,194,305 bytes, the limit is 4,194,304 bytes)"
+    ]
 
 
 @pytest.mark.spec("NM-3")
@@ -391,7 +394,6 @@ def test_files_between_the_directory_and_a_read_file_are_attached_once(house, ne
     first = nested.take()
     assert house.names(first) == ["repo/a/CLAUDE.md", "repo/a/b/AGENTS.md"]
     assert {file.kind for file in first.files} == {"nested"}
-    assert nested.triggers == ()
     assert nested.read >= {file.path for file in first.files}
     assert nested.take() == MemoryFiles()
     nested.triggered("a/b/third.py")
@@ -431,13 +433,6 @@ def test_after_a_compaction_nested_files_come_back_when_triggered(house, nested)
     assert nested.take() == MemoryFiles()
     nested.triggered("a/x.py")
     assert house.names(nested.take()) == ["repo/a/CLAUDE.md"]
-
-
-def test_nested_memory_is_an_attachment_that_reads_as_words():
-    block = nested_memory("/r/a/CLAUDE.md", "use bun")
-    assert block.kind == "attachment"
-    assert fields_of(block)["type"] == "nested_memory"
-    assert "use bun" in fields_of(block)["content"]
 
 
 def test_watching_without_the_package_says_which_extra_brings_it(tmp_path, monkeypatch):

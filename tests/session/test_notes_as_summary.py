@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from scripted_twin import scripted_options
 
 from everturn import Session, Tool
 from everturn.decide.compact.values import Compaction
@@ -32,7 +33,7 @@ class Taken:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "session.jsonl"
-        self.box = TwinForTests()
+        self.box = TwinForTests(options=scripted_options())
         self.calls: list[str] = []
         self.heard: list[Any] = []
         self.may_answer = threading.Event()
@@ -123,7 +124,7 @@ def begun(taken: Taken, session: Session, meanwhile: Callable[[], None]) -> Virt
     now = [100.0]
     notes._clock = lambda: now[0]
     taken.may_answer.clear()
-    while not notes.is_busy:
+    while notes._job is None:
         taken.talk(session, 1)
     assert notes._job is not None
     notes._job.done = done = Virtual(now, meanwhile)

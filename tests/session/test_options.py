@@ -189,7 +189,10 @@ def test_a_file_that_is_named_takes_the_place_of_the_user_s_own(write_own, tmp_p
         ({"compact": {"strategy": ["fork"]}}, "'compact.strategy'. Did you mean compact.strategies?"),
         ({"zzz": 1}, "argument: no key is named 'zzz'. `everturn config` lists all keys."),
         ({"policy": "frugl"}, "argument: policy = 'frugl', allowed is one of claude-code, "),
-        ({"notes": {"first": -1}}, "argument: notes.first = -1, allowed is a whole number, 0 or more."),
+        (
+            {"notes": {"first": -1}},
+            "argument: notes.first = -1, allowed is a whole number, from 0 to 10,000,000.",
+        ),
         (
             {"compact": {"strategies": ["fork", "guess"]}},
             "argument: compact.strategies = ['fork', 'guess'], "

@@ -30,7 +30,7 @@ def test_the_file_is_the_owners_alone_and_no_link_is_followed(tmp_path: Path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("", encoding="utf-8")
     pin_file_path(tmp_path / "linked.jsonl").symlink_to(elsewhere)
-    with pytest.raises(InputError, match="Nothing was pinned"):
+    with pytest.raises(InputError, match="is a symbolic link; remove it"):
         append_pin(tmp_path / "linked.jsonl", "Words.")
     assert elsewhere.read_text(encoding="utf-8") == ""
     umask = os.umask(0)

@@ -16,8 +16,9 @@ from everturn.session.recall.expand import expand_compactions, select_compaction
 from everturn.session.recall.index import RecallIndex
 from everturn.session.recall.query import MAX_CHARACTERS, MAX_TERMS, Query, parse_query
 from everturn.session.recall.search import SNIPPET, Hit, recall, search
-from everturn.session.recall.tool import RECALL_TOOL, answer_tool
+from everturn.session.recall.tool import answer_tool
 from everturn.session.store import JsonlStore
+from everturn.view.fragments import recalled
 from everturn.view.fragments.recalled import MAX_CHARACTERS as MOST_ANSWERED
 
 STAMP = {"timestamp": "2026-01-05T10:00:00Z"}
@@ -216,8 +217,8 @@ def test_an_answer_is_bounded_and_a_long_record_comes_in_pages(tmp_path):
 
 
 def test_the_tool_definition_is_what_the_api_takes():
-    assert set(RECALL_TOOL) == {"name", "description", "input_schema"}
-    assert json.loads(json.dumps(RECALL_TOOL)) == RECALL_TOOL
+    assert set(recalled.TOOL) == {"name", "description", "input_schema"}
+    assert json.loads(json.dumps(recalled.TOOL)) == recalled.TOOL
 
 
 @pytest.mark.spec("BY-4")

@@ -15,6 +15,7 @@ import pytest
 
 import everturn
 from everturn import Session, Tool
+from everturn.decide.authorship import label_agent_pin
 from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionPlan, CompactionSkipped
 from everturn.decide.effects import RunHooks
 from everturn.decide.events import (
@@ -341,7 +342,7 @@ def test_whoever_waits_for_a_summary_is_told_how_far_it_is(desk):
 @pytest.mark.spec("CP-28")
 def test_a_provider_that_is_dead_costs_a_model_and_not_the_session(desk):
     with desk.open() as session:
-        desk.talk(session)
+        desk.talk(session, words=600)
         desk.twin.faults(*["server_error"] * 4)
         outcome = session.compact()
         assert isinstance(outcome, Compaction)
@@ -413,7 +414,7 @@ def test_words_pinned_from_outside_are_taken_in_by_the_next_compaction_once(desk
             assert words_in_view(session).count("Keep the API stable.") == 1
             desk.talk(session, turns=1)
         pins = [each.edit for each in session.conversation.log.records if isinstance(each.edit, Pinned)]
-    assert pins == [Pinned("Keep the API stable.", "pinned from outside")]
+    assert pins == [Pinned(label_agent_pin("Keep the API stable."), "pinned by the agent")]
 
 
 @pytest.mark.spec("CP-18")
@@ -675,7 +676,7 @@ def test_a_fork_that_hangs_blocks_no_turn_and_is_given_up(desk):
             desk.twin.script("Done.", "Yes.", "Still.")
             began = time.monotonic()
             session.send("Fix the login test. " * 200)
-            assert session._runtime.notes.is_busy
+            assert session._runtime.notes._job is not None
             session.send("Really?")
             now[0] = 61.0
             session.send("And now?")

@@ -5,15 +5,17 @@ from pathlib import Path
 import builders as b
 import msgspec
 import pytest
+from builders import compute_view
 from faults.disks import MemoryDisk
 from faults.talks import Talk, flat, seen, talk
 
 from everturn.errors import NotASession, SessionLocked, StoreError, UsageError
+from everturn.history.blocks import text_block
 from everturn.history.edits import Undone
-from everturn.history.log import compute_view
 from everturn.history.records import Record
 from everturn.session.store import JsonlStore
 from everturn.session.store.line_tags import FORMAT, LineTag, read_tag
+from everturn.session.transcripts import open_transcript
 from everturn.wire.claude_code_reader import parse_session_file
 from everturn.wire.claude_code_writer import LineContext
 
@@ -311,3 +313,77 @@ def test_a_store_that_was_closed_or_opened_for_reading_takes_nothing(path):
 def test_nothing_to_append_writes_nothing(path):
     kept(path, [()])
     assert path.read_bytes() == b""
+
+
+def test_a_writer_whose_lock_was_removed_does_not_remove_that_of_the_next_one(tmp_path: Path):
+    path, lock = tmp_path / "session.jsonl", tmp_path / "session.jsonl.lock"
+    first = JsonlStore.open(path, fsync="never")
+    lock.unlink()
+    with JsonlStore.open(path, fsync="never"):
+        first.close()
+        assert lock.exists()
+        with pytest.raises(SessionLocked):
+            JsonlStore.open(path, fsync="never")
+
+
+# ── damage ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("TR-10")
+def test_a_line_that_was_changed_on_disk_is_named_when_the_session_is_opened(tmp_path: Path):
+    path = tmp_path / "session.jsonl"
+    with JsonlStore.open(path, fsync="never") as store:
+        store.append([Record(kind="user", uuid="1", blocks=(text_block("the port is 8080"),))])
+        store.append([Record(kind="user", uuid="2", parent="1")])
+    path.write_bytes(path.read_bytes().replace(b"8080", b"8081"))
+    with JsonlStore.open(path, fsync="never") as store:
+        assert store.notes == (
+            "line 1: this line is not as written: something was changed, lost, doubled or moved here "
+            "(the checksum differs)",
+        )
+        # Continued, the rest of the file is checked as before.
+        store.append([Record(kind="user", uuid="3", parent="2")])
+    with JsonlStore.open(path, fsync="never") as store:
+        assert ([flaw.line for flaw in store.flaws], len(store.records)) == ([1], 3)
+
+
+def test_a_format_number_that_was_damaged_does_not_close_the_session(tmp_path: Path):
+    path = tmp_path / "session.jsonl"
+    with JsonlStore.open(path, fsync="never") as store:
+        store.append([Record(kind="user", uuid="1")])
+    path.write_bytes(path.read_bytes().replace(b'{"format":1,', b'{"format":9,'))
+    with JsonlStore.open(path, fsync="never") as store:
+        assert ([flaw.kind for flaw in store.flaws], store.read_only_reason) == (["checksum"], "")
+
+
+@pytest.mark.spec("TR-10")
+def test_lines_that_are_missing_at_the_end_are_noticed_by_the_state_beside_the_file(tmp_path: Path):
+    path = tmp_path / "session.jsonl"
+    with JsonlStore.open(path, fsync="never") as store:
+        store.append([Record(kind="user", uuid="1")])
+        store.append([Record(kind="user", uuid="2", parent="1")])
+        assert (store.write_state(b'{"asides":{}}'), store.write_state(b"{}")) == ("", "")
+    whole = path.read_bytes()
+    first = whole.splitlines(keepends=True)[0]
+    path.write_bytes(first)
+    with JsonlStore.open(path, fsync="never") as store:
+        sizes = f"it has {len(first)} bytes, and had {len(whole)} when its state was written"
+        assert store.notes == (f"line 1: the end of the file is missing: {sizes}",)
+    assert [flaw.what for flaw in open_transcript(path).flaws] == [f"the end of the file is missing: {sizes}"]
+    path.write_bytes(whole[:-1])
+    with JsonlStore.open(path, fsync="never") as store:
+        assert store.notes == ()
+    path.write_bytes(whole.replace(b'"uuid":"2"', b'"uuid":"9"').replace(b"everturnStore", b"everturnStone"))
+    with JsonlStore.open(path, fsync="never") as store:
+        assert store.notes == ("line 2: the last lines are not as written: their checksum differs",)
+
+
+def test_a_line_of_ours_that_is_copied_into_another_session_is_no_damage_there(tmp_path: Path):
+    with JsonlStore.open(tmp_path / "one.jsonl", fsync="never") as store:
+        store.append([Record(kind="user", uuid="1"), Record(kind="user", uuid="2", parent="1")])
+    with JsonlStore.open(tmp_path / "one.jsonl", fsync="never", access="read") as store:
+        copied = store.records[1:]
+    with JsonlStore.open(tmp_path / "other.jsonl", fsync="never") as store:
+        store.append(copied)
+    with JsonlStore.open(tmp_path / "other.jsonl", fsync="never") as store:
+        assert ([record.uuid for record in store.records], store.notes) == (["2"], ())

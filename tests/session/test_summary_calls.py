@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from scripted_twin import scripted_options
 
 from everturn import Session
 from everturn.decide.compact.values import Compaction
@@ -14,7 +15,7 @@ RULES = "Read a file before you change it, and say honestly what the tests have 
 
 @pytest.mark.spec("CP-6")
 def test_a_fork_without_text_is_followed_by_a_streamed_call_of_its_own(tmp_path, monkeypatch):
-    box = TwinForTests()
+    box = TwinForTests(options=scripted_options())
     bodies: list[dict[str, Any]] = []
     answer = box.twin.messages
 

@@ -1,15 +1,21 @@
 """A program that uses everturn against a twin: what it sends, what it hears, and what is on disk."""
 
 import json
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import anthropic
 from click.testing import CliRunner, Result
 
 from everturn import Session, Tool
+from everturn.chat import start
+from everturn.chat.model_connection import ModelConnection
 from everturn.cli import main
+from everturn.session.upstream import RawResponse
 from everturn.twin.testing import TwinForTests
+from everturn.twin.upstream import make_twin_send
 
 HAIKU = "claude-haiku-4-5"
 # Longer than the shortest prefix that is cached.
@@ -78,7 +84,9 @@ def marked(body: Json) -> list[str]:
     return found
 
 
-class _Recorder(anthropic.Middleware):
+class Recorder(anthropic.Middleware):
+    """Keeps the body of every request that passes."""
+
     def __init__(self, bodies: list[Json]) -> None:
         self._bodies = bodies
 
@@ -96,9 +104,13 @@ class Desk:
         self.bodies: list[Json] = []
         self.events: list[Any] = []
 
+    def recorder(self) -> anthropic.Middleware:
+        """Stands last in a client's chain and keeps every body that passes."""
+        return Recorder(self.bodies)
+
     def open(self, **options: Any) -> Session:
         defaults: Json = {
-            "client": self.twin.client(middleware=[_Recorder(self.bodies)], max_retries=0),
+            "client": self.twin.client(middleware=[self.recorder()], max_retries=0),
             "model": self.model,
             "system": RULES,
             "clock": self.twin.twin.clock.now,
@@ -147,3 +159,41 @@ class Desk:
         clean = {"ANTHROPIC_API_KEY": "", "ANTHROPIC_AUTH_TOKEN": "", "COLUMNS": "200"}
         runner = CliRunner(env={**clean, **environment})
         return runner.invoke(main, [str(each) for each in arguments], catch_exceptions=False)
+
+
+class Chatted(NamedTuple):
+    """One run of the chat: the requests that arrived at the provider, and what it printed."""
+
+    bodies: list[Json]
+    stdout: str
+    stderr: str
+
+
+class Chat:
+    """`everturn chat -p` in a project of its own."""
+
+    def __init__(self, folder: Path, twin: TwinForTests) -> None:
+        self.home, self.twin = folder / "home", twin
+        self.project = self.home / "work" / "project"
+        (self.project / ".git").mkdir(parents=True)
+        self.data = folder / "data"
+
+    def __call__(self, words: str, *options: object, **environment: str) -> Chatted:
+        bodies: list[Json] = []
+        send = make_twin_send(self.twin.twin)
+
+        def recorded(body: bytes, betas: Any) -> RawResponse:
+            bodies.append(json.loads(body))
+            return send(body, betas)
+
+        home = {"HOME": str(self.home), "XDG_DATA_HOME": str(self.data)}
+        runner = CliRunner(env={**home, **environment})
+        given = ["chat", str(self.project), "--model", HAIKU, "-p", words, *map(str, options)]
+        before = os.getcwd()
+        try:
+            with patch.object(start, "connect_to_model", lambda *_: ModelConnection(send=recorded)):
+                done = runner.invoke(main, given, catch_exceptions=False)
+        finally:
+            os.chdir(before)
+        assert done.exit_code == 0, done.stderr
+        return Chatted(bodies, done.stdout, done.stderr)

@@ -21,13 +21,13 @@ from unittest.mock import patch
 
 import anthropic
 import msgspec
+from scripted_twin import scripted_options
 from surfaces.desk import SUMMARY, Desk, assistant_line, call, result, text, tool, user_line
 
 import everturn
 from everturn import Session
 from everturn.errors import EverturnError
 from everturn.session.config.keys import KEYS
-from everturn.twin.options import TwinOptions
 from everturn.twin.testing import TwinForTests
 from everturn.view.fragments.notes import SECTIONS
 
@@ -54,7 +54,7 @@ class Lab(Desk):
     def __init__(self, folder: Path, overrides: Mapping[str, Any]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        extended = TwinOptions(extensions=frozenset({"cache_edits"}))
+        extended = scripted_options(extensions=frozenset({"cache_edits"}))
         super().__init__(folder, TwinForTests(options=extended))
         self.overrides = dict(overrides)
         self.observed: list[Any] = []
@@ -223,19 +223,29 @@ def filling(lab: Lab) -> None:
         for n in range(4):
             lab.use_tool(session, 4, "fetch_rows", first=4 * n)
             lab.talk(session, 1, size=300)
-        lab.twin.script("Well.")
+        lab.twin.script("It is as follows. " + "Every word of it matters. " * 900)
         session.send("What of this is wrong? " + "Look at every word. " * 1_500)
         lab.twin.script("Well.")
         session.send("And this? " + "Look at every word. " * 3_500)
         lab.observe(session.context())
 
 
+def long_answer(lab: Lab) -> None:
+    """The context fills with a long answer, which was not sent yet when the next question comes."""
+    lab.summarize_always()
+    with lab.open(window=80_000) as session:
+        lab.talk(session, 9, size=300)
+        lab.twin.script("It is as follows. " + "Every word of it matters. " * 1_000)
+        session.send("What of this is wrong?")
+        lab.say(session, "And this? " + "Look at every word. " * 200)
+
+
 def refilling(lab: Lab) -> None:
     """Every question is so long that the context is full again after a few turns."""
     lab.summarize_always()
     with lab.open(window=44_000) as session:
-        for n in range(14):
-            lab.say(session, f"Question {n}: " + "Look at it closely. " * 700)
+        for n in range(20):
+            lab.say(session, f"Question {n}: " + "Look at it closely. " * 400)
 
 
 def failing(lab: Lab) -> None:
@@ -454,7 +464,8 @@ def connecting(lab: Lab) -> None:
     own = anthropic.Anthropic
 
     def make(**given: Any) -> Any:
-        made.append(given)
+        # The HTTP client below it is an object, and the same whatever is configured.
+        made.append({name: value for name, value in given.items() if name != "http_client"})
         return own(api_key="test-key")
 
     with patch.object(anthropic, "Anthropic", make):

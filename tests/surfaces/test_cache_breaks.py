@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from surfaces.desk import RULES, SUMMARY, Desk, tool
+from surfaces.desk import HAIKU, RULES, SUMMARY, Desk, tool
 
 from everturn.view.system_prompt import SystemPromptSections
 
@@ -97,7 +97,7 @@ def test_a_compaction_is_not_taken_for_a_break(desk):
     assert desk.heard("CacheBroken") == []
 
 
-@pytest.mark.spec("CB-5")
+@pytest.mark.spec("CB-5", "MC-5")
 def test_after_results_were_cleared_one_comparison_is_skipped(desk):
     many = tool("Read", lambda given: "line of code\n" * 400)
     with desk.open(tools=[many]) as session:
@@ -136,3 +136,19 @@ def test_what_is_kept_for_the_next_start_holds_no_words(desk):
     assert "main" in state["baselines"]
     assert "Be brief." not in json.dumps(state)
     assert "login test" not in json.dumps(state)
+
+
+@MOVES
+@pytest.mark.spec("CB-9")
+@pytest.mark.parametrize(
+    ("model", "cache", "breaks"),
+    [
+        (HAIKU, {}, 0),
+        (HAIKU, {"breaks": {"excluded_models": []}}, 1),
+        (SONNET, {}, 1),
+        (SONNET, {"breaks": {"excluded_models": ["*sonnet*"]}}, 0),
+    ],
+)
+def test_haiku_is_left_out_of_the_comparison_unless_the_setting_says_otherwise(desk, model, cache, breaks):
+    given = {"model": model, "cache": cache}
+    assert len(reopened(desk, given, {**given, "system": RULES + "Be brief."})) == breaks

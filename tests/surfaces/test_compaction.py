@@ -7,7 +7,9 @@ import zlib
 
 import pytest
 from surfaces.desk import (
+    HAIKU,
     SUMMARY,
+    Recorder,
     assistant_line,
     call,
     result,
@@ -19,6 +21,7 @@ from surfaces.desk import (
     words,
 )
 
+import everturn
 from everturn.decide.options import Options
 from everturn.errors import UsageError
 from everturn.measure.thresholds import ThresholdSettings
@@ -233,6 +236,7 @@ def test_kept_messages_stand_before_or_behind_the_summary_by_form(desk, form, or
     assert [name for _, name in found] == order
 
 
+@pytest.mark.spec("CP-11")
 def test_the_summary_says_where_it_comes_from_and_an_automatic_one_to_go_on(desk):
     directly = "Go on with the last task directly"
     with desk.open(options=low(8)) as session:
@@ -245,6 +249,49 @@ def test_the_summary_says_where_it_comes_from_and_an_automatic_one_to_go_on(desk
         assert f"read the transcript: {desk.path}" in made
     assert (directly in by_itself, directly in by_hand) == (True, False)
     assert [line["compactMetadata"]["trigger"] for line in boundaries(desk)] == ["auto", "manual"]
+
+
+AUTONOMOUS = "You are running autonomously, and this is no first wake-up"
+
+
+@pytest.mark.spec("CP-11")
+@pytest.mark.parametrize("strategy", ["fork", "direct", "extractive"])
+def test_an_autonomous_agent_is_told_that_this_is_not_its_first_start(desk, monkeypatch, strategy):
+    monkeypatch.setenv("EVERTURN_COMPACT_AUTONOMOUS", "true")
+    with desk.open(compact={"strategies": [strategy]}) as session:
+        desk.talk(session, size=600)
+        compact(desk, session)
+        desk.twin.script("Well.")
+        session.send("Where were we?")
+    made = summary_text(desk)
+    assert AUTONOMOUS in made
+    assert "do not recap" in made
+    assert AUTONOMOUS in words(desk.bodies[-1])
+
+
+@pytest.mark.spec("CP-11")
+@pytest.mark.parametrize("autonomous", [False, True])
+def test_the_summary_of_the_middleware_names_its_transcript_and_goes_on(twin, tmp_path, autonomous):
+    bodies, messages = [], []
+    held = everturn.middleware(
+        folder=tmp_path,
+        clock=twin.twin.clock.now,
+        thresholds={"auto_percent": 8},
+        compact={"strategies": ["extractive"], "autonomous": autonomous},
+    )
+    client = twin.client(middleware=[held, Recorder(bodies)])
+    for turn in range(4):
+        twin.script(f"Answer {turn}: " + "as far as the results show. " * 400)
+        messages.append({"role": "user", "content": f"Question {turn}. " + "Look closely. " * 400})
+        reply = client.messages.create(model=HAIKU, max_tokens=4_000, messages=messages)
+        messages.append({"role": "assistant", "content": reply.content})
+    held.close()
+    [transcript] = tmp_path.rglob("*.jsonl")
+    sent = words(bodies[-1])
+    assert sent.startswith("This session continues an earlier conversation that ran out of context.")
+    assert f"read the transcript: {transcript}" in sent
+    assert "Go on with the last task directly" in sent
+    assert (AUTONOMOUS in sent) is autonomous
 
 
 @pytest.mark.spec("CP-12")
@@ -267,7 +314,12 @@ def test_a_cut_between_a_call_and_its_result_moves_to_where_both_are_kept(desk):
 
 def worked_on(desk, *lines, **options):
     """The request after a compaction of a session that was left with these lines."""
-    desk.write(user_line("Fix the login test."), assistant_line(text(LONG)), *lines)
+    desk.write(
+        user_line("Fix the login test."),
+        assistant_line(text(LONG)),
+        *lines,
+        assistant_line(text("Done so far."), id="msg_last"),
+    )
     with desk.open(ways=("extract",), **options) as session:
         session.compact()
         desk.twin.script("Well.")
@@ -285,7 +337,7 @@ def test_the_five_files_read_last_come_back_as_they_are_now(desk):
     for n in range(7):
         path = desk.folder / f"file{n}.py"
         path.write_text(f"old {n}\n")
-        lines += used(f"toolu_{n}", "Read", f"old {n}", file_path=str(path))
+        lines += used(f"toolu_{n}", "Read", f"old {n}\n" * 1_500, file_path=str(path))
         path.write_text(f"current content {n}\n")
     (desk.folder / "file5.py").unlink()
     (desk.folder / "file6.py").write_text("a line of a long file\n" * 4_000)
@@ -304,6 +356,7 @@ def test_a_file_outside_the_allowed_folders_does_not_come_back(desk, tmp_path_fa
     assert "password = 1" not in sent
 
 
+@pytest.mark.spec("CP-14")
 def test_todos_and_the_plan_come_back(desk):
     todos = [{"content": "step 1", "status": "completed"}, {"content": "step 2", "status": "in_progress"}]
     plan = "# Plan\n" + "a step\n" * 3_000
@@ -314,6 +367,40 @@ def test_todos_and_the_plan_come_back(desk):
     )
     assert "- [completed] step 1\n- [in_progress] step 2" in sent
     assert plan.strip() in sent
+
+
+PLAN_MODE = "Plan mode is on: look and think, change nothing"
+PLANNING = user_line("Think of a plan first.", permissionMode="plan")
+APPROVED = used("toolu_p", "ExitPlanMode", "User has approved your plan.", plan="1. Wait for the token.")
+
+
+@pytest.mark.spec("CP-14")
+@pytest.mark.parametrize(
+    ("lines", "reminded"),
+    [
+        ([], False),
+        ([PLANNING], True),
+        (used("toolu_e", "EnterPlanMode", "Entered plan mode."), True),
+        ([PLANNING, *APPROVED], False),
+        ([PLANNING, *APPROVED, user_line("Plan the rest.", permissionMode="plan")], True),
+        ([PLANNING, assistant_line(text("Yes.")), user_line("Go.", permissionMode="acceptEdits")], False),
+        ([user_line('The file says {"permissionMode":"plan"}.')], False),
+    ],
+)
+def test_an_agent_in_plan_mode_is_reminded_of_it(desk, lines, reminded):
+    sent = worked_on(desk, *lines)
+    assert (PLAN_MODE in sent) is reminded
+
+
+@pytest.mark.spec("CP-14")
+def test_plan_mode_outlives_a_second_compaction(desk):
+    assert PLAN_MODE in worked_on(desk, PLANNING)
+    with desk.open(ways=("extract",)) as session:
+        desk.talk(session, 2)
+        session.compact()
+        desk.twin.script("Well.")
+        session.send("And then?")
+    assert words(desk.bodies[-1]).count(PLAN_MODE) == 1
 
 
 @pytest.mark.spec("CP-15")
@@ -438,7 +525,7 @@ def test_a_prompt_that_is_too_long_is_compacted_and_sent_again_without_the_calle
 )
 def test_a_bad_summary_gets_one_repair_and_then_the_next_way_is_taken(desk, bad):
     with desk.open(ways=("fork", "extract")) as session:
-        desk.talk(session)
+        desk.talk(session, size=600)
         compact(desk, session, bad, bad)
     [event] = desk.heard("CompactionDone")
     assert event.way == "extractive"
@@ -522,6 +609,31 @@ def test_with_a_dead_provider_the_summary_is_made_without_a_model(desk):
     assert [n for n in range(1, 10) if f"{n}. " in made] == list(range(1, 10))
     assert "Fix the login test in auth.py. Never push to main." in made
     assert "token is None" in made
+
+
+@pytest.mark.spec("BY-5", "BY-6")
+def test_a_summary_without_a_model_says_what_failed_and_its_receipt_has_the_score(desk):
+    options = "Two ways:\n\n1. mock the clock\n2. wait for the token\n\nWhich one?"
+    desk.write(
+        user_line("Fix the login test in auth.py."),
+        assistant_line(text(LONG + options), usage=usage(9_000)),
+        user_line("2"),
+        assistant_line(call("toolu_1", "Bash", command="pytest | tail"), id="msg_2", usage=usage(9_100)),
+        user_line([result("toolu_1", "FAILED test_auth.py::test_login\n1 failed")]),
+        assistant_line(text("It still fails."), id="msg_3", usage=usage(9_200)),
+    )
+    with desk.open(compact={"strategies": ("extractive",)}) as session:
+        outcome = session.compact()
+    made = summary_text(desk)
+    assert '- "2"\n    in reply to: "2. wait for the token\n     Which one?"' in made
+    assert "failed when last run: Bash `pytest | tail`" in made
+    figures = outcome.receipt.retention
+    assert figures.score >= 0.9
+    assert figures.kept["decisions"] == (1, 1)
+    assert figures.kept["pending"] == (1, 1)
+    assert figures.wrong == ()
+    [event] = desk.heard("CompactionDone")
+    assert event.score == figures.score
 
 
 @pytest.mark.spec("CP-24")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anthropic
 import pytest
+from scripted_twin import scripted_options
 from surfaces.desk import HAIKU, RULES, SUMMARY, Desk, tool, words
 
 import everturn
@@ -36,7 +37,7 @@ def test_a_turn_clears_first_then_compacts_then_sends(desk):
 
 def taught(folder: Path) -> Desk:
     """A desk whose model says the same as that of any other."""
-    desk = Desk(folder, TwinForTests())
+    desk = Desk(folder, TwinForTests(options=scripted_options()))
     folder.mkdir()
     for turn in range(4):
         desk.twin.script(f"Answer {turn}: " + "as far as the results show. " * 60)
@@ -135,7 +136,7 @@ async def test_the_middleware_recovers_from_a_prompt_that_is_too_long_with_and_w
             reply = reply if name == "plain" else await reply
             messages.append({"role": "assistant", "content": reply.content})
         held.close()
-        statuses = [entry["status"] for entry in twin.ledger if entry["workspace"] == name]
+        statuses = [entry["status"] for entry in twin.twin.ledger(name)]
         assert statuses == [200, 200, 200, 400, 200, 200]
 
 

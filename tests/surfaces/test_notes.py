@@ -1,6 +1,8 @@
 """Notes that a session keeps about itself (SM)."""
 
+import re
 import time
+from pathlib import Path
 
 import pytest
 from surfaces.desk import call, texts, tool, words
@@ -122,3 +124,50 @@ def test_the_record_that_the_notes_cover_is_stored_with_them(desk):
     [event] = desk.heard("NotesTaken")
     assert event.covers == desk.lines()[0]["uuid"]
     assert event.covers in file
+
+
+@pytest.mark.spec("SM-7")
+def test_a_section_of_the_summary_is_cut_and_points_to_the_file_that_has_the_rest(desk):
+    line = "The token is awaited in auth.py, line 12, since the test needs it.\n"
+    with desk.open(tools=[EDIT], notes=eager(section=100), ways=("notes",)) as session:
+        take(desk, session, noting(desk, line * 40))
+        session.compact()
+    [event] = desk.heard("CompactionDone")[-1:]
+    assert event.way == "notes"
+    made = [line for line in desk.lines() if line.get("isCompactSummary")][-1]["message"]["content"]
+    made = made if isinstance(made, str) else made[0]["text"]
+    file = f"{desk.path}.notes.md"
+    # 67 characters each: six lines are 100 tokens.
+    assert made.count(line.strip()) == 400 // len(line)
+    assert f"[The rest of this section is in {file}; read it there if you need it]" in made
+    assert Path(file).read_text().count(line) == 40
+
+
+@pytest.mark.spec("SM-7", "TL-1")
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (1_400, r"the result has 3\d,\d{3} tokens, at or over the threshold of 32,400"),
+        (2_000, r"it is not smaller \(4\d,\d{3} tokens\) than what it replaces \(4\d,\d{3}\)"),
+    ],
+)
+def test_notes_that_would_fill_the_context_again_are_rejected_and_the_next_strategy_is_used(desk, lines, why):
+    line = "The token is awaited in auth.py, line 12, since the test needs it.\n"
+    limits = {"section": 40_000, "whole": 50_000, "keep_tokens": 1, "keep_messages": 1}
+    with desk.open(tools=[EDIT]) as session:
+        desk.talk(session, 7, size=400)
+    with desk.open(tools=[EDIT], notes=eager(**limits)) as session:
+        take(desk, session, noting(desk, line))
+    file = Path(f"{desk.path}.notes.md")
+    # One reply could not write so much; many of them can.
+    file.write_text(file.read_text().replace(line, line * lines))
+    desk.events.clear()
+    desk.twin.script("Well.")
+    late = {"notes": eager(**limits, growth=1_000_000), "thresholds": {"auto_percent": 18}}
+    with desk.open(tools=[EDIT], **late, ways=("notes", "extract")) as session:
+        session.send("And now?")
+    [done] = desk.heard("CompactionDone")
+    assert done.way == "extractive"
+    [rejected] = desk.heard("NotesRejected")
+    assert re.fullmatch(why, rejected.why)
+    assert rejected.moment.session == done.moment.session != ""

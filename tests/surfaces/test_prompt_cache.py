@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from surfaces.desk import RULES, SUMMARY, call, marked, text, tool
+from surfaces.desk import HAIKU, RULES, SUMMARY, call, marked, text, tool, words
 
+import everturn
 from everturn.measure.capabilities import EXTENDED_TWIN
 from everturn.view.system_prompt import SystemPromptSections
 
@@ -161,6 +162,81 @@ def test_an_hour_is_asked_for_by_eligible_accounts_and_listed_sources(desk, elig
     assert markers(body) == [marker, marker]
 
 
+KEY_FIELDS = ("model", "thinking", "output_config", "tools", "system", "context_management")
+
+
+def key_of(body):
+    """What shapes the cache key of a request beside its messages, and how long its entries live."""
+    ttls = {marker.get("ttl", "5m") for marker in markers(body)}
+    return {name: body[name] for name in KEY_FIELDS if name in body} | {"ttls": ttls}
+
+
+@pytest.mark.spec("PC-10")
+def test_what_changes_in_the_configuration_during_a_session_waits_for_the_next_one(desk, monkeypatch):
+    before = {"EVERTURN_CACHE_TTL_ELIGIBLE": "true", "EVERTURN_EFFORT": "high"}
+    after = {
+        "EVERTURN_CACHE_TTL_ELIGIBLE": "false",
+        "EVERTURN_CACHE_TTL_SOURCES": "nobody",
+        "EVERTURN_EFFORT": "low",
+        "EVERTURN_THINKING_TYPE": "adaptive",
+    }
+    for name, value in before.items():
+        monkeypatch.setenv(name, value)
+    with desk.open(model="claude-opus-5") as session:
+        desk.talk(session, 2)
+        for name, value in after.items():
+            monkeypatch.setenv(name, value)
+        desk.talk(session, 2)
+    first, *others = map(key_of, desk.bodies)
+    assert (first["ttls"], first["output_config"]) == ({"1h"}, {"effort": "high"})
+    assert others == [first] * 3
+    assert desk.heard("CacheBroken") == []
+    desk.path.unlink()
+    fresh = key_of(desk.send_once(model="claude-opus-5"))
+    assert (fresh["ttls"], fresh["output_config"]) == ({"5m"}, {"effort": "low"})
+
+
+@pytest.mark.spec("PC-10", "PC-18")
+def test_an_hour_that_a_callers_first_request_asked_for_stays_when_a_later_one_asks_for_less(twin, tmp_path):
+    """An account that falls into overage stops asking for an hour in the middle of a conversation."""
+    held = everturn.middleware(folder=tmp_path, clock=twin.twin.clock.now)
+    client = twin.client(middleware=[held])
+    written, messages = [], []
+    for turn, marker in enumerate((HOUR, HOUR, MINUTES, MINUTES)):
+        twin.script(f"Answer {turn}.")
+        messages.append({"role": "user", "content": f"Question {turn}. " + "Look closely. " * 60})
+        system = [text(RULES, cache_control=marker)]
+        reply = client.messages.create(model=HAIKU, max_tokens=500, system=system, messages=messages)
+        messages.append({"role": "assistant", "content": reply.content})
+        creation = reply.usage.cache_creation
+        written.append((creation.ephemeral_1h_input_tokens > 0, creation.ephemeral_5m_input_tokens))
+    held.close()
+    assert written == [(True, 0)] * 4
+    reads = [entry["usage"]["cache_read_input_tokens"] for entry in twin.ledger]
+    assert reads[0] == 0 < reads[1] < reads[2] < reads[3]
+
+
+@pytest.mark.spec("PC-18")
+@pytest.mark.parametrize(
+    ("provider", "variables", "ttl", "marker"),
+    [
+        ("bedrock", {}, {"eligible": True}, MINUTES),
+        ("bedrock", {"ENABLE_PROMPT_CACHING_1H_BEDROCK": "1"}, {}, HOUR),
+        ("anthropic", {"ENABLE_PROMPT_CACHING_1H_BEDROCK": "1"}, {}, MINUTES),
+        ("anthropic", {}, {"eligible": True}, HOUR),
+        ("anthropic", {}, {"eligible": True, "in_overage": True}, MINUTES),
+    ],
+)
+def test_the_lifetime_follows_the_provider_and_the_account(
+    desk, monkeypatch, provider, variables, ttl, marker
+):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    body = desk.send_once(provider={"name": provider}, cache={"ttl": ttl})
+    assert markers(body) == [marker, marker]
+    assert desk.twin.ledger[-1]["status"] == 200
+
+
 @pytest.mark.spec("PC-9", "PC-11", "PC-13")
 def test_a_fork_asks_for_five_minutes_and_longer_markers_come_first(desk):
     with desk.open(cache={"ttl": {"eligible": True}}) as session:
@@ -190,6 +266,23 @@ def test_the_summary_is_asked_for_in_a_fork_that_reads_the_parents_prefix(desk):
     before = desk.twin.ledger[-2]["usage"]
     known = before["cache_read_input_tokens"] + before["cache_creation_input_tokens"]
     assert usage["cache_read_input_tokens"] >= known
+
+
+@pytest.mark.spec("PC-13")
+def test_a_fork_that_calls_a_tool_is_asked_once_more_and_the_tool_is_not_run(desk):
+    ran = []
+    with desk.open(tools=[tool("Read", lambda call: ran.append(call) or "done")]) as session:
+        desk.talk(session, 3, size=200)
+        before = len(desk.bodies)
+        desk.twin.script({"content": [call("toolu_fork", "Read", file_path="secret.py")]})
+        desk.twin.script(SUMMARY)
+        session.compact()
+        desk.twin.script("Well.")
+        session.send("Go on.")
+    assert "waiting for the token" in words(desk.bodies[-1])
+    assert ran == []
+    assert len(desk.bodies) == before + 3
+    assert "toolu_fork" not in json.dumps(desk.bodies[before + 1])
 
 
 @pytest.mark.spec("PC-14")

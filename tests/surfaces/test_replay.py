@@ -7,6 +7,8 @@ from shutil import copy
 import pytest
 from surfaces.desk import assistant_line, call, result, text, usage, user_line
 
+from everturn.twin.app import serve_twin
+
 
 @pytest.fixture
 def made(desk):
@@ -72,15 +74,133 @@ def test_every_reply_is_one_call_with_a_whole_request_at_its_recorded_time(desk,
         assert sum(line["tokens"]) == total
 
 
-@pytest.mark.spec("RP-5")
-def test_a_compaction_in_a_replay_is_paid_for(desk, made):
+def dollars_of(input, written, read):
+    """At the prices of Haiku 4.5, without the output."""
+    return (input * 1 + written * 1.25 + read * 0.1) / 1e6
+
+
+@pytest.mark.spec("RP-3")
+def test_recorded_shows_its_error_against_the_reported_usage_in_every_output(desk, made):
+    filler = "Nothing of interest stands in this line of the log. " * 300
+    reported = [usage(10, 9_000, 0, 60), usage(12, 4_000, 9_000, 60), usage(15, 9_000, 9_000, 60)]
+    lines = [user_line("Look.")]
+    for n, each in enumerate(reported):
+        lines.append(assistant_line(call(f"toolu_{n}", "Read", file_path=f"/{n}"), id=f"msg_{n}", usage=each))
+        lines.append(user_line([result(f"toolu_{n}", filler)]))
+    desk.write(*lines)
+    requests, page = desk.folder / "requests.jsonl", desk.folder / "page.html"
+    options = ("--policy", "recorded,none", "--requests", requests, "--html", page)
+    found = rows(made(*options, "--json"))
+    replayed = [json.loads(line) for line in requests.read_text().splitlines()]
+    replayed = [line["usage"] for line in replayed if line["policy"] == "recorded"]
+
+    def total(usages, name):
+        return sum(each[name] for each in usages)
+
+    def near(name, share, of=3):
+        pairs = zip(replayed, reported, strict=True)
+        return sum(abs(a[name] - b[name]) <= share * context(b) for a, b in pairs) / of
+
+    def context(each):
+        names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+        return sum(each[name] for name in names)
+
+    def dollars(usages):
+        names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+        return dollars_of(*(total(usages, name) for name in names))
+
+    read, written = "cache_read_input_tokens", "cache_creation_input_tokens"
+    pairs = list(zip(map(context, replayed), map(context, reported), strict=True))
+    error = dollars(replayed) / dollars(reported) - 1
+    assert found["none"]["error"] is None
+    assert found["recorded"]["error"] == {
+        "calls": 3,
+        "context_within_1": sum(abs(a - b) <= 0.01 * b for a, b in pairs) / 3,
+        "reads_within_5": near(read, 0.05),
+        "writes_within_5": near(written, 0.05),
+        "read": pytest.approx(total(replayed, read) / total(reported, read) - 1),
+        "written": pytest.approx(total(replayed, written) / total(reported, written) - 1),
+        "input_dollars": pytest.approx(error),
+        "reported_input_dollars": "0.029337",
+    }
+    table = made("--policy", "recorded,none", "--no-color").stdout
+    head, recorded, none = table.splitlines()[1:4]
+    at = head.split().index("error")
+    assert (recorded.split()[at], none.split()[at]) == (f"{error:+.1%}", "-")
+    told = f"recorded against the usage that the recording reports (3 calls): input dollars {error:+.1%}"
+    assert told in " ".join(table.split())
+    # On the page: the table of policies, the tile, and the section of the session.
+    shown = page.read_text()
+    assert f"<td>{error:+.1%}</td>".replace("-", "\N{MINUS SIGN}") in shown
+    assert f"input {error:+.1%} against reported usage".replace(" -", " \N{MINUS SIGN}") in shown
+    assert shown.count(told) == 2
+
+
+@pytest.mark.spec("RP-3")
+def test_recorded_says_so_where_nothing_was_reported(desk, made):
+    desk.write(user_line("Look."), assistant_line(text("Done.")))
+    assert rows(made("--policy", "recorded", "--json"))["recorded"]["error"] is None
+    table = " ".join(made("--policy", "recorded", "--no-color").stdout.split())
+    assert "recorded: the recording reports no usage, so the error of this row is not known." in table
+
+
+def long_lines():
+    """A session that fills its window of 200,000 tokens."""
     filler = "Nothing of interest stands in this line of the log. " * 640
     lines = [user_line("Look.")]
     for n in range(24):
         reads = call(f"toolu_{n}", "Read", file_path=f"/log{n}.txt")
         lines.append(assistant_line(reads, id=f"msg_{n}", usage=usage(1_000 + n * 8_000, output=50)))
         lines.append(user_line([result(f"toolu_{n}", filler)]))
-    desk.write(*lines, assistant_line(text("Done."), id="msg_99", usage=usage(193_000, output=50)))
+    return [*lines, assistant_line(text("Done."), id="msg_99", usage=usage(193_000, output=50))]
+
+
+@pytest.mark.spec("RP-5")
+def test_a_named_model_writes_the_summaries_through_the_configured_provider(desk, made):
+    desk.write(*long_lines())
+    words = "<summary>1. The user wants the logs read. All of them were read; nothing was found.</summary>"
+    desk.twin.script({"content": [text(words)], "when": "Write a summary"})
+    requests = desk.folder / "requests.jsonl"
+    with serve_twin(desk.twin.twin) as address:
+        to = ("--set", f"provider.base_url={address}", "--set", "provider.api_key=sk-ant-test")
+        named = ("--policy", "summarize-85,none", "--summarizer", "claude-haiku-4-5", "--requests", requests)
+        done = made(*named, "--json", *to)
+        again = made(*named, "--json", *to)
+    # One request was too long and was repeated without its oldest rounds; only an answer costs something.
+    [asked] = [each for each in desk.twin.ledger if each["status"] == 200]
+    assert asked["model"] == "claude-haiku-4-5"
+    # Paid for once: the second run and the file of requests use the answer that was kept.
+    assert again.stdout == done.stdout
+    found = rows(done)
+    assert (found["summarize-85"]["compactions"], found["none"]["compactions"]) == (1, 0)
+    assert "summaries by claude-haiku-4-5, asked directly" in json.loads(done.stdout)["notes"]
+    lines = [json.loads(line) for line in requests.read_text().splitlines()]
+    [summary] = [line for line in lines if line["source"] == "compact"]
+    assert (summary["model"], summary["request"]["model"]) == ("claude-haiku-4-5", "claude-haiku-4-5")
+    after = lines[lines.index(summary) + 1]["request"]
+    assert "All of them were read; nothing was found." in json.dumps(after)
+
+
+@pytest.mark.spec("RP-5")
+def test_a_summarizer_that_cannot_answer_ends_the_replay_with_the_reason(desk, made):
+    desk.write(*long_lines())
+    named = ("--policy", "summarize-85", "--summarizer", "claude-haiku-4-5", "--json")
+    done = made(*named)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Error: A summarizer needs an API key: set ANTHROPIC_API_KEY or provider.api_key. Without "
+        "--summarizer, summaries are written without a model.\n"
+    )
+    desk.twin.faults({"kind": "server_error", "times": 9})
+    with serve_twin(desk.twin.twin) as address:
+        done = made(*named, "--set", f"provider.base_url={address}", "--set", "provider.api_key=sk-ant-test")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "The summarizer claude-haiku-4-5 did not answer: 500 api_error" in done.stderr
+
+
+@pytest.mark.spec("RP-5")
+def test_a_compaction_in_a_replay_is_paid_for(desk, made):
+    desk.write(*long_lines())
     found = rows(made("--policy", "none,summarize-85", "--json"))
     assert (found["none"]["compactions"], float(found["none"]["spent"]["summaries"])) == (0, 0)
     assert found["summarize-85"]["compactions"] == 1

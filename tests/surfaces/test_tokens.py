@@ -3,9 +3,14 @@
 import json
 
 import pytest
-from surfaces.desk import assistant_line, call, result, text, usage, user_line
+from surfaces.desk import SUMMARY, assistant_line, call, result, text, usage, user_line
 
+from everturn import ContextFullError, LocalTokenizer, ProviderCounts
+from everturn.measure.model_table import find_model
 from everturn.measure.thresholds import ThresholdSettings
+from everturn.measure.tokens import ROUGH
+from everturn.session.estimated_costs import EstimatedCosts
+from everturn.session.upstream import RawResponse
 
 PICTURE = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
 PAPER = {"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}}
@@ -112,6 +117,103 @@ def test_the_command_names_the_file_that_was_read_twice(desk):
     assert [(each["path"], each["count"]) for each in report["duplicate_reads"]] == [("/a.py", 2)]
 
 
+# ── other estimators ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("TOK-7")
+def test_a_program_brings_its_own_tokenizer(desk):
+    found = size(desk, user_line("one two three four"), estimator=LocalTokenizer(str.split))
+    assert (found.rough_tail, found.tokens) == (4, 6)
+
+
+@pytest.mark.spec("TOK-7")
+def test_counts_of_the_providers_endpoint_are_used_for_the_records_they_are_about(desk):
+    asked = "Why does the login test wait for the token? " * 40
+    client = desk.twin.client()
+    messages = [{"role": "user", "content": asked}]
+    counted = client.messages.count_tokens(model=desk.model, messages=messages).input_tokens
+    rough = len(asked) // 4
+    assert abs(counted - rough) > 20
+    found = size(desk, user_line(asked), user_line("x" * 40), estimator=ProviderCounts({"u0": counted}))
+    assert found.rough_tail == counted + 10
+
+
+def spoken(growth):
+    """Ten calls. Each adds 110 tokens by our estimate, and as many as that by the API's count."""
+    lines = []
+    for turn in range(10):
+        reported = usage(5_000 + turn * growth)
+        lines.append(user_line("q" * 400))
+        lines.append(assistant_line(text("a" * 40), id=f"msg_{turn}", usage=reported))
+    return [*lines, user_line("y" * 4_000)]
+
+
+@pytest.mark.spec("TOK-7")
+@pytest.mark.parametrize(
+    ("growth", "calibrate", "tail"), [(220, True, 2_000), (110, True, 1_000), (220, False, 1_334)]
+)
+def test_the_usage_of_a_session_corrects_its_own_estimates(desk, growth, calibrate, tail):
+    desk.write(*spoken(growth))
+    with desk.open(access="read", tokens={"calibrate": calibrate}) as session:
+        context = session.context()
+    assert (context.size.rough_tail, context.size.estimated_tail) == (1_000, tail)
+    assert (context.calibration.ratio, context.calibration.samples) == (growth / 110, 9)
+    report = json.loads(desk.everturn("context", desk.path, "--json").stdout)["calibration"]
+    assert (report["ratio"], report["samples"]) == (growth / 110, 9)
+
+
+class Watched:
+    """An estimator, and costs, that remember how many characters they were asked about."""
+
+    def __init__(self, model):
+        self.characters, self.tier = 0, ROUGH.tier
+        self._costs = EstimatedCosts(find_model(model))
+        self.turn, self.tool_prompt, self.trailing = self._costs.turn, self._costs.tool_prompt, 0
+
+    def text(self, words):
+        self.characters += len(words)
+        return ROUGH.text(words)
+
+    def counted(self, uuid):
+        return None
+
+    def block(self, block):
+        self.characters += len(block.raw)
+        return self._costs.block(block)
+
+
+@pytest.mark.spec("TOK-8")
+def test_one_more_turn_counts_its_own_records_even_behind_a_million_tokens(desk):
+    model = "claude-opus-5"
+    long = "The login test waits for the token. " * 1_000
+    lines = []
+    for turn in range(60):
+        lines += [user_line(long), assistant_line(text(long), id=f"msg_{turn}", model=model)]
+    desk.write(*lines)
+    watched, sent = Watched(model), []
+
+    def answer(body, betas):
+        """A provider that takes any length: what it counts does not matter here."""
+        sent.append(len(body))
+        message = assistant_line(text("Well."), id=f"reply_{len(sent)}")["message"]
+        return RawResponse(json.dumps({**message, "stop_reason": "end_turn"}).encode())
+
+    with desk.open(
+        client=None, send=answer, model=model, estimator=watched, costs=watched, policy="none"
+    ) as session:
+        assert session.context().size.tokens > 1_000_000
+        session.send("Hello.")
+        assert watched.characters > 8_000_000
+        # The reply before this message was still open when the file ended; it is counted once more.
+        session.send("Hello again.")
+        for _ in range(2):
+            watched.characters = 0
+            session.send("And now?")
+            session.context()
+            assert 0 < watched.characters < 1_000
+    assert min(sent) > 4_000_000
+
+
 # ── thresholds ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -163,3 +265,71 @@ def test_a_session_compacts_by_itself_from_the_threshold_on(desk, used, compacts
     with desk.open(ways=("extract",)) as session:
         session.send("And now?")
     assert bool(desk.heard("CompactionDone")) is compacts
+
+
+@pytest.mark.spec("TOK-15", "CF-2")
+def test_with_auto_compaction_off_the_shown_limit_is_the_effective_window(desk, monkeypatch):
+    monkeypatch.setenv("DISABLE_AUTO_COMPACT", "1")
+    assert limits(desk) == {
+        "effective": 180_000,
+        "auto": 167_000,
+        "shown": 180_000,
+        "warning": 160_000,
+        "error": 160_000,
+        "blocking": 177_000,
+    }
+
+
+@pytest.mark.spec("TOK-15")
+@pytest.mark.parametrize(
+    ("off", "used", "left", "warns", "blocks"),
+    [
+        ("0", 16_700, 90, False, False),
+        ("0", 146_999, 12, False, False),
+        ("0", 147_000, 12, True, False),
+        ("0", 190_000, 0, True, True),
+        ("1", 159_999, 11, False, False),
+        ("1", 160_000, 11, True, False),
+        ("1", 176_999, 2, True, False),
+        ("1", 177_000, 2, True, True),
+    ],
+)
+def test_warning_error_percent_left_and_blocking_are_shown_alike_by_session_and_command(
+    desk, monkeypatch, off, used, left, warns, blocks
+):
+    monkeypatch.setenv("DISABLE_AUTO_COMPACT", off)
+    desk.write(user_line("Hi."), assistant_line(text("Yes."), usage=usage(used)))
+    with desk.open(access="read") as session:
+        levels = session.context().levels
+    expected = (left, warns, warns, blocks)
+    assert (levels.percent_left, levels.above_warning, levels.above_error, levels.at_blocking) == expected
+    told = json.loads(desk.everturn("context", desk.path, "--json", DISABLE_AUTO_COMPACT=off).stdout)[
+        "levels"
+    ]
+    names = ("percent_left", "above_warning", "above_error", "at_blocking")
+    assert tuple(told[name] for name in names) == expected
+
+
+@pytest.mark.spec("TOK-15")
+def test_without_auto_compaction_nothing_is_sent_beyond_the_blocking_limit_until_it_is_compacted(
+    desk, monkeypatch
+):
+    monkeypatch.setenv("DISABLE_AUTO_COMPACT", "1")
+    long = "The login test waits for the token. " * 400
+    desk.write(user_line(long), assistant_line(text("I see."), usage=usage(177_000)))
+    with desk.open() as session:
+        with pytest.raises(ContextFullError, match=r"177,00\d tokens.*177,000.*compact by hand"):
+            session.send("And now?")
+        assert (desk.bodies, desk.heard("CompactionDone")) == ([], [])
+        desk.twin.script(SUMMARY, "Well.")
+        session.compact()
+        assert session.send().text == "Well."
+    assert [entry["status"] for entry in desk.twin.ledger] == [200, 200]
+
+
+@pytest.mark.spec("TOK-15")
+def test_below_the_blocking_limit_it_is_sent(desk, monkeypatch):
+    monkeypatch.setenv("DISABLE_AUTO_COMPACT", "1")
+    desk.write(user_line("Hi."), assistant_line(text("I see."), usage=usage(176_900)))
+    assert desk.send_once("Go on.")["messages"][-1]["content"][0]["text"] == "Go on."
+    assert desk.heard("CompactionDone") == []

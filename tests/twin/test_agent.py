@@ -7,26 +7,29 @@ from everturn.twin.agent import RuleBasedAgent
 from everturn.twin.parse import parse_request
 from everturn.twin.validate.model_rules import has_thinking_enabled
 
-TOOLS = [
-    {
-        "name": "edit_file",
-        "input_schema": {
-            "type": "object",
-            "properties": {
-                "path": {"type": "string"},
-                "old_string": {"type": "string"},
-                "new_string": {"type": "string"},
-            },
-            "required": ["path", "old_string", "new_string"],
+READ = {
+    "name": "read_file",
+    "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+}
+EDIT = {
+    "name": "edit_file",
+    "input_schema": {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "old_string": {"type": "string"},
+            "new_string": {"type": "string"},
         },
+        "required": ["path", "old_string", "new_string"],
     },
-    {"type": "bash_20250124", "name": "bash"},
-    {
-        "name": "read_file",
-        "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
-    },
-]
-ORDER = {"read_file": 0, "edit_file": 1, "bash": 2}
+}
+TOOLS = [EDIT, READ, {"name": "get_status", "input_schema": {"type": "object"}}]
+# The tools of Claude Code 2.1, except those over files and the shell.
+CLAUDE_CODE = [
+    "Agent", "CronCreate", "CronDelete", "CronList", "EnterWorktree", "ExitWorktree", "NotebookEdit",
+    "ReportFindings", "ScheduleWakeup", "SendMessage", "Skill", "TaskCreate", "TaskGet", "TaskList",
+    "TaskOutput", "TaskStop", "TaskUpdate", "WebFetch", "WebSearch", "Workflow", "Write", "Edit",
+]  # fmt: skip
 
 
 def request(messages, model="claude-haiku-4-5", **fields):
@@ -57,14 +60,55 @@ def calls(replies):
     return [block for said in replies for block in said.content if block["type"] == "tool_use"]
 
 
+def named(name, description=""):
+    return {"name": name, "description": description, "input_schema": {"type": "object"}}
+
+
 @pytest.mark.spec("TW-8")
-def test_the_agent_reads_then_edits_then_checks_then_reports():
-    for seed in range(10):
+def test_unasked_the_agent_calls_only_tools_that_read_and_then_reports():
+    for seed in range(20):
         replies = turn("Fix the parser in src/lexer.py", seed=seed, tools=TOOLS)
-        order = [ORDER[call["name"]] for call in calls(replies)]
-        assert order == sorted(order)
-        assert set(order) == {0, 1, 2}
+        assert {call["name"] for call in calls(replies)} <= {"read_file", "get_status"}
         assert replies[-1].content[-1]["type"] == "text"
+
+
+@pytest.mark.spec("TW-8")
+@pytest.mark.parametrize(
+    ("name", "description", "is_called"),
+    [
+        ("read_file", "", True),
+        ("Grep", "", True),
+        ("get_weather", "", True),
+        ("mcp__jira__search_issues", "", True),
+        ("lookupCustomer", "", True),
+        ("weather", "Returns the weather of a city.", True),
+        ("weather", "Sends the weather to a city.", False),
+        ("weather", "", False),
+        ("get_page", "Get a page from the web.", False),
+        ("get_orders", "Get the open orders.", True),
+        ("search_web", "", False),
+        ("fetch_url", "", False),
+        ("get_and_delete", "", False),
+        ("mcp__github__create_issue", "Get an issue created.", False),
+        ("deploy", "Returns nothing.", False),
+        ("deploy", "Deploy the service.", False),
+        ("checkout", "", False),
+        ("run_tests", "", False),
+        *((name, "", False) for name in CLAUDE_CODE),
+    ],
+)
+def test_a_tool_is_called_unasked_only_if_its_name_or_description_says_that_it_reads(
+    name, description, is_called
+):
+    seeds = range(10)
+    called = [calls(turn("Go on", seed=seed, tools=[named(name, description)])) for seed in seeds]
+    assert {bool(each) for each in called} == {is_called}
+
+
+def test_a_tool_that_acts_is_called_when_the_user_asks_for_it_by_name():
+    tools = [named("deploy", "Deploy the service.")]
+    assert calls(turn("Please call the deploy tool.", tools=tools)) != []
+    assert calls(turn("We deploy on Fridays. Explain.", tools=tools)) == []
 
 
 @pytest.mark.spec("TW-8")
@@ -106,7 +150,7 @@ def turn_step(**fields):
 
 
 def test_tools_that_the_client_cannot_run_are_not_called():
-    deferred = TOOLS[2] | {"defer_loading": True}
+    deferred = READ | {"defer_loading": True}
     assert calls([turn_step(tools=[{"type": "web_search_20250305", "name": "web_search"}, deferred])]) == []
 
 

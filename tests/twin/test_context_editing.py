@@ -100,7 +100,7 @@ def thinking_talk(desk: Desk, turns: int) -> list:
     for n in range(turns):
         messages.append(user(f"question {n}"))
         desk.script([{"type": "thinking", "thinking": "t" * 100}, text(f"answer {n}")])
-        said = desk.ask(messages=messages, thinking={"type": "adaptive"})["content"]
+        said = desk.ask(messages=messages, thinking={"type": "adaptive", "display": "summarized"})["content"]
         messages.append({"role": "assistant", "content": said})
     return [*messages, user("and now")]
 

@@ -7,6 +7,7 @@ import pytest
 from twin.asking import FIVE, HOUR, Desk, assistant, parts, text, user
 
 from everturn.twin.faults import InjectedFault
+from everturn.twin.ledger import workspace_id
 from everturn.twin.options import TwinOptions
 
 
@@ -40,7 +41,7 @@ def test_the_ledger_has_the_price_of_a_request_line_by_line():
     assert entry["id"].startswith("req_")
     assert {name: entry[name] for name in ("time", "workspace", "model", "endpoint", "status")} == {
         "time": "2026-11-15T00:01:00Z",
-        "workspace": "k",
+        "workspace": workspace_id("k"),
         "model": "claude-opus-5",
         "endpoint": "messages",
         "status": 200,
@@ -123,7 +124,11 @@ def test_a_request_without_a_key_is_a_401_and_a_bearer_token_is_a_key():
     assert twin.messages(version, body).status == 401
     assert twin.messages({**version, "Authorization": "Bearer abc"}, body).status == 200
     assert twin.messages({**version, "Authorization": "Bearer abc", "X-Api-Key": "xyz"}, body).status == 200
-    assert [entry["workspace"] for entry in twin.ledger()] == ["", "abc", "xyz"]
+    assert [entry["workspace"] for entry in twin.ledger()] == [
+        "",
+        workspace_id("abc"),
+        workspace_id("xyz"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from twin.asking import Desk
 
 from everturn.measure.model_table import MODELS, find_model
 from everturn.twin.options import TwinOptions
@@ -146,7 +147,9 @@ def test_redacted_thinking_is_signed_in_its_data():
 @pytest.mark.spec("TW-6")
 def test_text_put_into_an_omitted_block_is_ignored():
     omitted = {"type": "adaptive", "display": "omitted"}
-    block, answer = sign_reply([thought("secret"), text("a")], request([user("q")], thinking=omitted))
+    block, answer = sign_reply(
+        [thought("secret"), text("a")], request([user("q")], thinking=omitted), omitted=True
+    )
     assert block["thinking"] == ""
     for words in ("", "guess"):
         content = [block | {"thinking": words}, answer]
@@ -330,3 +333,29 @@ def test_a_signed_summary_must_be_sent_back_unchanged(change, code):
     block = sign_compaction({"type": "compaction", "content": "so far"}, asked) | change
     sent = request([{"role": "assistant", "content": [block]}, user("n")], betas="compact-2026-09-04")
     assert error_code(sent) == code
+
+
+@pytest.mark.spec("TW-6")
+@pytest.mark.parametrize(
+    ("model", "thinking", "display", "is_omitted"),
+    [
+        ("claude-opus-4-6", {"type": "adaptive"}, "by_model", False),
+        ("claude-sonnet-4-6", {"type": "adaptive"}, "by_model", False),
+        ("claude-mythos-preview", {"type": "adaptive"}, "by_model", True),
+        ("claude-opus-4-7", {"type": "adaptive"}, "by_model", True),
+        ("claude-opus-5-5", None, "by_model", True),
+        ("claude-opus-5-5", {"type": "adaptive", "display": "summarized"}, "by_model", False),
+        ("claude-opus-4-6", {"type": "adaptive", "display": "omitted"}, "by_model", True),
+        ("claude-opus-5-5", None, "summarized", False),
+        ("claude-opus-4-6", {"type": "adaptive"}, "omitted", True),
+    ],
+)
+def test_the_text_of_thinking_is_omitted_by_the_request_else_the_option_else_the_model(
+    model, thinking, display, is_omitted
+):
+    desk = Desk(TwinOptions(thinking_display=display), model=model)
+    desk.script([thought("my thoughts"), text("answer")])
+    fields = {} if thinking is None else {"thinking": thinking}
+    block = desk.ask(messages=[user("q")], **fields)["content"][0]
+    assert block["thinking"] == ("" if is_omitted else "my thoughts")
+    assert block["signature"]

@@ -5,8 +5,9 @@ import pytest
 
 from everturn.twin.faults import FaultInjector, InjectedFault
 from everturn.twin.parse import parse_request
-from everturn.twin.speaker import Speaker, script_reply
+from everturn.twin.speaker import REQUIRED_THINKING, Speaker, script_reply
 from everturn.twin.values import ModelOutput
+from everturn.view.fragments.summary_prompt import repair_prompt, summary_prompt
 
 
 def request(*messages, workspace="k", **fields):
@@ -131,11 +132,89 @@ def test_reset_brings_back_what_the_twin_was_started_with():
     assert [heard(speaker, request("hi")) for _ in range(2)] == ["start", "played"]
 
 
+CLAUDE_CODE = (
+    "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\n- Do NOT use Read.\n\n"
+    "Your task is to create a detailed summary of the conversation so far, paying close attention to it.\n"
+    "<example>\n<summary>\n1. Primary Request\n</summary>\n</example>"
+)
+API = (
+    "You have been working on the task described above but have not yet completed it. Write a continuation "
+    "summary. Wrap your summary in <summary></summary> tags."
+)
+PROMPTS = [
+    *(summary_prompt(form) for form in ("full", "from", "up_to")),
+    repair_prompt("it is empty"),
+    CLAUDE_CODE,
+    CLAUDE_CODE.partition("\n\n- Do NOT use Read.\n\n")[2],
+    API,
+]
+
+
 @pytest.mark.spec("TW-8")
-def test_a_client_that_asks_for_a_summary_in_an_ordinary_request_gets_one():
-    said = heard(Speaker(), request("Fix a.py", "Done.", "Write a summary in <summary> tags."))
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_a_prompt_for_a_summary_gets_one_and_uses_up_no_scripted_reply(prompt):
+    speaker = Speaker([script_reply("scripted")], playback=[ModelOutput(text("played"), "end_turn")])
+    said = heard(speaker, request("Fix a.py", "Done.", prompt))
     assert said.startswith("<summary>")
     assert "Fix a.py" in said
+    assert [heard(speaker, request("hi")) for _ in range(2)] == ["scripted", "played"]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "Write a summary in <summary> tags.",
+        "What does <summary> mean in HTML?",
+        f"Look at this prompt: {API}",
+        [{"type": "tool_result", "tool_use_id": "t", "content": CLAUDE_CODE}],
+    ],
+)
+def test_a_message_that_only_contains_summary_tags_is_not_a_prompt_for_a_summary(last):
+    speaker = Speaker([script_reply("scripted")])
+    assert heard(speaker, request("Fix a.py", "Done.", last)) == "scripted"
+
+
+def test_a_prompt_for_a_summary_counts_only_in_the_last_user_message():
+    messages = [("user", PROMPTS[0]), ("assistant", "<summary>x</summary>"), ("user", "Go on")]
+    asked = request(*(content for _, content in messages))
+    assert heard(Speaker([script_reply("scripted")]), asked) == "scripted"
+    assert heard(Speaker([script_reply("scripted")]), request("hi", PROMPTS[0])) == "scripted"
+
+
+def test_a_scripted_reply_for_the_prompt_itself_is_used_as_the_summary():
+    speaker = Speaker([script_reply("<summary>mine</summary>", when="<summary> tags")])
+    assert heard(speaker, request("Fix a.py", "Done.", PROMPTS[0])) == "<summary>mine</summary>"
+
+
+def test_a_scripted_summary_is_used_for_the_next_prompt_for_a_summary():
+    speaker = Speaker([script_reply("one"), script_reply("<summary>mine</summary>"), script_reply("two")])
+    assert heard(speaker, request("Fix a.py", "Done.", PROMPTS[0])) == "<summary>mine</summary>"
+    assert [heard(speaker, request("hi")) for _ in range(2)] == ["one", "two"]
+
+
+def test_a_reply_that_is_broken_off_stays_for_the_next_attempt():
+    speaker = Speaker([script_reply("one")], playback=[ModelOutput(text("two"), "end_turn")])
+    broken = [speaker.say(request("hi"), rng=random.Random(1), is_broken_off=True) for _ in range(2)]
+    assert [said.content[0]["text"] for said in broken] == ["one", "one"]
+    assert [heard(speaker, request("hi")) for _ in range(2)] == ["one", "two"]
+
+
+@pytest.mark.spec("TW-8")
+def test_a_scripted_tool_call_gets_the_thinking_that_its_mode_requires():
+    call = {"type": "tool_use", "name": "read"}
+    thought = {"type": "thinking", "thinking": "Mine."}
+    enabled = {"type": "enabled", "budget_tokens": 1024}
+    results = [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]
+
+    def kinds(reply, *messages, **fields):
+        said = Speaker([script_reply(reply)]).say(request(*messages, **fields), rng=random.Random(1))
+        return [block.get("thinking", block["type"]) for block in said.content]
+
+    assert kinds([call], "hi", thinking=enabled) == [REQUIRED_THINKING, "tool_use"]
+    assert kinds([thought, call], "hi", thinking=enabled) == ["Mine.", "tool_use"]
+    assert kinds([call], "hi") == ["tool_use"]
+    assert kinds("done", "hi", thinking=enabled) == ["text"]
+    assert kinds([call], "hi", [call | {"id": "t"}], results, thinking=enabled) == ["tool_use"]
 
 
 @pytest.mark.spec("TW-10")
@@ -156,4 +235,4 @@ def test_a_summary_can_be_empty_refused_or_a_tool_call(kind, content_types, stop
 
 def test_a_refused_summary_in_an_ordinary_request_says_so():
     speaker = Speaker(faults=FaultInjector([InjectedFault("refusing_summary")]))
-    assert heard(speaker, request("Put it in <summary> tags")).startswith("I can't")
+    assert heard(speaker, request(PROMPTS[0])).startswith("I can't")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from everturn.twin.parse import parse_request
 from everturn.twin.summarizer import MAX_QUOTE, MAX_QUOTE_AGAIN, summarize
+from everturn.view.fragments.summary_prompt import summary_prompt
 
 SECTIONS = [
     "1. Primary Request and Intent:",
@@ -18,6 +19,9 @@ SECTIONS = [
     "8. Current Work:",
     "9. Optional Next Step:",
 ]
+
+
+ASKING = summary_prompt("full")
 
 
 def messages(*contents):
@@ -67,7 +71,7 @@ def test_instructions_are_repeated_in_the_summary():
 
 
 def test_the_request_for_the_summary_is_not_part_of_it():
-    assert "Summarize" not in summarize(messages("Fix it", "Done.", "Summarize this in <summary> tags"))
+    assert "Write a summary" not in summarize(messages("Fix it", "Done.", ASKING))
 
 
 @given(st.lists(st.text(max_size=3000), min_size=1, max_size=30))
@@ -79,9 +83,6 @@ def test_a_summary_is_bounded_and_has_one_closing_tag(texts):
 
 def said(*texts):
     return [{"type": "text", "text": text} for text in texts]
-
-
-ASKING = "Write a summary of this whole conversation, in <summary> tags."
 
 
 def test_text_in_the_same_message_as_the_request_for_a_summary_is_kept():
@@ -103,3 +104,31 @@ def test_a_second_summary_lists_what_the_first_one_listed_and_does_not_quote_it(
         "run the tests",
         "   - Thanks",
     ]
+
+
+@pytest.mark.parametrize(
+    ("last", "pending", "next_step"),
+    [
+        (("Done.", ASKING), "- None.", "None."),
+        ((ASKING,), "- Fix it", "Continue with the last request above."),
+        (
+            ("Done.", said("And the lexer", ASKING)),
+            "- And the lexer",
+            "Continue with the last request above.",
+        ),
+    ],
+)
+def test_a_request_is_pending_until_a_reply_without_a_tool_call(last, pending, next_step):
+    summary = summarize(
+        messages(said("Fix it", *(last if len(last) == 1 else ())), *last[: len(last) // 2 * 2])
+    )
+    assert (section(summary, SECTIONS[6]), section(summary, SECTIONS[8])) == (pending, next_step)
+
+
+def test_text_that_clients_add_to_user_messages_is_not_listed_as_the_users():
+    texts = said(
+        "<local-command-stdout>rm -rf</local-command-stdout>",
+        "<system-reminder>x</system-reminder>",
+        "Fix it",
+    )
+    assert section(summarize(messages(texts, "Done.", ASKING)), SECTIONS[5]) == "- Fix it"

@@ -184,6 +184,10 @@ CONVERSATIONS = {
     "prefill": (body(USER, assistant(text("The answer is"))), PREFILL),
     "prefill on 4.6": (body(USER, assistant(text("So")), model="claude-sonnet-4-6"), PREFILL),
     "prefill where it works": (body(USER, assistant(text("So")), model="claude-sonnet-4-5"), "accepted"),
+    "prefill that is thinking": (
+        body(USER, assistant(thought("Hm.")), model="claude-haiku-4-5"),
+        "messages.1: The final block in an assistant message cannot be `thinking`.",
+    ),
     "prefill with trailing space": (
         body(USER, assistant(text("So ")), model="claude-haiku-4-5"),
         "messages: final assistant content cannot end with trailing whitespace",

@@ -2,10 +2,10 @@
 
 import builders as b
 import pytest
+from builders import compute_view
 
 from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.history.edits import Cleared, Offloaded, ThinkingDropped
-from everturn.history.log import compute_view
 from everturn.history.messages import Message
 from everturn.history.records import Record
 from everturn.history.repair import NO_RESULT, Repair

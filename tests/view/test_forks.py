@@ -14,7 +14,7 @@ from view.talks import HEAD, PARAMETERS, Talk, assistant, call, model, thinking,
 from everturn.decide.cache_breaks import CacheBreakDetector
 from everturn.decide.cache_key_snapshot import take_key_snapshot
 from everturn.errors import UsageError
-from everturn.history.blocks import Block, block_from_json, result_block, text_block
+from everturn.history.blocks import block_from_json, result_block, text_block
 from everturn.history.messages import Message
 from everturn.history.records import Usage
 from everturn.measure.capabilities import ANTHROPIC, PLAIN
@@ -25,7 +25,7 @@ from everturn.twin.costs import TwinCosts
 from everturn.twin.options import TwinOptions
 from everturn.view.breakpoints import place_breakpoints, without_cache_control
 from everturn.view.cache_key import compute_key_salts
-from everturn.view.forks import CapturedRequest, Fork, continue_fork, make_fork, refusal_of_tools
+from everturn.view.forks import CapturedRequest, make_fork
 from everturn.view.key_parameters import KeyParameters, TtlChoice
 from everturn.view.requests import build_fork_request, build_request, place_fork_breakpoints
 from everturn.wire.anthropic import Request
@@ -197,43 +197,6 @@ def test_an_output_limit_is_refused_where_it_would_change_the_thinking():
     assert make_fork(parent_of(TALK), (SUMMARIZE,), max_output=1).settings == {"max_tokens": 1}
 
 
-@pytest.mark.spec("PC-13")
-def test_every_call_is_refused_where_no_tools_are_allowed():
-    child = make_fork(parent_of(TALK), (SUMMARIZE,), max_turns=3)
-    said: tuple[Block, ...] = (text_block("let me look"), call("x"), call("y"))
-    ignored = [result_block("x", "secret"), result_block("y", "secret")]
-    later = continue_fork(child, said, ignored)
-    assert later is not None
-    assert later.messages == (
-        SUMMARIZE,
-        Message("assistant", said),
-        user(*(result_block(name, refusal_of_tools(name), is_error=True) for name in ("x", "y"))),
-    )
-    Desk(ANYTHING).ask(**body(build_fork_request(later, ANTHROPIC)))
-
-
-@pytest.mark.spec("PC-13")
-def test_a_fork_with_tools_goes_on_with_their_results():
-    child = make_fork(parent_of(TALK), (SUMMARIZE,), max_turns=2, tools_allowed=True)
-    later = continue_fork(child, [call("x")], [result_block("x", "found")])
-    assert later is not None
-    assert later.all_messages == (*TALK, SUMMARIZE, assistant(call("x")), user(result_block("x", "found")))
-    assert place_fork_breakpoints(later, ANTHROPIC) == place_fork_breakpoints(child, ANTHROPIC)
-
-
-@pytest.mark.spec("PC-13")
-def test_a_fork_ends_with_its_turns_or_when_it_calls_nothing():
-    child: Fork | None = make_fork(parent_of(TALK), (SUMMARIZE,), max_turns=3)
-    left = []
-    for turn in range(5):
-        left.append(child.max_turns if child else None)
-        child = continue_fork(child, [call(f"c{turn}")]) if child else None
-    assert left == [3, 2, 1, None, None]
-    assert continue_fork(make_fork(parent_of(TALK), (SUMMARIZE,), max_turns=3), [text_block("done")]) is None
-    with pytest.raises(UsageError, match="A fork of 0 turns does nothing"):
-        make_fork(parent_of(TALK), (SUMMARIZE,), max_turns=0)
-
-
 @pytest.mark.spec("PC-14")
 def test_what_a_fork_does_leaves_its_parent_as_it_was():
     parent = parent_of(TALK, metadata={"user_id": "u"})
@@ -243,10 +206,7 @@ def test_what_a_fork_does_leaves_its_parent_as_it_was():
     detector.before_call("main", note, parent.preamble, 0.0)
     detector.after_call("main", Usage(cache_read_input_tokens=90_000))
     baseline = detector.baselines["main"]
-    child = make_fork(parent, (SUMMARIZE,), max_turns=2, max_output=5)
-    later = continue_fork(child, [call("x")])
-    assert later is not None
-    build_fork_request(later, ANTHROPIC)
+    build_fork_request(make_fork(parent, (SUMMARIZE,), max_output=5), ANTHROPIC)
     # A fork is a source of its own: its low reads are not a break of the parent's cache.
     detector.before_call("fork:summary", note, parent.preamble, 1.0)
     detector.after_call("fork:summary", Usage())

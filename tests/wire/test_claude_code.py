@@ -5,12 +5,12 @@ import time
 
 import builders as b
 import pytest
+from builders import compute_view
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from everturn.history.blocks import Block, fields_of, text_block, text_of
 from everturn.history.edits import Cleared, Compacted, KeptSegment
-from everturn.history.log import compute_view
 from everturn.history.records import CacheCreation, Record, ReplyMeta, Usage
 from everturn.view.flatten import flatten
 from everturn.wire.claude_code_reader import TranscriptLine, looks_like_a_session, parse_session_file

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.twin.stream import build_events, encode_sse, error_event
-from everturn.wire.streamed import StreamedReply, read_stream
+from everturn.wire.streamed import StreamedReply
 
 USAGE = {"input_tokens": 3, "output_tokens": 9, "cache_read_input_tokens": 5, "cache_creation": {"x": 1}}
 BLOCKS = [
@@ -38,6 +38,12 @@ BODY = {
 
 def streamed(body):
     return b"".join(encode_sse(build_events(body)))
+
+
+def read_stream(data):
+    reply = StreamedReply()
+    reply.feed(data)
+    return reply
 
 
 def test_a_stream_is_put_together_to_the_plain_body():

@@ -13,6 +13,7 @@ import msgspec
 
 from everturn.adapters.claude_code.settings.files import project_settings, user_settings
 from everturn.decide.options import HookSettings
+from everturn.safe_files import read_file
 from everturn.session.hooks.load import HookFile, LoadedHooks, load_hooks
 
 AUTO_COMPACT: Final = "autoCompactEnabled"
@@ -23,6 +24,8 @@ class ClaudeSettings(NamedTuple):
     files: tuple[HookFile, ...]
     # Keys of `Options` that follow from the settings.
     defaults: Mapping[str, Any]
+    # What is ignored because the project's file is not trusted, and how to trust it.
+    notes: tuple[str, ...] = ()
 
     def load_hooks(self, settings: HookSettings) -> LoadedHooks:
         return load_hooks(settings, self.files)
@@ -34,12 +37,20 @@ def read_claude_settings(
     own = Path(user_settings(environment))
     shared = Path(project_settings(str(folder)))
     files = (HookFile(own), *(HookFile(path, is_own=False) for path in (shared, _local(shared))))
-    enabled = [
-        value
-        for file in files
-        if (value := _auto_compact(file.path)) is not None and (file.is_own or _digest(file.path) in trusted)
-    ]
-    return ClaudeSettings(files, {"thresholds.auto_compaction": enabled[-1]} if enabled else {})
+    defaults: dict[str, Any] = {}
+    notes: list[str] = []
+    for file in files:
+        enabled = _auto_compact(file.path)
+        if enabled is None:
+            continue
+        if file.is_own or _digest(file.path) in trusted:
+            defaults["thresholds.auto_compaction"] = enabled
+        else:
+            notes.append(
+                f"{file.path}: {AUTO_COMPACT} is ignored, because the file is not trusted; to trust it, add "
+                f"its digest to hooks.trusted: {_digest(file.path)}"
+            )
+    return ClaudeSettings(files, defaults, tuple(notes))
 
 
 def _local(shared: Path) -> Path:
@@ -54,15 +65,13 @@ def _auto_compact(path: Path) -> bool | None:
 def _digest(path: Path) -> str:
     """Of the whole file: what is trusted is what somebody has looked at."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(read_file(path, max_bytes=_MAX_BYTES)).hexdigest()
     except OSError:
         return ""
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
-            return {}
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        return msgspec.json.decode(read_file(path, max_bytes=_MAX_BYTES), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError, RecursionError):
         return {}

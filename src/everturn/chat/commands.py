@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
+from textwrap import shorten
 from typing import Final, NamedTuple, cast
 
 from rich.text import Text
@@ -25,12 +26,17 @@ from everturn.dashboard.report import context_report
 from everturn.dashboard.terminal import HEAD, QUIET
 from everturn.decide.compact.values import Compaction, CompactionSkipped
 from everturn.errors import UsageError
+from everturn.history.blocks import text_of
+from everturn.history.records import Record
 from everturn.measure.model_table import find_model
 from everturn.session.recall.search import RecallResult
 from everturn.session.recorded import open_session
+from everturn.view.flatten import is_shown_to_user
 
 Lines = Iterable[Text]
 _DRY: Final = "--dry-run"
+# Messages that /rewind lists.
+_REWIND_LIST: Final = 15
 _PURPOSES: Final = {"conversation": "conversation", "compact": "summaries", "session_memory": "notes"}
 
 
@@ -135,9 +141,37 @@ def undo(agent: ChatAgent, _: str) -> Lines:
     return compactions.render_undo(undone.boundary[:8], before, after, agent.terminal.screen)
 
 
+def rewind(agent: ChatAgent, rest: str) -> Lines:
+    """Without a number, list the latest messages; with one, go back to before that message."""
+    said = [record for record in agent.session.conversation.log.view.records if _is_said_by_user(record)]
+    latest = list(enumerate(reversed(said[-_REWIND_LIST:]), start=1))
+    if not latest:
+        return _sentence(agent, "Nothing was said yet.")
+    if not rest:
+        lines = [Text(f"{number:>3}  {shorten(_words_of(record), 60)}") for number, record in latest]
+        hint = "/rewind NUMBER goes back to before that message. What came after it stays in the transcript."
+        return [*lines, *_sentence(agent, hint, QUIET)]
+    chosen = dict(latest).get(int(rest)) if rest.isdecimal() else None
+    if chosen is None:
+        return _sentence(agent, f"There is no message {rest!r} in the list; /rewind shows it.")
+    done = agent.session.rewind(chosen.uuid)
+    agent.show_compactions()
+    left = f"{counted(done.messages, 'message')} left behind. To say it differently:"
+    return [*_sentence(agent, left, QUIET), *_sentence(agent, done.text)]
+
+
+def _is_said_by_user(record: Record) -> bool:
+    is_own = record.kind == "user" and is_shown_to_user(record) and not record.compact_summary
+    return is_own and not any(block.is_result for block in record.blocks)
+
+
+def _words_of(record: Record) -> str:
+    return " ".join(" ".join(map(text_of, record.blocks)).split())
+
+
 def pin(agent: ChatAgent, rest: str) -> Lines:
     agent.session.pin(rest)
-    return _sentence(agent, "Pinned: every later summary quotes this text verbatim.")
+    return _sentence(agent, "Pinned: every later compaction keeps this text verbatim.")
 
 
 def recall(agent: ChatAgent, rest: str) -> Lines:
@@ -203,6 +237,7 @@ COMMANDS: Final[dict[str, CommandSpec]] = {
         "[FOCUS]", "summarize now, with a focus on FOCUS; --dry-run only shows the plan", compact
     ),
     "undo": CommandSpec("", "undo the last compaction", undo),
+    "rewind": CommandSpec("[NUMBER]", "list your messages, or go back to before one of them", rewind),
     "pin": CommandSpec("TEXT", "text that every later summary keeps verbatim", pin),
     "recall": CommandSpec("WORDS", "search the full history, including summarized parts", recall),
     "retry": CommandSpec("", "retry after an error", retry),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from everturn.decide.options import ProviderSettings
 from everturn.errors import UpstreamError, UsageError
+from everturn.session.opening import make_client
 from everturn.session.upstream import RawResponse, Send
 
 if TYPE_CHECKING:
@@ -48,15 +49,9 @@ def connect_to_model(keys: ProviderSettings, wanted: ModelChoice = "whatever the
     if not _could_be_keys(keys):
         return ModelConnection(send=_raise_on_send(INVALID_KEY), notice=INVALID_KEY)
     try:
-        import anthropic
+        return ModelConnection(client=make_client(keys))
     except ModuleNotFoundError:
         return ModelConnection(send=_raise_on_send(NO_PACKAGE), notice=NO_PACKAGE)
-    client = anthropic.Anthropic(
-        api_key=keys.api_key.reveal() or None,
-        auth_token=keys.auth_token.reveal() or None,
-        base_url=keys.base_url or None,
-    )
-    return ModelConnection(client=client)
 
 
 def _twin() -> Send:

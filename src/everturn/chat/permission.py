@@ -1,17 +1,17 @@
 """Permissions: each action of the agent is granted, refused, or the user is asked.
 
 One table says what each mode grants. "Always" holds for the session and covers exactly the `key` of the
-request: a folder, or the first words of a plain command. The tools (`tools/`) build the requests; the
-terminal asks the user.
+request: a folder, one file, a family of commands (`tools/command_scope.py`) or exactly one command. The tools
+(`tools/`) build the requests; the terminal asks the user.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
 
 from everturn.errors import UsageError
+from everturn.terminal_text import visible
 
 ActionKind = Literal["look", "edit", "guarded edit", "command"]
 PermissionMode = Literal["ask", "accept edits", "read only", "all"]
@@ -22,17 +22,13 @@ MODES: Final[tuple[PermissionMode, ...]] = get_args(PermissionMode)
 
 # The decision for each kind of action in each mode. Reading inside the workspace needs no permission. "look":
 # read outside the workspace, or a file whose name suggests secrets. "guarded edit": an edit of such a file,
-# or inside .git, from where git runs code.
+# or of one that programs run or obey by themselves (`tools/files/guarded.py`).
 DECISIONS: Final[Mapping[PermissionMode, Mapping[ActionKind, PermissionDecision]]] = {
     "ask": {"look": "ask", "edit": "ask", "guarded edit": "ask", "command": "ask"},
     "accept edits": {"look": "ask", "edit": "grant", "guarded edit": "ask", "command": "ask"},
     "read only": {"look": "ask", "edit": "refuse", "guarded edit": "refuse", "command": "refuse"},
     "all": {"look": "grant", "edit": "grant", "guarded edit": "grant", "command": "grant"},
 }
-
-# Characters that can make a terminal show something else than what will run: control characters except
-# newline and tab, and marks that change the writing direction.
-_HIDDEN_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class PermissionRequest(msgspec.Struct, frozen=True):
@@ -68,13 +64,8 @@ def deny_all(_: PermissionRequest) -> PermissionAnswer:
     return "no"
 
 
-def escape_hidden(text: str) -> str:
-    """Text with hidden characters written as escapes, for display before a permission is given."""
-    return _HIDDEN_CHARACTERS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-
-
 def to_one_line(text: str, most: int = 200) -> str:
-    line = escape_hidden(" ".join(text.split()))
+    line = visible(" ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 

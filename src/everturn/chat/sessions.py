@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from everturn.errors import UsageError
+from everturn.safe_files import MAX_SESSION_BYTES, open_stream
 from everturn.session.transcripts import SUFFIX
 
 NEWEST: Final = "newest"
@@ -94,8 +95,8 @@ def _files(folder: Path) -> list[Path]:
 
 def _read_session(path: Path) -> SavedSession | None:
     try:
-        state = path.stat()
-        with path.open("rb") as file:
+        with open_stream(path, max_bytes=MAX_SESSION_BYTES) as file:
+            state = os.fstat(file.fileno())
             beginning = file.read(_MAX_BYTES_READ)
     except OSError:
         return None

@@ -27,15 +27,19 @@ from everturn.measure.model_table import find_model
 from everturn.measure.thresholds import DEFAULTS
 from everturn.session.config.load import resolve_options
 from everturn.session.hooks.run import Hooks
+from everturn.terminal_text import printable
 
+RESERVES: Final = ("output_reserve", "auto_margin", "warning_margin", "error_margin", "blocking_margin")
 # The window size that the default reserves are meant for (TOK-12).
 RESERVES_WINDOW: Final = 200_000
 
 
 class ChatOptions(NamedTuple):
-    """The command line options. `settings` are configuration keys."""
+    """The command line options. `settings` are configuration keys; `config_path` is the file that is read
+    instead of the user's and the project's."""
 
     settings: Mapping[str, Any]
+    config_path: Path | None
     words: str | None
     resume: str | None
     session: Path | None
@@ -46,9 +50,10 @@ class ChatOptions(NamedTuple):
 def start_chat(options: ChatOptions) -> int:
     """Run a conversation in the current folder and return the exit code."""
     folder, home = Path.cwd(), Path.home()
-    trusted = resolve_options(None, options.settings, project=folder).options.hooks.trusted
-    claude = read_claude_settings(os.environ, folder, trusted)
-    loaded = resolve_options(None, options.settings, project=folder, defaults=claude.defaults)
+    config = options.config_path or "auto"
+    given = resolve_options(None, options.settings, config=config, project=folder).options
+    claude = read_claude_settings(os.environ, folder, given.hooks.trusted)
+    loaded = resolve_options(None, options.settings, config=config, project=folder, defaults=claude.defaults)
     hooks = claude.load_hooks(loaded.options.hooks)
     terminal = _terminal_for(options.words)
     permissions = Permissions(
@@ -61,7 +66,7 @@ def start_chat(options: ChatOptions) -> int:
     agent = ChatAgent(
         ChatSettings(folder, home, kept, chosen, Hooks(hooks.hooks)), connection, terminal, permissions
     )
-    _introduce(agent, (*loaded.notes, *hooks.notes))
+    _introduce(agent, (*loaded.notes, *claude.notes, *hooks.notes))
     agent.open(path)
     try:
         if options.words is not None:
@@ -82,14 +87,13 @@ def scale_reserves(options: Options) -> Options:
     unknown model, and if the user set them.
     """
     model, window = find_model(options.model or DEFAULT_MODEL), options.window
-    if (
-        not (model and window and window < min(model.window, RESERVES_WINDOW))
-        or options.thresholds != DEFAULTS
-    ):
+    given = {name: getattr(options.thresholds, name) for name in RESERVES}
+    if not (model and window and window < min(model.window, RESERVES_WINDOW)) or given != {
+        name: getattr(DEFAULTS, name) for name in RESERVES
+    }:
         return options
-    names = ("output_reserve", "auto_margin", "warning_margin", "error_margin", "blocking_margin")
-    scaled = {name: getattr(DEFAULTS, name) * window // RESERVES_WINDOW for name in names}
-    return msgspec.structs.replace(options, thresholds=msgspec.structs.replace(DEFAULTS, **scaled))
+    scaled = {name: value * window // RESERVES_WINDOW for name, value in given.items()}
+    return msgspec.structs.replace(options, thresholds=msgspec.structs.replace(options.thresholds, **scaled))
 
 
 def _terminal_for(words: str | None) -> Terminal:
@@ -120,7 +124,9 @@ def _run_once(agent: ChatAgent, words: str) -> int:
         )
         return 1
     if isinstance(meant, PromptInput):
-        click.echo(agent.answered.encode("utf-8", "replace"))
+        # A program gets the answer as it is; a terminal gets what it can show.
+        answer = printable(agent.answered, keeps_lines=True) if sys.stdout.isatty() else agent.answered
+        click.echo(answer.encode("utf-8", "replace"))
     return 0
 
 
@@ -135,7 +141,7 @@ def _introduce(agent: ChatAgent, notes: tuple[str, ...]) -> None:
     terminal = agent.terminal
     if terminal.kind == "pipe":
         for said in filter(None, (agent.connection.notice, *notes)):
-            click.echo(said, err=True)
+            click.echo(printable(said), err=True)
         return
     where = _abbreviate_home(agent.settings.folder, agent.settings.home)
     terminal.show(format_banner(agent.model, where, agent.connection.notice, terminal.screen))

@@ -5,11 +5,14 @@ but click. To add a command, add a row.
 """
 
 from importlib import import_module
+from typing import Any
 
 import click
 
 from everturn import __version__
+from everturn.cli.output import say
 from everturn.errors import EverturnError
+from everturn.terminal_text import printable
 
 # name: (module and function, description in one line)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -61,7 +64,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in RENAMED:
-            click.echo(f"`everturn {cmd_name}` is now `everturn {RENAMED[cmd_name]}`.", err=True)
+            say(f"`everturn {cmd_name}` is now `everturn {RENAMED[cmd_name]}`.", err=True)
             cmd_name = RENAMED[cmd_name]
         if cmd_name not in COMMANDS:
             return None
@@ -75,13 +78,30 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.ClickException as problem:
+            raise make_printable(problem) from None
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except EverturnError as problem:
-            raise click.ClickException(str(problem)) from None
+            raise make_printable(click.ClickException(str(problem))) from None
+        except click.ClickException as problem:
+            raise make_printable(problem) from None
         except ModuleNotFoundError as missing:
             raise missing_package(ctx.invoked_subcommand or "", missing) from None
+
+
+def make_printable(problem: click.ClickException) -> click.ClickException:
+    """The same error; file names and values in its message cannot control the terminal."""
+    # The message is declared as final; a new error would lose the usage line and the exit code.
+    object.__setattr__(problem, "message", printable(problem.message, keeps_lines=True))
+    return problem
 
 
 def missing_package(command: str, missing: ModuleNotFoundError) -> Exception:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from everturn.cli.configured import configured
+from everturn.cli.output import say_json
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
@@ -53,7 +54,7 @@ def audit(
         raise click.ClickException(f"No session to audit.\n{reasons}".rstrip())
     if as_json:
         # As bytes: JSON is UTF-8 in any locale.
-        click.echo(spelled(done))
+        say_json(spelled(done))
         return
     from everturn.dashboard.audit import draw
 

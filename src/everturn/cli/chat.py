@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from everturn.chat.permission import MODES
+from everturn.cli.configured import config_options
 
 
 @click.command(short_help="A coding agent in the terminal, with unlimited conversation length.")
@@ -36,6 +37,7 @@ from everturn.chat.permission import MODES
     default="ask", show_default=True, help="What the agent may do without asking.",
 )  # fmt: skip
 @click.option("--notes", is_flag=True, help="Keep notes in the background, so that compaction is instant.")
+@config_options
 def chat(
     folder: Path,
     words: str | None,
@@ -47,6 +49,8 @@ def chat(
     twin: bool,
     mode: str,
     notes: bool,
+    settings: dict[str, str],
+    config_path: Path | None,
 ) -> None:
     """Work with a coding agent in FOLDER. It asks before it edits files or runs commands.
 
@@ -58,12 +62,14 @@ def chat(
 
     if session is not None and resume is not None:
         raise click.UsageError("Give --session or --resume, not both.")
-    # Resolve it before the working directory changes.
+    # Resolve paths before the working directory changes.
     session = session.absolute() if session else None
+    config_path = config_path.absolute() if config_path else None
     os.chdir(folder)
-    settings = {"model": model, "policy": policy, "window": window, "notes.enabled": notes}
+    named = {"model": model, "policy": policy, "window": window, "notes.enabled": notes}
     options = ChatOptions(
-        settings={key: value for key, value in settings.items() if value},
+        settings={**settings, **{key: value for key, value in named.items() if value}},
+        config_path=config_path,
         words=words,
         resume=resume,
         session=session,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from everturn.cli.configured import configured
+from everturn.cli.output import say_json
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
@@ -58,7 +59,7 @@ def compact(
         if not isinstance(outcome, Compaction | CompactionPlan):
             raise click.ClickException(f"{file} was not compacted: {outcome.why}")
         if as_json:
-            click.echo(spelled(outcome, session.bill))
+            say_json(spelled(outcome, session.bill))
         elif isinstance(outcome, CompactionPlan):
             print_lines(lambda screen: render_plan(outcome, file, screen))
         else:

@@ -6,6 +6,7 @@ from typing import cast
 import click
 
 from everturn.cli.configured import parse_setting
+from everturn.cli.output import say, say_json
 
 
 @click.command(short_help="Show the effective configuration and the origin of each value.")
@@ -32,16 +33,14 @@ def config(path: Path | None, settings: tuple[str, ...], changed: bool, as_json:
     shown = {key: value for key, value in loaded.values().items() if _is_shown(loaded.origins[key], changed)}
     if as_json:
         rows = {key: {"value": value, "from": loaded.origins[key]} for key, value in shown.items()}
-        click.echo(msgspec.json.encode({"values": rows, "notes": loaded.notes}, enc_hook=repr))
+        say_json(msgspec.json.encode({"values": rows, "notes": loaded.notes}, enc_hook=repr))
         return
     width = max(map(len, shown), default=0)
     for key, value in shown.items():
         origin = loaded.origins[key]
-        click.echo(
-            f"{key:<{width}}  {_format_value(value)}" + ("" if origin == "default" else f"  ({origin})")
-        )
+        say(f"{key:<{width}}  {_format_value(value)}" + ("" if origin == "default" else f"  ({origin})"))
     for note in loaded.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
 
 def _is_shown(origin: str, changed: bool) -> bool:

@@ -7,11 +7,14 @@ from typing import Any, TypeVar
 
 import click
 
+from everturn.cli.output import say
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def configured(command: Command) -> Command:
-    """Adds both options; the command gets the loaded `Options` as `options`. Notices go to stderr."""
+def config_options(command: Command) -> Command:
+    """Adds both options, for a command that loads its configuration itself: `settings` are the keys with
+    their values, `config_path` is the file or None."""
 
     @click.option(
         "--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set a configuration key; repeatable."
@@ -24,14 +27,23 @@ def configured(command: Command) -> Command:
         help="Read this file instead of the user's and the project's.",
     )
     @wraps(command)
-    def with_options(*args: Any, settings: tuple[str, ...], config_path: Path | None, **rest: Any) -> Any:
+    def with_settings(*args: Any, settings: tuple[str, ...], **rest: Any) -> Any:
+        return command(*args, settings=dict(map(parse_setting, settings)), **rest)
+
+    return with_settings  # pyright: ignore[reportReturnType]  # the decorated function takes the same arguments
+
+
+def configured(command: Command) -> Command:
+    """Adds both options; the command gets the loaded `Options` as `options`. Notices go to stderr."""
+
+    @config_options
+    @wraps(command)
+    def with_options(*args: Any, settings: dict[str, str], config_path: Path | None, **rest: Any) -> Any:
         from everturn.session.config.load import resolve_options
 
-        loaded = resolve_options(
-            None, dict(map(parse_setting, settings)), config=config_path or "auto", project=Path.cwd()
-        )
+        loaded = resolve_options(None, settings, config=config_path or "auto", project=Path.cwd())
         for note in loaded.notes:
-            click.echo(f"note: {note}", err=True)
+            say(f"note: {note}", err=True)
         return command(*args, options=loaded.options, **rest)
 
     return with_options  # pyright: ignore[reportReturnType]  # the decorated function takes the same arguments

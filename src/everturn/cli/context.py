@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from everturn.cli.configured import configured
+from everturn.cli.output import say_json, write_output
 from everturn.session.transcripts import Progress
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def context(
         report = context_report(session)
     if as_json:
         # As bytes: JSON is UTF-8 in any locale.
-        click.echo(spelled(report))
+        say_json(spelled(report))
         return
     if svg is not None:
         _write_image(report, svg)
@@ -81,10 +82,7 @@ def _write_image(report: "ContextReport", out: Path) -> None:
     picture = svg(
         drawn(report, screen), columns=screen.width, title=f"What fills the context of {report.source}"
     )
-    try:
-        out.write_text(picture, encoding="utf-8")
-    except OSError as problem:
-        raise click.ClickException(f"Cannot write {out}: {problem.strerror}.") from None
+    write_output(out, picture.encode())
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from itertools import islice
 
 import click
 
+from everturn.cli.output import say
+
 
 @click.group()
 def demo() -> None:
@@ -41,8 +43,8 @@ def cache(turns: int, idle: int, seed: int, model_id: str, color: bool) -> None:
         raise click.BadParameter(f"unknown model {model_id!r}", param_hint="--model")
     records, preamble = make_demo_session(seed=seed, turns=turns)
     pause = {turns // 2 + 1: timedelta(minutes=idle)}
-    click.echo(f"An agent with {turns} calls on {model.display_name}.")
-    click.echo(f"{idle} minutes idle after call {turns // 2}.\n")
+    say(f"An agent with {turns} calls on {model.display_name}.")
+    say(f"{idle} minutes idle after call {turns // 2}.\n")
     bills: list[NamedCost] = []
     for name, kept, able in (
         ("everturn", "claude-code", ANTHROPIC),
@@ -57,7 +59,7 @@ def cache(turns: int, idle: int, seed: int, model_id: str, color: bool) -> None:
         if name == "everturn":
             draw_steps(steps, sys.stdout, color=color)
             right = sum(step.as_predicted for step in steps)
-            click.echo(f"\n{right} of {len(steps)} calls read and wrote exactly what was predicted.\n")
+            say(f"\n{right} of {len(steps)} calls read and wrote exactly what was predicted.\n")
     draw_bills(bills, sys.stdout, color=color)
 
 
@@ -85,7 +87,7 @@ def compact(compactions: int, seed: int, model_id: str, color: bool) -> None:
     if model is None:
         raise click.BadParameter(f"unknown model {model_id!r}", param_hint="--model")
     times = "once" if compactions == 1 else f"{compactions} times"
-    click.echo(f"An agent on {model.display_name}, compacted {times}.\n")
+    say(f"An agent on {model.display_name}, compacted {times}.\n")
     draw(
         run_long_session(model=model, compactions=compactions, seed=seed),
         model.window,

@@ -5,6 +5,8 @@ import sys
 
 import click
 
+from everturn.cli.output import say, say_json
+
 STATE_LABELS = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 
 
@@ -23,10 +25,10 @@ def doctor(as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.encode({"is_well": is_well, "checks": checks}))
+        say_json(msgspec.json.encode({"is_well": is_well, "checks": checks}))
     else:
         for each in checks:
-            click.echo(f"{STATE_LABELS[each.state]} {each.name}: {each.what}")
+            say(f"{STATE_LABELS[each.state]} {each.name}: {each.what}")
             if each.to_do:
-                click.echo(f"      {each.to_do}")
+                say(f"      {each.to_do}")
     sys.exit(0 if is_well else 1)

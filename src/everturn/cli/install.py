@@ -1,12 +1,13 @@
 """`everturn install claude-code`: adds the status line and hooks to Claude Code's settings."""
 
 import os
-import shutil
 import sys
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
+
+from everturn.cli.output import say
 
 if TYPE_CHECKING:
     from everturn.adapters.claude_code.settings.entries import InstallOptions
@@ -55,7 +56,7 @@ def install(
     if path and (project or mcp):
         raise click.UsageError("--settings cannot be combined with --project or --mcp.")
     # Project settings are shared; a path of this machine would not work for others.
-    program = (NAME,) if project else _program()
+    program = (NAME,) if project else this_program()
     wanted = InstallOptions(program, status_line=not no_statusline, hooks=not no_hooks, shrink=shrink or 0)
     here = os.getcwd()
     own = files.project_settings(here) if project else files.user_settings(os.environ)
@@ -71,9 +72,9 @@ def install(
         )
     for planned in plans:
         if not planned.is_needed:
-            click.echo(f"Already installed: {planned.file.display_path}")
+            say(f"Already installed: {planned.file.display_path}")
         elif dry_run:
-            click.echo(f"Would change {planned.file.display_path}:\n{planned.diff()}", nl=False)
+            say(f"Would change {planned.file.display_path}:\n{planned.diff()}", nl=False)
         else:
             _apply_installation(planned, may_make_folder=not path)
 
@@ -90,7 +91,7 @@ def _plan_installation(
     except StatusLineTaken as taken:
         if not may_ask:
             raise
-        click.echo(str(taken).partition(". ")[0] + ".")
+        say(str(taken).partition(". ")[0] + ".")
         click.confirm("Replace it? (`everturn uninstall claude-code` restores it)", abort=True)
         return plan_installation(path, wanted, replacing=True)
 
@@ -99,17 +100,20 @@ def _apply_installation(planned: "Installation", *, may_make_folder: bool) -> No
     from everturn.adapters.claude_code.settings.install import apply_installation
 
     backup = apply_installation(planned, datetime.now(), may_make_folder=may_make_folder)
-    click.echo(f"Changed {planned.file.display_path}:")
+    say(f"Changed {planned.file.display_path}:")
     for line in planned.messages:
-        click.echo(f"  {line}")
-    click.echo(f"  backup: {backup}" if backup else "  (the file is new)")
-    click.echo("Undo with `everturn uninstall claude-code`; check with `everturn doctor`.")
+        say(f"  {line}")
+    say(f"  backup: {backup}" if backup else "  (the file is new)")
+    say("Undo with `everturn uninstall claude-code`; check with `everturn doctor`.")
 
 
-def _program() -> tuple[str, ...]:
+def this_program() -> tuple[str, ...]:
     """The command that starts this everturn. Claude Code's PATH is unknown, so it is an absolute path."""
+    from everturn.processes import find_program
+
     started = os.path.abspath(sys.argv[0])
     if os.path.basename(started) == "everturn" and os.access(started, os.X_OK):
         return (started,)
-    found = shutil.which("everturn")
-    return (os.path.abspath(found),) if found else (sys.executable, "-m", "everturn")
+    found = find_program("everturn", os.environ.get("PATH", ""), outside=os.getcwd())
+    # -P: Python would look for the module in the current folder first.
+    return (found,) if found else (sys.executable, "-P", "-m", "everturn")

@@ -2,6 +2,8 @@
 
 import click
 
+from everturn.cli.output import say_json
+
 
 @click.command(short_help="Search the full history of a session.")
 @click.argument("file", type=click.Path())
@@ -29,7 +31,7 @@ def recall(file: str, query: tuple[str, ...], limit: int, as_json: bool) -> None
     finally:
         index.close()
     if as_json:
-        click.echo(msgspec.json.encode({"hits": found.hits, "remark": found.remark, "notes": index.notes}))
+        say_json(msgspec.json.encode({"hits": found.hits, "remark": found.remark, "notes": index.notes}))
         return
     from everturn.dashboard.recall_output import print_lines, render_hits
 

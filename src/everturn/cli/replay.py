@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from everturn.cli.configured import configured
+from everturn.cli.output import open_output, say_json, write_output
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
     from everturn.replay.compare import ComparisonTable
     from everturn.replay.parallel import ReplayOutcome, ResultCache
+    from everturn.replay.playing.offline_effects import SummaryWriter
     from everturn.replay.policies import ReplayPolicy
 
 DEFAULT_POLICIES = (
@@ -35,6 +37,13 @@ DEFAULT_POLICIES = (
     "`configured` is your own configuration, --set included.",
 )
 @click.option("--model", default="", help="Use this model for all replies instead of the recorded one.")
+@click.option(
+    "--summarizer",
+    metavar="MODEL",
+    default="",
+    help="Let this model write the summaries, through the configured provider. Sends it recorded content and "
+    "costs money. By default summaries are written without a model.",
+)
 @click.option("--ttl", type=click.Choice(["5m", "1h"]), default="5m", help="Lifetime of cache entries.")
 @click.option("--refresh", is_flag=True, help="Refresh the cache during pauses if that is cheaper.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
@@ -61,6 +70,7 @@ def replay(
     paths: tuple[Path, ...],
     policies: str,
     model: str,
+    summarizer: str,
     ttl: str,
     refresh: bool,
     as_json: bool,
@@ -76,15 +86,17 @@ def replay(
     """Replay the recorded sessions in PATHS (files or folders) under several policies.
 
     Shows what each policy would have cost, what broke the cache, how often the context was compacted, and how
-    often content was needed again after it was removed. Needs no API key and no network.
+    often content was needed again after it was removed. Needs no API key and no network, except for
+    --summarizer.
     """
     import msgspec
 
     from everturn.dashboard.progress import progress
     from everturn.replay.parallel import ResultCache, default_folder, replay_all
 
-    chosen = _parse_policies(policies, ttl, model, refresh=refresh, options=options)
+    chosen = _parse_policies(policies, ttl, model, summarizer, refresh=refresh, options=options)
     keep = ResultCache(str(cache or default_folder(os.environ)))
+    writer = _make_writer(keep, options) if any(each.summarizer for each in chosen) else None
     with progress("Replaying") as tell:
         done = replay_all(
             paths,
@@ -93,24 +105,26 @@ def replay(
             engine="processes" if engine == "local" else engine,  # pyright: ignore[reportArgumentType]
             workers=workers or os.cpu_count() or 1,
             tell=tell,
+            writer=writer,
         )
     if not done.sessions:
         reasons = "\n".join(f"  {each.path}: {each.why}" for each in done.unreadable)
         raise click.ClickException(f"No session to replay.\n{reasons}".rstrip())
     compared = _compare(done, chosen, keep)
     if html is not None:
-        html.write_text(_render_page(done, chosen, keep), encoding="utf-8")
+        write_output(html, _render_page(done, chosen, keep).encode())
     if requests is not None:
-        _write_requests(requests, paths, chosen)
+        _write_requests(requests, paths, chosen, writer)
     if into is not None:
         from everturn.dashboard.replay_table import insert_tables
 
         page, name = into
-        page.write_text(insert_tables(page.read_text("utf-8"), name, compared), encoding="utf-8")
+        from everturn.safe_files import edit_text
+
+        edit_text(page, lambda text: insert_tables(text, name, compared))
     if as_json:
-        # As bytes: JSON is UTF-8 in any locale.
         told = {**msgspec.to_builtins(compared), "unreadable": msgspec.to_builtins(done.unreadable)}
-        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=1))
+        say_json(msgspec.json.format(msgspec.json.encode(told), indent=1))
         return
     from everturn.dashboard.replay_table import draw
 
@@ -118,9 +132,9 @@ def replay(
 
 
 def _parse_policies(
-    policies: str, ttl: str, model: str, *, refresh: bool, options: "Options"
+    policies: str, ttl: str, model: str, summarizer: str, *, refresh: bool, options: "Options"
 ) -> list["ReplayPolicy"]:
-    from everturn.replay.policies import apply_switches, parse_policy
+    from everturn.replay.policies import apply_switches, parse_policy, use_summarizer
 
     named = [
         parse_policy(each, model=model, configured=options) for each in policies.split(",") if each.strip()
@@ -136,7 +150,17 @@ def _parse_policies(
         )
         for each in named
     ]
+    if summarizer:
+        switched = [use_summarizer(each, summarizer) for each in switched]
     return list({each.name: each for each in switched}.values())
+
+
+def _make_writer(keep: "ResultCache", options: "Options") -> "SummaryWriter":
+    from everturn.replay.summarizer import connect_summarizer, make_summary_writer
+
+    client = connect_summarizer(options.provider)
+    click.get_current_context().call_on_close(client.close)
+    return make_summary_writer(client.send, keep)
 
 
 def _compare(
@@ -165,17 +189,26 @@ def _render_page(done: "ReplayOutcome", policies: Sequence["ReplayPolicy"], keep
     return render_page(load_comparisons(done.sessions, policies, keep), unreadable=unreadable)
 
 
-def _write_requests(file: Path, paths: Sequence[Path], policies: Sequence["ReplayPolicy"]) -> None:
+def _write_requests(
+    file: Path,
+    paths: Sequence[Path],
+    policies: Sequence["ReplayPolicy"],
+    writer: "SummaryWriter | None",
+) -> None:
     """Request bodies are not cached, so the sessions are simulated again for this file."""
     from everturn.replay.requests_file import make_request_writer
     from everturn.replay.sessions import ReplaySession, read_sessions
     from everturn.replay.simulate import index_uses, simulate
 
-    with file.open("wb") as out:
+    with open_output(file) as out:
         for session in read_sessions(paths):
             if isinstance(session, ReplaySession):
                 uses = index_uses(session)
                 for policy in policies:
                     simulate(
-                        session, policy, uses, observer=make_request_writer(out, session.name, policy.name)
+                        session,
+                        policy,
+                        uses,
+                        observer=make_request_writer(out, session.name, policy.name),
+                        writer=writer if policy.summarizer else None,
                     )

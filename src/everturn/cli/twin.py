@@ -1,19 +1,24 @@
 """`everturn twin`: run a local Messages API."""
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import click
 
+from everturn.cli.twin_verify import verify
 from everturn.twin.app import TwinServer, bind_socket, url_of
-from everturn.twin.build import build_twin, load_faults, load_recorded_replies, load_script
+from everturn.twin.build import build_twin, load_faults, load_options, load_recorded_replies, load_script
+from everturn.twin.clock import format_time
+from everturn.twin.ledger import DEFAULT_LEDGER_SIZE
 from everturn.twin.options import TwinOptions
+from everturn.twin.service import Twin
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option(
     "--port",
     default=8585,
@@ -40,12 +45,30 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--faults", type=_FILE, help='Faults to inject, in JSON: {"faults": [{"kind": "overloaded"}]}.')
 @click.option("--seed", default=0, show_default=True, help="Seed for ids, replies and random faults.")
 @click.option(
+    "--ledger",
+    "ledger_size",
+    default=DEFAULT_LEDGER_SIZE,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How many requests GET /twin/ledger lists; older ones are dropped.",
+)
+@click.option("--options", "options_file", type=_FILE, help="Options of the twin, in JSON (docs/twin.md).")
+@click.option(
+    "--allow-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A host name that clients use for this machine, such as host.docker.internal.",
+)
+@click.option(
     "--extensions",
     type=click.Choice(["cache_edits"]),
     multiple=True,
     help="Features outside the public API, off by default.",
 )
+@click.pass_context
 def twin(
+    context: click.Context,
     *,
     port: int,
     host: str,
@@ -53,6 +76,9 @@ def twin(
     script: Path | None,
     faults: Path | None,
     seed: int,
+    ledger_size: int,
+    options_file: Path | None,
+    allowed_hosts: tuple[str, ...],
     extensions: tuple[str, ...],
 ) -> None:
     """Run a local Messages API for development and tests.
@@ -64,21 +90,40 @@ def twin(
         client = anthropic.Anthropic(api_key="any", base_url="http://127.0.0.1:8585")
 
     Control it with POST /twin/script, /twin/faults, /twin/clock and /twin/reset. GET /twin/ledger lists the
-    usage and price of each request.
+    usage and price of each request. `everturn twin verify` compares it with the real API.
     """
+    if context.invoked_subcommand is not None:
+        return
+    options = load_options(options_file) if options_file else TwinOptions()
+    extensions = (*options.extensions, *extensions)
+    sized = {} if _is_default(context, "ledger_size") else {"ledger_size": ledger_size}
     is_recording = script is not None and script.suffix == ".jsonl"
     made = build_twin(
         clock=clock,
-        options=TwinOptions(extensions=frozenset(extensions)),
+        options=replace(options, extensions=frozenset(extensions), **sized),
         script=load_script(script) if script and not is_recording else (),
         playback=load_recorded_replies(script) if script and is_recording else (),
         faults=load_faults(faults, seed=seed) if faults else None,
         seed=seed,
     )
     listener = bind_socket(host, port)
-    server = TwinServer(made, lambda: click.echo(f"everturn twin listening on {url_of(listener)}"))
+    started = f"everturn twin listening on {url_of(listener)} ({_describe_clock(made)})"
+    server = TwinServer(made, lambda: click.echo(started), allowed_hosts=(host, *allowed_hosts))
     _stop_on_signals(server)
     server.run(sockets=[listener])
+
+
+twin.add_command(verify)
+
+
+def _is_default(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT
+
+
+def _describe_clock(made: Twin) -> str:
+    if not made.clock.is_virtual:
+        return "real clock"
+    return f"virtual clock at {format_time(made.clock.now())}, moves only with POST /twin/clock"
 
 
 def _stop_on_signals(server: TwinServer) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from everturn.cli.configured import configured
+from everturn.cli.output import say_json
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
@@ -39,6 +40,6 @@ def undo(file: str, as_json: bool, options: "Options") -> None:
         after = session.context()
     if as_json:
         sizes = {"tokens_before": before.size.tokens, "tokens_after": after.size.tokens}
-        click.echo(msgspec.json.encode({"boundary": undone.boundary} | sizes))
+        say_json(msgspec.json.encode({"boundary": undone.boundary} | sizes))
         return
     print_lines(lambda screen: render_undo(undone.boundary, before, after, screen))

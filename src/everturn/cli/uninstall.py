@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from everturn.cli.output import say
+
 if TYPE_CHECKING:
     from everturn.adapters.claude_code.settings.uninstall import Removal
 
@@ -42,13 +44,13 @@ def uninstall(out_of: str, path: str | None, project: bool, dry_run: bool) -> No
         if removal.is_needed:
             _tell(removal, "Would clean" if dry_run else "Cleaned")
     if not any(removal.is_needed for removal in removals):
-        click.echo(f"No entries of everturn found in {' or '.join(paths)}.")
+        say(f"No entries of everturn found in {' or '.join(paths)}.")
 
 
 def _tell(removal: "Removal", what: str) -> None:
-    click.echo(f"{what} {removal.file.display_path}:")
+    say(f"{what} {removal.file.display_path}:")
     for line in removal.messages:
-        click.echo(f"  {line}")
+        say(f"  {line}")
     kept = removal.receipt.backup if removal.receipt and not removal.is_exact else ""
     if kept:
-        click.echo(f"  backup kept, because the file was changed since: {kept}")
+        say(f"  backup kept, because the file was changed since: {kept}")

@@ -10,6 +10,7 @@ from everturn.dashboard.layout import Screen, counted, tokens
 from everturn.dashboard.terminal import HEAD, QUIET
 from everturn.decide.compact.divide import messages_in
 from everturn.decide.compact.values import Compaction, CompactionPlan, Receipt
+from everturn.decide.retention import RetentionFigures
 from everturn.history.records import Record
 from everturn.session.bill import Bill
 from everturn.session.session import ContextUsage
@@ -21,6 +22,18 @@ STRATEGY_LABELS: Final = {
     "direct": "a model",
     "provider": "the provider itself",
     "extractive": "no model: put together from the session",
+}
+# The kinds of the retention score in words.
+_KINDS: Final = {
+    "user_instructions": "user's words",
+    "corrections": "corrections",
+    "decisions": "decisions",
+    "outcomes": "outcomes",
+    "pending": "open items",
+    "last_words": "last words",
+    "paths": "paths",
+    "identifiers": "names",
+    "errors": "errors",
 }
 LABEL: Final = 12
 
@@ -82,13 +95,26 @@ def render_compaction(outcome: Compaction, bill: Bill, file: str, screen: Screen
 
 
 def receipt_rows(receipt: Receipt) -> list[tuple[str, str]]:
-    """What was retained, recoverable and dropped (CP-34)."""
+    """What was retained, recoverable and dropped (CP-34), and the retention score of the summary (BY-6)."""
     rows = [
         ("retained", receipt.retained),
         ("recoverable", receipt.recoverable),
         ("dropped", receipt.dropped),
     ]
-    return [(name, "; ".join(what)) for name, what in rows]
+    return [*((name, "; ".join(what)) for name, what in rows), *_score_rows(receipt.retention)]
+
+
+def _score_rows(figures: RetentionFigures | None) -> list[tuple[str, str]]:
+    if figures is None:
+        return []
+    kept = (f"{_KINDS[name]} {kept}/{total}" for name, (kept, total) in figures.kept.items())
+    return [
+        (
+            "score",
+            f"{figures.score:.2f} of 1.00: {', '.join(kept)}" if figures.kept else f"{figures.score:.2f}",
+        ),
+        *(("wrong", each) for each in figures.wrong),
+    ]
 
 
 def render_undo(boundary: str, before: ContextUsage, after: ContextUsage, screen: Screen) -> list[Text]:

@@ -9,6 +9,8 @@ from typing import Final, Literal, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+from everturn.terminal_text import printable
+
 CutSide = Literal["start", "middle", "end"]
 
 GAP: Final = 2
@@ -28,7 +30,7 @@ def plain(text: str, *, ascii_only: bool) -> str:
     """The text without control characters, line breaks, invisible formatting (such as bidi marks) and
     surrogates.
     """
-    safe = "".join(each if each.isprintable() else " " if each.isspace() else "?" for each in text)
+    safe = printable(text)
     return safe.encode("ascii", "replace").decode() if ascii_only else safe
 
 

@@ -10,6 +10,8 @@ from rich.console import Console
 from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
 from everturn.errors import UsageError
 from everturn.replay.compare import ComparisonRow, ComparisonTable, Saving
+from everturn.replay.policies import RECORDED
+from everturn.replay.reported import ReportedError, describe_error
 from everturn.replay.runs import ReplayCost, RetainedCount
 
 UNKNOWN: Final = "-"
@@ -98,6 +100,9 @@ def footnotes(compared: ComparisonTable) -> Iterator[str]:
                 f"{row.policy} did not finish {ended}: the window was full. "
                 "Savings are computed over the calls that both policies made."
             )
+    for row in compared.rows:
+        if row.policy == RECORDED:
+            yield describe_error(row.policy, row.error)
     yield from compared.notes
 
 
@@ -106,6 +111,7 @@ def _summary(compared: ComparisonTable) -> Drawn:
         Column("policy", "<", grows=True),
         Column("calls", optional=4),
         Column("dollars"),
+        Column("error"),
         Column("vs none"),
         Column("vs recorded"),
         Column("hit rate", optional=1),
@@ -120,6 +126,7 @@ def _summary(compared: ComparisonTable) -> Drawn:
             row.policy + ("*" if row.unfinished else ""),
             f"{row.calls:,}",
             _dollars(row.dollars),
+            _error(row.error),
             _saving(row.against_none),
             _saving(row.against_recorded),
             percent(row.hit_rate),
@@ -187,6 +194,11 @@ def _dollars(amount: Decimal) -> str:
 def _saving(saved: Saving | None) -> str:
     """Positive if it is cheaper, negative if it costs more."""
     return UNKNOWN if saved is None or not saved.of else f"{saved.share:+.1%}"
+
+
+def _error(error: ReportedError | None) -> str:
+    """Of the input dollars, against reported usage: only `recorded` has one."""
+    return UNKNOWN if error is None else f"{error.input_dollars:+.1%}"
 
 
 def _left(left: RetainedCount | None) -> str:

@@ -4,11 +4,15 @@ it and returns the result.
 A flow is a generator that yields effects and is sent their results. It contains no I/O, so the same flow runs
 under a sync driver, an async one, one on virtual time, and one that fails every effect in turn (OV-2).
 
-    WriteFile   -> str                  the path the text is at
-    ReadFiles   -> tuple[FileRead, ...] in the order asked for, failures included
-    AskModel    -> Answer | Failure     one call of a model, retries included
-    RunHooks    -> HookOutcome          every hook of one event, in a fixed order
-    Emit        -> None                 something that happened, for listeners
+    effect      function       result
+    WriteFile   write_file     str: the path the text is at
+    ReadFiles   read_files     tuple[FileRead, ...]: in the order asked for, failures included
+    AskModel    ask_model      ModelAnswer | ModelFailure: one call of a model, retries included
+    RunHooks    run_hooks      HookOutcome: every hook of one event, in a fixed order
+    Emit        emit           None: something that happened, for listeners
+
+A flow uses the functions (`answer = yield from ask_model(...)`): they give the result its type, and refuse a
+result of another type by name, so that a handler with a mistake fails where it answers.
 """
 
 from collections.abc import Generator, Mapping
@@ -57,12 +61,12 @@ class FileRead(msgspec.Struct, frozen=True):
 
 
 class AskModel(msgspec.Struct, frozen=True):
-    """One model call. `way` is "fork" if it shares the conversation's cached prefix, otherwise "direct"."""
+    """One model call. The strategies "fork" and "provider" share the conversation's cached prefix."""
 
     request: Request
     betas: tuple[str, ...]
     purpose: CallPurpose
-    way: Literal["fork", "direct", "provider"]
+    strategy: Literal["fork", "direct", "provider"]
     # The conversation, or the part of it, that the request begins with; None if it shares nothing.
     parent: CapturedRequest | None = None
     # The same request again, shortened, after a "too long" error (CP-9).
@@ -121,6 +125,46 @@ class Emit(msgspec.Struct, frozen=True):
 
 
 Effect = WriteFile | ReadFiles | AskModel | RunHooks | Emit
+EffectResult = str | tuple[FileRead, ...] | ModelAnswer | ModelFailure | HookOutcome | None
 T = TypeVar("T")
-# A flow that returns a T. What it is sent after an effect is the result of that effect, see the table above.
-Flow = Generator[Effect, Any, T]
+# A flow that returns a T.
+Flow = Generator[Effect, EffectResult, T]
+
+
+def write_file(effect: WriteFile) -> Flow[str]:
+    result = yield effect
+    if isinstance(result, str):
+        return result
+    raise _wrong_result(effect, result)
+
+
+def read_files(effect: ReadFiles) -> Flow[tuple[FileRead, ...]]:
+    result = yield effect
+    if isinstance(result, tuple):
+        return result
+    raise _wrong_result(effect, result)
+
+
+def ask_model(effect: AskModel) -> Flow[ModelAnswer | ModelFailure]:
+    result = yield effect
+    if isinstance(result, ModelAnswer | ModelFailure):
+        return result
+    raise _wrong_result(effect, result)
+
+
+def run_hooks(effect: RunHooks) -> Flow[HookOutcome]:
+    result = yield effect
+    if isinstance(result, HookOutcome):
+        return result
+    raise _wrong_result(effect, result)
+
+
+def emit(event: msgspec.Struct) -> Flow[None]:
+    yield Emit(event)
+
+
+def _wrong_result(effect: Effect, result: EffectResult) -> TypeError:
+    return TypeError(
+        f"the handler answered the effect {type(effect).__name__} with a value of type "
+        f"{type(result).__name__}; `everturn.decide.effects` lists what each effect is answered with"
+    )

@@ -33,7 +33,7 @@ from everturn.measure.prediction import PredictionCheck, Verdict
 Private = Annotated[str, msgspec.Meta(extra={"private": True})]
 CompactionFailureReason = Literal[
     "no_summary", "api_error", "too_long", "cancelled", "refused", "timeout", "over_threshold", "blocked",
-    "calls_spent",
+    "calls_spent", "view_refused",
 ]  # fmt: skip
 Cause = Literal["key_changed", "expiry", "server_side"]
 BreakerKind = Literal["failures", "rapid_refill", "summary_calls"]
@@ -70,6 +70,9 @@ class MicroCompacted(Event, frozen=True, kw_only=True, tag="micro_compacted"):
     tokens_after: int
     tokens_saved: int
     why: str = ""
+    # Files whose content the model no longer sees. A read tool that answers a second read with "unchanged"
+    # must forget them, so that the next read is a real one (MC-4).
+    files: tuple[Private, ...] = ()
 
 
 class CompactionDone(Event, frozen=True, kw_only=True, tag="compaction_done"):
@@ -84,6 +87,8 @@ class CompactionDone(Event, frozen=True, kw_only=True, tag="compaction_done"):
     usage: Usage
     chain: CompactionChain
     figures: ContextBreakdown | None = None
+    # The retention score of the summary (BY-6).
+    score: float | None = None
 
 
 class CompactionNotDone(Event, frozen=True, kw_only=True, tag="compaction_not_done"):
@@ -160,6 +165,14 @@ class PredictionMissed(Event, frozen=True, kw_only=True, tag="prediction_missed"
     why: str
 
 
+class SummaryUncached(Event, frozen=True, kw_only=True, tag="summary_uncached"):
+    """A summary call that shares the conversation's prefix and still read little of it from the cache."""
+
+    read: int
+    prompt: int
+    why: str
+
+
 class HookTrouble(Event, frozen=True, kw_only=True, tag="hook_trouble"):
     """A hook that failed, timed out, or blocked something."""
 
@@ -176,22 +189,23 @@ class PassedThrough(Event, frozen=True, kw_only=True, tag="passed_through"):
     detail: Private = ""
 
 
-EVENTS: Final[tuple[type[Event], ...]] = (
-    MicroCompacted,
-    CompactionDone,
-    CompactionNotDone,
-    ProposalAnswered,
-    Compacting,
-    NotesTaken,
-    NotesRejected,
-    CacheBroken,
-    BreakerOpened,
-    BreakerClosed,
-    Repaired,
-    PredictionMissed,
-    HookTrouble,
-    PassedThrough,
-)
+class ForksRepeated(Event, frozen=True, kw_only=True, tag="forks_repeated"):
+    """A caller's lists keep differing from what it sent before, so its conversation is forked again and again
+    (GW-11). `where` is the path of the first difference in the list, without its content."""
+
+    forks: int
+    calls: int
+    where: str
+    difference: str
+
+
+class TranscriptShared(Event, frozen=True, kw_only=True, tag="transcript_shared"):
+    """Another process writes the transcript of a conversation that arrived here: this process continues in a
+    copy of it."""
+
+    holder: str
+    records: int
+    path: Private = ""
 
 
 def make_micro_compacted(plan: MicroPlan, size: int, moment: EventContext) -> MicroCompacted | None:
@@ -208,6 +222,7 @@ def make_micro_compacted(plan: MicroPlan, size: int, moment: EventContext) -> Mi
         tokens_after=max(0, size - plan.tokens_saved),
         tokens_saved=plan.tokens_saved,
         why=plan.why,
+        files=plan.forgotten,
     )
 
 
@@ -237,6 +252,7 @@ def make_compaction_done(
         usage=_spent(made.attempts),
         chain=plan.chain,
         figures=make_context_breakdown(metrics) if metrics else None,
+        score=made.receipt.retention.score if made.receipt.retention else None,
     )
 
 

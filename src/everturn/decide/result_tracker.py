@@ -16,7 +16,7 @@ import msgspec
 
 from everturn.decide.tools import DEFAULT_TOOLS, ToolKinds, build_tool_table
 from everturn.history.blocks import Block
-from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Offloaded
+from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Offloaded, ToldAsText
 from everturn.history.messages import is_blank
 from everturn.history.records import Record, is_sent
 from everturn.measure.accounting import UNKNOWN_TOOL
@@ -190,7 +190,8 @@ class ResultTracker:
 
     def _apply(self, record: Record) -> None:
         match record.edit:
-            case Cleared(calls=calls):
+            case Cleared(calls=calls) | ToldAsText(calls=calls):
+                # What is told as text is no result any more: nothing of it can be cleared.
                 self.clear(calls)
             case Offloaded(call=call):
                 self._offloaded[call] = record.edit

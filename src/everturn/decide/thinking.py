@@ -49,7 +49,9 @@ class ThinkingTracker:
         # A turn is everything between two messages of a person: a tool loop is one turn.
         self._turn = 0
         self._asks_replies = False
+        # Why recorded thinking is bound to another prefix than the one that is sent, and from where on.
         self._broken = ""
+        self._broken_since = ""
         self._dropped = False
 
     def add(self, record: Record) -> None:
@@ -76,13 +78,14 @@ class ThinkingTracker:
         """What that edit would save now."""
         return sum(each.tokens for each in self._thoughts[self._range(edit)])
 
-    def prefix_changed(self, why: str) -> None:
-        """The prefix of all recorded thinking has changed: a compaction, an undo, a trimmed window.
+    def prefix_changed(self, why: str, since: str = "") -> None:
+        """The prefix of all recorded thinking has changed: a compaction, an undo, a trimmed window; or
+        only of the thinking from the record `since` on.
 
         Thinking recorded from here on is bound to the new prefix, and valid.
         """
-        if self._thoughts:
-            self._broken = why
+        if self._thoughts[self._index(since) if since else 0 :]:
+            self._broken, self._broken_since = why, since
 
     def ask_replies(self) -> None:
         """After a restart, or in a new view, only the replies tell which model wrote the thinking."""
@@ -108,6 +111,10 @@ class ThinkingTracker:
             return None
         if why := self._why(now, before):
             return ThinkingDropped(self._thoughts[0].record, why)
+        if must_go:
+            first = self._index(self._broken_since) if self._broken_since else 0
+            why = f"it is bound to what came before it: {self._broken}"
+            return ThinkingDropped(self._thoughts[first].record, why)
         return self._all_but_last(keep_turns, cold) if cold else None
 
     def _all_but_last(self, turns: int, why: str) -> ThinkingDropped | None:
@@ -123,11 +130,9 @@ class ThinkingTracker:
             return f"it was written by {maker}, and {now.model.id} cannot read it"
         if not now.model.keeps_thinking:
             return f"{now.model.id} uses only the thinking of the last turn"
-        if not now.model.binds_thinking:
-            return ""
-        if before is not None and before.preamble != now.preamble:
+        if now.model.binds_thinking and before is not None and before.preamble != now.preamble:
             return "it is bound to a different system prompt or different tools"
-        return self._broken and f"it is bound to what came before it: {self._broken}"
+        return ""
 
     def _maker_other_than(self, model: Model) -> str:
         """ "" if that model wrote it, or if the model name is not known."""
@@ -137,8 +142,9 @@ class ThinkingTracker:
     def _forget(self, edit: ThinkingDropped) -> None:
         self._dropped = True
         del self._thoughts[self._range(edit)]
+        if not self._thoughts[self._index(self._broken_since) if self._broken_since else 0 :]:
+            self._broken = self._broken_since = ""
         if not self._thoughts:
-            self._broken = ""
             self._asks_replies = False
 
     def _range(self, edit: ThinkingDropped) -> slice:

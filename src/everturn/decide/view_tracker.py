@@ -13,12 +13,14 @@ from everturn.decide.result_tracker import ResultTracker
 from everturn.decide.thinking import ThinkingTracker
 from everturn.decide.tools import ToolKinds, build_tool_table
 from everturn.history.blocks import Block
-from everturn.history.edits import CacheDeletionsEnded
+from everturn.history.edits import CacheDeletionsEnded, Compacted, KeptSegment
 from everturn.history.log import View
 from everturn.history.messages import Message
 from everturn.history.records import Record, record_time, reported_usage
 from everturn.measure.accounting import Accounts, accounts_of
+from everturn.measure.calibration import Calibration
 from everturn.measure.capabilities import Capabilities
+from everturn.measure.context_size import measure_context
 from everturn.measure.meter import ContextSize, Meter, make_meter
 from everturn.measure.outline import Outline, Preamble, TokenCosts
 from everturn.measure.tokens import TokenCounter
@@ -61,14 +63,15 @@ class ViewTracker:
         self._counts = kept.counts
 
     @classmethod
-    def of_replaced(cls, view: View, kept: TrackerInputs) -> "ViewTracker":
+    def of_replaced(cls, view: View, kept: TrackerInputs, *, is_undone: bool) -> "ViewTracker":
         """A view that replaced another one: everything in it was recorded before."""
         made = cls(view, kept, is_new=True)
         for record in view.records:
             made.add(record)
         made.meter = make_meter(view, kept.counts)
         made.accounts = accounts_of(view, kept.counts, build_tool_table(kept.tools))
-        made.thinking.prefix_changed("the messages before it have changed")
+        if (since := _first_on_another_prefix(view, is_undone=is_undone)) is not None:
+            made.thinking.prefix_changed("the messages before it have changed", since)
         made.thinking.ask_replies()
         made.is_new = True
         return made
@@ -89,14 +92,19 @@ class ViewTracker:
     def measured(self) -> Measured:
         return Measured(self.meter.estimate().tokens, self.accounts.metrics())
 
-    def size(self, preamble: Preamble, costs: TokenCosts) -> ContextSize:
-        """Reported usage includes system prompt and tools; an estimate must add them."""
-        size = self.meter.size()
-        if size.basis == "usage":
-            return size
+    def size(
+        self,
+        preamble: Preamble,
+        costs: TokenCosts,
+        *,
+        overhead: int | None = None,
+        calibration: Calibration | None = None,
+    ) -> ContextSize:
+        """`overhead` is what system prompt and tools take, if an earlier usage told."""
         self.outline.costs = costs
         self.outline.set_preamble(preamble)
-        return self.meter.estimate(preamble=self.outline.preamble_tokens)
+        tokens = self.outline.preamble_tokens
+        return measure_context(self.meter, overhead=overhead, preamble=tokens, calibration=calibration)
 
     def build_outline(self, preamble: Preamble, costs: TokenCosts) -> Outline:
         """The outline of what would be sent now; only what changed is measured again."""
@@ -113,3 +121,18 @@ class ViewTracker:
 
     def messages(self, preamble: Preamble, costs: TokenCosts) -> tuple[Message, ...]:
         return tuple(self.build_outline(preamble, costs).messages)
+
+
+def _first_on_another_prefix(view: View, *, is_undone: bool) -> str | None:
+    """The record from which on a replaced view has another prefix than its replies were given
+    with: "" for all of them, None for none.
+    """
+    if is_undone:
+        # What was there is back; only what was said under the compaction had another prefix.
+        return next((each.uuid for each in view.records if each.uuid in view.shrunk), None)
+    match view.boundary:
+        case Record(uuid=uuid, edit=Compacted(kept=KeptSegment(anchor=anchor))) if anchor == uuid:
+            # What is kept stands at the start, as it did before.
+            return None
+        case _:
+            return ""

@@ -6,6 +6,7 @@ by record), the compaction state (breakers and counters), the provider cache (wh
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,10 +14,11 @@ import msgspec
 from everturn.decide.betas import required_betas
 from everturn.decide.cache_breaks import CacheBreakDetector, Diagnosis
 from everturn.decide.compact.build_records import said_by_hooks
-from everturn.decide.compact.chain import chain_of
+from everturn.decide.compact.chain import chain_of, plan_undo_after_refusal
 from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.flow import preview_compaction, run_compaction
 from everturn.decide.compact.state import CompactionState, usable_notes
+from everturn.decide.compact.summary_calls import CallObserver
 from everturn.decide.compact.triggers import ActivityState, Proposal, ProposalResponse
 from everturn.decide.compact.values import (
     Compaction,
@@ -26,8 +28,8 @@ from everturn.decide.compact.values import (
     CompactionSkipped,
 )
 from everturn.decide.compact.work import is_task_finished
-from everturn.decide.effects import AskModel, Emit, Flow, ModelAnswer, WriteFile
-from everturn.decide.events import EventContext, thinking_dropped
+from everturn.decide.effects import AskModel, Flow, ModelAnswer, ModelFailure, WriteFile, emit, write_file
+from everturn.decide.events import EventContext, SummaryUncached, thinking_dropped
 from everturn.decide.micro.cache_edit_state import (
     CacheEditState,
     apply_plan,
@@ -37,7 +39,12 @@ from everturn.decide.micro.cache_edit_state import (
     record_savings,
 )
 from everturn.decide.micro.context import MicroContext, MicroPlan
-from everturn.decide.micro.declarative import AppliedContextEdit, build_context_management, describe_applied
+from everturn.decide.micro.declarative import (
+    AppliedContextEdit,
+    build_context_management,
+    describe_applied,
+    thinking_in_replies,
+)
 from everturn.decide.micro.order import plan_micro_compaction
 from everturn.decide.notes.document import Notes
 from everturn.decide.tools import build_tool_table
@@ -51,13 +58,14 @@ from everturn.engine.values import (
     ReplyAssessment,
     Turn,
 )
-from everturn.history.edits import CacheDeletionsEnded, Compacted, Edit, ThinkingDropped
+from everturn.history.edits import CacheDeletionsEnded, Compacted, Edit, ThinkingDropped, ToldAsText, Undone
 from everturn.history.log import Log
 from everturn.history.records import Record, Usage, make_edit_record, record_time, reported_usage
 from everturn.history.repair import Repair
 from everturn.measure.accounting import Metrics
 from everturn.measure.calibration import MIN_SAMPLES, Calibration, Calibrator
 from everturn.measure.meter import ContextSize
+from everturn.measure.overhead import OverheadMeter, is_conversation_start
 from everturn.measure.prediction import Forecast
 from everturn.measure.thresholds import (
     ContextThresholds,
@@ -65,10 +73,12 @@ from everturn.measure.thresholds import (
     check_thresholds,
     compute_thresholds,
 )
-from everturn.measure.tokens import ROUGH, TokenCounter
+from everturn.measure.tokens import ROUGH, TokenCount, TokenCounter
+from everturn.view.breakpoints import Breakpoints, keep_existing
 from everturn.view.cache_key import thinking_mode
 from everturn.view.forks import CapturedRequest
 from everturn.view.key_parameters import KeyParameters
+from everturn.view.tool_loop import unsendable_calls
 
 
 class Conversation:
@@ -89,12 +99,17 @@ class Conversation:
         self.log = Log()
         self.cache = ProviderCache(forecast, detector)
         self.compaction_state = CompactionState(setting.options.compact)
+        self._lost_deletions = False
         # The session's notes, if it keeps any: they can be used as a summary (SM-6).
         self.notes: Notes | None = None
+        # Since the last accepted request: that one was too long, and why a compacted view was refused.
+        self._has_overflowed = False
+        self._refusal = ""
         # The last record of a log that already existed; "" for a new conversation.
         self._resumed_at = ""
         self._counts = TokenCounter(setting.estimator or ROUGH)
         self._calibrator = Calibrator(self._counts)
+        self._overhead = OverheadMeter(self._counts, (setting.model.id, *setting.model.aliases))
         self._tracker = ViewTracker(self.log.view, self._tracker_inputs(), is_new=False)
         self._load(records, replays=forecast is None)
 
@@ -105,6 +120,9 @@ class Conversation:
     @property
     def size(self) -> ContextSize:
         return self._size(self.setting)
+
+    def estimate_text(self, text: str) -> int:
+        return self._counts.estimator.text(text)
 
     @property
     def calibration(self) -> Calibration:
@@ -135,8 +153,11 @@ class Conversation:
 
     def add(self, record: Record) -> None:
         self._calibrator.add(record)
+        self._overhead.add(record)
         if self.log.append(record) == "replaced":
-            self._tracker = ViewTracker.of_replaced(self.log.view, self._tracker_inputs())
+            self._tracker = ViewTracker.of_replaced(
+                self.log.view, self._tracker_inputs(), is_undone=isinstance(record.edit, Undone)
+            )
             self.cache.forget_view()
         elif not record.is_boundary:
             self._tracker.add(record)
@@ -160,8 +181,9 @@ class Conversation:
             settings, notes = self._effective_settings()
         append(self._ended_deletions(settings, now))
         append(self._drop_thinking(settings, settings, now))
-        self._notify_detector(settings.source, plan)
         latched = self.cache.latch(settings)
+        append(self._tell_unsendable(settings, latched.parameters))
+        self._notify_detector(settings.source, plan)
         breakpoints, prediction, changes = self.cache.begin_call(
             self._tracker, settings, latched.parameters, now
         )
@@ -188,6 +210,9 @@ class Conversation:
         verdict = self.detector.after_call(source, usage, diagnosis)
         self._tracker.results.settle()
         self.compaction_state.count_reply()
+        self._has_overflowed, self._refusal = False, ""
+        # Nothing was read although deletions were made in the cache: that cache is gone (MC-20).
+        self._lost_deletions = bool(self._tracker.cached.pinned) and not usage.cache_read_input_tokens
         saved = 0
         for record in records:
             if record.reply and record.reply.deleted_tokens is not None:
@@ -196,6 +221,12 @@ class Conversation:
                 )
             self.add(record)
         return ReplyAssessment(check, verdict, saved)
+
+    def estimate_tokens(self, records: Iterable[Record]) -> int:
+        """Tokens of records as they were recorded, whatever is in view; not padded."""
+        total = sum((self._counts.of(record).whole for record in records), TokenCount()).total
+        is_known = self.setting.options.tokens.calibrate and self.calibration.samples >= MIN_SAMPLES
+        return self.calibration.corrected(total) if is_known else total
 
     def distrust_thinking(self, why: str) -> None:
         """Recorded thinking may be bound to a different prefix than the one that is sent (PC-16): on a model
@@ -207,19 +238,26 @@ class Conversation:
 
     def compact(self, asked: CompactionRequest, now: datetime, new_id: NewId) -> Flow[CompactionOutcome]:
         """Replace the view by a summary of it, with the first strategy that succeeds; or say why not."""
+        self._make_sendable(now, new_id)
         context = self._compaction_context(self.setting)
         if context is None:
             return COMPACTION_DISABLED
         context = self.compaction_state.grant_calls(asked, context, now)
         if isinstance(context, CompactionSkipped):
             return context
-        outcome = yield from self._watch_calls(run_compaction(asked, context, now=now, new_id=new_id), now)
+        observer = CallObserver(
+            before_call=partial(self.compaction_state.count_call, now),
+            after_call=partial(self._note_summary_call, now),
+        )
+        outcome = yield from run_compaction(asked, context, now=now, new_id=new_id, observer=observer)
         event_context = _event_context(self.setting, now)
         match outcome:
             case Compaction():
                 outcome = _append_behind(self.log.tip, outcome)
                 for record in outcome.records:
                     self.add(record)
+                # The size that every surface shows from now on.
+                outcome = msgspec.structs.replace(outcome, tokens_after=self.size.next_request)
                 said = yield from self.compaction_state.succeeded(outcome, event_context)
                 for record in said_by_hooks(said, after=self.log.records[-1], now=now, new_id=new_id):
                     self.add(record)
@@ -231,7 +269,23 @@ class Conversation:
 
     def overflowed(self, now: datetime, new_id: NewId) -> Flow[CompactionOutcome]:
         """The API said that the request was too long: compact once, so that it can be tried again (CP-26)."""
+        self._has_overflowed = True
         return (yield from self.compact(CompactionRequest(trigger="auto", is_reactive=True), now, new_id))
+
+    def refused(self, refusal: str, now: datetime, new_id: NewId) -> Flow[bool]:
+        """The API refused the request, and not for its length. Compactions since the last accepted request
+        are undone: the last accepted view, and what is new, can be tried (CP-38). Returns whether there were
+        any.
+        """
+        append = self._appender(now, new_id)
+        undone: Undone | None = None
+        while (found := plan_undo_after_refusal(self.log.view, refusal)) is not None:
+            append(undone := found)
+        if undone is None:
+            return False
+        self._refusal = undone.why
+        yield from self.compaction_state.refused(undone.why, _event_context(self.setting, now))
+        return True
 
     def dry_run(self, asked: CompactionRequest, now: datetime) -> CompactionPlan | CompactionSkipped:
         """What a compaction would do (CP-29)."""
@@ -285,6 +339,8 @@ class Conversation:
         if not settings.options.may_compact:
             return COMPACTION_DISABLED
         thresholds = _thresholds(settings)
+        if self._refusal:
+            return (yield from self._compact_otherwise(thresholds, now, new_id))
         due = yield from self.compaction_state.due(
             self.size.next_request,
             thresholds,
@@ -297,32 +353,68 @@ class Conversation:
             return due
         return (yield from self.compact(due, now, new_id))
 
-    def _watch_calls(self, flow: Flow[CompactionOutcome], now: datetime) -> Flow[CompactionOutcome]:
-        """Count summary calls; one that shares our prefix changes what the provider's cache holds."""
-        answer: Any = None
-        while True:
-            try:
-                effect = flow.send(answer)
-            except StopIteration as done:
-                return done.value
-            if isinstance(effect, AskModel):
-                self.compaction_state.count_call(now)
-            answer = yield effect
-            match effect, answer:
-                case AskModel(
-                    way="fork" | "provider" as strategy, parent=CapturedRequest() as parent
-                ), ModelAnswer(usage=usage):
-                    self.cache.note_summary_call(self._tracker, self.setting, parent, strategy, usage, now)
-                case _:
-                    pass
+    def _compact_otherwise(
+        self, thresholds: ContextThresholds, now: datetime, new_id: NewId
+    ) -> Flow[CompactionOutcome]:
+        """After a refused view: the last accepted one is sent if it fits with what is new. Otherwise it is
+        summarized whole, because what was kept may be what the API refused.
+        """
+        if not self._has_overflowed and self.size.next_request < thresholds.effective:
+            return CompactionSkipped(f"The last accepted view is sent: {self._refusal}")
+        asked = CompactionRequest(trigger="auto", is_reactive=True, keeps_nothing=True)
+        return (yield from self.compact(asked, now, new_id))
+
+    def _make_sendable(self, now: datetime, new_id: NewId) -> None:
+        """A summary call sends the conversation too: what the API would refuse has to go before it."""
+        append = self._appender(now, new_id)
+        append(self._ended_deletions(self.setting, now))
+        append(self._drop_thinking(self.setting, self.cache.sent, now))
+        shared = self._shared_settings(self.setting)
+        append(self._tell_unsendable(shared, self.cache.summary_parameters(shared)))
+
+    def _note_summary_call(
+        self, now: datetime, effect: AskModel, answer: ModelAnswer | ModelFailure
+    ) -> SummaryUncached | None:
+        """A summary call that shares our prefix changes what the provider's cache holds; if it read little of
+        it, listeners are told why.
+        """
+        if effect.strategy == "direct" or effect.parent is None or isinstance(answer, ModelFailure):
+            return None
+        settings = self._shared_settings(self.setting)
+        idle = self.cache.seconds_idle_beyond_ttl(settings, now, self._tracker.last_reply)
+        self.cache.note_summary_call(
+            self._tracker, settings, effect.parent, effect.strategy, answer.usage, now
+        )
+        usage = answer.usage
+        if 2 * usage.cache_read_input_tokens >= usage.context:
+            return None
+        if self.cache.sent is not None and self.cache.sent.model != self.setting.model:
+            why = f"{self.setting.model.id} has not seen this conversation before"
+        elif idle is not None:
+            why = f"the cache had expired: nothing was sent for {idle:.0f} s"
+        elif not self._answered_messages():
+            why = "the messages in view have not been sent in this form before"
+        else:
+            why = "the provider no longer had the entries of the last request"
+        return SummaryUncached(
+            moment=_event_context(self.setting, now),
+            read=usage.cache_read_input_tokens,
+            prompt=usage.context,
+            why=why,
+        )
 
     def _compaction_context(self, settings: ConversationSettings) -> CompactionContext | None:
         if not settings.options.may_compact:
             return None
         view, thresholds = self.log.view, _thresholds(settings)
-        messages = self._tracker.messages(settings.preamble, settings.costs)
-        parameters = self.cache.latch(settings).parameters
-        captured = _capture(settings, parameters, messages, self.cache.breakpoints)
+        shared = self._shared_settings(settings)
+        messages = self._tracker.messages(shared.preamble, shared.costs)
+        parameters = self.cache.summary_parameters(shared)
+        answered = self._answered_messages()
+        written = self.cache.written_breakpoints(self._tracker, shared, answered)
+        latest = self.cache.breakpoints if shared is self.cache.sent else Breakpoints()
+        written, latest = (keep_existing(each, shared.preamble, messages) for each in (written, latest))
+        captured = _capture(shared, parameters, messages, latest if latest.places else written)
         notes = usable_notes(
             self.notes,
             view,
@@ -342,13 +434,31 @@ class Conversation:
             chain=chain_of(view, threshold=thresholds.auto, source=settings.source),
             captured=captured,
             betas=required_betas(captured),
-            answered=self.cache.answered_breakpoints,
+            answered=written,
             settings=settings.options.compact,
             tools=build_tool_table(settings.options.tools),
             transcript=settings.transcript,
             notes=notes.text,
             notes_end_before=notes.end_before,
         )
+
+    def _shared_settings(self, settings: ConversationSettings) -> ConversationSettings:
+        """The settings whose prefix the provider's cache holds: those of the last request, even if the next
+        one has a different system prompt or different tools. Another model has a cache of its own.
+        """
+        sent = self.cache.sent
+        return sent if sent is not None and sent.model == settings.model else settings
+
+    def _answered_messages(self) -> int:
+        """The number of messages in the last answered request of this view. Records kept from before a
+        boundary, or said under a compaction that was undone, were sent behind another prefix.
+        """
+        view = self.log.view
+        for record in reversed(view.records):
+            is_elsewhere = record.uuid in view.stale or record.uuid in view.shrunk
+            if record.kind == "assistant" and record.reply is not None and not is_elsewhere:
+                return max(0, self._tracker.flattener.place_of(record.uuid))
+        return 0
 
     # ── the steps of a turn ──────────────────────────────────────────────────────────────────────
 
@@ -369,12 +479,21 @@ class Conversation:
         return kept, (f"a change of {waits} waits until the tool loop has ended",)
 
     def _size(self, settings: ConversationSettings) -> ContextSize:
-        size = self._tracker.size(settings.preamble, settings.costs)
-        calibration = self.calibration
-        if not settings.options.tokens.calibrate or calibration.samples < MIN_SAMPLES:
-            return size
-        tail = calibration.corrected(size.rough_tail)
-        return msgspec.structs.replace(size, tokens=size.reported + tail, estimated_tail=tail)
+        return self._tracker.size(
+            settings.preamble,
+            settings.costs,
+            overhead=self._known_overhead(settings),
+            calibration=self.calibration if settings.options.tokens.calibrate else None,
+        )
+
+    def _known_overhead(self, settings: ConversationSettings) -> int | None:
+        """What system prompt and tools take, as the first usage told; None once they have changed, or if the
+        log does not go back to the beginning.
+        """
+        sent = self.cache.sent
+        is_same = sent is None or sent.preamble == settings.preamble
+        starts = is_conversation_start(self.log.records)
+        return self._overhead.tokens(self.calibration) if is_same and starts else None
 
     def _micro_context(self, settings: ConversationSettings, now: datetime) -> MicroContext:
         tracker = self._tracker
@@ -414,6 +533,18 @@ class Conversation:
             in_loop=tracker.flattener.in_tool_loop,
         )
 
+    def _tell_unsendable(self, settings: ConversationSettings, parameters: KeyParameters) -> Edit | None:
+        """A tool loop that lost its thinking to a compaction cannot be sent as it is (CP-38). What a caller
+        asks for and we never changed is the caller's own."""
+        tracker, mode = self._tracker, thinking_mode(settings.model, parameters)
+        is_ours = settings.decides == "engine" or self.log.view.boundary is not None
+        if not is_ours or not tracker.flattener.in_tool_loop:
+            return None
+        calls = unsendable_calls(tracker.messages(settings.preamble, settings.costs), mode)
+        if not calls:
+            return None
+        return ToldAsText(calls, f"with thinking {mode}, the API refuses a tool loop without thinking")
+
     def _emit_thinking_dropped(
         self, edit: ThinkingDropped | None, settings: ConversationSettings, now: datetime
     ) -> Flow[None]:
@@ -421,10 +552,12 @@ class Conversation:
         if edit is not None and edit.until:
             tokens = self._tracker.thinking.tokens_dropped_by(edit)
             size = self.size.next_request
-            yield Emit(thinking_dropped(edit, tokens, size, _event_context(settings, now)))
+            yield from emit(thinking_dropped(edit, tokens, size, _event_context(settings, now)))
 
     def _ended_deletions(self, settings: ConversationSettings, now: datetime) -> Edit | None:
-        """Deletions exist in the provider's cache; once that has certainly expired, they have too (MC-12)."""
+        """Deletions exist in the provider's cache; once that has certainly expired, or the last usage shows
+        that it is gone, they are gone too (MC-12, MC-20).
+        """
         tracker = self._tracker
         if tracker.is_new and tracker.flattener.deleted:
             tracker.cached = CacheEditState()
@@ -432,11 +565,13 @@ class Conversation:
         # Removing their blocks is an edit too: if it would invalidate the thinking of a tool loop, it waits.
         waits = settings.model.binds_thinking and tracker.flattener.in_tool_loop
         idle = self.cache.seconds_idle_beyond_ttl(settings, now)
-        if idle is None or not tracker.cached.pinned or waits:
+        if (idle is None and not self._lost_deletions) or not tracker.cached.pinned or waits:
             return None
-        tracker.cached, edit = expire_deletions(
-            tracker.cached, why=f"idle for {idle:.0f} s, longer than the cache lifetime"
-        )
+        why = "the last request read nothing from the cache that they were made in"
+        if idle is not None:
+            why = f"idle for {idle:.0f} s, longer than the cache lifetime"
+        self._lost_deletions = False
+        tracker.cached, edit = expire_deletions(tracker.cached, why=why)
         return edit
 
     def _consume_deletions(self, plan: MicroPlan) -> Edit | None:
@@ -530,7 +665,7 @@ def _declared_fields(settings: ConversationSettings, parameters: KeyParameters) 
         return {}
     asked = build_context_management(
         (tool.tool for tool in settings.preamble.tools),
-        thinking="none" if thinking_mode(settings.model, parameters) == "disabled" else "present",
+        thinking=thinking_in_replies(thinking_mode(settings.model, parameters), parameters.betas),
         settings=settings.options.micro.declarative,
         capabilities=settings.capabilities,
         table=build_tool_table(settings.options.tools),
@@ -557,6 +692,6 @@ def _write_offloaded(plan: MicroPlan) -> Flow[list[Edit]]:
     """Write the text first: a result leaves the context only after its text is stored elsewhere."""
     edits: list[Edit] = []
     for wanted in plan.offload:
-        path = yield WriteFile(wanted.name, wanted.content)
+        path = yield from write_file(WriteFile(wanted.name, wanted.content))
         edits.append(wanted.written_to(path))
     return edits

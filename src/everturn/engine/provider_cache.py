@@ -93,6 +93,34 @@ class ProviderCache:
         self.doubts, self.answered_breakpoints = (), self.breakpoints
         return self.forecast.settle(usage, now.timestamp(), applied)
 
+    def summary_parameters(self, settings: ConversationSettings) -> KeyParameters:
+        """The parameters of a request that shares the last one's prefix; another model may not support them,
+        and gets its own."""
+        is_shared = self.sent is not None and self.sent.model == settings.model
+        return self._latched if self._latched and is_shared else self.latch(settings).parameters
+
+    def written_breakpoints(
+        self, tracker: ViewTracker, settings: ConversationSettings, answered: int
+    ) -> Breakpoints:
+        """Where the provider's cache has entries of this view: the breakpoints of the last answered request.
+        If this process has not sent it, they are where we would have placed them; `answered` is the number of
+        messages in it, 0 if no request of this view is known. Nothing is written for an unknown or another
+        key: whoever asks for a summary has no use for an entry.
+        """
+        if self.sent is not settings:
+            return Breakpoints(why=("no request with this key is known",))
+        if self.answered_breakpoints.places:
+            return self.answered_breakpoints
+        outline = tracker.build_outline(settings.preamble, settings.costs).up_to(answered)
+        return place_breakpoints(
+            outline,
+            settings.preamble,
+            ttl=self.summary_parameters(settings).lifetime.ttl,
+            capabilities=settings.capabilities,
+            previous=-1,
+            writes="its own",
+        )
+
     def note_summary_call(
         self,
         tracker: ViewTracker,

@@ -76,6 +76,15 @@ class ThinkingDropped(msgspec.Struct, frozen=True, tag=True, omit_defaults=True)
     until: str = ""
 
 
+class ToldAsText(msgspec.Struct, frozen=True, tag=True):
+    """From here on these tool calls and their results are told as text: as blocks of a tool loop, the API
+    would refuse them (CP-38).
+    """
+
+    calls: tuple[str, ...]
+    why: str = ""
+
+
 class CacheDeleted(msgspec.Struct, frozen=True, tag=True):
     """The provider is told here, and again in every later request, to delete these results from its cache
     (MC-10).
@@ -99,6 +108,15 @@ class ServerCleared(msgspec.Struct, frozen=True, tag=True):
     tokens: int = 0
 
 
+class Rewound(msgspec.Struct, frozen=True, tag=True):
+    """The conversation goes on from the record that this one continues; what was said after it is a branch
+    left behind (CP-36).
+    """
+
+    to: str
+    why: str = ""
+
+
 class Trimmed(msgspec.Struct, frozen=True, tag=True):
     """Everything before that record is no longer shown, without a replacement (sliding windows)."""
 
@@ -113,8 +131,10 @@ Edit = (
     | Pinned
     | Offloaded
     | ThinkingDropped
+    | ToldAsText
     | CacheDeleted
     | CacheDeletionsEnded
     | ServerCleared
+    | Rewound
     | Trimmed
 )

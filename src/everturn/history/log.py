@@ -209,8 +209,3 @@ class Log:
 def _anchor(boundary: Record) -> str:
     edit = boundary.edit
     return edit.kept.anchor if isinstance(edit, Compacted) and edit.kept else ""
-
-
-def compute_view(records: Iterable[Record]) -> View:
-    """What the model can still see of these records (TR-5)."""
-    return Log(records).view

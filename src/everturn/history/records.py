@@ -83,6 +83,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     display_only: bool = False
     api_error: bool = False
     subtype: str = ""
+    # The mode in which a person wrote this message, such as "plan"; "" where the program wrote none.
+    permission_mode: str = ""
     blocks: tuple[Block, ...] = ()
     reply: ReplyMeta | None = None
     edit: Edit | None = None

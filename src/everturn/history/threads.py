@@ -2,8 +2,8 @@
 
 A session file is a tree, not a list: rewinds leave abandoned branches, results of parallel calls are siblings
 of the path to the newest record, a resumed session may repeat its history under a new root, and sub-agents
-write to the same file. The live thread is the path from the newest message back to its root, plus the records
-attached to that path that are not alternatives to it, in file order.
+write to the same file. The live thread is the path from the newest message, or from a rewind after it, back
+to its root, plus the records attached to that path that are not alternatives to it, in file order.
 
 Links can be broken. A missing parent or a circular link is replaced by the record before it in the file, and
 reported: a damaged link never hides what came before it (F62).
@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from everturn.history.edits import Compacted, Undone
+from everturn.history.edits import Compacted, Rewound, Undone
 from everturn.history.records import Record
 
 ThreadIssueKind = Literal[
@@ -93,9 +93,43 @@ def _half_compactions(records: Sequence[Record], abandoned: Sequence[Record]) ->
 
 def _newest_message(records: Sequence[Record], passed_over: set[int]) -> int:
     for at in range(len(records) - 1, -1, -1):
-        if records[at].kind in ("user", "assistant") and at not in passed_over:
+        is_message = records[at].kind in ("user", "assistant")
+        if (is_message or isinstance(records[at].edit, Rewound)) and at not in passed_over:
             return at
     return len(records) - 1
+
+
+class _KeptSegments:
+    """Which records continue a compaction instead of the record they name: those that name the end of a
+    segment that the compaction kept (TR-9).
+
+    Both mappings are from that end to the anchor of the segment and the position of its boundary. A boundary
+    takes effect with its summary (TR-10). Without one, records that name the end of its segment continue the
+    record itself: the boundary may be on a branch that leaves out everything before it.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, tuple[str, int]] = {}
+        self.in_force: dict[str, tuple[str, int]] = {}
+
+    def find(self, record: Record) -> tuple[str, int]:
+        """The uuid that this record continues, and the position to use if that uuid is not in the file."""
+        found = self.in_force.get(record.parent)
+        if record.compact_summary:
+            found = self.waiting.get(record.parent, found)
+        return found or (record.parent, -1)
+
+    def summarized(self, boundary: int) -> None:
+        for tail, kept in tuple(self.waiting.items()):
+            if kept[1] == boundary:
+                self.in_force[tail] = self.waiting.pop(tail)
+
+    def drop(self, boundary: int | None) -> None:
+        """The compaction was undone: the records it kept have their own place in the tree again."""
+        for segments in (self.waiting, self.in_force):
+            for tail, kept in tuple(segments.items()):
+                if kept[1] == boundary:
+                    del segments[tail]
 
 
 class _Links:
@@ -113,24 +147,23 @@ class _Links:
         self.parents: list[int] = []
         # For boundaries that summarize a kept segment at the end of their view: the compaction that kept it.
         self.logical: dict[int, int] = {}
-        segments: dict[str, tuple[str, int]] = {}
+        segments = _KeptSegments()
         for at, record in enumerate(records):
             # A parent is looked up among the earlier records. With equal uuids the newest wins, unless it
             # only repeats an older one. A record that continues a kept segment continues the compaction
             # (TR-9).
-            anchor, boundary = segments.get(record.parent, (record.parent, -1))
+            anchor, boundary = segments.find(record)
             self.parents.append(self.places.get(anchor, boundary))
             if record.compact_summary and record.parent and at and self.parents[at] < 0:
                 self.strays.add(at)
-            if (named := _logical_parent(record)) in segments:
-                anchor, boundary = segments[named]
-                self.logical[at] = self.places.get(anchor, boundary)
+            if (kept := segments.in_force.get(_logical_parent(record))) is not None:
+                self.logical[at] = self.places.get(*kept)
             if isinstance(record.edit, Compacted) and record.edit.kept:
-                segments[record.edit.kept.tail] = (record.edit.kept.anchor, at)
+                segments.waiting[record.edit.kept.tail] = (record.edit.kept.anchor, at)
             elif isinstance(record.edit, Undone):
-                # Once the compaction is undone, the records it kept have their own place in the tree again.
-                undone = self.places.get(record.edit.boundary)
-                segments = {tail: kept for tail, kept in segments.items() if kept[1] != undone}
+                segments.drop(self.places.get(record.edit.boundary))
+            elif record.compact_summary:
+                segments.summarized(self._boundary_of(at))
             if (earlier := self.places.get(record.uuid)) is not None:
                 repeated += 1
                 if (records[earlier].parent, records[earlier].blocks) == (record.parent, record.blocks):
@@ -138,12 +171,20 @@ class _Links:
                     continue
                 # A different record with the uuid of a kept one: records that continue that uuid continue
                 # this one.
-                segments.pop(record.uuid, None)
+                segments.in_force.pop(record.uuid, None)
+                segments.waiting.pop(record.uuid, None)
             self.places[record.uuid] = at
         if repeated:
             notes.append(
                 ThreadIssue("duplicate_uuid", f"records with the uuid of an earlier one: {repeated}")
             )
+
+    def _boundary_of(self, summary: int) -> int:
+        """The boundary that a summary completes; -1 if it has none."""
+        at = self.parents[summary]
+        while at >= 0 and not self.records[at].is_boundary:
+            at = -1 if self.records[at].kind in ("user", "assistant") else self.parents[at]
+        return at
 
     def path_back_from(self, tip: int) -> set[int]:
         path: set[int] = set()

@@ -77,7 +77,7 @@ def build_server(where: SessionLocator, options: Options | None = None) -> MCPSe
         words: Annotated[str, Field(description="The rule or fact to keep.")],
         session: SessionArgument = "",
     ) -> str:
-        """Keep this text verbatim through all later compactions."""
+        """Keep this text through all later compactions, marked as yours and not the user's."""
         return answer(session, lambda file: results.pin(file, words))
 
     return made

@@ -84,12 +84,8 @@ class Meter:
     that the API reported, and stays in `tokens` until the next usage; `freed` says how much of it is gone.
     """
 
-    def __init__(
-        self, counts: TokenCounter | None = None, *, fixed: int = 0, placeholder: int = PLACEHOLDER_TOKENS
-    ) -> None:
-        """`fixed` is the estimate of the system prompt and the tools, which are not records."""
+    def __init__(self, counts: TokenCounter | None = None, *, placeholder: int = PLACEHOLDER_TOKENS) -> None:
         self._counts = TokenCounter() if counts is None else counts
-        self._fixed = fixed
         self._placeholder = placeholder
         self._ordinal = 0
         self._sum = TokenCount()
@@ -179,14 +175,14 @@ class Meter:
             freed=self._freed,
         )
 
-    def estimate(self, *, preamble: int = 0) -> ContextSize:
+    def estimate(self, *, preamble: int = 0, reported: int = 0) -> ContextSize:
         """The size as if no usage were known: all records are tail, plus system prompt and tools (TOK-6).
-        `preamble` is the estimate of those two if it can change; a fixed one is given to the constructor.
+        `preamble` is an estimate of those two, `reported` what an earlier usage told of them.
         """
-        tail = self._tail(_Place(0, "", TokenCount())) + TokenCount(guessed=self._fixed + preamble)
+        tail = self._tail(_Place(0, "", TokenCount())) + TokenCount(guessed=preamble)
         return ContextSize(
-            tokens=tail.padded,
-            reported=0,
+            tokens=reported + tail.padded,
+            reported=reported,
             estimated_tail=tail.padded,
             rough_tail=tail.total,
             anchor="",
@@ -264,9 +260,9 @@ class Meter:
         return saved
 
 
-def make_meter(view: View, counts: TokenCounter | None = None, *, fixed: int = 0) -> Meter:
+def make_meter(view: View, counts: TokenCounter | None = None) -> Meter:
     """A meter for a whole view. What an edit before the view hid is hidden from the start."""
-    meter = Meter(counts, fixed=fixed)
+    meter = Meter(counts)
     for edit in edits_before(view):
         meter.apply(edit)
     for record in view.records:

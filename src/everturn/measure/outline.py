@@ -177,15 +177,6 @@ class Outline:
         preamble = self._preamble_part
         return BlockLocation(-1, preamble.order[preamble.tools - 1]) if preamble.tools else None
 
-    def path_of(self, at: int) -> str:
-        """The path of a block of the prefix in the request, as the API's errors name it."""
-        preamble = self._preamble_part
-        if at >= len(preamble.order):
-            message = self._message_at(at - len(preamble.order))
-            return f"messages.{message}.content.{at - len(preamble.order) - self._starts[message]}"
-        place, tools = preamble.order[at], len(self._preamble.tools)
-        return f"tools.{place}" if place < tools else f"system.{place - tools}"
-
     def position_of(self, spot: BlockLocation) -> int:
         """The lookback position of a block, as the provider counts the distance between breakpoints."""
         if spot.message < 0:

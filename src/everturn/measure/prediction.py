@@ -25,7 +25,7 @@ class Prediction(msgspec.Struct, frozen=True):
     write_5m: int
     write_1h: int
     plain: int
-    # The last block that is read from the cache, by its index in the prefix (`Outline.path_of` names it).
+    # The last block that is read from the cache, by its index in the prefix.
     hit: int | None = None
 
     @property

@@ -72,14 +72,6 @@ def find_cache_breaks(session: ReplaySession, settings: BreakSettings | None = N
     return SessionCacheCheck(tuple(breaks), count, near)
 
 
-def check_session(session: ReplaySession) -> Iterator[CacheCheck]:
-    """Every call that our cache model can check, with predicted and reported cache reads."""
-    for thread in session.threads:
-        for _, check in _checked_calls(session, thread):
-            if check is not None:
-                yield check
-
-
 def _checked_calls(
     session: ReplaySession, thread: Thread
 ) -> Iterator[tuple[RecordedCall, CacheCheck | None]]:

@@ -22,6 +22,7 @@ from everturn.history.threads import Thread, split_threads
 from everturn.measure.prefix_cache import Breakpoint, PrefixCache, PromptLayout, Ttl, group_positions
 from everturn.measure.tokens import estimate_block
 from everturn.replay.calls import RecordedCall, iter_calls
+from everturn.safe_files import MAX_SESSION_BYTES, read_file
 from everturn.wire.claude_code_reader import parse_session_file
 
 # Tokens per estimated token, where no call has reported a count: the median over these sessions
@@ -42,10 +43,6 @@ class CacheCheck(msgspec.Struct, frozen=True):
     # Reported cache writes. What was not read had to be written, so the predicted write follows from the
     # read.
     written: int = 0
-
-    @property
-    def predicted_written(self) -> int:
-        return max(0, self.reported + self.written - self.predicted)
 
     @property
     def error(self) -> float:
@@ -145,7 +142,7 @@ def check_thread(thread: Thread, session: str) -> Iterator[CacheCheck]:
 
 def check_folder(folder: Path) -> Iterator[CacheCheck]:
     for path in sorted(folder.rglob("*.jsonl")):
-        found = split_threads(parse_session_file(path.read_bytes()).records)
+        found = split_threads(parse_session_file(read_file(path, max_bytes=MAX_SESSION_BYTES)).records)
         for thread in (found.main, *found.sidechains):
             yield from check_thread(thread, path.name)
 

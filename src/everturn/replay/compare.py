@@ -13,10 +13,18 @@ from typing import Final
 import msgspec
 
 from everturn.measure.pricing import PER_MILLION
-from everturn.replay.runs import ReplayCost, ReplayRun, RetainedCount, SimulatedCall, rates_of
+from everturn.replay.policies import RECORDED
+from everturn.replay.reported import ReportedError, compute_error
+from everturn.replay.runs import (
+    ReplayCost,
+    ReplayRun,
+    ReportedSums,
+    RetainedCount,
+    SimulatedCall,
+    rates_of,
+)
 
 NONE: Final = "none"
-RECORDED: Final = "recorded"
 
 
 class Saving(msgspec.Struct, frozen=True):
@@ -58,6 +66,8 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
     refetches_per_100: float = 0.0
     left: dict[str, RetainedCount] = {}
     floor: Decimal = Decimal(0)
+    # Of `recorded` only: its error against the usage that the recordings report; None if they report none.
+    error: ReportedError | None = None
 
 
 class ComparisonTable(msgspec.Struct, frozen=True):
@@ -101,6 +111,7 @@ class _Sum:
         self._left: dict[str, RetainedCount] = {}
         self._against: dict[str, Saving] = {}
         self._by_cache = Saving()
+        self._reported = ReportedSums()
 
     def add(self, run: ReplayRun, others: Mapping[str, ReplayRun]) -> None:
         totals = run.totals
@@ -128,6 +139,7 @@ class _Sum:
                 saved = saving(run.calls, others[name].calls)
                 self._against[name] = self._against.get(name, Saving()) + saved
         self._by_cache += _by_cache(run.calls)
+        self._reported += run.reported or ReportedSums()
 
     def row(self) -> ComparisonRow:
         count, spent = self._counts, ReplayCost(**self._spent)
@@ -151,6 +163,7 @@ class _Sum:
             refetches_per_100=100 * count["refetches"] / max(1, count["calls"]),
             left=self._left,
             floor=self._floor,
+            error=compute_error(self._reported),
         )
 
 

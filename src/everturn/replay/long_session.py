@@ -19,6 +19,7 @@ from everturn.decide.events import CompactionDone, Event
 from everturn.history.blocks import fields_of, text_of
 from everturn.measure.model_table import Model
 from everturn.replay.demo_session import coding_preamble
+from everturn.safe_files import read_file, write_file
 from everturn.session.bill import Bill
 from everturn.session.session import Session
 from everturn.session.tools import Tool
@@ -83,7 +84,7 @@ class _LongSession:
         # The number of calls at each compaction that was not yet reported.
         self.untold: list[int] = []
         for name in _NAMES:
-            (folder / f"{name}.py").write_text(self._code(name, 400))
+            write_file(folder / f"{name}.py", self._code(name, 400).encode())
         self.session = self._opened(model)
 
     def _opened(self, model: Model) -> Session:
@@ -160,7 +161,7 @@ class _LongSession:
 
     def _read(self, path: str) -> str:
         found = self.folder / Path(path).name
-        return found.read_text() if found.is_file() else f"{path} does not exist."
+        return read_file(found).decode() if found.is_file() else f"{path} does not exist."
 
     def _code(self, name: str, lines: int) -> str:
         numbers = ((self.rng.randint(1, 999), self.rng.randint(1, 9_999)) for _ in range(lines))

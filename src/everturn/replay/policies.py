@@ -20,6 +20,8 @@ from everturn.errors import UsageError
 from everturn.measure.prefix_cache import Ttl
 from everturn.measure.thresholds import ThresholdSettings
 
+# The policy that repeats what the recording did.
+RECORDED: Final = "recorded"
 # never: the run ends when the window is full. recorded: at the recorded boundaries. automatic: at the
 # threshold.
 CompactionMode = Literal["never", "recorded", "automatic"]
@@ -39,6 +41,13 @@ class ReplayPolicy(msgspec.Struct, frozen=True):
     foresight: bool = False
     # Refreshes without knowing the length of a pause, until it has spent what a new cache write costs.
     blind: bool = False
+    # The model that is asked for summaries; empty for the summarizer without a model (RP-5).
+    summarizer: str = ""
+
+    @property
+    def repeats_recording(self) -> bool:
+        """Whether the recording itself is replayed, so that its reported usage is what should come out."""
+        return self.compacts == "recorded" and self.ttl == "5m" and not (self.refresh or self.model)
 
 
 # The threshold of `summarize-85` is a share of the whole window, without reserves.
@@ -114,6 +123,19 @@ def parse_policy(
     found = msgspec.structs.replace(found, blind="refresh-blind" in switches)
     refresh = found.blind or "refresh" in switches
     return apply_switches(found, ttl="1h" if "1h" in switches else "5m", refresh=refresh, model=model)
+
+
+def use_summarizer(policy: ReplayPolicy, model: str) -> ReplayPolicy:
+    """The policy with summaries by this model. It is asked directly: it has no cached prefix of the recorded
+    conversation, and recorded thinking is not valid for it. A policy that writes no summaries is unchanged.
+    """
+    if policy.compacts != "automatic":
+        return policy
+    compact = msgspec.structs.replace(
+        policy.options.compact, strategies=("direct", "extractive"), summary_model=model
+    )
+    options = msgspec.structs.replace(policy.options, compact=compact)
+    return msgspec.structs.replace(policy, options=options, summarizer=model)
 
 
 def apply_switches(found: ReplayPolicy, *, ttl: Ttl, refresh: bool, model: str = "") -> ReplayPolicy:

@@ -3,12 +3,13 @@
     python -m everturn.replay.retention_table [FOLDER] [--into PAGE]
 
 For every compaction in the sessions below FOLDER: the records that it replaced, the summary that a model
-wrote then, and our summary of the same records, once with its own budget and once with no more tokens than
-the model's. `--into` writes the table between the markers of a page.
+wrote then, our summary of the same records, once with its own budget and once with no more tokens than the
+model's, and the end of the conversation in as many tokens. `--into` writes the table between the markers of a
+page.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -18,16 +19,28 @@ from everturn.decide.extractive import summarize
 from everturn.decide.retention import Retention, measure_retention
 from everturn.history.blocks import text_of
 from everturn.history.log import Log
-from everturn.history.records import Record
+from everturn.history.records import Record, is_sent
 from everturn.history.threads import split_threads
+from everturn.safe_files import MAX_SESSION_BYTES, edit_text, read_file
 from everturn.wire.claude_code_reader import parse_session_file
 
 FOLDER: Final = Path("../shared/data/claude-code")
 START, END = "<!-- retention table -->", "<!-- end of the retention table -->"
 
-SummaryAuthor = Literal["model", "ours", "ours, same size"]
-SUMMARY_AUTHORS: Final[tuple[SummaryAuthor, ...]] = ("model", "ours", "ours, same size")
-_COLUMNS: Final = ("user", "paths", "names", "errors", "pending")
+SummaryAuthor = Literal["model", "ours", "ours, same size", "window"]
+SUMMARY_AUTHORS: Final[tuple[SummaryAuthor, ...]] = ("model", "ours", "ours, same size", "window")
+_COLUMNS: Final[Mapping[str, str]] = {
+    "user_instructions": "user",
+    "corrections": "corrections",
+    "decisions": "decisions",
+    "outcomes": "outcomes",
+    "pending": "open",
+    "last_words": "last words",
+    "paths": "paths",
+    "identifiers": "names",
+    "errors": "errors",
+}
+_CHARACTERS: Final = 4
 
 
 class RetentionRow(msgspec.Struct, frozen=True):
@@ -53,19 +66,31 @@ def compare_summaries(before: Sequence[Record], summary: str) -> dict[SummaryAut
         "model": by_model,
         "ours": measure_retention(before, summarize(before).text),
         "ours, same size": measure_retention(before, summarize(before, budget=by_model.tokens).text),
+        "window": measure_retention(before, end_of_conversation(before, by_model.tokens)),
     }
+
+
+def end_of_conversation(records: Sequence[Record], tokens: int) -> str:
+    """What a sliding window of this size would leave: the last words, calls and results as they were."""
+    blocks = (block for record in records if is_sent(record) for block in record.blocks)
+    words = (
+        text_of(block) or (block.raw.decode(errors="replace") if block.is_call else "")
+        for block in blocks
+        if not block.is_thinking
+    )
+    return "\n".join(words)[-tokens * _CHARACTERS :]
 
 
 def rows(folder: Path) -> Iterator[RetentionRow]:
     for path in sorted(folder.rglob("*.jsonl")):
-        found = split_threads(parse_session_file(path.read_bytes()).records)
+        found = split_threads(parse_session_file(read_file(path, max_bytes=MAX_SESSION_BYTES)).records)
         for thread in (found.main, *found.sidechains):
             for number, (before, summary) in enumerate(iter_compactions(thread.records), start=1):
                 yield RetentionRow(path.stem[:12], number, compare_summaries(before, summary))
 
 
 def render_table(found: Sequence[RetentionRow]) -> str:
-    head = ("session", "#", "summary", "tokens", *_COLUMNS, "score", "loose", "per 1K tokens")
+    head = ("session", "#", "summary", "tokens", *_COLUMNS.values(), "wrong", "score")
     lines = [_line(head), _line(["---"] * 3 + ["---:"] * (len(head) - 3))]
     for row in found:
         for who in SUMMARY_AUTHORS:
@@ -91,22 +116,21 @@ def _line(cells: Iterable[str]) -> str:
 
 def _cells(kept: Retention) -> Iterator[str]:
     yield f"{kept.tokens:,}"
-    for part in kept.parts.values():
-        yield f"{part.kept}/{part.total}" if part.total else "–"
+    for name in _COLUMNS:
+        part = kept.parts[name]
+        yield f"{part.kept + part.loosely}/{part.total}" if part.total else "–"
+    yield f"{len(kept.wrong)}" if kept.wrong else "–"
     yield f"{kept.score:.2f}"
-    yield f"{kept.loose_score:.2f}"
-    yield f"{kept.score_per_thousand_tokens:.2f}"
 
 
 def _means(kept: Sequence[Retention]) -> Iterator[str]:
     """Shares are means over the compactions that had something to keep."""
     yield f"{sum(each.tokens for each in kept) / len(kept):,.0f}"
-    for name in kept[0].parts:
-        shares = [share for each in kept if (share := each.parts[name].share) is not None]
+    for name in _COLUMNS:
+        shares = [share for each in kept if (share := each.parts[name].loose_share) is not None]
         yield f"{sum(shares) / len(shares):.2f}" if shares else "–"
+    yield f"{sum(len(each.wrong) for each in kept)}"
     yield f"{sum(each.score for each in kept) / len(kept):.2f}"
-    yield f"{sum(each.loose_score for each in kept) / len(kept):.2f}"
-    yield f"{sum(each.score_per_thousand_tokens for each in kept) / len(kept):.2f}"
 
 
 def insert_table(page: str, drawn: str) -> str:
@@ -133,7 +157,7 @@ def main(arguments: Sequence[str]) -> int:
     if page is None:
         print(drawn)
     else:
-        page.write_text(insert_table(page.read_text(encoding="utf-8"), drawn), encoding="utf-8")
+        edit_text(page, lambda text: insert_table(text, drawn))
     return 0
 
 

@@ -99,6 +99,27 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
         return 100 * self.refetches / max(1, self.calls)
 
 
+class ReportedSums(msgspec.Struct, frozen=True, kw_only=True):
+    """Replayed calls beside the usage that was reported for them. Only calls with reported usage count."""
+
+    calls: int = 0
+    near_context: int = 0
+    near_read: int = 0
+    near_written: int = 0
+    read: int = 0
+    reported_read: int = 0
+    written: int = 0
+    reported_written: int = 0
+    # Dollars of the input.
+    dollars: Decimal = Decimal(0)
+    reported_dollars: Decimal = Decimal(0)
+
+    def __add__(self, other: "ReportedSums") -> "ReportedSums":
+        return ReportedSums(
+            **{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__}
+        )
+
+
 class ReplayRun(msgspec.Struct, frozen=True):
     """A session under a policy. `ended_early` says which call no longer fitted the window; else empty."""
 
@@ -111,6 +132,8 @@ class ReplayRun(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     # The lower bound for the cost of the calls that were made (RP-9).
     floor: Decimal = Decimal(0)
+    # The calls beside the usage that the recording reports; None unless it was replayed as it was recorded.
+    reported: ReportedSums | None = None
 
 
 def totals_of(calls: Sequence[SimulatedCall], left: dict[str, RetainedCount]) -> Totals:

@@ -22,6 +22,7 @@ from everturn.history.threads import Thread
 from everturn.replay.readers.claude_code import CLAUDE_CODE, Parent, parent_of
 from everturn.replay.readers.registry import READERS
 from everturn.replay.readers.values import RecordedConversation, SourceFile
+from everturn.safe_files import MAX_SESSION_BYTES, open_stream, read_file
 
 # Called before each file is read, with its number (from 1), the number of files, and its path.
 ReadProgress = Callable[[int, int, Path], None]
@@ -97,7 +98,7 @@ def files_below(paths: Iterable[Path]) -> list[Path]:
 def _sessions_in(file: Path, taken: set[Path] | None = None) -> Iterator[ReplaySession | Unreadable]:
     """The sessions of one file. Files of their sub-agents are added to `taken`."""
     try:
-        data = file.read_bytes()
+        data = read_file(file, max_bytes=MAX_SESSION_BYTES)
     except (OSError, ValueError) as problem:
         # ValueError: a NUL byte in the name.
         why = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
@@ -139,7 +140,7 @@ def _session(
     digest = blake2b(data, digest_size=16)
     threads, notes = list(conversation.threads), list(conversation.notes)
     for agent in agents:
-        held = agent.read_bytes()
+        held = read_file(agent, max_bytes=MAX_SESSION_BYTES)
         digest.update(held)
         for found in CLAUDE_CODE.conversations(SourceFile(held)):
             threads.extend(found.threads)
@@ -178,7 +179,7 @@ def _agents_of(file: Path, data: bytes, taken: set[Path] | None) -> tuple[Path, 
 
 def _parent(file: Path) -> Parent | None:
     try:
-        with file.open("rb") as opened:
+        with open_stream(file, max_bytes=MAX_SESSION_BYTES) as opened:
             return parent_of(opened.read(_START))
     except (OSError, ValueError):
         return None

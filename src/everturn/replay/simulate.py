@@ -20,7 +20,8 @@ from everturn.replay.playing.refetch_tracker import make_tracker, measure_retain
 from everturn.replay.playing.steps import ReplayThread
 from everturn.replay.policies import ReplayPolicy
 from everturn.replay.refetches import SessionUses
-from everturn.replay.runs import ReplayRun, SimulatedCall, Totals, totals_of
+from everturn.replay.reported import compare_with_reported
+from everturn.replay.runs import ReplayRun, ReportedSums, SimulatedCall, Totals, totals_of
 from everturn.replay.sessions import ReplaySession
 
 __all__ = ["ReplayRun", "SimulatedCall", "Totals", "index_uses", "simulate"]
@@ -76,6 +77,16 @@ def _run(
         ended_early="; ".join(player.ended_early for player in players if player.ended_early),
         notes=prepared.notes(policy),
         floor=compute_floor(session, policy, made),
+        reported=_compare_with_reported(players) if policy.repeats_recording else None,
+    )
+
+
+def _compare_with_reported(players: Sequence[Player]) -> ReportedSums:
+    return compare_with_reported(
+        (call, player.thread.calls[call.number - 1].usage)
+        for player in players
+        for call in player.call_log.calls
+        if call.source == "main"
     )
 
 

@@ -17,7 +17,7 @@ from everturn.decide.compact.values import CompactionPlan, CompactionSkipped
 from everturn.engine import CompactionOutcome
 from everturn.history.edits import Undone
 from everturn.session.bill import Bill
-from everturn.session.session import ContextUsage, Reply, Session, UserInput
+from everturn.session.session import ContextUsage, Reply, Rewind, Session, UserInput
 
 if TYPE_CHECKING:
     from everturn.session.recall.search import Hit
@@ -76,6 +76,9 @@ class AsyncSession:
 
     async def answer_proposal(self, proposal: Proposal, response: ProposalResponse) -> CompactionOutcome:
         return await self._do(lambda: self.session.answer_proposal(proposal, response))
+
+    async def rewind(self, uuid: str) -> Rewind:
+        return await self._do(lambda: self.session.rewind(uuid))
 
     async def undo(self) -> Undone | CompactionSkipped:
         return await self._do(self.session.undo)

@@ -18,6 +18,8 @@ from everturn.measure.pricing import compute_priced_usage
 
 BillPurpose = Literal["conversation", "compact", "session_memory"]
 BILL_PURPOSES: Final[tuple[BillPurpose, ...]] = ("conversation", "compact", "session_memory")
+# Our choice: the last few say what is going on.
+MAX_NOTES: Final = 8
 
 
 class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,9 +39,10 @@ class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bill(msgspec.Struct, frozen=True):
-    """The totals by purpose."""
+    """The totals by purpose. `notes` say what made it higher than necessary."""
 
     parts: Mapping[BillPurpose, UsageTotals]
+    notes: tuple[str, ...] = ()
 
     @property
     def total(self) -> UsageTotals:
@@ -78,6 +81,7 @@ class Ledger:
         self._parts: dict[BillPurpose, UsageTotals] = {purpose: UsageTotals() for purpose in BILL_PURPOSES}
         self._parts.update(asides or {})
         self._counted: set[str] = set()
+        self._notes: dict[str, None] = {}
         for record in records:
             self.heard(record)
 
@@ -93,9 +97,16 @@ class Ledger:
     def paid(self, purpose: BillPurpose, usage: Usage, model_id: str, on: date) -> None:
         self._parts[purpose] += price_usage(usage, model_id, on)
 
+    def note(self, text: str) -> None:
+        """Add a note to the bill; the newest ones are kept."""
+        self._notes.pop(text, None)
+        self._notes[text] = None
+        while len(self._notes) > MAX_NOTES:
+            del self._notes[next(iter(self._notes))]
+
     @property
     def bill(self) -> Bill:
-        return Bill(dict(self._parts))
+        return Bill(dict(self._parts), tuple(self._notes))
 
     @property
     def asides(self) -> dict[BillPurpose, UsageTotals]:

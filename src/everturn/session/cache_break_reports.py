@@ -5,6 +5,7 @@ cannot be written, the caller gets the reason and the turn continues.
 """
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from difflib import unified_diff
 from pathlib import Path
@@ -29,21 +30,28 @@ class ReportNotWritten(msgspec.Struct, frozen=True):
 
 
 def write_cache_break_report(
-    found: DetectedBreak, preambles: tuple[Preamble | None, Preamble], folder: Path, *, at: datetime
+    found: DetectedBreak,
+    preambles: tuple[Preamble | None, Preamble],
+    folder: Path,
+    *,
+    at: datetime,
+    dangers: Mapping[str, str] | None = None,
 ) -> Path | ReportNotWritten:
     """Write the explanation and the difference of the two prompts. `preambles` are those before and after, as
-    `CacheBreakDetector.preambles` returns them."""
+    `CacheBreakDetector.preambles` returns them; `dangers` are sections of the system prompt that may break
+    the cache, with their registered reasons."""
     path = folder / _name(found.source, at)
     try:
-        write_private_file(
-            folder, path.name, format_cache_break_report(found, preambles).encode("utf-8", "surrogatepass")
-        )
+        text = format_cache_break_report(found, preambles, dangers or {})
+        write_private_file(folder, path.name, text.encode("utf-8", "surrogatepass"))
     except OSError as problem:
         return ReportNotWritten(path, f"{path} could not be written: {problem.strerror or problem}")
     return path
 
 
-def format_cache_break_report(found: DetectedBreak, preambles: tuple[Preamble | None, Preamble]) -> str:
+def format_cache_break_report(
+    found: DetectedBreak, preambles: tuple[Preamble | None, Preamble], dangers: Mapping[str, str]
+) -> str:
     lines = [
         f"cache break: {found.why}",
         f"source {found.source}, {found.tokens_lost:,} tokens lost, "
@@ -53,6 +61,7 @@ def format_cache_break_report(found: DetectedBreak, preambles: tuple[Preamble | 
         lines.append(f"the provider: {found.diagnosis.reason}, {found.diagnosis.missed:,} tokens missed")
     if found.disagreement:
         lines.append(found.disagreement)
+    lines += [f"section {name!r} is computed for every request: {why}" for name, why in dangers.items()]
     return "\n".join([*lines, "", *_difference(*preambles), ""])
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -27,7 +27,7 @@ from everturn.decide.events import (
 from everturn.decide.micro.declarative import AppliedContextEdit
 from everturn.engine import CompactionOutcome, Conversation, Flow, ReplyAssessment, Turn
 from everturn.engine.wire import Wire
-from everturn.errors import ContextFullError, UpstreamError
+from everturn.errors import ContextFullError, UpstreamError, UsageError
 from everturn.history.blocks import Block, result_block, text_block
 from everturn.history.edits import ServerCleared
 from everturn.history.records import Record, RecordKind, ReplyMeta, Usage, make_edit_record
@@ -48,6 +48,9 @@ from everturn.wire.anthropic import Response
 T = TypeVar("T")
 # The step that is about to run.
 StepKind = Literal["turn", "compaction"]
+# Why the provider refuses a request: it does not fit, or something in it is not accepted.
+Refusal = Literal["too_long", "invalid"]
+BAD_REQUEST: Final = 400
 
 
 class PreparedRequest(msgspec.Struct, frozen=True):
@@ -156,8 +159,9 @@ class ConversationRunner:
         """Send the conversation and record the reply. Provider errors are raised; messages appended before
         stay in the log.
 
-        If the provider refuses the request as too long, the conversation is compacted and sent once more. A
-        second refusal is raised.
+        If the provider refuses the request as too long, the conversation is compacted and sent once more. If
+        it refuses a compacted view for another reason, the compaction is undone and the request sent once
+        more. A second refusal of the same kind is raised.
         """
         return drain(self._talk(as_stream(self._send)))
 
@@ -166,15 +170,29 @@ class ConversationRunner:
         return self._talk(self._stream or as_stream(self._send))
 
     def _talk(self, stream: Stream) -> Generator[str, None, Exchange]:
-        prepared = self.prepare()
-        try:
-            answered = yield from stream(prepared.body, prepared.betas)
-        except UpstreamError as problem:
-            if self._wire.parse_overflow(problem.message) is None or not self.compact_after_overflow():
-                raise
+        handled: set[Refusal] = set()
+        while True:
             prepared = self.prepare()
-            answered = yield from stream(prepared.body, prepared.betas)
-        return self.record_response(prepared, answered)
+            try:
+                answered = yield from stream(prepared.body, prepared.betas)
+            except UpstreamError as problem:
+                refusal = self._classify(problem)
+                if refusal is None or refusal in handled or not self._handle(refusal, problem):
+                    raise
+                handled.add(refusal)
+            else:
+                return self.record_response(prepared, answered)
+
+    def _classify(self, problem: UpstreamError) -> Refusal | None:
+        if self._wire.parse_overflow(problem.message) is not None:
+            return "too_long"
+        return "invalid" if problem.status == BAD_REQUEST else None
+
+    def _handle(self, refusal: Refusal, problem: UpstreamError) -> bool:
+        """Whether `prepare` gives a different request now."""
+        if refusal == "too_long":
+            return self.compact_after_overflow()
+        return self.run(self.undo_after_refusal_flow(problem.message))
 
     # ── the steps of a call, for callers that send the request themselves ────────────────────────
 
@@ -198,6 +216,12 @@ class ConversationRunner:
             # A user who cancels the compaction does not want the larger call after it either (CP-7).
             raise KeyboardInterrupt("the compaction before this call was cancelled; nothing was sent")
         self._check_blocking(turn)
+        if not turn.captured.messages:
+            # The API refuses a request without messages, in words that do not help.
+            raise UsageError(
+                "There is nothing to send: no message of this conversation has a visible character. "
+                "Say something first."
+            )
         sent = self._wire.spell_request(turn.captured, turn.breakpoints, previous_message=self._last_message)
         return PreparedRequest(turn, sent.body, sent.betas)
 
@@ -225,6 +249,11 @@ class ConversationRunner:
         self._before("compaction")
         flow = self.conversation.overflowed(self._clock(), self._new_id)
         return isinstance((yield from flow), Compaction)
+
+    def undo_after_refusal_flow(self, refusal: str) -> Flow[bool]:
+        """Undo the compactions that led to a refused request (CP-38). Returns whether there were any, so that
+        `prepare` gives a different request. Call it once per refusal."""
+        return (yield from self.conversation.refused(refusal, self._clock(), self._new_id))
 
     def record_response(self, prepared: PreparedRequest, answered: RawResponse) -> Exchange:
         """Keep the reply to a prepared request. Raises `InvalidResponseError` if the response holds no reply:

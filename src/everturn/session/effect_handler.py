@@ -112,7 +112,7 @@ class LocalEffectHandler:
             return to_model_failure(problem, self._wire)
         except KeyboardInterrupt:
             return ModelFailure("cancelled", "cancelled while the summary was being written")
-        usage = self._wire.summary_usage(answered.body, by_provider=effect.way == "provider")
+        usage = self._wire.summary_usage(answered.body, by_provider=effect.strategy == "provider")
         return ModelAnswer(response.blocks, response.reply.stop_reason, clamp_usage(usage))
 
 

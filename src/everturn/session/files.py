@@ -9,7 +9,6 @@ is decided in `decide/compact/restoration.py`.
 import codecs
 import errno
 import os
-import stat
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Final
 import msgspec
 
 from everturn.decide.effects import FileRead, ReadFiles
+from everturn.safe_files import RefusedFile, describe_size, open_file, read_up_to
 from everturn.session.memory_files.confined import SECRET_FILE_PATTERNS
 
 # Larger than any source file. A file above this is data, and its beginning would not help the model.
@@ -28,18 +28,6 @@ MAX_CHARACTER_BYTES: Final = 4
 # File names that usually hold secrets. Such files are not sent to the model again (S11).
 SECRET: Final = SECRET_FILE_PATTERNS
 
-_PART: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER: Final = _PART | os.O_DIRECTORY
-# O_NONBLOCK: opening a pipe without a writer would otherwise block forever.
-_FILE: Final = _PART | os.O_NONBLOCK | os.O_NOCTTY
-
-KINDS: Final = (
-    (stat.S_ISDIR, "it is a directory"),
-    (stat.S_ISFIFO, "it is a pipe, not a file"),
-    (stat.S_ISSOCK, "it is a socket, not a file"),
-    (stat.S_ISCHR, "it is a device, not a file"),
-    (stat.S_ISBLK, "it is a device, not a file"),
-)
 PROBLEMS: Final = {
     errno.ENOENT: "it does not exist",
     errno.ENOTDIR: "it does not exist: a part of its path is not a directory",
@@ -92,13 +80,15 @@ def _read(path: str, max_characters: int, allowed: Roots) -> FileRead:
         folder, relative = allowed.place(path)
         if any(fnmatchcase(os.path.basename(relative).lower(), pattern) for pattern in allowed.secret):
             raise UnreadableFileError("its name suggests that it holds secrets")
-        fd = open_below(folder, relative)
+        fd = open_file(relative, below=folder)
         try:
             text, is_cut = _text(fd, max_characters)
         finally:
             os.close(fd)
     except UnreadableFileError as problem:
         return FileRead(path, problem=str(problem))
+    except RefusedFile as problem:
+        return FileRead(path, problem=problem.why)
     except OSError as problem:
         reason = PROBLEMS.get(problem.errno or 0) or f"it cannot be read ({problem.strerror})"
         return FileRead(path, problem=reason)
@@ -107,44 +97,14 @@ def _read(path: str, max_characters: int, allowed: Roots) -> FileRead:
     return FileRead(path, text, is_cut)
 
 
-def open_below(folder: str, relative: str) -> int:
-    """Open a file below a folder, component by component, without following links."""
-    *between, last = relative.split("/")
-    at = os.open(folder, _FOLDER)
-    for part in between:
-        at = _below(at, part, _FOLDER)
-    return _below(at, last, _FILE)
-
-
-def _below(at: int, part: str, flags: int) -> int:
-    try:
-        return os.open(part, flags, dir_fd=at)
-    finally:
-        os.close(at)
-
-
 def _text(fd: int, max_characters: int) -> tuple[str, bool]:
     found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode):
-        raise UnreadableFileError(
-            next((what for is_kind, what in KINDS if is_kind(found.st_mode)), "it is not a regular file")
-        )
     if found.st_size > MAX_FILE_BYTES:
-        raise UnreadableFileError(
-            f"it is too large ({found.st_size >> 20:,} MB, the limit is {MAX_FILE_BYTES >> 20} MB)"
-        )
-    data = _bytes(fd, min(MAX_FILE_BYTES, max(0, max_characters) * MAX_CHARACTER_BYTES + 1))
+        raise UnreadableFileError(describe_size(found.st_size, MAX_FILE_BYTES))
+    data = read_up_to(fd, min(MAX_FILE_BYTES, max(0, max_characters) * MAX_CHARACTER_BYTES + 1))
     if b"\0" in data[:SNIFF_BYTES]:
         raise UnreadableFileError("it is binary, not text")
     is_all = found.st_size <= len(data)
     # The data may end within a character; the decoder leaves such a character out.
     text = codecs.getincrementaldecoder("utf-8-sig")("replace").decode(data, final=is_all)
     return text[:max_characters], len(text) > max_characters or not is_all
-
-
-def _bytes(fd: int, limit: int) -> bytes:
-    chunks: list[bytes] = []
-    while limit > 0 and (chunk := os.read(fd, limit)):
-        chunks.append(chunk)
-        limit -= len(chunk)
-    return b"".join(chunks)

@@ -13,8 +13,8 @@ import msgspec
 from everturn.decide.effects import HookEvent, HookOutcome, RunHooks
 from everturn.errors import PromptBlocked
 from everturn.history.blocks import Block, fields_of, result_block, text_of
-from everturn.session.json_values import as_list
 from everturn.session.tools import Tool, ToolCall, ToolResult, run_tool, to_result_block
+from everturn.wire.json_values import as_list
 
 HookRunner = Callable[[RunHooks], HookOutcome]
 # Takes a call that a hook wants a person to confirm, and the reason; returns whether to make the call.

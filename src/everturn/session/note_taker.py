@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
+from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.events import Event, EventContext, NotesRejected, NotesTaken
 from everturn.decide.notes.document import Notes, NotesState, new_notes, read_notes, spell_notes
 from everturn.decide.notes.extraction import NotUpdated, apply_fork_edits, edit_tool_among, extraction_message
@@ -28,6 +29,7 @@ from everturn.errors import UpstreamError
 from everturn.history.records import Record, Usage
 from everturn.measure.capabilities import Capabilities
 from everturn.measure.tokens import rough
+from everturn.safe_files import read_file
 from everturn.session.private_files import replace_file
 from everturn.session.upstream import Send, clamp_usage, parse_reply
 from everturn.view.forks import make_fork
@@ -60,6 +62,7 @@ class NoteTaker:
         *,
         capabilities: Capabilities,
         settings: NotesSettings,
+        compact: CompactSettings,
         tell: Callable[[Event], None],
         paid: Callable[[Usage], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
@@ -70,16 +73,13 @@ class NoteTaker:
         self._send = send
         self._capabilities = capabilities
         self._settings = settings
+        self._compact = compact
         self._tell = tell
         self._paid = paid
         self._clock = clock
         self._job: _Job | None = None
         # After notes that could not be used, the next attempt waits until the context has this many tokens.
         self._not_below = 0
-
-    @property
-    def is_busy(self) -> bool:
-        return self._job is not None
 
     def heard(self, record: Record) -> None:
         self._state = count_record(self._state, record)
@@ -95,7 +95,12 @@ class NoteTaker:
         if self._job is not None or tokens < self._not_below or not edit_tool_among(tools):
             return
         due = should_extract(
-            self._state, source=moment.source, tokens=tokens, last_turn_calls=calls, settings=self._settings
+            self._state,
+            source=moment.source,
+            tokens=tokens,
+            last_turn_calls=calls,
+            settings=self._settings,
+            compact=self._compact,
         )
         if isinstance(due, Extract):
             self._job = job = _Job(self._state, sent_last, tokens, self._clock(), moment)
@@ -151,9 +156,7 @@ class NoteTaker:
 
     def _ask(self, job: _Job, turn: Turn) -> None:
         asked = extraction_message(self.notes, self.path, self._settings)
-        request: Any = build_fork_request(
-            make_fork(turn.captured, (asked,), tools_allowed=True), self._capabilities
-        )
+        request: Any = build_fork_request(make_fork(turn.captured, (asked,)), self._capabilities)
         answered = self._send(request.to_bytes(), turn.betas)
         response = parse_reply(answered).response
         job.usage = clamp_usage(response.reply.usage or Usage())
@@ -166,7 +169,6 @@ class NoteTaker:
 
 def _found(path: str) -> Notes:
     try:
-        with open(path, encoding="utf-8", errors="replace", newline="") as file:
-            return read_notes(file.read())
+        return read_notes(read_file(path).decode("utf-8", "replace"))
     except OSError:
         return new_notes()

@@ -39,6 +39,21 @@ class ProviderClient(NamedTuple):
     close: Callable[[], None] = lambda: None
 
 
+def make_client(provider: ProviderSettings) -> "anthropic.Anthropic":
+    """A client of our own. The SDK reads from the environment what is not configured here.
+
+    It follows no redirect: the API has none, and the key and the conversation would go wherever one leads.
+    """
+    import anthropic
+
+    return anthropic.Anthropic(
+        api_key=provider.api_key.reveal() or None,
+        auth_token=provider.auth_token.reveal() or None,
+        base_url=provider.base_url or None,
+        http_client=anthropic.DefaultHttpxClient(follow_redirects=False),
+    )
+
+
 def connect(
     client: "anthropic.Anthropic | None", send: Send | None, provider: ProviderSettings
 ) -> ProviderClient:
@@ -48,14 +63,7 @@ def connect(
         return ProviderClient(send)
     if client is not None:
         return ProviderClient(make_sdk_send(client), make_sdk_stream(client))
-    import anthropic
-
-    # The SDK reads from the environment what is not configured here.
-    own = anthropic.Anthropic(
-        api_key=provider.api_key.reveal() or None,
-        auth_token=provider.auth_token.reveal() or None,
-        base_url=provider.base_url or None,
-    )
+    own = make_client(provider)
     return ProviderClient(make_sdk_send(own), make_sdk_stream(own), own.close)
 
 

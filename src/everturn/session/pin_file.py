@@ -1,7 +1,8 @@
-"""The pin file: texts pinned by other processes, in a file beside the transcript.
+"""The pin file: texts that an agent pinned through another process, in a file beside the transcript.
 
 A transcript has one writer. Other processes append pins to this file, one JSON string per line. The writer
 reads them before its next compaction. `everturn hook` returns them after a compaction by Claude Code.
+Whoever can write the file can write pins: each is carried with a label that it is not the user's.
 """
 
 import os
@@ -11,6 +12,7 @@ from typing import Final
 import msgspec
 
 from everturn.errors import InputError, UsageError
+from everturn.safe_files import append_line, read_file
 
 SUFFIX: Final = ".pins"
 # A longer text belongs in a file, which the model can read again. Our choice.
@@ -27,7 +29,7 @@ def read_pins(transcript: str | os.PathLike[str]) -> tuple[str, ...]:
     returned."""
     path = pin_file_path(transcript)
     try:
-        lines = path.read_bytes().splitlines()
+        lines = read_file(path, follow=False).splitlines()
     except FileNotFoundError:
         return ()
     except OSError as problem:
@@ -61,12 +63,7 @@ def append_pin(transcript: str | os.PathLike[str], text: str) -> tuple[str, ...]
 
 def _append(path: Path, line: bytes) -> None:
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            # The leading line break ends a line that a crash left incomplete; empty lines are skipped.
-            os.write(handle, b"\n" + line + b"\n")
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        # The leading line break ends a line that a crash left incomplete; empty lines are skipped.
+        append_line(path, b"\n" + line + b"\n")
     except OSError as problem:
         raise InputError(f"Nothing was pinned: {path} cannot be written: {problem.strerror}.") from problem

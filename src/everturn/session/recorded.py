@@ -6,7 +6,7 @@ one window size explains, the table of models. The result says which evidence wa
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -19,9 +19,11 @@ from everturn.history.messages import Message
 from everturn.history.records import Record, reported_usage
 from everturn.history.threads import Thread, Threads, split_threads
 from everturn.measure.calibration import Calibration, Calibrator
+from everturn.measure.context_size import measure_context
 from everturn.measure.meter import ContextSize, make_meter
 from everturn.measure.model import Model
 from everturn.measure.model_table import find_model, model_or_default
+from everturn.measure.overhead import estimate_overhead, is_conversation_start
 from everturn.measure.thresholds import (
     ContextThresholds,
     ThresholdLevels,
@@ -29,7 +31,6 @@ from everturn.measure.thresholds import (
     compute_thresholds,
 )
 from everturn.measure.tokens import TokenCounter
-from everturn.session.overhead import estimate_overhead, is_conversation_start
 from everturn.session.transcripts import Progress, open_transcript
 from everturn.view.flatten import flatten
 from everturn.wire.claude_code_reader import Transcript
@@ -118,7 +119,10 @@ def measure_transcript(
         if is_conversation_start(thread.records)
         else None
     )
-    size = measure_view(log.view, counts, fixed=fixed or 0)
+    meter = make_meter(log.view, counts)
+    size = measure_context(
+        meter, overhead=fixed, calibration=calibration if options.tokens.calibrate else None
+    )
     settings = options.effective_thresholds
     limits = compute_thresholds(held.tokens, model.max_output, settings)
     return RecordedSession(
@@ -140,11 +144,6 @@ def measure_transcript(
         counts=counts,
         remarks=(*remarks, *_about_the_start(thread)),
     )
-
-
-def measure_view(view: View, counts: TokenCounter, *, fixed: int = 0) -> ContextSize:
-    """The size of a view. Usage reported before a compaction or before an undo does not count."""
-    return make_meter(view, counts, fixed=fixed).size()
 
 
 def cleared_before(view: View) -> set[str]:
@@ -246,3 +245,19 @@ def calibrate(records: Iterable[Record], counts: TokenCounter) -> Calibration:
     for record in records:
         calibrator.add(record)
     return calibrator.calibration()
+
+
+class _Line(msgspec.Struct):
+    cwd: str = ""
+
+
+def recorded_folder(records: Sequence[Record]) -> str:
+    """The working folder named in the newest record that names one; "" if it no longer exists."""
+    for record in reversed(records):
+        try:
+            found = msgspec.json.decode(record.raw, type=_Line).cwd if b'"cwd"' in record.raw else ""
+        except msgspec.MsgspecError:
+            continue
+        if found:
+            return found if os.path.isdir(found) else ""
+    return ""

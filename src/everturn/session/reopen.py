@@ -8,11 +8,9 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
 from everturn.decide.options import Options
 from everturn.errors import UsageError
-from everturn.session.recorded import RecordedSession, open_session
+from everturn.session.recorded import open_session, recorded_folder
 from everturn.session.session import Session
 from everturn.session.upstream import RawResponse
 
@@ -43,25 +41,9 @@ def reopen_session(
         model=model or chosen.model or recorded.model.id,
         compact={"strategies": strategies},
         access="read" if dry_run else "write",
-        cwd=_folder_of(recorded),
+        cwd=recorded_folder(recorded.thread.records) or os.getcwd(),
         **provider,
     )
-
-
-class _Line(msgspec.Struct):
-    cwd: str = ""
-
-
-def _folder_of(recorded: RecordedSession) -> str:
-    """The working folder named in the newest record; the current folder if that no longer exists."""
-    for record in reversed(recorded.thread.records):
-        try:
-            found = msgspec.json.decode(record.raw, type=_Line).cwd if b'"cwd"' in record.raw else ""
-        except msgspec.MsgspecError:
-            continue
-        if found:
-            return found if os.path.isdir(found) else os.getcwd()
-    return os.getcwd()
 
 
 def _no_provider(body: bytes, betas: Sequence[str]) -> RawResponse:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from everturn.decide.authorship import label_agent_pin
 from everturn.decide.cache_breaks import DetectedBreak
 from everturn.decide.compact.build_records import said_by_hooks
 from everturn.decide.effects import AskModel, HookEvent, HookOutcome, RunHooks
@@ -17,7 +18,7 @@ from everturn.decide.events import CompactionDone, Event, EventContext
 from everturn.decide.options import Options
 from everturn.engine import Conversation
 from everturn.errors import InputError
-from everturn.history.edits import Edit, Pinned
+from everturn.history.edits import Edit, Pinned, Rewound
 from everturn.history.records import Record, Usage, make_edit_record
 from everturn.session.bill import Ledger
 from everturn.session.cache_break_reports import ReportNotWritten, write_cache_break_report
@@ -126,6 +127,7 @@ class SessionRuntime:
             self.parts.provider.send,
             capabilities=self.conversation.setting.capabilities,
             settings=self.parts.options.notes,
+            compact=self.parts.options.compact,
             tell=self._handle_event,
             paid=lambda usage: self._paid("session_memory", usage),
         )
@@ -146,6 +148,18 @@ class SessionRuntime:
         after = self.conversation.log.tip
         made = make_edit_record(edit, uuid=self.parts.new_id(), after=after, at=self.parts.clock())
         self.runner.add(made if made.session else msgspec.structs.replace(made, session=self.id))
+
+    def append_rewind(self, edit: Rewound, last: Record | None) -> None:
+        """Record a rewind in the file: it continues an earlier record, not the newest one."""
+        made = make_edit_record(edit, uuid=self.parts.new_id(), after=last, at=self.parts.clock())
+        self.store.append([made if made.session else msgspec.structs.replace(made, session=self.id)])
+
+    def reopen_store(self) -> Store:
+        """The same store, read again from the start. This runtime ends with it."""
+        self.write_state()
+        if self._index is not None:
+            self._index.close()
+        return self.store.reopen()
 
     def write_state(self) -> None:
         if self.store.read_only_reason:
@@ -178,9 +192,9 @@ class SessionRuntime:
         except InputError as problem:
             self.remark(str(problem))
             return
-        for text in found:
+        for text in map(label_agent_pin, found):
             if text not in known:
-                self.append_edit(Pinned(text, "pinned from outside"))
+                self.append_edit(Pinned(text, "pinned by the agent"))
 
     def _refresh_preamble(self) -> None:
         setting = self.conversation.setting
@@ -211,7 +225,14 @@ class SessionRuntime:
         verdict, source = exchange.settled.verdict, self.conversation.setting.source
         preambles = self.conversation.detector.preambles(source)
         if isinstance(verdict, DetectedBreak) and preambles is not None:
-            written = write_cache_break_report(verdict, preambles, self.folder, at=self.parts.clock())
+            system = self.parts.system
+            written = write_cache_break_report(
+                verdict,
+                preambles,
+                self.folder,
+                at=self.parts.clock(),
+                dangers=system.dangers if isinstance(system, SystemPromptSections) else None,
+            )
             self.remark(written.why if isinstance(written, ReportNotWritten) else "")
         if self.notes is not None:
             self._consider_notes(self.notes, exchange)

@@ -26,16 +26,18 @@ import msgspec
 
 from everturn.decide.cache_breaks import CacheBreakDetector
 from everturn.decide.compact.chain import plan_undo
+from everturn.decide.compact.pins import check_pin
 from everturn.decide.compact.triggers import Proposal, ProposalResponse
 from everturn.decide.compact.values import CompactionPlan, CompactionRequest, CompactionSkipped
 from everturn.decide.effects import HookEvent, HookOutcome
 from everturn.decide.events import Event
 from everturn.decide.options import Options
+from everturn.decide.rewind import plan_rewind
 from everturn.engine import CompactionOutcome, Conversation, ConversationSettings
 from everturn.errors import UsageError
 from everturn.history.blocks import Block, block_from_fields, text_of
-from everturn.history.edits import Pinned, Undone
-from everturn.history.records import Usage
+from everturn.history.edits import Pinned, Rewound, Undone
+from everturn.history.records import Record, Usage
 from everturn.history.threads import split_threads
 from everturn.measure.accounting import Metrics
 from everturn.measure.calibration import Calibration
@@ -53,9 +55,11 @@ from everturn.session.loop_hooks import LoopHooks, PermissionCallback, deny_all
 from everturn.session.memory_files.attach import open_memory
 from everturn.session.memory_files.confined import ReadPermission, allow_all
 from everturn.session.opening import build_preamble, build_settings, capabilities_of, connect
+from everturn.session.recorded import recorded_folder
 from everturn.session.runtime import SessionParts, SessionRuntime
-from everturn.session.state_file import read_state
+from everturn.session.state_file import SessionState, read_state
 from everturn.session.store import Access, JsonlStore
+from everturn.session.store.protocol import Store
 from everturn.session.tools import (
     Tool,
     ToolCall,
@@ -66,6 +70,7 @@ from everturn.session.tools import (
     run_tools,
     to_blocks,
 )
+from everturn.session.transcripts import open_transcript
 from everturn.session.upstream import Send, drain
 from everturn.view.flatten import flatten
 from everturn.view.fragments.recalled import NAME
@@ -99,6 +104,15 @@ class Reply(msgspec.Struct, frozen=True):
     usage: Usage
     exchange: Exchange
     stopped: str = ""
+
+
+class Rewind(msgspec.Struct, frozen=True):
+    """`text` is the message of the user that was taken back; `left` is the newest message left behind, and
+    `messages` how many there are."""
+
+    text: str
+    left: str
+    messages: int
 
 
 class ContextUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,42 +168,42 @@ class Session:
 
         `client` is an SDK client; without `client` and `send`, one is created from the options. `roots` are
         the folders from which files may be read again after a compaction; the default is `cwd`, which
-        defaults to the current folder. `listen` is called with every event, sometimes from the thread that
-        waits for the model. `estimator` counts tokens before the API reports them: a `LocalTokenizer`, or
-        `ProviderCounts`; by default characters / 4. `permit` decides about tool calls that a hook wants a
-        person to confirm; by default they are refused. `may_read` is called for every memory file and decides
-        whether it is read. With `access="read"` nothing is written and no message can be sent.
-        `session_start` is the source passed to SessionStart hooks: "auto" means startup or resume; "none"
-        runs no SessionStart hooks.
+        defaults to the folder that the session worked in, for a new one the current folder. `listen` is
+        called with every event, sometimes from the thread that waits for the model. `estimator` counts
+        tokens before the API reports them: a `LocalTokenizer`, or `ProviderCounts`; by default characters /
+        4. `permit` decides about tool calls that a hook wants a person to confirm; by default they are
+        refused. `may_read` is called for every memory file and decides whether it is read. With
+        `access="read"` nothing is written and no message can be sent. `session_start` is the source passed
+        to SessionStart hooks: "auto" means startup or resume; "none" runs no SessionStart hooks.
         """
         loaded = resolve_options(options, _renamed(overrides), config=config)
-        chosen, folder = loaded.options, os.fspath(cwd) if cwd is not None else os.getcwd()
-        able = capabilities or capabilities_of(chosen)
+        chosen = loaded.options
         settings = build_settings(
             chosen,
-            capabilities=able,
+            capabilities=capabilities or capabilities_of(chosen),
             costs=costs,
             transcript=os.path.realpath(path),
             estimator=estimator,
         )
         found = load_hooks(chosen.hooks)
-        memory = open_memory(chosen.memory, folder, may_read)
-        parts = SessionParts(
-            provider=connect(client, send, chosen.provider),
-            options=chosen,
-            system=memory.add_to(system) if memory else system,
-            tools=tuple(memory.attach_to(tool) if memory else tool for tool in tools),
-            memory=memory,
-            hooks=add_hooks(hooks or Hooks(), found.hooks),
-            permit=permit,
-            listen=listen,
-            roots=tuple(os.fspath(root) for root in roots) or (folder,),
-            cwd=folder,
-            clock=clock,
-            new_id=new_id,
-        )
-        store = JsonlStore.open(path, fsync=chosen.store.fsync, access=access, place=LineContext(cwd=folder))
+        store = JsonlStore.open(path, fsync=chosen.store.fsync, access=access)
         try:
+            folder = _place_session(store, cwd)
+            memory = open_memory(chosen.memory, folder, may_read)
+            parts = SessionParts(
+                provider=connect(client, send, chosen.provider),
+                options=chosen,
+                system=memory.add_to(system) if memory else system,
+                tools=tuple(memory.attach_to(tool) if memory else tool for tool in tools),
+                memory=memory,
+                hooks=add_hooks(hooks or Hooks(), found.hooks),
+                permit=permit,
+                listen=listen,
+                roots=tuple(os.fspath(root) for root in roots) or (folder,),
+                cwd=folder,
+                clock=clock,
+                new_id=new_id,
+            )
             session = cls._resume(settings, store, parts, session_start)
         except BaseException:
             store.close()
@@ -200,29 +214,19 @@ class Session:
 
     @classmethod
     def _resume(
-        cls, settings: ConversationSettings, store: JsonlStore, parts: SessionParts, start: SessionStart
+        cls, settings: ConversationSettings, store: Store, parts: SessionParts, start: SessionStart
     ) -> "Session":
-        store.drop_lines()
         found = split_threads(store.records).main
-        recalls = parts.options.recall.enabled
-        given = (*parts.tools, *([Tool(RECALL)] if recalls else []))
-        preamble = build_preamble(parts.system, given, settings.capabilities)
-        state = read_state(store)
-        conversation = Conversation(
-            msgspec.structs.replace(settings, preamble=preamble),
-            found.records,
-            detector=CacheBreakDetector(parts.options.cache.breaks, state.baselines),
-        )
-        conversation.compaction_state.remember(state.breaker, state.refill)
+        conversation = _restore_conversation(settings, found.records, read_state(store), parts)
         runtime = SessionRuntime(conversation, store, parts)
         session = cls(runtime)
-        if recalls:
+        if parts.options.recall.enabled:
             runtime.tools = index_tools((*parts.tools, session.recall_tool))
         for note in found.notes:
             runtime.remark(note.what)
         runtime.runner.emit_repairs()
+        # A session opened for reading runs no SessionStart hooks.
         if not store.read_only_reason and start != "none":
-            # A session opened for reading runs no SessionStart hooks.
             source = "resume" if found.records else "startup"
             started = runtime.run_hooks("SessionStart", source=source if start == "auto" else start)
             runtime.append_hook_context(started.context)
@@ -370,10 +374,30 @@ class Session:
             self._runtime.append_edit(edit)
         return edit
 
+    def rewind(self, uuid: str) -> "Rewind":
+        """Go back to an earlier message and go on from there. A message of the user is itself taken back, to
+        be said differently; a reply stays. What was said since is left behind in the transcript: rewinding to
+        one of its replies returns to it. Raises UsageError if there is no such message."""
+        runtime = self._runtime
+        recorded = split_threads(open_transcript(self.path).records).main
+        plan = plan_rewind((*recorded.abandoned, *recorded.records), uuid)
+        if isinstance(plan, str):
+            raise UsageError(plan)
+        left = [each for each in self.conversation.log.records if each.kind in ("user", "assistant")]
+        runtime.append_rewind(Rewound(uuid), plan.last)
+        store = runtime.reopen_store()
+        self._runtime = Session._resume(self.conversation.setting, store, runtime.parts, "none")._runtime
+        kept = {each.uuid for each in self.conversation.log.records}
+        behind = [each for each in left if each.uuid not in kept]
+        return Rewind(plan.text, behind[-1].uuid if behind else "", len(behind))
+
     def pin(self, text: str) -> None:
-        """Pin a text: every later compaction keeps it word for word."""
-        if not text.strip():
-            raise UsageError("No text to pin; give the text that must be kept.")
+        """Pin a text: every later compaction keeps it word for word. Raises UsageError if there is no space
+        left for it."""
+        conversation, estimate = self.conversation, self._runtime.conversation.estimate_text
+        problem = check_pin(text, conversation.log.view.pins, self.options.compact, estimate)
+        if problem:
+            raise UsageError(problem)
         self._runtime.append_edit(Pinned(text, "pinned by the program"))
 
     # ── recall and cost ──────────────────────────────────────────────────────────────────────────
@@ -436,5 +460,28 @@ def _asked(instructions: str, from_: str | None, up_to: str | None) -> Compactio
     return CompactionRequest(trigger="manual", instructions=instructions)
 
 
+def _place_session(store: JsonlStore, cwd: str | os.PathLike[str] | None) -> str:
+    """The folder that the session works in: as given, else as recorded, else the current one."""
+    folder = os.fspath(cwd) if cwd is not None else recorded_folder(store.records) or os.getcwd()
+    store.place = LineContext(cwd=folder)
+    store.drop_lines()
+    return folder
+
+
 def _renamed(overrides: Mapping[str, Any]) -> dict[str, Any]:
     return {RENAMED_ARGUMENTS.get(name, name): value for name, value in overrides.items()}
+
+
+def _restore_conversation(
+    settings: ConversationSettings, records: Sequence[Record], state: SessionState, parts: SessionParts
+) -> Conversation:
+    """The engine's conversation with these records, and with what the last process knew about it."""
+    recall = [Tool(RECALL)] if parts.options.recall.enabled else []
+    preamble = build_preamble(parts.system, (*parts.tools, *recall), settings.capabilities)
+    conversation = Conversation(
+        msgspec.structs.replace(settings, preamble=preamble),
+        records,
+        detector=CacheBreakDetector(parts.options.cache.breaks, state.baselines),
+    )
+    conversation.compaction_state.remember(state.breaker, state.refill)
+    return conversation

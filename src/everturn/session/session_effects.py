@@ -101,7 +101,7 @@ class SessionEffectHandler(LocalEffectHandler):
             Emit(
                 Compacting(
                     moment=self._to.moment(),
-                    way=effect.way,
+                    way=effect.strategy,
                     seconds=time.monotonic() - self._began,
                     characters=self._characters,
                 )

@@ -11,7 +11,7 @@ import msgspec
 
 from everturn.errors import UsageError
 from everturn.history.blocks import TOOL_RESULT, Block, block_from_fields, fields_of, result_block
-from everturn.session.json_values import as_mapping
+from everturn.wire.json_values import as_mapping
 
 # A text, or the content blocks of a result (pictures).
 ToolContent = str | Sequence[Mapping[str, Any]]

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from everturn.errors import InputError, NotASession
+from everturn.safe_files import MAX_SESSION_BYTES, open_stream, read_file
 from everturn.wire.claude_code_reader import Transcript, looks_like_a_session, parse_session_file
+from everturn.wire.line_sums import check_end, check_sums
 
 STDIN: Final = "-"
 SUFFIX: Final = ".jsonl"
+STATE_SUFFIX: Final = ".state.json"
 MAX_SUGGESTIONS: Final = 3
 
 # Called after every chunk with the bytes read so far and the total (0 if unknown).
@@ -47,18 +50,34 @@ def open_transcript(path: str | os.PathLike[str], progress: Progress | None = No
     """Read the session in a file, or on standard input for "-"."""
     if os.fspath(path) == STDIN:
         return parse_transcript(_standard_input(), "standard input")
-    return parse_transcript(_content(Path(path), progress), os.fspath(path))
+    return parse_transcript(_content(Path(path), progress), os.fspath(path), read_state_beside(path))
 
 
-def parse_transcript(data: bytes, name: str) -> Transcript:
-    """Parse a session from bytes; error messages call it `name`."""
-    transcript = parse_session_file(data)
+def parse_transcript(data: bytes, name: str, state: bytes = b"") -> Transcript:
+    """Parse a session from bytes; error messages call it `name`. `state` is what its state file holds."""
+    transcript = parse_whole_file(data, state)
     if data.strip() and not looks_like_a_session(transcript.lines):
         raise NotASession(
             f"{name} is not a session file: it looks like {_looks_like(data)}. "
             "Give a Claude Code session, a .jsonl file with one JSON object per line."
         )
     return transcript
+
+
+def parse_whole_file(data: bytes, state: bytes = b"") -> Transcript:
+    """Parse a session from its first byte to its last, which is what its checksums speak of."""
+    transcript = parse_session_file(data)
+    sums = check_sums(data)
+    found = (*transcript.flaws, *sums.problems, *check_end(state, data, sums.state))
+    return Transcript(transcript.lines, tuple(sorted(found, key=lambda flaw: flaw.line)), sums.state)
+
+
+def read_state_beside(path: str | os.PathLike[str]) -> bytes:
+    """What the state file of a transcript holds; nothing if there is none."""
+    try:
+        return read_file(os.path.realpath(path) + STATE_SUFFIX)
+    except (OSError, ValueError):
+        return b""
 
 
 def _standard_input() -> bytes:
@@ -71,8 +90,8 @@ def _content(path: Path, progress: Progress | None) -> bytes:
     try:
         if path.is_dir():
             raise InputError(_directory(path))
-        with path.open("rb") as file:
-            return b"".join(_chunks(file, path.stat().st_size, progress))
+        with open_stream(path, max_bytes=MAX_SESSION_BYTES) as file:
+            return b"".join(_chunks(file, os.fstat(file.fileno()).st_size, progress))
     except FileNotFoundError:
         raise InputError(_missing(path)) from None
     except (OSError, ValueError) as problem:

@@ -13,7 +13,7 @@ from everturn.engine.wire import ANTHROPIC_WIRE, ParsedReply, Wire
 from everturn.errors import InvalidResponseError, UpstreamError
 from everturn.history.blocks import text_of
 from everturn.history.records import Usage
-from everturn.session.json_values import as_mapping
+from everturn.wire.json_values import as_mapping
 
 if TYPE_CHECKING:
     import anthropic

@@ -1,51 +1,32 @@
 """A rule-based agent that calls the offered tools and then reports (TW-8).
 
-It reads, changes, checks, and ends the turn. The next step depends only on the request: the tools, and the
-number of steps since the last user prompt. So equal conversations give equal replies, and every turn ends. It
-does not understand the request; it fills a context in the way that agents do. If the request offers the tools
-of a coding agent over a real folder, `coding_agent.py` decides instead.
+It looks a few times and ends the turn. Unasked it calls only tools that read (`read_only_tools.py`): it never
+changes, fetches, schedules or sends anything, unless the request forces a tool or the user asks for it by
+name. The next step depends only on the request: the tools, and the number of steps since the last user
+prompt. So equal conversations give equal replies, and every turn ends. It does not understand the request; it
+fills a context in the way that agents do. If the request offers the tools of a coding agent over a real
+folder, `coding_agent.py` decides instead.
 """
 
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import msgspec
 
 from everturn.twin import coding_agent
-from everturn.twin.json_values import as_object, is_object
-from everturn.twin.request_text import extract_user_text, find_recent_paths, find_turn_start, new_id
+from everturn.twin.parse import make_block
+from everturn.twin.read_only_tools import is_asked_for, only_reads
+from everturn.twin.request_text import find_recent_paths, new_id
 from everturn.twin.tool_input import InputHints, built_in_input, generate_input
+from everturn.twin.tool_loading import find_loaded_tools, search_tools
+from everturn.twin.user_prompts import find_prompt
 from everturn.twin.validate.model_rules import has_thinking_enabled
 from everturn.twin.values import ModelOutput, ParsedBlock, ParsedMessage, ParsedRequest
+from everturn.wire.json_values import as_object, is_object
 
-ToolPurpose = Literal["look", "change", "check", "other"]
-
-# Parts of a tool's name that show its purpose; the first row that matches decides.
-_PURPOSES: Final[tuple[tuple[ToolPurpose, tuple[str, ...]], ...]] = (
-    ("change", ("edit", "write", "replace", "patch", "apply", "create", "update", "insert", "delete")),
-    ("check", ("test", "bash", "shell", "run", "exec", "command", "terminal", "build", "lint")),
-    (
-        "look",
-        (
-            "read",
-            "search",
-            "grep",
-            "glob",
-            "find",
-            "list",
-            "ls",
-            "view",
-            "get",
-            "fetch",
-            "open",
-            "cat",
-            "query",
-        ),
-    ),
-)
 MAX_LOOKS: Final = 3
 MAX_PARALLEL: Final = 3
 PARALLEL_CHANCE: Final = 0.35
@@ -63,29 +44,24 @@ _OPENERS: Final = (
     "I'll check where {word} comes from.",
     "Let me see what {path} does with {word}.",
 )
-_CHANGES: Final = (
-    "The cause is in {path}; I'll change how {word} is treated there.",
-    "Now I'll update {path}.",
-)
-_CHECKS: Final = ("Let me run the tests to see whether this holds.", "Now I'll verify the change.")
 _SENTENCES: Final = (
     "I went through {path} and followed {word} to where it is used.",
-    "The part that matters is in {path}, and the rest can stay as it is.",
-    "The handling of {word} is now in one place, so callers do not need to know about it.",
-    "Nothing else in the project depends on the old behaviour, as far as the results show.",
-    "If {word} is empty, the result is empty too; that case was not covered before.",
-    "I kept the change small and left the names alone.",
+    "The part that matters is in {path}, and the rest has nothing to do with it.",
+    "{word} is handled in one place, so callers do not need to know about it.",
+    "Nothing else in the project depends on it, as far as the results show.",
+    "If {word} is empty, the result is empty too.",
+    "I only looked, and left everything as it is.",
     "The remaining question is whether {path} should also check {word} on the way in.",
-    "You can see the effect by running the checks again.",
+    "You can see the same by reading {path}.",
 )
 _THOUGHTS: Final = (
     "The request is about {word}.",
-    "I should find out where {word} is defined before changing anything.",
+    "I should find out where {word} is defined first.",
     "{path} is the most likely place.",
     "If that is not it, a search over the whole tree will show the other uses.",
-    "A small change is better than a rewrite here.",
+    "A short report is better than a long one here.",
     "The result so far fits what was asked.",
-    "I need to be careful not to break the callers of {word}.",
+    "The callers of {word} matter too.",
     "One more look at {path} would settle it.",
 )
 
@@ -102,10 +78,13 @@ class RuleBasedAgent:
         content = [*_thinking(request, state)]
         if coding_agent.can_handle(request):
             return _coding_output(coding_agent.plan_next_step(request), content, rng)
+        searched = _search(request, state, rng)
+        if searched:
+            return _found_output(request, searched, content, self.seed, rng)
         calls = _calls(request, state)
         if calls:
             if state.rng.random() < PREFACE_CHANCE:
-                content.append({"type": "text", "text": state.fill(state.rng.choice(_preface(state)))})
+                content.append({"type": "text", "text": state.fill(state.rng.choice(_OPENERS))})
             content += [call | {"id": new_id("toolu_", rng)} for call in calls]
             return ModelOutput(tuple(content), "tool_use")
         content.append({"type": "text", "text": _final_text(request, state)})
@@ -132,9 +111,11 @@ class _TurnState:
     """The state of the turn, and the random numbers for its next step."""
 
     step: int
-    plan: tuple[ToolPurpose, ...]
-    tools: dict[ToolPurpose, list[ParsedBlock]]
+    max_steps: int
+    # The tools that may be called unasked.
+    tools: list[ParsedBlock]
     hints: InputHints
+    prompt: str
     rng: random.Random
 
     def fill(self, template: str) -> str:
@@ -144,17 +125,17 @@ class _TurnState:
 
 
 def _turn_state(request: ParsedRequest, seed: int) -> _TurnState:
-    start = find_turn_start(request.messages)
-    turn = request.messages[start:]
-    asked = extract_user_text(turn[0]) if turn else ""
+    prompt = find_prompt(request.messages)
+    turn = request.messages[prompt.at :]
     steps = sum(1 for message in turn if any(block.kind == "tool_use" for block in message.blocks))
-    tools = _by_purpose(request.tools)
-    # Two generators: the plan must be equal at every step of a turn, the other choices must not.
+    tools = [tool for tool in find_loaded_tools(request) if _may_be_called(tool, prompt.text)]
+    # Two generators: the number of steps must be equal at every step of a turn, the other choices must not.
     seeds = f"{seed}:{_digest(turn[:1])}"
-    plan = _plan(tools, random.Random(seeds))
-    words = [word for word in _WORD.findall(asked[:4000]) if word.lower() not in _FILLER]
+    max_steps = random.Random(seeds).randint(1, MAX_LOOKS)
+    words = [word for word in _WORD.findall(prompt.text[:4000]) if word.lower() not in _FILLER]
     hints = InputHints(find_recent_paths(request.messages), words[:40])
-    return _TurnState(steps, plan, tools, hints, random.Random(f"{seeds}:{start}:{steps}"))
+    rng = random.Random(f"{seeds}:{prompt.at}:{steps}")
+    return _TurnState(steps, max_steps, tools, hints, prompt.text, rng)
 
 
 def _digest(messages: Sequence[ParsedMessage]) -> str:
@@ -162,34 +143,16 @@ def _digest(messages: Sequence[ParsedMessage]) -> str:
     return "".join(block.digest.hex() for message in messages for block in message.blocks)
 
 
-def _by_purpose(tools: Sequence[ParsedBlock]) -> dict[ToolPurpose, list[ParsedBlock]]:
-    found: dict[ToolPurpose, list[ParsedBlock]] = {}
-    for tool in tools:
-        if _is_callable(tool):
-            found.setdefault(_purpose(str(tool.body.get("name", ""))), []).append(tool)
-    return found
-
-
-def _is_callable(tool: ParsedBlock) -> bool:
-    """Whether the client runs the tool. Server tools would need results that only the API has."""
-    if tool.body.get("defer_loading"):
+def _may_be_called(tool: ParsedBlock, prompt: str) -> bool:
+    if not _is_run_by_client(tool):
         return False
+    return only_reads(tool) or is_asked_for(tool, prompt)
+
+
+def _is_run_by_client(tool: ParsedBlock) -> bool:
+    """Whether the client runs the tool. Server tools would need results that only the API has."""
     kind = tool.body.get("type") or "custom"
     return kind == "custom" or built_in_input(str(kind)) is not None
-
-
-def _purpose(name: str) -> ToolPurpose:
-    low = name.lower()
-    for purpose, parts in _PURPOSES:
-        if any(part in low for part in parts):
-            return purpose
-    return "other"
-
-
-def _plan(tools: dict[ToolPurpose, list[ParsedBlock]], rng: random.Random) -> tuple[ToolPurpose, ...]:
-    looks: list[ToolPurpose] = ["look"] * rng.randint(1, MAX_LOOKS) if "look" in tools else []
-    rest: list[ToolPurpose] = [purpose for purpose in ("other", "change", "check") if purpose in tools]
-    return (*looks, *rest)
 
 
 # ── calls ────────────────────────────────────────────────────────────────────────────────────────
@@ -198,25 +161,21 @@ def _plan(tools: dict[ToolPurpose, list[ParsedBlock]], rng: random.Random) -> tu
 def _calls(request: ParsedRequest, state: _TurnState) -> list[dict[str, Any]]:
     choice = request.get_object("tool_choice")
     forced = choice.get("type")
-    if forced == "none" or not state.tools:
-        return []
     if forced == "tool":
-        named = [tool for tool in request.tools if tool.body.get("name") == choice.get("name")]
-        return [_call(tool, state) for tool in named[:1]]
-    if state.step < len(state.plan):
-        return _step_calls(
-            state, state.plan[state.step], may_be_parallel=not choice.get("disable_parallel_tool_use")
-        )
+        named = [tool for tool in find_loaded_tools(request) if tool.body.get("name") == choice.get("name")]
+        return [_call(tool, state) for tool in named[:1] if _is_run_by_client(tool)]
     if forced == "any":
-        return _step_calls(state, next(iter(state.tools)), may_be_parallel=False)
-    return []
-
-
-def _step_calls(state: _TurnState, purpose: ToolPurpose, *, may_be_parallel: bool) -> list[dict[str, Any]]:
-    tools = state.tools[purpose]
-    parallel = may_be_parallel and purpose == "look" and state.rng.random() < PARALLEL_CHANCE
+        # The request asks for some tool: preferably one that only reads. Frameworks for structured output end
+        # a turn with a tool of their own, so after some steps it is the turn of the others.
+        every = [tool for tool in find_loaded_tools(request) if _is_run_by_client(tool)]
+        others = [tool for tool in every if tool not in state.tools]
+        tools = (state.tools if state.step < state.max_steps else others) or every
+        return [_call(state.rng.choice(tools), state)] if tools else []
+    if forced == "none" or not state.tools or state.step >= state.max_steps:
+        return []
+    parallel = not choice.get("disable_parallel_tool_use") and state.rng.random() < PARALLEL_CHANCE
     count = state.rng.randint(2, MAX_PARALLEL) if parallel else 1
-    return [_call(state.rng.choice(tools), state) for _ in range(count)]
+    return [_call(state.rng.choice(state.tools), state) for _ in range(count)]
 
 
 def _call(tool: ParsedBlock, state: _TurnState) -> dict[str, Any]:
@@ -227,12 +186,34 @@ def _call(tool: ParsedBlock, state: _TurnState) -> dict[str, Any]:
     return {"type": "tool_use", "name": tool.body.get("name", ""), "input": made}
 
 
+# ── deferred tools ───────────────────────────────────────────────────────────────────────────────
+
+
+def _search(request: ParsedRequest, state: _TurnState, rng: random.Random) -> tuple[dict[str, Any], ...]:
+    """A search for deferred tools at the start of a turn, if there are some that only read."""
+    loaded = {id(tool) for tool in find_loaded_tools(request)}
+    hidden = [tool for tool in request.tools if id(tool) not in loaded and _may_be_called(tool, state.prompt)]
+    if state.step > 0 or request.get_object("tool_choice").get("type", "auto") != "auto":
+        return ()
+    return search_tools(request, hidden, state.prompt, rng=rng)
+
+
+def _found_output(
+    request: ParsedRequest,
+    searched: tuple[dict[str, Any], ...],
+    content: list[dict[str, Any]],
+    seed: int,
+    rng: random.Random,
+) -> ModelOutput:
+    """The search, then a call of a tool that it found: the API continues after its own tools."""
+    found = ParsedMessage("assistant", tuple(make_block(block) for block in searched))
+    after = replace(request, messages=(*request.messages, found))
+    calls = _calls(after, _turn_state(after, seed))
+    made = [call | {"id": new_id("toolu_", rng)} for call in calls]
+    return ModelOutput((*content, *searched, *made), "tool_use" if made else "")
+
+
 # ── text ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _preface(state: _TurnState) -> tuple[str, ...]:
-    purpose = state.plan[state.step] if state.step < len(state.plan) else "other"
-    return {"change": _CHANGES, "check": _CHECKS}.get(purpose, _OPENERS)
 
 
 def _final_text(request: ParsedRequest, state: _TurnState) -> str:

@@ -7,7 +7,7 @@ real clock; a virtual clock is moved forward instead.
 import asyncio
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Generator, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Generator, MutableMapping
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -15,8 +15,9 @@ from urllib.parse import parse_qsl
 import uvicorn
 
 from everturn.errors import UsageError
+from everturn.twin.access import check_access
 from everturn.twin.clock import VirtualClock
-from everturn.twin.routes import HttpRequest, dispatch, too_large
+from everturn.twin.routes import HttpRequest, dispatch, find_body_limit, too_large
 from everturn.twin.service import Twin
 from everturn.twin.values import ApiError, HttpResponse
 
@@ -32,14 +33,15 @@ MAX_DRAINED_BYTES: Final = 256 * 1024 * 1024
 SHUTDOWN_SECONDS: Final = 1
 
 
-def make_app(twin: Twin) -> AsgiApp:
-    """The twin as an ASGI application."""
+def make_app(twin: Twin, *, allowed_hosts: Collection[str] = ()) -> AsgiApp:
+    """The twin as an ASGI application. It answers to localhost, IP addresses and `allowed_hosts`."""
+    hosts = frozenset(name.lower() for name in allowed_hosts)
 
     async def serve(scope: AsgiMessage, receive: AsgiReceive, send: AsgiSend) -> None:
         if scope["type"] != "http":
             return
         try:
-            response = await _handle(twin, scope, receive)
+            response = await _handle(twin, scope, receive, hosts)
         except _ClientDisconnected:
             return
         await _send(twin, response, receive, send)
@@ -51,15 +53,17 @@ class _ClientDisconnected(Exception):
     """The client disconnected before its request was complete, so there is nobody to answer."""
 
 
-async def _handle(twin: Twin, scope: AsgiMessage, receive: AsgiReceive) -> HttpResponse:
+async def _handle(
+    twin: Twin, scope: AsgiMessage, receive: AsgiReceive, allowed_hosts: Collection[str]
+) -> HttpResponse:
+    method, path, headers = scope["method"], scope["path"], _headers(scope["headers"])
     try:
-        body = await _body(twin, receive)
+        body = await _body(twin, receive, limit=find_body_limit(twin, path))
+        check_access(method, headers, has_body=bool(body), allowed_hosts=allowed_hosts)
     except ApiError as error:
         return twin.error_response(error)
     query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-    return dispatch(
-        twin, HttpRequest(scope["method"], scope["path"], _headers(scope["headers"]), body, query)
-    )
+    return dispatch(twin, HttpRequest(method, path, headers, body, query))
 
 
 def _headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -70,7 +74,7 @@ def _headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-async def _body(twin: Twin, receive: AsgiReceive) -> bytes:
+async def _body(twin: Twin, receive: AsgiReceive, *, limit: int) -> bytes:
     parts: list[bytes] = []
     size, more = 0, True
     while more and size <= MAX_DRAINED_BYTES:
@@ -80,9 +84,9 @@ async def _body(twin: Twin, receive: AsgiReceive) -> bytes:
         more = message.get("more_body", False)
         part = message.get("body", b"")
         size += len(part)
-        if size <= twin.options.max_body_bytes:
+        if size <= limit:
             parts.append(part)
-    if size > twin.options.max_body_bytes:
+    if size > limit:
         raise too_large(twin)
     return b"".join(parts)
 
@@ -133,10 +137,12 @@ async def _hang_up(receive: AsgiReceive, send: AsgiSend) -> None:
 class TwinServer(uvicorn.Server):
     """A uvicorn server without log output that reports when it is ready."""
 
-    def __init__(self, twin: Twin, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, twin: Twin, on_ready: Callable[[], None], *, allowed_hosts: Collection[str] = ()
+    ) -> None:
         super().__init__(
             uvicorn.Config(
-                make_app(twin),
+                make_app(twin, allowed_hosts=allowed_hosts),
                 log_level="critical",
                 access_log=False,
                 lifespan="off",

@@ -13,9 +13,10 @@ from everturn.twin.clock import RealClock, VirtualClock
 from everturn.twin.control import decode_object, read_faults, read_script
 from everturn.twin.faults import FaultInjector
 from everturn.twin.options import TwinOptions
+from everturn.twin.options_file import read_options
 from everturn.twin.playback import extract_replies
 from everturn.twin.service import Twin
-from everturn.twin.speaker import ScriptedReply, Speaker
+from everturn.twin.speaker import Agent, ScriptedReply, Speaker
 from everturn.twin.values import ApiError, ModelOutput
 from everturn.wire.claude_code_reader import parse_session_file
 
@@ -27,15 +28,26 @@ def build_twin(
     script: Iterable[ScriptedReply] = (),
     playback: Iterable[ModelOutput] = (),
     faults: FaultInjector | None = None,
+    agent: Agent | None = None,
     seed: int = 0,
 ) -> Twin:
-    """A new twin. Equal arguments give equal ids, replies and random faults."""
+    """A new twin. Equal arguments give equal ids, replies and random faults.
+
+    `agent` replies where script and recording do not, instead of the rule-based one.
+    """
     options = options or TwinOptions()
     faults = faults or FaultInjector(seed=seed)
     return Twin(
         clock=VirtualClock(options.starts_at) if clock == "virtual" else RealClock(),
         options=options,
-        speaker=Speaker(script, playback=playback, faults=faults, seed=seed),
+        speaker=Speaker(
+            script,
+            playback=playback,
+            faults=faults,
+            agent=agent,
+            scripted_summaries=options.scripted_summaries,
+            seed=seed,
+        ),
         faults=faults,
         seed=seed,
     )
@@ -55,6 +67,15 @@ def load_script(file: Path) -> tuple[ScriptedReply, ...]:
         return read_script(decode_object(file.read_bytes()))
     except ApiError as problem:
         raise InputError(f"{file} is not a valid script: {problem.message}") from None
+
+
+def load_options(file: Path) -> TwinOptions:
+    """The options in a JSON file, such as `everturn twin verify --write-options` writes."""
+    try:
+        return read_options(decode_object(file.read_bytes()))
+    except (ApiError, InputError) as problem:
+        reason = problem.message if isinstance(problem, ApiError) else str(problem)
+        raise InputError(f"{file} is not a valid options file: {reason}") from None
 
 
 def load_recorded_replies(file: Path) -> list[ModelOutput]:

@@ -14,6 +14,8 @@ from everturn.twin.options import TwinOptions
 from everturn.twin.request_layout import RequestLayout, prompt_parameters
 from everturn.twin.values import ParsedRequest
 
+# The clock may never move, so that nothing becomes too old; the number is limited too.
+MAX_FINGERPRINTS: Final = 1_000
 _NOT_FOUND: Final = {"type": "previous_message_not_found"}
 _UNAVAILABLE: Final = {"type": "unavailable"}
 
@@ -110,9 +112,13 @@ class FingerprintStore:
 
     def remember(self, request: ParsedRequest, message_id: str, present: Fingerprint) -> None:
         if isinstance(request.body.get("diagnostics"), dict):
-            self._forget_old(present.at)
             self._known[request.workspace, message_id] = present
+            self._forget_old(present.at)
 
     def _forget_old(self, now: float) -> None:
-        for key in [key for key, old in self._known.items() if now - old.at > self._keeps]:
+        """Forget the oldest ones that are too old or too many. They are in the order of their times."""
+        while self._known:
+            key, old = next(iter(self._known.items()))
+            if now - old.at <= self._keeps and len(self._known) <= MAX_FINGERPRINTS:
+                return
             del self._known[key]

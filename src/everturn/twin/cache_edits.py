@@ -8,8 +8,8 @@ block is sent again in the same place. The usage reports the total of deleted to
 
 from typing import Any, Final
 
-from everturn.twin.json_values import is_list, is_object
 from everturn.twin.values import ParsedBlock, ParsedRequest, invalid_request
+from everturn.wire.json_values import is_list, is_object
 
 CACHE_EDITS_EXTENSION: Final = "cache_edits"
 CACHE_EDITS_KIND: Final = "cache_edits"

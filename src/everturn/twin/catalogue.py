@@ -6,10 +6,8 @@ from typing import Any
 
 from everturn.measure.model_table import EFFORTS, MODELS, Model, find_model
 from everturn.twin.clock import format_time
+from everturn.twin.paging import read_limit
 from everturn.twin.values import ApiError, invalid_request
-
-_DEFAULT_LIMIT = 20
-_MAX_LIMIT = 1000
 
 
 def list_models(query: Mapping[str, str]) -> dict[str, Any]:
@@ -17,7 +15,7 @@ def list_models(query: Mapping[str, str]) -> dict[str, Any]:
     wanted = [value for name, value in query.items() if name in ("lifecycle", "lifecycle[]")]
     stages = [stage for value in wanted for stage in value.split(",")] or ["active", "deprecated"]
     found = [model for model in MODELS if model.lifecycle in stages]
-    limit = _limit(query.get("limit"))
+    limit = read_limit(query.get("limit"))
     if (after := query.get("after_id")) is not None:
         found = found[_find_index(found, after, "after_id") + 1 :]
         page, more = found[:limit], len(found) > limit
@@ -38,14 +36,6 @@ def get_model(id: str) -> dict[str, Any]:
     if (model := find_model(id)) is None:
         raise ApiError(404, "not_found_error", f"model: {id}")
     return _describe(model)
-
-
-def _limit(value: str | None) -> int:
-    if value is None:
-        return _DEFAULT_LIMIT
-    if not value.isascii() or not value.isdigit() or len(value) > 6 or not 1 <= int(value) <= _MAX_LIMIT:
-        raise invalid_request(f"limit: Input should be a whole number from 1 to {_MAX_LIMIT}")
-    return int(value)
 
 
 def _find_index(models: list[Model], id: str, name: str) -> int:

@@ -1,25 +1,30 @@
 """A rule-based coding agent, for clients that offer coding tools over a real folder (TW-8).
 
-Paths come from the results of Glob and Grep, text to replace from the results of Read. A turn is a generator
-that yields tool calls and receives their results. Each request runs it again from the start of the turn, with
-the results in the messages, so it stores no state and gives equal replies to equal requests. It recognizes a
-few intents (`intents.py`), and says so if it cannot make a change.
+Paths come from the results of searches, text to replace from the results of reads. A turn is a generator that
+yields tool calls and receives their results. Each request runs it again from the start of the turn, with the
+results in the messages, so it stores no state and gives equal replies to equal requests. It recognizes a few
+intents (`intents.py`), and says so if it cannot make a change. It changes a file or runs a command only if
+the user asked for exactly that; otherwise it only reads.
 """
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from everturn.history.repair import NO_RESULT
-from everturn.twin.intents import Intents, parse_intents
-from everturn.twin.json_values import as_object
-from everturn.twin.request_text import (
-    extract_summarized_requests,
-    extract_text,
-    find_paths,
-    strip_reminders,
+from everturn.twin.client_tools import (
+    ClientTools,
+    ObservedResult,
+    PlannedToolCall,
+    find_client_tools,
+    parse_file_list,
+    parse_numbered_lines,
 )
+from everturn.twin.intents import Intents, parse_intents
+from everturn.twin.request_text import extract_text, find_paths
+from everturn.twin.tool_loading import find_loaded_tools
+from everturn.twin.user_prompts import UserPrompt, find_prompt, strip_reminders
 from everturn.twin.values import ParsedMessage, ParsedRequest
 
 # A turn ends after this many steps, whatever the tools return.
@@ -27,8 +32,6 @@ MAX_STEPS: Final = 30
 _MAX_PARALLEL_READS: Final = 3
 _MAX_FILES_READ: Final = 24
 _MAX_FILES_CHANGED: Final = 5
-# How a client's own message after a compaction starts; it is not a request of the user.
-_CONTINUATION: Final = "This session continues"
 _TEST_COMMANDS: Final = (
     ("package.json", "npm test"),
     ("Cargo.toml", "cargo test"),
@@ -46,19 +49,11 @@ _UNSUPPORTED_CHANGE: Final = (
 )
 # Steps of a plan that the user has not asked for yet.
 _LATER: Final = ("Make the change", "Run the tests")
-# A line in a result of Read, with its number.
-_NUMBERED_LINE: Final = re.compile(r"^ *(\d+)\t(.*)$", re.MULTILINE)
 _DEFINES: Final = re.compile(r"\s*(?:export |async |public |pub )?(?:def|class|function|func|fn) (\w+)")
-# The first line of a recall hit, with the role. The text follows in the next lines.
-_HIT: Final = re.compile(r"^\d+\. ([^,\n]+).* record [\w-]+$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedToolCall:
-    """One tool call to make."""
-
-    tool: str
-    input: dict[str, Any]
+_TASK_NUMBER: Final = re.compile(r"#(\d{1,9})\b")
+_NOTHING_PENDING: Final = (
+    "The earlier work is summarized above, and nothing is pending. What should I look at next?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,39 +64,27 @@ class PlannedStep:
     preface: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedResult:
-    """The result of a tool call."""
-
-    text: str
-    failed: bool = False
-
-
 CoderTurn = Generator[PlannedStep, Sequence[ObservedResult], str]
+NamedStep = tuple[str, CoderTurn]
 
 
 def can_handle(request: ParsedRequest) -> bool:
-    """Whether the request offers coding tools with known inputs, and does not force a tool or a format."""
-    if request.get_object("tool_choice") not in ({}, {"type": "auto"}):
+    """Whether the request offers tools over a folder with known inputs, and forces no tool and no format."""
+    if request.get_object("tool_choice").get("type", "auto") != "auto":
         return False
-    if request.body.get("output_config") or request.body.get("output_format"):
+    if request.get_object("output_config").get("format") or request.body.get("output_format"):
         return False
-    known = {str(tool.body.get("name")): tool.body.get("input_schema") for tool in request.tools}
-    asked = (("Read", "offset"), ("Glob", "pattern"), ("Grep", "output_mode"))
-    return all(field in _properties(known.get(name)) for name, field in asked)
-
-
-def _properties(schema: Any) -> dict[str, Any]:
-    return as_object(as_object(schema).get("properties"))
+    return find_client_tools(find_loaded_tools(request)).can_look
 
 
 def plan_next_step(request: ParsedRequest) -> PlannedStep | str:
     """The next calls, or the final text. Calls whose results were lost are repeated."""
-    start = _turn_start(request.messages)
-    asked = _user_text(request.messages[start]) if request.messages else ""
-    names = frozenset(str(tool.body.get("name")) for tool in request.tools)
-    turn = _turn(asked, names)
-    results = [_results(message) for message in request.messages[start + 1 :] if message.role == "user"]
+    prompt = find_prompt(request.messages)
+    turn = _turn(prompt, find_client_tools(find_loaded_tools(request)))
+    if request.get_object("tool_choice").get("disable_parallel_tool_use"):
+        turn = _one_at_a_time(turn)
+    rest = request.messages[prompt.at + 1 :]
+    results = _all_results(rest)
     try:
         step = next(turn)
         for seen in filter(None, results[:MAX_STEPS]):
@@ -112,85 +95,131 @@ def plan_next_step(request: ParsedRequest) -> PlannedStep | str:
     return step if len(results) < MAX_STEPS else "I stopped here: this took too many steps."
 
 
-# ── reading the messages ─────────────────────────────────────────────────────────────────────────
+def _all_results(messages: Sequence[ParsedMessage]) -> list[list[ObservedResult]]:
+    """The results in each user message, in the order of their calls: clients may send them in any order."""
+    found: list[list[ObservedResult]] = []
+    order: dict[str, int] = {}
+    for message in messages:
+        if message.role == "assistant":
+            calls = (block for block in message.blocks if block.kind == "tool_use")
+            order |= {str(block.body.get("id")): len(order) + at for at, block in enumerate(calls)}
+        elif message.role == "user":
+            found.append(_results(message, order))
+    return found
 
 
-def _turn_start(messages: Sequence[ParsedMessage]) -> int:
-    prompts = (at for at in range(len(messages) - 1, -1, -1) if _user_text(messages[at]))
-    return next(prompts, 0)
-
-
-def _user_text(message: ParsedMessage) -> str:
-    """The user's text in a message; a session summary only if there is nothing else."""
-    if message.role != "user":
-        return ""
-    texts = (str(block.body.get("text", "")) for block in message.blocks if block.kind == "text")
-    found = [part for text in texts if (part := strip_reminders(text).strip())]
-    since = [part for part in found if extract_summarized_requests(part) is None]
-    return "\n".join(since or found)
-
-
-def _last_listed_request(listed: Sequence[str]) -> str:
-    """After a compaction in the middle of a turn: the last request that the summary lists."""
-    return next((line for line in reversed(listed) if not line.startswith(_CONTINUATION)), "")
-
-
-def _results(message: ParsedMessage) -> list[ObservedResult]:
-    blocks = (block for block in message.blocks if block.kind == "tool_result")
+def _results(message: ParsedMessage, order: Mapping[str, int]) -> list[ObservedResult]:
+    blocks = [block for block in message.blocks if block.kind == "tool_result"]
+    blocks.sort(key=lambda block: order.get(str(block.body.get("tool_use_id")), 0))
     return [
         ObservedResult(strip_reminders(extract_text(block)), bool(block.body.get("is_error")))
         for block in blocks
     ]
 
 
+def _one_at_a_time(turn: CoderTurn) -> CoderTurn:
+    """The same turn with one call in each step."""
+    try:
+        step = next(turn)
+        while True:
+            seen: list[ObservedResult] = []
+            for at, call in enumerate(step.calls):
+                seen += yield PlannedStep((call,), step.preface if at == 0 else "")
+            step = turn.send(seen)
+    except StopIteration as done:
+        return str(done.value)
+
+
 # ── a turn ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _turn(prompt: str, tools: frozenset[str]) -> CoderTurn:
-    before = extract_summarized_requests(prompt)
-    asked = prompt if before is None else _last_listed_request(before)
-    intents = parse_intents(asked)
-    if before is not None:
+def _turn(prompt: UserPrompt, tools: ClientTools) -> CoderTurn:
+    if prompt.follows_summary and not prompt.text:
+        return _NOTHING_PENDING
+    intents = parse_intents(prompt.text)
+    if prompt.follows_summary:
         # Reading all files filled the context before, and would fill it again.
-        intents = replace(intents, reads_all_files=False)
+        intents = replace(intents, reads_all_files=False, follows_summary=True)
     if intents.small_talk:
         return _SMALL_TALK[intents.small_talk]
-    steps = list(_steps(intents, tools, asked))
+    steps = list(_steps(intents, tools, prompt.text))
     left = _LATER if intents.plans and not (intents.changes or intents.runs) else ()
-    keeps_list = "TodoWrite" in tools and (intents.plans or len(steps) > 1)
-    report: list[str] = []
-    for at, (_, part) in enumerate(steps):
-        if keeps_list:
-            yield PlannedStep((_todos(steps, left, at),), "I'll keep a list of the steps." if at == 0 else "")
-        report.append((yield from part))
-    if keeps_list:
-        yield PlannedStep((_todos(steps, left, len(steps)),))
+    keeps_list = intents.plans or len(steps) > 1
+    report = yield from _work_through(steps, left, tools, keeps_list=keeps_list, asked=intents.plans)
     report += [_UNSUPPORTED_CHANGE] if intents.needs_unsupported_change else []
     return " ".join(filter(None, report)) or "I have no tool for this request."
 
 
-def _todos(steps: Sequence[tuple[str, CoderTurn]], left: Sequence[str], at: int) -> PlannedToolCall:
+def _work_through(
+    steps: Sequence[NamedStep], left: Sequence[str], tools: ClientTools, *, keeps_list: bool, asked: bool
+) -> Generator[PlannedStep, Sequence[ObservedResult], list[str]]:
+    """Do the steps in order; with a list of them in the client, if it has one."""
     names = [*(name for name, _ in steps), *left]
+    if keeps_list and "TodoWrite" in tools.names:
+        return (yield from _work_with_todos(steps, names))
+    if asked and {"TaskCreate", "TaskUpdate"} <= tools.names:
+        return (yield from _work_with_tasks(steps, names))
+    report: list[str] = []
+    for _, part in steps:
+        report.append((yield from part))
+    return report
+
+
+def _work_with_todos(
+    steps: Sequence[NamedStep], names: Sequence[str]
+) -> Generator[PlannedStep, Sequence[ObservedResult], list[str]]:
+    report: list[str] = []
+    for at, (_, part) in enumerate(steps):
+        yield PlannedStep((_todos(steps, names, at),), "I'll keep a list of the steps." if at == 0 else "")
+        report.append((yield from part))
+    yield PlannedStep((_todos(steps, names, len(steps)),))
+    return report
+
+
+def _work_with_tasks(
+    steps: Sequence[NamedStep], names: Sequence[str]
+) -> Generator[PlannedStep, Sequence[ObservedResult], list[str]]:
+    """The same for clients where each task is created, and updated by the number that it was given."""
+    created = tuple(PlannedToolCall("TaskCreate", {"subject": name, "description": name}) for name in names)
+    made = yield PlannedStep(created, "I'll keep a list of the steps.")
+    numbers = [found[1] if (found := _TASK_NUMBER.search(seen.text)) else "" for seen in made]
+    report: list[str] = []
+    for number, (_, part) in zip(numbers, steps, strict=False):
+        if number:
+            yield PlannedStep((_task_update(number, "in_progress"),))
+        report.append((yield from part))
+        if number:
+            yield PlannedStep((_task_update(number, "completed"),))
+    return report
+
+
+def _task_update(number: str, status: str) -> PlannedToolCall:
+    return PlannedToolCall("TaskUpdate", {"taskId": number, "status": status})
+
+
+def _todos(steps: Sequence[NamedStep], names: Sequence[str], at: int) -> PlannedToolCall:
     states = ["completed"] * at + (["in_progress"] if at < len(steps) else []) + ["pending"] * len(names)
     listed = [{"content": name, "status": state} for name, state in zip(names, states, strict=False)]
     return PlannedToolCall("TodoWrite", {"todos": listed})
 
 
-def _steps(intents: Intents, tools: frozenset[str], asked: str) -> Iterator[tuple[str, CoderTurn]]:
+def _steps(intents: Intents, tools: ClientTools, asked: str) -> Iterator[NamedStep]:
     """The steps for the intents, in order."""
-    if intents.recalls and "recall" in tools and intents.words:
+    if intents.recalls and "recall" in tools.names and intents.words:
         yield "Search the history", _recall(intents, asked)
-    elif intents.delegates_search and "Task" in tools:
+    elif intents.delegates_search and "Task" in tools.names:
         yield "Have the search agent look", _delegate_search(intents)
     elif intents.changes:
-        if {"Write", "Edit"} <= tools:
-            yield "Make the change", _change(intents)
+        if tools.editor and tools.writer:
+            yield "Make the change", _change(intents, tools)
+    elif intents.lists_files:
+        yield "List the files", _list_files(tools)
     elif intents.reads_all_files:
-        yield "Read the files", _read_all()
+        yield "Read the files", _read_all(tools)
     elif not intents.runs or intents.needs_unsupported_change:
-        yield "Find the places that matter", _search_and_read(intents)
-    if intents.runs and "Bash" in tools:
-        yield "Run the command" if intents.command else "Run the tests", _run(intents)
+        yield "Find the places that matter", _search_and_read(intents, tools)
+    if intents.runs and tools.runner:
+        yield "Run the command" if intents.command else "Run the tests", _run(intents, tools)
 
 
 def _recall(intents: Intents, asked: str) -> CoderTurn:
@@ -216,98 +245,114 @@ def _delegate_search(intents: Intents) -> CoderTurn:
     return f"The search agent reports: {_shorten(seen.text, 600)}"
 
 
-def _read_all() -> CoderTurn:
-    (listed,) = yield PlannedStep(
-        (PlannedToolCall("Glob", {"pattern": "**/*"}),), "I'll read the files one after another."
-    )
-    files = _parse_file_list(listed)[:_MAX_FILES_READ]
+def _list_files(tools: ClientTools) -> CoderTurn:
+    (listed,) = yield PlannedStep((tools.find(),), "Let me see what is here.")
+    files = parse_file_list(listed)
+    if not files:
+        return "There are no files here."
+    rest = f", and {len(files) - _MAX_FILES_READ:,} more" if len(files) > _MAX_FILES_READ else ""
+    return f"I found {_pluralize(len(files), 'file')}: {', '.join(files[:_MAX_FILES_READ])}{rest}."
+
+
+def _read_all(tools: ClientTools) -> CoderTurn:
+    (listed,) = yield PlannedStep((tools.find(),), "I'll read the files one after another.")
+    files = parse_file_list(listed)[:_MAX_FILES_READ]
     lines = 0
     for at in range(0, len(files), _MAX_PARALLEL_READS):
-        for seen in (yield PlannedStep(tuple(map(_read, files[at : at + _MAX_PARALLEL_READS])))):
-            lines += len(_NUMBERED_LINE.findall(seen.text))
+        for seen in (yield PlannedStep(tuple(map(tools.read, files[at : at + _MAX_PARALLEL_READS])))):
+            lines += len(parse_numbered_lines(seen))
     if not files:
         return "There are no files here yet."
     read = _pluralize(len(files), "file")
     return f"I read {read} with {lines:,} lines in all; among them {_join_names(files[:5])}."
 
 
-def _search_and_read(intents: Intents) -> CoderTurn:
+def _search_and_read(intents: Intents, tools: ClientTools) -> CoderTurn:
     """Read named files first, then files that contain a word, then files with a word in their names."""
-    files = yield from _find_named(intents)
-    hits, word = yield from _search(intents.words[:3])
+    files = yield from _find_named(intents, tools)
+    hits, word = yield from _search(intents.words[:3], tools)
     chosen = list(dict.fromkeys([*files, *hits]))[:_MAX_PARALLEL_READS]
     report = [
         _describe_hits(hits, word) or _describe_no_hits(intents.words[:3]),
         _describe_missing_files(intents, files),
     ]
     if not chosen:
-        chosen = yield from _find_any(intents.words[:3])
+        chosen = yield from _find_any(intents.words[:3], tools)
     if not chosen:
         return " ".join(filter(None, [*report, "There are no files here that I could look at."]))
-    seen = yield PlannedStep(tuple(map(_read, chosen)), f"Let me read {_join_names(chosen)}.")
+    seen = yield PlannedStep(tuple(map(tools.read, chosen)), f"Let me read {_join_names(chosen)}.")
     return " ".join(filter(None, [*report, _describe_files(chosen, seen, word)]))
 
 
 def _search(
-    words: Sequence[str],
+    words: Sequence[str], tools: ClientTools
 ) -> Generator[PlannedStep, Sequence[ObservedResult], tuple[list[str], str]]:
     """The files that contain the first word with a match, and that word."""
     for word in words:
-        call = PlannedToolCall("Grep", {"pattern": re.escape(word), "-i": True, "head_limit": 20})
+        call = tools.search(word, ignores_case=True)
         (seen,) = yield PlannedStep((call,), f"Let me search for {word}." if word == words[0] else "")
-        if files := _parse_file_list(seen):
+        if files := parse_file_list(seen):
             return files, word
     return [], ""
 
 
-def _find_named(intents: Intents) -> Generator[PlannedStep, Sequence[ObservedResult], list[str]]:
-    """The files that the prompt names, as Glob finds them."""
+def _find_named(
+    intents: Intents, tools: ClientTools
+) -> Generator[PlannedStep, Sequence[ObservedResult], list[str]]:
+    """The files that the prompt names, as a search by name finds them."""
     found: list[str] = []
     for path in intents.paths[:_MAX_PARALLEL_READS]:
         pattern = path.lstrip("/~.") if "/" in path else f"**/{path}"
-        (seen,) = yield PlannedStep((PlannedToolCall("Glob", {"pattern": pattern}),), f"Let me find {path}.")
-        found += _parse_file_list(seen)[:1]
+        (seen,) = yield PlannedStep((tools.find(pattern),), f"Let me find {path}.")
+        found += parse_file_list(seen)[:1]
     return found
 
 
-def _find_any(words: Sequence[str]) -> Generator[PlannedStep, Sequence[ObservedResult], list[str]]:
+def _find_any(
+    words: Sequence[str], tools: ClientTools
+) -> Generator[PlannedStep, Sequence[ObservedResult], list[str]]:
     """A fallback: files with a word in their names, or the files that describe a project best."""
-    (listed,) = yield PlannedStep((PlannedToolCall("Glob", {"pattern": "**/*"}),), "Let me see what is here.")
-    files = _rank_files(_parse_file_list(listed))
+    (listed,) = yield PlannedStep((tools.find(),), "Let me see what is here.")
+    files = _rank_files(parse_file_list(listed))
     by_name = [path for path in files if any(word.lower() in path.lower() for word in words)]
     return (by_name or files)[:2]
 
 
-def _change(intents: Intents) -> CoderTurn:
+def _change(intents: Intents, tools: ClientTools) -> CoderTurn:
     if intents.new_file:
-        content = intents.content or f"# {intents.new_file}\n"
-        content += "" if content.endswith("\n") else "\n"
-        call = PlannedToolCall("Write", {"file_path": intents.new_file, "content": content})
-        (seen,) = yield PlannedStep((call,), f"I'll write {intents.new_file}.")
-        return _describe_outcome(
-            seen, f"I wrote {intents.new_file} ({_pluralize(content.count(chr(10)), 'line')})."
-        )
+        return (yield from _write_file(intents, tools))
     if intents.replacement:
-        return (yield from _replace_text(*intents.replacement, intents))
-    return (yield from _add_line(intents))
+        return (yield from _replace_text(*intents.replacement, intents, tools))
+    return (yield from _add_line(intents, tools))
 
 
-def _replace_text(old: str, new: str, intents: Intents) -> CoderTurn:
-    files = yield from _find_named(intents)
+def _write_file(intents: Intents, tools: ClientTools) -> CoderTurn:
+    path = intents.new_file
+    pattern = path.lstrip("/~.") if "/" in path else f"**/{path}"
+    (seen,) = yield PlannedStep((tools.find(pattern),), f"Let me see whether {path} is there already.")
+    if present := [each for each in parse_file_list(seen) if each == path or each.endswith(f"/{path}")]:
+        return (
+            f"{present[0]} is there already, and I do not overwrite files: delete it, or choose another name."
+        )
+    content = intents.content or f"# {path}\n"
+    content += "" if content.endswith("\n") else "\n"
+    (seen,) = yield PlannedStep((tools.write(path, content),), f"I'll write {path}.")
+    return _describe_outcome(seen, f"I wrote {path} ({_pluralize(content.count(chr(10)), 'line')}).")
+
+
+def _replace_text(old: str, new: str, intents: Intents, tools: ClientTools) -> CoderTurn:
+    files = yield from _find_named(intents, tools)
     if not files:
-        call = PlannedToolCall("Grep", {"pattern": re.escape(old), "head_limit": 20})
-        (seen,) = yield PlannedStep((call,), f"Let me find where {old} occurs.")
-        files = _parse_file_list(seen)
+        (seen,) = yield PlannedStep((tools.search(old),), f"Let me find where {old} occurs.")
+        files = parse_file_list(seen)
     done: list[str] = []
     for path in files[:_MAX_FILES_CHANGED]:
-        (shown,) = yield PlannedStep((_read(path),))
-        count = sum(line.count(old) for line in _parse_numbered_lines(shown))
+        (shown,) = yield PlannedStep((tools.read(path),))
+        count = sum(line.count(old) for _, line in parse_numbered_lines(shown))
         if shown.failed or not count:
             continue
-        edit = {"file_path": path, "old_string": old, "new_string": new} | (
-            {"replace_all": True} if count > 1 else {}
-        )
-        (seen,) = yield PlannedStep((PlannedToolCall("Edit", edit),), f"I'll change it in {path}.")
+        edit = tools.edit(path, old, new, every=count > 1)
+        (seen,) = yield PlannedStep((edit,), f"I'll change it in {path}.")
         if seen.failed:
             return _describe_outcome(seen, "")
         done.append(path)
@@ -321,27 +366,36 @@ def _replace_text(old: str, new: str, intents: Intents) -> CoderTurn:
     return f"I replaced {old} by {new} in {_join_names(done)}.{left}"
 
 
-def _add_line(intents: Intents) -> CoderTurn:
+def _add_line(intents: Intents, tools: ClientTools) -> CoderTurn:
     """Add a line at the end of a file, with an edit of the last lines that are unique in it."""
-    files = yield from _find_named(intents)
+    files = yield from _find_named(intents, tools)
     if not files:
         return (
             "I could not tell which file the line belongs in; name it with its extension, such as notes.md."
         )
     path = files[0]
-    (shown,) = yield PlannedStep((_read(path),))
-    lines = _parse_numbered_lines(shown)
+    (shown,) = yield PlannedStep((tools.read(path),))
+    lines = [line for _, line in parse_numbered_lines(shown)]
+    if intents.follows_summary and intents.line in lines:
+        return f"The line is in {path} already."
     ends = (lines[-n:] for n in range(1, len(lines) + 1))
     end = next((end for end in ends if _is_unique(end, lines)), None)
+    if end is None and not _is_empty_file(shown):
+        return f"I could not find the end of {path}, so I changed nothing."
     if end is None:
-        (seen,) = yield PlannedStep(
-            (PlannedToolCall("Write", {"file_path": path, "content": intents.line + "\n"}),)
-        )
+        (seen,) = yield PlannedStep((tools.write(path, intents.line + "\n"),))
         return _describe_outcome(seen, f"I wrote the line into {path}, which was empty.")
     old = "\n".join(end)
-    edit = {"file_path": path, "old_string": old, "new_string": f"{old}\n{intents.line}"}
-    (seen,) = yield PlannedStep((PlannedToolCall("Edit", edit),), f"I'll add it to {path}.")
+    edit = tools.edit(path, old, f"{old}\n{intents.line}")
+    (seen,) = yield PlannedStep((edit,), f"I'll add it to {path}.")
     return _describe_outcome(seen, f"I added the line at the end of {path}.")
+
+
+def _is_empty_file(shown: ObservedResult) -> bool:
+    """Whether a file was read and is empty. Clients say so in words of their own, or with no text."""
+    lines = [line for _, line in parse_numbered_lines(shown) if line.strip()]
+    said = shown.text.strip().lower()
+    return not shown.failed and not lines and (not said or "empty" in said[:200])
 
 
 def _is_unique(end: Sequence[str], lines: Sequence[str]) -> bool:
@@ -349,17 +403,17 @@ def _is_unique(end: Sequence[str], lines: Sequence[str]) -> bool:
     return bool(text.strip()) and "\n".join(lines).count(text) == 1
 
 
-def _run(intents: Intents) -> CoderTurn:
+def _run(intents: Intents, tools: ClientTools) -> CoderTurn:
     command = intents.command
+    if command and intents.follows_summary:
+        return f"I do not run `{command}` again after a compaction: it may have run before. Ask me to run it."
     if not command:
-        names = "{" + ",".join(name for name, _ in _TEST_COMMANDS) + "}"
-        (listed,) = yield PlannedStep(
-            (PlannedToolCall("Glob", {"pattern": names}),), "Let me see how the tests are run here."
-        )
-        present = {path.rpartition("/")[2] for path in _parse_file_list(listed)}
+        names = [name for name, _ in _TEST_COMMANDS]
+        (listed,) = yield PlannedStep((tools.find_at_root(names),), "Let me see how the tests are run here.")
+        present = {path.rpartition("/")[2] for path in parse_file_list(listed)}
         command = next((run for name, run in _TEST_COMMANDS if name in present), "python3 -m pytest -q")
-    (seen,) = yield PlannedStep((PlannedToolCall("Bash", {"command": command}),), f"I'll run {command}.")
-    if seen.failed:
+    (seen,) = yield PlannedStep((tools.run(command),), f"I'll run {command}.")
+    if seen.failed and not seen.text.startswith("Exit code"):
         return _describe_outcome(seen, "")
     lines = [line.strip() for line in seen.text.splitlines() if line.strip()]
     result = "failed" if seen.text.startswith("Exit code") else "ran"
@@ -368,10 +422,6 @@ def _run(intents: Intents) -> CoderTurn:
         if lines
         else f"`{command}` {result}."
     )
-
-
-def _read(path: str) -> PlannedToolCall:
-    return PlannedToolCall("Read", {"file_path": path})
 
 
 # ── reading results and reporting ────────────────────────────────────────────────────────────────
@@ -386,7 +436,7 @@ def _describe_files(files: Sequence[str], seen: Sequence[ObservedResult], word: 
 
 
 def _describe_file(path: str, shown: ObservedResult, word: str) -> str:
-    found = _NUMBERED_LINE.findall(shown.text)
+    found = parse_numbered_lines(shown)
     if shown.failed or not found:
         return f"I could not read any line of {path}."
     number, line = _most_relevant(found, word)
@@ -433,17 +483,6 @@ def _join_names(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else "nothing"
 
 
-def _parse_file_list(seen: ObservedResult) -> list[str]:
-    """The paths in a result of Glob or Grep, one per line. Notes in brackets are skipped."""
-    if seen.failed or seen.text.startswith(("No file matches", "Nothing matches")):
-        return []
-    return [line for line in seen.text.splitlines() if line.strip() and not line.startswith("[")]
-
-
-def _parse_numbered_lines(shown: ObservedResult) -> list[str]:
-    return [line for _, line in _NUMBERED_LINE.findall(shown.text)]
-
-
 def _rank_files(files: Sequence[str]) -> list[str]:
     """README files first, then files with a known extension, then files near the root."""
 
@@ -456,6 +495,19 @@ def _rank_files(files: Sequence[str]) -> list[str]:
 
 def _parse_recall_hits(seen: ObservedResult) -> list[str]:
     """The texts of user and assistant in a recall result, without the marks around the search words."""
-    _, *parts = _HIT.split(seen.text)
-    texts = (text for who, text in zip(parts[::2], parts[1::2], strict=True) if who in ("user", "assistant"))
+    hits: list[tuple[str, list[str]]] = []
+    for line in seen.text.splitlines():
+        if (who := _recall_role(line)) is not None:
+            hits.append((who, []))
+        elif hits:
+            hits[-1][1].append(line)
+    texts = ("\n".join(lines) for who, lines in hits if who in ("user", "assistant"))
     return [_shorten(text.replace("«", "").replace("»", ""), 120) for text in texts]
+
+
+def _recall_role(line: str) -> str | None:
+    """The role in the first line of a hit: `1. user, 2026-11-15, visible, record a-1`."""
+    number, dot, rest = line.partition(". ")
+    before, record, id = rest.rpartition(" record ")
+    is_hit = dot and record and number.isdigit() and id and id.replace("-", "").replace("_", "").isalnum()
+    return before.partition(",")[0] if is_hit else None

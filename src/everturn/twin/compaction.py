@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from everturn.measure.prefix_cache import PromptLayout
 from everturn.twin.context_editing import COMPACT, edit_blocks, get_edits
-from everturn.twin.json_values import is_object
 from everturn.twin.options import TwinOptions
 from everturn.twin.parse import make_block
 from everturn.twin.request_layout import RequestLayout
 from everturn.twin.values import ModelOutput, ParsedBlock, ParsedMessage, ParsedRequest
+from everturn.wire.json_values import is_object
 
 # Tokens that the default summary prompt adds after the last block. Measured once: 48 in all (api-facts 2.4).
 INSTRUCTION_TOKENS: Final = 45

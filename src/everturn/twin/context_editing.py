@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from everturn.history.blocks import THINKING
 from everturn.twin.count import make_block_counter
-from everturn.twin.json_values import as_objects, is_list, is_object
 from everturn.twin.options import TwinOptions
 from everturn.twin.parse import make_block
 from everturn.twin.request_layout import is_user_prompt, lay_out
 from everturn.twin.values import ParsedBlock, ParsedMessage, ParsedRequest
+from everturn.wire.json_values import as_objects, is_list, is_object
 
 CLEAR_TOOL_USES: Final = "clear_tool_uses_20250919"
 CLEAR_THINKING: Final = "clear_thinking_20251015"

@@ -12,9 +12,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from everturn.twin.faults import FAULT_ENDPOINTS, FAULT_KINDS, FAULT_VENDORS, FaultKind, InjectedFault
-from everturn.twin.json_values import is_list, is_object
 from everturn.twin.speaker import ScriptedReply
 from everturn.twin.values import ApiError, ModelOutput, invalid_request
+from everturn.wire.json_values import is_list, is_object
 
 STOP_REASONS: Final = (
     "end_turn",

@@ -14,11 +14,11 @@ import msgspec
 
 from everturn.measure.images import image_tokens, tier_of
 from everturn.measure.model_table import Model
-from everturn.twin.json_values import as_objects, is_list, is_object
 from everturn.twin.memo import Memo
 from everturn.twin.options import TwinOptions
 from everturn.twin.signature_format import decode_signature
 from everturn.twin.values import ParsedBlock
+from everturn.wire.json_values import as_objects, is_list, is_object
 
 BlockCounter = Callable[[ParsedBlock], int]
 
@@ -39,7 +39,7 @@ _OVERHEAD: Final = {
 _PDF_BYTES_PER_TOKEN: Final = 30
 _BASE64: Final = 3 / 4
 
-_memo: Memo[tuple[bytes, int, str, float], int] = Memo(400_000)
+_memo: Memo[tuple[bytes, int, str, float], int] = Memo(100_000)
 _encode = msgspec.json.Encoder().encode
 
 

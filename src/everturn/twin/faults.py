@@ -121,6 +121,11 @@ class InjectedFault:
     def drops_cache(self) -> bool:
         return self.kind == "lost_cache"
 
+    @property
+    def breaks_off(self) -> bool:
+        """Whether the client gets no complete message, so that it will send the request again."""
+        return self.kind in ("cut_stream", "stream_error", "garbage") or self.hangs_up
+
     def applies_to(self, endpoint: str, *, is_compaction: bool) -> bool:
         actual: str = "compaction" if is_compaction else endpoint
         default = "compaction" if self.kind == "compaction_unavailable" else "messages"

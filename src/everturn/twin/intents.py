@@ -1,6 +1,8 @@
 """Extract from a user prompt what the rule-based coding agent is asked to do, with patterns.
 
-Every pattern is bounded, so that no message takes long to parse. `coding_agent.py` acts on the intents.
+A change or a command counts only where the user tells the agent to do it: not in a question ("how do I
+rename A to B?"), not after a negation, and not in a report. Every pattern is bounded, so that no message
+takes long to parse. `coding_agent.py` acts on the intents.
 """
 
 import re
@@ -54,6 +56,26 @@ _ALL: Final = re.compile(
     r"|\bread everything\b",
     re.IGNORECASE,
 )
+_LIST: Final = re.compile(
+    r"\b(?:list|show|print|which|what)\s+(?:\w+\s+){0,3}files\b"
+    r"(?!\s+(?:use|contain|mention|import|call|have|with))",
+    re.IGNORECASE,
+)
+_SENTENCE_END: Final = re.compile(r"[.!?;](?=\s|$)|\n")
+# What may stand between the start of a sentence and an instruction; the end of it is what counts.
+_LEADS_TO_INSTRUCTION: Final = re.compile(
+    r"(?:^[\s\d.)*•-]{0,8}|[,:]\s{0,3}|\b(?:and|then|also|now|just|please|first|next|finally|let's|"
+    r"can you|could you|would you|will you|you should|you can|you must|you to|ahead and)\s{1,3})$",
+    re.IGNORECASE,
+)
+_IS_NO_INSTRUCTION: Final = re.compile(
+    r"\b(?:not|never|without|avoid|instead|rather|no|if|unless|what|why|how|when|whether|who|where|which|did"
+    r"|does|do i|do we|should i|should we|can i|can we|could i|could we|may i|would it|is it|was|were|explain"
+    r"|describe|suppose|imagine|pretend|says?|said|wrote|told|asks?|asked|before you|until|don't|dont|cannot"
+    r"|can't|won't|mustn't|shouldn't|didn't|doesn't|nobody|stop|refuse)\b",
+    re.IGNORECASE,
+)
+_IS_POLITE: Final = re.compile(r"\b(?:can|could|would|will) you\b", re.IGNORECASE)
 _PLAN: Final = re.compile(
     r"\b(?:todos?|to-do|plan|step by step|steps|list of tasks|checklist)\b", re.IGNORECASE
 )
@@ -101,7 +123,7 @@ _FILLER: Final = """
     over under also just only like more most not but out here now get give take put say says said word words
     name names named help thing things way todo todos plan step steps list task tasks agent subagent
     thoroughly investigate survey recall remember earlier mean means whole entire everything replace rename
-    called command function variable class method come comes go goes happen happens again
+    many much called command function variable class method come comes go goes happen happens again
 """
 _FILLERS: Final = frozenset(_FILLER.split())
 
@@ -122,12 +144,15 @@ class Intents:
     command: str = ""
     runs_tests: bool = False
     reads_all_files: bool = False
+    lists_files: bool = False
     plans: bool = False
     delegates_search: bool = False
     recalls: bool = False
     # The prompt asks for a change that the rules cannot make.
     needs_unsupported_change: bool = False
     small_talk: SmallTalk = ""
+    # The prompt is known from a summary only: parts of it may be done already.
+    follows_summary: bool = False
 
     @property
     def changes(self) -> bool:
@@ -142,8 +167,8 @@ def parse_intents(prompt: str) -> Intents:
     """The intents in a user prompt; empty ones for text without any."""
     text = prompt[:_MAX_PARSED_CHARS]
     plain = _FENCE.sub(" ", text)
-    replacement, line = _find_replacement(plain), _first(_ADD.search(plain))
-    made = None if replacement or line else _MAKE.search(plain)
+    replacement, line = _find_replacement(plain), _first(_find_instruction(_ADD, plain))
+    made = None if replacement or line else _find_instruction(_MAKE, plain)
     command = _find_command(plain)
     # Quoted text is a search term or a name, not an instruction.
     bare = re.sub(_QUOTED, " ", plain)
@@ -155,8 +180,9 @@ def parse_intents(prompt: str) -> Intents:
         new_file=made[1] if made else "",
         content=_find_content(text, plain) if made else "",
         command=command,
-        runs_tests=not command and bool(_TESTS.search(plain)),
+        runs_tests=not command and _find_instruction(_TESTS, plain) is not None,
         reads_all_files=bool(_ALL.search(bare)),
+        lists_files=bool(_LIST.search(bare)),
         plans=bool(_PLAN.search(bare)),
         delegates_search=bool(_SURVEY.search(bare)),
         recalls=bool(_RECALL.search(bare)),
@@ -176,8 +202,23 @@ def _first(found: re.Match[str] | None) -> str:
     return next((group for group in found.groups() if group), "") if found else ""
 
 
+def _find_instruction(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The first match that the user tells the agent to do."""
+    return next((found for found in pattern.finditer(text) if _is_instruction(text, found)), None)
+
+
+def _is_instruction(text: str, found: re.Match[str]) -> bool:
+    ends = [end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())]
+    before = text[ends[-1] if ends else 0 : found.start()]
+    end = _SENTENCE_END.search(text, found.end())
+    is_question = end is not None and end[0] == "?"
+    if is_question and not _IS_POLITE.search(before):
+        return False
+    return _LEADS_TO_INSTRUCTION.search(before) is not None and not _IS_NO_INSTRUCTION.search(before)
+
+
 def _find_replacement(text: str) -> tuple[str, str] | None:
-    if not (found := _REPLACE.search(text)):
+    if not (found := _find_instruction(_REPLACE, text)):
         return None
     groups = found.groups()
     old = next(filter(None, groups[:4]), "").strip(".,;:")
@@ -186,8 +227,8 @@ def _find_replacement(text: str) -> tuple[str, str] | None:
 
 
 def _find_command(text: str) -> str:
-    quoted = _RUN_QUOTED.search(text)
-    plain = None if quoted else _RUN_PLAIN.search(text)
+    quoted = _find_instruction(_RUN_QUOTED, text)
+    plain = None if quoted else _find_instruction(_RUN_PLAIN, text)
     return quoted[1] if quoted else plain[1].strip(" .!?") if plain else ""
 
 

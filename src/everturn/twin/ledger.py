@@ -1,14 +1,17 @@
 """The ledger: every request with its usage, cache result and price (TW-3); failed ones with zero usage."""
 
+from collections import deque
 from datetime import UTC, datetime
-from typing import Any
+from hashlib import blake2b
+from typing import Any, Final
 
 from everturn.measure.prefix_cache import CacheEntry, CacheLookup
 from everturn.measure.pricing import PricedUsage, PriceLine
 from everturn.twin.clock import format_time
-from everturn.twin.json_values import as_object
 from everturn.twin.values import ApiError, ParsedRequest
+from everturn.wire.json_values import as_object
 
+DEFAULT_LEDGER_SIZE: Final = 10_000
 NO_USAGE: dict[str, int] = {
     "input_tokens": 0,
     "cache_creation_input_tokens": 0,
@@ -18,13 +21,17 @@ NO_USAGE: dict[str, int] = {
 
 
 class RequestLedger:
-    """One entry per request, in order."""
+    """One entry per request, in order; when it is full, the oldest ones are dropped."""
 
-    def __init__(self) -> None:
-        self._entries: list[dict[str, Any]] = []
+    def __init__(self, size: int = DEFAULT_LEDGER_SIZE) -> None:
+        self._entries: deque[dict[str, Any]] = deque(maxlen=size)
 
     def entries(self, workspace: str | None = None) -> list[dict[str, Any]]:
-        return [entry for entry in self._entries if workspace in (None, entry["workspace"])]
+        """The entries of all workspaces, or of one, which is given by its id or its key."""
+        if workspace is None:
+            return list(self._entries)
+        wanted = (workspace, workspace_id(workspace))
+        return [entry for entry in self._entries if entry["workspace"] in wanted]
 
     def record_response(
         self,
@@ -35,25 +42,40 @@ class RequestLedger:
         body: dict[str, Any],
         bill: PricedUsage,
         lookups: tuple[CacheLookup, ...],
+        batch_id: str | None = None,
     ) -> None:
-        entry = _new_entry(id, at, request.workspace, request.endpoint, 200, _model_name(request))
-        entry["message_id"] = body.get("id")
-        entry["usage"] = body["usage"]
-        entry["dollars"] = float(bill.dollars)
-        entry["lines"] = [_line(line) for line in bill.lines]
-        # The last lookup is that of the reply; a compaction before it has its own.
-        entry["cache"] = _cache(lookups[-1]) if lookups else None
-        entry["cache_iterations"] = [_cache(lookup) for lookup in lookups]
-        entry["applied_edits"] = as_object(body.get("context_management")).get("applied_edits", [])
-        entry["stop_reason"] = body.get("stop_reason")
-        self._entries.append(entry)
+        self._entries.append(
+            _new_entry(id, at, request.workspace, request.endpoint, 200, _model_name(request))
+            | {
+                "batch_id": batch_id,
+                "message_id": body.get("id"),
+                "usage": body["usage"],
+                "dollars": float(bill.dollars),
+                "lines": [_line(line) for line in bill.lines],
+                # The last lookup is that of the reply; a compaction before it has its own.
+                "cache": _cache(lookups[-1]) if lookups else None,
+                "cache_iterations": [_cache(lookup) for lookup in lookups],
+                "applied_edits": as_object(body.get("context_management")).get("applied_edits", []),
+                "stop_reason": body.get("stop_reason"),
+            }
+        )
 
     def record_error(
-        self, error: ApiError, *, id: str, at: datetime, workspace: str, endpoint: str, model: str | None
+        self,
+        error: ApiError,
+        *,
+        id: str,
+        at: datetime,
+        workspace: str,
+        endpoint: str,
+        model: str | None,
+        batch_id: str | None = None,
     ) -> None:
-        entry = _new_entry(id, at, workspace, endpoint, error.status, model)
-        entry["error"] = {"type": error.kind, "message": error.message, "error_code": error.error_code}
-        self._entries.append(entry)
+        what = {"type": error.kind, "message": error.message, "error_code": error.error_code}
+        self._entries.append(
+            _new_entry(id, at, workspace, endpoint, error.status, model)
+            | {"batch_id": batch_id, "error": what}
+        )
 
     def record_count(self, request: ParsedRequest, *, id: str, at: datetime) -> None:
         """Record a count_tokens request, which is free."""
@@ -62,21 +84,33 @@ class RequestLedger:
         )
 
 
+def workspace_id(key: str) -> str:
+    """The id of a workspace, derived from its API key. The key itself is in no output; "" for no key."""
+    if not key:
+        return ""
+    return f"wrkspc_{blake2b(key.encode(errors='surrogatepass'), digest_size=12).hexdigest()}"
+
+
 def _new_entry(
     id: str, at: datetime, workspace: str, endpoint: str, status: int, model: str | None
 ) -> dict[str, Any]:
+    """An entry with every key, for a request that was free and had no reply."""
     return {
         "id": id,
         "time": format_time(at),
-        "workspace": workspace,
+        "workspace": workspace_id(workspace),
         "model": model,
         "endpoint": endpoint,
+        "batch_id": None,
         "status": status,
+        "message_id": None,
         "usage": dict(NO_USAGE),
         "dollars": 0.0,
         "lines": [],
         "cache": None,
+        "cache_iterations": [],
         "applied_edits": [],
+        "stop_reason": None,
         "error": None,
     }
 

@@ -5,15 +5,27 @@ once per message. When the limit is reached, everything is dropped.
 """
 
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+_memos: "list[Memo[Any, Any]]" = []
+
+
+def clear_memos() -> None:
+    """Free what all memos hold."""
+    for each in _memos:
+        each.clear()
 
 
 class Memo(Generic[K, V]):
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self.clear()
+        _memos.append(self)
+
+    def clear(self) -> None:
         self._entries: dict[K, V] = {}
         self._held = 0
 
@@ -26,8 +38,8 @@ class Memo(Generic[K, V]):
             value = compute()
         if self._held + weight > self._limit:
             # Evicting single entries would need a lock; starting over costs one slow request.
-            self._entries = entries = {}
-            self._held = 0
+            self.clear()
+            entries = self._entries
         entries[key] = value
         self._held += weight
         return value

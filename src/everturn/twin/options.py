@@ -11,6 +11,7 @@ from typing import Literal
 
 from everturn.measure.model_table import Model
 from everturn.twin.clock import START
+from everturn.twin.ledger import DEFAULT_LEDGER_SIZE
 from everturn.twin.values import ParsedBlock
 
 
@@ -60,6 +61,25 @@ class TwinOptions:
     # Not proven: which of the two the API reports when both changed.
     diagnosis_order: Literal["system_first", "tools_first"] = "system_first"
 
+    # --- how thinking is returned if the request does not say. Documented: Mythos Preview and Opus 4.7 omit
+    # its text, earlier models do not. Assumed: so do all later ones.
+    thinking_display: Literal["by_model", "summarized", "omitted"] = "by_model"
+    # The steps of `estimated_tokens` in thinking deltas; the API's are not published.
+    estimated_tokens_step: int = 50
+
+    # --- refusals that are known from public reports only
+    unknown_betas: Literal["refuse", "accept"] = "refuse"
+    open_schemas: Literal["refuse", "accept"] = "refuse"
+    temperature_with_top_p: Literal["refuse", "accept"] = "refuse"
+    mislabeled_images: Literal["refuse", "accept"] = "refuse"
+    broken_base64: Literal["refuse", "accept"] = "refuse"
+
+    # --- which scripted replies answer a client's prompt for a summary: those written for it, or the next one
+    scripted_summaries: Literal["marked", "in_order"] = "marked"
+
+    # --- batches: how long one takes
+    batch_seconds: float = 300.0
+
     # --- retired models are served by default, so that recorded sessions can be replayed
     retired_models: Literal["serve", "refuse"] = "serve"
 
@@ -67,6 +87,8 @@ class TwinOptions:
     version_header: Literal["optional", "required"] = "optional"
 
     # --- limits
+    # How many requests the ledger lists; older ones are dropped.
+    ledger_size: int = DEFAULT_LEDGER_SIZE
     max_body_bytes: int = 32 * 1024 * 1024
     oversized_message: str = "Request exceeds the maximum size"
 

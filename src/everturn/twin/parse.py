@@ -14,7 +14,7 @@ import msgspec
 
 from everturn.measure.model_table import Model, find_model
 from everturn.measure.prefix_cache import Ttl
-from everturn.twin.json_values import is_list, is_object
+from everturn.twin.json_errors import describe_lone_surrogate
 from everturn.twin.memo import Memo
 from everturn.twin.values import (
     ApiError,
@@ -25,10 +25,11 @@ from everturn.twin.values import (
     RequestRole,
     invalid_request,
 )
+from everturn.wire.json_values import is_list, is_object
 
-_MEMO_BYTES = 128 * 1024 * 1024
-_messages: Memo[bytes, ParsedMessage] = Memo(_MEMO_BYTES)
-_sections: Memo[bytes, tuple[ParsedBlock, ...]] = Memo(_MEMO_BYTES)
+# In bytes of JSON. The parsed values take about three times as much.
+_messages: Memo[bytes, ParsedMessage] = Memo(48 * 1024 * 1024)
+_sections: Memo[bytes, tuple[ParsedBlock, ...]] = Memo(8 * 1024 * 1024)
 
 _top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
@@ -99,7 +100,8 @@ def _decode(decoder: msgspec.json.Decoder[Any], data: bytes | msgspec.Raw) -> An
     except RecursionError:
         raise invalid_request(_TOO_DEEP) from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise invalid_request(f"The request body is not valid JSON: {error}") from None
+        reason = describe_lone_surrogate(bytes(data)) or str(error)
+        raise invalid_request(f"The request body is not valid JSON: {reason}") from None
 
 
 def _betas(header: str) -> frozenset[str]:

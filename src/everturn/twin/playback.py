@@ -27,11 +27,12 @@ class Playback:
     def reset(self) -> None:
         self._next: dict[str, int] = {}
 
-    def next(self, workspace: str) -> ModelOutput | None:
+    def next(self, workspace: str, *, keeps: bool = False) -> ModelOutput | None:
+        """The next reply; `keeps` gives the same one again next time."""
         position = self._next.get(workspace, 0)
         if position >= len(self._replies):
             return None
-        self._next[workspace] = position + 1
+        self._next[workspace] = position if keeps else position + 1
         return self._replies[position]
 
 

@@ -15,10 +15,11 @@ import msgspec
 
 from everturn.measure.prefix_cache import Breakpoint, PromptLayout, Ttl, group_positions
 from everturn.twin.count import BlockCounter, make_block_counter
-from everturn.twin.json_values import as_object, as_objects
 from everturn.twin.options import TwinOptions
 from everturn.twin.parse import read_ttl
+from everturn.twin.tool_loading import find_loads, is_deferred
 from everturn.twin.values import ParsedBlock, ParsedMessage, ParsedRequest
+from everturn.wire.json_values import as_object, as_objects
 
 # Blocks that cannot have a breakpoint, not even the automatic one (api-facts 1.1, 1.2).
 NO_BREAKPOINT_KINDS: Final = frozenset(
@@ -107,19 +108,21 @@ def _place_blocks(
     # A forced tool choice adds tokens in the messages section, so tools and system stay cached.
     extra = prompt_left + _forced_tokens(request)
     role = ""
+    loads = find_loads(request)
     for number, message in enumerate(request.messages):
         is_expired = _is_expired(request.messages, number)
         for index, block in enumerate(message.blocks):
             turn_tokens = TURN_TOKENS if message.role != role and not is_expired else 0
             is_free = is_expired or block.kind == "cache_edits" or block.digest in unseen
             tokens = turn_tokens + extra + (0 if is_free else count(block))
+            tokens += sum(map(count, loads.get((number, index), ())))
             extra, role = 0, message.role
             yield PlacedBlock(block, "messages", number, index, tokens)
 
 
 def _tools_in_prefix(request: ParsedRequest) -> list[tuple[int, ParsedBlock]]:
     """The tools except deferred ones. Web tools come last: they are rendered with the system prompt."""
-    loaded = [(i, tool) for i, tool in enumerate(request.tools) if tool.body.get("defer_loading") is not True]
+    loaded = [(i, tool) for i, tool in enumerate(request.tools) if not is_deferred(tool)]
     return sorted(loaded, key=lambda item: _is_web(item[1]))
 
 
@@ -162,14 +165,10 @@ def _keys(request: ParsedRequest, blocks: tuple[PlacedBlock, ...], options: Twin
         while section != placed.section:
             section = "system" if section == "tools" else "messages"
             chain = _mix(chain, seeds[section](request, options))
-        frame = _message_frame(request.messages[placed.message]) if section == "messages" else b""
+        frame = _traits(request.messages[placed.message]).frame if section == "messages" else b""
         chain = _mix(chain, frame, placed.block.digest)
         keys.append(chain)
     return tuple(keys)
-
-
-def _message_frame(message: ParsedMessage) -> bytes:
-    return message.role.encode() + (_encode(message.extra) if message.extra else b"")
 
 
 def _mix(*parts: bytes) -> bytes:
@@ -236,8 +235,27 @@ def _tool_choice(request: ParsedRequest) -> Any:
     return [choice.get("type", "auto"), choice.get("name"), parallel]
 
 
+class _MessageTraits(NamedTuple):
+    """What a message adds to the keys, computed once: it is sent again with every request."""
+
+    images: int
+    has_citations: bool
+    frame: bytes
+
+
+def _traits(message: ParsedMessage) -> _MessageTraits:
+    found: _MessageTraits | None = message.computed.get("traits")
+    if found is None:
+        found = message.computed["traits"] = _MessageTraits(
+            images=sum(map(_images_in, message.blocks)),
+            has_citations=any(map(_cites, message.blocks)),
+            frame=message.role.encode() + (_encode(message.extra) if message.extra else b""),
+        )
+    return found
+
+
 def _images(request: ParsedRequest) -> int:
-    return sum(_images_in(block) for message in request.messages for block in message.blocks)
+    return sum(_traits(message).images for message in request.messages)
 
 
 def _images_in(block: ParsedBlock) -> int:
@@ -247,10 +265,11 @@ def _images_in(block: ParsedBlock) -> int:
 
 
 def _has_citations(request: ParsedRequest) -> bool:
-    blocks = (block for message in request.messages for block in message.blocks)
-    return any(
-        block.kind == "document" and as_object(block.body.get("citations")).get("enabled") for block in blocks
-    )
+    return any(_traits(message).has_citations for message in request.messages)
+
+
+def _cites(block: ParsedBlock) -> bool:
+    return block.kind == "document" and bool(as_object(block.body.get("citations")).get("enabled"))
 
 
 # ── positions and breakpoints ────────────────────────────────────────────────────────────────────

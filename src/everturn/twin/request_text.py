@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from everturn.twin.json_values import as_objects
 from everturn.twin.values import ParsedBlock, ParsedMessage, ParsedRequest
+from everturn.wire.json_values import as_objects
 
 _ALPHABET: Final = string.ascii_letters + string.digits
 _ID_LENGTH: Final = 22
@@ -28,11 +28,6 @@ _EXTENSIONS: Final = re.compile(
 _SEARCHED_CHARS: Final = 4_000
 _RECENT_SEARCHED_CHARS: Final = 2_000
 _RECENT_BLOCKS: Final = 8
-_REMINDER: Final = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
-# A summary of an earlier conversation, and its list of user messages.
-_SESSION_SUMMARY: Final = re.compile(r"<session-summary>(.*)</session-summary>", re.DOTALL)
-_USER_MESSAGES: Final = re.compile(r"^6\. .*\n((?:(?!7\. ).*\n)*)", re.MULTILINE)
-_ITEM: Final = "   - "
 
 
 def new_id(prefix: str, rng: random.Random) -> str:
@@ -56,39 +51,12 @@ def extract_user_text(message: ParsedMessage) -> str:
     return "\n".join(extract_text(block) for block in message.blocks if block.kind == "text")
 
 
-def strip_reminders(text: str) -> str:
-    """Remove the system reminders that clients add to user text."""
-    return _REMINDER.sub("", text)
-
-
-def extract_summarized_requests(text: str) -> list[str] | None:
-    """The user messages listed in a session summary; None if the text contains no summary."""
-    if not (summary := _SESSION_SUMMARY.search(text)):
-        return None
-    listed = _USER_MESSAGES.search(summary[1] + "\n")
-    items = ("\n" + listed[1]).split("\n" + _ITEM)[1:] if listed else []
-    return [item.strip() for item in items]
-
-
 def last_user_text(request: ParsedRequest) -> str:
     """The text of the last user message, including tool results."""
     for message in reversed(request.messages):
         if message.role == "user":
             return "\n".join(filter(None, (extract_text(block) for block in message.blocks)))
     return ""
-
-
-def is_summary_request(request: ParsedRequest) -> bool:
-    """Whether the last message is a client's compaction prompt, which asks for `<summary>` tags."""
-    return bool(request.messages) and "<summary>" in extract_user_text(request.messages[-1])
-
-
-def find_turn_start(messages: Sequence[ParsedMessage]) -> int:
-    """The index of the last user message with text, where the current turn starts."""
-    for index in range(len(messages) - 1, -1, -1):
-        if messages[index].role == "user" and extract_user_text(messages[index]):
-            return index
-    return 0
 
 
 # Cached, because a conversation sends the same blocks again with each request.

@@ -27,13 +27,13 @@ class Iteration:
 
 
 def build_usage(
-    request: ParsedRequest, iterations: Sequence[Iteration], *, deleted: int | None = None
+    request: ParsedRequest, iterations: Sequence[Iteration], *, deleted: int | None = None, searches: int = 0
 ) -> dict[str, Any]:
     """The `usage` object. Its top level is the last message call; compactions are only in `iterations`."""
     reply = next((part for part in reversed(iterations) if part.kind == "message"), None)
     usage = _tokens(reply)
     usage["output_tokens_details"] = {"thinking_tokens": reply.thinking if reply else 0}
-    usage["server_tool_use"] = None
+    usage["server_tool_use"] = {"tool_search_requests": searches} if searches else None
     usage["service_tier"] = "standard"
     usage["inference_geo"] = request.body.get("inference_geo") or "global"
     if request.body.get("speed"):

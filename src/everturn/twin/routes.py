@@ -12,8 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
+from everturn.twin.batch_routes import serve_batches
+from everturn.twin.batches import BATCHES_PATH, MAX_BATCH_BYTES
 from everturn.twin.clock import VirtualClock, format_time
 from everturn.twin.control import decode_object, read_clock, read_faults, read_script
+from everturn.twin.memo import clear_memos
+from everturn.twin.request_text import find_paths
 from everturn.twin.service import MISSING_KEY_ERROR, Twin, find_workspace
 from everturn.twin.values import ApiError, HttpResponse, invalid_request
 
@@ -48,6 +52,8 @@ def dispatch(twin: Twin, request: HttpRequest) -> HttpResponse:
 
 
 def _handler(request: HttpRequest) -> Handler:
+    if request.path == BATCHES_PATH or request.path.startswith(f"{BATCHES_PATH}/"):
+        return _batches
     if request.path.startswith(_MODEL_PATH) and len(request.path) > len(_MODEL_PATH):
         methods = {"GET": _model}
     elif request.path in _ROUTES:
@@ -70,6 +76,11 @@ def _count_tokens(twin: Twin, request: HttpRequest) -> HttpResponse:
     return twin.count_tokens(request.headers, decompress_body(twin, request))
 
 
+def _batches(twin: Twin, request: HttpRequest) -> HttpResponse:
+    body = decompress_body(twin, request)
+    return serve_batches(twin, request.method, request.path, request.headers, request.query, body)
+
+
 def _models(twin: Twin, request: HttpRequest) -> HttpResponse:
     _check_key(request)
     return twin.models(request.query)
@@ -85,9 +96,14 @@ def _check_key(request: HttpRequest) -> None:
         raise MISSING_KEY_ERROR
 
 
+def find_body_limit(twin: Twin, path: str) -> int:
+    """How large the body of a request may be."""
+    return MAX_BATCH_BYTES if path == BATCHES_PATH else twin.options.max_body_bytes
+
+
 def decompress_body(twin: Twin, request: HttpRequest) -> bytes:
     """The decompressed body. Raises if it is larger than the limit, before decompressing all of it."""
-    limit = twin.options.max_body_bytes
+    limit = find_body_limit(twin, request.path)
     body = request.body
     codings = [part.strip().lower() for part in request.headers.get("content-encoding", "").split(",")]
     for coding in reversed(codings):
@@ -131,12 +147,14 @@ def _reset(twin: Twin, request: HttpRequest) -> HttpResponse:
 
 
 def reset(twin: Twin) -> None:
-    """Restore the initial state: cache, ledger, script, faults and virtual clock."""
+    """Restore the initial state: cache, ledger, script, faults and virtual clock. Frees the memory."""
     if isinstance(twin.clock, VirtualClock):
         twin.clock.reset()
     twin.speaker.reset()
     twin.faults.reset()
     twin.reset()
+    clear_memos()
+    find_paths.cache_clear()
 
 
 def _show_clock(twin: Twin, request: HttpRequest) -> HttpResponse:

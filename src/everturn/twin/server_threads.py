@@ -12,6 +12,8 @@ from everturn.twin.parse import parse_content
 from everturn.twin.values import ApiError, ParsedBlock, ParsedMessage, ParsedRequest, invalid_request
 
 KEEPS_SECONDS: Final = 300.0
+# The API keeps threads as long as it can; the twin keeps this many.
+MAX_THREADS = 1_000
 # Fixed when the thread is created. If a `continue` sends them again, they must be equal.
 CREATE_ONLY: Final = ("system", "tools")
 
@@ -74,8 +76,11 @@ class ServerThreads:
         return stored
 
     def _forget(self, now: float) -> None:
-        gone = [key for key, stored in self._stored.items() if now - stored.at > KEEPS_SECONDS]
-        for key in gone:
+        """Forget the oldest ones that are too old or too many. They are in the order of their times."""
+        while self._stored:
+            key, stored = next(iter(self._stored.items()))
+            if now - stored.at <= KEEPS_SECONDS and len(self._stored) < MAX_THREADS:
+                return
             del self._stored[key]
 
 

@@ -11,11 +11,13 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from hashlib import blake2b
 from typing import Any, Final, cast
+
+import msgspec
 
 from everturn.measure.prefix_cache import CacheEntry, CacheLookup, PrefixCache, PromptLayout
 from everturn.measure.pricing import compute_priced_usage
+from everturn.twin.batches import MessageBatch, MessageBatches, check_batch_item
 from everturn.twin.cache_diagnostics import FingerprintStore, compute_fingerprint
 from everturn.twin.cache_edits import CACHE_EDITS_EXTENSION, deleted_results
 from everturn.twin.catalogue import get_model, list_models
@@ -29,22 +31,23 @@ from everturn.twin.compaction import (
     summary_prompt,
 )
 from everturn.twin.context_editing import apply_edits
-from everturn.twin.count import make_block_counter
+from everturn.twin.count import BlockCounter, make_block_counter
 from everturn.twin.faults import FaultInjector, InjectedFault
-from everturn.twin.ledger import RequestLedger
+from everturn.twin.ledger import RequestLedger, workspace_id
 from everturn.twin.options import TwinOptions
-from everturn.twin.parse import lower_header_names, parse_request
+from everturn.twin.parse import lower_header_names, make_block, parse_request
 from everturn.twin.request_layout import RequestLayout, lay_out
 from everturn.twin.request_text import new_id
 from everturn.twin.response_bodies import Iteration, build_error_response, build_usage, encode, message_body
 from everturn.twin.server_threads import ServerThreads
-from everturn.twin.signatures import check_thinking, sign_compaction, sign_reply
+from everturn.twin.signatures import check_thinking, omits_thinking, sign_compaction, sign_reply
 from everturn.twin.speaker import Speaker
-from everturn.twin.stream import stream_chunks
+from everturn.twin.stream import NO_DETAILS, StreamDetails, estimate_increments, stream_chunks
 from everturn.twin.truncation import count_output_tokens, count_thinking_tokens, truncate_output
 from everturn.twin.validate import check_window, validate
 from everturn.twin.values import ApiError, Endpoint, HttpResponse, ModelOutput, ParsedRequest, invalid_request
 
+THINKING_TOKEN_COUNT: Final = "thinking-token-count-2026-05-13"
 MISSING_KEY_ERROR: Final = ApiError(401, "authentication_error", "x-api-key header is required")
 
 
@@ -56,6 +59,9 @@ class RequestContext:
     at: datetime
     workspace: str
     endpoint: Endpoint
+    # The injected fault breaks the response off.
+    is_broken_off: bool = False
+    batch_id: str | None = None
 
     @property
     def now(self) -> float:
@@ -81,6 +87,11 @@ class Generation:
 
     output: ModelOutput
     iterations: tuple[Iteration, ...]
+    details: StreamDetails = NO_DETAILS
+
+    @property
+    def lookups(self) -> tuple[CacheLookup, ...]:
+        return tuple(part.lookup for part in self.iterations)
 
 
 class Twin:
@@ -100,15 +111,17 @@ class Twin:
         self.faults = faults or FaultInjector(seed=seed)
         self.speaker = speaker or Speaker(faults=self.faults, seed=seed)
         self._seed = seed
-        self._lock = threading.RLock()
+        # Requests are handled one at a time.
+        self.lock = threading.RLock()
         self.reset()
 
     def reset(self) -> None:
         """Reset cache, ledger, fingerprints, threads and ids; the clock and the script are not changed."""
         self.cache = PrefixCache()
-        self._ledger = RequestLedger()
+        self._ledger = RequestLedger(self.options.ledger_size)
         self._fingerprints = FingerprintStore(self.options)
         self._threads = ServerThreads()
+        self.batches = MessageBatches(self.options, self._answer_batch_item)
         self._rng = random.Random(self._seed)
 
     def messages(self, headers: Mapping[str, str], body: bytes) -> HttpResponse:
@@ -124,7 +137,12 @@ class Twin:
         return self._listing(lambda: get_model(id))
 
     def ledger(self, workspace: str | None = None) -> list[dict[str, Any]]:
-        return self._ledger.entries(workspace)
+        with self.lock:
+            self.batches.settle(self.clock.now())
+            return self._ledger.entries(workspace)
+
+    def new_id(self, prefix: str) -> str:
+        return new_id(prefix, self._rng)
 
     def error_response(self, error: ApiError) -> HttpResponse:
         return build_error_response(error, new_id("req_", self._rng))
@@ -138,7 +156,7 @@ class Twin:
         body: bytes,
         handler: Callable[[RequestContext, ParsedRequest], HttpResponse],
     ) -> HttpResponse:
-        with self._lock:
+        with self.lock:
             lower = lower_header_names(headers)
             context = RequestContext(
                 new_id("req_", self._rng), self.clock.now(), find_workspace(lower) or "", endpoint
@@ -155,7 +173,10 @@ class Twin:
                 response = self._fail(
                     context, invalid_request("The request body is nested too deeply."), request
                 )
-            return replace(response, headers=response.headers | _workspace_header(context.workspace))
+            if context.workspace:
+                named = {"anthropic-workspace-id": workspace_id(context.workspace)}
+                response = replace(response, headers=response.headers | named)
+            return response
 
     def _check_access(self, context: RequestContext, body: bytes) -> None:
         if not context.workspace:
@@ -172,6 +193,7 @@ class Twin:
             workspace=context.workspace,
             endpoint=context.endpoint,
             model=model,
+            batch_id=context.batch_id,
         )
         return build_error_response(error, context.id)
 
@@ -201,15 +223,51 @@ class Twin:
         accepted = self._accept(request)
         check_window(accepted.layout.total, request)
         fault = self._take_fault(context, request)
+        context = replace(context, is_broken_off=fault is not None and fault.breaks_off)
         generation = self._generate(context, accepted)
-        body = self._body(context, accepted, generation)
+        body = self._bill(context, accepted, generation)
         self._threads.hold(request, body, context.now)
-        lookups = tuple(part.lookup for part in generation.iterations)
+        return self._send(context, request, body, fault, generation)
+
+    def _bill(
+        self, context: RequestContext, accepted: AcceptedRequest, generation: Generation
+    ) -> dict[str, Any]:
+        """The body of the response, recorded in the ledger with its price."""
+        request = accepted.original
+        body = self._body(context, accepted, generation)
+        if context.batch_id is not None:
+            body["usage"]["service_tier"] = "batch"
         bill = compute_priced_usage(body["usage"], request.model, on=context.at.date())
         self._ledger.record_response(
-            request, id=context.id, at=context.at, body=body, bill=bill, lookups=lookups
+            request,
+            id=context.id,
+            at=context.at,
+            body=body,
+            bill=bill,
+            lookups=generation.lookups,
+            batch_id=context.batch_id,
         )
-        return self._send(context, request, body, fault, lookups)
+        return body
+
+    def _answer_batch_item(self, batch: MessageBatch, body: bytes, at: datetime) -> dict[str, Any]:
+        """The result of one request of a batch. Faults do not apply to it."""
+        context = RequestContext(
+            new_id("req_", self._rng), at, batch.workspace, "messages", batch_id=batch.id
+        )
+        request: ParsedRequest | None = None
+        try:
+            request = parse_request("messages", batch.headers, body, workspace=batch.workspace)
+            check_batch_item(request)
+            accepted = self._accept(request)
+            check_window(accepted.layout.total, request)
+            generation = self._generate(context, accepted)
+            message = self._bill(context, accepted, generation)
+        except ApiError as error:
+            failed = self._fail(context, error, request)
+            return {"type": "errored", "error": msgspec.json.decode(failed.body)}
+        for lookup in generation.lookups:
+            self.cache.write(lookup, context.now)
+        return {"type": "succeeded", "message": message}
 
     def _accept(self, request: ParsedRequest) -> AcceptedRequest:
         if request.model.lifecycle == "retired" and self.options.retired_models == "refuse":
@@ -259,12 +317,28 @@ class Twin:
         lookup = self._look_up_cache(context, layout.prompt)
         count = make_block_counter(request.model, self.options)
         unedited = replace(request, messages=accepted.original.messages)
-        output = truncate_output(self.speaker.say(unedited, rng=self._rng), request, layout.total, count)
+        said = self.speaker.say(unedited, rng=self._rng, is_broken_off=context.is_broken_off)
+        output = truncate_output(said, request, layout.total, count)
         part = Iteration(
             "message", lookup, count_output_tokens(output, count), count_thinking_tokens(output, count)
         )
-        content = sign_reply((*opening, *output.content), accepted.original)
-        return Generation(replace(output, content=content), (part,))
+        content = sign_reply(
+            (*opening, *output.content),
+            accepted.original,
+            omitted=omits_thinking(accepted.original, self.options),
+        )
+        details = StreamDetails(output.partial_input, self._estimated_tokens(request, output, count))
+        return Generation(replace(output, content=content), (part,), details)
+
+    def _estimated_tokens(
+        self, request: ParsedRequest, output: ModelOutput, count: BlockCounter
+    ) -> list[list[int]] | None:
+        """How a stream reports the progress of thinking, with the beta header for it (api-facts 6)."""
+        if THINKING_TOKEN_COUNT not in request.betas:
+            return None
+        thoughts = (block for block in output.content if block.get("type") == "thinking")
+        step = self.options.estimated_tokens_step
+        return [estimate_increments(count(make_block(block)), step) for block in thoughts]
 
     def _summarize(
         self, context: RequestContext, accepted: AcceptedRequest, instructions: str | None
@@ -324,7 +398,14 @@ class Twin:
             request,
             generation.output,
             id=id,
-            usage=build_usage(request, generation.iterations, deleted=accepted.deleted),
+            usage=build_usage(
+                request,
+                generation.iterations,
+                deleted=accepted.deleted,
+                searches=sum(
+                    block["type"] == "tool_search_tool_result" for block in generation.output.content
+                ),
+            ),
             diagnostics=diagnostics,
             applied=accepted.applied,
             transformations=accepted.transformations,
@@ -336,15 +417,15 @@ class Twin:
         request: ParsedRequest,
         body: dict[str, Any],
         fault: InjectedFault | None,
-        lookups: tuple[CacheLookup, ...],
+        generation: Generation,
     ) -> HttpResponse:
         response = self._json_response(context.id, body)
         if request.streams:
             headers = {"content-type": "text/event-stream; charset=utf-8", "request-id": context.id}
-            response = HttpResponse(200, headers, stream=stream_chunks(body))
+            response = HttpResponse(200, headers, stream=stream_chunks(body, generation.details))
         if fault is not None:
             response = fault.alter_response(response)
-        return self._write_cache(response, context, lookups)
+        return self._write_cache(response, context, generation.lookups)
 
     def _write_cache(
         self, response: HttpResponse, context: RequestContext, lookups: tuple[CacheLookup, ...]
@@ -367,14 +448,6 @@ def _workspace_of(entry: CacheEntry) -> str:
     """The first part of the scope that `lay_out` gives to an entry."""
     workspace, _, _ = cast(tuple[str, str, str], entry.scope)
     return workspace
-
-
-def _workspace_header(workspace: str) -> dict[str, str]:
-    """A workspace id derived from the key. The key itself is not sent back."""
-    if not workspace:
-        return {}
-    name = blake2b(workspace.encode(errors="surrogatepass"), digest_size=12).hexdigest()
-    return {"anthropic-workspace-id": f"wrkspc_{name}"}
 
 
 def find_workspace(headers: Mapping[str, str]) -> str | None:

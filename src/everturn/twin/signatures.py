@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from everturn.history.blocks import THINKING
 from everturn.measure.model_table import Model
-from everturn.twin.json_values import as_object
 from everturn.twin.options import TwinOptions
 from everturn.twin.signature_format import (
     EMPTY_DIGEST,
@@ -27,13 +26,16 @@ from everturn.twin.signature_format import (
 from everturn.twin.validate import betas
 from everturn.twin.validate.message_facts import collect_message_facts, compute_binding_digest
 from everturn.twin.values import ApiError, ParsedBlock, ParsedMessage, ParsedRequest, invalid_request
+from everturn.wire.json_values import as_object
 
-__all__ = ["CheckedThinking", "check_thinking", "sign", "sign_compaction", "sign_reply"]
+__all__ = ["CheckedThinking", "check_thinking", "omits_thinking", "sign", "sign_compaction", "sign_reply"]
 
 # Binding is enforced for accounts created since the first date, and for all accounts on models released since
 # the second.
 _BOUND_ACCOUNTS_SINCE: Final = date(2026, 8, 31)
 _BOUND_FOR_ALL_SINCE: Final = date(2026, 11, 1)
+# The release of Mythos Preview, the first model that omits the text of thinking by default.
+_OMITTED_SINCE: Final = date(2026, 4, 7)
 # Every model reads the thinking of Haiku 5.5, which reads only its own.
 _READS_ONLY_ITSELF: Final = "claude-haiku-5-5"
 _READ_BY_ALL: Final = "claude-haiku-5-5"
@@ -102,15 +104,26 @@ def _signature(body: Mapping[str, Any]) -> str:
 # ── signing a reply ──────────────────────────────────────────────────────────────────────────────
 
 
-def sign_reply(content: Sequence[dict[str, Any]], request: ParsedRequest) -> tuple[dict[str, Any], ...]:
-    """The reply with its thinking signed, and emptied if its display is `omitted`.
+def omits_thinking(request: ParsedRequest, options: TwinOptions) -> bool:
+    """Whether thinking is returned without its text: by the request, else by the option or the model."""
+    asked = request.get_object("thinking").get("display")
+    if asked is not None:
+        return asked == "omitted"
+    if options.thinking_display != "by_model":
+        return options.thinking_display == "omitted"
+    return request.model.released >= _OMITTED_SINCE
+
+
+def sign_reply(
+    content: Sequence[dict[str, Any]], request: ParsedRequest, *, omitted: bool = False
+) -> tuple[dict[str, Any], ...]:
+    """The reply with its thinking signed, and emptied if `omitted`.
 
     `request` is the one that `check_thinking` returned.
     """
     if not any(block["type"] in THINKING for block in content):
         return tuple(content)
     conversation, chain = _read_to_end(request)
-    omitted = request.get_object("thinking").get("display") == "omitted"
     signed: list[dict[str, Any]] = []
     for block in content:
         kind = block["type"]

@@ -2,25 +2,31 @@
 
 The script of the workspace comes before the shared one. A scripted reply is used once. Replies without `when`
 are used in order; a reply with `when` is used when its text occurs in the last user message. Only valid
-requests use up replies; count_tokens does not, and compaction requests ask for a `summary` instead. The
-service signs the thinking and counts the tokens.
+requests whose response arrives use up replies. count_tokens does not, and compactions ask for a `summary`
+instead. So does an ordinary request with a client's prompt for a summary, unless a reply was scripted for it:
+one with `<summary>` in its text, or with `when` text that occurs in that prompt. The service signs the
+thinking and counts the tokens.
 """
 
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal, Protocol
 
+from everturn.history.blocks import THINKING
 from everturn.twin.agent import RuleBasedAgent
 from everturn.twin.faults import FaultInjector, InjectedFault
 from everturn.twin.playback import Playback
-from everturn.twin.request_text import is_summary_request, last_user_text, new_id
+from everturn.twin.request_text import last_user_text, new_id
 from everturn.twin.summarizer import summarize, summarize_briefly
+from everturn.twin.summary_requests import find_summary_prompt
 from everturn.twin.values import ModelOutput, ParsedRequest
 
 # Fewer than the characters per token of any model in the table, so that the text always fits.
 _MIN_CHARS_PER_TOKEN: Final = 2
 _SUMMARY_TAG_CHARS: Final = len("<summary></summary> [...]")
+# The thinking of a scripted or recorded tool call that has none, where the API would have sent some.
+REQUIRED_THINKING: Final = "I will use a tool."
 REFUSED_SUMMARY: Final = "I can't help with summarizing this conversation."
 
 
@@ -40,6 +46,12 @@ def script_reply(
     return ScriptedReply(ModelOutput(blocks, stop_reason), when)
 
 
+class Agent(Protocol):
+    """Replies to requests without a scripted or recorded reply."""
+
+    def say(self, request: ParsedRequest, *, rng: random.Random) -> ModelOutput: ...
+
+
 class Speaker:
     """Generates the replies of the twin's model."""
 
@@ -49,12 +61,15 @@ class Speaker:
         *,
         playback: Iterable[ModelOutput] = (),
         faults: FaultInjector | None = None,
+        agent: Agent | None = None,
+        scripted_summaries: Literal["marked", "in_order"] = "marked",
         seed: int = 0,
     ) -> None:
+        self._is_in_order = scripted_summaries == "in_order"
         self._initial = tuple(script)
         self._playback = Playback(playback)
         self._faults = faults
-        self._agent = RuleBasedAgent(seed)
+        self._agent: Agent = agent or RuleBasedAgent(seed)
         self.reset()
 
     def reset(self) -> None:
@@ -72,13 +87,17 @@ class Speaker:
     def pending(self, workspace: str | None = None) -> int:
         return len(self._scripts.get(workspace, ()))
 
-    def say(self, request: ParsedRequest, *, rng: random.Random) -> ModelOutput:
-        """The model's reply. `rng` creates ids."""
-        output = (
-            self._scripted(request)
-            or self._requested_summary(request)
-            or self._playback.next(request.workspace)
-        )
+    def say(self, request: ParsedRequest, *, rng: random.Random, is_broken_off: bool = False) -> ModelOutput:
+        """The model's reply. `rng` creates ids.
+
+        If the response is broken off, its scripted or recorded reply stays for the client's next attempt.
+        """
+        output = self._scripted(request, keeps=is_broken_off)
+        if output is None and find_summary_prompt(request) is not None:
+            # A client that does its own compaction, with an ordinary request (BY-5).
+            output = self.summary(request)
+        elif output is None:
+            output = self._playback.next(request.workspace, keeps=is_broken_off)
         return _complete(output or self._agent.say(request, rng=rng), request, rng)
 
     def summary(self, request: ParsedRequest, instructions: str | None = None) -> ModelOutput:
@@ -88,19 +107,26 @@ class Speaker:
             _text(_summary_that_fits(request, instructions)), "end_turn"
         )
 
-    def _scripted(self, request: ParsedRequest) -> ModelOutput | None:
-        user_text = last_user_text(request)
+    def _scripted(self, request: ParsedRequest, *, keeps: bool) -> ModelOutput | None:
+        prompt = find_summary_prompt(request)
+        user_text = last_user_text(request) if prompt is None else prompt
         for owner in (request.workspace, None):
             script = self._scripts.get(owner, [])
             for index, candidate in enumerate(script):
-                if candidate.when is None or candidate.when in user_text:
-                    output = script.pop(index).output
+                if candidate.when is not None:
+                    is_meant = candidate.when in user_text
+                else:
+                    is_meant = prompt is None or self._is_in_order or _is_summary(candidate.output)
+                if is_meant:
+                    output = candidate.output
+                    if not keeps:
+                        del script[index]
                     return replace(output, is_verbatim=bool(output.stop_reason))
         return None
 
-    def _requested_summary(self, request: ParsedRequest) -> ModelOutput | None:
-        """The summary for a client that does its own compaction, with an ordinary request (BY-5)."""
-        return self.summary(request) if is_summary_request(request) else None
+
+def _is_summary(output: ModelOutput) -> bool:
+    return any("<summary>" in str(block.get("text", "")) for block in output.content)
 
 
 def _text(text: str) -> tuple[dict[str, Any], ...]:
@@ -125,7 +151,7 @@ def _faulty_summary(fault: InjectedFault | None, request: ParsedRequest) -> Mode
         return ModelOutput((), "end_turn")
     if fault.kind == "refusing_summary":
         plain = _text(fault.message or REFUSED_SUMMARY)
-        return ModelOutput(plain if is_summary_request(request) else (), "refusal")
+        return ModelOutput(plain if find_summary_prompt(request) is not None else (), "refusal")
     name = request.tools[0].body.get("name", "bash") if request.tools else "bash"
     return ModelOutput(({"type": "tool_use", "name": name, "input": {}},), "tool_use")
 
@@ -135,12 +161,26 @@ def _faulty_summary(fault: InjectedFault | None, request: ParsedRequest) -> Mode
 
 def _complete(output: ModelOutput, request: ParsedRequest, rng: random.Random) -> ModelOutput:
     content = tuple(_with_id(block, rng) for block in output.content)
+    calls = any(block.get("type") == "tool_use" for block in content)
+    if calls and _must_start_with_thinking(content, request):
+        content = ({"type": "thinking", "thinking": REQUIRED_THINKING}, *content)
     if output.stop_reason:
         return replace(output, content=content)
-    calls = any(block.get("type") == "tool_use" for block in content)
     return _apply_stop_sequences(
         replace(output, content=content, stop_reason="tool_use" if calls else "end_turn"), request
     )
+
+
+def _must_start_with_thinking(content: tuple[dict[str, Any], ...], request: ParsedRequest) -> bool:
+    """With `enabled`, the first reply of a tool loop starts with thinking, or the next request is refused."""
+    if request.get_object("thinking").get("type") != "enabled" or content[0].get("type") in THINKING:
+        return False
+    for message in reversed(request.messages):
+        if message.role == "assistant":
+            return False
+        if message.role == "user" and any(block.kind != "tool_result" for block in message.blocks):
+            return True
+    return True
 
 
 def _with_id(block: dict[str, Any], rng: random.Random) -> dict[str, Any]:

@@ -10,9 +10,10 @@ Text is split by fixed rules, so equal messages give equal bytes.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import cycle
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,6 +26,8 @@ FIRST_OUTPUT_TOKENS = 1
 WORDS_PER_DELTA = (1, 3, 2, 5, 4, 2, 6)
 MAX_WORD_CHARS = 48
 JSON_CHARS_PER_DELTA = 24
+# The API limits how often it reports the progress of thinking.
+MAX_ESTIMATES = 20
 
 # Known only at the end, so not in `message_start`.
 _LATE_USAGE = frozenset({"iterations", "output_tokens_details", "fallback_credit"})
@@ -36,12 +39,32 @@ _WORD = re.compile(r"\s*\S+|\s+$")
 _encode = msgspec.json.Encoder().encode
 
 
-def build_events(body: dict[str, Any]) -> Iterator[StreamEvent]:
+@dataclass(frozen=True, slots=True)
+class StreamDetails:
+    """What a stream shows beyond the message: how it was cut off, and how far thinking got."""
+
+    # The JSON of the last tool call's input, if the output limit cut it off.
+    partial_input: str | None = None
+    # The increments of `estimated_tokens` for each thinking block; None without their beta header.
+    estimated_tokens: Sequence[Sequence[int]] | None = None
+
+
+NO_DETAILS: Final = StreamDetails()
+
+
+def build_events(body: dict[str, Any], details: StreamDetails = NO_DETAILS) -> Iterator[StreamEvent]:
     """The events of a message, given the body of the response without streaming."""
     yield "message_start", {"type": "message_start", "message": _message_start(body)}
     pinged = False
+    last = len(body["content"]) - 1
+    thoughts = iter(details.estimated_tokens or ())
     for index, block in enumerate(body["content"]):
-        for event in _block_events(index, block):
+        start, deltas = _block_start(block)
+        if index == last and details.partial_input is not None:
+            deltas = _json_deltas(details.partial_input)
+        elif block.get("type") == "thinking" and details.estimated_tokens is not None:
+            deltas = _counted_thinking_deltas(block, next(thoughts, ()))
+        for event in _block_events(index, start, deltas):
             yield event
             if not pinged:
                 pinged = True
@@ -58,9 +81,9 @@ def encode_sse(events: Iterable[StreamEvent]) -> Iterator[bytes]:
         yield b"event: " + name.encode() + b"\ndata: " + _encode(data) + b"\n\n"
 
 
-def stream_chunks(body: dict[str, Any]) -> Iterator[tuple[float, bytes]]:
+def stream_chunks(body: dict[str, Any], details: StreamDetails = NO_DETAILS) -> Iterator[tuple[float, bytes]]:
     """The encoded stream of a message at full speed: (0.0 seconds to wait, bytes) for each event."""
-    for frame in encode_sse(build_events(body)):
+    for frame in encode_sse(build_events(body, details)):
         yield 0.0, frame
 
 
@@ -98,8 +121,9 @@ def _message_delta(body: dict[str, Any]) -> dict[str, Any]:
 # ── one block ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _block_events(index: int, block: dict[str, Any]) -> Iterator[StreamEvent]:
-    start, deltas = _block_start(block)
+def _block_events(
+    index: int, start: dict[str, Any], deltas: Iterable[dict[str, Any]]
+) -> Iterator[StreamEvent]:
     yield "content_block_start", {"type": "content_block_start", "index": index, "content_block": start}
     for delta in deltas:
         yield "content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}
@@ -139,8 +163,27 @@ def _thinking_deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "signature_delta", "signature": block.get("signature", "")}
 
 
+def _counted_thinking_deltas(block: dict[str, Any], increments: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """With the beta header: omitted thinking shows how far it got, other thinking has a null count."""
+    if not block["thinking"]:
+        for increment in increments:
+            yield {"type": "thinking_delta", "thinking": "", "estimated_tokens": increment}
+    for delta in _thinking_deltas(block):
+        yield delta | {"estimated_tokens": None} if delta["type"] == "thinking_delta" else delta
+
+
+def estimate_increments(tokens: int, step: int) -> list[int]:
+    """The increments for thinking of so many tokens: a few multiples of a step, never more in all."""
+    steps = tokens // step
+    count = min(steps, MAX_ESTIMATES)
+    return [step * (steps * (n + 1) // count - steps * n // count) for n in range(count)]
+
+
 def _input_deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    encoded = _encode(block.get("input", {})).decode()
+    return _json_deltas(_encode(block.get("input", {})).decode())
+
+
+def _json_deltas(encoded: str) -> Iterator[dict[str, Any]]:
     yield {"type": "input_json_delta", "partial_json": ""}
     for start in range(0, len(encoded), JSON_CHARS_PER_DELTA):
         yield {"type": "input_json_delta", "partial_json": encoded[start : start + JSON_CHARS_PER_DELTA]}

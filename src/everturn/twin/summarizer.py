@@ -9,13 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from everturn.twin.request_text import (
-    extract_summarized_requests,
-    extract_text,
-    extract_user_text,
-    find_all_paths,
-    strip_reminders,
-)
+from everturn.twin.request_text import extract_text, extract_user_text, find_all_paths
+from everturn.twin.summary_requests import is_summary_prompt
+from everturn.twin.user_prompts import extract_summarized_requests, is_from_client, strip_reminders
 from everturn.twin.values import ParsedBlock, ParsedMessage
 
 MAX_USER_MESSAGES: Final = 40
@@ -37,6 +33,7 @@ _TAGS: Final = re.compile(r"</?(?:summary|analysis)>")
 def summarize(messages: Sequence[ParsedMessage], instructions: str | None = None) -> str:
     """The summary in its tags. It repeats `instructions`, so that a client sees that they arrived."""
     asked = _requests(messages)
+    is_pending = _is_pending(messages)
     sections = (
         ("Primary Request and Intent", _quote(asked[:1])),
         ("Key Technical Concepts", _list_latest(_terms(messages), MAX_TERMS)),
@@ -44,9 +41,9 @@ def summarize(messages: Sequence[ParsedMessage], instructions: str | None = None
         ("Errors and fixes", _list_latest(_errors(messages), MAX_ERRORS)),
         ("Problem Solving", _calls(messages)),
         ("All user messages", _quote(asked[-MAX_USER_MESSAGES:])),
-        ("Pending Tasks", _quote(asked[-1:])),
+        ("Pending Tasks", _quote(asked[-1:] if is_pending else ())),
         ("Current Work", _clip(_last_reply(messages), MAX_LAST) or "None."),
-        ("Optional Next Step", "Continue with the last request above."),
+        ("Optional Next Step", "Continue with the last request above." if is_pending else "None."),
     )
     body = "\n\n".join(f"{number}. {title}:\n{text}" for number, (title, text) in enumerate(sections, 1))
     focus = f"Focus asked for: {_clip(instructions, MAX_QUOTE)}\n\n" if instructions else ""
@@ -70,9 +67,28 @@ def _requests(messages: Sequence[ParsedMessage]) -> list[str]:
     return found or [text for message in sent if (text := extract_user_text(message).strip())]
 
 
+def _is_pending(messages: Sequence[ParsedMessage]) -> bool:
+    """Whether the last request is unfinished: no reply without a tool call came after it."""
+    replies = [at for at, message in enumerate(messages) if message.role == "assistant"]
+    if not replies or any(block.kind == "tool_use" for block in messages[replies[-1]].blocks):
+        return True
+    return any(
+        True
+        for message in messages[replies[-1] + 1 :]
+        if message.role == "user"
+        for _ in _requests_in(message)
+    )
+
+
 def _requests_in(message: ParsedMessage) -> Iterable[str]:
     texts = (extract_text(block) for block in message.blocks if block.kind == "text")
-    plain_texts = [strip_reminders(text).strip() for text in texts if "<summary>" not in text]
+    plain_texts = [
+        plain
+        for text in texts
+        if not is_summary_prompt(text)
+        and (plain := strip_reminders(text).strip())
+        and not is_from_client(plain)
+    ]
     *older, last = [
         request for text in plain_texts for request in extract_summarized_requests(text) or ()
     ] or [""]

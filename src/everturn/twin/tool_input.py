@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from everturn.twin.json_values import as_object, is_list, is_object
+from everturn.wire.json_values import as_object, is_list, is_object
 
 MAX_DEPTH: Final = 6
 DEFAULT_PATH: Final = "src/app.py"

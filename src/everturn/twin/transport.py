@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 import httpx2
 
 from everturn.twin.clock import VirtualClock
-from everturn.twin.json_values import as_object
 from everturn.twin.routes import HttpRequest, dispatch
 from everturn.twin.service import Twin
 from everturn.twin.values import HttpResponse
+from everturn.wire.json_values import as_object
 
 
 class TwinTransport(httpx2.BaseTransport):

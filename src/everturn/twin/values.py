@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from everturn.measure.model_table import Model
 from everturn.measure.prefix_cache import Ttl
-from everturn.twin.json_values import as_object
+from everturn.wire.json_values import as_object
 
 Endpoint = Literal["messages", "count_tokens"]
 RequestRole = Literal["user", "assistant", "system"]
@@ -35,6 +35,9 @@ class ParsedMessage:
     blocks: tuple[ParsedBlock, ...]
     # The fields other than role and content, such as `clear_at` or `output_config`.
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    # What was computed from the message, by name. It is freed with the message, and a changed copy starts
+    # without it.
+    computed: dict[str, Any] = field(init=False, default_factory=dict[str, Any], compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,8 @@ class ModelOutput:
     output_tokens: int | None = None
     # A scripted reply with a stop reason is sent unchanged, even if it exceeds max_tokens.
     is_verbatim: bool = False
+    # The JSON of the last tool call's input, if the output limit cut it off.
+    partial_input: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

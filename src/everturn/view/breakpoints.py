@@ -40,6 +40,19 @@ class Breakpoints(msgspec.Struct, frozen=True):
     reached: int = -1
 
 
+def keep_existing(breakpoints: Breakpoints, preamble: Preamble, messages: Sequence[Message]) -> Breakpoints:
+    """Breakpoints of an earlier request, without those whose block is no longer there: what was before it has
+    changed, and the cache has no entry for it."""
+
+    def exists(spot: BlockLocation) -> bool:
+        if spot.message < 0:
+            return spot.block < len(preamble.tools) + len(preamble.system)
+        return spot.message < len(messages) and spot.block < len(messages[spot.message].blocks)
+
+    places = tuple(place for place in breakpoints.places if exists(place[0]))
+    return msgspec.structs.replace(breakpoints, places=places)
+
+
 def place_breakpoints(
     outline: Outline,
     preamble: Preamble,

@@ -10,6 +10,7 @@ What the API would refuse is repaired turn by turn (`history/repair.py`); each c
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -21,6 +22,7 @@ from everturn.history.edits import (
     Edit,
     Offloaded,
     ThinkingDropped,
+    ToldAsText,
 )
 from everturn.history.log import View
 from everturn.history.messages import Message, is_blank
@@ -33,6 +35,9 @@ from everturn.view.fragments.offloaded import offloaded
 from everturn.view.fragments.reminder import attachment_words, reminder
 from everturn.view.fragments.unspoken import UNSPOKEN
 from everturn.view.tool_inputs import Schemas, fitted_call
+from everturn.view.tool_loop import tell_as_text
+
+LEFT_OUT: Final = Repair("trailing_thinking", "", "a last message with only thinking is left out")
 
 
 class Flat(msgspec.Struct, frozen=True):
@@ -89,6 +94,8 @@ class Flattener:
         hidden, offloaded = self._start
         self._hidden = set(hidden)
         self._offloaded = dict(offloaded)
+        # Calls that are told as text, with their results.
+        self._told: set[str] = set()
         self._closed: list[Message] = []
         self._repairs: list[Repair] = []
         self._used: dict[str, int] = {}
@@ -142,8 +149,8 @@ class Flattener:
         noted: list[Repair] = [] if repairs is None else repairs
         last = self._rendered(self._turn, ChainMap({}, self._used), noted)
         messages = [*self._closed[first:], *_started(self._closed, last, noted)]
-        if messages and messages[-1].role == "assistant" and all(b.is_thinking for b in messages[-1].blocks):
-            noted.append(Repair("trailing_thinking", "", "a last message with only thinking is left out"))
+        if messages and messages[-1].role == "assistant" and _says_nothing(messages[-1].blocks):
+            noted.append(LEFT_OUT)
             messages.pop()
         return messages
 
@@ -159,7 +166,11 @@ class Flattener:
         """Whether the next request answers tool calls: the API requires the thinking of
         their turn unchanged.
         """
-        return self._turn.waits
+        return any(block.is_call and block.call not in self._told for block in self._turn.said)
+
+    def place_of(self, uuid: str) -> int:
+        """The index of the message that this record is part of; -1 for a record that is not in view."""
+        return self._place_of.get(uuid, -1)
 
     def _hear(self, record: Record) -> None:
         turn = self._turn
@@ -170,6 +181,11 @@ class Flattener:
             return
         if not is_same and (turn.is_answered or turn.waits):
             turn = self._close()
+        elif record.message_id and not is_same and turn.message_id and _says_nothing(turn.said):
+            # Its request left out what was only thinking. To send it now would put it before a reply that is
+            # bound to a conversation without it.
+            self._repairs.append(LEFT_OUT)
+            turn.said.clear()
         turn.message_id = record.message_id or turn.message_id
         self._place_of[record.uuid] = len(self._closed)
         turn.said += heard
@@ -227,6 +243,8 @@ class Flattener:
         results, strays = pair_results(calls, turn.results, recorded, repairs)
         shown = (*map(self._shown_as, results), *turn.deletions)
         answer = (*shown, *turn.summary, *strays, *turn.reminders, *turn.words)
+        if self._told:
+            said, answer = tell_as_text(said, answer, self._told)
         made = [Message("assistant", tuple(said))] if said else []
         return [*made, Message("user", answer)] if answer else made
 
@@ -251,6 +269,8 @@ class Flattener:
                 # A record that is not in view lies before all that are.
                 end = self._place_of.get(until, 0) if until else len(self._closed) + 1
                 self._drop_thinking(self._place_of.get(since, 0), end)
+            case ToldAsText(calls=calls):
+                self._tell(set(calls))
             case CacheDeleted(calls=calls):
                 self.deleted.update(calls)
                 self._turn.deletions.append(edits_block(calls))
@@ -264,6 +284,13 @@ class Flattener:
         for at in sorted({self._answered_in[call] for call in calls if call in self._answered_in}):
             blocks = self._closed[at].blocks
             self._remake(at, [self._shown_as(b) if b.is_result and b.call in calls else b for b in blocks])
+
+    def _tell(self, calls: set[str]) -> None:
+        self._told |= calls
+        for at in sorted({self._answered_in[call] for call in calls if call in self._answered_in}):
+            said, answer = tell_as_text(self._closed[at - 1].blocks, self._closed[at].blocks, calls)
+            self._remake(at - 1, said)
+            self._remake(at, answer)
 
     def _drop_thinking(self, since: int, end: int) -> None:
         for at in range(since, min(end, len(self._closed))):
@@ -292,6 +319,13 @@ class Flattener:
         """The index of the first message that changed since the last call of this method."""
         changed, self._changed_from = self._changed_from, len(self._closed)
         return changed
+
+
+def _says_nothing(blocks: Sequence[Block]) -> bool:
+    """Whether a reply was only thinking, or only what replaces it. Such a reply is not sent as the last
+    message: the API refuses thinking there, and would take the replacement for the beginning of its answer.
+    """
+    return bool(blocks) and all(block.is_thinking or block is UNSPOKEN for block in blocks)
 
 
 def _without_thinking(blocks: Iterable[Block]) -> list[Block]:

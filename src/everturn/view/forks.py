@@ -6,13 +6,12 @@ nothing (`requests.py`). A fork's own state (detector, micro-compaction) is crea
 it is reachable from here (PC-14).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from everturn.errors import UsageError
-from everturn.history.blocks import Block, result_block
 from everturn.history.messages import Message
 from everturn.measure.outline import Preamble
 from everturn.view.breakpoints import Breakpoints
@@ -32,13 +31,11 @@ class CapturedRequest(msgspec.Struct, frozen=True):
 
 
 class Fork(msgspec.Struct, frozen=True):
-    """What a fork sends, and what it may do."""
+    """What a fork sends. It is one request: calls of tools in its answer are not run (`decide/`)."""
 
     parent: CapturedRequest
     messages: tuple[Message, ...]
     settings: Mapping[str, Any]
-    max_turns: int
-    tools_allowed: bool
 
     @property
     def all_messages(self) -> tuple[Message, ...]:
@@ -49,15 +46,11 @@ def make_fork(
     parent: CapturedRequest,
     messages: tuple[Message, ...],
     *,
-    max_turns: int = 1,
-    tools_allowed: bool = False,
     max_output: int | None = None,
 ) -> Fork:
     """A fork of the parent's conversation. A separate output limit is refused if it would change how the
     model thinks: a thinking budget must stay below the limit, so the two belong together.
     """
-    if max_turns < 1:
-        raise UsageError(f"A fork of {max_turns} turns does nothing. Allow at least one.")
     settings = dict(parent.settings)
     if max_output is not None:
         if not _may_limit(parent.parameters.thinking, max_output):
@@ -66,31 +59,9 @@ def make_fork(
                 "was written with. Leave the limit out: the fork then uses its parent's."
             )
         settings["max_tokens"] = max_output
-    return Fork(parent, messages, settings, max_turns, tools_allowed)
+    return Fork(parent, messages, settings)
 
 
 def _may_limit(thinking: Mapping[str, Any] | None, limit: int) -> bool:
     budget = (thinking or {}).get("budget_tokens")
     return not isinstance(budget, int) or limit > budget
-
-
-def continue_fork(fork: Fork, said: Sequence[Block], answered: Sequence[Block] = ()) -> Fork | None:
-    """The fork's next turn after this reply; None if it is done: nothing was called, or no turn is left.
-
-    `answered` are the results of its calls. If the fork may not use tools, every call is refused instead.
-    """
-    calls = [block for block in said if block.is_call]
-    if not calls or fork.max_turns == 1:
-        return None
-    results = tuple(answered) if fork.tools_allowed else tuple(map(_refused, calls))
-    turn = (Message("assistant", tuple(said)), Message("user", results))
-    return msgspec.structs.replace(fork, messages=(*fork.messages, *turn), max_turns=fork.max_turns - 1)
-
-
-def _refused(call: Block) -> Block:
-    return result_block(call.call, refusal_of_tools(call.call), is_error=True)
-
-
-def refusal_of_tools(call: str) -> str:
-    """The answer to a call from a fork that may not use tools."""
-    return f"Call {call} was refused: this request may use no tools. Answer with text."

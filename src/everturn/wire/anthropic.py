@@ -46,9 +46,11 @@ def messages_pieces(messages: Iterable[Message]) -> list[bytes]:
     """The bytes of a list of messages, not yet joined."""
     pieces: list[bytes] = []
     for message in messages:
-        pieces.append(_OPEN[message.role])
-        pieces += _joined(message.blocks)
-        pieces.append(b"]},")
+        blocks = message.blocks
+        if len(blocks) == 1:
+            pieces += (_OPEN[message.role], blocks[0].raw, b"]},")
+        else:
+            pieces += (_OPEN[message.role], *_joined(blocks), b"]},")
     if pieces:
         pieces[-1] = b"]}"
     return pieces

@@ -23,8 +23,10 @@ from everturn.history.edits import (
     KeptSegment,
     Offloaded,
     Pinned,
+    Rewound,
     ServerCleared,
     ThinkingDropped,
+    ToldAsText,
     Trimmed,
     Undone,
 )
@@ -43,6 +45,7 @@ CAMEL = {
     "transcript_only": "isVisibleInTranscriptOnly",
     "display_only": "isVirtual",
     "api_error": "isApiErrorMessage",
+    "permission_mode": "permissionMode",
     "request_id": "requestId",
     "compact": "compactMetadata",
     "microcompact": "microcompactMetadata",
@@ -90,9 +93,11 @@ _OwnEdit = (
     | Pinned
     | Offloaded
     | ThinkingDropped
+    | ToldAsText
     | CacheDeleted
     | CacheDeletionsEnded
     | ServerCleared
+    | Rewound
     | Trimmed
 )
 
@@ -114,6 +119,7 @@ class _Line(msgspec.Struct, rename=CAMEL, gc=False):
     display_only: bool | None = None
     api_error: bool | None = None
     subtype: str | None = None
+    permission_mode: str | None = None
     request_id: str | None = None
     message: _Message | None = None
     attachment: msgspec.Raw = msgspec.Raw(b"null")
@@ -136,6 +142,8 @@ class Transcript(msgspec.Struct, frozen=True):
 
     lines: tuple[TranscriptLine, ...]
     flaws: tuple[LineProblem, ...] = ()
+    # The state of the checksum at its end, if it was checked (`wire/line_sums.py`).
+    end_sum: int = 0
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -268,6 +276,7 @@ def _record(seen: _Line, raw: bytes) -> Record | None:
         display_only=bool(seen.display_only),
         api_error=bool(seen.api_error),
         subtype=subtype,
+        permission_mode=seen.permission_mode or "",
         blocks=blocks,
         reply=reply,
         edit=_edit(seen) if seen.type == "system" else None,

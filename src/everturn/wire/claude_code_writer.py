@@ -60,6 +60,8 @@ def _envelope(record: Record, place: LineContext) -> dict[str, Any]:
 def _message(record: Record) -> dict[str, Any]:
     content = [msgspec.Raw(block.raw) for block in record.blocks]
     fields: dict[str, Any] = {"message": {"role": record.kind, "content": content}}
+    if record.permission_mode:
+        fields["permissionMode"] = record.permission_mode
     if record.reply is not None:
         reply = record.reply
         fields["message"] = {

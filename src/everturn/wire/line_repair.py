@@ -12,8 +12,9 @@ from typing import Literal
 import msgspec
 
 LineProblemKind = Literal[
-    "torn", "glued", "hole", "comment", "not_json", "not_utf8", "surrogate", "number", "depth", "shape"
-]
+    "torn", "glued", "hole", "comment", "not_json", "not_utf8", "surrogate", "number", "depth", "shape",
+    "checksum",
+]  # fmt: skip
 
 
 class LineProblem(msgspec.Struct, frozen=True):

@@ -94,10 +94,3 @@ class StreamedReply:
         block, said = self._blocks[at], "".join(self._inputs.get(at, ()))
         # As received, not decoded and encoded again: its numbers may have more digits than a float keeps.
         return {**block, "input": msgspec.Raw(said.encode())} if said.strip() else block
-
-
-def read_stream(data: bytes) -> StreamedReply:
-    """Read a whole stream at once."""
-    reply = StreamedReply()
-    reply.feed(data)
-    return reply

@@ -97,8 +97,8 @@ def benches(twin: TwinForTests, tmp_path: Path):
     """Benches with options."""
     made: list[Bench] = []
 
-    def make(**options: Any) -> Bench:
-        made.append(Bench(twin, tmp_path / "sessions", **options))
+    def make(*, folder_name: str = "sessions", **options: Any) -> Bench:
+        made.append(Bench(twin, tmp_path / folder_name, **options))
         return made[-1]
 
     yield make

@@ -1,8 +1,9 @@
 """Whatever a caller does with its list, every request is valid and no conversation hears another's words.
 
 A random caller has several agents that begin with the same words under prompts of their own. They go on, ask
-again, rewind, branch, edit, abandon streams, lose connections, and their process ends and starts again. Each
-message of the user's carries a number that is used once, so a request tells whose words are in it.
+again, rewind, branch, edit, abandon streams, lose connections, change model and prompt, spell their list in
+other ways, add reminders that they leave out later, and their process ends and starts again. Each message of
+the user's and each reminder carries a number that is used once, so a request tells whose words are in it.
 """
 
 import contextlib
@@ -41,7 +42,13 @@ ACTS = (
     "fault",
     "too long",
     "restart",
+    "remind",
+    "remind",
+    "spell",
+    "model",
+    "system",
 )
+MODELS: Final = ("claude-haiku-4-5", "claude-opus-5-5", "claude-opus-4-6")
 plans = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 2), st.integers(0, 6)), max_size=16)
 
 
@@ -52,6 +59,10 @@ class Caller:
         self.events: list[Any] = []
         self.allowed: set[str] = set()
         self.foreign: list[Any] = []
+        # What was added to a message and left out later: its number, and those of the message.
+        self.reminders: list[tuple[str, set[str]]] = []
+        self.spells_otherwise = False
+        self.systems = [f"You are agent {agent}." for agent in range(3)]
         self.number = 0
         self.start()
 
@@ -67,25 +78,39 @@ class Caller:
         )
 
     def look(self, request: Any, call_next: Any) -> Any:
-        foreign = set(NUMBER.findall(json.dumps(request.json))) - self.allowed
-        if foreign:
-            self.foreign.append((foreign, request.json))
+        found = set(NUMBER.findall(json.dumps(request.json)))
+        if found - self.allowed:
+            self.foreign.append((found - self.allowed, request.json))
         return call_next(request)
 
     def words(self) -> str:
         self.number += 1
         return f"<<{self.number}>> {PAD}"
 
-    def ask(self, agent: int, messages: list[Any], **more: Any) -> Any:
-        self.allowed = set(NUMBER.findall(json.dumps(messages)))
-        how = {"model": self.model, "max_tokens": 2000, "tools": [TOOL], "system": f"You are agent {agent}."}
+    def ask(self, agent: int, messages: list[Any], reminder: str = "", **more: Any) -> Any:
+        self.allow(messages)
+        if reminder:
+            host = set(NUMBER.findall(json.dumps(messages[-1])))
+            self.reminders.append((reminder, host))
+            self.allowed.add(reminder)
+            messages = [*messages[:-1], remind(messages[-1], reminder, self.number)]
+        if self.spells_otherwise:
+            messages = spell(messages)
+        how = {"model": self.model, "max_tokens": 2000, "tools": [TOOL], "system": self.systems[agent]}
         with self.client.messages.stream(messages=messages, **how, **more) as stream:
             return stream.get_final_message().to_dict(mode="json")
 
-    def finish(self, agent: int, messages: list[Any]) -> list[Any]:
+    def allow(self, messages: list[Any]) -> None:
+        """The words that may be sent: those of the list, and what was added to its messages."""
+        self.allowed = set(NUMBER.findall(json.dumps(messages)))
+        self.allowed |= {reminder for reminder, host in self.reminders if host <= self.allowed}
+
+    def finish(self, agent: int, messages: list[Any], *, reminds: bool = False) -> list[Any]:
         """Ask until the model has no more calls."""
         for left in range(3, -1, -1):
-            more = {} if left else {"tool_choice": {"type": "none"}}
+            more: dict[str, Any] = {} if left else {"tool_choice": {"type": "none"}}
+            if reminds:
+                more["reminder"] = self.words().split()[0]
             said = self.ask(agent, messages, **more)["content"]
             messages = [*messages, {"role": "assistant", "content": said}]
             calls = [block["id"] for block in said if block["type"] == "tool_use"]
@@ -130,12 +155,23 @@ class Caller:
             case "restart":
                 self.middleware.close()
                 self.start()
+            case "remind":
+                self.lists[agent] = self.finish(agent, asked, reminds=True)
+            case "spell":
+                self.spells_otherwise = not self.spells_otherwise
+                self.lists[agent] = self.finish(agent, asked)
+            case "model":
+                self.model = MODELS[at % len(MODELS)]
+                self.lists[agent] = self.finish(agent, asked)
+            case "system":
+                self.systems[agent] = f"You are agent {agent}, version {at}."
+                self.lists[agent] = self.finish(agent, asked)
             case _:
                 self.lists[agent] = self.finish(agent, asked)
 
     def abandon(self, agent: int, asked: list[Any]) -> None:
-        self.allowed = set(NUMBER.findall(json.dumps(asked)))
-        how = {"model": self.model, "max_tokens": 2000, "tools": [TOOL], "system": f"You are agent {agent}."}
+        self.allow(asked)
+        how = {"model": self.model, "max_tokens": 2000, "tools": [TOOL], "system": self.systems[agent]}
         with self.client.messages.stream(messages=asked, **how) as stream:
             next(iter(stream))
         self.lists[agent] = self.finish(agent, asked)
@@ -146,6 +182,31 @@ class Caller:
             self.lists[agent] = self.finish(agent, asked)
 
 
+def remind(message: Any, reminder: str, number: int) -> Any:
+    """A message with a reminder: as a block behind or in front, or inside its text."""
+    added = f"<reminder>{reminder} Keep it short.</reminder>"
+    content = message["content"]
+    if isinstance(content, str):
+        inside = [f"{content}\n\n{added}", f"{added}\n\n{content}"]
+        blocks = [[{"type": "text", "text": each} for each in (content, added)]]
+        return {**message, "content": (*inside, *blocks)[number % 3]}
+    return {**message, "content": [*content, {"type": "text", "text": added}]}
+
+
+def spell(messages: list[Any]) -> list[Any]:
+    """The same list: strings as blocks, blocks of the user's in messages of their own, markers."""
+    found: list[Any] = []
+    for message in messages:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if message["role"] == "user" and blocks[0]["type"] == "text":
+            found += [{**message, "content": [block]} for block in blocks]
+        else:
+            found.append({**message, "content": blocks})
+    marked = {**found[-1]["content"][-1], "cache_control": {"type": "ephemeral"}}
+    return [*found[:-1], {**found[-1], "content": [*found[-1]["content"][:-1], marked]}]
+
+
 def check(caller: Caller) -> None:
     refused = [entry["error"]["message"] for entry in caller.twin.ledger() if entry["status"] == 400]
     assert [message for message in refused if "too long" not in message] == []
@@ -153,7 +214,7 @@ def check(caller: Caller) -> None:
     assert caller.foreign == []
 
 
-@given(plans, st.sampled_from(["claude-haiku-4-5", "claude-opus-5-5", "claude-opus-4-6"]), st.booleans())
+@given(plans, st.sampled_from(MODELS), st.booleans())
 def test_every_request_is_valid_and_nobody_hears_anothers_words(plan, model, on_disk):
     with tempfile.TemporaryDirectory() as folder:
         caller = Caller(folder if on_disk else None, model)

@@ -577,10 +577,15 @@ def test_memory_alone_writes_no_file_and_cannot_recall(twin, tmp_path, monkeypat
 
 def test_the_usual_folder_is_where_data_belongs(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert everturn.middleware()._tracker.parts.folder == tmp_path / "everturn" / "sessions"
+    assert everturn.middleware().tracker.parts.folder == tmp_path / "everturn" / "sessions"
     monkeypatch.setenv("XDG_DATA_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert everturn.middleware()._tracker.parts.folder == tmp_path / ".local/share/everturn/sessions"
+    assert everturn.middleware().tracker.parts.folder == tmp_path / ".local/share/everturn/sessions"
+
+
+def test_the_argument_summary_model_overrides_the_option():
+    given = everturn.middleware(folder=None, summary_model="one", compact={"summary_model": "other"})
+    assert given.tracker.parts.options.compact.summary_model == "one"
 
 
 def test_an_option_that_is_none_gets_a_sentence():

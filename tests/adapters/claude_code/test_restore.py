@@ -145,5 +145,5 @@ def test_recorded_sessions_are_restored_within_the_bound():
 def test_words_pinned_from_outside_are_told_too(tmp_path):
     append_pin(tmp_path / "s.jsonl", "Keep the API stable.")
     lines = told(worked().boundary(100).summary("We fixed the parser."), tmp_path).splitlines()
-    assert '- "Keep the API stable."' in lines
+    assert '- "[pinned by the agent, not by the user] Keep the API stable."' in lines
     assert '- "Never push to main."' in lines

@@ -10,8 +10,8 @@ from everturn.adapters.framework import (
     build_response,
     is_bad_request,
     is_too_long,
-    to_upstream_error,
 )
+from everturn.adapters.tracking.summary_retries import make_send_error
 
 
 class Full(Exception):
@@ -60,4 +60,4 @@ def test_too_long_is_known_by_its_kind_or_by_its_words(problem, too_long):
 
 def test_a_refusal_has_its_status():
     assert (is_bad_request(Refused()), is_bad_request(ValueError())) == (True, False)
-    assert (to_upstream_error(Refused("no")).status, to_upstream_error(ValueError("no")).status) == (400, 0)
+    assert (make_send_error(Refused("no")).status, make_send_error(ValueError("no")).status) == (400, 0)

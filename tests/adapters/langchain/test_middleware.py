@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from adapters.framework_bench import asks_for_summary
+from adapters.langchain.conftest import HAIKU
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
@@ -10,6 +12,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from everturn.adapters.tracking import PassedThrough
+from everturn.decide.events import CompactionNotDone
 from everturn.history.blocks import text_of
 
 # A window that a few tasks fill: compactions happen all the time.
@@ -198,12 +201,31 @@ def test_a_conversation_goes_on_from_a_checkpoint_in_a_new_process(bench, kept):
     bench.check()
 
 
-def test_a_summary_is_asked_of_its_own_model_without_tools(bench):
-    summarizer = bench.model("claude-sonnet-4-6")
-    bench.talk(bench.agent(bench.middleware(window=SMALL, summary_model=summarizer)), range(5))
-    summaries = [body for body in bench.wire.bodies if body["model"] == "claude-sonnet-4-6"]
-    assert summaries != []
+@pytest.mark.spec("CP-6")
+@pytest.mark.parametrize("given", ["model", "name", "option", "both"])
+def test_a_direct_summary_is_asked_of_the_summary_model_without_tools(bench, given):
+    named = "claude-sonnet-4-6"
+    options = {
+        "model": {"summary_model": bench.model(named)},
+        "name": {"summary_model": named},
+        "option": {"compact.summary_model": named},
+        # The argument overrides the option.
+        "both": {"summary_model": named, "compact": {"summary_model": "claude-opus-4-6"}},
+    }[given]
+    middleware = bench.middleware(window=SMALL, **{"compact.strategies": ("direct", "extractive")}, **options)
+    bench.talk(bench.agent(middleware), range(5))
+    summaries = [body for body in bench.wire.bodies if asks_for_summary(body)]
+    assert {body["model"] for body in summaries} == {named}
     assert [body for body in summaries if "tools" in body or "tool_choice" in body] == []
+    assert {body["model"] for body in bench.asked()} == {HAIKU}
+    assert middleware.tracker.parts.options.compact.summary_model == named
+    bench.check()
+
+
+def test_a_fork_is_asked_of_the_agents_own_model_also_beside_a_summary_model(bench):
+    bench.talk(bench.agent(bench.middleware(window=3 * SMALL, summary_model="claude-sonnet-4-6")), range(12))
+    summaries = [body for body in bench.wire.bodies if asks_for_summary(body)]
+    assert {body["model"] for body in summaries} == {HAIKU}
     bench.check()
 
 
@@ -236,6 +258,21 @@ def test_a_second_too_long_is_the_agents(bench):
     with pytest.raises(Exception, match="prompt is too long"):
         bench.talk(agent, range(4, 5), messages)
     assert len(bench.asked()) == before + 2
+
+
+@pytest.mark.spec("CP-38")
+def test_a_compaction_that_the_api_refuses_is_undone_and_the_conversation_goes_on(bench):
+    middleware = bench.middleware()
+    messages = bench.talk(bench.agent(middleware), range(4))
+    middleware.compact()
+    bench.wire.broken = 1
+    messages = bench.talk(bench.agent(middleware), range(4, 5), messages)
+    assert messages[-1].text != ""
+    assert ["<session-summary>" in str(body) for body in bench.asked()].count(True) == 1
+    assert [event.reason for event in bench.events if isinstance(event, CompactionNotDone)] == [
+        "view_refused"
+    ]
+    bench.check(refusals=1)
 
 
 def test_another_error_is_the_agents(bench):

@@ -5,6 +5,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from adapters.framework_bench import asks_for_summary
+from adapters.pydantic_ai.conftest import HAIKU
 from pydantic_ai import Tool
 from pydantic_ai.capabilities import Caching
 from pydantic_ai.exceptions import ModelContextWindowExceededError, ModelHTTPError
@@ -23,7 +25,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import FunctionModel
 
 from everturn.adapters.tracking import PassedThrough
+from everturn.decide.events import CompactionNotDone
 from everturn.history.blocks import text_of
+from everturn.session.hooks.run import CallbackHook, Hooks
 
 # A window that a few tasks fill: compactions happen all the time.
 SMALL = 40_000
@@ -199,12 +203,32 @@ async def test_a_conversation_goes_on_from_stored_messages_in_a_new_process(benc
     bench.check()
 
 
-async def test_a_summary_is_asked_of_its_own_model_without_tools(bench):
-    capability = bench.capability(window=SMALL, summary_model=bench.model("claude-sonnet-4-6"))
+@pytest.mark.spec("CP-6")
+@pytest.mark.parametrize("given", ["model", "name", "option", "both"])
+async def test_a_direct_summary_is_asked_of_the_summary_model_without_tools(bench, given):
+    named = "claude-sonnet-4-6"
+    options = {
+        "model": {"summary_model": bench.model(named)},
+        "name": {"summary_model": named},
+        "option": {"compact.summary_model": named},
+        # The argument overrides the option.
+        "both": {"summary_model": named, "compact": {"summary_model": "claude-opus-4-6"}},
+    }[given]
+    capability = bench.capability(window=SMALL, **{"compact.strategies": ("direct", "extractive")}, **options)
     await bench.talk(bench.agent(capability), range(5))
-    summaries = [body for body in bench.wire.bodies if body["model"] == "claude-sonnet-4-6"]
-    assert summaries != []
+    summaries = [body for body in bench.wire.bodies if asks_for_summary(body)]
+    assert {body["model"] for body in summaries} == {named}
     assert [body for body in summaries if body.get("tools") or body.get("tool_choice")] == []
+    assert {body["model"] for body in bench.asked()} == {HAIKU}
+    assert capability.tracker.parts.options.compact.summary_model == named
+    bench.check()
+
+
+async def test_a_fork_is_asked_of_the_agents_own_model_also_beside_a_summary_model(bench):
+    capability = bench.capability(window=3 * SMALL, summary_model="claude-sonnet-4-6")
+    await bench.talk(bench.agent(capability), range(12))
+    summaries = [body for body in bench.wire.bodies if asks_for_summary(body)]
+    assert {body["model"] for body in summaries} == {HAIKU}
     bench.check()
 
 
@@ -214,6 +238,22 @@ async def test_a_fork_reads_the_cache_that_the_agent_wrote(bench):
     summaries = capability.bill.parts["compact"]
     assert summaries.calls >= 1
     assert summaries.read > 3 * (summaries.input + summaries.written)
+    bench.check()
+
+
+@pytest.mark.spec("HK-1")
+async def test_an_async_hook_runs_on_the_agents_event_loop(bench):
+    loops = []
+
+    async def before(payload):
+        loops.append(asyncio.get_running_loop())
+        return "Keep the file names."
+
+    hooks = Hooks((CallbackHook("PreCompact", before),))
+    await bench.talk(bench.agent(bench.capability(window=SMALL, hooks=hooks)), range(5))
+    assert set(loops) == {asyncio.get_running_loop()}
+    summaries = [body for body in bench.wire.bodies if asks_for_summary(body)]
+    assert "Keep the file names." in json.dumps(summaries[0]["messages"][-1])
     bench.check()
 
 
@@ -280,6 +320,21 @@ async def test_where_we_fail_the_agent_goes_on(bench, monkeypatch, what):
     assert messages[-1].parts[-1].content != ""
     assert {type(event) for event in bench.events} == {PassedThrough}
     assert {entry["status"] for entry in bench.twin.ledger} == {200}
+
+
+@pytest.mark.spec("CP-38")
+async def test_a_compaction_that_the_api_refuses_is_undone_and_the_conversation_goes_on(bench):
+    capability = bench.capability()
+    messages = await bench.talk(bench.agent(capability), range(4))
+    capability.compact()
+    bench.wire.broken = 1
+    messages = await bench.talk(bench.agent(capability), range(4, 5), messages)
+    assert messages[-1].parts[-1].content != ""
+    assert ["<session-summary>" in str(body) for body in bench.asked()].count(True) == 1
+    assert [event.reason for event in bench.events if isinstance(event, CompactionNotDone)] == [
+        "view_refused"
+    ]
+    bench.check(refusals=1)
 
 
 async def test_where_our_request_is_refused_the_agents_own_is_sent(bench, monkeypatch):

@@ -11,20 +11,27 @@ from hypothesis import strategies as st
 from everturn.adapters.tracking.caller_request import read_message_blocks
 from everturn.adapters.tracking.chain import (
     START,
-    build_chain,
-    build_record_chain,
+    append_links,
     common_prefix_length,
-    make_link,
     without_cache_control,
 )
+from everturn.adapters.tracking.conversation import read_caller_list
 from everturn.history.records import Record
 
 MARK = {"type": "ephemeral"}
 RESULT = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "x"}]}
 
 
+def build_chain(messages):
+    links, positions = [], []
+    for at, message in enumerate(messages):
+        append_links(message, at, links, positions, START)
+    assert len(links) == len(positions)
+    return links
+
+
 def said(content, role="user"):
-    return make_link(START, role, content)
+    return build_chain([{"role": role, "content": content}])
 
 
 @pytest.mark.parametrize(
@@ -57,7 +64,8 @@ def test_what_is_said_counts(one, other):
 
 def test_who_said_it_and_what_came_before_count():
     assert said("a") != said("a", "assistant")
-    assert build_chain([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])[1] != said("b")
+    both = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+    assert build_chain(both)[1:] != said("b")
 
 
 REPLY = [
@@ -116,14 +124,29 @@ def test_what_was_recorded_has_the_links_of_what_was_said(given_messages):
         ]
     except msgspec.ValidationError:
         return  # A block that the API would refuse too: its id is no text, for instance.
-    assert tuple(build_record_chain(records)[0]) == build_chain(json.loads(json.dumps(given_messages)))
+    assert read_caller_list(records).chain == build_chain(json.loads(json.dumps(given_messages)))
 
 
-def test_a_transcript_tells_where_our_first_reply_stands():
-    records = [user("a"), assistant("an example", id=""), user("b"), assistant(call("t1")), user("c")]
-    links, before = build_record_chain(records)
-    assert (len(links), before) == (5, 3)
-    assert build_record_chain(records[:3])[1] == 3
+def test_a_transcript_has_the_position_of_every_block():
+    records = [user("a"), assistant("an example", call("t1"), id=""), user("b"), assistant(call("t2"))]
+    assert read_caller_list(records).positions == [0, 1, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (["a", "b"], [["a", "b"]]),
+        (["a", ["b", "c"]], [["a", "b"], "c"]),
+        (["a", "", "b"], ["a", "b"]),
+        ([[{**RESULT, "content": "x"}]], [[RESULT]]),
+        ([[{**RESULT, "is_error": False}]], [[RESULT]]),
+    ],
+    ids=["joined", "divided elsewhere", "an empty message", "a result as a string", "no error"],
+)
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_messages_of_one_role_in_a_row_may_be_joined_or_divided(one, other, role):
+    chains = [build_chain([{"role": role, "content": each} for each in said]) for said in (one, other)]
+    assert chains[0] == chains[1]
 
 
 @given(st.lists(st.booleans(), max_size=6), st.lists(st.booleans(), max_size=6))

@@ -37,7 +37,7 @@ class Caller:
     def __init__(self, folder=None, **more):
         self.events = []
         self.tracker = ConversationTracker(
-            make_parts("claude-code", more, folder=folder, listen=self.events.append)
+            make_parts("claude-code", folder=folder, listen=self.events.append, **more)
         )
 
     def ask(self, *said, **more):

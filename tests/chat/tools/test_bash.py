@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.chat.tools.bash import MAX_CHARACTERS, permission_key
+from everturn.chat.tools.bash import MAX_CHARACTERS
 
 
 def is_gone(pid):
@@ -118,29 +118,6 @@ def test_the_person_sees_the_whole_command_and_can_say_no(hands):
         "command",
     )
     assert list(hands.root.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("command", "key"),
-    [
-        ("pytest -q tests", "pytest …"),
-        ("git status -s", "git status …"),
-        ("npm run build", "npm run …"),
-        ("git -c core.pager=evil log", "git -c core.pager=evil log"),
-        ("git", "git"),
-        ("pytest; rm -rf x", "pytest; rm -rf x"),
-        ("pytest\nrm -rf x", "pytest\nrm -rf x"),
-        ("pytest $(rm -rf x)", "pytest $(rm -rf x)"),
-        ("pytest > /etc/hosts", "pytest > /etc/hosts"),
-        ("A=1 pytest", "A=1 pytest"),
-        ("python -c evil", "python -c evil"),
-        ("./pytest", "./pytest"),
-        ("rm a.txt", "rm a.txt"),
-        ("  ", "  "),
-    ],
-)
-def test_always_covers_first_words_of_plain_commands_only(command, key):
-    assert permission_key(command) == key
 
 
 def test_always_for_a_plain_command_does_not_cover_what_is_joined_to_it(hands):

@@ -77,7 +77,7 @@ def test_secrets_are_asked_about_by_name_also_in_the_workspace(hands):
     assert [(request.what, request.kind) for request in hands.requests] == [
         ("read .env (its name suggests that it contains secrets)", "look"),
         ("write deep/id_rsa (+1 -0)", "guarded edit"),
-        ("write .git/hooks/pre-commit (+1 -0)", "guarded edit"),
+        ("write .git/hooks/pre-commit (+1 -0, programs run or obey it by themselves)", "guarded edit"),
     ]
 
 

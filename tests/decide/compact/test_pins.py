@@ -6,7 +6,14 @@ from decide.compact.bench import Bench, manual, turn, turns
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.decide.compact.pins import RULES, Pins, may_state_rule, pins_of, standing_instructions
+from everturn.decide.compact.pins import (
+    RULES,
+    Pins,
+    check_pin,
+    may_state_rule,
+    pins_of,
+    standing_instructions,
+)
 from everturn.decide.compact.settings import DEFAULTS, CompactSettings
 from everturn.history.blocks import text_of
 from everturn.history.edits import Pinned
@@ -97,15 +104,27 @@ def test_the_budget_takes_the_callers_first_and_then_the_newest():
         carried=("mine, all mine!!", "Never do two.", "Never do six."), unpinned=("Never do one.",)
     )
     assert pins_of([Pinned("x" * 400)], said[:1], small, rough) == Pins(
-        carried=("Never do one.",), must_quote=("x" * 400,)
+        carried=("x" * 400,), unpinned=("Never do one.",)
     )
 
 
 @pytest.mark.spec("CP-32")
-def test_of_too_many_pins_the_newest_are_carried_and_the_summary_must_quote_the_others():
+def test_what_somebody_pinned_is_carried_even_if_there_is_too_much_of_it():
     own = [f"pin {at}: " + "x" * 552 for at in range(20)]
     found = pins_of([Pinned(text) for text in own], [b.user("Never push.")], DEFAULTS, rough)
-    assert found == Pins(carried=(*own[6:], "Never push."), must_quote=tuple(own[:6]))
+    assert found == Pins(carried=tuple(own), unpinned=("Never push.",))
+
+
+def test_a_pin_beyond_the_budget_is_refused_with_the_numbers():
+    small = CompactSettings(pin_tokens=12)
+    assert check_pin("  ", (), small, rough) == "No text to pin; give the text that must be kept."
+    assert check_pin("x" * 40, (), small, rough) == ""
+    before = [Pinned("x" * 40)]
+    assert check_pin("x" * 40, before, small, rough) == ""
+    assert check_pin("y" * 12, before, small, rough) == (
+        f"This text has about {rough('y' * 12)} tokens, and 1 pinned texts already take {rough('x' * 40)} of "
+        "the 12 that are carried through every compaction. Shorten it, or raise the key `compact.pin_tokens`."
+    )
 
 
 def test_a_rule_said_again_is_one_rule_at_its_newest_place():

@@ -2,15 +2,17 @@
 
 import builders as b
 import pytest
+from builders import compute_view
 from hypothesis import given
+from message_rules import find_message_problems
 from random_logs import broken_logs
 
 from everturn.decide.compact.prepare import prepare_messages, with_prompt
 from everturn.decide.compact.settings import DEFAULTS
 from everturn.history.blocks import fields_of, text_of
 from everturn.history.edits import Cleared
-from everturn.history.log import Log, compute_view
-from everturn.history.messages import Message, find_message_problems
+from everturn.history.log import Log
+from everturn.history.messages import Message
 from everturn.history.records import Record
 from everturn.view.fragments.unspoken import UNSPOKEN
 

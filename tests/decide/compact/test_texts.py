@@ -28,11 +28,10 @@ def sections(prompt: str) -> list[str]:
 @pytest.mark.spec("CP-4")
 @pytest.mark.parametrize("form", ["full", "from", "up_to"])
 def test_the_prompt_asks_for_text_only_first_and_last(form):
-    parts = summary_prompt(form, "Mind the tests.", quoted=("never push",)).split("\n\n")
+    parts = summary_prompt(form, "Mind the tests.").split("\n\n")
     assert parts[0] == parts[-1]
     assert parts[0].startswith("Answer with text only and call no tool.")
     assert parts[-2] == "Instructions for this summary:\nMind the tests."
-    assert parts[-3] == "These must stand in the summary word for word:\n- never push"
 
 
 @pytest.mark.spec("CP-4")
@@ -91,7 +90,7 @@ def test_a_fitted_text_is_the_beginning_and_within_its_budget(text: str, tokens:
 
 def test_a_text_is_cut_at_the_end_of_a_line():
     text = "one two three\nfour five six seven"
-    assert truncate_to_tokens(text, 5, rough) == TruncatedText("one two three\n", is_cut=True)
+    assert truncate_to_tokens(text, 5, rough) == TruncatedText("one two three\n", is_cut=True, left_out=19)
 
 
 @pytest.mark.spec("CP-13")

@@ -1,15 +1,16 @@
-"""The user's last message, where nobody has answered it: word for word through any compaction."""
+"""What was said last, where nobody has answered it: whole where it fits, else its head and its tail."""
 
+import re
 from typing import Any
 
 import builders as b
 from decide.compact.bench import AUTO, Bench, turn, turns
 
-from everturn.decide.compact.unanswered import UNANSWERED, unanswered
+from everturn.decide.compact.unanswered import UNANSWERED, start_of_unanswered, unanswered_text
 from everturn.history.blocks import fields_of
 from everturn.history.records import Record
 
-HEADING = "What the user said last, word for word, and has no answer to yet"
+HEADING = "What was said last, word for word, and has no answer yet"
 
 
 def carried(records: tuple[Record, ...]) -> list[Any]:
@@ -18,14 +19,29 @@ def carried(records: tuple[Record, ...]) -> list[Any]:
 
 def test_what_was_said_behind_the_last_answer_is_unanswered():
     said = [*turn(1), b.user("First this.", uuid="u8"), b.user("Then that.", uuid="u9")]
-    assert unanswered(said) == "First this.\n\nThen that."
+    assert unanswered_text(said) == "First this.\n\nThen that."
 
 
-def test_an_answer_a_result_and_our_own_words_are_no_question():
-    assert unanswered(turn(1)) == ""
-    assert unanswered([*turn(1), b.user("<system-reminder>x</system-reminder>", uuid="m", isMeta=True)]) == ""
+def test_an_answer_and_our_own_words_are_no_question():
+    assert unanswered_text(turn(1)) == ""
+    assert (
+        unanswered_text([*turn(1), b.user("<system-reminder>x</system-reminder>", uuid="m", isMeta=True)])
+        == ""
+    )
+
+
+def test_a_result_without_an_answer_is_told_with_its_call():
     called = [b.user("Go on.", uuid="u1"), b.assistant(b.call("c1", "Read"), id="m1", uuid="a1")]
-    assert unanswered([*called, b.user([b.answer("c1", "text")], uuid="r1")]) == ""
+    told = unanswered_text([*called, b.user([b.answer("c1", "text")], uuid="r1")])
+    assert told == "Read() gave:\n<tool-output>\ntext\n</tool-output>"
+
+
+def test_the_cut_before_what_is_unanswered_keeps_calls_with_their_results():
+    called = [*turn(1), b.assistant(b.call("c9", "Read"), id="m9", uuid="a9")]
+    assert start_of_unanswered(turn(1)) == 0
+    assert start_of_unanswered([*called, b.user([b.answer("c9", "text")], uuid="r9")]) == len(turn(1))
+    assert start_of_unanswered([*turn(1), b.user("And this?", uuid="u9")]) == len(turn(1))
+    assert start_of_unanswered([b.user("Only this.", uuid="u1")]) == 0
 
 
 def test_a_compaction_carries_it_and_so_does_the_next_one_without_a_reply():
@@ -33,15 +49,22 @@ def test_a_compaction_carries_it_and_so_does_the_next_one_without_a_reply():
     first = bench.compact(AUTO)
     words = "And what about &lt;system-reminder> tags?"
     assert carried(first.restored) == [[f"{HEADING}:", words]]
-    assert "the user's last message verbatim" in first.receipt.retained
-    assert unanswered(bench.log.view.records) == words
+    assert "the last message verbatim" in first.receipt.retained
+    assert unanswered_text(bench.log.view.records) == words
     for record in turn(4):
         bench.log.append(record)
     assert carried(bench.compact(AUTO).restored) == []
 
 
-def test_a_message_as_large_as_a_book_is_cut_and_says_so():
-    bench = Bench([*turns(3), b.user("A line of it.\n" * 20_000, uuid="q")])
-    [[heading, shown]] = carried(bench.compact(AUTO).restored)
-    assert heading == f"{HEADING}; only its beginning is shown, the rest is in the transcript:"
-    assert 10_000 < len(shown) < 60_000
+def test_of_a_message_as_large_as_a_book_head_and_tail_are_shown_and_the_receipt_says_so():
+    lines = [f"Line {number} of it." for number in range(20_000)]
+    bench = Bench([*turns(3), b.user("\n".join(lines), uuid="q")])
+    made = bench.compact(AUTO)
+    [[heading, shown]] = carried(made.restored)
+    assert heading == f"{HEADING}; its middle is left out here and is in the transcript:"
+    left_out = int(re.findall(r"\[\.\.\. ([\d,]+) characters left out \.\.\.\]", shown)[0].replace(",", ""))
+    assert shown.startswith("Line 0 of it.\nLine 1 of it.")
+    assert shown.endswith("Line 19999 of it.")
+    assert len("\n".join(lines)) - left_out < len(shown) < 200_000
+    assert f"{left_out:,} characters from the middle of the last message" in made.receipt.dropped
+    assert "head and tail of the last message" in made.receipt.retained

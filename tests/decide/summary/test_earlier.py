@@ -6,6 +6,7 @@ import pytest
 from everturn.decide.extractive import summarize
 from everturn.decide.extractive.reading.earlier import parse_summary
 from everturn.decide.extractive.reading.facts import EarlierSummary, FileWork, QuotedText
+from everturn.view.fragments.summary_message import summary_message
 
 BY_A_MODEL = """\
 This session is being continued from a previous conversation that ran out of context.
@@ -56,7 +57,10 @@ If you need details, read the transcript.
 
 def test_a_models_summary_is_read_by_its_headings():
     assert parse_summary(BY_A_MODEL) == EarlierSummary(
-        messages=(QuotedText("make it faster"), QuotedText("never touch\nthe schema")),
+        messages=(
+            QuotedText("make it faster", is_reported=True),
+            QuotedText("never touch\nthe schema", is_reported=True),
+        ),
         files=(
             FileWork("docs/notes.md", notes="**docs/notes.md** (read only)"),
             FileWork("src/importer.py", notes="- The heart of it.\n```python\ndef load(): ...\n```"),
@@ -80,7 +84,10 @@ def test_what_a_models_summary_handed_down_is_carried_and_merged_with_newer_work
         b.result("c"),
     ]
     found = summarize(records).sections
-    assert found[6] == '   - "make it faster"\n   - "never touch\n     the schema"\n   - "go on"'
+    assert found[6] == (
+        '   - as an earlier summary lists it: "make it faster"\n'
+        '   - as an earlier summary lists it: "never touch\n     the schema"\n   - "go on"'
+    )
     assert found[3].startswith("   - /home/me/src/importer.py (edited 1×)\n     last change:\n     > x\n")
     assert "docs/notes.md" in found[3]
     assert found[3].count("importer.py") == 1
@@ -96,7 +103,9 @@ def test_counts_tasks_and_failures_of_our_own_summary_go_on():
         b.assistant(b.call("c1", "Read", file_path="/p/a.py"), todo, id="m1"),
         b.user([b.answer("c1", "no such file", is_error=True), b.answer("t")], uuid="r1"),
     ]
-    carried = b.summary(f"It goes on here.\n\n{summarize(first).text}\n\nThe transcript is at /x.jsonl.")
+    carried = b.summary(
+        summary_message(summarize(first).text, form="full", transcript="/x.jsonl", resuming="directly")
+    )
     second = [
         b.boundary(),
         carried,
@@ -106,7 +115,10 @@ def test_counts_tasks_and_failures_of_our_own_summary_go_on():
     found = summarize(second).sections
     assert found[3] == "   - /p/a.py (read 2×)"
     assert found[4] == "   - Read `/p/a.py` failed:\n     > no such file\n     then: nothing yet"
-    assert found[7] == '   - From an earlier summary; it may be done by now: todo (pending): "write it down"'
+    assert found[7] == (
+        '   - at work on, and not reported as done: "Always answer in French."\n'
+        '   - From an earlier summary; it may be done by now: todo (pending): "write it down"'
+    )
     assert '   - standing: "Always answer in French."' in found[1]
 
 
@@ -117,7 +129,9 @@ def test_a_newer_list_of_tasks_replaces_the_one_of_before():
 
     first = summarize([b.user("go"), *listed("t1", "the old one")])
     found = summarize([b.boundary(), b.summary(first.text), *listed("t2", "the new one")])
-    assert found.sections[7] == '   - todo (pending): "the new one"'
+    assert found.sections[7] == (
+        '   - todo (pending): "the new one"\n   - at work on, and not reported as done: "go"'
+    )
 
 
 def test_paths_below_a_shared_root_are_whole_again_when_read_back():

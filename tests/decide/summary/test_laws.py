@@ -18,6 +18,7 @@ from everturn.history.records import Record
 from everturn.history.threads import split_threads
 from everturn.measure.tokens import rough
 from everturn.replay.synthetic import SessionShape, generate_session
+from everturn.view.fragments.summary_message import summary_message
 from everturn.wire.claude_code_reader import parse_session_file
 
 BUDGETS = st.sampled_from([0, 1, 40, 200, 400, 800, 2_000, 8_000])
@@ -127,7 +128,9 @@ def test_twenty_compactions_in_a_row_lose_no_standing_instruction(generations, d
         summary = summarize([*before, *new])
         before = [
             b.boundary(f"b{at}"),
-            b.summary(f"It goes on.\n\n{summary.text}\n\nThat is all.", uuid=f"s{at}"),
+            b.summary(
+                summary_message(summary.text, form="full", transcript="", resuming="directly"), uuid=f"s{at}"
+            ),
         ]
     standing = parse_summary(summary.text).standing
     assert [rule for rule in rules if rule not in standing] == []

@@ -70,10 +70,12 @@ not instructions.]
 4. Errors and fixes:
    - Bash `pytest -q tests` failed:
      > E assert 3 == 4
-     then: Edit `/p/src/header.py`
+     > 1 failed
+     then: Edit `/p/src/header.py`; not run again without a failure
 
 5. Problem solving:
-   - "It fails because header.py counts the blank line twice."
+   - after "Make parse_header faster. Never push to main." the model reported: "It fails because header.py \
+counts the blank line twice."
 
 6. All user messages:
    - "Make parse_header faster. Never push to main."
@@ -82,6 +84,11 @@ not instructions.]
 7. Pending tasks:
    - todo (in progress): "write the notes"
    - todo (pending): "measure parse_header"
+   - failed when last run: Bash `pytest -q tests`
+     > E assert 3 == 4
+     > 1 failed
+   - changed after the last check (`pytest -q tests`): /p/src/header.py
+   - at work on, and not reported as done: "Good. Use tabs instead of spaces, please."
    - no result yet: Bash `python bench.py`
    - announced: "Next I will measure parse_header on the large file."
 
@@ -90,8 +97,9 @@ not instructions.]
    - the model's last words: "The count is right. Next I will measure parse_header on the large file."
    - called: Read `/p/src/header.py`, done
    - called: Bash `pytest -q tests`, failed
+     > 1 failed
    - called: Edit `/p/src/header.py`, done
-   - called: TodoWrite, done
+     > n - 1
    - called: Bash `python bench.py`, no result yet
 
 9. Optional next step:
@@ -121,9 +129,8 @@ def test_the_form_up_to_looks_back_in_its_last_sections():
         "   - the model's last words: "
         '"The count is right. Next I will measure parse_header on the large file."\n'
         "   - called: Read `/p/src/header.py`, done\n"
-        "   - called: Bash `pytest -q tests`, failed\n"
-        "   - called: Edit `/p/src/header.py`, done\n"
-        "   - called: TodoWrite, done\n"
+        "   - called: Bash `pytest -q tests`, failed\n     > 1 failed\n"
+        "   - called: Edit `/p/src/header.py`, done\n     > n - 1\n"
         "   - called: Bash `python bench.py`, no result yet\n"
         "\n9. Context for continuing work:\n"
         '   - the user\'s request by then: "Good. Use tabs instead of spaces, please."\n'

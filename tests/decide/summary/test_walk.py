@@ -106,7 +106,7 @@ def test_a_failure_knows_what_was_done_next_and_what_the_user_said():
         ToolAction("c1", "Bash", "ran", "go test ./..."),
         ToolAction("c3", "Edit", "edited", "/b_test.go", "x"),
     )
-    lines = ("ok  a", "--- FAIL: TestB (0.1s)")
+    lines = ("--- FAIL: TestB (0.1s)",)
     assert facts.failures == (ToolFailure(ran, lines, edited, "that one is flaky"),)
     assert facts.failed == {"c1"}
     assert facts.unanswered == (edited,)
@@ -124,7 +124,8 @@ def test_a_refusal_is_the_users_word_and_no_failure():
         ]
     )
     assert facts.failures == ()
-    assert facts.answers == (QuotedText("use pnpm", "r"),)
+    assert facts.corrections == (QuotedText("use pnpm", "r", "Bash npm i"),)
+    assert facts.refused == {"c"}
 
 
 def test_tasks_made_one_by_one_go_by_the_number_of_their_result():

@@ -24,28 +24,26 @@ from everturn.adapters.anthropic_sdk.sdk_requests import (
     is_too_long,
     read_betas,
     read_body,
+    read_error,
     read_response_body,
-    to_upstream_error,
 )
 from everturn.adapters.tracking import (
     ADAPTER_CAPABILITIES,
     AsyncSend,
     BreakpointOwner,
     CallerRequest,
-    ConversationOverview,
     ConversationTracker,
     PreparedCall,
+    TrackedConversations,
     UnsupportedRequest,
-    make_overview,
     make_parts,
-    recall_conversation,
 )
+from everturn.adapters.tracking.summary_retries import make_send_error
 from everturn.decide.events import Event
 from everturn.decide.options import Options
 from everturn.measure.capabilities import Capabilities
 from everturn.measure.outline import TokenCosts
 from everturn.measure.tokens import Estimator
-from everturn.session.bill import Bill
 from everturn.session.config.load import ConfigChoice
 from everturn.session.hooks.run import Hooks
 from everturn.session.upstream import RawResponse, Send
@@ -53,38 +51,11 @@ from everturn.session.upstream import RawResponse, Send
 if TYPE_CHECKING:
     import httpx2
 
-    from everturn.session.recall.search import Hit
-
 R = TypeVar("R", bound="anthropic.APIResponse[Any] | anthropic.AsyncAPIResponse[Any]")
 
 
-class AnthropicSDKMiddleware(anthropic.Middleware):
+class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
     """Created by `everturn.middleware`. One can serve any number of clients, threads and event loops."""
-
-    def __init__(self, tracker: ConversationTracker) -> None:
-        self._tracker = tracker
-
-    @property
-    def bill(self) -> Bill:
-        """What all calls of this middleware have cost so far, including summaries."""
-        return self._tracker.bill
-
-    @property
-    def conversations(self) -> tuple[ConversationOverview, ...]:
-        """The conversations in memory, the most recently used last."""
-        return tuple(map(make_overview, self._tracker))
-
-    def recall(self, query: str, limit: int = 8, *, conversation: str = "") -> "tuple[Hit, ...]":
-        """Search the full history of a conversation, by default the most recently used one."""
-        return recall_conversation(self._tracker.find(conversation), query, limit)
-
-    def compact(self, instructions: str = "", *, conversation: str = "") -> None:
-        """Compact a conversation, by default the most recently used one, before its next request."""
-        self._tracker.find(conversation).request_compaction(instructions)
-
-    def close(self) -> None:
-        """Close the transcripts, so that other processes can use them. The next request opens them again."""
-        self._tracker.close()
 
     # ── sync client ──────────────────────────────────────────────────────────────────────────────
 
@@ -96,10 +67,10 @@ class AnthropicSDKMiddleware(anthropic.Middleware):
             return call_next(request)
         send = _make_send(request, call_next)
         try:
-            prepared = self._tracker.prepare(read, send)
-            attempt = apply_prepared_call(request, prepared)
+            prepared = self.tracker.prepare(read, send)
+            attempt = apply_prepared_call(request, prepared, call_next)
         except Exception as problem:
-            self._tracker.report_failure(problem)
+            self.tracker.report_failure(problem)
             return call_next(request)
         response = call_next(attempt)
         if response.status_code == BAD_REQUEST:
@@ -116,24 +87,40 @@ class AnthropicSDKMiddleware(anthropic.Middleware):
         send: Send,
         call_next: anthropic.CallNext,
     ) -> tuple[anthropic.APIResponse[Any], PreparedCall | None]:
-        """Status 400. If the prompt is too long: compact once and send again. Otherwise send the caller's own
-        request: if that is accepted, the change was at fault."""
-        body = response.http_response.read()
-        if not is_too_long(response.status_code, body):
-            return self._report_rejection(call_next(request), body, prepared), None
-        try:
-            other = self._tracker.compact_after_overflow(prepared, send)
-        except Exception as problem:
-            self._tracker.report_failure(problem)
+        """Status 400. Compact once if the prompt is too long; undo the compaction once if a compacted view is
+        refused for another reason; and send again. If that does not help, send the caller's own request,
+        unless that cannot fit: if it is accepted, the change was at fault."""
+        handled: set[bool] = set()
+        while response.status_code == BAD_REQUEST:
+            body = response.http_response.read()
+            too_long = is_too_long(response.status_code, body)
+            if too_long in handled:
+                break
+            handled.add(too_long)
+            try:
+                other = (
+                    self.tracker.compact_after_overflow(prepared, send)
+                    if too_long
+                    else self.tracker.undo_after_refusal(prepared, read_error(body), send)
+                )
+            except Exception as problem:
+                self.tracker.report_failure(problem)
+                return response, None
+            if other is None:
+                break
+            prepared, response = other, call_next(apply_prepared_call(request, other, call_next))
+        else:
+            return response, prepared
+        if too_long or not prepared.tracked.fits_unchanged():
             return response, None
-        return (response, None) if other is None else (call_next(apply_prepared_call(request, other)), other)
+        return self._report_rejection(call_next(request), body, prepared), None
 
     def _record(self, http: "httpx2.Response", prepared: PreparedCall) -> None:
         def complete(body: bytes) -> None:
             try:
-                self._tracker.record_response(prepared, RawResponse(body, headers.get(REQUEST_ID_HEADER, "")))
+                self.tracker.record_response(prepared, RawResponse(body, headers.get(REQUEST_ID_HEADER, "")))
             except Exception as problem:
-                self._tracker.report_failure(problem, prepared)
+                self.tracker.report_failure(problem, prepared)
 
         headers = http.headers
         if http.is_stream_consumed:
@@ -151,10 +138,10 @@ class AnthropicSDKMiddleware(anthropic.Middleware):
             return await call_next(request)
         send = _make_send_async(request, call_next)
         try:
-            prepared = await self._tracker.prepare_async(read, send)
-            attempt = apply_prepared_call(request, prepared)
+            prepared = await self.tracker.prepare_async(read, send)
+            attempt = apply_prepared_call(request, prepared, call_next)
         except Exception as problem:
-            self._tracker.report_failure(problem)
+            self.tracker.report_failure(problem)
             return await call_next(request)
         response = await call_next(attempt)
         if response.status_code == BAD_REQUEST:
@@ -173,28 +160,39 @@ class AnthropicSDKMiddleware(anthropic.Middleware):
         send: AsyncSend,
         call_next: anthropic.AsyncCallNext,
     ) -> tuple[anthropic.AsyncAPIResponse[Any], PreparedCall | None]:
-        body = await response.http_response.aread()
-        if not is_too_long(response.status_code, body):
-            return self._report_rejection(await call_next(request), body, prepared), None
-        try:
-            other = await self._tracker.compact_after_overflow_async(prepared, send)
-        except Exception as problem:
-            self._tracker.report_failure(problem)
+        handled: set[bool] = set()
+        while response.status_code == BAD_REQUEST:
+            body = await response.http_response.aread()
+            too_long = is_too_long(response.status_code, body)
+            if too_long in handled:
+                break
+            handled.add(too_long)
+            try:
+                other = (
+                    await self.tracker.compact_after_overflow_async(prepared, send)
+                    if too_long
+                    else await self.tracker.undo_after_refusal_async(prepared, read_error(body), send)
+                )
+            except Exception as problem:
+                self.tracker.report_failure(problem)
+                return response, None
+            if other is None:
+                break
+            prepared, response = other, await call_next(apply_prepared_call(request, other, call_next))
+        else:
+            return response, prepared
+        if too_long or not prepared.tracked.fits_unchanged():
             return response, None
-        return (
-            (response, None)
-            if other is None
-            else (await call_next(apply_prepared_call(request, other)), other)
-        )
+        return self._report_rejection(await call_next(request), body, prepared), None
 
     async def _record_async(self, http: "httpx2.Response", prepared: PreparedCall) -> None:
         async def complete(body: bytes) -> None:
             try:
-                await self._tracker.record_response_async(
+                await self.tracker.record_response_async(
                     prepared, RawResponse(body, headers.get(REQUEST_ID_HEADER, ""))
                 )
             except Exception as problem:
-                self._tracker.report_failure(problem, prepared)
+                self.tracker.report_failure(problem, prepared)
 
         headers = http.headers
         if http.is_stream_consumed:
@@ -209,16 +207,16 @@ class AnthropicSDKMiddleware(anthropic.Middleware):
             body = read_body(request)
             if body is None:
                 return None
-            read = self._tracker.read(body, read_betas(request))
+            read = self.tracker.read(body, read_betas(request))
         except Exception as problem:
-            self._tracker.report_failure(problem)
+            self.tracker.report_failure(problem)
             return None
         return None if isinstance(read, UnsupportedRequest) else read
 
     def _report_rejection(self, response: R, refusal: bytes, prepared: PreparedCall) -> R:
         """If the caller's own request is accepted, the prepared one was at fault."""
         if response.http_response.is_success:
-            self._tracker.report_failure(
+            self.tracker.report_failure(
                 RuntimeError(f"the API rejected the prepared request: {refusal.decode(errors='replace')}"),
                 prepared,
             )
@@ -228,10 +226,10 @@ class AnthropicSDKMiddleware(anthropic.Middleware):
 def _make_send(request: anthropic.APIRequest, call_next: anthropic.CallNext) -> Send:
     def send(body: bytes, betas: Sequence[str]) -> RawResponse:
         try:
-            http = call_next(build_summary_request(request, body, betas)).http_response
+            http = call_next(build_summary_request(request, body, betas, call_next)).http_response
             return read_response_body(http.status_code, http.headers, http.read())
         except anthropic.AnthropicError as problem:
-            raise to_upstream_error(problem) from problem
+            raise make_send_error(problem) from problem
 
     return send
 
@@ -239,10 +237,10 @@ def _make_send(request: anthropic.APIRequest, call_next: anthropic.CallNext) -> 
 def _make_send_async(request: anthropic.APIRequest, call_next: anthropic.AsyncCallNext) -> AsyncSend:
     async def send(body: bytes, betas: Sequence[str]) -> RawResponse:
         try:
-            http = (await call_next(build_summary_request(request, body, betas))).http_response
+            http = (await call_next(build_summary_request(request, body, betas, call_next))).http_response
             return read_response_body(http.status_code, http.headers, await http.aread())
         except anthropic.AnthropicError as problem:
-            raise to_upstream_error(problem) from problem
+            raise make_send_error(problem) from problem
 
     return send
 
@@ -250,6 +248,7 @@ def _make_send_async(request: anthropic.APIRequest, call_next: anthropic.AsyncCa
 def middleware(
     options: Options | str | None = None,
     *,
+    summary_model: str = "",
     config: ConfigChoice = "auto",
     folder: str | os.PathLike[str] | None = "",
     readable: Sequence[str | os.PathLike[str]] = (),
@@ -266,25 +265,27 @@ def middleware(
     """A middleware for `anthropic.Anthropic` and `anthropic.AsyncAnthropic`: unlimited conversation length.
 
     `options` is an `Options` tree or the name of a policy; any config key can be a keyword argument
-    (`window=200_000`, `compact={"summary_model": "..."}`). Other values come from the environment and the
-    user's configuration file, unless `config` is None. `folder` is the folder for transcripts: the user's
+    (`window=200_000`, `limits={"conversations": 64}`). `summary_model` is short for the key
+    `compact.summary_model` and overrides it. Other values come from the environment and the user's
+    configuration file, unless `config` is None. `folder` is the folder for transcripts: the user's
     data folder by default, None to keep conversations in memory only. `readable` lists folders from which
     files may be read again after a compaction. `breakpoints` says who places `cache_control`. `new_id`,
     `costs`, `estimator` and `capabilities` are for tests and other providers (`docs/middleware.md`).
     """
     parts = make_parts(
         options,
-        overrides,
+        summary_model=summary_model,
         config=config,
         folder=folder,
         readable=readable,
         breakpoints=breakpoints,
-        hooks=hooks or Hooks(),
+        hooks=hooks,
         listen=listen,
         clock=clock,
         new_id=new_id,
         costs=costs,
         estimator=estimator,
         capabilities=capabilities,
+        **overrides,
     )
     return AnthropicSDKMiddleware(ConversationTracker(parts))

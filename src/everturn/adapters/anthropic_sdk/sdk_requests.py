@@ -2,34 +2,55 @@
 
 The changed request differs from the caller's only in its body and, if needed, in the beta header. A summary
 is a separate request on the same connection, not streamed.
+
+The body is handed over as bytes, so that recorded blocks leave as they were recorded. Otherwise the SDK would
+encode it again, with its own spelling of numbers and characters. That is only possible if the SDK sends what
+it gets: not if another middleware follows, which reads the decoded body, not for the clients of Bedrock and
+Vertex, which change it, and not if requests are traced.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import CellType, CodeType
 from typing import Any, Final
 
 import anthropic
 import msgspec
 
 from everturn.adapters.tracking import PreparedCall
-from everturn.adapters.tracking.chain import is_mapping
-from everturn.errors import UpstreamError
+from everturn.adapters.tracking.summary_retries import SendError, parse_retry_after
 from everturn.session.upstream import RawResponse
+from everturn.wire.json_values import is_mapping
 from everturn.wire.overflow import parse_overflow
 
 PATH: Final = "/v1/messages"
 BETA_HEADER: Final = "anthropic-beta"
 REQUEST_ID_HEADER: Final = "request-id"
 BAD_REQUEST: Final = 400
+# The SDK's own function at the end of a chain of middlewares.
+SENDING_FUNCTION: Final = "base_handler"
 
 
 def read_body(request: anthropic.APIRequest) -> Mapping[str, Any] | None:
-    """The body of a request to the Messages API; None for every other request."""
+    """The body of a request to the Messages API, with `extra_body`; None for every other request."""
     path = request.url.partition("?")[0].rstrip("/")
     body = request.json
     if request.method.lower() != "post" or not path.endswith(PATH) or not is_mapping(body):
         return None
-    return body
+    extra: Any = request.options.extra_json
+    return {**body, **extra} if is_mapping(extra) else body
+
+
+def takes_bytes(call_next: Callable[..., Any]) -> bool:
+    """Whether the SDK sends bytes as they are after this middleware, see above. The SDK does not say, so the
+    function that sends is examined; if it looks different in another version, the answer is no."""
+    code: CodeType | None = getattr(call_next, "__code__", None)
+    if code is None or code.co_name != SENDING_FUNCTION:
+        return False
+    cells: tuple[CellType, ...] = getattr(call_next, "__closure__", None) or ()
+    bound = dict(zip(code.co_freevars, (cell.cell_contents for cell in cells), strict=True))
+    is_traced = bound.get("call") is not None
+    return type(bound.get("self")) in (anthropic.Anthropic, anthropic.AsyncAnthropic) and not is_traced
 
 
 def read_betas(request: anthropic.APIRequest) -> list[str]:
@@ -37,32 +58,42 @@ def read_betas(request: anthropic.APIRequest) -> list[str]:
     return [each.strip() for each in named.split(",") if each.strip()] if isinstance(named, str) else []
 
 
-def apply_prepared_call(request: anthropic.APIRequest, prepared: PreparedCall) -> anthropic.APIRequest:
+def apply_prepared_call(
+    request: anthropic.APIRequest, prepared: PreparedCall, call_next: Callable[..., Any]
+) -> anthropic.APIRequest:
     """The caller's request with the prepared body."""
-    fields = prepared.fields()
+    copied = _copy(request, prepared.betas)
     body = request.json
-    if is_mapping(body) and "stream" in body:
-        fields["stream"] = body["stream"]
-    return _with_body(request, fields, prepared.betas)
+    stream = body["stream"] if is_mapping(body) and "stream" in body else None
+    if takes_bytes(call_next) and not prepared.request.marks_messages:
+        extra = b"" if stream is None else b'"stream":%b,' % msgspec.json.encode(stream)
+        copied.options.json_data, copied.options.content = None, b"{" + extra + prepared.body[1:]
+    else:
+        fields = prepared.fields()
+        copied.options.json_data = fields if stream is None else {**fields, "stream": stream}
+    return copied
 
 
 def build_summary_request(
-    request: anthropic.APIRequest, body: bytes, betas: Sequence[str]
+    request: anthropic.APIRequest, body: bytes, betas: Sequence[str], call_next: Callable[..., Any]
 ) -> anthropic.APIRequest:
     """A summary request on the caller's connection: not streamed, and without its idempotency key."""
-    copied = _with_body(request, msgspec.json.decode(body), betas)
+    copied = _copy(request, betas)
+    if takes_bytes(call_next):
+        copied.options.json_data, copied.options.content = None, body
+    else:
+        copied.options.json_data = msgspec.json.decode(body)
     copied.stream, copied.stream_cls = False, None
     copied.options.idempotency_key = None
     return copied
 
 
-def _with_body(
-    request: anthropic.APIRequest, body: dict[str, Any], betas: Sequence[str]
-) -> anthropic.APIRequest:
+def _copy(request: anthropic.APIRequest, betas: Sequence[str]) -> anthropic.APIRequest:
     # Not `request.copy`: it would first copy every message of the old body.
     copied = copy.copy(request)
     copied.options = copied.options.model_copy()
-    copied.options.json_data = body
+    # It is in the body already, see `read_body`.
+    copied.options.extra_json = None
     known = read_betas(request)
     if missing := [each for each in betas if each not in known]:
         others = {name: value for name, value in request.headers.items() if name.lower() != BETA_HEADER}
@@ -71,19 +102,20 @@ def _with_body(
 
 
 def read_response_body(status: int, headers: Mapping[str, str], body: bytes) -> RawResponse:
-    """The response; raises `UpstreamError` if its status is an error."""
+    """The response; raises `SendError` if its status is an error."""
     if status >= BAD_REQUEST:
         error = _error(body)
-        raise UpstreamError(status, error.type, error.message)
+        raise SendError(status, error.type, error.message, retry_after=parse_retry_after(headers))
     return RawResponse(body, headers.get(REQUEST_ID_HEADER, ""))
-
-
-def to_upstream_error(problem: anthropic.AnthropicError) -> UpstreamError:
-    return UpstreamError(0, type(problem).__name__, str(problem))
 
 
 def is_too_long(status: int, body: bytes) -> bool:
     return status == BAD_REQUEST and parse_overflow(_error(body).message) is not None
+
+
+def read_error(body: bytes) -> str:
+    """The provider's message in the body of an error."""
+    return _error(body).message
 
 
 class _Error(msgspec.Struct):

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 
 from everturn.adapters.claude_code.quick_json import decode, get_text
 from everturn.adapters.claude_code.transcript_tail import read_last_uuid
+from everturn.safe_files import make_folder, read_file, replace_file
 
-FILE_MODE = 0o600
-FOLDER_MODE = 0o700
 # Safe in file names on every file system.
 FILE_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
@@ -50,8 +49,7 @@ def write_marker(payload: object, folder: str, now: float) -> str:
 def read_marker(payload: object, folder: str) -> object:
     """The marker of this session; None if there is none or it cannot be parsed."""
     try:
-        with open(_path(payload, folder), encoding="utf-8") as file:
-            return decode(file.read())
+        return decode(read_file(_path(payload, folder)).decode())
     except (OSError, ValueError):
         return None
 
@@ -63,12 +61,8 @@ def delete_marker(payload: object, folder: str) -> None:
 
 def write_private(path: str, words: str) -> None:
     """Write a file atomically, readable by the owner only."""
-    os.makedirs(os.path.dirname(path), FOLDER_MODE, exist_ok=True)
-    unfinished = f"{path}.{os.getpid()}.tmp"
-    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
-    with open(fd, "w", encoding="utf-8", errors="surrogatepass") as file:
-        file.write(words)
-    os.replace(unfinished, path)
+    make_folder(os.path.dirname(path))
+    replace_file(path, words.encode("utf-8", "surrogatepass"))
 
 
 def _path(payload: object, folder: str) -> str:

@@ -6,15 +6,14 @@ Changes nothing. Runs the status line once, as Claude Code does.
 import json
 import os
 import shlex
-import shutil
 import sqlite3
 import stat
-import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -30,6 +29,7 @@ from everturn.adapters.claude_code.settings.entries import (
     is_our_status_line,
 )
 from everturn.errors import EverturnError
+from everturn.processes import find_program, minimal_environment, run_process
 from everturn.session.transcripts import SUFFIX
 
 MIN_PYTHON: Final = (3, 11)
@@ -64,7 +64,7 @@ def run_checks(environment: Mapping[str, str], project: str, version: str) -> tu
     """Run all checks."""
     found = [_python(), DoctorCheck("everturn", "ok", version), _sqlite(), _extras()]
     for name, path in _places(environment, project).items():
-        found.extend(_settings(name, path, environment))
+        found.extend(_settings(name, path, _Callers(environment, project, is_own=name.startswith("user"))))
     if not any(each.name in INSTALLED_CHECKS for each in found):
         to_do = "`everturn install claude-code` sets it up"
         found.append(DoctorCheck("Claude Code", "note", "everturn is not in its settings", to_do))
@@ -120,7 +120,32 @@ def _extras() -> DoctorCheck:
     return DoctorCheck("extras", "note", what, to_do)
 
 
-def _settings(name: str, path: str, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
+class _Callers(NamedTuple):
+    """Whose settings call the programs. A project's may have been written by a stranger."""
+
+    environment: Mapping[str, str]
+    project: str
+    is_own: bool
+
+    def find(self, program: str) -> str:
+        """The program; "" if there is none. A name is not looked for in the current folder."""
+        outside = "" if os.path.dirname(program) else self.project
+        return find_program(program, self.environment.get("PATH", ""), outside=outside)
+
+    def may_run(self, command: list[str]) -> bool:
+        """Whatever the user's own settings call runs anyway; of a project's only this everturn itself."""
+        if self.is_own:
+            return True
+        found = os.path.realpath(self.find(command[0]))
+        return found in (os.path.realpath(each) for each in _own_programs())
+
+
+def _own_programs() -> tuple[str, ...]:
+    """Where the scripts of this installation are."""
+    return os.path.abspath(sys.argv[0]), os.path.join(sysconfig.get_path("scripts"), NAME)
+
+
+def _settings(name: str, path: str, callers: _Callers) -> Iterator[DoctorCheck]:
     try:
         file = files.read_settings_file(path)
         if file.data is None:
@@ -133,12 +158,12 @@ def _settings(name: str, path: str, environment: Mapping[str, str]) -> Iterator[
     settings = json.loads(file.text)
     line = settings.get(STATUS_LINE)
     if is_our_status_line(line):
-        yield _status_line(shlex.split(line["command"]), environment)
+        yield _status_line(shlex.split(line["command"]), callers)
     if called := _called_by_hooks(settings):
-        yield _programs("hooks", called, environment)
+        yield _programs("hooks", called, callers)
     server = settings.get("mcpServers", {}).get(NAME)
     if calls_us(server, "mcp"):
-        yield _programs("MCP server", {NAME: server["command"]}, environment)
+        yield _programs("MCP server", {NAME: server["command"]}, callers)
 
 
 def _called_by_hooks(settings: dict[str, Any]) -> dict[str, str]:
@@ -153,15 +178,11 @@ def _called_by_hooks(settings: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _programs(name: str, called: Mapping[str, str], environment: Mapping[str, str]) -> DoctorCheck:
+def _programs(name: str, called: Mapping[str, str], callers: _Callers) -> DoctorCheck:
     for program in called.values():
-        if not _found(program, environment):
+        if not callers.find(program):
             return _not_found(name, program)
     return DoctorCheck(name, "ok", ", ".join(called))
-
-
-def _found(program: str, environment: Mapping[str, str]) -> str | None:
-    return shutil.which(os.path.expanduser(program), path=environment.get("PATH"))
 
 
 def _not_found(name: str, program: str) -> DoctorCheck:
@@ -170,27 +191,32 @@ def _not_found(name: str, program: str) -> DoctorCheck:
     return DoctorCheck(name, "wrong", f"the settings call {program}, but {where}", to_do)
 
 
-def _status_line(command: list[str], environment: Mapping[str, str]) -> DoctorCheck:
-    program = _found(command[0], environment)
-    if program is None:
+def _status_line(command: list[str], callers: _Callers) -> DoctorCheck:
+    program = callers.find(command[0])
+    if not program:
         return _not_found("status line", command[0])
+    if not callers.may_run(command):
+        what = f"the project's settings call {program}, which was not run: it is not this everturn"
+        return DoctorCheck("status line", "note", what, "look at it before you let Claude Code run it")
     start = time.perf_counter()
     try:
-        done = subprocess.run(
+        done = run_process(
             [program, *command[1:]],
-            input=json.dumps(SAMPLE).encode(),
-            capture_output=True,
-            timeout=SAMPLE_TIMEOUT_SECONDS,
-            env={**environment, "NO_COLOR": "1"},
+            environment=minimal_environment(callers.environment) | {"NO_COLOR": "1"},
+            seconds=SAMPLE_TIMEOUT_SECONDS,
+            given=json.dumps(SAMPLE).encode(),
         )
-    except (OSError, subprocess.TimeoutExpired) as problem:
+    except OSError as problem:
         return DoctorCheck(
             "status line", "wrong", f"{shlex.join(command)} does not run: {problem}", "reinstall everturn"
         )
     took = time.perf_counter() - start
-    line = done.stdout.decode(errors="replace").strip()
-    if done.returncode or not line:
-        said = done.stderr.decode(errors="replace").strip()[-300:] or "no output"
+    line = done.output.decode(errors="replace").strip()
+    if done.is_late:
+        what = f"{shlex.join(command)} takes longer than {SAMPLE_TIMEOUT_SECONDS} s"
+        return DoctorCheck("status line", "wrong", what, "reinstall everturn")
+    if done.code or not line:
+        said = done.errors.decode(errors="replace").strip()[-300:] or "no output"
         return DoctorCheck(
             "status line", "wrong", f"{shlex.join(command)} fails: {said}", "reinstall everturn"
         )

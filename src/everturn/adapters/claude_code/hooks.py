@@ -14,6 +14,7 @@ import sys
 import time
 
 from everturn.adapters.claude_code.quick_json import decode, get_text, is_object
+from everturn.terminal_text import printable
 
 USAGE = "everturn hook [EVENT] [--shrink CHARACTERS]"
 
@@ -35,7 +36,7 @@ def run(arguments: list[str]) -> int:
     except Exception as problem:
         # A hook must never block the user's work.
         what = str(problem) if isinstance(problem, HookInputError) else f"{type(problem).__name__}: {problem}"
-        sys.stderr.write(f"everturn hook: {what}\n")
+        sys.stderr.write(f"everturn hook: {printable(what)}\n")
         return 1
     if answer:
         import json

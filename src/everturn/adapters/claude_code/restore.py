@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from everturn.adapters.claude_code.quick_json import get_text
+from everturn.decide.authorship import label_agent_pin
 from everturn.decide.compact.pins import pins_of
 from everturn.decide.compact.settings import DEFAULTS
 from everturn.decide.extractive.reading.facts import FileWork
@@ -36,13 +37,12 @@ def build_restored_context(payload: object, marker: object) -> str:
     log = Log(split_threads(open_transcript(path).records).main.records)
     before, visible = _split_at_compaction(log, get_text(marker, "last_uuid"))
     known = _VisibleText(visible)
-    beside = (Pinned(words, "pinned from outside") for words in read_pins(path))
+    beside = (Pinned(label_agent_pin(words), "pinned by the agent") for words in read_pins(path))
     pins = pins_of((*log.view.pins, *beside), before, DEFAULTS, rough)
-    rules = (*pins.must_quote, *pins.carried)
     facts = extract_facts(before)
     last = facts.messages[-1].text if facts.messages else ""
     return session_state(
-        rules=[f'- "{one_line(rule)}"' for rule in reversed(rules) if not known.says(rule)],
+        rules=[f'- "{one_line(rule)}"' for rule in reversed(pins.carried) if not known.says(rule)],
         tasks=[
             f"- [{task.status}] {one_line(task.text)}" for task in facts.tasks if task.status != "completed"
         ],

@@ -7,6 +7,7 @@ whole session.
 import os
 
 from everturn.adapters.claude_code.quick_json import decode, get_number, get_path, get_text
+from everturn.safe_files import MAX_SESSION_BYTES, open_stream
 
 # Type checkers know this name; `typing` and `collections` are slow to import.
 TYPE_CHECKING = False
@@ -60,7 +61,7 @@ def read_last_uuid(path: str) -> str:
 
 def _end_of(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with open_stream(path, max_bytes=MAX_SESSION_BYTES) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - MAX_TAIL_BYTES))
             return file.read(MAX_TAIL_BYTES)

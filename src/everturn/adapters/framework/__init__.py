@@ -14,7 +14,6 @@ from everturn.adapters.framework.replies import (
     build_response,
     is_bad_request,
     is_too_long,
-    to_upstream_error,
 )
 
 __all__ = [
@@ -28,6 +27,5 @@ __all__ = [
     "is_bad_request",
     "is_too_long",
     "make_opaque_block",
-    "to_upstream_error",
     "trace_blocks",
 ]

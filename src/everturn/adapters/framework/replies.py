@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import msgspec
 
-from everturn.errors import UpstreamError
 from everturn.session.upstream import RawResponse
 from everturn.wire.overflow import parse_overflow
 
@@ -64,7 +63,3 @@ def is_too_long(problem: Exception, kind: type[Exception]) -> bool:
 def is_bad_request(problem: Exception) -> bool:
     """Whether the provider rejected the request as invalid."""
     return getattr(problem, "status_code", 0) == BAD_REQUEST
-
-
-def to_upstream_error(problem: Exception) -> UpstreamError:
-    return UpstreamError(getattr(problem, "status_code", 0) or 0, type(problem).__name__, str(problem))

@@ -25,12 +25,12 @@ EPHEMERAL: Final[CacheControl] = {"type": "ephemeral"}
 
 
 class LangChainCall:
-    """One call of an agent's model. `summary_model` defaults to the agent's model."""
+    """One call of an agent's model. `summary_model` is a chat model or its name; None for the agent's own."""
 
     def __init__(self, request: ModelRequest[Any], summary_model: Any = None) -> None:
         self.request = request
-        self.model = _name(request.model)
-        self._summary_model = summary_model or request.model
+        self.model = model_name(request.model)
+        self._summary_model = summary_model
         is_system = [isinstance(each, SystemMessage) for each in request.messages]
         first = is_system.index(False) if False in is_system else len(is_system)
         # System messages at the start must not be summarized.
@@ -67,8 +67,8 @@ class LangChainCall:
     def _build_fork_call(self, fields: dict[str, Any]) -> tuple[Any, list[BaseMessage]]:
         """A fork shares the agent's cached prefix, so settings, tools and breakpoints must be the agent's."""
         request = self._add_breakpoints(self.request)
-        settings = {**request.model_settings, **self._output_limit(fields)}
-        model = self._summary_model
+        model = request.model
+        settings = {**request.model_settings, **_output_limit(model, fields)}
         bound = model.bind_tools(request.tools, **settings) if request.tools else model.bind(**settings)
         front = [*filter(None, [request.system_message]), *self._front]
         return bound, [*front, *self._convert_back(fields["messages"])]
@@ -76,15 +76,27 @@ class LangChainCall:
     def _build_separate_call(self, fields: dict[str, Any]) -> tuple[Any, list[BaseMessage]]:
         """A separate call with its own prompt. Its messages have no thinking blocks, which a model with
         thinking enabled requires, so it uses the thinking setting of the summary request."""
-        model = self._summary_model
+        model = self._find_model(fields["model"])
         if is_anthropic(model):
             model = model.model_copy(update={"thinking": fields.get("thinking")})
         front = [SystemMessage(fields["system"])] if fields.get("system") else []
-        return model.bind(**self._output_limit(fields)), [*front, *self._convert_back(fields["messages"])]
+        return model.bind(**_output_limit(model, fields)), [*front, *self._convert_back(fields["messages"])]
 
-    def _output_limit(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Other providers use other names for `max_tokens` and have their own limits."""
-        return {"max_tokens": fields["max_tokens"]} if is_anthropic(self._summary_model) else {}
+    def _find_model(self, name: str) -> Any:
+        """The chat model that a summary request names: the summary model, or the agent's own."""
+        summary_model: Any = self._summary_model
+        own: Any = self.request.model
+        if not summary_model or name != model_name(summary_model):
+            return own
+        if not isinstance(summary_model, str):
+            return summary_model
+        # The agent's client with another model, unless the name has a provider: "openai:gpt-5-mini".
+        field = next((each for each in ("model", "model_name") if hasattr(own, each)), "")
+        if field and ":" not in name:
+            return own.model_copy(update={field: name})
+        from langchain.chat_models import init_chat_model
+
+        return init_chat_model(name)
 
     def _system(self) -> list[dict[str, Any]]:
         system = [*filter(None, [self.request.system_message]), *self._front]
@@ -108,7 +120,15 @@ def is_anthropic(model: Any) -> bool:
     return str(getattr(model, "_llm_type", "")).startswith("anthropic")
 
 
-def _name(model: Any) -> str:
+def _output_limit(model: Any, fields: dict[str, Any]) -> dict[str, Any]:
+    """Other providers use other names for `max_tokens` and have their own limits."""
+    return {"max_tokens": fields["max_tokens"]} if is_anthropic(model) else {}
+
+
+def model_name(model: Any) -> str:
+    """The name of a chat model; a name is given as it is."""
+    if isinstance(model, str):
+        return model
     return str(getattr(model, "model", "") or getattr(model, "model_name", "") or type(model).__name__)
 
 

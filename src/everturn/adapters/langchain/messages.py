@@ -19,7 +19,8 @@ from everturn.adapters.framework import (
     make_opaque_block,
 )
 from everturn.adapters.framework.messages import Fields
-from everturn.adapters.tracking.chain import digest, is_object
+from everturn.adapters.tracking.chain import digest
+from everturn.wire.json_values import is_object
 
 # Parts of a streamed tool call; the complete call is in the message's `tool_calls`.
 _DELTAS: Final = ("input_json_delta", "tool_call_chunk")

@@ -7,11 +7,13 @@ error and the agent's own request is sent (`docs/langchain.md`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from langchain.agents.middleware.types import AgentMiddleware, ModelRequest
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
+from langchain_core.tools import StructuredTool
 from langgraph.constants import TAG_NOSTREAM
 
 from everturn.adapters.framework import (
@@ -19,12 +21,12 @@ from everturn.adapters.framework import (
     build_response,
     is_bad_request,
     is_too_long,
-    to_upstream_error,
 )
-from everturn.adapters.langchain.call import LangChainCall
+from everturn.adapters.langchain.call import LangChainCall, model_name
 from everturn.adapters.langchain.call_flow import CallFlow, run_call_flow, run_call_flow_async
 from everturn.adapters.langchain.messages import to_framework_reply
 from everturn.adapters.tracking import AsyncSend, CallerRequest, PreparedCall, UnsupportedRequest
+from everturn.adapters.tracking.summary_retries import make_send_error
 from everturn.decide.options import Options
 from everturn.session.upstream import RawResponse, Send
 
@@ -37,23 +39,32 @@ class _TrackerCalls(NamedTuple):
 
     prepare: Callable[..., Any]
     compact_after_overflow: Callable[..., Any]
+    undo_after_refusal: Callable[..., Any]
     record_response: Callable[..., Any]
     make_send: Callable[[LangChainCall], Any]
 
 
 class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
-    """One instance serves any number of agents, threads and event loops. `summary_model` is a chat model for
-    summaries, by default the agent's own; the other arguments are those of `FrameworkAdapter`."""
+    """One instance serves any number of agents, threads and event loops. `summary_model` is a chat model or
+    its name and overrides the option `compact.summary_model`; the other arguments are those of
+    `FrameworkAdapter`."""
 
     def __init__(self, options: Options | str | None = None, **arguments: Any) -> None:
-        super().__init__(options, **arguments)
+        super().__init__(options, model_name=model_name, **arguments)
         tracker = self.tracker
+        # LangChain adds the tools of a middleware to those of the agent.
+        self.tools = [make_recall_tool(self)] if tracker.parts.options.recall.enabled else []
         self._sync = _TrackerCalls(
-            tracker.prepare, tracker.compact_after_overflow, tracker.record_response, _make_send
+            tracker.prepare,
+            tracker.compact_after_overflow,
+            tracker.undo_after_refusal,
+            tracker.record_response,
+            _make_send,
         )
         self._async = _TrackerCalls(
             tracker.prepare_async,
             tracker.compact_after_overflow_async,
+            tracker.undo_after_refusal_async,
             tracker.record_response_async,
             _make_send_async,
         )
@@ -80,24 +91,35 @@ class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
         except Exception as problem:
             self.tracker.report_failure(problem)
             return (yield lambda: handler(request))
-        try:
-            response = yield lambda: handler(attempt)
-        except Exception as problem:
-            too_long = is_too_long(problem, ContextOverflowError)
-            if is_bad_request(problem) and not too_long:
-                return (yield from self._send_unchanged(request, handler, problem, prepared))
-            other = (yield from self._compact_after_overflow(prepared, send, functions)) if too_long else None
-            if other is None:
-                raise
-            prepared = other
-            response = yield lambda: handler(call.build_request(prepared))
+        handled: set[bool] = set()
+        while True:
+            try:
+                response = yield partial(handler, attempt)
+                break
+            except Exception as problem:
+                too_long = is_too_long(problem, ContextOverflowError)
+                if not (too_long or is_bad_request(problem)):
+                    raise
+                refusal = "" if too_long else str(problem)
+                is_new = too_long not in handled
+                other = (yield from self._change(prepared, refusal, send, functions)) if is_new else None
+                if other is None and (too_long or not prepared.tracked.fits_unchanged()):
+                    raise
+                if other is None:
+                    return (yield from self._send_unchanged(request, handler, problem, prepared))
+                handled.add(too_long)
+                prepared, attempt = other, call.build_request(other)
         yield from self._record(prepared, call, response, functions)
         return response
 
-    def _compact_after_overflow(
-        self, prepared: PreparedCall, send: Any, functions: _TrackerCalls
+    def _change(
+        self, prepared: PreparedCall, refusal: str, send: Any, functions: _TrackerCalls
     ) -> CallFlow[PreparedCall | None]:
+        """Another request after the API refused this one: compacted if it was too long (no `refusal`),
+        otherwise without the compaction that was refused."""
         try:
+            if refusal:
+                return (yield lambda: functions.undo_after_refusal(prepared, refusal, send))
             return (yield lambda: functions.compact_after_overflow(prepared, send))
         except Exception as problem:
             return self.tracker.report_failure(problem)
@@ -133,6 +155,20 @@ class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
         return None if isinstance(read, UnsupportedRequest) else (call, read)
 
 
+def make_recall_tool(adapter: EverturnMiddleware) -> StructuredTool:
+    definition = adapter.recall_tool.definition
+
+    def recall(**given: Any) -> str:
+        return adapter.answer_recall(given)
+
+    return StructuredTool.from_function(
+        recall,
+        name=definition["name"],
+        description=definition["description"],
+        args_schema=definition["input_schema"],
+    )
+
+
 def _reply(response: Any) -> AIMessage | None:
     """The model's reply in any of the results that a handler may return."""
     response = getattr(response, "model_response", response)
@@ -146,7 +182,7 @@ def _make_send(call: LangChainCall) -> Send:
         try:
             reply = model.invoke(messages, SILENT_CONFIG)
         except Exception as problem:
-            raise to_upstream_error(problem) from problem
+            raise make_send_error(problem) from problem
         return build_response(to_framework_reply(reply, call.model, "summary"))
 
     return send
@@ -158,7 +194,7 @@ def _make_send_async(call: LangChainCall) -> AsyncSend:
         try:
             reply = await model.ainvoke(messages, SILENT_CONFIG)
         except Exception as problem:
-            raise to_upstream_error(problem) from problem
+            raise make_send_error(problem) from problem
         return build_response(to_framework_reply(reply, call.model, "summary"))
 
     return send

@@ -6,11 +6,11 @@ pydantic-ai translates that for each provider.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from pydantic_ai.messages import InstructionPart, ModelMessage
-from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
+from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, infer_model
 
 from everturn.adapters.framework import FrameworkMessage, build_body, trace_blocks
 from everturn.adapters.pydantic_ai.messages import (
@@ -70,6 +70,17 @@ class PydanticAICall:
         # The messages have no thinking blocks, which a model with thinking enabled requires.
         return messages, settings | THINKING_DISABLED, ModelRequestParameters(instruction_parts=instructions)
 
+    def find_model(self, name: str, summary_model: Model | str | None) -> Model:
+        """The model that a summary request names: the summary model, or the agent's own."""
+        own = self.context.model
+        if not summary_model or name != model_name(summary_model):
+            return own
+        if not isinstance(summary_model, str):
+            return summary_model
+        # Another model of the agent's provider, unless the name has one: "openai:gpt-5-mini".
+        provider, same_kind = getattr(own, "provider", None), cast(Any, type(own))
+        return infer_model(name) if ":" in name or provider is None else same_kind(name, provider=provider)
+
     def _system(self) -> list[dict[str, str]]:
         parts = [
             part
@@ -83,6 +94,11 @@ class PydanticAICall:
     def _convert_back(self, messages: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
         traced = trace_blocks(messages, self._converted)
         return [*collect_permanent_parts(traced, self._sources), *build_messages(traced, self._sources)]
+
+
+def model_name(model: Model | str) -> str:
+    """The name of a model; a name is given as it is."""
+    return model if isinstance(model, str) else model.model_name
 
 
 def _tools(parameters: ModelRequestParameters) -> list[Any]:

@@ -10,39 +10,60 @@ import copy
 from collections.abc import Sequence
 from typing import Any, Self
 
+import msgspec
+from pydantic_ai import FunctionToolset, RunContext, Tool
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ModelContextWindowExceededError, RetryModelRequest
 from pydantic_ai.messages import ModelResponse
-from pydantic_ai.models import ModelRequestContext, infer_model
+from pydantic_ai.models import ModelRequestContext
 
 from everturn.adapters.framework import (
     FrameworkAdapter,
     build_response,
     is_bad_request,
     is_too_long,
-    to_upstream_error,
 )
-from everturn.adapters.pydantic_ai.call import PydanticAICall
+from everturn.adapters.pydantic_ai.call import PydanticAICall, model_name
 from everturn.adapters.pydantic_ai.messages import to_framework_reply
 from everturn.adapters.tracking import AsyncSend, PreparedCall, UnsupportedRequest
+from everturn.adapters.tracking.summary_retries import make_send_error
 from everturn.decide.options import Options
 from everturn.session.upstream import RawResponse
 
 
 class Everturn(FrameworkAdapter, AbstractCapability[Any]):
-    """One instance serves any number of agents and runs. `summary_model` is a model for summaries or its
-    name, by default the agent's own; the other arguments are those of `FrameworkAdapter`."""
+    """One instance serves any number of agents and runs. `summary_model` is a model or its name and
+    overrides the option `compact.summary_model`; the other arguments are those of `FrameworkAdapter`."""
 
     def __init__(self, options: Options | str | None = None, **arguments: Any) -> None:
-        super().__init__(options, **arguments)
+        super().__init__(options, model_name=model_name, **arguments)
         self._reset()
 
     def _reset(self) -> None:
         """Clear the state of one model request, before each step of a run."""
         self._call: PydanticAICall | None = None
         self._prepared: PreparedCall | None = None
-        self._has_compacted = False
+        # The kinds of refusals that were answered with another request.
+        self._handled: set[str] = set()
         self._refusal: Exception | None = None
+
+    def get_toolset(self) -> FunctionToolset[Any] | None:
+        """The recall tool, if the option `recall.enabled` is set."""
+        if not self.tracker.parts.options.recall.enabled:
+            return None
+        definition = self.recall_tool.definition
+
+        def recall(ctx: RunContext[Any], **given: Any) -> str:
+            return self.answer_recall(given, ctx.tool_call_id or "")
+
+        tool = Tool[Any].from_schema(
+            recall,
+            name=definition["name"],
+            description=definition["description"],
+            json_schema=definition["input_schema"],
+            takes_ctx=True,
+        )
+        return FunctionToolset([tool])
 
     async def for_run(self, ctx: Any) -> Self:
         """A copy for one run: its steps are sequential, but runs are concurrent. The tracker is shared."""
@@ -72,29 +93,37 @@ class Everturn(FrameworkAdapter, AbstractCapability[Any]):
     async def on_model_request_error(
         self, ctx: Any, *, request_context: ModelRequestContext, error: Exception
     ) -> ModelResponse:
-        """If the prompt is too long: compact once and retry. If the request was rejected otherwise: retry
-        with the agent's own request. If that is accepted, the prepared one was at fault."""
-        if self._call is None or self._prepared is None:
+        """If the prompt is too long: compact once and retry. If a compacted view was rejected otherwise: undo
+        the compaction once and retry. Then retry with the agent's own request, unless that cannot fit: if it
+        is accepted, the prepared one was at fault."""
+        call, prepared = self._call, self._prepared
+        too_long = is_too_long(error, ModelContextWindowExceededError)
+        if call is None or prepared is None or not (too_long or is_bad_request(error)):
             raise error
-        if is_too_long(error, ModelContextWindowExceededError):
-            if await self._compact_after_overflow(self._call, self._prepared):
-                raise RetryModelRequest
-        elif is_bad_request(error):
-            self._refusal = error
+        if await self._change(call, prepared, "" if too_long else str(error)):
             raise RetryModelRequest
-        raise error
+        if too_long or not prepared.tracked.fits_unchanged():
+            raise error
+        self._refusal = error
+        raise RetryModelRequest
 
-    async def _compact_after_overflow(self, call: PydanticAICall, prepared: PreparedCall) -> bool:
-        if self._has_compacted:
+    async def _change(self, call: PydanticAICall, prepared: PreparedCall, refusal: str) -> bool:
+        """Whether there is another request after the API refused this one: compacted if it was too long (no
+        `refusal`), otherwise without the compaction that was refused."""
+        kind = "refused" if refusal else "too long"
+        if kind in self._handled:
             return False
-        self._has_compacted = True
+        self._handled.add(kind)
+        send = self._make_send(call)
         try:
-            return (
-                await self.tracker.compact_after_overflow_async(prepared, self._make_send(call)) is not None
-            )
+            if refusal:
+                other = await self.tracker.undo_after_refusal_async(prepared, refusal, send)
+            else:
+                other = await self.tracker.compact_after_overflow_async(prepared, send)
         except Exception as problem:
             self.tracker.report_failure(problem)
             return False
+        return other is not None
 
     async def after_model_request(
         self, ctx: Any, *, request_context: ModelRequestContext, response: ModelResponse
@@ -115,12 +144,12 @@ class Everturn(FrameworkAdapter, AbstractCapability[Any]):
         async def send(body: bytes, _: Sequence[str]) -> RawResponse:
             messages, settings, parameters = call.build_summary_call(body)
             try:
-                model = infer_model(self.summary_model or call.context.model)
+                model = call.find_model(msgspec.json.decode(body)["model"], self.summary_model)
                 # An agent prepares messages in the same two steps.
                 ready = model.prepare_messages(messages, parameters)
                 reply = await model.request(ready, settings, parameters)
             except Exception as problem:
-                raise to_upstream_error(problem) from problem
+                raise make_send_error(problem) from problem
             return build_response(to_framework_reply(reply, call.model, "summary"))
 
         return send

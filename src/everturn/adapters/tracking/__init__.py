@@ -2,8 +2,9 @@
 
 from everturn.adapters.tracking.caller_request import BreakpointOwner, CallerRequest, UnsupportedRequest
 from everturn.adapters.tracking.conversation import PreparedCall, TrackedConversation
+from everturn.adapters.tracking.conversations import TrackedConversations
 from everturn.adapters.tracking.effect_handler import AsyncSend
-from everturn.adapters.tracking.overview import ConversationOverview, make_overview, recall_conversation
+from everturn.adapters.tracking.overview import ConversationOverview
 from everturn.adapters.tracking.parts import ADAPTER_CAPABILITIES, TrackerParts, default_folder, make_parts
 from everturn.adapters.tracking.tracker import ConversationTracker
 from everturn.decide.events import PassedThrough
@@ -18,10 +19,9 @@ __all__ = [
     "PassedThrough",
     "PreparedCall",
     "TrackedConversation",
+    "TrackedConversations",
     "TrackerParts",
     "UnsupportedRequest",
     "default_folder",
-    "make_overview",
     "make_parts",
-    "recall_conversation",
 ]

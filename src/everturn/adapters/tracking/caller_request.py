@@ -1,43 +1,48 @@
 """A caller's request, read from its body.
 
 everturn changes only the messages and the cache breakpoints. System prompt, tools and all other fields are
-sent as they came; the parameters of the cache key are read to notice changes. A request that uses the API's
-own context management, or that could not be rebuilt exactly, gives an `UnsupportedRequest` with the reason.
+sent as they came; the parameters of the cache key are read to notice changes. A request that lets the API
+change the conversation, or that could not be rebuilt exactly, gives an `UnsupportedRequest` with the reason.
 
 Server-side threads are resolved here: a request of a thread has only the new messages and names the reply
 that they follow (api-facts 2.6). The earlier messages come from the tracked conversation.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from everturn.adapters.tracking.chain import (
     START,
-    build_chain,
+    BlockPosition,
     digest,
-    is_list,
-    is_mapping,
-    is_object,
     without_cache_control,
 )
+from everturn.adapters.tracking.list_memo import ListMemo, UnsupportedMessage
+from everturn.adapters.tracking.system_messages import to_system_blocks
 from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.measure.capabilities import Scope
 from everturn.measure.outline import Preamble
 from everturn.view.key_parameters import KeyParameters, TtlChoice
 from everturn.wire.anthropic import tool_block
+from everturn.wire.json_values import is_list, is_mapping
 
 # Who places `cache_control`: everturn, or the caller (a framework that knows its own models).
 BreakpointOwner = Literal["everturn", "caller"]
+CallerRole = Literal["user", "assistant", "system"]
 
-# A caller that sends one of these uses the API's own context management.
-CALLER_MANAGED_FIELDS: Final = ("context_management", "compaction")
+# Edits of `context_management` that change nothing that everturn decides: thinking is not compacted, and the
+# API applies them to what it is sent.
+HARMLESS_EDITS: Final = frozenset({"clear_thinking_20251015"})
 # Fields that are read separately; every other field is sent as it came.
 _READ: Final = frozenset(
     {"model", "messages", "system", "tools", "thinking", "tool_choice", "speed", "output_config", "stream",
      "thread"}
 )  # fmt: skip
+_encode = msgspec.json.Encoder().encode
+_lists: Final = ListMemo()
 
 
 class UnsupportedRequest(msgspec.Struct, frozen=True):
@@ -54,9 +59,18 @@ class KnownPrefix(NamedTuple):
     preamble_digest: bytes = b""
 
 
+class NewMessage(NamedTuple):
+    """What a request adds to a conversation: a message, or the blocks at the end of one."""
+
+    role: CallerRole
+    blocks: tuple[Block, ...]
+    # The number of links of the request up to its end.
+    links: int
+
+
 class CallerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request of a caller. `chain` has a link for each message; `fingerprint` identifies all of it. In a
-    request of a thread only the new messages have content: earlier ones are empty, but have links."""
+    """One request of a caller. `chain` has a link for each block with content; `fingerprint` identifies all
+    of it. In a request of a thread the first `known` links have no message: they come from what is known."""
 
     model: str
     messages: Sequence[Mapping[str, Any]]
@@ -64,11 +78,49 @@ class CallerRequest(msgspec.Struct, frozen=True, kw_only=True):
     parameters: KeyParameters
     fields: Mapping[str, Any]
     breakpoints: BreakpointOwner
-    chain: tuple[bytes, ...]
+    chain: Sequence[bytes]
+    positions: Sequence[BlockPosition]
+    # For each message, the number of positions up to its end.
+    ends: Sequence[int]
+    known: int = 0
     preamble_digest: bytes
     fingerprint: bytes
     # Whether the caller set a breakpoint in its messages; always False if everturn places them.
     marks_messages: bool = False
+    # Whether it has messages with role "system".
+    has_system_messages: bool = False
+
+    def role(self, link: int) -> str:
+        """The role of the message that a link stands for; of links without a message, the user's."""
+        return self.messages[self.positions[link - self.known].message]["role"]
+
+    def block(self, link: int) -> Any:
+        """The block that a link stands for, as the caller sent it; of plain content, the string."""
+        message, block = self.positions[link - self.known]
+        content: Any = self.messages[message].get("content")
+        return content if isinstance(content, str) else content[block]
+
+    def new_messages(self, links: int) -> Iterator[NewMessage]:
+        """What comes after the first `links` links. Thinking belongs to the block that it precedes."""
+        at = links - self.known
+        first, skip = 0, 0
+        if at > 0:
+            first, block = self.positions[at - 1]
+            skip = block + 1
+        for at in range(first, len(self.messages)):
+            message = self.messages[at]
+            blocks = read_message_blocks(message, skip)
+            skip = 0
+            if blocks:
+                yield NewMessage(message["role"], blocks, self.known + self.ends[at])
+
+    @property
+    def last_reply(self) -> int:
+        """The number of links up to the last assistant message; 0 if there is none."""
+        for link in range(len(self.chain), self.known, -1):
+            if self.role(link - 1) == "assistant":
+                return link
+        return self.known
 
 
 def read_request(
@@ -99,48 +151,62 @@ def _read_previous_reply(body: Mapping[str, Any]) -> str | None:
 
 def _read(
     body: Mapping[str, Any], betas: tuple[str, ...], breakpoints: BreakpointOwner, before: KnownPrefix
-) -> CallerRequest:
+) -> CallerRequest | UnsupportedRequest:
     new: list[dict[str, Any]] = body["messages"]
-    chain = (*before.chain, *build_chain(new, before.chain[-1] if before.chain else START))
+    read = _lists.read(new, before.chain[-1] if before.chain else START)
+    if isinstance(read, UnsupportedMessage):
+        return UnsupportedRequest(f"messages.{read.at} has an unsupported role, field or content")
+    positions = read.positions
+    if new and (not positions or positions[-1].message != len(new) - 1):
+        return UnsupportedRequest("its last message has no content")
+    chain = [*before.chain, *read.links] if before.chain else read.links
     system, tools = _system(body), body.get("tools") or ()
     has_preamble = not before.chain or bool(system or tools)
-    preamble = _read_preamble(system, tools, breakpoints) if has_preamble else before.preamble
-    preamble_digest = (
-        digest(without_cache_control(system), without_cache_control(tools))
-        if has_preamble
-        else before.preamble_digest
-    )
+    if has_preamble:
+        preamble, preamble_digest = _preambles.read(system, tools, breakpoints)
+    else:
+        preamble, preamble_digest = before.preamble, before.preamble_digest
     fields = {name: value for name, value in body.items() if name not in _READ and value is not None}
     if breakpoints == "everturn":
         fields.pop("cache_control", None)
-    parameters = _parameters(body, betas)
-    empty: dict[str, Any] = {"role": "assistant", "content": []}
+    found = [each for _, each in read.breakpoints]
+    parameters = _parameters(body, betas, found)
     return CallerRequest(
         model=body["model"],
-        messages=[*[empty] * len(before.chain), *new],
+        messages=new,
         preamble=preamble,
         parameters=parameters,
         fields=fields,
         breakpoints=breakpoints,
         chain=chain,
+        positions=positions,
+        ends=read.ends,
+        known=len(before.chain),
         preamble_digest=preamble_digest,
         fingerprint=digest(chain[-1], body["model"], preamble_digest, parameters, fields, breakpoints),
-        marks_messages=breakpoints == "caller" and any(_breakpoints_in(each.get("content")) for each in new),
+        marks_messages=breakpoints == "caller" and bool(found),
+        has_system_messages=bool(read.system_messages),
     )
 
 
-def read_message_blocks(message: Mapping[str, Any]) -> tuple[Block, ...]:
-    """The blocks of a message without breakpoints, because those are placed anew for every request."""
+def read_message_blocks(message: Mapping[str, Any], skip: int = 0) -> tuple[Block, ...]:
+    """The blocks of a message from a position on, without breakpoints: those are placed anew for every
+    request. A system message becomes blocks of its own kind."""
     content = message.get("content")
     if isinstance(content, str):
-        return (text_block(content),)
-    return tuple(block_from_fields(without_cache_control(block)) for block in content or ())
+        blocks = () if skip else (text_block(content),)
+    else:
+        kept = islice(content or (), skip, None)
+        blocks = tuple(block_from_fields(without_cache_control(block)) for block in kept)
+    return to_system_blocks(blocks) if message.get("role") == "system" else blocks
+
+
+# ── what is not supported ────────────────────────────────────────────────────────────────────────
 
 
 def _find_unsupported(body: Mapping[str, Any], before: KnownPrefix) -> str:
-    used = [name for name in CALLER_MANAGED_FIELDS if body.get(name) is not None]
-    if used:
-        return f"it uses {', '.join(used)}, the API's own context management"
+    if why := _find_own_management(body):
+        return why
     messages = body.get("messages")
     if not isinstance(body.get("model"), str) or not is_list(messages):
         return "it has no model or no messages"
@@ -148,26 +214,56 @@ def _find_unsupported(body: Mapping[str, Any], before: KnownPrefix) -> str:
         return "it has no model or no messages"
     if body.get("max_tokens") == 0:
         return "it only warms the cache (max_tokens is 0)"
-    if not all(_is_plain(message) for message in messages):
-        return "one of its messages has an unsupported role, field or content"
     if not isinstance(body.get("system") or "", str | list):
         return "its system prompt is neither a string nor a list of blocks"
     return ""
 
 
-def _is_plain(message: Any) -> bool:
-    if not is_object(message) or message.get("role") not in ("user", "assistant"):
-        return False
-    content = message.get("content")
-    # Other fields of a message (its own effort, a time to be cleared at) could not be sent again.
-    if message.keys() - {"role", "content"}:
-        return False
-    return isinstance(content, str) or (is_list(content) and all(map(is_object, content)))
+def _find_own_management(body: Mapping[str, Any]) -> str:
+    """Whether the API itself is asked to shorten the conversation."""
+    if body.get("compaction") is not None:
+        return "it uses compaction, the API's own context management"
+    management = body.get("context_management")
+    if management is None:
+        return ""
+    edits = management.get("edits") or () if is_mapping(management) else (None,)
+    kinds = [each.get("type") if is_mapping(each) else None for each in edits]
+    other = [str(kind) for kind in kinds if kind not in HARMLESS_EDITS]
+    return f"it uses context_management ({', '.join(other)}), which also clears results" if other else ""
+
+
+# ── system prompt, tools and parameters ──────────────────────────────────────────────────────────
 
 
 def _system(body: Mapping[str, Any]) -> list[Any]:
     system: Any = body.get("system") or []
     return [{"type": "text", "text": system}] if isinstance(system, str) else system
+
+
+class _PreambleMemo:
+    """The last preambles that were read. Most requests have the system prompt and tools of an earlier one,
+    and encoding them again is most of the work for a short conversation."""
+
+    MAX_ENTRIES: Final = 64
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[Preamble, bytes]] = {}
+
+    def read(
+        self, system: Sequence[Any], tools: Sequence[Any], breakpoints: BreakpointOwner
+    ) -> tuple[Preamble, bytes]:
+        # In the caller's order of keys: they are sent in that order.
+        key = digest(breakpoints.encode(), _encode(system), _encode(tools))
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= self.MAX_ENTRIES:
+                self._known = {}
+            plain = digest(without_cache_control(system), without_cache_control(tools))
+            found = self._known[key] = _read_preamble(system, tools, breakpoints), plain
+        return found
+
+
+_preambles: Final = _PreambleMemo()
 
 
 def _read_preamble(system: Sequence[Any], tools: Sequence[Any], breakpoints: BreakpointOwner) -> Preamble:
@@ -187,11 +283,13 @@ def _read_preamble(system: Sequence[Any], tools: Sequence[Any], breakpoints: Bre
     )
 
 
-def _parameters(body: Mapping[str, Any], betas: Sequence[str]) -> KeyParameters:
+def _parameters(
+    body: Mapping[str, Any], betas: Sequence[str], in_messages: Sequence[dict[str, Any]]
+) -> KeyParameters:
     config = dict(body.get("output_config") or {})
     effort = config.pop("effort", None) or ""
     return KeyParameters(
-        _lifetime(body),
+        _lifetime(body, in_messages),
         betas=tuple(betas),
         thinking=body.get("thinking"),
         effort=effort,
@@ -201,17 +299,10 @@ def _parameters(body: Mapping[str, Any], betas: Sequence[str]) -> KeyParameters:
     )
 
 
-def _lifetime(body: Mapping[str, Any]) -> TtlChoice:
+def _lifetime(body: Mapping[str, Any], in_messages: Sequence[dict[str, Any]]) -> TtlChoice:
     """One hour for all breakpoints if the caller asks for it in any of its own."""
     holders = [body, *_system(body), *(body.get("tools") or ())]
     found = [each["cache_control"] for each in holders if isinstance(each.get("cache_control"), Mapping)]
-    found += [each for message in body["messages"] for each in _breakpoints_in(message.get("content"))]
-    if any(each.get("ttl") == "1h" for each in found):
+    if any(each.get("ttl") == "1h" for each in (*found, *in_messages)):
         return TtlChoice("1h", "the caller's own breakpoints ask for an hour")
     return TtlChoice("5m", "the caller asks for no other lifetime")
-
-
-def _breakpoints_in(content: Any) -> list[dict[str, Any]]:
-    blocks = content if is_list(content) else []
-    found = [block.get("cache_control") for block in blocks]
-    return [each for each in found if is_object(each)]

@@ -1,72 +1,73 @@
-"""A hash chain that identifies a list of messages: one link per message.
+"""A hash chain that identifies a list of messages by its content: one link per content block.
 
-A link is the digest of its message and of the previous link, so equal links mean equal prefixes. Equivalent
-forms of a message have the same link: breakpoints, nulls and the order of keys are ignored, and a string
-equals one text block. Of a reply, thinking, citations and unknown fields are ignored too, because the caller
-may have dropped them before sending it back. `tracker.py` finds the conversation of a chain.
+A link is the digest of a block, of its role and of the previous link, so equal links mean equal beginnings.
+Where messages begin and end does not count: two messages of one role in a row equal one message with the
+blocks of both. Equivalent forms of a block have the same link: breakpoints, nulls and the order of keys are
+ignored, and a string equals one text block. Of a reply, thinking, citations and unknown fields are ignored
+too, because the caller may have dropped them before sending it back. `tracker.py` finds the conversation of a
+chain, and `respelling.py` compares what is equal in meaning but not in its links.
+
+A caller sends all of its list with every request. Digests of long texts are therefore remembered by the text
+itself: a string that was seen before is found without reading it, because Python caches its hash.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from everturn.history.blocks import THINKING, fields_of
+from everturn.history.blocks import THINKING, Block, fields_of
 from everturn.history.records import Record
+from everturn.wire.json_values import is_object, is_sequence
 
 START: Final = b""
+# The kind of a block that holds the text of a message with role "system" (`system_messages.py`).
+SYSTEM_TEXT: Final = "everturn_system"
 _SIZE: Final = 16
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether a decoded JSON value is an object."""
-    return isinstance(value, dict)
+class BlockPosition(NamedTuple):
+    """Where a link comes from: a block of a message."""
+
+    message: int
+    block: int
 
 
-def is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
-    """Whether a value is an array: decoded JSON has lists, a caller's own body may have tuples."""
-    return isinstance(value, list | tuple)
+def append_links(
+    message: Mapping[str, Any], at: int, links: list[bytes], positions: list[BlockPosition], start: bytes
+) -> None:
+    """Append the links of a message in the format of the Messages API, and the block that each stands for.
+    `at` is its position in the list, `start` the link before the list."""
+    role, content = message["role"], message["content"]
+    for block_at, block in enumerate(content if is_sequence(content) else (content,)):
+        found = digest_block(role, block)
+        if found is not None:
+            links.append(_join(links[-1] if links else start, role, found))
+            positions.append(BlockPosition(at, block_at))
 
 
-def is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:
-    return isinstance(value, Mapping)
-
-
-def is_list(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
-
-
-def build_chain(messages: Iterable[Mapping[str, Any]], start: bytes = START) -> tuple[bytes, ...]:
-    """The links of messages in the format of the Messages API."""
+def record_links(before: bytes, record: Record) -> list[bytes]:
+    """The links of a recorded message. They equal those of the message that the caller sends."""
     links: list[bytes] = []
-    for message in messages:
-        start = make_link(start, str(message.get("role")), message.get("content"))
-        links.append(start)
-    return tuple(links)
+    for block in record.blocks:
+        role = role_of(record, block)
+        found = digest_block(role, fields_of(block))
+        if found is not None:
+            before = _join(before, role, found)
+            links.append(before)
+    return links
 
 
-def make_link(before: bytes, role: str, content: Any) -> bytes:
-    blocks = content if is_sequence(content) else [content]
-    normalize = _normalize_reply_block if role == "assistant" else _normalize
-    parts = [part for block in blocks if (part := normalize(_as_block(block))) is not None]
-    return digest(before, role, parts)
+def role_of(record: Record, block: Block) -> str:
+    """The role that the caller's message had. Messages with role "system" are recorded as the user's."""
+    return "system" if block.kind == SYSTEM_TEXT else record.kind
 
 
-def make_record_link(before: bytes, record: Record) -> bytes:
-    """The link of a recorded message. It equals the link of the message that the caller sends."""
-    return make_link(before, record.kind, [fields_of(block) for block in record.blocks])
-
-
-def build_record_chain(records: Iterable[Record]) -> tuple[list[bytes], int]:
-    """The chain of a transcript, and how many of its links come before the first recorded reply."""
-    links: list[bytes] = []
-    before = -1
-    for record in filter(is_caller_message, records):
-        before = len(links) if before < 0 and record.message_id else before
-        links.append(make_record_link(links[-1] if links else START, record))
-    return links, before if before >= 0 else len(links)
+def is_caller_message(record: Record) -> bool:
+    """Whether a record is a message of the caller's list. Summaries and attachments are everturn's own."""
+    return record.kind in ("user", "assistant") and not (record.compact_summary or record.meta)
 
 
 def common_prefix_length(one: Sequence[bytes], other: Sequence[bytes]) -> int:
@@ -78,9 +79,11 @@ def common_prefix_length(one: Sequence[bytes], other: Sequence[bytes]) -> int:
     return low
 
 
-def is_caller_message(record: Record) -> bool:
-    """Whether a record is a message of the caller's list. Summaries and attachments are everturn's own."""
-    return record.kind in ("user", "assistant") and not (record.compact_summary or record.meta)
+def _join(before: bytes, role: str, content: bytes) -> bytes:
+    return blake2b(b"%b%b%b" % (before, role.encode(), content), digest_size=_SIZE).digest()
+
+
+# ── digests ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def digest(*parts: Any) -> bytes:
@@ -93,39 +96,102 @@ def digest(*parts: Any) -> bytes:
     return result.digest()
 
 
+def digest_block(role: str, block: Any) -> bytes | None:
+    """The digest of a block's content; None if it has none: thinking, or a text without a character."""
+    if isinstance(block, str):
+        return _texts.digest(block) if block.strip() else None
+    if not is_object(block):
+        return digest(b"value", _normalize(block))
+    kind = block.get("type")
+    if kind in ("text", SYSTEM_TEXT):
+        return _digest_text_block(role, block)
+    if role == "assistant":
+        if kind in THINKING:
+            return None
+        if kind == "tool_use":
+            return digest(b"call", [block.get("id"), block.get("name"), _shorten(block.get("input"))])
+    return digest(b"block", _normalize(_as_result(block) if kind == "tool_result" else block))
+
+
+def _as_result(block: dict[str, Any]) -> dict[str, Any]:
+    """A result in one form: a string equals one text block, and no error is the default."""
+    content = block.get("content")
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return {**block, "content": blocks, "is_error": block.get("is_error") or None}
+
+
+def _digest_text_block(role: str, block: dict[str, Any]) -> bytes | None:
+    text = block.get("text")
+    if not isinstance(text, str):
+        return digest(b"block", _normalize(block))
+    if not text.strip():
+        return None
+    rest = () if role == "assistant" else [name for name in block if name not in _TEXT_FIELDS]
+    if any(block[name] is not None for name in rest):
+        return digest(b"block", _normalize(block))
+    return _texts.digest(text)
+
+
+_TEXT_FIELDS: Final = frozenset({"type", "text", "cache_control"})
+
+
+class _DigestMemo:
+    """Digests of strings. It is emptied when it holds too much: it keeps the strings in memory."""
+
+    MAX_CHARACTERS: Final = 32_000_000
+
+    def __init__(self) -> None:
+        self._known: dict[str, bytes] = {}
+        self._characters = 0
+
+    def digest(self, text: str) -> bytes:
+        found = self._known.get(text)
+        if found is None:
+            found = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_SIZE).digest()
+            if self._characters + len(text) > self.MAX_CHARACTERS:
+                self._known, self._characters = {}, 0
+            self._characters += len(text)
+            self._known[text] = found
+        return found
+
+
+_texts: Final = _DigestMemo()
+# Shorter strings cost less to encode than to look up.
+_LONG: Final = 200
+
+
 def without_cache_control(value: Any) -> Any:
     """A block without `cache_control`, also in nested blocks. The input of a tool call is left as it is."""
     if is_object(value):
         kept = ((name, part) for name, part in value.items() if name != "cache_control")
-        return {name: part if name == "input" else without_cache_control(part) for name, part in kept}
+        return {
+            name: part if name == "input" or isinstance(part, str) else without_cache_control(part)
+            for name, part in kept
+        }
     if is_sequence(value):
         return [without_cache_control(part) for part in value]
     return value
 
 
-def _as_block(block: Any) -> Any:
-    return {"type": "text", "text": block} if isinstance(block, str) else block
-
-
-def _normalize_reply_block(block: Any) -> Any:
-    if not is_object(block):
-        return _normalize(block)
-    kind = block.get("type")
-    if kind in THINKING:
-        return None
-    if kind == "text":
-        text = block.get("text")
-        return [kind, text] if str(text).strip() else None
-    if kind == "tool_use":
-        return [kind, block.get("id"), block.get("name"), block.get("input")]
-    return _normalize(block)
+def _shorten(value: Any) -> Any:
+    """The value with its long strings replaced by digests."""
+    if isinstance(value, str):
+        return value if len(value) < _LONG else {"digest": _texts.digest(value).hex()}
+    if is_object(value):
+        return {name: _shorten(part) for name, part in value.items()}
+    return [_shorten(part) for part in value] if is_sequence(value) else value
 
 
 def _normalize(value: Any) -> Any:
-    """The value without breakpoints and nulls, at any depth."""
+    """The same without breakpoints and nulls, at any depth."""
+    if isinstance(value, str):
+        return _shorten(value)
     if is_object(value):
-        kept = ((name, part) for name, part in value.items() if part is not None and name != "cache_control")
-        return {name: part if isinstance(part, str) else _normalize(part) for name, part in kept}
+        return {
+            name: _normalize(part)
+            for name, part in value.items()
+            if part is not None and name != "cache_control"
+        }
     if is_sequence(value):
         return [_normalize(part) for part in value]
     return value

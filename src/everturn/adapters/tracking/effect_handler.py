@@ -1,7 +1,8 @@
 """Carries out effects for tracked conversations: files, hooks, requests on the caller's connection.
 
-A summary is requested on the caller's connection, with the caller's API key. The caller's output limits (a
-small `max_tokens`, `stop_sequences`) are lifted for a summary. They are not part of the cache key.
+A summary is requested on the caller's connection, with the caller's API key, and sent again after a passing
+error (`summary_retries.py`). The caller's output limits (a small `max_tokens`, `stop_sequences`) are lifted
+for a summary. They are not part of the cache key.
 """
 
 import asyncio
@@ -12,6 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from everturn.adapters.tracking.summary_retries import RetryClock, retry, retry_async
+from everturn.adapters.tracking.system_messages import encode_request
 from everturn.decide.effects import (
     AskModel,
     Emit,
@@ -61,7 +64,7 @@ class TrackingEffectHandler(LocalEffectHandler):
         super().__init__(
             send, folder, readable=readable, hooks=hooks, listen=listen, waiting=self.tell_waiting
         )
-        self._began = time.monotonic()
+        self.began = time.monotonic()
         self._moment = moment
         self._sends = send
         self._may_read = readable is not None
@@ -77,12 +80,19 @@ class TrackingEffectHandler(LocalEffectHandler):
         asked = lift_output_limits(effect)
         with self.ticking(asked):
             try:
-                return self.read_answer(asked, self._sends(asked.request.to_bytes(), asked.betas))
+                body = encode_summary_request(asked)
+                raw = retry(lambda: self._sends(body, asked.betas), RetryClock(self.began))
+                return self.read_answer(asked, raw)
             except UpstreamError as problem:
                 return to_model_failure(problem)
 
     def run_hooks(self, effect: RunHooks) -> HookOutcome:
-        outcome = super().run_hooks(effect)
+        return self._report_trouble(effect, super().run_hooks(effect))
+
+    async def run_hooks_async(self, effect: RunHooks) -> HookOutcome:
+        return self._report_trouble(effect, await self._hooks.run_async(effect))
+
+    def _report_trouble(self, effect: RunHooks, outcome: HookOutcome) -> HookOutcome:
         problem = make_hook_trouble(effect.event, outcome, self._moment())
         if problem is not None:
             self.emit(Emit(problem))
@@ -90,21 +100,21 @@ class TrackingEffectHandler(LocalEffectHandler):
 
     def tell_waiting(self, effect: AskModel) -> None:
         """Report that a summary is being written, and for how long (CP-7)."""
-        seconds = time.monotonic() - self._began
-        self.emit(Emit(Compacting(moment=self._moment(), way=effect.way, seconds=seconds, characters=0)))
+        seconds = time.monotonic() - self.began
+        self.emit(Emit(Compacting(moment=self._moment(), way=effect.strategy, seconds=seconds, characters=0)))
 
     def read_answer(self, effect: AskModel, raw: RawResponse) -> ModelAnswer | ModelFailure:
         try:
             response = parse_reply(raw, self._wire).response
         except InvalidResponseError as problem:
             return ModelFailure("api_error", problem.message)
-        usage = self._wire.summary_usage(raw.body, by_provider=effect.way == "provider")
+        usage = self._wire.summary_usage(raw.body, by_provider=effect.strategy == "provider")
         self._on_usage(effect, usage)
         return ModelAnswer(response.blocks, response.reply.stop_reason, usage)
 
 
 class AsyncTrackingEffectHandler:
-    """For the async driver. Disk access and hooks run in a thread."""
+    """For the async driver. Disk access runs in a thread; an async hook runs on the caller's event loop."""
 
     def __init__(self, send: AsyncSend, folder: Path, **options: Any) -> None:
         self._send = send
@@ -117,7 +127,7 @@ class AsyncTrackingEffectHandler:
         return await asyncio.to_thread(self._handler.read_files, effect)
 
     async def run_hooks(self, effect: RunHooks) -> HookOutcome:
-        return await asyncio.to_thread(self._handler.run_hooks, effect)
+        return await self._handler.run_hooks_async(effect)
 
     async def emit(self, effect: Emit) -> None:
         self._handler.emit(effect)
@@ -126,11 +136,19 @@ class AsyncTrackingEffectHandler:
         asked = lift_output_limits(effect)
         with self._handler.ticking(asked):
             try:
-                return self._handler.read_answer(
-                    asked, await self._send(asked.request.to_bytes(), asked.betas)
+                body = encode_summary_request(asked)
+                raw = await retry_async(
+                    lambda: self._send(body, asked.betas), RetryClock(self._handler.began)
                 )
+                return self._handler.read_answer(asked, raw)
             except UpstreamError as problem:
                 return to_model_failure(problem)
+
+
+def encode_summary_request(effect: AskModel) -> bytes:
+    """The bytes of a summary request. A fork repeats the caller's system messages; the model of a separate
+    request may not know that role."""
+    return encode_request(effect.request, native=effect.parent is not None)
 
 
 def lift_output_limits(effect: AskModel) -> AskModel:

@@ -6,14 +6,17 @@ sub-agents given the same task: then system prompt and tools must be equal, and 
 there.
 
     the request starts with the whole conversation      a continuation; nothing new means a retry
+    the same, without a part of the newest message      a continuation, if the replies in it prove it
     the conversation has more after the shared part     a fork: a rewind, an edit, a branch, a regeneration
     nothing is shared                                   a new conversation
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from everturn.adapters.tracking.caller_request import CallerRequest
+from everturn.adapters.tracking.chain import common_prefix_length
 from everturn.adapters.tracking.conversation import TrackedConversation
 
 # Conversations that wait for a response may exceed the limit up to this factor. Our choice.
@@ -21,10 +24,12 @@ MAX_PENDING_FACTOR: Final = 4
 
 
 class ConversationMatch(NamedTuple):
-    """A conversation, and how many links of the request it shares."""
+    """A conversation, how many of its links belong to the request, and how many of the request's links they
+    are: a request that leaves out a part of what was sent has fewer."""
 
     tracked: TrackedConversation
     links: int
+    covered: int
 
     @property
     def is_continuation(self) -> bool:
@@ -38,7 +43,8 @@ class KnownConversations:
         self._conversations: OrderedDict[str, TrackedConversation] = OrderedDict()
         self._by_link: dict[bytes, set[str]] = {}
         self._by_reply: dict[str, str] = {}
-        self._indexed_links: dict[str, int] = {}
+        # The links of each conversation that are in `_by_link`.
+        self._indexed: dict[str, list[bytes]] = {}
 
     def __iter__(self) -> Iterator[TrackedConversation]:
         return iter(tuple(self._conversations.values()))
@@ -50,7 +56,7 @@ class KnownConversations:
         for links in range(len(chain), 0, -1):
             known = (self._conversations[name] for name in self._by_link.get(chain[links - 1], ()))
             found = [
-                ConversationMatch(tracked, links)
+                ConversationMatch(tracked, links, links)
                 for tracked in known
                 if _may_be(tracked, links, preamble_digest)
             ]
@@ -58,16 +64,35 @@ class KnownConversations:
                 return max(found, key=lambda each: self._rank(each, preamble_digest))
         return None
 
+    def find_respelled(self, request: CallerRequest) -> ConversationMatch | None:
+        """The conversation that the request continues without a part of what was sent last. None if several
+        conversations sent different things there: it cannot be told whose it is."""
+        found = [
+            (each, covered)
+            for each in self._conversations.values()
+            if (covered := each.respelled_links(request)) is not None
+        ]
+        if not found or len({each.sent_last() for each, _ in found}) > 1:
+            return None
+        tracked, covered = found[-1]
+        return ConversationMatch(tracked, len(tracked.chain), covered)
+
     def find_reply(self, message_id: str) -> ConversationMatch | None:
         """The conversation with this reply, up to and including the reply."""
         tracked = self._conversations.get(self._by_reply.get(message_id, ""))
-        return ConversationMatch(tracked, tracked.replies[message_id]) if tracked else None
+        if tracked is None:
+            return None
+        links = tracked.replies[message_id]
+        return ConversationMatch(tracked, links, links)
 
     def remember(self, tracked: TrackedConversation) -> None:
         """Index the new links of a conversation and make it the most recently used."""
-        for each in tracked.chain[self._indexed_links.get(tracked.id, 0) :]:
+        indexed = self._indexed.setdefault(tracked.id, [])
+        same = common_prefix_length(indexed, tracked.chain)
+        self._remove_links(tracked.id, indexed[same:])
+        indexed[same:] = tracked.chain[same:]
+        for each in indexed[same:]:
             self._by_link.setdefault(each, set()).add(tracked.id)
-        self._indexed_links[tracked.id] = len(tracked.chain)
         for each in reversed(tracked.replies):
             # Earlier replies are indexed already. A fork takes over the replies that it shares.
             if self._by_reply.get(each) == tracked.id:
@@ -79,14 +104,17 @@ class KnownConversations:
     def forget(self, tracked: TrackedConversation) -> None:
         if self._conversations.pop(tracked.id, None) is None:
             return
-        for each in tracked.chain[: self._indexed_links.pop(tracked.id, 0)]:
-            holders = self._by_link[each]
-            holders.discard(tracked.id)
-            if not holders:
-                del self._by_link[each]
+        self._remove_links(tracked.id, self._indexed.pop(tracked.id, ()))
         for each in tracked.replies:
             if self._by_reply.get(each) == tracked.id:
                 del self._by_reply[each]
+
+    def _remove_links(self, name: str, links: Iterable[bytes]) -> None:
+        for each in links:
+            holders = self._by_link[each]
+            holders.discard(name)
+            if not holders:
+                del self._by_link[each]
 
     def oldest_beyond(self, limit: int) -> TrackedConversation | None:
         """The least recently used conversation, if there are more than `limit`. One that waits for a response

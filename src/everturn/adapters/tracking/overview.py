@@ -1,15 +1,20 @@
 """An overview of a tracked conversation, and search in it."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from everturn.adapters.tracking.conversation import TrackedConversation
-from everturn.errors import UsageError
+from everturn.errors import EverturnError, UsageError
+from everturn.history.blocks import block_from_fields
 from everturn.history.edits import Compacted
 from everturn.session.bill import Bill
+from everturn.view.fragments.recalled import NAME
 
 if TYPE_CHECKING:
+    from everturn.session.recall.index import RecallIndex
     from everturn.session.recall.search import Hit
 
 
@@ -34,7 +39,7 @@ def make_overview(tracked: TrackedConversation) -> ConversationOverview:
         id=tracked.id,
         path=tracked.transcript.path,
         model=setting.model.id,
-        messages=len(tracked.chain),
+        messages=tracked.messages,
         tokens=conversation.size.tokens,
         window=setting.model.window,
         compactions=sum(isinstance(record.edit, Compacted) for record in tracked.records),
@@ -44,8 +49,27 @@ def make_overview(tracked: TrackedConversation) -> ConversationOverview:
 
 def recall_conversation(tracked: TrackedConversation, query: str, limit: int) -> "tuple[Hit, ...]":
     """Search the full history of a conversation, including what the model no longer sees."""
-    from everturn.session.recall.index import RecallIndex
     from everturn.session.recall.search import recall
+
+    with _open_index(tracked) as index:
+        return recall(query, limit, index=index, log=tracked.runner.conversation.log)
+
+
+def answer_recall(tracked: TrackedConversation, given: Mapping[str, Any]) -> str:
+    """The answer to a call of the recall tool; a problem is an answer too."""
+    from everturn.session.recall.tool import answer_tool
+
+    call = block_from_fields({"type": "tool_use", "id": "", "name": NAME, "input": dict(given)})
+    try:
+        with _open_index(tracked) as index:
+            return answer_tool(call, index=index, log=tracked.runner.conversation.log)
+    except EverturnError as problem:
+        return str(problem)
+
+
+@contextmanager
+def _open_index(tracked: TrackedConversation) -> "Generator[RecallIndex, None, None]":
+    from everturn.session.recall.index import RecallIndex
 
     if not tracked.transcript.path:
         raise UsageError(
@@ -53,6 +77,6 @@ def recall_conversation(tracked: TrackedConversation, query: str, limit: int) ->
         )
     index = RecallIndex(tracked.transcript.path)
     try:
-        return recall(query, limit, index=index, log=tracked.runner.conversation.log)
+        yield index
     finally:
         index.close()

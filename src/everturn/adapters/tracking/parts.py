@@ -78,19 +78,30 @@ class TrackerParts(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_parts(
     options: Options | str | None,
-    overrides: Mapping[str, Any],
     *,
+    summary_model: str = "",
     config: ConfigChoice = "auto",
     folder: str | os.PathLike[str] | None = "",
     readable: Sequence[str | os.PathLike[str]] = (),
     fixed: Mapping[str, Any] | None = None,
-    **more: Any,
+    breakpoints: BreakpointOwner = "everturn",
+    hooks: Hooks | None = None,
+    listen: Callable[[Event], None] = lambda _: None,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    costs: TokenCosts | None = None,
+    estimator: Estimator | None = None,
+    capabilities: Capabilities = ADAPTER_CAPABILITIES,
+    **overrides: Any,
 ) -> TrackerParts:
-    """Load the options and build the parts. `options` may be the name of a policy. `folder` is the folder for
-    transcripts: "" for the user's data folder, None to keep conversations in memory only. `readable` lists
-    folders from which files may be read again after a compaction. `fixed` are values that the adapter
-    requires: they override the configuration."""
+    """Load the options and build the parts. `options` may be the name of a policy; `overrides` are config
+    keys. `summary_model` overrides the key `compact.summary_model`. `folder` is the folder for transcripts:
+    "" for the user's data folder, None to keep conversations in memory only. `readable` lists folders from
+    which files may be read again after a compaction. `fixed` are values that the adapter requires: they
+    override the configuration."""
     values = {RENAMED_ARGUMENTS.get(name, name): value for name, value in overrides.items()}
+    if summary_model:
+        values["compact.summary_model"] = summary_model
     if isinstance(options, str):
         options, values = None, {"policy": options, **values}
     if folder is None:
@@ -105,15 +116,20 @@ def make_parts(
         chosen = resolve_options(chosen, required, config=None).options
     transcripts = Path(chosen.store.folder).expanduser() if chosen.store.folder else default_folder()
     found = load_hooks(chosen.hooks)
-    hooks = add_hooks(more.pop("hooks", Hooks()), found.hooks)
     allowed = resolve_roots([os.fspath(each) for each in readable]) if readable else None
     return TrackerParts(
         options=chosen,
         folder=None if in_memory else transcripts.absolute(),
+        breakpoints=breakpoints,
         readable=allowed,
-        hooks=hooks,
+        capabilities=capabilities,
+        costs=costs,
+        estimator=estimator,
+        hooks=add_hooks(hooks or Hooks(), found.hooks),
+        listen=listen,
+        clock=clock,
+        new_id=new_id,
         notes=(*loaded.notes, *found.notes),
-        **more,
     )
 
 

@@ -3,6 +3,7 @@
     request = tracker.read(body, betas)                      an `UnsupportedRequest` is sent unchanged
     call = tracker.prepare(request, send)                    the request that the adapter sends
     other = tracker.compact_after_overflow(call, send)       once, after "too long"; None: return the error
+    other = tracker.undo_after_refusal(call, message, send)  once, after another 400; None: the caller's own
     tracker.record_response(call, response)                  only if a response arrived
 
 Each method has an async variant. `send` is used for summary requests; the adapter sends the prepared request
@@ -14,6 +15,7 @@ recorded in a fork.
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,20 +30,27 @@ from everturn.adapters.tracking.caller_request import (
     UnsupportedRequest,
     read_request,
 )
-from everturn.adapters.tracking.chain import build_record_chain, common_prefix_length
-from everturn.adapters.tracking.conversation import PreparedCall, TrackedConversation
+from everturn.adapters.tracking.conversation import (
+    CallerList,
+    PreparedCall,
+    TrackedConversation,
+    read_caller_list,
+)
 from everturn.adapters.tracking.effect_handler import (
     AsyncSend,
     AsyncTrackingEffectHandler,
     TrackingEffectHandler,
     refuse_to_send,
 )
+from everturn.adapters.tracking.fork_records import take_shared_records
+from everturn.adapters.tracking.fork_watch import ForkWatch, describe_difference
 from everturn.adapters.tracking.known_conversations import ConversationMatch, KnownConversations
 from everturn.adapters.tracking.parts import TrackerParts
+from everturn.adapters.tracking.stored_conversations import StoredMatch, find_stored
 from everturn.adapters.tracking.transcript_folder import TranscriptFile, TranscriptFolder
 from everturn.decide.cache_breaks import Baseline, CacheBreakDetector, DetectedBreak
 from everturn.decide.effects import AskModel
-from everturn.decide.events import Event, EventContext, PassedThrough
+from everturn.decide.events import Event, EventContext, ForksRepeated, PassedThrough, TranscriptShared
 from everturn.engine import Conversation, ConversationSettings, Flow
 from everturn.errors import StoreError, UsageError
 from everturn.history.records import Record, Usage
@@ -72,7 +81,10 @@ class ConversationTracker:
         self.parts = parts
         self._known = KnownConversations()
         self._transcripts = TranscriptFolder(parts.folder, self.report_problem)
+        # Requests that were sent unchanged, by reason.
+        self.unsupported: Counter[str] = Counter()
         self._ledger = Ledger()
+        self._forks = ForkWatch()
         # `_guard` is held briefly, for state in memory; `_load_lock` while conversations are read from files.
         self._guard = RLock()
         self._load_lock = Lock()
@@ -106,9 +118,13 @@ class ConversationTracker:
 
     def read(self, body: Mapping[str, Any], betas: Sequence[str] = ()) -> CallerRequest | UnsupportedRequest:
         """Read a caller's request; `betas` are those in its header."""
-        return read_request(
+        read = read_request(
             body, betas=betas, breakpoints=self.parts.breakpoints, find_prefix=self._find_known_prefix
         )
+        if isinstance(read, UnsupportedRequest):
+            with self._guard:
+                self.unsupported[read.why] += 1
+        return read
 
     def _find_known_prefix(self, reply: str) -> KnownPrefix | None:
         with self._guard:
@@ -117,6 +133,27 @@ class ConversationTracker:
             return None
         tracked = found.tracked
         return KnownPrefix(tuple(tracked.chain[: found.links]), tracked.preamble, tracked.preamble_digest)
+
+    def find_call(self, given: Mapping[str, Any], call: str = "") -> TrackedConversation | None:
+        """The conversation whose last reply calls the recall tool like this. Without the id of the call, None
+        if several do: an answer must not come from another conversation."""
+        found = [each for each in self if each.has_open_recall(given, call)]
+        return found[-1] if len(found) == 1 or (found and call) else None
+
+    def rewind(self, tracked: TrackedConversation, uuid: str = "") -> list[dict[str, Any]]:
+        """A fork before one of the caller's messages, by default the last one. Returns its messages."""
+        with self._load_lock, tracked.lock.acquire():
+            request, cut = tracked.last_request, tracked.find_message(uuid)
+            if request is None:
+                raise UsageError(f"The conversation {tracked.id!r} has had no request here yet.")
+            shared = read_caller_list(tracked.records[:cut])
+            if not shared.chain:
+                return []
+            fork = self._fork(request, tracked, shared, cut)
+            fork.last_request = request
+            with self._guard:
+                self._remember(fork)
+            return fork.list_messages()
 
     # ── one request ──────────────────────────────────────────────────────────────────────────────
 
@@ -149,6 +186,18 @@ class ConversationTracker:
         async with tracked.lock.acquire_async():
             return await self._run_flow_async(tracked, tracked.compact_after_overflow_flow(call), send)
 
+    def undo_after_refusal(self, call: PreparedCall, refusal: str, send: Send) -> PreparedCall | None:
+        tracked = call.tracked
+        with tracked.lock.acquire():
+            return self._run_flow(tracked, tracked.undo_after_refusal_flow(call, refusal), send)
+
+    async def undo_after_refusal_async(
+        self, call: PreparedCall, refusal: str, send: AsyncSend
+    ) -> PreparedCall | None:
+        tracked = call.tracked
+        async with tracked.lock.acquire_async():
+            return await self._run_flow_async(tracked, tracked.undo_after_refusal_flow(call, refusal), send)
+
     def record_response(self, call: PreparedCall, raw: RawResponse) -> None:
         with call.tracked.lock.acquire():
             self._record(call, raw)
@@ -177,12 +226,21 @@ class ConversationTracker:
         """The conversation in memory that this request continues, if there is one. The caller then counts as
         a user of it and must release it with `_in_use`."""
         with self._guard:
-            found = self._known.find(request.chain, request.preamble_digest)
-            if found is None or not found.is_continuation or found.links < _last_reply(request):
+            found = self._find_known(request)
+            if found is None or not found.is_continuation or found.covered < request.last_reply:
                 return None
             found.tracked.users += 1
             self._remember(found.tracked)
+            self._forks.count_call(found.tracked.lineage)
             return found.tracked
+
+    def _find_known(self, request: CallerRequest) -> ConversationMatch | None:
+        """The conversation in memory that has most of this request."""
+        found = self._known.find(request.chain, request.preamble_digest)
+        last = request.last_reply
+        if not last or (found is not None and found.is_continuation and found.covered >= last):
+            return found
+        return self._known.find_respelled(request) or found
 
     async def _recognise_async(self, request: CallerRequest) -> TrackedConversation:
         """Recognise in a thread, because files may be read. If cancelled, release the result later."""
@@ -209,35 +267,75 @@ class ConversationTracker:
 
     def _load_or_create(self, request: CallerRequest) -> TrackedConversation:
         with self._guard:
-            found = self._known.find(request.chain, request.preamble_digest)
-        if found is None or found.links < _last_reply(request):
-            found = self._find_on_disk(request, found)
+            found = self._find_known(request)
+        if found is None or found.covered < request.last_reply:
+            covered = found.covered if found else 0
+            stored = find_stored(self._transcripts, request, self._open_paths(), covered)
+            if stored is not None and stored.transcript.is_writable:
+                return self._load(request, stored)
+            if stored is not None:
+                return self._share(request, stored, found)
         if found is None:
             return self._new(request)
-        return found.tracked if found.is_continuation else self._fork(request, found.tracked, found.links)
+        if found.is_continuation:
+            return found.tracked
+        return self._fork_at(request, found.tracked, found.links)
+
+    def _open_paths(self) -> set[str]:
+        with self._guard:
+            return {tracked.transcript.path for tracked in self._known}
 
     def _new(self, request: CallerRequest) -> TrackedConversation:
         name = self.parts.new_id()
         transcript = self._transcripts.new(request.chain[0], name, self.parts.clock())
         return self._create(name, self._conversation(request, transcript), transcript)
 
-    def _fork(
-        self, request: CallerRequest, parent: TrackedConversation, links: int, records: int | None = None
+    def _fork_at(
+        self, request: CallerRequest, parent: TrackedConversation, links: int
     ) -> TrackedConversation:
-        """Create a conversation that starts with the parent's first records. It inherits the parent's cache
-        baselines if system prompt and tools, which are part of the cache key, have not changed."""
-        length = parent.records_before(links) if records is None else records
-        name, shared = self.parts.new_id(), list(parent.records[:length])
-        is_same = parent.had_same_preamble(links, request.preamble_digest)
+        """A fork of a conversation in memory, where the request differs from it."""
+        shared = parent.fork_point(links)
+        fork = self._fork(request, parent, parent.caller_list(shared), parent.records_before(shared))
+        self._watch_fork(request, parent, links)
+        return fork
+
+    def _fork(
+        self, request: CallerRequest, parent: TrackedConversation, shared: CallerList, cut: int
+    ) -> TrackedConversation:
+        """Create a conversation that starts with the parent's records before `cut`, which are `shared` in the
+        caller's list. It inherits the parent's cache baselines if system prompt and tools, which are part of
+        the cache key, have not changed."""
+        name, records = self.parts.new_id(), take_shared_records(parent.records, cut)
+        is_same = parent.had_same_preamble(len(shared.chain), request.preamble_digest)
         baselines = parent.runner.conversation.detector.baselines if is_same else None
-        transcript = self._transcripts.new(parent.chain[0], name, self.parts.clock())
-        transcript.append(shared)
-        conversation = self._conversation(request, transcript, shared, baselines)
+        transcript = self._transcripts.new(request.chain[0], name, self.parts.clock())
+        transcript.append(records)
+        conversation = self._conversation(request, transcript, records, baselines)
         # A fork reads less from the cache than its parent did. That is expected, not a cache break.
         conversation.detector.deleted(conversation.setting.source)
-        fork = self._create(name, conversation, transcript)
+        fork = self._create(name, conversation, transcript, caller_list=shared, lineage=parent.lineage)
         fork.inherit_preamble(parent)
         return fork
+
+    def _watch_fork(self, request: CallerRequest, parent: TrackedConversation, links: int) -> None:
+        """Report a caller whose lists keep differing from what it sent before (GW-11)."""
+        difference = describe_difference(request, links, len(parent.chain))
+        with self._guard:
+            repeated = self._forks.count_fork(parent.lineage, difference)
+        if repeated is None:
+            return
+        log.warning("everturn: %s", repeated.text)
+        self._ledger.note(repeated.text)
+        parent.ledger.note(repeated.text)
+        self._tell(
+            ForksRepeated(
+                moment=EventContext(at=self.parts.clock(), session=parent.id, model=request.model),
+                forks=repeated.forks,
+                calls=repeated.calls,
+                where=difference.where,
+                difference=difference.what,
+            )
+        )
 
     def _conversation(
         self,
@@ -253,7 +351,14 @@ class ConversationTracker:
         return self.parts.settings_for(request, transcript.path)
 
     def _create(
-        self, name: str, conversation: Conversation, transcript: TranscriptFile, asides: Asides | None = None
+        self,
+        name: str,
+        conversation: Conversation,
+        transcript: TranscriptFile,
+        asides: Asides | None = None,
+        *,
+        caller_list: CallerList | None = None,
+        lineage: str = "",
     ) -> TrackedConversation:
         def tell(event: Event) -> None:
             self._tell(with_session(event, name))
@@ -267,31 +372,74 @@ class ConversationTracker:
             tell=tell,
             session=name,
         )
-        return TrackedConversation(name, runner, transcript, Ledger(conversation.log.records, asides))
+        ledger = Ledger(conversation.log.records, asides)
+        return TrackedConversation(name, runner, transcript, ledger, caller_list=caller_list, lineage=lineage)
 
     # ── after a restart ──────────────────────────────────────────────────────────────────────────
 
-    def _find_on_disk(
-        self, request: CallerRequest, found: ConversationMatch | None
-    ) -> ConversationMatch | None:
-        """The conversation whose file matches most of the request, if that is more than memory does."""
-        best, longest = None, found.links if found else 0
-        with self._guard:
-            open_paths = {tracked.transcript.path for tracked in self._known}
-        for transcript in self._transcripts.candidates(request.chain[0], open_paths):
-            chain, before = build_record_chain(transcript.records)
-            links = common_prefix_length(chain, request.chain)
-            is_better = links > longest and before < links
-            loser, best, longest = (best, transcript, links) if is_better else (transcript, best, longest)
-            if loser is not None:
-                loser.close()
-        return ConversationMatch(self._resume_conversation(request, best), longest) if best else found
-
-    def _resume_conversation(self, request: CallerRequest, transcript: TranscriptFile) -> TrackedConversation:
+    def _load(self, request: CallerRequest, stored: StoredMatch) -> TrackedConversation:
+        """Continue a conversation from its file. If the request has only a part of it, in a fork."""
+        transcript = stored.transcript
         state = read_state(transcript.store) if transcript.store else SessionState()
         conversation = self._conversation(request, transcript, transcript.records, state.baselines)
         conversation.compaction_state.remember(state.breaker, state.refill)
-        return self._create(transcript.name, conversation, transcript, state.asides)
+        name = transcript.name
+        if stored.is_whole:
+            return self._create(
+                name, conversation, transcript, state.asides, caller_list=stored.shared, lineage=name
+            )
+        parent = self._create(name, conversation, transcript, state.asides)
+        try:
+            return self._fork(request, parent, stored.shared, stored.cut)
+        finally:
+            transcript.close()
+
+    # ── several processes ────────────────────────────────────────────────────────────────────────
+
+    def _share(
+        self, request: CallerRequest, stored: StoredMatch, found: ConversationMatch | None
+    ) -> TrackedConversation:
+        """Continue a conversation that another process is writing, in a copy: a copy that this process made
+        earlier gets the new records, otherwise a new copy is made."""
+        transcript = stored.transcript
+        try:
+            self._report_shared(transcript)
+            own = found.tracked if found and found.is_continuation else None
+            if own is not None and stored.is_whole and self._catch_up(own, stored):
+                return own
+            conversation = self._conversation(request, transcript, transcript.records)
+            parent = self._create(transcript.name, conversation, transcript)
+            return self._fork(request, parent, stored.shared, stored.cut)
+        finally:
+            transcript.close()
+
+    def _catch_up(self, own: TrackedConversation, stored: StoredMatch) -> bool:
+        """Append what another process has recorded since this copy was made; False if the two differ."""
+        records = stored.transcript.records
+        with own.lock.acquire():
+            known = [record.uuid for record in own.records]
+            if own.is_evicted or known != [record.uuid for record in records[: len(known)]]:
+                return False
+            own.append_records(records[len(known) :], stored.shared)
+            return True
+
+    def _report_shared(self, transcript: TranscriptFile) -> None:
+        holder, path = transcript.holder, transcript.path
+        if "shared" not in self._warned:
+            self._warned.add("shared")
+            log.warning(
+                "everturn: %s writes a conversation that this process continues too; each keeps a copy in "
+                "the folder, and reads what the others recorded (docs/middleware.md, several processes)",
+                holder,
+            )
+        self._tell(
+            TranscriptShared(
+                moment=EventContext(at=self.parts.clock(), session=transcript.name),
+                holder=holder,
+                records=len(transcript.records),
+                path=path,
+            )
+        )
 
     # ── responses ────────────────────────────────────────────────────────────────────────────────
 
@@ -303,7 +451,7 @@ class ConversationTracker:
             # An empty reply is not recorded: the next request shows what the caller kept of it.
             return
         if not tracked.is_waiting_for(call) or tracked.is_evicted:
-            tracked = self._fork(call.request, tracked, call.links, call.records)
+            tracked = self._fork(call.request, tracked, tracked.caller_list(call.links), call.records)
         self._report_break(tracked, tracked.record_response(call, raw))
         self._add_usage("conversation", usage, response.reply.model, tracked.ledger)
         with self._guard:
@@ -420,9 +568,3 @@ class ConversationTracker:
             "on_usage": add_usage,
             "moment": tracked.event_context,
         }
-
-
-def _last_reply(request: CallerRequest) -> int:
-    """The number of links up to the last assistant message; 0 if there is none."""
-    replies = (at for at, message in enumerate(request.messages, 1) if message["role"] == "assistant")
-    return max(replies, default=0)

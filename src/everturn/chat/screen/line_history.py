@@ -1,8 +1,9 @@
 """Line editing with readline, if Python has it: input history and multi-line paste."""
 
-import os
 from contextlib import suppress
 from typing import Final
+
+from everturn.safe_files import open_stream, touch_file
 
 try:
     import readline
@@ -22,6 +23,8 @@ def load_history(file: str) -> None:
     readline.parse_and_bind("set enable-bracketed-paste on")
     readline.clear_history()
     with suppress(OSError):
+        # Only checks that it is a regular file: reading a pipe would wait for ever.
+        open_stream(file).close()
         readline.read_history_file(file)
 
 
@@ -35,5 +38,5 @@ def append_history(line: str, file: str) -> None:
     readline.add_history(line)
     readline.set_history_length(MAX_HISTORY_LINES)
     with suppress(OSError):
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600))
+        touch_file(file)
         readline.write_history_file(file)

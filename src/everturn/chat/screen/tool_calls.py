@@ -9,10 +9,11 @@ from typing import Any, Final, Literal
 from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
-from everturn.chat.permission import PermissionRequest, escape_hidden
+from everturn.chat.permission import PermissionRequest
 from everturn.chat.tools.todo import Todo
 from everturn.dashboard.layout import GAP, Screen, counted
 from everturn.dashboard.terminal import HEAD, QUIET
+from everturn.terminal_text import visible
 from everturn.view.fragments.unchanged import OPENING as UNCHANGED
 
 CallStatus = Literal["well", "wrong"]
@@ -106,7 +107,7 @@ def format_permission_request(
 ) -> list[Text]:
     """What the user must see before allowing it, hidden characters escaped. A command or a path is shown in
     full, a diff is cut after some lines unless `whole` is set."""
-    named = f"{request.tool}: {escape_hidden(request.what)}"
+    named = f"{request.tool}: {visible(request.what)}"
     head, detail = Text(screen.fitted(named), HEAD), _detail(request, screen)
     if len(detail) == 1 and detail[0] in request.what and cell_len(named) <= screen.width:
         return [head]
@@ -131,7 +132,7 @@ def is_shortened(request: PermissionRequest, screen: Screen) -> bool:
 
 
 def _detail(request: PermissionRequest, screen: Screen) -> list[str]:
-    return [screen.plain(line.expandtabs(4)) for line in escape_hidden(request.detail).splitlines()]
+    return [screen.plain(line.expandtabs(4)) for line in visible(request.detail).splitlines()]
 
 
 def _folded(line: str, screen: Screen) -> list[str]:
@@ -141,7 +142,7 @@ def _folded(line: str, screen: Screen) -> list[str]:
 
 def format_question(request: PermissionRequest, screen: Screen) -> str:
     """The question with its possible answers, as detailed as the width allows."""
-    always = f"a always for {screen.plain(escape_hidden(request.key))}"
+    always = f"a always for {screen.plain(visible(request.key))}"
     more = ", s show all" if is_shortened(request, screen) else ""
     for asked in (f"Allow? y once, {always}{more}, n no: ", f"Allow? y once, a always{more}, n no: "):
         if cell_len(asked) < screen.width - 1:

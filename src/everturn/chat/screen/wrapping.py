@@ -9,7 +9,8 @@ from typing import Final
 
 from rich.cells import cell_len
 
-TAB: Final = 4
+from everturn.terminal_text import printable
+
 _PARTS: Final = re.compile(r"\n| +|[^ \n]+")
 
 
@@ -24,7 +25,7 @@ class StreamWrapper:
 
     def feed(self, piece: str) -> str:
         """Take a piece of text and return what can be printed now."""
-        said = [self._part(part) for part in _PARTS.findall(sanitize_text(piece))]
+        said = [self._part(part) for part in _PARTS.findall(printable(piece, keeps_lines=True))]
         return "".join(said)
 
     def finish(self) -> str:
@@ -76,9 +77,3 @@ class StreamWrapper:
                 said, self.column = said + "\n", 0
             said, self.column = said + each, self.column + cell_len(each)
         return said
-
-
-def sanitize_text(text: str) -> str:
-    """Keep printable characters and line breaks; replace tabs by spaces."""
-    spelled = text.replace("\r\n", "\n").replace("\t", " " * TAB)
-    return "".join(each if each == "\n" or each.isprintable() else "" for each in spelled)

@@ -5,20 +5,13 @@ group. Background processes of the command are killed when it ends.
 """
 
 import codecs
-import os
-import re
-import selectors
-import shutil
-import signal
-import subprocess
-import time
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from everturn.chat.permission import PermissionRequest, Permissions, escape_hidden, to_one_line
+from everturn.chat.permission import PermissionRequest, Permissions, to_one_line
+from everturn.chat.tools.command_scope import always_scope
 from everturn.chat.tools.files.workspace import Workspace
 from everturn.chat.tools.inputs import (
     ToolError,
@@ -27,18 +20,14 @@ from everturn.chat.tools.inputs import (
     string_field,
     tool_definition,
 )
+from everturn.processes import environment_without_keys, find_program, run_process
 from everturn.session.tools import Tool
+from everturn.terminal_text import visible
 
 # In milliseconds, as in Claude Code's tool of the same name, which models know. The limits are our choice.
 DEFAULT_TIMEOUT_MS: Final = 120_000
 MAX_TIMEOUT_MS: Final = 600_000
 MAX_CHARACTERS: Final = 30_000
-# How long processes get to exit after SIGTERM, and how long to wait for output after the shell has exited.
-KILL_GRACE_SECONDS: Final = 0.5
-_CHUNK: Final = 65_536
-
-# Commands must not see our API keys.
-WITHHELD_VARIABLES: Final = ("ANTHROPIC_", "CLAUDE_CODE_OAUTH")
 # Commands run without a terminal: no pager, no prompts, no colors.
 _QUIET: Final = {
     "PAGER": "cat",
@@ -47,16 +36,6 @@ _QUIET: Final = {
     "TERM": "dumb",
     "NO_COLOR": "1",
 }
-# Shell syntax that combines, redirects or computes commands: the first words do not describe such a command.
-_JOINED: Final = re.compile(r"[;&|<>`$(){}\n\\*?\[\]~!#]")
-# Programs with subcommands, and programs that run arbitrary code or commands.
-_WITH_VERBS: Final = frozenset(
-    ("git", "npm", "pnpm", "yarn", "cargo", "go", "uv", "pip", "docker", "make", "just")
-)
-_RUNNERS: Final = frozenset(
-    ("sh", "bash", "zsh", "env", "sudo", "xargs", "eval", "exec", "python", "python3", "node", "perl", "ruby",
-     "find", "ssh", "time", "nohup", "timeout", "npx", "command", "source", ".", "rm")
-)  # fmt: skip
 
 DEFINITION: Final = tool_definition(
     "Bash",
@@ -89,94 +68,24 @@ def bash_tool(workspace: Workspace, permissions: Permissions) -> Tool:
             raise ToolError("A command cannot contain a NUL character.")
         timeout = given.integer("timeout", DEFAULT_TIMEOUT_MS, least=1, most=MAX_TIMEOUT_MS)
         permissions.require(
-            PermissionRequest(
-                "Bash", f"run {to_one_line(command)}", escape_hidden(command), permission_key(command)
-            )
+            PermissionRequest("Bash", f"run {to_one_line(command)}", visible(command), always_scope(command))
         )
         return _said(run_shell_command(command, workspace, seconds=timeout / 1000))
 
     return Tool(DEFINITION, run)
 
 
-def permission_key(command: str) -> str:
-    """What "always" covers: the first words of a plain command, or else exactly this command."""
-    words = command.split()
-    if _JOINED.search(command) or not words or "=" in words[0] or words[0] in _RUNNERS or "/" in words[0]:
-        return escape_hidden(command)
-    if words[0] not in _WITH_VERBS:
-        return f"{words[0]} …"
-    # Options before the subcommand can change what it does: git -c core.pager=anything.
-    return f"{words[0]} {words[1]} …" if len(words) > 1 and words[1][0] != "-" else escape_hidden(command)
-
-
 def run_shell_command(command: str, workspace: Workspace, *, seconds: float) -> ShellResult:
-    process = subprocess.Popen(
-        [shutil.which("bash") or "/bin/sh", "-c", command],
-        cwd=workspace.root,
-        env=_environment(workspace.environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    shell = find_program("bash", workspace.environment.get("PATH", ""), outside=str(workspace.root))
     heard = _OutputBuffer()
-    try:
-        is_late = _read_output(process, heard, time.monotonic() + seconds)
-        ended = f"killed after {seconds:g} s" if is_late else ""
-        _end_group(process)
-        return ShellResult(heard.text(), process.wait(), ended)
-    except BaseException:
-        _end_group(process)
-        process.wait()
-        raise
-    finally:
-        if process.stdout:
-            process.stdout.close()
-
-
-def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: value for name, value in inherited.items() if not name.startswith(WITHHELD_VARIABLES)
-    } | _QUIET
-
-
-def _read_output(process: "subprocess.Popen[bytes]", heard: "_OutputBuffer", until: float) -> bool:
-    """Read all output; returns True on timeout. After the shell has exited, silence means the end: a
-    background process may hold the pipe open forever."""
-    assert process.stdout is not None
-    fd = process.stdout.fileno()
-    with selectors.DefaultSelector() as selector:
-        selector.register(fd, selectors.EVENT_READ)
-        while (left := until - time.monotonic()) > 0:
-            if selector.select(min(left, KILL_GRACE_SECONDS)):
-                if not (chunk := os.read(fd, _CHUNK)):
-                    return _outlives(process, until)
-                heard.more(chunk)
-            elif process.poll() is not None:
-                return False
-    return process.poll() is None
-
-
-def _outlives(process: "subprocess.Popen[bytes]", until: float) -> bool:
-    """Wait for a command that closed its output; returns True on timeout."""
-    try:
-        process.wait(max(0.0, until - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return True
-    return False
-
-
-def _end_group(process: "subprocess.Popen[bytes]") -> None:
-    """SIGTERM, then SIGKILL. The group exists even if its first process is gone."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(KILL_GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            # In `finally`, because a second Ctrl-C can interrupt the wait.
-            os.killpg(process.pid, signal.SIGKILL)
+    done = run_process(
+        [shell or "/bin/sh", "-c", command],
+        environment=environment_without_keys(workspace.environment) | _QUIET,
+        seconds=seconds,
+        cwd=str(workspace.root),
+        listen=heard.more,
+    )
+    return ShellResult(heard.text(), done.code, f"killed after {seconds:g} s" if done.is_late else "")
 
 
 class _OutputBuffer:

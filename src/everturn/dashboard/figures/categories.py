@@ -12,8 +12,8 @@ import msgspec
 from everturn.dashboard.grid import apportion
 from everturn.history.records import Record
 from everturn.measure.accounting import Accounts, Metrics
+from everturn.measure.overhead import estimate_overhead
 from everturn.measure.tokens import TokenCounter
-from everturn.session.overhead import estimate_overhead
 from everturn.session.recorded import RecordedSession, cleared_before
 
 # In drawing order: what is sent first comes first.

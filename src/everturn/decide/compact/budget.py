@@ -1,4 +1,4 @@
-"""A text within so many tokens: whole or cut, and which of the two."""
+"""A text within so many tokens: whole or cut, and how much was cut."""
 
 from collections.abc import Callable
 
@@ -8,6 +8,8 @@ import msgspec
 class TruncatedText(msgspec.Struct, frozen=True):
     text: str
     is_cut: bool = False
+    # Characters that were left out.
+    left_out: int = 0
 
 
 def truncate_to_tokens(text: str, tokens: int, estimate: Callable[[str], int]) -> TruncatedText:
@@ -19,4 +21,15 @@ def truncate_to_tokens(text: str, tokens: int, estimate: Callable[[str], int]) -
     while shown and (size := estimate(shown)) > tokens:
         shown = shown[: min(len(shown) - 1, len(shown) * max(tokens, 0) // max(size, 1))]
     end = shown.rfind("\n") + 1
-    return TruncatedText(shown[:end] if 2 * end >= len(shown) else shown, is_cut=True)
+    shown = shown[:end] if 2 * end >= len(shown) else shown
+    return TruncatedText(shown, is_cut=True, left_out=len(text) - len(shown))
+
+
+def truncate_middle(text: str, tokens: int, estimate: Callable[[str], int]) -> TruncatedText:
+    """The head and the tail of a text, each about half: a long message has its question at either end."""
+    if estimate(text) <= tokens:
+        return TruncatedText(text)
+    head = truncate_to_tokens(text, tokens // 2, estimate).text
+    tail = truncate_to_tokens(text[::-1], tokens // 2, estimate).text[::-1]
+    left_out = len(text) - len(head) - len(tail)
+    return TruncatedText(f"{head}\n[... {left_out:,} characters left out ...]\n{tail}", True, left_out)

@@ -47,5 +47,14 @@ def plan_undo(view: View, *, why: str = "asked for by the user") -> Undone | Com
     return Undone(view.boundary.uuid, why)
 
 
+def plan_undo_after_refusal(view: View, refusal: str) -> Undone | None:
+    """The edit that undoes a compaction whose view the API has never accepted: no reply followed (CP-38)."""
+    boundary = view.boundary
+    accepted = (each for each in view.records if each.reply is not None and each.uuid not in view.stale)
+    if boundary is None or any(accepted):
+        return None
+    return Undone(boundary.uuid, f"the API refused the compacted view: {refusal}")
+
+
 def chain_fields(chain: CompactionChain) -> dict[str, str | int]:
     return msgspec.structs.asdict(chain)

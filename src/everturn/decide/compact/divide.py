@@ -10,6 +10,7 @@ import msgspec
 from everturn.decide.compact.values import CompactionRequest, CompactionSkipped
 from everturn.history.blocks import text_of
 from everturn.history.log import View
+from everturn.history.messages import is_blank
 from everturn.history.records import Record
 from everturn.history.rounds import find_cut_points
 from everturn.view.flatten import is_sent
@@ -64,7 +65,8 @@ def _checked(found: Division) -> Division | CompactionSkipped:
 
 def is_said(record: Record) -> bool:
     """A message of the conversation that the model sees: no attachment and no bookkeeping."""
-    return record.kind in ("user", "assistant") and is_sent(record) and bool(record.blocks)
+    is_message = record.kind in ("user", "assistant") and is_sent(record)
+    return is_message and not all(is_blank(block) for block in record.blocks)
 
 
 def first_words(records: Sequence[Record], characters: int = 200) -> str:

@@ -11,7 +11,7 @@ Nothing is appended here and nothing is performed: the flow yields effects and e
 holds until its records are in the log.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -19,9 +19,11 @@ import msgspec
 
 from everturn.decide.compact.build_records import build_compaction
 from everturn.decide.compact.context import CompactionContext
-from everturn.decide.compact.plan import plan_compaction as planned
+from everturn.decide.compact.plan import plan_compaction
 from everturn.decide.compact.provider import with_block
 from everturn.decide.compact.strategies import STRATEGIES, runnable_strategies, summary_model
+from everturn.decide.compact.summary_calls import CallObserver, SummaryCalls
+from everturn.decide.compact.unanswered import start_of_unanswered
 from everturn.decide.compact.unsent import first_unsent
 from everturn.decide.compact.values import (
     Attempt,
@@ -33,7 +35,8 @@ from everturn.decide.compact.values import (
     Strategy,
     describe_attempts,
 )
-from everturn.decide.effects import AskModel, Effect, FileRead, HookOutcome, ModelFailure, ReadFiles, RunHooks
+from everturn.decide.effects import FileRead, Flow, ReadFiles, RunHooks, read_files, run_hooks
+from everturn.measure.tokens import pad_estimate
 
 
 class _Surroundings(msgspec.Struct, frozen=True):
@@ -44,21 +47,26 @@ class _Surroundings(msgspec.Struct, frozen=True):
 
 
 def run_compaction(
-    asked: CompactionRequest, context: CompactionContext, *, now: datetime, new_id: Callable[[], str]
-) -> Generator[Effect, Any, Compaction | CompactionFailed | CompactionSkipped]:
-    hooks: HookOutcome = yield RunHooks("PreCompact", _hook_payload(asked))
+    asked: CompactionRequest,
+    context: CompactionContext,
+    *,
+    now: datetime,
+    new_id: Callable[[], str],
+    observer: CallObserver | None = None,
+) -> Flow[Compaction | CompactionFailed | CompactionSkipped]:
+    hooks = yield from run_hooks(RunHooks("PreCompact", _hook_payload(asked)))
     if hooks.blocked:
         return CompactionSkipped(f"a PreCompact hook does not allow it: {hooks.blocked}")
     words = "\n\n".join(part for part in (asked.instructions, *hooks.instructions) if part.strip())
     plan = preview_compaction(msgspec.structs.replace(asked, instructions=words), context, now)
     if isinstance(plan, CompactionSkipped):
         return plan
-    most, left = _max_tokens_after(plan, context), _calls(context)
+    most, calls = _max_tokens_after(plan, context), SummaryCalls(context, observer)
     attempts: list[Attempt] = []
     surroundings: _Surroundings | None = None
     for strategy in context.strategies:
         own_plan = _plan_for(strategy, plan, context, now, most)
-        attempt, left = yield from _counted(STRATEGIES[strategy](own_plan, context), left, context)
+        attempt = yield from STRATEGIES[strategy](own_plan, context, calls)
         if attempt.problem:
             attempts.append(attempt)
             if attempt.failure is not None and attempt.failure.kind == "cancelled":
@@ -66,55 +74,79 @@ def run_compaction(
             continue
         surroundings = surroundings or (yield from _read_surroundings(own_plan, context))
         made = _finished(own_plan, attempt, surroundings, context, (*attempts, attempt), now, new_id)
-        if made.tokens_after >= most and surroundings.files:
-            # Files can be read again; a result that is too large is of no use at all.
+        if made.tokens_after >= min(most, context.limits.auto) and surroundings.files:
+            # Files can be read again, and must not be why the context is full at once.
             surroundings = _without_files(surroundings)
             made = _finished(own_plan, attempt, surroundings, context, (*attempts, attempt), now, new_id)
         if made.tokens_after < most:
             return made
-        over = f"the result has {made.tokens_after:,} tokens, at or over the threshold of {most:,}"
+        limit = "the threshold of" if plan.asked.trigger == "auto" else "what is there now:"
+        over = f"the result has {made.tokens_after:,} tokens, at or over {limit} {most:,}"
         attempts.append(msgspec.structs.replace(attempt, problem=over))
     return CompactionFailed(attempts=tuple(attempts), why=_explain(attempts), plan=plan)
-
-
-def _calls(context: CompactionContext) -> int:
-    return context.settings.calls if context.calls is None else context.calls
-
-
-def _counted(
-    attempt: Generator[Effect, Any, Attempt], left: int, context: CompactionContext
-) -> Generator[Effect, Any, tuple[Attempt, int]]:
-    """An attempt that may make so many calls; one more gets our own refusal as its answer, with the reason
-    why another one was needed. What is left is for the next strategy."""
-    answer: Any = None
-    while True:
-        try:
-            effect = attempt.send(answer)
-        except StopIteration as done:
-            return done.value, left
-        # A shorter request after "too long" has a limit of its own (`overflow_retry.py`).
-        is_counted = isinstance(effect, AskModel) and not effect.is_overflow_retry
-        if is_counted and not left:
-            before = f"{answer.message}; " if isinstance(answer, ModelFailure) else ""
-            answer = ModelFailure("calls_spent", before + _spent(context))
-            continue
-        left -= is_counted
-        answer = yield effect
-
-
-def _spent(context: CompactionContext) -> str:
-    calls = _calls(context)
-    if not calls:
-        return "no model is asked: too many compactions or summaries of this session have failed"
-    return f"no model is asked again: the calls for this summary ({calls}) are spent"
 
 
 def preview_compaction(
     asked: CompactionRequest, context: CompactionContext, now: datetime
 ) -> CompactionPlan | CompactionSkipped:
-    """What would happen: the dry run (CP-29). Its strategies are those that can be tried now."""
+    """What would happen: the dry run (CP-29). Its strategies are those that can be tried now.
+
+    What nobody has answered yet is not summarized but kept, wherever it fits into the window (CP-37).
+    """
+    may_keep = asked.form == "full" and not asked.keeps_nothing
+    start = start_of_unanswered(context.view.records) if may_keep else 0
+    if start:
+        kept = _planned(_up_to(asked, context.view.records[start].uuid), context, now)
+        if isinstance(kept, CompactionSkipped):
+            # Nothing but that message could be summarized, and if it fits there is no need to.
+            return kept if _fits_as_it_is(asked, context) else _planned(asked, context, now)
+        least = _least_after(kept, context)
+        if _fits_as_it_is(asked, context) and least >= context.size:
+            return CompactionSkipped(
+                f"A compaction would enlarge the context, from {context.size:,} to about {least:,} tokens: "
+                "nearly all of it is the newest message, which is kept."
+            )
+        if _fits(kept, context):
+            strategies = runnable_strategies("full", context)
+            return msgspec.structs.replace(kept, keeps_newest=True, strategies=strategies)
+    return _planned(asked, context, now)
+
+
+def _up_to(asked: CompactionRequest, at: str) -> CompactionRequest:
+    return msgspec.structs.replace(asked, form="up_to", at=at)
+
+
+def _whole(asked: CompactionRequest) -> CompactionRequest:
+    return msgspec.structs.replace(asked, form="full", at="")
+
+
+def _fits_as_it_is(asked: CompactionRequest, context: CompactionContext) -> bool:
+    return not asked.is_reactive and context.size < context.limits.effective
+
+
+def _fits(plan: CompactionPlan, context: CompactionContext) -> bool:
+    """Whether a request with this result has room in the window. If a request did not fit, our estimates
+    were too low: then they are taken in proportion. What would come along as text anyway is not larger as it
+    was recorded."""
+    if not plan.asked.is_reactive:
+        return _least_after(plan, context) < context.limits.effective
+    if plan.tokens_kept <= context.settings.max_unanswered(context.limits.auto):
+        return True
+    estimate = plan.fixed + plan.tokens_summarized + plan.tokens_kept
+    scale = max(1.0, context.model.window / max(1, estimate))
+    return _least_after(plan, context) * scale < context.limits.auto
+
+
+def _least_after(plan: CompactionPlan, context: CompactionContext) -> int:
+    """What is kept and a summary: restored files give way where there is no room for them."""
+    return plan.fixed + plan.tokens_kept + pad_estimate(context.settings.expected_summary)
+
+
+def _planned(
+    asked: CompactionRequest, context: CompactionContext, now: datetime
+) -> CompactionPlan | CompactionSkipped:
     strategies = runnable_strategies(asked.form, context)
-    return planned(
+    return plan_compaction(
         context.view,
         asked,
         size=context.size,
@@ -135,20 +167,35 @@ def preview_compaction(
 def _plan_for(
     strategy: Strategy, plan: CompactionPlan, context: CompactionContext, now: datetime, most: int
 ) -> CompactionPlan:
-    """Notes replace what they cover, and what came after it is kept as it is (SM-6). A fork leaves out what
-    was not sent yet, where the result is still small enough."""
-    if strategy not in ("notes", "fork") or plan.asked.form != "full":
+    """Where this strategy divides the view, if the user did not say where."""
+    if plan.asked.keeps_nothing or (plan.asked.form != "full" and not plan.keeps_newest):
         return plan
-    at = context.notes_end_before if strategy == "notes" else first_unsent(plan, context)
-    found = (
-        preview_compaction(msgspec.structs.replace(plan.asked, form="up_to", at=at), context, now)
-        if at
-        else plan
-    )
-    if isinstance(found, CompactionSkipped):
-        return plan
-    too_much = found.tokens_kept > context.settings.most_unsent * most or found.expected_after >= most
-    return plan if strategy == "fork" and too_much else found
+    match strategy:
+        case "notes":
+            # They replace what they cover, and what came after it is kept as it is (SM-6).
+            return _divided(plan, context.notes_end_before, context, now) or plan
+        case "fork":
+            # What was not sent yet is left out, where the result is still small enough.
+            found = _divided(plan, first_unsent(plan, context), context, now)
+            return found if found and not _is_too_much(found, context, most) else plan
+        case "provider" if plan.keeps_newest:
+            # It can only summarize a conversation that ends with a message of the user: the last request.
+            found = _divided(plan, first_unsent(plan, context, least_share=0.0), context, now)
+            whole = _planned(_whole(plan.asked), context, now)
+            return found or (plan if isinstance(whole, CompactionSkipped) else whole)
+        case _:
+            return plan
+
+
+def _divided(
+    plan: CompactionPlan, at: str, context: CompactionContext, now: datetime
+) -> CompactionPlan | None:
+    found = _planned(_up_to(plan.asked, at), context, now) if at else None
+    return None if isinstance(found, CompactionSkipped) else found
+
+
+def _is_too_much(plan: CompactionPlan, context: CompactionContext, most: int) -> bool:
+    return plan.tokens_kept > context.settings.most_unsent * most or plan.expected_after >= most
 
 
 def _hook_payload(asked: CompactionRequest) -> dict[str, Any]:
@@ -156,15 +203,17 @@ def _hook_payload(asked: CompactionRequest) -> dict[str, Any]:
 
 
 def _max_tokens_after(plan: CompactionPlan, context: CompactionContext) -> int:
-    """A result must be under the threshold, or it would trigger again at once; by hand, smaller is enough.
-    What did not fit must become smaller even where it was under the threshold; and where the usage that was
-    reported is far too low, as behind some gateways, smaller than it is by estimate."""
+    """A result must be under the threshold, or it would trigger again at once; by hand, it must be smaller
+    than what was there. What did not fit must become smaller even where it was under the threshold; and where
+    the usage that was reported is far too low, as behind some gateways, smaller than it is by estimate."""
+    before = max(plan.tokens_before, plan.fixed + plan.tokens_summarized + plan.tokens_kept)
     if plan.asked.is_reactive:
-        estimate = plan.fixed + plan.tokens_summarized + plan.tokens_kept
-        return min(context.limits.auto, max(plan.tokens_before, estimate))
-    return (
-        context.limits.auto if plan.asked.trigger == "auto" else max(context.limits.auto, plan.tokens_before)
-    )
+        return min(context.limits.auto, before)
+    if plan.asked.trigger == "manual":
+        return before
+    # The newest message is worth a context that is full again after its answer (CP-37).
+    is_over = plan.keeps_newest and _least_after(plan, context) >= context.limits.auto
+    return context.limits.effective if is_over else context.limits.auto
 
 
 _ADVICE: Final = (
@@ -181,14 +230,13 @@ def _explain(attempts: Sequence[Attempt]) -> str:
     return reasons if is_cancelled else f"{reasons}. {_ADVICE}"
 
 
-def _read_surroundings(
-    plan: CompactionPlan, context: CompactionContext
-) -> Generator[Effect, Any, _Surroundings]:
+def _read_surroundings(plan: CompactionPlan, context: CompactionContext) -> Flow[_Surroundings]:
     """What comes back beside the summary is read now, as it is on disk, and hooks may add to it (CP-18)."""
     files: tuple[FileRead, ...] = ()
     if plan.restoration.files:
-        files = yield ReadFiles(plan.restoration.files, context.settings.read_characters)
-    started: HookOutcome = yield RunHooks("SessionStart", {"source": "compact"})
+        wanted = ReadFiles(plan.restoration.files, context.settings.read_characters)
+        files = yield from read_files(wanted)
+    started = yield from run_hooks(RunHooks("SessionStart", {"source": "compact"}))
     return _Surroundings(files, started.context)
 
 

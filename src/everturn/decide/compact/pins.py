@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from everturn.decide.authorship import typed_words, without_wrapped
 from everturn.decide.compact.call_index import attached
 from everturn.decide.compact.settings import CompactSettings
 from everturn.history.blocks import text_of
@@ -23,7 +24,7 @@ CARRIED: Final = "compaction_pins"
 # How people state a rule. Each is a beginning of a clause: "never push", "please always use bun",
 # "from now on", "do not touch X". A question ("why don't you ...?") states none.
 RULES: Final = re.compile(
-    r"""(?:^|[.!;:,\n(]\s*|\b(?:and|but|please|also|so)\s+)[-*\d.\s"'`]*
+    r"""(?:^|[.!;:,\n(]|\b(?:and|but|please|also|so)\s)[-*\d.\s"'`]{0,40}
         (?: never\b(?!\s+mind\b) | always\b | do\s+\**not\b | don['’]?t\b | must\s+not\b | mustn't\b
           | from\s+now\s+on\b | under\s+no\s+circumstances\b | no\s+matter\s+what\b
           | (?:you\s+)?(?:must|should|may|can)\s+(?:never|always|not|only)\b
@@ -42,20 +43,13 @@ _WORDS_OF_RULES: Final = (
     "remember", "sure", "use", "avoid", "stop", "leave",
 )  # fmt: skip
 _SENTENCES: Final = re.compile(r"(?<=[.!?])\s+|\n+")
-# Words that the program puts into a user's message; the user did not say them.
-_INJECTED: Final = re.compile(
-    r"<(system-reminder|local-command-\w+|command-\w+|ide_\w+|task-notification|user-prompt-submit-hook)\b"
-    r".*?(?:</\1>|\Z)",
-    re.DOTALL,
-)
 _CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 
 
 class Pins(msgspec.Struct, frozen=True):
-    """Within the budget; the caller's beyond it, which the summary must quote; found ones beyond it."""
+    """The caller's and, within the budget, found ones; found ones beyond it."""
 
     carried: tuple[str, ...] = ()
-    must_quote: tuple[str, ...] = ()
     unpinned: tuple[str, ...] = ()
 
 
@@ -67,22 +61,45 @@ def pins_of(
 ) -> Pins:
     """What is carried through a compaction of these records.
 
-    Texts that somebody pinned come before those that were found, and the newest of each first: a budget that
-    is full of the first day's rules has no space for today's. The order is that in which they were said.
+    Texts that somebody pinned are always carried: `check_pin` refused those for which there is no space. Of
+    those that were found, the newest come first: a budget that is full of the first day's rules has no space
+    for today's. The order is that in which they were said.
     """
-    own = tuple(dict.fromkeys(pin.text.strip() for pin in pinned if pin.text.strip()))
+    own = _own(pinned)
     found = tuple(text for text in _found(summarized, settings) if text not in own)
-    left = settings.pin_tokens
-    carried: list[str] = []
-    for text in (*reversed(own), *reversed(found)):
+    left = settings.pin_tokens - sum(map(estimate, own))
+    fitting: list[str] = []
+    for text in reversed(found):
         if (tokens := estimate(text)) <= left:
             left -= tokens
-            carried.append(text)
+            fitting.append(text)
     return Pins(
-        carried=tuple(text for text in (*own, *found) if text in carried),
-        must_quote=tuple(text for text in own if text not in carried),
-        unpinned=tuple(text for text in found if text not in carried),
+        carried=(*own, *(text for text in found if text in fitting)),
+        unpinned=tuple(text for text in found if text not in fitting),
     )
+
+
+def check_pin(
+    text: str, pinned: Iterable[Pinned], settings: CompactSettings, estimate: Callable[[str], int]
+) -> str:
+    """Why this text cannot be pinned beside the others; "" if it can."""
+    if not text.strip():
+        return "No text to pin; give the text that must be kept."
+    own = _own(pinned)
+    if text.strip() in own:
+        return ""
+    tokens, taken = estimate(text.strip()), sum(map(estimate, own))
+    if taken + tokens <= settings.pin_tokens:
+        return ""
+    return (
+        f"This text has about {tokens:,} tokens, and {len(own)} pinned texts already take {taken:,} of the "
+        f"{settings.pin_tokens:,} that are carried through every compaction. Shorten it, or raise the key "
+        "`compact.pin_tokens`."
+    )
+
+
+def _own(pinned: Iterable[Pinned]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(pin.text.strip() for pin in pinned if pin.text.strip()))
 
 
 def _found(records: Sequence[Record], settings: CompactSettings) -> tuple[str, ...]:
@@ -101,10 +118,10 @@ def standing_instructions(record: Record, longest: int) -> tuple[str, ...]:
     """The sentences of a person's message that state a rule, as they were written."""
     if record.kind != "user" or record.meta or record.compact_summary or record.display_only:
         return ()
-    words = "\n".join([text_of(block) for block in record.blocks if block.kind == "text"])
+    words = "\n".join([typed_words(text_of(block)) for block in record.blocks if block.kind == "text"])
     if not words or not may_state_rule(words):
         return ()
-    sentences = (part.strip() for part in _SENTENCES.split(_CODE.sub("\n", _INJECTED.sub("\n", words))))
+    sentences = (part.strip() for part in _SENTENCES.split(_CODE.sub("\n", without_wrapped(words))))
     return tuple(each for each in sentences if len(each) <= longest and _is_rule(each))
 
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from everturn.decide.compact.budget import TruncatedText, truncate_to_tokens
+from everturn.decide.compact.budget import TruncatedText, truncate_middle
 from everturn.decide.compact.divide import Division, divide_view, messages_in
 from everturn.decide.compact.pins import Pins, pins_of
 from everturn.decide.compact.restoration import plan_restoration
 from everturn.decide.compact.settings import CompactSettings
-from everturn.decide.compact.unanswered import unanswered
+from everturn.decide.compact.unanswered import unanswered_text
 from everturn.decide.compact.values import (
     CompactionChain,
     CompactionPlan,
@@ -62,20 +62,20 @@ def plan_compaction(
     whole = measured or measured_now(view, counts, tools)
     fixed = _fixed(view, size, whole, counts)
     if asked.trigger == "auto" and fixed >= limits.auto:
-        return CompactionSkipped(
-            f"System prompt and tools alone take about {fixed:,} of the {limits.auto:,} tokens at which "
-            "compaction begins: no summary can help. Remove tools, or choose a model with a larger window."
-        )
-    back = plan_restoration(
-        *(division.summarized, division.kept, settings),
-        hidden=view.cleared, transcript=transcript, tools=tools,
-    )  # fmt: skip
-    question = _open_question(division, limits, settings, counts)
-    back = msgspec.structs.replace(back, unanswered=question)
+        return _preamble_is_too_large(fixed, limits)
+    back = msgspec.structs.replace(
+        plan_restoration(
+            division.summarized,
+            division.kept,
+            settings,
+            hidden=view.cleared,
+            transcript=transcript,
+            tools=tools,
+        ),
+        unanswered=_open_question(division, limits, settings, counts),
+    )
     pins = pins_of(view.pins, division.summarized, settings, counts.estimator.text)
-    kept = _tokens(view, division.kept, counts)
-    is_all = asked.form == "full"
-    summarized = whole.estimate if is_all else _tokens(view, division.summarized, counts)
+    sizes = _measure_sides(view, division, whole, asked, counts)
     messages = _Messages(messages_in(division.summarized), messages_in(division.kept))
     return CompactionPlan(
         asked=asked,
@@ -85,18 +85,24 @@ def plan_compaction(
         restoration=back,
         pins=pins.carried,
         tokens_before=size,
-        expected_after=fixed + kept + _expected_new(division, back, pins, settings, counts),
+        expected_after=fixed + sizes.kept + _expected_new(division, back, pins, settings, counts),
         expected_dollars=_dollars(size, strategies, payer or model, settings, on),
         chain=chain,
         why=_why(asked, division, messages, size, limits),
         metrics=whole.metrics,
         fixed=fixed,
-        tokens_summarized=summarized,
-        tokens_kept=kept,
+        tokens_summarized=sizes.summarized,
+        tokens_kept=sizes.kept,
         messages_summarized=messages.summarized,
         messages_kept=messages.kept,
-        must_quote=pins.must_quote,
         unpinned=pins.unpinned,
+    )
+
+
+def _preamble_is_too_large(fixed: int, limits: ContextThresholds) -> CompactionSkipped:
+    return CompactionSkipped(
+        f"System prompt and tools alone take about {fixed:,} of the {limits.auto:,} tokens at which "
+        "compaction begins: no summary can help. Remove tools, or choose a model with a larger window."
     )
 
 
@@ -108,6 +114,24 @@ def measured_now(view: View, counts: TokenCounter, tools: ToolTable = DEFAULT_TO
 def _tokens(view: View, records: Sequence[Record], counts: TokenCounter) -> int:
     """Padded tokens of a part of the view. All estimated: reported usage speaks of whole requests."""
     return estimate_view(View(records, view.cleared, view.offloaded), counts)
+
+
+class _Sizes(NamedTuple):
+    """Tokens on the two sides of the cut."""
+
+    summarized: int
+    kept: int
+
+
+def _measure_sides(
+    view: View, division: Division, whole: Measured, asked: CompactionRequest, counts: TokenCounter
+) -> _Sizes:
+    """A full compaction summarizes the whole view, which is measured already."""
+    is_full = asked.form == "full"
+    return _Sizes(
+        summarized=whole.estimate if is_full else _tokens(view, division.summarized, counts),
+        kept=_tokens(view, division.kept, counts),
+    )
 
 
 def _fixed(view: View, size: int, whole: Measured, counts: TokenCounter) -> int:
@@ -125,10 +149,10 @@ def _fixed(view: View, size: int, whole: Measured, counts: TokenCounter) -> int:
 def _open_question(
     division: Division, limits: ContextThresholds, settings: CompactSettings, counts: TokenCounter
 ) -> TruncatedText | None:
-    """What the user said last, where it has no answer and is not among the kept messages."""
-    text = "" if division.kept else unanswered(division.summarized)
-    most = min(settings.unanswered_tokens, int(settings.most_unanswered * limits.auto))
-    return truncate_to_tokens(text, most, counts.estimator.text) if text else None
+    """What was said last, where it has no answer and is not among the kept messages."""
+    text = "" if division.kept else unanswered_text(division.summarized)
+    most = settings.max_unanswered(limits.auto)
+    return truncate_middle(text, most, counts.estimator.text) if text else None
 
 
 def _expected_new(

@@ -4,15 +4,22 @@ from collections.abc import Sequence
 from textwrap import shorten
 from typing import Final, NamedTuple
 
+from everturn.decide.compact.budget import TruncatedText
 from everturn.decide.compact.call_index import parts_inside
+from everturn.decide.compact.pins import CARRIED
 from everturn.decide.compact.restored_attachments import RestoredThings
 from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.compact.unanswered import UNANSWERED
 from everturn.decide.compact.values import CompactionPlan, Receipt
+from everturn.decide.compact.work import AGENTS, PLAN, TODOS
+from everturn.decide.retention import RetentionFigures, measure_retention
 from everturn.history.blocks import THINKING, TOOL_RESULT
 from everturn.history.edits import Offloaded
 from everturn.history.records import Record
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE
 
 _PICTURES: Final = ("image", "document")
+_SCORED: Final = frozenset({CARRIED, TODOS, PLAN, "plan_mode", AGENTS, UNANSWERED})
 # Characters of a pin on the receipt.
 _PIN_WIDTH: Final = 60
 
@@ -26,14 +33,26 @@ class _Gone(NamedTuple):
 
 
 def receipt_of(
-    plan: CompactionPlan, back: RestoredThings, *, transcript: str, settings: CompactSettings
+    plan: CompactionPlan, summary: str, back: RestoredThings, *, transcript: str, settings: CompactSettings
 ) -> Receipt:
     gone = _gone(plan.summarized)
     return Receipt(
+        retention=_retention(plan, summary, back, settings),
         retained=_retained(plan, back, settings),
         recoverable=_recoverable(plan, back, gone, transcript, settings),
         dropped=_dropped(plan, back, gone, settings),
     )
+
+
+def _retention(
+    plan: CompactionPlan, summary: str, back: RestoredThings, settings: CompactSettings
+) -> RetentionFigures:
+    """The score of the summary with the restored words beside it. Restored files and skills do not count:
+    the score is about what would otherwise be lost.
+    """
+    words = (part for each in back.payloads if each.type in _SCORED for part in each.content)
+    tools = settings.add_tools(DEFAULT_TOOL_TABLE)
+    return measure_retention(plan.summarized, "\n".join((summary, *words)), tools).figures
 
 
 def _retained(plan: CompactionPlan, back: RestoredThings, settings: CompactSettings) -> tuple[str, ...]:
@@ -41,8 +60,7 @@ def _retained(plan: CompactionPlan, back: RestoredThings, settings: CompactSetti
     every = (
         _count(plan.messages_kept, "message", "verbatim"),
         _count(len(plan.pins), "instruction of the user", "verbatim", plural="instructions of the user"),
-        _pins("pinned text", "in the summary itself", plan.must_quote, settings),
-        "the user's last message verbatim" if restoring.unanswered else "",
+        _last_message(restoring.unanswered),
         "the todo list" if restoring.todos else "",
         "the plan" if restoring.plan else "",
         _named("skills", back.skills, settings),
@@ -74,10 +92,21 @@ def _dropped(
     every = (
         _count(gone.pictures, "image or document", plural="images and documents"),
         _count(gone.thoughts, "thinking block"),
+        _cut_from(plan.restoration.unanswered),
         _named("files that could not be shown", left_out, settings),
         _pins("older instruction", "over the pin budget", plan.unpinned, settings),
     )
     return tuple(filter(None, every))
+
+
+def _last_message(text: TruncatedText | None) -> str:
+    if text is None:
+        return ""
+    return "head and tail of the last message" if text.is_cut else "the last message verbatim"
+
+
+def _cut_from(text: TruncatedText | None) -> str:
+    return f"{text.left_out:,} characters from the middle of the last message" if text and text.is_cut else ""
 
 
 def _count(number: int, what: str, how: str = "", *, plural: str = "") -> str:

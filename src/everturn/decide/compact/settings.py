@@ -57,10 +57,11 @@ class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Restoration (CP-13, CP-15).
     files: int = 5
     file_tokens: int = 5_000
-    # Of the user's last message, where nobody has answered it yet: twice a file, and no more than this share
-    # of the threshold, or a compaction would free too little. Our choices.
-    unanswered_tokens: int = 10_000
-    most_unanswered: float = 0.125
+    # What was said last and nobody has answered is kept whole (CP-37). If it does not fit into the window
+    # beside a summary, this much of it is shown, head and tail, and no more than this share of the threshold,
+    # or a compaction would free too little. Our choices.
+    unanswered_tokens: int = 40_000
+    most_unanswered: float = 0.25
     files_tokens: int = 50_000
     skill_tokens: int = 5_000
     skills_tokens: int = 25_000
@@ -126,6 +127,10 @@ class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
     def read_characters(self) -> int:
         """How much of a file is worth reading: what its budget can hold at the default rate."""
         return int(self.file_tokens * ROUGH.characters)
+
+    def max_unanswered(self, threshold: int) -> int:
+        """Tokens of the newest message that are shown as text, at this automatic threshold."""
+        return min(self.unanswered_tokens, int(self.most_unanswered * threshold))
 
 
 DEFAULTS: Final = CompactSettings()

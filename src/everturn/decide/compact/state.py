@@ -4,9 +4,9 @@ The breakers are values (`breakers.py`); this holds the current ones, emits an e
 and runs the PostCompact hooks once a new view holds.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +18,7 @@ from everturn.decide.compact.breakers import (
 )
 from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.settings import DEFAULTS, CompactSettings
+from everturn.decide.compact.strategies import NO_NOTES
 from everturn.decide.compact.triggers import (
     ActivityState,
     Proposal,
@@ -30,18 +31,21 @@ from everturn.decide.compact.triggers import (
     should_compact,
 )
 from everturn.decide.compact.values import (
+    Attempt,
     Compaction,
     CompactionChain,
     CompactionFailed,
+    CompactionPlan,
     CompactionRequest,
     CompactionSkipped,
     describe_attempts,
 )
-from everturn.decide.effects import Effect, Emit, HookOutcome, RunHooks
+from everturn.decide.effects import Flow, RunHooks, emit, run_hooks
 from everturn.decide.events import (
     BreakerClosed,
     BreakerOpened,
     EventContext,
+    NotesRejected,
     ProposalAnswered,
     find_failure_reason,
     make_compaction_done,
@@ -64,6 +68,8 @@ class CompactionState:
         self.refill = RefillBreaker()
         self.proposals = ProposalState()
         self._before = self.breaker
+        # The plan of the last compaction that succeeded.
+        self._made: CompactionPlan | None = None
 
     def remember(self, breaker: CompactionBreaker, refill: RefillBreaker) -> None:
         """What an earlier process knew; the limits are those of now."""
@@ -79,7 +85,7 @@ class CompactionState:
         moment: EventContext,
         chain: Callable[[], CompactionChain],
         metrics: Callable[[], Metrics],
-    ) -> Generator[Effect, Any, CompactionRequest | CompactionSkipped]:
+    ) -> Flow[CompactionRequest | CompactionSkipped]:
         """Whether this turn must be compacted first. The chain and what fills the context are looked up only
         where they matter: both take a walk through the whole view (OV-3)."""
         is_over = check_thresholds(size, limits, thresholds).above_auto
@@ -101,7 +107,9 @@ class CompactionState:
         if stops and isinstance(found, CompactionSkipped) and not is_told:
             self.refill = msgspec.structs.replace(self.refill, stopped=follows.follows)
             count = self.refill.in_a_row + 1
-            yield Emit(BreakerOpened(moment=moment, breaker="rapid_refill", count=count, detail=found.why))
+            yield from emit(
+                BreakerOpened(moment=moment, breaker="rapid_refill", count=count, detail=found.why)
+            )
         return found
 
     def grant_calls(
@@ -157,11 +165,11 @@ class CompactionState:
         size: int,
         limits: ContextThresholds,
         moment: EventContext,
-    ) -> Generator[Effect, Any, CompactionRequest | CompactionSkipped]:
+    ) -> Flow[CompactionRequest | CompactionSkipped]:
         found, self.proposals = answer_proposal(
             proposal, response, size=size, limits=limits, settings=self.settings
         )
-        yield Emit(ProposalAnswered(moment=moment, response=response, tokens=size, why=proposal.why))
+        yield from emit(ProposalAnswered(moment=moment, response=response, tokens=size, why=proposal.why))
         return found
 
     def count_call(self, now: datetime) -> None:
@@ -175,50 +183,74 @@ class CompactionState:
         """A cancellation is not a failure of a model."""
         self.breaker = self._before
 
-    def succeeded(self, made: Compaction, moment: EventContext) -> Generator[Effect, Any, tuple[str, ...]]:
+    def succeeded(self, made: Compaction, moment: EventContext) -> Flow[tuple[str, ...]]:
         """What the PostCompact hooks have to say: it joins the view (CP-18)."""
         self.proposals = ProposalState()
+        self._made = made.plan
         was = self._before
         strategy = made.attempts[-1].strategy if made.attempts else "extractive"
         self.breaker = self.breaker.after_success(strategy)
         if was.is_open:
-            yield Emit(BreakerClosed(moment=moment, breaker="failures"))
+            yield from emit(BreakerClosed(moment=moment, breaker="failures"))
         if not was.calls_left and self.breaker.calls_left:
-            yield Emit(BreakerClosed(moment=moment, breaker="summary_calls"))
+            yield from emit(BreakerClosed(moment=moment, breaker="summary_calls"))
         yield from self._told_of_calls(moment)
+        yield from _told_of_notes(made.attempts, moment)
         if made.plan is not None:
             is_own = made.plan.asked.trigger == "auto"
             # A person who compacts by hand has looked: that is not a loop.
             self.refill = self.refill.compacted(made.plan.chain, self.settings) if is_own else RefillBreaker()
-            yield Emit(make_compaction_done(made.plan, made, moment, made.plan.metrics))
+            yield from emit(make_compaction_done(made.plan, made, moment, made.plan.metrics))
             summary = "\n".join(text_of(block) for block in made.summary.blocks)
             payload = {"trigger": made.plan.asked.trigger, "compact_summary": summary}
-            told: HookOutcome = yield RunHooks("PostCompact", payload)
+            told = yield from run_hooks(RunHooks("PostCompact", payload))
             return told.context
         return ()
 
-    def failed(self, failed: CompactionFailed, moment: EventContext) -> Generator[Effect, Any, None]:
+    def failed(self, failed: CompactionFailed, moment: EventContext) -> Flow[None]:
         if find_failure_reason(failed.attempts) == "cancelled":
             self.cancelled()
         else:
             self.breaker = self.breaker.after_failure(describe_attempts(failed.attempts), moment.at)
+        yield from _told_of_notes(failed.attempts, moment)
         if failed.plan is not None:
-            yield Emit(make_compaction_not_done(failed.plan, failed, moment))
+            yield from emit(make_compaction_not_done(failed.plan, failed, moment))
         if self.breaker.is_open and not self._before.is_open:
             opened = BreakerOpened(
                 moment=moment, breaker="failures", count=self.breaker.failures, detail=self.breaker.describe()
             )
-            yield Emit(opened)
+            yield from emit(opened)
         else:
             yield from self._told_of_calls(moment)
 
-    def _told_of_calls(self, moment: EventContext) -> Generator[Effect, Any, None]:
+    def refused(self, why: str, moment: EventContext) -> Flow[None]:
+        """The API refused the view that the last compaction had made: that was no success, and counts as a
+        failure. Its plan is not known after a restart; then there is no event of it."""
+        self.breaker = msgspec.structs.replace(self.breaker, failures=self._before.failures)
+        was_open = self.breaker.is_open
+        self.breaker = self.breaker.after_failure(why, moment.at)
+        if self._made is not None:
+            failed = make_compaction_not_done(self._made, CompactionFailed(attempts=(), why=why), moment)
+            yield from emit(msgspec.structs.replace(failed, reason="view_refused"))
+        if self.breaker.is_open and not was_open:
+            count, detail = self.breaker.failures, self.breaker.describe()
+            yield from emit(BreakerOpened(moment=moment, breaker="failures", count=count, detail=detail))
+
+    def _told_of_calls(self, moment: EventContext) -> Flow[None]:
         breaker = self.breaker
         if self._before.calls_left and not breaker.calls_left:
             opened = BreakerOpened(
                 moment=moment, breaker="summary_calls", count=breaker.spent, detail=breaker.describe()
             )
-            yield Emit(opened)
+            yield from emit(opened)
+
+
+def _told_of_notes(attempts: Sequence[Attempt], moment: EventContext) -> Flow[None]:
+    """Notes that there were, and that could not be the summary (SM-7)."""
+    for attempt in attempts:
+        if attempt.strategy == "notes" and attempt.problem not in ("", NO_NOTES):
+            # What follows a colon may quote a pin (TL-3).
+            yield from emit(NotesRejected(moment=moment, why=attempt.problem.partition(":")[0]))
 
 
 class UsableNotes(NamedTuple):

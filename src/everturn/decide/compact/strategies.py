@@ -4,17 +4,18 @@ An attempt has a text that was checked, formatted and accepted, or the reason th
 strategies, and what follows: `flow.py`.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.divide import first_words
-from everturn.decide.compact.gate import check_gate, lost_pins
+from everturn.decide.compact.gate import check_gate, false_origin
 from everturn.decide.compact.overflow_retry import drop_oldest_rounds
 from everturn.decide.compact.prepare import prepare_messages, with_prompt
 from everturn.decide.compact.provider import BETA, build_compaction_request, compaction_block
+from everturn.decide.compact.summary_calls import SummaryCalls
 from everturn.decide.compact.summary_response import check_summary
 from everturn.decide.compact.unsent import as_sent
 from everturn.decide.compact.values import (
@@ -24,7 +25,7 @@ from everturn.decide.compact.values import (
     CompactionSkipped,
     Strategy,
 )
-from everturn.decide.effects import AskModel, Effect, ModelAnswer, ModelFailure
+from everturn.decide.effects import AskModel, Flow, ModelFailure
 from everturn.decide.extractive.summarize import summarize
 from everturn.history.blocks import Block, text_block, text_of
 from everturn.history.messages import Message
@@ -35,15 +36,14 @@ from everturn.view.forks import CapturedRequest, make_fork
 from everturn.view.fragments.summarizer import SUMMARIZER
 from everturn.view.fragments.summary_prompt import (
     UNSAID,
-    quoted_pins,
-    quotes_demanded,
     repair_prompt,
     summary_prompt,
 )
 from everturn.view.requests import build_request, place_fork_breakpoints
 from everturn.wire.anthropic import Request
 
-AttemptFlow = Generator[Effect, Any, Attempt]
+NO_NOTES: Final = "no usable notes found"
+AttemptFlow = Flow[Attempt]
 
 
 def runnable_strategies(form: CompactionForm, context: CompactionContext) -> tuple[Strategy, ...]:
@@ -55,7 +55,7 @@ def _hindrance(strategy: Strategy, form: CompactionForm, context: CompactionCont
     """Why a strategy cannot be tried at all; "" where it can."""
     match strategy:
         case "notes":
-            return "" if context.notes else "no usable notes found"
+            return "" if context.notes else NO_NOTES
         case "provider":
             can = context.capabilities.native_compaction and context.model.compacts and form == "full"
             return "" if can else "the provider cannot compact this"
@@ -65,7 +65,7 @@ def _hindrance(strategy: Strategy, form: CompactionForm, context: CompactionCont
             return ""
 
 
-def _by_notes(plan: CompactionPlan, context: CompactionContext) -> AttemptFlow:
+def _by_notes(plan: CompactionPlan, context: CompactionContext, calls: SummaryCalls) -> AttemptFlow:
     """No call at all: the session's notes are the summary."""
     if problem := _hindrance("notes", plan.asked.form, context):
         return Attempt(strategy="notes", problem=problem)
@@ -73,7 +73,7 @@ def _by_notes(plan: CompactionPlan, context: CompactionContext) -> AttemptFlow:
     yield  # a generator like the others, though it asks for nothing
 
 
-def _by_fork(plan: CompactionPlan, context: CompactionContext) -> AttemptFlow:
+def _by_fork(plan: CompactionPlan, context: CompactionContext, calls: SummaryCalls) -> AttemptFlow:
     """A call that shares the conversation's cached prefix: only its prompt is new (PC-12)."""
     sent = as_sent(plan, context)
     parent = sent or context.captured
@@ -81,7 +81,6 @@ def _by_fork(plan: CompactionPlan, context: CompactionContext) -> AttemptFlow:
         plan.asked.form,
         plan.asked.instructions,
         divided_at="" if sent else _divided_at(plan),
-        quoted=plan.must_quote,
     )
     messages = with_prompt(parent.messages, prompt)
     breakpoints = place_fork_breakpoints(make_fork(parent, ()), context.capabilities)
@@ -89,12 +88,12 @@ def _by_fork(plan: CompactionPlan, context: CompactionContext) -> AttemptFlow:
     def request(said: Sequence[Message]) -> Request:
         return build_request(msgspec.structs.replace(parent, messages=(*messages, *said)), breakpoints)
 
-    return (yield from _asked("fork", request, context.betas, plan, context, parent=parent))
+    return (yield from _asked("fork", request, context.betas, plan, context, calls, parent=parent))
 
 
-def _by_direct_call(plan: CompactionPlan, context: CompactionContext) -> AttemptFlow:
+def _by_direct_call(plan: CompactionPlan, context: CompactionContext, calls: SummaryCalls) -> AttemptFlow:
     """A call of its own: short system prompt, no tools, no thinking, a cap on its output (CP-6)."""
-    prompt = summary_prompt(plan.asked.form, plan.asked.instructions, quoted=plan.must_quote)
+    prompt = summary_prompt(plan.asked.form, plan.asked.instructions)
     messages = prepare_messages(context.view, plan.summarized, context.settings)
     tried = 0
     while True:
@@ -103,7 +102,7 @@ def _by_direct_call(plan: CompactionPlan, context: CompactionContext) -> Attempt
         def request(said: Sequence[Message], shown: tuple[Message, ...] = current) -> Request:
             return _direct_request((*with_prompt(shown, prompt), *said), context)
 
-        attempt = yield from _asked("direct", request, (), plan, context, is_retry=tried > 0)
+        attempt = yield from _asked("direct", request, (), plan, context, calls, is_retry=tried > 0)
         if attempt.failure is None or attempt.failure.kind != "too_long":
             return attempt
         shorter = drop_oldest_rounds(messages, attempt.failure.overflow, tried, settings=context.settings)
@@ -112,33 +111,27 @@ def _by_direct_call(plan: CompactionPlan, context: CompactionContext) -> Attempt
         messages, tried = shorter, tried + 1
 
 
-def _by_provider(plan: CompactionPlan, context: CompactionContext) -> AttemptFlow:
+def _by_provider(plan: CompactionPlan, context: CompactionContext, calls: SummaryCalls) -> AttemptFlow:
     """The API's own compaction: it summarizes everything, and its block is sent back unchanged (CP-35)."""
-    if problem := _hindrance("provider", plan.asked.form, context):
-        return Attempt(strategy="provider", problem=problem)
-    request = build_compaction_request(context.captured, _with_quotes(plan))
+    parent = context.captured if plan.asked.form == "full" else as_sent(plan, context)
+    problem = _hindrance("provider", "full", context)
+    if problem or parent is None:
+        return Attempt(strategy="provider", problem=problem or "the provider cannot compact this part")
+    request = build_compaction_request(parent, plan.asked.instructions)
     betas = (*context.betas, BETA)
-    answer: ModelAnswer | ModelFailure = yield AskModel(
-        request, betas, "compact", "provider", context.captured
-    )
+    answer = yield from calls.ask(AskModel(request, betas, "compact", "provider", parent))
     if isinstance(answer, ModelFailure):
         return Attempt(strategy="provider", problem=answer.message, failure=answer)
     block = compaction_block(answer)
     if block is None:
         why = f"the provider gave no summary (stop reason {answer.stop_reason})"
         return Attempt(strategy="provider", problem=why, usage=answer.usage)
-    if problem := lost_pins(block.text, plan):
+    if problem := false_origin(block.text):
         return Attempt(strategy="provider", problem=problem, usage=answer.usage)
     return Attempt(strategy="provider", text=block.text, usage=answer.usage, block=block.block)
 
 
-def _with_quotes(plan: CompactionPlan) -> str:
-    """The instructions of a compaction, and what its summary has to quote."""
-    parts = (plan.asked.instructions, quotes_demanded(plan.must_quote))
-    return "\n\n".join(part for part in parts if part.strip())
-
-
-def _by_extraction(plan: CompactionPlan, context: CompactionContext) -> AttemptFlow:
+def _by_extraction(plan: CompactionPlan, context: CompactionContext, calls: SummaryCalls) -> AttemptFlow:
     """The summarizer that needs no model: a session goes on while the API is down (BY-5)."""
     made = summarize(
         plan.summarized,
@@ -147,10 +140,8 @@ def _by_extraction(plan: CompactionPlan, context: CompactionContext) -> AttemptF
         settings=context.summary,
         tools=context.tools,
     )
-    text = f"{made.text}\n{quoted_pins(plan.must_quote)}\n" if plan.must_quote else made.text
-    # The rest of the gate looks for what a model gets wrong; this text is ours, and may quote anything.
-    if problem := lost_pins(text, plan):
-        return Attempt(strategy="extractive", problem=problem)
+    text = made.text
+    # The gate looks for what a model gets wrong; this text is ours, and may quote anything.
     tokens = context.counts.estimator.text(text)
     if tokens >= plan.tokens_summarized:
         return Attempt(
@@ -160,7 +151,7 @@ def _by_extraction(plan: CompactionPlan, context: CompactionContext) -> AttemptF
     yield  # a generator like the others, though it asks for nothing
 
 
-STRATEGIES: Mapping[Strategy, Callable[[CompactionPlan, CompactionContext], AttemptFlow]] = {
+STRATEGIES: Mapping[Strategy, Callable[[CompactionPlan, CompactionContext, SummaryCalls], AttemptFlow]] = {
     "notes": _by_notes,
     "fork": _by_fork,
     "direct": _by_direct_call,
@@ -175,6 +166,7 @@ def _asked(
     betas: tuple[str, ...],
     plan: CompactionPlan,
     context: CompactionContext,
+    calls: SummaryCalls,
     *,
     parent: CapturedRequest | None = None,
     is_retry: bool = False,
@@ -184,7 +176,7 @@ def _asked(
     spent = Usage()
     attempt = Attempt(strategy=strategy)
     for is_repair in (False, True):
-        answer: ModelAnswer | ModelFailure = yield AskModel(
+        effect = AskModel(
             request(said),
             betas,
             "compact",
@@ -192,6 +184,7 @@ def _asked(
             parent,
             is_overflow_retry=is_retry and not is_repair,
         )
+        answer = yield from calls.ask(effect)
         if isinstance(answer, ModelFailure):
             problem = "; ".join(filter(None, (attempt.problem, answer.message or answer.kind)))
             return Attempt(strategy=strategy, problem=problem, usage=spent, failure=answer)

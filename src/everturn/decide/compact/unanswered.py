@@ -1,34 +1,71 @@
-"""What the user said last and nobody has answered yet: it comes along word for word (CP-34).
+"""What the user or a tool said last and nobody has answered yet (CP-37).
 
-Everything is summarized, the newest message too. A summary may paraphrase a conversation; the question that
-the next reply has to answer must not be paraphrased.
+A summary may paraphrase a conversation; what the next reply has to answer must not be paraphrased. Where it
+fits it is kept as it was recorded, pictures and documents included (`plan.py`); where it does not, its head
+and its tail come along as text.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
+from everturn.decide.authorship import typed_words
 from everturn.decide.compact.call_index import attached
 from everturn.decide.compact.divide import is_said
-from everturn.history.blocks import text_of
+from everturn.history.blocks import Block, text_of
 from everturn.history.records import Record
+from everturn.history.rounds import find_cut_points
+from everturn.view.fragments.escaping import escaped
+from everturn.view.fragments.stand_in import stand_in
+from everturn.view.fragments.told_result import told_result
 
 UNANSWERED: Final = "unanswered_message"
+NOT_TYPED: Final = "(A program put this there; the user did not type it.)"
 
 
-def unanswered(records: Sequence[Record]) -> str:
-    """The words behind the last answer; also those that an earlier compaction carried and no reply followed.
-    Results of tools are not words of the user."""
-    found: list[str] = []
-    for record in reversed(records):
-        if record.kind == "assistant" and is_said(record):
-            break
-        found.extend(reversed(_words(record)))
-    return "\n\n".join(reversed(found))
+def start_of_unanswered(records: Sequence[Record]) -> int:
+    """The cut before everything that has no answer yet, the calls of its results included; 0 if everything
+    was answered, or nothing was said before."""
+    last = _last_reply(records)
+    if not any(map(_is_input, records[last + 1 :])):
+        return 0
+    return max((cut for cut in find_cut_points(records) if cut <= last + 1), default=0)
 
 
-def _words(record: Record) -> list[str]:
+def unanswered_text(records: Sequence[Record]) -> str:
+    """The words behind the last reply, and what its calls gave; also those words that an earlier compaction
+    carried and no reply followed. Nothing in it can close a wrapper; what tools gave is marked as theirs."""
+    last = _last_reply(records)
+    calls = {block.call: block for record in records for block in record.blocks if block.is_call}
+    return "\n\n".join(part for record in records[last + 1 :] for part in _words(record, calls))
+
+
+def _last_reply(records: Sequence[Record]) -> int:
+    for at in range(len(records) - 1, -1, -1):
+        if records[at].kind == "assistant" and is_said(records[at]):
+            return at
+    return -1
+
+
+def _is_input(record: Record) -> bool:
+    is_own = record.meta or record.compact_summary
+    return record.kind == "user" and not is_own and is_said(record)
+
+
+def _words(record: Record, calls: dict[str, Block]) -> list[str]:
     if record.subtype == UNANSWERED:
         return [part for each in attached([record], UNANSWERED) for part in each.parts[1:]]
-    if record.kind != "user" or record.meta or record.compact_summary or not is_said(record):
+    if not _is_input(record):
         return []
-    return [words for block in record.blocks if block.kind == "text" and (words := text_of(block)).strip()]
+    found = (words for block in record.blocks if (words := _text(block, calls)).strip())
+    return list(found)
+
+
+def _text(block: Block, calls: dict[str, Block]) -> str:
+    if block.is_result:
+        call = calls.get(block.call)
+        parts = told_result(call, block) if call else ()
+        return "\n".join(text_of(stand_in(part) or part) for part in parts)
+    words = text_of(stand_in(block) or block)
+    # What a program put there needs an answer too, but it is not the user's.
+    is_foreign = block.kind == "text" and words.strip() and not typed_words(words)
+    return f"{NOT_TYPED}\n{escaped(words)}" if is_foreign else escaped(words)

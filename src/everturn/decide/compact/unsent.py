@@ -15,14 +15,17 @@ from everturn.view.flatten import flatten
 from everturn.view.forks import CapturedRequest
 
 
-def first_unsent(plan: CompactionPlan, context: CompactionContext) -> str:
+def first_unsent(
+    plan: CompactionPlan, context: CompactionContext, *, least_share: float | None = None
+) -> str:
     """The record at which to divide; "" where everything is to be summarized: because somebody asked for
     that, because little is new, or because the last request cannot be told from the rest."""
-    if plan.asked.trigger != "auto" or plan.asked.form != "full":
+    if plan.asked.trigger != "auto" and not plan.keeps_newest:
         return ""
     records = tuple(context.view.records)
+    least = context.settings.unsent_share if least_share is None else least_share
     at = _last_answer(records)
-    if at <= 0 or _tokens(records[at:], context) < context.settings.unsent_share * context.size:
+    if at <= 0 or _tokens(records[at:], context) < least * context.size:
         return ""
     return records[at].uuid if _sent(records[:at], context) is not None else ""
 

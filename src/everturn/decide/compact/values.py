@@ -8,6 +8,7 @@ import msgspec
 from everturn.decide.compact.budget import TruncatedText
 from everturn.decide.compact.settings import Strategy
 from everturn.decide.effects import ModelFailure
+from everturn.decide.retention import RetentionFigures
 from everturn.history.blocks import Block
 from everturn.history.edits import KeptSegment, Trigger
 from everturn.history.records import Record, Usage
@@ -30,6 +31,9 @@ class CompactionRequest(msgspec.Struct, frozen=True, kw_only=True):
     instructions: str = ""
     # Set where the request did not fit: the view must become smaller, whatever the threshold says.
     is_reactive: bool = False
+    # Set where the API refused a compacted view: no message is kept, what is unanswered comes along as text,
+    # and the result is valid in every mode of thinking (CP-38).
+    keeps_nothing: bool = False
 
 
 class CompactionChain(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,9 +100,10 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     tokens_kept: int = 0
     messages_summarized: int = 0
     messages_kept: int = 0
-    # Pins beyond their budget: the caller's, which the summary itself must quote, and found ones, which go.
-    must_quote: tuple[str, ...] = ()
+    # Rules that were found in the conversation and are beyond the budget for pins.
     unpinned: tuple[str, ...] = ()
+    # Whether what is kept begins with the newest, unanswered message: it may take more than the threshold.
+    keeps_newest: bool = False
 
 
 class CompactionSkipped(msgspec.Struct, frozen=True):
@@ -113,6 +118,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     retained: tuple[str, ...]
     recoverable: tuple[str, ...]
     dropped: tuple[str, ...]
+    # How much of what was summarized is still in the summary and what is restored with it (BY-6).
+    retention: RetentionFigures | None = None
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

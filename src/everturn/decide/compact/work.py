@@ -5,10 +5,8 @@ attachments that an earlier compaction left. The lines that we write are the lin
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
-
-import msgspec
 
 from everturn.decide.compact.call_index import Called, CallIndex, index_calls, mappings, text
 from everturn.decide.compact.divide import is_said
@@ -112,29 +110,11 @@ def is_planning(seen: CallIndex) -> bool:
     entered += [each.at for each in seen.attached("plan_mode", "plan_mode_reentry")]
     left = [each.at for each in seen.called("presents_plan") if each.result is not None and not each.failed]
     left += [each.at for each in seen.attached("plan_mode_exit")]
-    for at, mode in _permission_modes(seen.records):
-        (entered if mode == "plan" else left).append(at)
+    # Claude Code writes the mode beside every message of a person.
+    for at, record in enumerate(seen.records):
+        if record.kind == "user" and record.permission_mode:
+            (entered if record.permission_mode == "plan" else left).append(at)
     return max(entered, default=-1) > max(left, default=-1)
-
-
-class _Prompt(msgspec.Struct):
-    permission_mode: str = msgspec.field(default="", name="permissionMode")
-
-
-_read_prompt = msgspec.json.Decoder(_Prompt).decode
-
-
-def _permission_modes(records: Sequence[Record]) -> Iterator[tuple[int, str]]:
-    """The mode that Claude Code writes beside every message of a person, where it writes one."""
-    for at, record in enumerate(records):
-        if record.kind != "user" or b'"permissionMode"' not in record.raw:
-            continue
-        try:
-            mode = _read_prompt(record.raw).permission_mode
-        except msgspec.DecodeError:
-            continue
-        if mode:
-            yield at, mode
 
 
 def agents_at_work(seen: CallIndex) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ CompactionForm = Literal["full", "from", "up_to"]
 
 # By section number. The user's words and the current work come first (CP-4 asks for all of the former).
 _SHARES: Final[Mapping[int, float]] = MappingProxyType(
-    {6: 0.36, 8: 0.12, 1: 0.14, 7: 0.06, 4: 0.08, 3: 0.14, 5: 0.05, 9: 0.03, 2: 0.02}
+    {6: 0.32, 8: 0.16, 1: 0.13, 7: 0.08, 4: 0.07, 5: 0.09, 3: 0.11, 9: 0.03, 2: 0.01}
 )
 
 
@@ -35,7 +35,16 @@ class SummarySettings(msgspec.Struct, frozen=True, kw_only=True):
     snippet_lines: int = 12
     snippet: int = 600
     failures: int = 30
-    conclusions: int = 16
+    corrections: int = 20
+    conclusions: int = 12
+    # Reports of the model at the end of its turns, and of agents; the newest ones are longer.
+    reports: int = 24
+    report: int = 500
+    new_report: int = 1_200
+    new_reports: int = 3
     concepts: int = 24
-    calls: int = 6
+    calls: int = 8
+    # Statements of the model since the user's last message, besides its last words.
+    findings: int = 8
+    commits: int = 8
     statement: int = 1_600

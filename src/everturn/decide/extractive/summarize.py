@@ -1,7 +1,7 @@
 """A summary without a model (BY-5): the nine sections, filled from the log itself.
 
 The last strategy of a compaction, so that an API outage never means a lost session, and the baseline for
-measuring a model's summary (`decide/retention.py`). Equal records give equal bytes, and the result never
+measuring a model's summary (`decide/retention/`). Equal records give equal bytes, and the result never
 exceeds the budget by the rough estimator. What did not fit is in `dropped`.
 """
 

@@ -25,7 +25,17 @@ CLEAR_TOOL_USES: Final = "clear_tool_uses_20250919"
 # The header that edits of both types need (api-facts 2.1).
 BETA: Final = "context-management-2025-06-27"
 
+# With this header, of any date, replies come without readable thinking: there is nothing worth keeping.
+REDACTING_BETA: Final = "redact-thinking-"
+
 Thinking = Literal["none", "present", "redacted"]
+
+
+def thinking_in_replies(mode: str, betas: Iterable[str]) -> Thinking:
+    """What the replies to requests with this thinking mode and these beta headers hold."""
+    if mode == "disabled":
+        return "none"
+    return "redacted" if any(beta.startswith(REDACTING_BETA) for beta in betas) else "present"
 
 
 def build_context_management(

@@ -6,7 +6,8 @@ extraction alive for ever.
 
 import msgspec
 
-from everturn.decide.compact.settings import DEFAULTS
+from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.compact.triggers import is_internal
 from everturn.decide.notes.document import NotesState
 from everturn.decide.notes.settings import NotesSettings
 from everturn.history.records import Record
@@ -45,13 +46,19 @@ def mark_compacted(state: NotesState, tokens: int) -> NotesState:
 
 
 def should_extract(
-    state: NotesState, *, source: str, tokens: int, last_turn_calls: int, settings: NotesSettings
+    state: NotesState,
+    *,
+    source: str,
+    tokens: int,
+    last_turn_calls: int,
+    settings: NotesSettings,
+    compact: CompactSettings,
 ) -> Extract | NotNow:
     """After a reply: `tokens` is the context as it is now, `last_turn_calls` the calls of that reply."""
     if not settings.enabled:
         return NotNow("session notes are switched off")
     # Notes of these would be notes of note-taking.
-    if source.startswith(DEFAULTS.internal_sources):
+    if is_internal(source, compact):
         return NotNow(f"no notes are taken of {source!r}")
     if not state.covers and tokens < settings.first:
         return NotNow(f"{tokens:,} tokens so far; first notes are taken at {settings.first:,}")

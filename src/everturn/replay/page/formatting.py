@@ -32,6 +32,11 @@ def change(amount: Decimal, against: Decimal) -> str:
     return "±0%" if share == 0 else f"{'−' if share < 0 else '+'}{abs(share)}%"
 
 
+def signed(share: float) -> str:
+    """`−1.7%`: a share with its sign."""
+    return f"{share:+.1%}".replace("-", "−")
+
+
 def share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else "–"
 

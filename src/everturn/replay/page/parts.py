@@ -19,7 +19,9 @@ from everturn.replay.page.session_comparison import (
     written,
 )
 from everturn.replay.page.session_figures import figures
+from everturn.replay.policies import RECORDED
 from everturn.replay.refetches import Refetch
+from everturn.replay.reported import describe_error
 from everturn.replay.runs import ReplayRun, SimulatedCall
 
 # Longer lists are cut on the page, with a note. `everturn replay --json` has every call.
@@ -50,7 +52,7 @@ def headline(sessions: Sequence[SessionComparison]) -> Html:
     lead += f"{formatting.count(len(found), 'policy')}. ".replace("policys", "policies")
     lead += "Computed locally from the recordings, without calling a model."
     tiles = [
-        _tile(f"Cost under {base.policy}", formatting.dollars(base.dollars), _hit(base)),
+        _tile(f"Cost under {base.policy}", formatting.dollars(base.dollars), _hit(base), _error_of(base)),
         _tile(
             f"Cheapest: {best.policy}",
             formatting.dollars(best.dollars),
@@ -96,6 +98,7 @@ def policies(sessions: Sequence[SessionComparison]) -> Html:
         legend(found),
         bars(found, floor, oracle),
         element("div", _policy_table(found), class_="scroll"),
+        _error_note(found),
         id="policies",
     )
 
@@ -128,6 +131,7 @@ def session_section(given: SessionComparison, number: int, chosen: str) -> Html:
         element("h3", "Cumulative cost by policy"),
         so_far(given, chosen),
         element("div", [_choice(each, baseline(found), chosen) for each in found], class_="policies"),
+        _error_note(found),
         [_view(run, chosen) for run in given.runs],
         class_="session",
         data_number=number,
@@ -143,10 +147,25 @@ def _hit(each: PolicyTotals) -> str:
     return f"{formatting.share(each.read, each.prompt)} read from the cache"
 
 
+def _error_of(each: PolicyTotals) -> str:
+    if each.policy != RECORDED:
+        return ""
+    if each.error is None:
+        return "; no usage reported, error unknown"
+    return f"; input {formatting.signed(each.error.input_dollars)} against reported usage"
+
+
+def _error_note(found: Sequence[PolicyTotals]) -> Html | str:
+    """The error of `recorded`, wherever that row is shown (RP-3)."""
+    said = [describe_error(each.policy, each.error) for each in found if each.policy == RECORDED]
+    return element("p", said[0], class_="soft") if said else ""
+
+
 def _policy_table(found: Sequence[PolicyTotals]) -> Html:
     heads = (
         "Policy",
         "Dollars",
+        "Error",
         "Saved",
         "Hit rate",
         "Breaks",
@@ -169,6 +188,7 @@ def _policy_row(each: PolicyTotals, base: PolicyTotals) -> Html:
     cells = (
         each.policy,
         formatting.dollars(each.dollars),
+        formatting.signed(each.error.input_dollars) if each.error else "–",
         saved.replace("$-", "−$"),
         formatting.share(each.read, each.prompt),
         element("span", f"{sum(each.breaks.values()):,}", title=why or "none"),

@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from everturn.replay.runs import ReplayCost, ReplayRun, SimulatedCall
+from everturn.replay.reported import ReportedError, compute_error
+from everturn.replay.runs import ReplayCost, ReplayRun, ReportedSums, SimulatedCall
 
 # Recorded calls with charts, over all sessions and policies: about eight megabytes of HTML.
 MAX_DRAWN_CALLS: Final = 40_000
@@ -67,6 +68,8 @@ class PolicyTotals(msgspec.Struct, frozen=True):
     mattered: int
     # Sessions that did not finish under this policy.
     unfinished: int
+    # Of `recorded` only: the error against the usage that the recordings report, if they report any.
+    error: ReportedError | None = None
 
     @property
     def dollars(self) -> Decimal:
@@ -97,6 +100,7 @@ def sum_runs(policy: str, runs: Sequence[ReplayRun]) -> PolicyTotals:
         kept=sum(left.kept for each in sums for left in each.left.values()),
         mattered=sum(left.total for each in sums for left in each.left.values()),
         unfinished=sum(bool(run.ended_early) for run in runs),
+        error=compute_error(sum((run.reported or ReportedSums() for run in runs), ReportedSums())),
     )
 
 

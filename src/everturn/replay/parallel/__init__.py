@@ -1,6 +1,6 @@
 """Many sessions under many policies, on all cores, with results cached on disk (RP-10)."""
 
-from everturn.replay.parallel.engines import ENGINES, Engine
+from everturn.replay.parallel.engines import Engine
 from everturn.replay.parallel.replays import (
     ReplayedSession,
     ReplayOutcome,
@@ -11,7 +11,6 @@ from everturn.replay.parallel.replays import (
 from everturn.replay.parallel.result_cache import ResultCache, default_folder
 
 __all__ = [
-    "ENGINES",
     "Engine",
     "ReplayOutcome",
     "ReplayedSession",

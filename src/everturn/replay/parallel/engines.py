@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, TypeVar
 from everturn.errors import EverturnError, UsageError
 
 Engine = Literal["here", "processes", "ray"]
-ENGINES: Final[tuple[Engine, ...]] = ("processes", "ray", "here")
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
 

@@ -6,7 +6,7 @@ Results are in the order of the input.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from everturn.replay.page.session_comparison import (
 )
 from everturn.replay.parallel.engines import Engine, map_tasks
 from everturn.replay.parallel.result_cache import ResultCache
+from everturn.replay.playing.offline_effects import SummaryWriter
 from everturn.replay.policies import ReplayPolicy
 from everturn.replay.runs import ReplayRun
 from everturn.replay.sessions import ReplaySession, Unreadable, files_below, read_sessions
@@ -68,17 +69,21 @@ def replay_all(
     engine: Engine = "processes",
     workers: int = 1,
     tell: ProgressCallback | None = None,
+    writer: SummaryWriter | None = None,
 ) -> ReplayOutcome:
-    """Every session in these files and folders under every policy."""
+    """Every session in these files and folders under every policy. If `writer` writes the summaries, the work
+    is done in this process: a connection cannot be handed to another one."""
+    if writer is not None:
+        engine = "here"
     files = files_below(paths)
     agents = [file for file in files if _AGENT in file.name]
     found = _replay_files(
-        [file for file in files if file not in agents], policies, keep, engine, workers, tell
+        [file for file in files if file not in agents], policies, keep, engine, workers, tell, writer
     )
     known = {agent for each in found.sessions for agent in each.agents}
     # A sub-agent was replayed with its session if that is among the files; any other is a session.
     alone = [file for file in agents if file.stem.rpartition(_AGENT)[2] not in known]
-    rest = _replay_files(alone, policies, keep, engine, workers, tell)
+    rest = _replay_files(alone, policies, keep, engine, workers, tell, writer)
     return ReplayOutcome(found.sessions + rest.sessions, found.unreadable + rest.unreadable)
 
 
@@ -113,7 +118,7 @@ def _session_comparison(each: ReplayedSession) -> SessionComparison:
     )
 
 
-def replay_file(task: ReplayTask) -> ReplayOutcome:
+def replay_file(task: ReplayTask, writer: SummaryWriter | None = None) -> ReplayOutcome:
     """The work of one worker. Arguments and results are plain values."""
     done: list[ReplayedSession] = []
     failed: list[Unreadable] = []
@@ -122,7 +127,7 @@ def replay_file(task: ReplayTask) -> ReplayOutcome:
             failed.append(each)
             continue
         try:
-            done.append(_replay(each, task))
+            done.append(_replay(each, task, writer))
         except (
             ArithmeticError,
             LookupError,
@@ -145,12 +150,14 @@ def _replay_files(
     engine: Engine,
     workers: int,
     tell: ProgressCallback | None,
+    writer: SummaryWriter | None,
 ) -> ReplayOutcome:
     tasks = _tasks(files, policies, keep, workers)
     if engine == "processes" and sum(_size(file) for file in files) < _SMALL:
         engine = "here"
     found: dict[int, ReplayOutcome] = {}
-    for number, outcome in map_tasks(replay_file, tasks, engine=engine, workers=workers):
+    work = replay_file if writer is None else partial(replay_file, writer=writer)
+    for number, outcome in map_tasks(work, tasks, engine=engine, workers=workers):
         found[number] = outcome
         if tell is not None:
             tell(len(found), len(tasks), tasks[number].file)
@@ -185,14 +192,14 @@ def _together(outcomes: Sequence[ReplayOutcome]) -> ReplayOutcome:
     return ReplayOutcome(tuple(done.values()), tuple(failed.values()))
 
 
-def _replay(session: ReplaySession, task: ReplayTask) -> ReplayedSession:
+def _replay(session: ReplaySession, task: ReplayTask, writer: SummaryWriter | None) -> ReplayedSession:
     uses = cache(lambda: index_uses(session))
     runs: list[ReplayRun] = []
     computed = 0
     for policy in task.policies:
         run = task.keep.run(session.digest, session.name, policy)
         if run is None:
-            run = simulate(session, policy, uses())
+            run = simulate(session, policy, uses(), writer=writer if policy.summarizer else None)
             task.keep.save_run(session.digest, session.name, policy, run)
             computed += 1
         runs.append(msgspec.structs.replace(run, calls=()))

@@ -5,7 +5,6 @@ the whole policy, the version, and the code that computes it. So results of old 
 code, and you can delete the folder at any time. Files are written atomically.
 """
 
-import os
 from collections.abc import Mapping
 from functools import cache
 from hashlib import blake2b
@@ -17,6 +16,7 @@ import msgspec
 from everturn.errors import StoreError
 from everturn.replay.policies import ReplayPolicy
 from everturn.replay.runs import ReplayRun
+from everturn.safe_files import MAX_SESSION_BYTES, make_folder, read_file, replace_file
 
 ValueT = TypeVar("ValueT")
 
@@ -46,17 +46,15 @@ class ResultCache(msgspec.Struct, frozen=True):
     def get(self, name: str, kind: type[ValueT]) -> ValueT | None:
         """An unreadable result counts as absent: it is computed again and overwritten."""
         try:
-            return msgspec.msgpack.decode(self._path(name).read_bytes(), type=kind)
+            return msgspec.msgpack.decode(read_file(self._path(name), max_bytes=MAX_SESSION_BYTES), type=kind)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
     def put(self, name: str, value: object) -> None:
         path = self._path(name)
-        unfinished = path.with_suffix(f".{os.getpid()}.unfinished")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished.write_bytes(msgspec.msgpack.encode(value))
-            os.replace(unfinished, path)
+            make_folder(path.parent)
+            replace_file(path, msgspec.msgpack.encode(value))
         except OSError as problem:
             why = f"Cannot write results to {self.folder}: {problem.strerror}."
             raise StoreError(f"{why} Choose another folder with --cache.") from None
@@ -80,7 +78,7 @@ def code_digest() -> str:
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).as_posix()
         if not name.startswith(tuple(f"{folder}/" for folder in _DISPLAY_ONLY)):
-            digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+            digest.update(name.encode() + b"\0" + read_file(path) + b"\0")
     return digest.hexdigest()
 
 

@@ -1,8 +1,8 @@
-"""The effects of a replay: deterministic, without a model, disk or network (RP-5).
+"""The effects of a replay: deterministic, without disk or network (RP-5).
 
-Summaries come from the summarizer that needs no model and are billed as if a model had written them: input by
-what is in the cache at that time, output by length. Files have the content that the session last saw. Hooks
-do nothing.
+Summaries come from the summarizer that needs no model, or from a `SummaryWriter`. Both are billed in the same
+way: input by what is in the cache at that time, output by length. Files have the content that the session
+last saw. Hooks do nothing.
 """
 
 import re
@@ -22,17 +22,18 @@ from everturn.decide.effects import (
     WriteFile,
 )
 from everturn.decide.extractive import summarize
-from everturn.history.blocks import text_block
+from everturn.decide.extractive.writing.wording import PREFACE
+from everturn.history.blocks import text_block, text_of
 from everturn.history.records import Record, Usage
 from everturn.wire.anthropic import Request
 
 # Line numbers as file tools print them.
-_NUMBERED: Final = re.compile(r"^\s*\d+(?:→|\t)", re.MULTILINE)
+_NUMBERED: Final = re.compile(r"^[ \t]*\d+(?:→|\t)", re.MULTILINE)
 
 # Bills a summary call. Takes its request and the summary; returns the usage, or a failure if it is too long.
 BillSummary = Callable[[Request, str], Usage | ModelFailure]
-# A model that writes the summary instead.
-SummaryWriter = Callable[[Request], str]
+# A model that writes the summary instead. The usage it reports is not used: the replay bills the call.
+SummaryWriter = Callable[[Request], ModelAnswer | ModelFailure]
 
 
 class OfflineEffectHandler:
@@ -60,16 +61,26 @@ class OfflineEffectHandler:
         """Events of a replay are not delivered."""
 
     def ask_model(self, effect: AskModel) -> ModelAnswer | ModelFailure:
+        if self._writer is not None:
+            return self._bill(effect.request, self._writer(effect.request))
         # Only one summary is billed. If the gate rejects it, the last strategy writes one without a gate. A
         # second call would be billed for the same text.
         if self._has_answered:
             return ModelFailure("refused", "the summary of this replay is already billed")
-        text = self._writer(effect.request) if self._writer else summarize(self._view()).text
-        usage = self._bills(effect.request, text)
+        # It stands for a model, so it must not say that no model wrote it: the gate refuses that.
+        text = summarize(self._view()).text.removeprefix(PREFACE).lstrip()
+        answer = self._bill(effect.request, ModelAnswer((text_block(text),), "end_turn", Usage()))
+        self._has_answered = isinstance(answer, ModelAnswer)
+        return answer
+
+    def _bill(self, request: Request, answer: ModelAnswer | ModelFailure) -> ModelAnswer | ModelFailure:
+        """A call that the provider refused is not billed."""
+        if isinstance(answer, ModelFailure):
+            return answer
+        usage = self._bills(request, "\n".join(map(text_of, answer.blocks)))
         if isinstance(usage, ModelFailure):
             return usage
-        self._has_answered = True
-        return ModelAnswer((text_block(text),), "end_turn", usage)
+        return ModelAnswer(answer.blocks, answer.stop_reason, usage)
 
 
 def last_seen(records: Iterable[Record]) -> Mapping[str, str]:

@@ -17,6 +17,7 @@ from everturn.history.messages import Message
 from everturn.history.records import Record, ReplyMeta, Usage, make_edit_record
 from everturn.measure.capabilities import ANTHROPIC
 from everturn.measure.model import Model
+from everturn.measure.model_table import model_or_default
 from everturn.measure.prefix_cache import PrefixCache, PromptLayout, Ttl
 from everturn.replay.playing.cache_billing import (
     LastPromptForecast,
@@ -207,8 +208,15 @@ class Player:
         changed = isinstance(verdict, DetectedBreak) and verdict.changes
         return verdict.why if isinstance(verdict, DetectedBreak) and changed else _KEY_CHANGED
 
-    def _log_call(self, entry: UnpricedCall, request: Request | None, prompt: PromptLayout | None) -> None:
-        call = self.call_log.write(entry, self.model)
+    def _log_call(
+        self,
+        entry: UnpricedCall,
+        request: Request | None,
+        prompt: PromptLayout | None,
+        model: Model | None = None,
+    ) -> None:
+        """`model` is the one that was called, if it is not the conversation's own."""
+        call = self.call_log.write(entry, model or self.model)
         if self._observer is not None and request is not None and prompt is not None:
             self._observer(call, request, block_sizes(prompt))
 
@@ -250,12 +258,13 @@ class Player:
         )
 
     def _bill_summary(self, request: Request, text: str, at: datetime) -> Usage | ModelFailure:
-        salt = compute_key_salts(self.model, self.conversation.setting.parameters)
-        prompt = build_prompt(request, self.costs, salt, ANTHROPIC, self.model.min_cache)
-        if prompt.total > self.model.window:
-            what = f"prompt is too long: {prompt.total} tokens > {self.model.window} maximum"
+        model, costs = self._summary_model_and_costs(request.model)
+        salt = compute_key_salts(model, self.conversation.setting.parameters)
+        prompt = build_prompt(request, costs, salt, ANTHROPIC, model.min_cache)
+        if prompt.total > model.window:
+            what = f"prompt is too long: {prompt.total} tokens > {model.window} maximum"
             return ModelFailure("too_long", what)
-        parts, output = bill_request(self._cache, prompt, at), self.costs.block(text_block(text))
+        parts, output = bill_request(self._cache, prompt, at), costs.block(text_block(text))
         entry = UnpricedCall(
             source="compact",
             number=self._step.number,
@@ -264,7 +273,7 @@ class Player:
             output=output,
             why="writes a summary",
         )
-        self._log_call(entry, request, prompt)
+        self._log_call(entry, request, prompt, model)
         return usage_from_prediction(parts, output)
 
     def _refresh_cache(self, now: datetime) -> None:
@@ -322,6 +331,13 @@ class Player:
 
     def _model_and_costs(self, step: ReplayStep) -> tuple[Model, ScaledCosts]:
         return self._thread_models.models[step.model], self._thread_models.costs[step.model]
+
+    def _summary_model_and_costs(self, name: str) -> tuple[Model, ScaledCosts]:
+        """The conversation's own, or those of another model that writes the summaries."""
+        if name == self.model.id:
+            return self.model, self.costs
+        model = model_or_default(name).model
+        return model, ScaledCosts(model, self.costs.ratio)
 
     def _switch_model(self, step: ReplayStep) -> None:
         model, costs = self._model_and_costs(step)

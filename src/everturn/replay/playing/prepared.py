@@ -90,6 +90,8 @@ class PreparedReplay:
             found.append(f"{name or 'unnamed model'}: token estimates {scale}")
         if self._window(policy):
             found.append(f"a window of {self._window(policy):,} tokens")
+        if policy.summarizer:
+            found.append(f"summaries by {policy.summarizer}, asked directly")
         return tuple(found)
 
 

@@ -22,16 +22,20 @@ RecordedEdits = Literal["as recorded", "left out"]
 
 
 class ReplayStep(msgspec.Struct, frozen=True):
-    """One call. `context` is the reported one, 0 if nothing was reported."""
+    """One call. `usage` is the reported one, all zero if nothing was reported."""
 
     number: int
     at: datetime
     model: str
     before: tuple[Record, ...]
     reply: tuple[Record, ...]
-    context: int
+    usage: Usage
     # Whether the recording cleared or compacted something since the previous call.
     is_edited: bool
+
+    @property
+    def context(self) -> int:
+        return self.usage.context
 
 
 class ReplayThread(msgspec.Struct, frozen=True):
@@ -77,7 +81,7 @@ def _make_step(
     usages = [usage for record in reply if (usage := reported_usage(record))]
     usage = usages[-1] if usages else Usage()
     model = next((record.reply.model for record in reply if record.reply and record.reply.model), "")
-    return ReplayStep(number, at, model, tuple(before), tuple(reply), usage.context, is_edited)
+    return ReplayStep(number, at, model, tuple(before), tuple(reply), usage, is_edited)
 
 
 def _keys(records: Sequence[Record]) -> list[str]:

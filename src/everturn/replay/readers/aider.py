@@ -17,7 +17,7 @@ from everturn.replay.readers.values import Reader, RecordedConversation, SourceF
 
 _STARTED: Final = re.compile(rb"^# aider chat started at (.+)$", re.MULTILINE)
 _MODEL: Final = re.compile(r"^(?:Main model|Models?): (\S+)", re.MULTILINE)
-_COUNTED: Final = re.compile(r"([\d.,]+)(k?) prompt tokens, ([\d.,]+)(k?) completion tokens")
+_COUNTED: Final = re.compile(r"(?<![\d.,])([\d.,]+)(k?) prompt tokens, ([\d.,]+)(k?) completion tokens")
 _SENT: Final = re.compile(
     r"Tokens: ([\d.,]+)(k?) sent(?:, ([\d.,]+)(k?) cache write)?(?:, ([\d.,]+)(k?) cache hit)?"
     r", ([\d.,]+)(k?) received"

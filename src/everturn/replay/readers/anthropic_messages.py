@@ -9,15 +9,8 @@ from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.history.records import Usage
 from everturn.replay.readers.openai_messages import is_openai, lists_of_messages
 from everturn.replay.readers.record_builder import RecordBuilder, ReplyDetails, text_of_parts, texts
-from everturn.replay.readers.values import (
-    Json,
-    Reader,
-    RecordedConversation,
-    RecordedPreamble,
-    SourceFile,
-    is_list,
-    is_object,
-)
+from everturn.replay.readers.values import Json, Reader, RecordedConversation, RecordedPreamble, SourceFile
+from everturn.wire.json_values import is_list, is_object
 
 
 def read_messages(messages: Iterable[Json], builder: RecordBuilder, *, model: str = "") -> None:

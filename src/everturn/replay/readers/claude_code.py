@@ -8,6 +8,7 @@ import msgspec
 
 from everturn.history.threads import split_threads
 from everturn.replay.readers.values import Reader, RecordedConversation, SourceFile
+from everturn.session.transcripts import parse_whole_file
 from everturn.wire.claude_code_reader import BOOKKEEPING, looks_like_a_session, parse_session_file
 
 # Enough lines to recognise a session: some start with dozens of snapshots.
@@ -27,7 +28,7 @@ def _recognises(source: SourceFile) -> bool:
 
 
 def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
-    transcript = parse_session_file(source.data)
+    transcript = parse_whole_file(source.data)
     found = split_threads(transcript.records)
     every = (found.main, *found.sidechains) if found.main.records else found.sidechains
     spoken = tuple(t for t in every if any(r.kind in ("user", "assistant") for r in t.records))

@@ -19,15 +19,8 @@ from everturn.replay.readers.record_builder import (
     texts,
     usage_from_counts,
 )
-from everturn.replay.readers.values import (
-    Json,
-    Reader,
-    RecordedConversation,
-    RecordedPreamble,
-    SourceFile,
-    is_list,
-    is_object,
-)
+from everturn.replay.readers.values import Json, Reader, RecordedConversation, RecordedPreamble, SourceFile
+from everturn.wire.json_values import is_list, is_object
 
 _CALLS: Final = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from everturn.replay.readers.record_builder import RecordBuilder, ReplyDetails, texts
-from everturn.replay.readers.values import Json, Reader, RecordedConversation, SourceFile, is_object
+from everturn.replay.readers.values import Json, Reader, RecordedConversation, SourceFile
+from everturn.wire.json_values import is_object
 
 _KEY: Final = re.compile(
     r"code: (?:Char\('(?P<char>.|\\.)'\)|(?P<name>\w+)), .*?kind: (?P<kind>\w+)", re.DOTALL

@@ -17,15 +17,8 @@ from everturn.replay.readers.record_builder import (
     texts,
     usage_from_counts,
 )
-from everturn.replay.readers.values import (
-    Json,
-    Reader,
-    RecordedConversation,
-    RecordedPreamble,
-    SourceFile,
-    is_list,
-    is_object,
-)
+from everturn.replay.readers.values import Json, Reader, RecordedConversation, RecordedPreamble, SourceFile
+from everturn.wire.json_values import is_list, is_object
 
 _DATA_URL: Final = re.compile(r"data:(?P<media>[\w/+.-]+);base64,(?P<data>.+)", re.DOTALL)
 

@@ -18,15 +18,8 @@ from everturn.replay.readers.record_builder import (
     texts,
     usage_from_counts,
 )
-from everturn.replay.readers.values import (
-    Json,
-    Reader,
-    RecordedConversation,
-    RecordedPreamble,
-    SourceFile,
-    is_list,
-    is_object,
-)
+from everturn.replay.readers.values import Json, Reader, RecordedConversation, RecordedPreamble, SourceFile
+from everturn.wire.json_values import is_list, is_object
 
 
 def _runs(source: SourceFile) -> list[Json]:

@@ -15,7 +15,8 @@ from everturn.replay.readers.record_builder import (
     text_of_parts,
     texts,
 )
-from everturn.replay.readers.values import Json, Reader, RecordedConversation, SourceFile, is_list, is_object
+from everturn.replay.readers.values import Json, Reader, RecordedConversation, SourceFile
+from everturn.wire.json_values import is_list, is_object
 
 _COUNTS: Final = ("input", "cacheWrite", "cacheRead", "output")
 

@@ -16,7 +16,8 @@ from everturn.history.edits import Compacted, Edit, KeptSegment
 from everturn.history.messages import is_blank
 from everturn.history.records import Record, RecordKind, ReplyMeta, Usage
 from everturn.history.threads import Thread
-from everturn.replay.readers.values import Json, is_list, is_object
+from everturn.replay.readers.values import Json
+from everturn.wire.json_values import is_list, is_object
 
 START: Final = datetime(2025, 1, 1, tzinfo=UTC)
 GAP: Final = timedelta(seconds=30)

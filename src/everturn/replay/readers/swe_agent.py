@@ -25,17 +25,11 @@ from everturn.replay.readers.record_builder import (
     text_of_parts,
     texts,
 )
-from everturn.replay.readers.values import (
-    Json,
-    Reader,
-    RecordedConversation,
-    RecordedPreamble,
-    SourceFile,
-    is_object,
-)
+from everturn.replay.readers.values import Json, Reader, RecordedConversation, RecordedPreamble, SourceFile
+from everturn.wire.json_values import is_object
 
 _TOOL: Final = "bash"
-_COMMAND: Final = re.compile(r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n?```", re.DOTALL)
+_COMMAND: Final = re.compile(r"```(?:bash|mswea_bash_command)[ \t]*\n(.*?)```", re.DOTALL)
 
 
 def _follow(messages: Sequence[Json], builder: RecordBuilder, *, model: str) -> str:
@@ -82,7 +76,7 @@ def _command(message: Json) -> str:
     if action := texts(message.get("action")).strip():
         return action
     found = _COMMAND.findall(text_of_parts(message.get("content")))
-    return found[0] if len(found) == 1 else ""
+    return found[0].removesuffix("\n") if len(found) == 1 else ""
 
 
 def _is_mini(source: SourceFile) -> bool:

@@ -2,21 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import msgspec
 
 from everturn.history.threads import Thread
+from everturn.wire.json_values import is_object
 
 Json = dict[str, Any]
-
-
-def is_object(value: Any) -> TypeGuard[Json]:
-    return isinstance(value, dict)
-
-
-def is_list(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
 
 
 class RecordedPreamble(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ _WORD: Final = re.compile(rf"[A-Za-z0-9_]{{{MIN_IDENTIFIER_CHARS},}}")
 _PATH_WORD: Final = re.compile(r"(?<![\w@+~./*-])[\w@+~-]{0,100}+(?:[./][\w@+~-]{0,100}+)++", re.ASCII)
 # Hashes, booking codes, long numbers: nobody writes one without having read it.
 _CODE: Final = re.compile(
-    r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}|(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{6,20}|\d{8,20}"
+    r"(?=[a-f]{0,39}\d)(?=\d{0,39}[a-f])[0-9a-f]{7,40}|(?=[A-Z]{0,19}\d)(?=\d{0,19}[A-Z])[A-Z0-9]{6,20}|\d{8,20}"
 )
 _EXTENSION: Final = re.compile(r"[\w@+~-]\.[A-Za-z]\w{0,9}$", re.ASCII)
 _LETTER: Final = re.compile(r"[A-Za-z]")

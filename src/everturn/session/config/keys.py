@@ -1,7 +1,7 @@
 """The configuration keys, their allowed values, and parsing of values (CF-1).
 
 The keys are derived from the fields of `Options`. `BOUNDS` holds the ranges of numbers; a number without an
-entry there must be zero or more.
+entry there is between zero and ten million.
 """
 
 import inspect
@@ -16,7 +16,7 @@ import msgspec
 
 from everturn.decide.options import Options, Secret
 from everturn.decide.policy import POLICIES
-from everturn.session.json_values import as_sequence
+from everturn.wire.json_values import as_sequence
 
 
 class InvalidConfigValue(Exception):
@@ -36,12 +36,16 @@ class Bounds(NamedTuple):
         low = f"above {self.least:g}" if self.is_open else f"{self.least:g} or more"
         if self.most == inf:
             return low
-        return f"{low} and at most {self.most:g}" if self.is_open else f"from {self.least:g} to {self.most:g}"
+        most = f"{self.most:,.10g}"
+        return f"{low} and at most {most}" if self.is_open else f"from {self.least:g} to {most}"
 
 
-_ANY: Final = Bounds()
-_AT_LEAST_ONE: Final = Bounds(1)
+# Every number has an upper limit: a project's file must not be able to make a session spend, wait or search
+# without end. In tokens it is more than any model has.
+_ANY: Final = Bounds(0, 10_000_000)
+_AT_LEAST_ONE: Final = Bounds(1, 10_000_000)
 _SHARE: Final = Bounds(0, 1, is_open=True)
+_FEW: Final = Bounds(0, 1_000)
 BOUNDS: Final[Mapping[str, Bounds]] = {
     "window": _AT_LEAST_ONE,
     "thresholds.auto_percent": Bounds(0, 100, is_open=True),
@@ -49,24 +53,36 @@ BOUNDS: Final[Mapping[str, Bounds]] = {
     "micro.window.tokens": _AT_LEAST_ONE,
     "micro.window.share": _SHARE,
     "max_tokens": _AT_LEAST_ONE,
-    "thinking.budget_tokens": Bounds(1024),
-    "limits.rounds": _AT_LEAST_ONE,
-    "limits.conversations": _AT_LEAST_ONE,
+    "thinking.budget_tokens": Bounds(1024, 10_000_000),
+    "limits.rounds": Bounds(1, 10_000),
+    "limits.conversations": Bounds(1, 100_000),
     "cache.breaks.share": Bounds(0, 1),
-    "cache.breaks.max_sources": _AT_LEAST_ONE,
+    "cache.breaks.max_sources": Bounds(1, 1_000),
     "compact.drop_share": _SHARE,
     "compact.cold_share": _SHARE,
     "compact.max_output": _AT_LEAST_ONE,
-    # Upper limits: a project's file must not be able to cause thousands of summary calls.
-    "compact.failures": Bounds(1, 100),
+    # How many summary calls one session can make in vain.
+    "compact.failures": Bounds(1, 10),
     "compact.calls": Bounds(0, 20),
     "compact.retries": Bounds(0, 10),
-    "compact.refills": _AT_LEAST_ONE,
+    "compact.refills": Bounds(1, 100),
+    "compact.refill_turns": _FEW,
+    "compact.retry_calls": _FEW,
+    "compact.culprits": _FEW,
+    "compact.names": _FEW,
+    "compact.files": Bounds(0, 100),
+    # Expressions that look for rules see texts of this length.
+    "compact.longest_pin": Bounds(0, 10_000),
+    "compact.unsent_share": Bounds(0, 1),
+    "compact.most_unsent": Bounds(0, 1),
+    "compact.most_unanswered": Bounds(0, 1),
+    "micro.thinking_worth": _FEW,
+    "notes.tool_calls": _FEW,
     "notes.section": _AT_LEAST_ONE,
     "notes.whole": _AT_LEAST_ONE,
 }
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION: Final = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)?\s*")
+_DURATION: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s{0,9}(ms|s|m|h|d)?")
 YES: Final = frozenset({"1", "true", "yes", "on"})
 NO: Final = frozenset({"0", "false", "no", "off"})
 _ADDRESS: Final = re.compile(r"https?://[^\s/?#@]+(?:[/?#][^\s@]*)?")
@@ -209,7 +225,7 @@ def _number(key: ConfigKey, given: Any) -> float:
 def _duration(given: Any) -> timedelta:
     if isinstance(given, timedelta):
         seconds = given.total_seconds()
-    elif isinstance(given, str) and (found := _DURATION.fullmatch(given)):
+    elif isinstance(given, str) and (found := _DURATION.fullmatch(given.strip())):
         seconds = float(found[1]) * _UNITS[found[2] or "s"]
     elif isinstance(given, int | float) and not isinstance(given, bool) and isfinite(given):
         seconds = given

@@ -15,6 +15,7 @@ from everturn.decide.options import DEFAULT_POLICY, Options
 from everturn.decide.policy import Policy, get_policy
 from everturn.errors import InputError, UsageError
 from everturn.measure.model_table import add_models
+from everturn.safe_files import read_file
 from everturn.session.config.keys import KEYS, MODELS
 from everturn.session.config.sources import (
     ConfigScope,
@@ -189,10 +190,9 @@ def config_file(path: Path) -> TomlFile:
 
 def _file(path: Path, whose: ConfigScope) -> TomlFile | None:
     try:
-        return TomlFile(path.read_text(encoding="utf-8"), str(path), whose)
+        return TomlFile(read_file(path).decode(), str(path), whose)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as problem:
-        raise InputError(
-            f"{path} cannot be read: {problem}. Check its permissions and its encoding."
-        ) from None
+        why = problem.strerror if isinstance(problem, OSError) and problem.strerror else problem
+        raise InputError(f"{path} cannot be read: {why}. Check its permissions and its encoding.") from None

@@ -22,7 +22,7 @@ from everturn.session.config.keys import (
     parse_text_value,
     parse_value,
 )
-from everturn.session.json_values import as_mapping
+from everturn.wire.json_values import as_mapping
 
 # Whose file it is. A project's file may have been written by a stranger.
 ConfigScope = Literal["user", "project"]

@@ -6,6 +6,7 @@ separate series for every label value.
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from everturn.decide.events import (
     BreakerOpened,
@@ -102,8 +103,7 @@ METRICS: Final[tuple[Metric, ...]] = (
 def prometheus_sink(registry: Any = None) -> Sink:
     """Count events in a registry; by default the client's own."""
     client = _client()
-    options = {"registry": registry} if registry is not None else {}
-    counters = {row.name: client.Counter(row.name, row.about, row.labels, **options) for row in METRICS}
+    counters = _counters_in(client.REGISTRY if registry is None else registry, client)
 
     def tell(event: Event) -> None:
         for row in _rows(event):
@@ -112,6 +112,18 @@ def prometheus_sink(registry: Any = None) -> Sink:
                 (counter.labels(*increment.labels) if row.labels else counter).inc(increment.amount)
 
     return tell
+
+
+# A registry takes each name once, and all sessions of a process count in the same one.
+_counters: "WeakKeyDictionary[Any, dict[str, Any]]" = WeakKeyDictionary()
+
+
+def _counters_in(registry: Any, client: Any) -> dict[str, Any]:
+    if registry not in _counters:
+        _counters[registry] = {
+            row.name: client.Counter(row.name, row.about, row.labels, registry=registry) for row in METRICS
+        }
+    return _counters[registry]
 
 
 _BY_EVENT: Final[Mapping[type[Event], tuple[Metric, ...]]] = {

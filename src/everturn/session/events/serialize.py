@@ -11,7 +11,7 @@ import msgspec
 
 from everturn.decide.events import Event
 from everturn.redaction import redact_secrets
-from everturn.session.json_values import as_list, as_mapping, as_sequence
+from everturn.wire.json_values import as_list, as_mapping, as_sequence
 
 ContentMode = Literal["omitted", "included"]
 

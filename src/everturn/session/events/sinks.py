@@ -12,8 +12,10 @@ from everturn.decide.events import (
     CacheBroken,
     CompactionNotDone,
     Event,
+    ForksRepeated,
     HookTrouble,
     PassedThrough,
+    TranscriptShared,
 )
 from everturn.history.records import Record
 from everturn.session.events.fan_out import Sink
@@ -22,7 +24,15 @@ from everturn.wire.claude_code_writer import encode_record
 
 LOGGER: Final = "everturn.events"
 # Events that are logged as warnings; all others as info.
-WARNINGS: Final = (CompactionNotDone, CacheBroken, BreakerOpened, HookTrouble, PassedThrough)
+WARNINGS: Final = (
+    CompactionNotDone,
+    CacheBroken,
+    BreakerOpened,
+    HookTrouble,
+    PassedThrough,
+    ForksRepeated,
+    TranscriptShared,
+)
 SUBTYPE: Final = "everturn_event"
 FIELD: Final = "everturnEvent"
 

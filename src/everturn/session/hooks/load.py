@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from everturn.decide.options import HookSettings
+from everturn.safe_files import read_file
 from everturn.session.hooks.run import Hook
 from everturn.session.hooks.settings import EVERYTHING, parse_hooks
 
@@ -31,7 +32,7 @@ def load_hooks(settings: HookSettings, files: Sequence[HookFile] = ()) -> Loaded
     notes: list[str] = []
     for file in (*(HookFile(Path(name).expanduser()) for name in settings.files), *files):
         try:
-            data = file.path.read_bytes()
+            data = read_file(file.path)
         except FileNotFoundError:
             continue
         except OSError as problem:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from everturn.decide.effects import HookEvent, HookOutcome, HookPermission
-from everturn.session.json_values import as_mapping
+from everturn.wire.json_values import as_mapping
 
 # What plain text output of a hook is used for.
 OutputTarget = Literal["instructions", "context", "nowhere"]

@@ -17,7 +17,7 @@ from everturn.decide.effects import HookEvent, HookOutcome, RunHooks
 from everturn.session.hooks.commands import run_command
 from everturn.session.hooks.rules import HOOK_RULES, HookOutput, merge_outcomes, read_outcome
 from everturn.session.hooks.settings import CommandHook, matches
-from everturn.session.json_values import as_mapping
+from everturn.wire.json_values import as_mapping
 
 Payload = Mapping[str, Any]
 CallbackResult = str | Mapping[str, Any] | None

@@ -13,7 +13,7 @@ import msgspec
 
 from everturn.decide.effects import HookEvent
 from everturn.session.hooks.rules import HOOK_RULES
-from everturn.session.json_values import as_list, as_mapping
+from everturn.wire.json_values import as_list, as_mapping
 
 # Trusts every hook; for the user's own files.
 EVERYTHING: Final = ("*",)

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from everturn.decide.options import MemorySettings
 from everturn.history.blocks import text_of
-from everturn.session.json_values import as_mapping
 from everturn.session.memory_files.confined import ReadPermission, allow_all
 from everturn.session.memory_files.discovery import MemoryFiles, find_memory
 from everturn.session.memory_files.nested import NestedMemory
@@ -22,6 +21,7 @@ from everturn.session.tools import Tool, ToolContent
 from everturn.view.fragments.memory import memory_file, memory_section
 from everturn.view.fragments.reminder import reminder
 from everturn.view.system_prompt import SystemPromptSections
+from everturn.wire.json_values import as_mapping
 
 # Input fields in which file tools name the file.
 PATH_FIELDS: Final = ("file_path", "path", "notebook_path", "filename")

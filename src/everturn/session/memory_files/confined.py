@@ -4,8 +4,6 @@ Links are resolved first, then the resolved path is checked against the roots. T
 root, one folder at a time and without following links: a folder replaced by a link in between is refused.
 """
 
-import os
-import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch
@@ -13,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from everturn.safe_files import RefusedFile, read_file
 
 # Called for every path with its links resolved; returns whether the file may be read.
 ReadPermission = Callable[[Path], bool]
@@ -86,20 +86,11 @@ def _root_of(real: Path, roots: Sequence[Path]) -> Path | None:
 
 def _read(real: Path, root: Path, max_bytes: int) -> FileText | UnreadFile:
     try:
-        descriptor = _opened_below(root, real.relative_to(root).parts)
-    except OSError as problem:
-        return UnreadFile(f"it cannot be opened: {problem.strerror}")
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return UnreadFile("it is not a regular file")
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(max_bytes + 1)
+        data = read_file("/".join(real.relative_to(root).parts), below=root, max_bytes=max_bytes)
+    except RefusedFile as problem:
+        return UnreadFile(problem.why)
     except OSError as problem:
         return UnreadFile(f"it cannot be read: {problem.strerror}")
-    finally:
-        os.close(descriptor)
-    if len(data) > max_bytes:
-        return UnreadFile(f"it is larger than {max_bytes:,} bytes")
     return _decoded(real, data)
 
 
@@ -110,17 +101,3 @@ def _decoded(real: Path, data: bytes) -> FileText | UnreadFile:
         return FileText(real, data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         return UnreadFile("it is not UTF-8 text")
-
-
-def _opened_below(root: Path, parts: Sequence[str]) -> int:
-    """Open root/parts without following links. O_NONBLOCK: opening a pipe must not block."""
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for part in parts[:-1]:
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-        name = parts[-1] if parts else "."
-        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    finally:
-        os.close(folder)

@@ -15,13 +15,14 @@ from everturn.session.memory_files.confined import (
     FileText,
     ReadPermission,
     ReadScope,
+    UnreadFile,
     allow_all,
     read_confined,
 )
 from everturn.session.memory_files.imports import find_imports
 
 MemoryKind = Literal["user", "project", "local", "nested"]
-MemoryNoteKind = Literal["skipped", "missing", "cycle", "too_deep", "too_many"]
+MemoryNoteKind = Literal["skipped", "missing", "cycle", "too_deep", "too_many", "too_large"]
 
 # File names in a folder, in this order. AGENTS.md is often a link to CLAUDE.md; such a file is read once.
 NAMES: Final[tuple[tuple[str, MemoryKind], ...]] = (
@@ -35,6 +36,11 @@ HOME_NAMES: Final = (".claude/CLAUDE.md", ".claude/AGENTS.md")
 # Maximum depth of imports (ecosystem 2.5), and maximum number of files: our choice, against abuse.
 MAX_DEPTH: Final = 4
 MAX_FILES: Final = 100
+# Of all files together, in UTF-8: about 250,000 tokens, more than most windows hold. Our choice.
+MAX_BYTES: Final = 1_000_000
+# Imports are instructions for people and models, which are written in this format. Others are not read: they
+# could be settings, keys or transcripts.
+IMPORT_SUFFIX: Final = ".md"
 
 
 class MemoryFile(msgspec.Struct, frozen=True):
@@ -96,6 +102,7 @@ class MemoryLoader:
         self.reach = reach
         self.home = home
         self._known = set(known)
+        self._bytes = 0
         self._files: list[MemoryFile] = []
         self._notes: list[MemoryNote] = []
 
@@ -121,6 +128,11 @@ class MemoryLoader:
         if len(self._files) == MAX_FILES:
             self._note("too_many", found.path, f"not read: the limit is {MAX_FILES} files")
             return
+        if self._bytes + (size := len(found.text.encode())) > MAX_BYTES:
+            what = f"left out ({size:,} bytes): all memory files together have more than {MAX_BYTES:,} bytes"
+            self._note("too_large", found.path, what)
+            return
+        self._bytes += size
         self._known.add(name)
         self._files.append(MemoryFile(name, found.text, kind, imported_by))
         for spelled in find_imports(found.text):
@@ -129,7 +141,7 @@ class MemoryLoader:
     def _import(self, spelled: str, importer: Path, kind: MemoryKind, chain: tuple[str, ...]) -> None:
         path = self._place(spelled, importer)
         looks_like_a_path = "/" in spelled or "." in spelled
-        found = read_confined(path, self.reach)
+        found = self._read_import(path, kind)
         if isinstance(found, FileText):
             if str(found.path) in chain:
                 self._note("cycle", importer, f"@{spelled} leads back to a file that imports it")
@@ -140,6 +152,23 @@ class MemoryLoader:
         elif looks_like_a_path:
             # "@alice" is often a person and not a file, so only names that look like paths are reported.
             self._note("missing" if found.is_missing else "skipped", importer, f"@{spelled}: {found.why}")
+
+    def _read_import(self, path: Path, kind: MemoryKind) -> FileText | UnreadFile:
+        """The user's own files import from the user's folder and the project. Files of a project, and that
+        includes CLAUDE.local.md, which may have been committed, import from the project only."""
+        if kind == "user":
+            return self._as_markdown(read_confined(path, self.reach))
+        theirs = msgspec.structs.replace(self.reach, roots=self._roots_of_project())
+        return self._as_markdown(read_confined(path, theirs))
+
+    def _roots_of_project(self) -> tuple[Path, ...]:
+        own = (self.home / ".claude").resolve()
+        return tuple(root for root in self.reach.roots if root.resolve() != own)
+
+    def _as_markdown(self, found: FileText | UnreadFile) -> FileText | UnreadFile:
+        if isinstance(found, FileText) and found.path.suffix.lower() != IMPORT_SUFFIX:
+            return UnreadFile(f"only {IMPORT_SUFFIX} files can be imported")
+        return found
 
     def _place(self, spelled: str, importer: Path) -> Path:
         if spelled.startswith("~/"):

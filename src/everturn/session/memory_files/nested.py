@@ -30,10 +30,6 @@ class NestedMemory:
         self._always = frozenset(known)
         self.read = set(self._always)
 
-    @property
-    def triggers(self) -> tuple[Path, ...]:
-        return tuple(self._triggers)
-
     def triggered(self, path: str | Path) -> None:
         """Record that a file was read; its path is resolved first."""
         if real := self._real(path):
@@ -51,10 +47,11 @@ class NestedMemory:
 
     def take(self) -> MemoryFiles:
         loader = MemoryLoader(self._reach, self._home, self.read)
-        folders = {folder: None for file in self._triggers for folder in folders_between(self._cwd, file)}
+        # A watcher adds triggers from its own thread: those that come from now on are for the next call.
+        taken, self._triggers = self._triggers, {}
+        folders = {folder: None for file in taken for folder in folders_between(self._cwd, file)}
         for folder in folders:
             loader.load_folder(folder, "nested")
-        self._triggers.clear()
         self.read.update(file.path for file in loader.memory.files)
         return loader.memory
 

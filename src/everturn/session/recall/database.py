@@ -9,10 +9,11 @@ import sqlite3
 from contextlib import suppress
 from typing import Final, Literal
 
+from everturn.safe_files import touch_file
+
 MEMORY: Final = ":memory:"
 # The version of the tables below; an index with another version is rebuilt.
 SCHEMA: Final = 1
-FILE_MODE: Final = 0o600
 # Larger than SQLite's default of 4,096 bytes, which two long passages fill. A scan of all passages, which the
 # search by substring needs, is 25% faster with it (docs/log.md).
 PAGE: Final = 16_384
@@ -91,4 +92,4 @@ def remove_database(place: str) -> None:
 
 def _touch(path: str) -> None:
     """Create the file readable by its owner only; SQLite gives its journals the same permissions."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE))
+    touch_file(path)

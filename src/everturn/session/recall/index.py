@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from everturn.errors import InputError
+from everturn.safe_files import MAX_SESSION_BYTES, open_stream
 from everturn.session.recall.database import (
     MEMORY,
     FullTextEngine,
@@ -219,7 +220,7 @@ class RecallIndex:
 
 def _read_from(path: str, offset: int) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with open_stream(path, max_bytes=MAX_SESSION_BYTES) as file:
             file.seek(offset)
             return file.read()
     except OSError as problem:
@@ -237,7 +238,7 @@ def _whole_lines(data: bytes) -> int:
 
 def _fingerprint(path: str, upto: int) -> str:
     try:
-        with open(path, "rb") as file:
+        with open_stream(path, max_bytes=MAX_SESSION_BYTES) as file:
             first = file.read(min(FINGERPRINT, upto))
             file.seek(max(0, upto - FINGERPRINT))
             last = file.read(min(FINGERPRINT, upto))

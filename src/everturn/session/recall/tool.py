@@ -15,7 +15,6 @@ from everturn.session.recall.index import RecallIndex
 from everturn.session.recall.search import LIMIT, Hit, search
 from everturn.view.fragments import recalled
 
-RECALL_TOOL: Final = recalled.TOOL
 MAX_HITS: Final = 20
 PAGE: Final = 10_000
 
@@ -32,7 +31,7 @@ class _Call(msgspec.Struct):
 
 
 def answer_tool(call: Block, *, index: RecallIndex, log: Log) -> str:
-    """The text result of a call of `RECALL_TOOL`; also for invalid calls."""
+    """The text result of a call of `recalled.TOOL`; also for invalid calls."""
     try:
         asked = msgspec.json.decode(call.raw, type=_Call).input
         return recalled.cut(_page(asked, index) if asked.record else _hits(asked, index, log))

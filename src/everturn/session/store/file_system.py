@@ -3,11 +3,19 @@
 There are no retries here; `jsonl_store.py` handles each `OSError`.
 """
 
+import errno
 import fcntl
 import os
 from typing import Final, NamedTuple, Protocol
 
-from everturn.session.private_files import FILE_MODE, FOLDER_MODE
+from everturn.safe_files import (
+    FILE_MODE,
+    FOLDER_MODE,
+    MAX_SESSION_BYTES,
+    RefusedFile,
+    describe_kind,
+    describe_size,
+)
 
 CREATE: Final = os.O_RDWR | os.O_CREAT
 APPEND: Final = CREATE | os.O_APPEND
@@ -45,7 +53,12 @@ class LocalFileSystem:
         return os.path.lexists(path)
 
     def open(self, path: str, flags: int) -> int:
-        return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+        """Without blocking: a pipe of this name would wait for its other end."""
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, FILE_MODE)
+        if not flags & os.O_DIRECTORY and (what := describe_kind(os.fstat(fd).st_mode)):
+            os.close(fd)
+            raise RefusedFile(errno.EINVAL, what, path)
+        return fd
 
     def state(self, fd: int) -> FileStatus:
         found = os.fstat(fd)
@@ -79,6 +92,8 @@ def read_whole(io: FileSystem, fd: int) -> bytes:
     """All bytes of an open file. It may grow while it is read, so it is read until a read returns nothing."""
     chunks: list[bytes] = []
     size = io.state(fd).size
+    if size > MAX_SESSION_BYTES:
+        raise RefusedFile(errno.EFBIG, describe_size(size, MAX_SESSION_BYTES))
     while chunk := io.read(fd, size + 1):
         chunks.append(chunk)
     return b"".join(chunks)

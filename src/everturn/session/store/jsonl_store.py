@@ -44,13 +44,18 @@ from everturn.session.store.line_tags import (
     undo_cut_off_compaction,
 )
 from everturn.session.store.lock import TranscriptLock
-from everturn.session.transcripts import parse_transcript
+from everturn.session.transcripts import (
+    STATE_SUFFIX,
+    parse_transcript,
+    parse_whole_file,
+    read_state_beside,
+)
 from everturn.wire.claude_code_reader import parse_session_file
 from everturn.wire.claude_code_writer import LineContext, encode_record
 from everturn.wire.line_repair import LineProblem
+from everturn.wire.line_sums import TranscriptEnd, advance, tag_state
 
-# Suffixes of the files beside the transcript.
-STATE_SUFFIX: Final = ".state.json"
+# The folder beside the transcript.
 FILES_SUFFIX: Final = ".files"
 # The `read_only_reason` of a closed store.
 CLOSED: Final = "it was closed"
@@ -87,9 +92,12 @@ class JsonlStore:
         self.read_only_reason = ""
         self._io = io
         self._fsync: Fsync = fsync
-        self._place = place
+        # Where the session works: written into every line.
+        self.place = place
         self._fd = -1
         self._size = 0
+        # The state of the checksum at the end of the file (`wire/line_sums.py`).
+        self._sum = 0
         self._starts_new_line = False
         self._is_unsynced = False
         self._found: tuple[Record, ...] = ()
@@ -144,11 +152,11 @@ class JsonlStore:
             new = self._unknown(records)
             if not new:
                 return
-            lines = tag_lines(new, self._place)
-            if self._owed:
-                lines = tag_lines(self._owed, self._place) + lines
-            data = b"".join(line + b"\n" for line in lines)
-            self._write(b"\n" + data if self._starts_new_line else data)
+            start = b"\n" if self._starts_new_line else b""
+            owed, state = tag_lines(self._owed, self.place, advance(self._sum, start))
+            data, state = tag_lines(new, self.place, state)
+            self._write(start + owed + data)
+            self._sum = state
             self._starts_new_line = False
             self._owed = ()
             self._known.update((record.uuid, record) for record in new)
@@ -161,14 +169,10 @@ class JsonlStore:
                 self._guarded(self._sync)
 
     def read_state(self) -> bytes:
-        try:
-            with open(self.path + STATE_SUFFIX, "rb") as file:
-                return file.read()
-        except OSError:
-            return b""
+        return read_state_beside(self.path)
 
     def write_state(self, data: bytes) -> str:
-        return replace_file(self.path + STATE_SUFFIX, data)
+        return replace_file(self.path + STATE_SUFFIX, tag_state(data, TranscriptEnd(self._size, self._sum)))
 
     @property
     def blob_folder(self) -> str:
@@ -189,6 +193,13 @@ class JsonlStore:
         finally:
             self.read_only_reason = self.read_only_reason or CLOSED
             self._held.close()
+
+    def reopen(self) -> "JsonlStore":
+        """Close it and open it again, with all records that the file holds now."""
+        self.close()
+        store = JsonlStore.open(self.path, fsync=self._fsync, place=self.place, io=self._io)
+        store.drop_lines()
+        return store
 
     def __enter__(self) -> Self:
         return self
@@ -211,7 +222,10 @@ class JsonlStore:
         data = read_whole(self._io, self._fd)
         self._size = len(data)
         self._starts_new_line = bool(data) and not data.endswith(b"\n")
-        transcript = parse_session_file(data) if _is_our_wreck(data) else parse_transcript(data, self.path)
+        state = self.read_state()
+        is_wreck = _is_our_wreck(data)
+        transcript = parse_whole_file(data, state) if is_wreck else parse_transcript(data, self.path, state)
+        self._sum = transcript.end_sum
         self._found, self.flaws = transcript.records, transcript.flaws
         self._known = {record.uuid: record for record in self._found}
         undone = undo_cut_off_compaction(self._found)

@@ -1,16 +1,18 @@
-"""Tags that the store adds to the lines it writes: the format version, and which lines belong together.
+"""Tags that the store adds to the lines it writes: the format version, which lines belong together, and a
+checksum (`wire/line_sums.py`).
 
 A compaction is one write of several lines. After a crash only the first lines may be on disk. Without the
 summary the old view stays valid (`history/log.py`). With the summary but without the rest, the view would be
 neither the old nor the new one. The tags number the lines, so this is detected and the compaction is undone.
 
-Other readers ignore the field. Lines copied from elsewhere keep their bytes and have no tag.
+Other readers ignore the field. Lines copied from elsewhere keep their bytes; only the checksum of a line that
+was ours is made anew.
 """
 
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
@@ -18,10 +20,10 @@ import msgspec
 from everturn.history.edits import Undone
 from everturn.history.records import Record, make_edit_record, record_time
 from everturn.wire.claude_code_writer import LineContext, encode_record
+from everturn.wire.line_sums import FIELD, advance, check_sums, seal, seal_again
 
 # Increased when an older everturn would misread what a newer one wrote; goes with the major version.
 FORMAT: Final = 1
-FIELD: Final = "everturnStore"
 
 _FORMATS: Final = re.compile(rb'"%s":\{"format":(\d+)' % FIELD.encode())
 
@@ -42,8 +44,16 @@ _read_line = msgspec.json.Decoder(_TaggedLine).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def tag_lines(records: Sequence[Record], place: LineContext) -> list[bytes]:
-    """One line for each record. The first line that we encode ourselves holds the format version."""
+class TaggedLines(NamedTuple):
+    """Lines ready to be written, and the state of the checksum behind them."""
+
+    data: bytes
+    state: int
+
+
+def tag_lines(records: Sequence[Record], place: LineContext, state: int) -> TaggedLines:
+    """One line for each record. The first line that we encode ourselves holds the format version. `state` is
+    that of the checksum before the lines."""
     together = len(records) if is_compaction(records) else 0
     lines: list[bytes] = []
     says_format = True
@@ -51,20 +61,24 @@ def tag_lines(records: Sequence[Record], place: LineContext) -> list[bytes]:
         line = encode_record(record, place)
         if record.raw:
             # A JSON object may have line breaks between its fields; a line must not.
-            lines.append(line.replace(b"\n", b" "))
-            continue
-        tag = LineTag(FORMAT if says_format else 0, part if together else 0, together)
-        says_format = False
-        lines.append(line if tag == LineTag() else _with_tag(line, tag))
-    return lines
+            line, state = seal_again(line.replace(b"\n", b" "), state)
+        else:
+            tag = LineTag(FORMAT if says_format else 0, part if together else 0, together)
+            line, state = seal(line, _numbers(tag), state)
+            says_format = False
+        lines.append(line + b"\n")
+        state = advance(state, b"\n")
+    return TaggedLines(b"".join(lines), state)
 
 
 def is_compaction(records: Sequence[Record]) -> bool:
     return any(record.is_boundary for record in records)
 
 
-def _with_tag(line: bytes, tag: LineTag) -> bytes:
-    return b'%s,"%s":%s}' % (line[:-1], FIELD.encode(), _encode(tag))
+def _numbers(tag: LineTag) -> bytes:
+    """The fields of a tag, each followed by a comma."""
+    inner = _encode(tag)[1:-1]
+    return inner + b"," if inner else b""
 
 
 def read_tag(record: Record) -> LineTag:
@@ -77,11 +91,16 @@ def read_tag(record: Record) -> LineTag:
 
 
 def find_newest_format(data: bytes) -> int:
-    """The highest format version in the lines of this file; 0 if there is none."""
+    """The highest format version in the lines of this file; 0 if there is none. A number that is damaged says
+    nothing about who wrote it."""
     newest = 0
+    damaged: Sequence[tuple[int, int]] | None = None
     for found in _FORMATS.finditer(data):
-        if int(found[1]) > max(newest, FORMAT) and not _is_the_line_s_own(data, found.start()):
-            continue
+        if int(found[1]) > max(newest, FORMAT):
+            damaged = check_sums(data).damaged if damaged is None else damaged
+            is_damaged = any(first <= found.start() < end for first, end in damaged)
+            if is_damaged or not _is_the_line_s_own(data, found.start()):
+                continue
         newest = max(newest, int(found[1]))
     return newest
 

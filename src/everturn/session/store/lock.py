@@ -29,7 +29,9 @@ class TranscriptLock:
         """Remove the file, then release the lock; in the other order another process could take the lock and
         lose its file."""
         try:
-            self._io.remove(self._path)
+            # Without a link, somebody removed our file: one of that name is another writer's.
+            if self._io.state(self._fd).links:
+                self._io.remove(self._path)
         except OSError:
             # A file that stays is harmless: the next writer locks it again.
             pass

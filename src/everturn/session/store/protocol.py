@@ -45,6 +45,10 @@ class Store(Protocol):
         """Store a blob and return the path it can be read at. Raises `StoreError`."""
         ...
 
+    def reopen(self) -> "Store":
+        """Close it and open it again, with all records that it holds now."""
+        ...
+
     @property
     def is_closed(self) -> bool: ...
 

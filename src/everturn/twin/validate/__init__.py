@@ -6,7 +6,10 @@ model. The tables of fields are in `params.py`, `blocks.py` and `tools.py`, in t
 models, `twin/signatures.py` checks signatures.
 """
 
+from collections.abc import Sequence
+
 from everturn.twin.options import TwinOptions
+from everturn.twin.tool_loading import check_references
 from everturn.twin.validate import betas, combinations
 from everturn.twin.validate.breakpoints import check_breakpoints
 from everturn.twin.validate.grammar import invalid_field
@@ -23,31 +26,37 @@ from everturn.twin.validate.model_rules import (
     check_window,
 )
 from everturn.twin.validate.params import COUNT_TOKENS, MESSAGES
+from everturn.twin.validate.reported_refusals import check_known_betas, check_samplers, check_schemas
 from everturn.twin.validate.tools import check_tools
 from everturn.twin.values import ParsedBlock, ParsedRequest, invalid_request
 
 __all__ = ["check_window", "collect_facts", "validate"]
 
 _PARAMETERS = {"messages": grammar.shape(MESSAGES), "count_tokens": grammar.shape(COUNT_TOKENS)}
-_MAX_SECTIONS = 2_000
+_MAX_SECTIONS = 100
 _checked: dict[int, tuple[ParsedBlock, ...]] = {}
 
 
 def validate(request: ParsedRequest, options: TwinOptions) -> None:
     """Raise the ApiError that the API would return, if the request is invalid."""
     check_version(request, options)
+    check_known_betas(request, options)
     _check_parameters(request)
     facts = collect_facts(request)
     check_beta_requirements(request, facts, options)
     check_breakpoints(request, facts)
     check_messages(request, facts)
+    _check_image_data(facts, options)
     _check_model(request)
+    check_samplers(request, options)
     check_thinking_first(request, facts)
     combinations.check_prewarm(request)
     combinations.check_edits(request)
     combinations.check_compaction_blocks(request, facts)
     combinations.check_compaction(request, facts)
     combinations.check_thread(request)
+    check_schemas(request, options)
+    check_references(request)
 
 
 def collect_facts(request: ParsedRequest) -> list[MessageFacts]:
@@ -62,6 +71,15 @@ def _check_parameters(request: ParsedRequest) -> None:
     _check_once(request.system, "system")
 
 
+def _check_image_data(facts: Sequence[MessageFacts], options: TwinOptions) -> None:
+    refused = {"broken_base64": options.broken_base64, "mislabeled_images": options.mislabeled_images}
+    for index, found in enumerate(facts):
+        if found.image_problem is not None:
+            option, path, reason = found.image_problem
+            if refused[option] == "refuse":
+                raise invalid_field(f"messages.{index}.{path}", reason)
+
+
 def _check_model(request: ParsedRequest) -> None:
     check_limits(request)
     check_sampling(request)
@@ -73,7 +91,7 @@ def _check_model(request: ParsedRequest) -> None:
 def _check_once(sent: tuple[ParsedBlock, ...], section: str) -> None:
     """Check a section once: the parser returns the same tuple for the same bytes.
 
-    `message_facts.py` explains why the id is a safe key.
+    The table holds the tuple itself, so its id cannot belong to another object.
     """
     if _checked.get(id(sent)) is sent:
         return

@@ -7,11 +7,11 @@ enough.
 
 from typing import Any
 
-from everturn.twin.json_values import as_object, as_objects
 from everturn.twin.validate.blocks import BLOCKS
 from everturn.twin.validate.grammar import EXTRA, invalid_field, unknown_tag
 from everturn.twin.validate.tools import TOOLS
 from everturn.twin.values import ParsedRequest
+from everturn.wire.json_values import as_object, as_objects
 
 Headers = tuple[str, ...]
 

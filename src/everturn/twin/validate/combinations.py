@@ -6,11 +6,11 @@ Sources: api-facts 1.9, 2.3 to 2.6. `betas.py` lists the beta headers that they 
 from collections.abc import Sequence
 
 from everturn.twin.context_editing import CLEAR_THINKING, COMPACT, get_edits
-from everturn.twin.json_values import as_object
 from everturn.twin.validate.grammar import invalid_field
 from everturn.twin.validate.message_facts import MessageFacts
 from everturn.twin.validate.model_rules import forces_a_tool, has_thinking_enabled
 from everturn.twin.values import ParsedRequest, invalid_request
+from everturn.wire.json_values import as_object
 
 
 def _edit_kinds(request: ParsedRequest) -> list[str]:

@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from everturn.twin.json_values import is_list, is_object
 from everturn.twin.values import ApiError, invalid_request
+from everturn.wire.json_values import is_list, is_object
 
 ShapeCheck = Callable[[Any, str], None]
 Table = Mapping[str, str]

@@ -13,11 +13,12 @@ import msgspec
 
 from everturn.history.blocks import THINKING
 from everturn.measure.prefix_cache import Ttl
-from everturn.twin.json_values import as_object, as_objects, is_list, is_object
 from everturn.twin.validate import betas, blocks
 from everturn.twin.validate.grammar import EXTRA, ShapeCheck, invalid_field, join_path, unknown_tag
 from everturn.twin.validate.params import build_grammar
+from everturn.twin.validate.reported_refusals import find_image_problem
 from everturn.twin.values import ParsedBlock, ParsedMessage
+from everturn.wire.json_values import as_object, as_objects, is_list, is_object
 
 grammar = build_grammar()
 # Includes the fields of the extension. If it is off, they are rejected as a beta requirement without header.
@@ -27,9 +28,6 @@ _CHECKS: dict[str, ShapeCheck] = {
     "cache_edits": grammar.shape(f"type any, {blocks.CACHE_EDITS_BLOCK}"),
 }
 _encode = msgspec.json.Encoder(order="deterministic").encode
-
-# Two hundred conversations of a hundred messages; then the cache is cleared.
-_MAX_CACHED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +75,17 @@ class MessageFacts:
     blank: str | None
     empty_with_breakpoint: str | None
     cited: int | None
+    # An image that cannot be read: the option for it, its path, and the reason.
+    image_problem: tuple[str, str, str] | None
     # One per block, for thinking binding: without cache_control, nulls and the order of keys.
     binding_digests: tuple[bytes, ...]
 
 
-_cache: dict[int, tuple[ParsedMessage, MessageFacts]] = {}
-
-
 def collect_message_facts(message: ParsedMessage, index: int) -> MessageFacts:
     """The facts of a message. Raises ApiError, with the path `messages.{index}`, if its shape is invalid."""
-    known = _cache.get(id(message))
-    # The cache holds the message itself, so its id cannot belong to another object.
-    if known is not None and known[0] is message:
-        return known[1]
-    found = _find(message, f"messages.{index}")
-    if len(_cache) >= _MAX_CACHED:
-        _cache.clear()
-    _cache[id(message)] = (message, found)
+    found: MessageFacts | None = message.computed.get("facts")
+    if found is None:
+        found = message.computed["facts"] = _find(message, f"messages.{index}")
     return found
 
 
@@ -121,6 +113,7 @@ def _find(message: ParsedMessage, path: str) -> MessageFacts:
         blank=_find_blank(sent),
         empty_with_breakpoint=_find_empty_with_breakpoint(sent),
         cited=next((at for at, b in enumerate(sent) if b.kind == "text" and b.body.get("citations")), None),
+        image_problem=find_image_problem(sent),
         binding_digests=tuple(compute_binding_digest(block.body) for block in sent),
     )
 

@@ -7,6 +7,7 @@ of single messages, `twin/signatures.py` thinking signatures.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from everturn.history.blocks import THINKING
 from everturn.twin.options import TwinOptions
 from everturn.twin.validate import betas
 from everturn.twin.validate.blocks import SERVER_RESULTS
@@ -269,5 +270,9 @@ def _check_end(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
             "This model does not support assistant message prefill. "
             "The conversation must end with a user message."
         )
+    if last in THINKING:
+        # Reported for claude-haiku-4-5; in earlier messages a reply of thinking alone is accepted.
+        where = f"messages.{len(request.messages) - 1}"
+        raise invalid_field(where, f"The final block in an assistant message cannot be `{last}`.")
     if last == "text" and message.blocks[-1].body["text"][-1:].isspace():
         raise invalid_field("messages", "final assistant content cannot end with trailing whitespace")

@@ -5,10 +5,10 @@ Taken from the parameter types of the official SDK 2.8. A tool without `type` is
 
 from typing import Any
 
-from everturn.twin.json_values import as_object
 from everturn.twin.validate.blocks import CACHE_CONTROL_FIELD
 from everturn.twin.validate.grammar import Grammar, invalid_field, text
 from everturn.twin.values import ParsedBlock, invalid_request
+from everturn.wire.json_values import as_object
 
 _CALLERS = "'direct'/'code_execution_20250825'/'code_execution_20260120'/'code_execution_20260521'"
 _ANY = f"allowed_callers [allowed_caller], {CACHE_CONTROL_FIELD}, defer_loading bool, strict bool"

@@ -7,14 +7,10 @@ and none can close the tags around it.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import msgspec
-
-from everturn.history.blocks import Block
-
 _SAID: Final[Mapping[str, str]] = {
     "user": "the user's own instructions for all projects",
     "project": "instructions of this project",
-    "local": "the user's own instructions for this project",
+    "local": "instructions for this project, from a file that is usually not shared",
     "nested": "instructions for the folder it lies in",
 }
 
@@ -32,12 +28,6 @@ def memory_section(files: Iterable[tuple[str, str, str]]) -> str:
     return "\n\n".join(
         ["These files were written by people who work here. Later ones refine earlier ones.", *shown]
     )
-
-
-def nested_memory(path: str, text: str) -> Block:
-    """The payload of an attachment."""
-    fields = {"type": "nested_memory", "path": path, "content": memory_file(path, "nested", text)}
-    return Block("attachment", msgspec.json.encode(fields))
 
 
 def _harmless(text: str) -> str:

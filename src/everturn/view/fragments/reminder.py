@@ -5,13 +5,13 @@ from typing import Any, cast
 import msgspec
 
 from everturn.history.blocks import Block, fields_of, text_block
-from everturn.view.fragments.escaping import escaped
+from everturn.view.fragments.escaping import escaped_around_output
 
 OPEN, CLOSE = "<system-reminder>", "</system-reminder>"
 
 
 def reminder(text: str) -> Block:
-    return text_block(f"{OPEN}\n{escaped(text)}\n{CLOSE}")
+    return text_block(f"{OPEN}\n{escaped_around_output(text)}\n{CLOSE}")
 
 
 def attachment_words(payload: Block) -> str:

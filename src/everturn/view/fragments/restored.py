@@ -20,8 +20,9 @@ def files_left_out(problems: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def unanswered(text: str, *, is_cut: bool) -> tuple[str, str]:
-    how = "; only its beginning is shown, the rest is in the transcript" if is_cut else ""
-    return f"What the user said last, word for word, and has no answer to yet{how}:", escaped(text)
+    """`text` is escaped already: it marks what tools gave, and that mark must stay one."""
+    how = "; its middle is left out here and is in the transcript" if is_cut else ""
+    return f"What was said last, word for word, and has no answer yet{how}:", text
 
 
 def todos(lines: str) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """The request for a summary: text only, nine sections, three forms (CP-4, CP-5)."""
 
-from collections.abc import Sequence
 from typing import Final, Literal
 
 from everturn.history.blocks import text_block
@@ -72,35 +71,19 @@ _RULES: Final = (
 )
 
 
-def summary_prompt(
-    form: CompactionForm, instructions: str = "", *, divided_at: str = "", quoted: Sequence[str] = ()
-) -> str:
+def summary_prompt(form: CompactionForm, instructions: str = "", *, divided_at: str = "") -> str:
     """The last message of a summary request.
 
     `divided_at` is the beginning of the message at which a partial compaction divides the view, if the
-    request shows both sides; `quoted` must be in the summary word for word.
+    request shows both sides.
     """
     parts = [_TEXT_ONLY, _TASK[form]]
     if divided_at and _WHERE[form]:
         parts.append(f"{_WHERE[form]}\n> {escaped(divided_at)}")
     parts += [_FORM, "\n".join((*_SECTIONS, *(_LAST_UP_TO if form == "up_to" else _LAST))), _RULES]
-    if quoted:
-        parts.append(quotes_demanded(quoted))
     if instructions.strip():
         parts.append(f"Instructions for this summary:\n{instructions.strip()}")
     return "\n\n".join((*parts, _TEXT_ONLY))
-
-
-def quotes_demanded(texts: Sequence[str]) -> str:
-    """The demand to quote these texts in a summary; "" for nothing."""
-    listed = "\n".join(f"- {text}" for text in texts)
-    return f"These must stand in the summary word for word:\n{listed}" if texts else ""
-
-
-def quoted_pins(texts: Sequence[str]) -> str:
-    """The same as part of a summary that no model wrote."""
-    listed = "\n".join(f"- {text}" for text in texts)
-    return f"Pinned, word for word:\n{listed}" if texts else ""
 
 
 # Used for a refused answer that was empty: a message cannot be empty.

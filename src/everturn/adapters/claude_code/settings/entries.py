@@ -119,11 +119,13 @@ def calls_us(value: object, what: str) -> bool:
 
 
 def _is_us(words: list[str], what: str) -> bool:
-    """`everturn WHAT ...` or `python -m everturn WHAT ...`, at any path."""
+    """`everturn WHAT ...` or `python [-P] -m everturn WHAT ...`, at any path. That it has our name does not
+    mean that it is safe to run."""
     program = os.path.basename(words[0]).removesuffix(".exe") if words else ""
-    return (program == NAME and words[1:2] == [what]) or (
-        program.startswith("python") and words[1:4] == ["-m", NAME, what]
-    )
+    if program == NAME:
+        return words[1:2] == [what]
+    after = [word for word in words[1:5] if word != "-P"]
+    return program.startswith("python") and after[:3] == ["-m", NAME, what]
 
 
 def handlers_of(group: object) -> list[Any]:

@@ -4,17 +4,15 @@ A symbolic link is followed and its target replaced, so the link stays. Another 
 reading and writing, so the content is compared again just before the file is replaced.
 """
 
-import contextlib
 import os
 import stat
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from everturn import safe_files
 from everturn.errors import InputError, StoreError
+from everturn.safe_files import FILE_MODE, open_stream
 
-# Backups and receipts contain parts of the settings, which may contain keys.
-FILE_MODE: Final = 0o600
-FOLDER_MODE: Final = 0o700
 _BYTE_ORDER_MARK: Final = "\ufeff"
 EMPTY: Final = "{}\n"
 
@@ -51,7 +49,7 @@ def read_settings_file(path: str) -> SettingsFile:
     """Read a settings file. Raises InputError if it cannot be read or is not UTF-8."""
     target = os.path.realpath(path)
     try:
-        with open(target, "rb") as file:
+        with open_stream(target) as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             found = SettingsFile(path, target, file.read(), mode)
     except FileNotFoundError:
@@ -97,28 +95,11 @@ def replace_file(file: SettingsFile, data: bytes | None) -> None:
         if data is None:
             os.unlink(file.target)
         else:
-            write_file(file.target, data, file.mode)
+            safe_files.replace_file(file.target, data, mode=file.mode, sync=True)
     except OSError as problem:
         raise StoreError(
             f"{file.display_path} could not be written: {problem.strerror}. It is unchanged."
         ) from None
-
-
-def write_file(path: str, data: bytes, mode: int = FILE_MODE) -> None:
-    """Write to a temporary file, fsync, rename: a crash leaves either the old or the new file."""
-    unfinished = f"{path}.{os.getpid()}.tmp"
-    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
-    try:
-        with open(fd, "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        os.chmod(unfinished, mode)
-        os.replace(unfinished, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(unfinished)
-        raise
 
 
 def user_settings(environment: Mapping[str, str]) -> str:

@@ -13,13 +13,13 @@ from everturn.adapters.claude_code.settings import receipts
 from everturn.adapters.claude_code.settings.edit_entries import add_entries, find_empty_containers
 from everturn.adapters.claude_code.settings.entries import InstallOptions, check_settings
 from everturn.adapters.claude_code.settings.files import (
-    FOLDER_MODE,
     SettingsFile,
     check_writable,
     read_settings_file,
     replace_file,
 )
 from everturn.errors import StoreError
+from everturn.safe_files import make_folder
 
 
 class Installation(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def apply_installation(planned: Installation, now: datetime, *, may_make_folder:
     makes_folder = may_make_folder and not os.path.lexists(folder)
     try:
         if makes_folder:
-            os.makedirs(folder, FOLDER_MODE)
+            make_folder(folder)
         check_writable(file)
         receipt = _receipt(planned, now, made_folder=makes_folder)
         receipts.write_receipt(file.path, receipt)

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from everturn.adapters.claude_code.settings.files import FILE_MODE, SettingsFile, write_file
+from everturn.adapters.claude_code.settings.files import SettingsFile
+from everturn.safe_files import read_file, replace_file
 
 RECEIPT_SUFFIX: Final = ".everturn.json"
 
@@ -41,15 +42,26 @@ def receipt_path(path: str) -> str:
 def read_receipt(path: str) -> InstallReceipt | None:
     """The receipt; None if missing or unreadable. Our entries are then recognised by their command."""
     try:
-        with open(receipt_path(path), "rb") as file:
-            return msgspec.json.decode(file.read(), type=InstallReceipt)
-    except (OSError, msgspec.DecodeError):
+        found = msgspec.json.decode(read_file(receipt_path(path), follow=False), type=InstallReceipt)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+    return found if _is_beside(found.backup, path) else None
+
+
+def _is_beside(backup: str, path: str) -> bool:
+    """Whether a backup has the place and the name that `back_up` gives. A project's receipt lies in the
+    project: whoever wrote it must not be able to name another file."""
+    name = os.path.basename(path)
+    return not backup or (
+        os.path.dirname(os.path.abspath(backup)) == os.path.dirname(os.path.abspath(path))
+        and os.path.basename(backup).startswith(f"{name}.everturn-")
+        and backup.endswith(".bak")
+    )
 
 
 def write_receipt(path: str, receipt: InstallReceipt) -> None:
     fields: dict[str, Any] = msgspec.to_builtins(receipt)
-    write_file(receipt_path(path), json.dumps(fields, indent=2).encode() + b"\n", FILE_MODE)
+    replace_file(receipt_path(path), json.dumps(fields, indent=2).encode() + b"\n", sync=True)
 
 
 def back_up(file: SettingsFile, now: datetime) -> str:
@@ -59,5 +71,5 @@ def back_up(file: SettingsFile, now: datetime) -> str:
     stem = f"{file.path}.everturn-{now:%Y%m%d-%H%M%S}"
     names = [f"{stem}.bak", *(f"{stem}-{number}.bak" for number in range(2, 1_000))]
     path = next(name for name in names if not os.path.lexists(name))
-    write_file(path, file.data, FILE_MODE)
+    replace_file(path, file.data, sync=True)
     return path

@@ -19,6 +19,7 @@ from everturn.adapters.claude_code.settings.files import (
     replace_file,
 )
 from everturn.errors import StoreError
+from everturn.safe_files import read_file
 
 RESTORED_EXACTLY: Final = "the original file was restored, byte for byte"
 
@@ -80,8 +81,7 @@ def _original(receipt: receipts.InstallReceipt) -> bytes | None:
     if not receipt.backup:
         return None
     try:
-        with open(receipt.backup, "rb") as file:
-            data = file.read()
+        data = read_file(receipt.backup, follow=False)
     except OSError as problem:
         raise StoreError(
             f"The backup {receipt.backup} could not be read: {problem.strerror}. Nothing was changed. Delete "

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from everturn.chat.permission import ActionKind, PermissionRequest, Permissions, escape_hidden, to_one_line
+from everturn.chat.permission import ActionKind, PermissionRequest, Permissions, to_one_line
 from everturn.chat.tools.files.atomic_write import write_atomically
 from everturn.chat.tools.files.diff import FileDiff, diff_texts
 from everturn.chat.tools.files.workspace import (
@@ -30,6 +30,7 @@ from everturn.chat.tools.inputs import (
     tool_definition,
 )
 from everturn.session.tools import Tool
+from everturn.terminal_text import visible
 
 _PATH: Final = string_field("Path of the file, absolute or relative to the workspace")
 WRITE: Final = tool_definition(
@@ -209,9 +210,10 @@ def _readable(data: bytes) -> str:
 
 
 def _permission_request(tool: str, target: ResolvedPath, change: FileDiff) -> PermissionRequest:
-    is_plain = target.is_inside and not (target.is_secret or target.is_in_git_folder)
+    """A guarded edit is asked about in the mode `accept edits` too, and "always" covers this file only."""
+    is_plain = target.is_inside and not (target.is_secret or target.runs_code)
     kind: ActionKind = "edit" if is_plain else "guarded edit"
-    what = f"write {to_one_line(target.name)} ({change.counts})"
-    return PermissionRequest(
-        tool, what, escape_hidden(change.text), f"writing in {escape_hidden(target.folder)}", kind
-    )
+    why = ", programs run or obey it by themselves" if target.runs_code else ""
+    what = f"write {to_one_line(target.name)} ({change.counts}{why})"
+    key = f"writing in {target.folder}" if is_plain else f"writing {target.name}"
+    return PermissionRequest(tool, what, visible(change.text), key, kind)

@@ -30,6 +30,7 @@ from everturn.chat.tools.inputs import (
     tool_definition,
 )
 from everturn.measure.tokens import rough
+from everturn.safe_files import stream_of
 from everturn.session.files import MAX_FILE_BYTES, SNIFF_BYTES
 from everturn.session.tools import Tool, ToolContent
 from everturn.view.fragments.unchanged import unchanged_file
@@ -103,7 +104,7 @@ def _is_repeated(content: ToolContent, target: ResolvedPath, is_visible: IsVisib
 
 
 def _read(workspace: Workspace, target: ResolvedPath, first: int, count: int) -> ToolContent:
-    with open_regular_file(target) as (fd, found), open(fd, "rb", closefd=False) as file:
+    with open_regular_file(target) as (fd, found), stream_of(fd) as file:
         if found.st_size > MAX_FILE_BYTES:
             beginning = file.read(SNIFF_BYTES)
             file.seek(0)

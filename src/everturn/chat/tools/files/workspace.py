@@ -7,24 +7,21 @@ here; `permission.py` decides about them.
 
 import hashlib
 import os
-import re
-import stat
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from fnmatch import translate
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 from everturn.chat.permission import PermissionRequest, Permissions, to_one_line
+from everturn.chat.tools.files.guarded import is_hidden, is_secret, runs_code
 from everturn.chat.tools.inputs import ToolError
-from everturn.session.files import KINDS, MAX_FILE_BYTES, PROBLEMS, open_below
-from everturn.session.memory_files.confined import SECRET_FILE_PATTERNS
+from everturn.safe_files import RefusedFile, open_file, read_up_to
+from everturn.session.files import MAX_FILE_BYTES, PROBLEMS
 
 _TOP: Final = "/"
-_SECRET: Final = re.compile("|".join(translate(pattern) for pattern in SECRET_FILE_PATTERNS))
 # If a file is not found, similar names are suggested, but not for larger folders.
 _MAX_NAMES: Final = 1_000
 
@@ -51,14 +48,16 @@ class ResolvedPath(msgspec.Struct, frozen=True):
         return is_secret(self.relative_path)
 
     @property
-    def is_in_git_folder(self) -> bool:
-        """Git runs hooks and commands from its configuration: writing there can run code."""
-        return ".git" in self.relative_path.split("/")
+    def runs_code(self) -> bool:
+        return runs_code(self.relative_path)
+
+    @property
+    def is_hidden(self) -> bool:
+        return is_hidden(self.relative_path)
 
 
-def is_secret(path: str) -> bool:
-    """Whether the name of a file suggests that it contains secrets."""
-    return _SECRET.fullmatch(os.path.basename(path).lower()) is not None
+class NotARegularFile(ToolError):
+    """A directory, a pipe or a device; similar names would not help."""
 
 
 class FileVersion(msgspec.Struct, frozen=True):
@@ -130,15 +129,17 @@ def make_version(found: os.stat_result, data: bytes) -> FileVersion:
 
 
 def require_read_permission(target: ResolvedPath, permissions: Permissions, tool: str = "Read") -> None:
-    """Ask for permission if the file is outside the workspace or its name suggests secrets."""
-    if not target.is_inside:
-        what = f"look at {to_one_line(target.name)} (outside the workspace)"
-        permissions.require(
-            PermissionRequest(tool, what, target.name, f"looking into {target.folder}", "look")
-        )
-    elif target.is_secret:
-        what = f"read {to_one_line(target.name)} (its name suggests that it contains secrets)"
-        permissions.require(PermissionRequest(tool, what, target.name, f"reading {target.name}", "look"))
+    """Ask for permission if the file is outside the workspace or its name suggests secrets. "Always" covers
+    the other files of a folder, but of files with secrets, and of hidden ones outside, only this one."""
+    if target.is_inside and not target.is_secret:
+        return
+    reasons = [] if target.is_inside else ["outside the workspace"]
+    reasons += ["its name suggests that it contains secrets"] if target.is_secret else []
+    what = f"{'read' if target.is_inside else 'look at'} {to_one_line(target.name)} ({', '.join(reasons)})"
+    folder = target.name if os.path.isdir(target.real) else target.folder
+    is_alone = target.is_secret or target.is_hidden
+    key = f"reading {target.name}" if is_alone else f"looking into {folder}"
+    permissions.require(PermissionRequest(tool, what, target.name, key, "look"))
 
 
 @contextmanager
@@ -146,17 +147,22 @@ def open_regular_file(target: ResolvedPath) -> Generator[tuple[int, os.stat_resu
     """A file descriptor and its stat. Raises ToolError for anything but a regular file."""
     try:
         with explain_os_errors(target):
-            fd = open_below(target.base, target.relative_path)
+            fd = _opened(target)
     except ToolError as problem:
-        raise ToolError(f"{problem}{_similar_names(target)}") from None
+        is_other = isinstance(problem, NotARegularFile)
+        raise ToolError(f"{problem}{'' if is_other else _similar_names(target)}") from None
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            what = next((what for is_it, what in KINDS if is_it(found.st_mode)), "it is not a regular file")
-            raise ToolError(f"{target.name}: {what}.{_how_to_list(what, target)}")
-        yield fd, found
+        yield fd, os.fstat(fd)
     finally:
         os.close(fd)
+
+
+def _opened(target: ResolvedPath) -> int:
+    try:
+        return open_file(target.relative_path, below=target.base)
+    except RefusedFile as problem:
+        what = problem.why
+        raise NotARegularFile(f"{target.name}: {what}.{_how_to_list(what, target)}") from None
 
 
 def _how_to_list(what: str, target: ResolvedPath) -> str:
@@ -191,5 +197,5 @@ def read_all(fd: int, found: os.stat_result, target: ResolvedPath) -> bytes:
     if found.st_size > MAX_FILE_BYTES:
         size, most = found.st_size >> 20, MAX_FILE_BYTES >> 20
         raise ToolError(f"{target.name} is too large to edit ({size:,} MB; the maximum is {most} MB).")
-    with explain_os_errors(target), open(fd, "rb", closefd=False) as file:
-        return file.read(MAX_FILE_BYTES + 1)
+    with explain_os_errors(target):
+        return read_up_to(fd, MAX_FILE_BYTES + 1)

@@ -5,14 +5,15 @@ lists nothing (not a repository, an ignored folder), the folder is walked, witho
 """
 
 import os
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
 import msgspec
 
 from everturn.chat.tools.files.workspace import ResolvedPath, Workspace, explain_os_errors
+from everturn.processes import find_program, minimal_environment, run_process
+from everturn.safe_files import is_plain_path
 
 # The listing stops here, and the result says so.
 MAX_FILES: Final = 200_000
@@ -21,10 +22,22 @@ IGNORED_FOLDERS: Final = frozenset(
     (".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache",
      ".pytest_cache", ".ruff_cache", ".cache", "target", "dist", "build")
 )  # fmt: skip
+# Settings of a repository that would run a program or read something else than its own files.
 _GIT: Final = (
-    "git", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
+    "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false", "-c", "core.hooksPath=/dev/null",
+    "-c", "safe.bareRepository=explicit",
     "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate",
 )  # fmt: skip
+# A repository can name the program that fetches a missing object: nothing is fetched.
+_GIT_ENVIRONMENT: Final = {
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_ASKPASS": "/bin/false",
+    "GIT_SSH_COMMAND": "/bin/false",
+}
 
 
 class FileListing(msgspec.Struct, frozen=True):
@@ -41,32 +54,30 @@ class FileListing(msgspec.Struct, frozen=True):
 
 
 def list_files(workspace: Workspace, folder: ResolvedPath) -> FileListing:
-    found = _from_git(folder.real, workspace.environment)
+    found = _from_git(folder.real, workspace)
     if not found:
         with explain_os_errors(folder):
             found = list(islice(_walked(folder.real), MAX_FILES + 1))
     return FileListing(folder, tuple(sorted(found)[:MAX_FILES]), is_cut=len(found) > MAX_FILES)
 
 
-def _from_git(folder: str, environment: Mapping[str, str]) -> list[str]:
-    # GIT_ variables of an outer git process (such as a hook) would point to another repository.
-    clean = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
+def _from_git(folder: str, workspace: Workspace) -> list[str]:
+    path = workspace.environment.get("PATH", "")
+    program = find_program("git", path, outside=str(workspace.root))
+    if not program:
+        return []
+    environment = minimal_environment(workspace.environment) | _GIT_ENVIRONMENT
     try:
-        ran = subprocess.run(
-            _GIT,
-            cwd=folder,
-            env=clean,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=GIT_TIMEOUT_SECONDS,
+        ran = run_process(
+            [program, "-C", folder, *_GIT], environment=environment, seconds=GIT_TIMEOUT_SECONDS
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return []
-    if ran.returncode != 0:
+    if ran.code != 0:
         return []
-    paths = (os.fsdecode(raw) for raw in ran.stdout.split(b"\0") if raw)
-    # The index can list deleted files and submodules.
-    return [path for path in paths if os.path.isfile(os.path.join(folder, path))]
+    paths = (os.fsdecode(raw) for raw in ran.output.split(b"\0") if raw)
+    # The index can list deleted files, submodules, and, if somebody made it, names that lead out.
+    return [path for path in paths if is_plain_path(path) and os.path.isfile(os.path.join(folder, path))]
 
 
 def _walked(folder: str) -> Iterator[str]:

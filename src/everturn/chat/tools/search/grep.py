@@ -6,13 +6,13 @@ The search runs in a separate process with a timeout (`grep_worker.py`).
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
 from everturn.chat.permission import Permissions
-from everturn.chat.tools.files.workspace import ResolvedPath, Workspace, is_secret, require_read_permission
+from everturn.chat.tools.files.guarded import is_hidden, is_secret
+from everturn.chat.tools.files.workspace import ResolvedPath, Workspace, require_read_permission
 from everturn.chat.tools.inputs import (
     ToolError,
     ToolInput,
@@ -25,6 +25,7 @@ from everturn.chat.tools.inputs import (
 from everturn.chat.tools.search import grep_worker
 from everturn.chat.tools.search.file_listing import FileListing, list_files
 from everturn.chat.tools.search.glob import filter_listing
+from everturn.processes import minimal_environment, run_process
 from everturn.session.files import MAX_FILE_BYTES
 from everturn.session.tools import Tool
 
@@ -95,8 +96,13 @@ def _asked(given: ToolInput) -> dict[str, Any]:
 def _files(workspace: Workspace, target: ResolvedPath, pattern: str) -> FileListing:
     if os.path.isdir(target.real):
         listing = list_files(workspace, target)
-        # A file with secrets is searched only if it is named, and then with permission.
-        open_to_all = tuple(path for path in listing.paths if not is_secret(path))
+        # A file with secrets is searched only if it is named, and then with permission. So is a hidden file
+        # outside of the workspace.
+        open_to_all = tuple(
+            path
+            for path in listing.paths
+            if not is_secret(path) and (target.is_inside or not is_hidden(path))
+        )
         listing = FileListing(target, open_to_all, listing.is_cut)
         return filter_listing(listing, pattern) if pattern else listing
     if not os.path.isfile(target.real):
@@ -106,27 +112,22 @@ def _files(workspace: Workspace, target: ResolvedPath, pattern: str) -> FileList
 
 
 def _run_search(asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    # -I -S: neither the searched folder nor the environment can change what is imported. A new session:
-    # Ctrl-C reaches only us, and we kill the process.
-    command = [sys.executable, "-I", "-S", grep_worker.__file__]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True) as process:
-        try:
-            printed, trouble = process.communicate(json.dumps(asked).encode(), seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise ToolError(
-                f"The search was stopped after {seconds:g} s. Search fewer files (`path`, `glob`), or use a "
-                "pattern without nested repetitions."
-            ) from None
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-    if process.returncode != 0:
-        last = trouble.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise ToolError(f"The search failed: {last or f'exit code {process.returncode}'}.")
-    return json.loads(printed)
+    # -I -S: neither the searched folder nor the environment can change what is imported.
+    done = run_process(
+        [sys.executable, "-I", "-S", grep_worker.__file__],
+        environment=minimal_environment(os.environ),
+        seconds=seconds,
+        given=json.dumps(asked).encode(),
+    )
+    if done.is_late:
+        raise ToolError(
+            f"The search was stopped after {seconds:g} s. Search fewer files (`path`, `glob`), or use a "
+            "pattern without nested repetitions."
+        )
+    if done.code != 0:
+        last = done.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise ToolError(f"The search failed: {last or f'exit code {done.code}'}.")
+    return json.loads(done.output)
 
 
 def _said(answer: dict[str, Any], asked: dict[str, Any]) -> str:

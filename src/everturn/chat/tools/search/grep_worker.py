@@ -113,6 +113,8 @@ def _text(root: str, path: str, largest: int) -> "str | None":
 def _opened(root: str, path: str) -> int:
     """Open a file part by part from the root, without following links."""
     *between, last = path.split("/")
+    if ".." in between or last in ("", ".", ".."):
+        raise PermissionError(path)
     at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in between:

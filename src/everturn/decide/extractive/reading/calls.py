@@ -14,10 +14,12 @@ ToolInput = Mapping[str, Any]
 
 _VERBS: Final[Mapping[ToolPurpose, Verb]] = {
     "reads": "read", "edits": "edited", "writes": "wrote", "runs": "ran",
+    "replaces_tasks": "tracked", "adds_task": "tracked", "changes_task": "tracked", "tracks_tasks": "tracked",
 }  # fmt: skip
 # The fields that describe the target of tools without a known action, most specific first.
-_ABOUT_FIELDS: Final = ("description", "subject", "pattern", "query", "url", "skill")
+_ABOUT_FIELDS: Final = ("subject", "description", "pattern", "query", "url", "skill")
 _NEW_TEXT_FIELDS: Final = ("new_string", "new_str", "newText", "new_source", "content", "file_text")
+_OLD_TEXT_FIELDS: Final = ("old_string", "old_str", "oldText")
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$", re.MULTILINE)
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "-c", "-lc"})
 
@@ -44,13 +46,34 @@ def read_tool_actions(block: Block, given: ToolInput, row: ToolRow) -> tuple[Too
         return (ToolAction(block.call, block.tool, "ran", _first(given, *row.command)),)
     new_text = _new_text(given) if verb in ("edited", "wrote") else ""
     path = _first(given, *row.path)
+    if verb == "read":
+        return (ToolAction(block.call, block.tool, verb, path, "", _lines_read(given)),)
     if verb == "edited" and not path:
         patch = _first(given, *PATCH_FIELDS)
         if paths := cast(list[str], _PATCHED.findall(patch)):
             return tuple(ToolAction(block.call, block.tool, "edited", each.strip(), patch) for each in paths)
-    if verb == "other":
+    if verb in ("other", "tracked"):
         path = _first(given, *_ABOUT_FIELDS, *row.path)
-    return (ToolAction(block.call, block.tool, verb, path, new_text),)
+    detail = _first_change(given, new_text) if verb == "edited" else ""
+    return (ToolAction(block.call, block.tool, verb, path, new_text, detail),)
+
+
+def _lines_read(given: ToolInput) -> str:
+    start, count = given.get("offset"), given.get("limit")
+    if not isinstance(start, int) or start <= 0:
+        return ""
+    return (
+        f"lines {start:,}-{start + count - 1:,}"
+        if isinstance(count, int) and count > 0
+        else f"from line {start:,}"
+    )
+
+
+def _first_change(given: ToolInput, new_text: str) -> str:
+    """The first line of an edit that was not there before."""
+    before = frozenset(line.strip() for line in _first(given, *_OLD_TEXT_FIELDS).splitlines())
+    lines = (line.strip() for line in new_text.splitlines())
+    return next((line for line in lines if len(line) > 2 and line not in before), "")
 
 
 def _new_text(given: ToolInput) -> str:

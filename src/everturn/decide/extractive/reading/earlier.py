@@ -14,9 +14,13 @@ import msgspec
 
 from everturn.decide.extractive.reading.facts import EarlierSummary, FileWork, QuotedText
 from everturn.decide.extractive.writing import wording
-from everturn.decide.extractive.writing.quoting import ITEM, unquoted
+from everturn.decide.extractive.writing.quoting import ITEM, split_about, unquoted
+from everturn.view.fragments.summary_message import SUMMARY_OPENINGS
 
 _NUMBERS: Final = wording.all_titles()
+# How a summary of ours begins. A model writes what is inside of the wrapper and could say so too; a summary
+# that begins like this is then refused (`decide/compact/gate.py`).
+_OUR_BEGINNINGS: Final = (wording.OURS, *(opening + wording.OURS for opening in SUMMARY_OPENINGS))
 _HEADING: Final = re.compile(
     rf"^(?:#+ *)?(?:\*\*)?([1-9])[.)] *(?:\*\*)?({'|'.join(_NUMBERS)})(?:\*\*)?:?(?:\*\*)? *(.*)$",
     re.IGNORECASE,
@@ -32,9 +36,9 @@ _NONE: Final = re.compile(r"^\W*(?:\(?none\b.*|no (?:errors|pending)\b.*)?$", re
 def parse_summary(text: str) -> EarlierSummary:
     """The facts of one summary; empty where it has no sections."""
     sections = _sections(text)
-    is_ours = wording.OURS in text
+    is_ours = text.startswith(_OUR_BEGINNINGS)
     items = {number: _items(lines, exact=is_ours) for number, lines in sections.items()}
-    messages, missing = _messages(items.get(6, ()))
+    messages, missing = _messages(items.get(6, ()), is_ours=is_ours)
     labelled = [_labelled(item) for item in items.get(1, ())] if is_ours else []
     return EarlierSummary(
         messages=messages,
@@ -42,11 +46,17 @@ def parse_summary(text: str) -> EarlierSummary:
         standing=tuple(
             text for label, text in labelled if label in (wording.STANDING, wording.PINNED, wording.ANSWERED)
         ),
+        corrections=tuple(text for label, text in labelled if label == wording.CORRECTED),
         files=_files(items.get(3, ())),
         concepts=_concepts(items.get(2, ())),
         items={number: tuple(map(_carried, items.get(number, ()))) for number in (4, 5, 7)},
         intent="" if is_ours else "\n".join(sections.get(1, ())).strip(),
     )
+
+
+def read_section(text: str, number: int) -> Sequence[str]:
+    """The lines of one section of a summary; none if it has no such section."""
+    return _sections(text).get(number, ())
 
 
 def merged(before: EarlierSummary, newer: EarlierSummary) -> EarlierSummary:
@@ -55,6 +65,7 @@ def merged(before: EarlierSummary, newer: EarlierSummary) -> EarlierSummary:
         messages=(*before.messages, *newer.messages),
         missing=(before.missing[0] + newer.missing[0], before.missing[1] + newer.missing[1]),
         standing=tuple(dict.fromkeys((*before.standing, *newer.standing))),
+        corrections=tuple(dict.fromkeys((*before.corrections, *newer.corrections))),
         files=(*before.files, *newer.files),
         concepts={
             word: before.concepts.get(word, 0) + newer.concepts.get(word, 0)
@@ -94,18 +105,21 @@ def _items(lines: Sequence[str], *, exact: bool) -> tuple[str, ...]:
 
 
 def _labelled(item: str) -> tuple[str, str]:
-    label = _LABEL.match(item)
-    return (label[1], unquoted(item[label.end() :])) if label else ("", item)
+    words, _ = split_about(item)
+    label = _LABEL.match(words)
+    return (label[1], unquoted(words[label.end() :])) if label else ("", words)
 
 
-def _messages(items: Sequence[str]) -> tuple[tuple[QuotedText, ...], tuple[int, int]]:
+def _messages(items: Sequence[str], *, is_ours: bool) -> tuple[tuple[QuotedText, ...], tuple[int, int]]:
     found: list[QuotedText] = []
     missing = (0, 0)
     for item in items:
+        words, about = split_about(item) if is_ours else (item, "")
         if gone := wording.MISSING.match(item):
             missing = (_number(gone[1]), _number(gone[2]))
-        elif text := unquoted(item).strip():
-            found.append(QuotedText(text))
+        elif text := unquoted(words.removeprefix(wording.REPORTED)).strip():
+            is_reported = not is_ours or words.startswith(wording.REPORTED)
+            found.append(QuotedText(text, about=about, is_reported=is_reported))
     return tuple(found), missing
 
 

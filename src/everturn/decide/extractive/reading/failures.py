@@ -1,24 +1,36 @@
 """Which results report a failure, and in which of their lines.
 
-A result flagged as an error always does. Of the others only the output of commands is examined, for patterns
-that test runners and compilers print: a file that was read may mention errors without being one.
+A result flagged as an error always does. Of the others only the output of commands is examined
+(`commands.py`): a file that was read may mention errors without being one.
 """
 
 import re
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from everturn.history.blocks import Block, text_of
 
-_MARKS: Final = (b"Traceback (most recent", b"--- FAIL", b"FAILED", b"panic: ", b"error[E", b": error: ")
 # Matched line by line, and only at the beginning of a line: output may have any shape and size, and no
 # pattern may take more than linear time.
 _TELLING: Final = re.compile(
-    r"^(?:E {3}|FAILED\b|--- FAIL|panic: |fatal: )|\berror(?:\[\w+\])?: |(?:Error|Exception): ", re.IGNORECASE
+    r"^(?:E {3}|FAILED\b|--- FAIL|panic: |fatal: |CONFLICT \(|[\w./-]{1,200}:\d{1,9}(?::\d{1,9})?: )"
+    r"|\berror(?:\[\w+\])?: |(?:Error|Exception): |\b[1-9]\d{0,6} failed\b",
+    re.IGNORECASE,
 )
+# First lines that only repeat what was run, or the name of a package.
+_ECHOED: Final = re.compile(r"^(?:\[[\w:.-]{1,80}\] \$ |\$ |> |=== RUN|\? {2,}|ok\s|# \S|collect(?:ing|ed) )")
 _LOOKED_AT: Final = 200
+# In the bytes of a result, where a quotation mark inside of the text is escaped.
+_BEGINS: Final = re.compile(
+    rb'"(?:content|text)":\s?"(?:\s|\\[nt])*'
+    rb'(?:error\b|\w{1,40}(?:Error|Exception): |failed to |\{\\"error\\")',
+    re.IGNORECASE,
+)
 _WRAPPING: Final = re.compile(r"</?(?:tool_use_error|error)>")
+_TAG_LINE: Final = re.compile(r"\s*</?[\w-]{1,40}>\s*$")
 _EXIT: Final = re.compile(r"^Exit code \d+\s*$")
 _RULER: Final = re.compile(r"^[\W_]*(?:test session starts)?[\W_]*$")
 # How Claude Code records that a person refused, and what they said (as in recorded sessions); and how our own
@@ -33,7 +45,7 @@ _REFUSED: Final = (
 _SAID: Final = re.compile(r"(?:the user said|reason for the rejection):\s*")
 # A long output is searched from its end: that is where test runners repeat what failed.
 _SEARCHED: Final = 20_000
-_TELLING_LINES: Final = 3
+_TELLING_LINES: Final = 4
 
 
 class _Flag(msgspec.Struct):
@@ -53,9 +65,9 @@ def is_error(block: Block) -> bool:
         return False
 
 
-def prints_failure(block: Block) -> bool:
-    """Whether the output of a command contains a failure pattern."""
-    return any(mark in block.raw for mark in _MARKS)
+def begins_with_error(block: Block) -> bool:
+    """Whether the text of a result begins as an error message does. Some harnesses set no flag."""
+    return _BEGINS.search(block.raw[:_LOOKED_AT]) is not None
 
 
 def was_refused(text: str) -> bool:
@@ -80,5 +92,35 @@ def telling_lines(block: Block) -> tuple[str, ...]:
     text = text_of(block)
     lines = (line.strip() for line in text[-_SEARCHED:].splitlines())
     named = [line for line in lines if _TELLING.search(line[:_LOOKED_AT])]
-    found = [line for line in (first_line(text), *named[-_TELLING_LINES:]) if line]
-    return tuple(dict.fromkeys(found))
+    first = first_line(text)
+    if named and _ECHOED.match(first):
+        first = ""
+    # Without a line that names the failure, the end of the output is the best guess.
+    ending = _last(named) or last_lines(block, 1)
+    return tuple(dict.fromkeys(line for line in (first, *ending) if line))
+
+
+def _last(named: Sequence[str]) -> Sequence[str]:
+    """The last lines that name failures, and among them as many failed tests as possible."""
+    distinct = list(dict.fromkeys(named))
+    tests = [line for line in distinct if line.startswith(("FAILED", "--- FAIL"))]
+    chosen = frozenset((tests or distinct)[-_TELLING_LINES:])
+    return [line for line in distinct if line in chosen]
+
+
+def last_lines(block: Block, most: int) -> tuple[str, ...]:
+    """The last lines of a result; separator lines and tags do not count."""
+    return tuple(reversed(_plain(reversed(text_of(block)[-_SEARCHED:].splitlines()), most)))
+
+
+def first_lines(block: Block, most: int) -> tuple[str, ...]:
+    return _plain(text_of(block)[:_SEARCHED].splitlines(), most)
+
+
+def _plain(lines: Iterable[str], most: int) -> tuple[str, ...]:
+    plain = (
+        line.strip()
+        for line in lines
+        if line.strip() and not _RULER.match(line[:_LOOKED_AT]) and not _TAG_LINE.match(line)
+    )
+    return tuple(islice(plain, most))

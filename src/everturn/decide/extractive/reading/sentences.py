@@ -18,6 +18,8 @@ _STANDING: Final = re.compile(
     r"|^(?:please )?(?:use|only|no|without|stick to|keep) \w+",
     re.IGNORECASE,
 )
+# A pasted line such as "test_a.py:12: the value should be 3".
+_OUTPUT: Final = re.compile(r"\S{1,200}:\d{1,9}:")
 _CONCLUSION: Final = re.compile(
     r"\b(?:because|root cause|turns out|decided|the (?:real |actual )?(?:issue|problem|bug|cause|reason|fix)"
     r"|this means|therefore|confirmed|the solution|works now|now (?:works?|passe?s?)|(?:all|the) tests pass"
@@ -33,6 +35,12 @@ _ANNOUNCED: Final = re.compile(
 # "I see the issue now." has no information.
 _MIN_SENTENCE_LENGTH: Final = 24
 # ASCII on purpose: identifiers of code, and several times faster.
+_DEFINED: Final = re.compile(
+    r"^[ \t]{0,16}(?:export |default |pub(?:\(\w{1,12}\))? |public |private |static |async )*"
+    r"(?:func(?: \([^)\n]{1,80}\))?|def|class|type|struct|enum|interface|fn|function|trait)"
+    r" ([A-Za-z_]\w{2,80})",
+    re.MULTILINE,
+)
 _LONG_WORD: Final = re.compile(r"[A-Za-z_]\w{5,}", re.ASCII)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9]_+[A-Za-z0-9]|[a-z0-9][A-Z]")
 
@@ -47,7 +55,8 @@ def standing_rules(text: str, most: int) -> Iterator[str]:
     """Sentences that apply beyond their own message; longer ones are pasted text, not rules."""
     for sentence in sentences(text):
         is_question = sentence.endswith("?")
-        if len(sentence) <= most and not is_question and _STANDING.search(sentence):
+        is_output = _OUTPUT.match(sentence)
+        if len(sentence) <= most and not is_question and not is_output and _STANDING.search(sentence):
             yield sentence
 
 
@@ -90,6 +99,11 @@ def _around(text: str, at: int) -> tuple[int, int]:
         if (found := text.find(mark, at, stop)) >= 0:
             stop = min(stop, found + 1)
     return start, stop
+
+
+def definitions(code: str) -> list[str]:
+    """Names of functions and types that a piece of code defines, in the usual languages."""
+    return _DEFINED.findall(code)
 
 
 def long_words(text: str) -> list[str]:

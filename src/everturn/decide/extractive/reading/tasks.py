@@ -11,6 +11,10 @@ from everturn.measure.tool_table import ToolPurpose
 TASK_PURPOSES: Final[frozenset[ToolPurpose]] = frozenset({"replaces_tasks", "adds_task", "changes_task"})
 # "Task #3 created successfully: ..." contains the id that later calls use.
 _NUMBER: Final = re.compile(r"#(\w+)")
+# A line of a printed list: "#2 [pending] Write the notes [blocked by #1]".
+_LISTED: Final = re.compile(
+    r"^#(\w{1,20})\.? \[(\w{1,20})\] (.{1,400}?)(?: \[blocked by [^\]\n]{1,80}\])?$", re.MULTILINE
+)
 # Claude Code, Codex, others, Gemini CLI.
 _TEXT_FIELDS: Final = ("content", "step", "subject", "description")
 _STATUSES: Final[Mapping[str, Status]] = {
@@ -44,6 +48,12 @@ class TaskList:
         """The result of creating a task: from now on it is known by its number."""
         if (found := _NUMBER.search(result)) and call in self._tasks:
             self._tasks = {found[1] if at == call else at: task for at, task in self._tasks.items()}
+
+    def read_list(self, printed: str) -> None:
+        """A list that a tool printed gives names and states to tasks that were created before."""
+        for number, status, text in _LISTED.findall(printed):
+            self.is_known = True
+            self._tasks[number] = TaskItem(text.strip(), _status(status))
 
     def all(self) -> tuple[TaskItem, ...]:
         return tuple(self._tasks.values())

@@ -1,17 +1,19 @@
 """One pass over the records: collects every fact that a section or the retention score needs.
 
-Tool results are not read unless they failed: most of a conversation is results, and their content is in the
-files and in what the model concluded. Thinking is not read at all: it is not a statement.
+Most of a conversation is tool results. Their text is read only where it reports something that nothing else
+does: failures, what git did, what agents found, answers of the user. Otherwise their content is in the files
+and in what the model concluded. Thinking is not read at all: it is not a statement.
 """
 
-import re
-from collections import Counter
+from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from everturn.decide.extractive.reading import failures
+from everturn.decide.authorship import typed_words
+from everturn.decide.extractive.reading import commands, failures, user_edits
+from everturn.decide.extractive.reading.agents import AgentReports
 from everturn.decide.extractive.reading.calls import read_tool_actions, read_tool_input
 from everturn.decide.extractive.reading.earlier import merged, parse_summary
 from everturn.decide.extractive.reading.facts import (
@@ -21,27 +23,25 @@ from everturn.decide.extractive.reading.facts import (
     QuotedText,
     ToolAction,
     ToolFailure,
+    WorkState,
+    is_local,
 )
-from everturn.decide.extractive.reading.sentences import long_words
+from everturn.decide.extractive.reading.modes import MODE_PURPOSES, ModeState
+from everturn.decide.extractive.reading.runs import CommandRuns
 from everturn.decide.extractive.reading.tasks import TASK_PURPOSES, TaskList
+from everturn.decide.extractive.reading.turns import Turns
 from everturn.history.blocks import Block, text_of
 from everturn.history.edits import Pinned
 from everturn.history.records import Record, is_sent
 from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable
 from everturn.view.flatten import is_shown_to_user
 
-# What the harness adds before a person's words, or instead of them; a person who types the same tags at the
-# very beginning cannot be told apart. A notification has its own footer.
-_INJECTED: Final = re.compile(
-    r"\A\s*(?:<task-notification>[\s\S]*\Z|\[Request interrupted by user[^\]]*\]\s*\Z"
-    r"|<(local-command-(?:stdout|stderr|caveat)|bash-std(?:out|err)|system-reminder|ide_\w+)>[\s\S]*?</\1>\s*)"
-)
-# A slash command or a shell line that a person typed, as Claude Code wraps it.
-_COMMAND: Final = re.compile(
-    r"<command-name>(?P<name>[^<]*)</command-name>(?:\s*<command-message>[^<]*</command-message>)?"
-    r"\s*(?:<command-args>(?P<args>[\s\S]*?)</command-args>)?"
-)
-_SHELL: Final = re.compile(r"^<bash-input>([\s\S]*)</bash-input>$")
+_INTERRUPTED: Final = "[Request interrupted by user"
+_QUEUED: Final = "queued_command"
+_REMINDER: Final = "<system-reminder>"
+# Results whose end may be shown, and how many lines of a search.
+_LAST_RESULTS: Final = 24
+_MATCHES: Final = 4
 _PICTURES: Final = {"image": "[image]", "document": "[document]"}
 
 
@@ -54,77 +54,140 @@ def extract_facts(records: Iterable[Record], tools: ToolTable = DEFAULT_TOOL_TAB
 
 def human_words(record: Record) -> str:
     """What a person said in a record: not results, not injected content, not a summary (FLAT-7)."""
+    if record.kind == "attachment" and record.subtype == _QUEUED and record.blocks:
+        return _queued(record.blocks[0])
     if record.kind != "user" or record.compact_summary or not is_shown_to_user(record):
         return ""
     said = (_human(block) for block in record.blocks)
     return "\n".join(text for text in said if text)
 
 
+class _Queued(msgspec.Struct):
+    prompt: str = ""
+
+
+_read_queued = msgspec.json.Decoder(_Queued).decode
+
+
+def _queued(block: Block) -> str:
+    """A message that was typed while the model worked, as Claude Code attaches it."""
+    try:
+        return _read_queued(block.raw).prompt.strip()
+    except msgspec.DecodeError:
+        return ""
+
+
 def _human(block: Block) -> str:
     if block.kind != "text":
         return _PICTURES.get(block.kind, "")
-    text = text_of(block).strip()
-    # All wrappers begin like this; almost no text of a person does.
-    if not text.startswith(("<", "[")):
-        return text
-    while injected := _INJECTED.match(text):
-        text = text[injected.end() :]
-    if command := _COMMAND.search(text):
-        return f"{command['name']} {command['args'] or ''}".strip()
-    shell = _SHELL.match(text)
-    return f"! {shell[1]}" if shell else text
+    return typed_words(text_of(block))
 
 
 class _Walk:
     def __init__(self, tools: ToolTable) -> None:
         self._tools = tools
-        self._messages: list[QuotedText] = []
-        self._statements: list[QuotedText] = []
+        self._turns = Turns()
+        self._modes = ModeState()
+        self._runs = CommandRuns()
+        self._agents = AgentReports()
+        self._tasks = TaskList()
         self._deeds: dict[str, ToolAction] = {}
         self._open: dict[str, ToolAction] = {}
         self._failed: set[str] = set()
+        self._refused: set[str] = set()
+        self._results: deque[Block] = deque(maxlen=_LAST_RESULTS)
         self._files: dict[str, FileWork] = {}
         # Paths of earlier summaries that may be the end of a longer one.
         self._loose: dict[str, None] = {}
         self._failures: list[ToolFailure] = []
         self._answers: list[QuotedText] = []
-        self._tasks = TaskList()
         self._pins: list[str] = []
-        self._words: Counter[str] = Counter()
         self._earlier = EarlierSummary()
         # Failures that were not followed by another action yet.
         self._unmet: list[int] = []
-        self._is_answered = False
+        # How many calls there were when the user spoke last.
+        self._turn = 0
 
     def add(self, record: Record) -> None:
         if isinstance(record.edit, Pinned):
             self._pins.append(record.edit.text)
         if not is_sent(record):
             return
+        self._modes.see(record)
         if record.kind == "assistant":
             self._hear_model(record)
         elif record.compact_summary:
             self._take_over("\n".join(text_of(block) for block in record.blocks))
         elif record.kind == "user":
             self._hear_person(record)
+        elif text := human_words(record):
+            self._hear_words(text, record.uuid)
+        elif path := user_edits.file_attached(record):
+            self._changed_by_user(path)
 
     def facts(self) -> Facts:
+        turns = self._turns
         return Facts(
-            messages=tuple(self._messages),
-            statements=tuple(self._statements),
+            messages=tuple(turns.messages),
+            statements=tuple(turns.statements),
             deeds=tuple(self._deeds.values()),
+            turn=self._turn,
             unanswered=tuple(self._open.values()),
             failed=frozenset(self._failed),
             files=self._files,
             failures=tuple(self._failures),
+            refused=frozenset(self._refused),
+            last_lines={block.call: lines for block in self._results if (lines := self._lines(block))},
             answers=tuple(self._answers),
+            corrections=tuple(turns.corrections),
+            reports=tuple(turns.reports),
+            current=turns.current,
+            agent_reports=self._agents.all(),
+            own_work=tuple(turns.own_work),
+            offer=turns.offer,
             tasks=self._tasks.all(),
             tasks_known=self._tasks.is_known,
             pins=tuple(dict.fromkeys(self._pins)),
-            words=self._words,
+            words=turns.words,
             earlier=self._earlier,
-            is_answered=self._is_answered,
+            is_answered=turns.is_answered,
+            ends_with_words=turns.ends_with_words,
+            state=self._state(),
         )
+
+    def _state(self) -> WorkState:
+        modes, runs = self._modes, self._runs
+        return WorkState(
+            permission=modes.permission,
+            is_planning=modes.is_planning,
+            plan=modes.plan,
+            plan_approved=modes.is_approved,
+            plan_age=modes.plan_age,
+            conflicts=tuple(runs.merges.open),
+            under_way=runs.merges.under_way,
+            git_known=runs.merges.is_known,
+            failing=tuple(
+                msgspec.structs.replace(self._failures[at], passed_since=command)
+                for at, command in runs.still_failing().items()
+            ),
+            programs=frozenset(runs.programs),
+            commits=tuple(runs.commits),
+            pushes=tuple(runs.pushes),
+            requests=tuple(dict.fromkeys(runs.requests)),
+            last_check=runs.last_check,
+            unchecked=runs.unchecked(),
+            uncommitted=runs.uncommitted(),
+            running_agents=self._agents.running(),
+        )
+
+    def _lines(self, block: Block) -> tuple[str, ...]:
+        """What a result shows of how its call ended: a failure, the end of an output, the first matches."""
+        if block.call in self._failed:
+            return () if block.call in self._refused else failures.telling_lines(block)[-1:]
+        verb = self._deeds[block.call].verb if block.call in self._deeds else "other"
+        if verb == "ran":
+            return failures.last_lines(block, 1)
+        return failures.first_lines(block, _MATCHES) if verb == "other" else ()
 
     def _take_over(self, text: str) -> None:
         found = parse_summary(text)
@@ -144,33 +207,57 @@ class _Walk:
     def _hear_person(self, record: Record) -> None:
         for block in record.blocks:
             if block.is_result:
-                self._end(block, record.uuid)
+                self._end(block, record)
+            elif block.kind == "text":
+                self._hear_harness(block, record.uuid)
         if text := human_words(record):
-            self._messages.append(QuotedText(text, record.uuid))
-            self._words.update(long_words(text))
-            self._is_answered = False
-            if self._unmet:
-                self._judge(self._unmet[-1], text)
+            self._hear_words(text, record.uuid)
+
+    def _hear_words(self, text: str, record: str) -> None:
+        self._turns.heard(text, record)
+        self._runs.merges.heard(text)
+        if is_local(text):
+            return
+        self._modes.plan_age += 1
+        if self._unmet:
+            self._judge(self._unmet[-1], text)
+        self._turn = len(self._deeds)
+
+    def _hear_harness(self, block: Block, record: str) -> None:
+        """What the harness says in the place of a person: an interruption, a notice, a reminder."""
+        text = text_of(block).lstrip()
+        if not text.startswith(("<", "[")):
+            return
+        if text.startswith(_INTERRUPTED):
+            self._turns.interrupted()
+        elif text.startswith(_REMINDER):
+            self._modes.see_reminder(text)
+            for path in user_edits.files_changed_by_user(block, ""):
+                self._changed_by_user(path)
+        else:
+            self._agents.notified(text, record)
 
     def _judge(self, at: int, words: str) -> None:
         """What a person says directly after a failure is about it."""
-        if not self._failures[at].feedback:
-            self._failures[at] = msgspec.structs.replace(self._failures[at], feedback=words)
+        failure = self._failures[at]
+        if not failure.feedback and failure.deed.call == next(reversed(self._deeds), failure.deed.call):
+            self._failures[at] = msgspec.structs.replace(failure, feedback=words)
 
     def _hear_model(self, record: Record) -> None:
+        is_synthetic = record.reply is not None and record.reply.is_synthetic
         for block in record.blocks:
             if block.is_call:
-                self._is_answered = True
+                self._turns.acted()
                 self._begin(block)
-            elif block.kind == "text" and (text := text_of(block).strip()):
-                self._is_answered = True
-                self._statements.append(QuotedText(text, record.uuid))
-                self._words.update(long_words(text))
+            elif block.kind == "text" and not is_synthetic and (text := text_of(block).strip()):
+                self._turns.said(text, record.uuid)
 
     def _begin(self, block: Block) -> None:
         given, row = read_tool_input(block), self._tools.find(block.tool)
         if row.does in TASK_PURPOSES:
             self._tasks.note(row.does, block.call, given)
+        elif row.does in MODE_PURPOSES:
+            self._modes.begin(row.does, block.call, given)
         for deed in read_tool_actions(block, given, row):
             if deed.verb in ("read", "edited", "wrote") and deed.target:
                 self._touch(deed)
@@ -190,6 +277,11 @@ class _Walk:
             before.notes,
         )
 
+    def _changed_by_user(self, path: str) -> None:
+        known = self._known_as(path)
+        before = self._files.get(known, FileWork(path))
+        self._files[known] = msgspec.structs.replace(before, by_user=True)
+
     def _known_as(self, path: str) -> str:
         """A model's summary names files relative to the project's root; calls use absolute paths."""
         if path in self._files:
@@ -203,16 +295,42 @@ class _Walk:
             self._failures[at] = msgspec.structs.replace(self._failures[at], then=deed)
         self._unmet.clear()
 
-    def _end(self, block: Block, record: str) -> None:
+    def _end(self, block: Block, record: Record) -> None:
         deed = (
             self._open.pop(block.call, None)
             or self._deeds.get(block.call)
             or ToolAction(block.call, "", "other")
         )
-        if failures.is_error(block) or (deed.verb == "ran" and failures.prints_failure(block)):
-            self._fail(block, deed, record)
-        elif (does := self._tools.find(deed.tool).does) == "adds_task":
+        self._results.append(block)
+        ran = deed.verb == "ran"
+        failed = failures.is_error(block) or _reports_failure(deed, block)
+        if failed:
+            self._fail(block, deed, record.uuid)
+        if ran:
+            refused = block.call in self._refused
+            for at in self._runs.ended(deed.target, block, failed=failed, was_refused=refused):
+                self._failures[at] = msgspec.structs.replace(self._failures[at], passed=True)
+        elif deed.verb in ("edited", "wrote") and not failed and deed.target:
+            self._runs.edited(deed.target)
+        self._end_special(block, deed, record.uuid, failed=failed)
+        for path in user_edits.files_changed_by_user(block, deed.target):
+            self._changed_by_user(path)
+        if deed.verb in ("edited", "wrote") and user_edits.was_modified_by_user(record):
+            self._changed_by_user(deed.target)
+
+    def _end_special(self, block: Block, deed: ToolAction, record: str, *, failed: bool) -> None:
+        """Results that are read for what they say: of tasks, questions, plans and agents."""
+        does = self._tools.find(deed.tool).does
+        if does in MODE_PURPOSES:
+            self._modes.end(does, block.call, failed=failed)
+        elif does in ("runs_agent", "collects_agent"):
+            self._agents.returned(deed.target, text_of(block), record, failed=failed)
+        elif failed:
+            return
+        elif does == "adds_task":
             self._tasks.number(block.call, text_of(block))
+        elif does == "tracks_tasks":
+            self._tasks.read_list(text_of(block))
         elif does == "asks":
             self._answers.append(QuotedText(text_of(block), record))
 
@@ -221,8 +339,21 @@ class _Walk:
         lines = failures.telling_lines(block)
         if lines and failures.was_refused(lines[0]):
             if words := failures.words_of_refusal(text_of(block)):
-                self._answers.append(QuotedText(words, record))
+                self._turns.refused(words, record, f"{deed.tool} {deed.target}".strip())
+                self._runs.merges.heard(words)
+            self._refused.add(block.call)
+            self._turns.interrupted()
             return
         if lines:
-            self._unmet.append(len(self._failures))
+            at = len(self._failures)
+            self._unmet.append(at)
             self._failures.append(ToolFailure(deed, lines))
+            if deed.verb == "ran":
+                self._runs.failed(at, deed.target)
+
+
+def _reports_failure(deed: ToolAction, block: Block) -> bool:
+    """By its text. What was read may begin with the word "error" without being one."""
+    if deed.verb == "ran":
+        return commands.has_failed(deed.target, block)
+    return deed.verb != "read" and failures.begins_with_error(block)

@@ -4,71 +4,164 @@ A next step is binding only as far as the user asked for it (CP-33), so the user
 model's announcement is labelled as such. For `up_to`, where newer messages follow, both sections look back.
 """
 
+from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
-from everturn.decide.extractive.reading.facts import Facts, QuotedText
-from everturn.decide.extractive.reading.sentences import announcements
+from everturn.decide.extractive.reading.answers import items_not_mentioned
+from everturn.decide.extractive.reading.facts import Facts, QuotedText, ToolAction
+from everturn.decide.extractive.reading.sentences import announcements, definitions
 from everturn.decide.extractive.settings import SummarySettings
+from everturn.decide.extractive.writing import state, wording
 from everturn.decide.extractive.writing.fitting import SummaryEntry
-from everturn.decide.extractive.writing.quoting import quote, shortened
+from everturn.decide.extractive.writing.quoting import (
+    clipped,
+    one_line,
+    prefix_lines,
+    quote,
+    shortened,
+    with_about,
+)
 from everturn.decide.extractive.writing.trouble import carried, described
-from everturn.decide.extractive.writing.wording import HANDED_DOWN
 
-_TODO = "todo ("
-_SHORT = 200
-_LAST_STATEMENTS = 3
+_SHORT: Final = 200
+_LAST_STATEMENTS: Final = 3
+_LINE: Final = 160
+_FINDING: Final = 400
+_MIN_FINDING: Final = 24
+_MAX_DEFINED: Final = 24
 
 
 def pending(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
     open_tasks = [task for task in facts.tasks if task.status != "completed"]
     entries = [
-        SummaryEntry(f"{_TODO}{task.status.replace('_', ' ')}): {quote(task.text)}", rank=1)
+        SummaryEntry(f"{wording.TODO}{task.status.replace('_', ' ')}): {quote(task.text)}", rank=1)
         for task in open_tasks
     ]
-    if facts.messages and not facts.is_answered:
-        entries.append(_said("not answered yet", facts.messages[-1], settings.statement, rank=0))
+    if facts.messages and not facts.is_answered and facts.last_request:
+        entries.append(_said("not answered yet", _alone(facts.last_request), settings.request, rank=0))
+    entries += state.open_items(facts, settings)
+    entries += _unfinished(facts)
     entries += [SummaryEntry(f"no result yet: {described(deed)}", rank=2) for deed in facts.unanswered]
+    if asked := _asked(facts):
+        entries.append(SummaryEntry(f"{wording.ASKING}: {quote(asked)}", rank=1))
+    if facts.offer:
+        entries.append(SummaryEntry(f"{wording.OFFERED}: {quote(facts.offer)}", 2))
     entries += [SummaryEntry(f"announced: {quote(text)}", rank=3) for text in _announced(facts, settings)]
-    # A newer task list replaces the earlier one; everything else may or may not be done.
-    old = [
-        item for item in facts.earlier.items.get(7, ()) if not (facts.tasks_known and item.startswith(_TODO))
-    ]
-    return [*entries, *carried(old, HANDED_DOWN)]
+    old = [item for item in facts.earlier.items.get(7, ()) if not state.is_replaced(item, facts)]
+    return [*entries, *carried(old, wording.HANDED_DOWN)]
+
+
+def _unfinished(facts: Facts) -> Iterator[SummaryEntry]:
+    """The model was at work when the summary was made: it has not said that the request is done."""
+    if facts.is_answered and not facts.ends_with_words and facts.last_request:
+        begin = clipped(facts.last_request.text, _SHORT)
+        yield SummaryEntry(f"{wording.AT_WORK}: {quote(begin)}", rank=1)
+        left = items_not_mentioned(facts.last_request.text, [said.text for said in facts.current])
+        if left:
+            yield SummaryEntry(f"{wording.NOT_MENTIONED}: {quote('; '.join(left))}", rank=1)
+
+
+def _asked(facts: Facts) -> str:
+    """The question with which the model ended, if nothing followed it."""
+    if not facts.ends_with_words:
+        return ""
+    last = facts.current[-1].text.rstrip(" *_\n").rpartition("\n\n")[2]
+    return clipped(last, _FINDING) if last.endswith("?") else ""
 
 
 def _announced(facts: Facts, settings: SummarySettings) -> Iterator[str]:
     said = (
         text
-        for said in facts.statements[-_LAST_STATEMENTS:]
+        for said in facts.current[-_LAST_STATEMENTS:] or facts.statements[-1:]
         for text in announcements(said.text, settings.sentence)
     )
     yield from dict.fromkeys(said)
 
 
 def current_work(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
-    """The last exchange: what the user said, what the model said, what it called."""
-    entries: list[SummaryEntry] = []
-    if facts.all_messages:
-        entries.append(_said("the user's last message", facts.all_messages[-1], settings.statement, rank=0))
+    """The last exchange: what the user said, what the model found since, what it called, how that ended."""
+    entries = state.modes(facts, settings)
+    if last := facts.last_request:
+        entries.append(_said("the user's last message", last, settings.request, rank=0))
+    return entries + _findings(facts, settings) + _work(facts, settings)
+
+
+def _findings(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
+    """The words of the model since the user's last message, the last of them in full."""
+    earlier = [said for said in facts.current[:-1] if len(said.text) >= _MIN_FINDING][-settings.findings :]
+    entries = [
+        _said("the model said", said, _FINDING, rank=3 + len(earlier) - at) for at, said in enumerate(earlier)
+    ]
     if facts.statements:
         entries.append(_said("the model's last words", facts.statements[-1], settings.statement, rank=1))
-    return entries + _last_calls(facts, settings)
+    return entries
+
+
+def _work(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
+    return [*state.commits(facts, settings), *_changed(facts), *_last_calls(facts, settings)]
+
+
+def _changed(facts: Facts) -> list[SummaryEntry]:
+    """Files that were changed since the user's last message, and how often."""
+    times = Counter(
+        deed.target
+        for deed in facts.deeds[facts.turn :]
+        if deed.verb in ("edited", "wrote") and deed.target and deed.call not in facts.failed
+    )
+    if not times:
+        return []
+    named = ", ".join(f"{one_line(path)} ({count:,}×)" for path, count in times.items())
+    entries = [SummaryEntry(f"changed since that message: {named}", 2, clipped(named, _FINDING))]
+    if defined := _defined(facts):
+        entries.append(SummaryEntry(f"defined in these changes: {', '.join(defined)}", 3))
+    return entries
+
+
+def _defined(facts: Facts) -> list[str]:
+    """Functions and types that the changes since the user's last message define."""
+    made = (
+        name
+        for deed in facts.deeds[facts.turn :]
+        if deed.verb in ("edited", "wrote") and deed.call not in facts.failed
+        for name in definitions(deed.new_text)
+    )
+    return list(dict.fromkeys(made))[:_MAX_DEFINED]
 
 
 def _last_calls(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
     waiting = {deed.call for deed in facts.unanswered}
     found: list[SummaryEntry] = []
-    for at, deed in enumerate(facts.deeds[-settings.calls :]):
-        outcome = "failed" if deed.call in facts.failed else "done"
-        outcome = "no result yet" if deed.call in waiting else outcome
-        found.append(SummaryEntry(f"called: {described(deed)}, {outcome}", rank=2 + settings.calls - at))
+    # The task list shows what was tracked.
+    shown = [deed for deed in facts.deeds if deed.verb != "tracked" or deed.call in waiting]
+    for at, deed in enumerate(shown[-settings.calls :]):
+        outcome = "no result yet" if deed.call in waiting else _outcome(deed, facts)
+        told = f"called: {described(deed)}, {outcome}"
+        lines = prefix_lines(_told_lines(deed, facts))
+        found.append(SummaryEntry("\n".join(filter(None, (told, lines))), 3 + settings.calls - at, told))
     return found
+
+
+def _told_lines(deed: ToolAction, facts: Facts) -> list[str]:
+    """How a call ended, or what an edit began with. A very long line is data, not a message."""
+    is_edit = deed.verb in ("edited", "wrote") and deed.call not in facts.failed
+    lines = (deed.detail,) if is_edit else facts.last_lines.get(deed.call, ())
+    return [clipped(line, _LINE) for line in lines if line and len(line) <= _FINDING]
+
+
+def _outcome(deed: ToolAction, facts: Facts) -> str:
+    """The end of a command proves little: its output only reported no failure."""
+    if deed.call in facts.refused:
+        return "refused by the user"
+    if deed.call in facts.failed:
+        return "failed"
+    return "no failure reported" if deed.verb == "ran" else "done"
 
 
 def next_step(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
     entries: list[SummaryEntry] = []
-    if facts.all_messages:
-        entries.append(_said("the user asked last", facts.all_messages[-1], settings.sentence, rank=0))
+    if last := facts.last_request:
+        entries.append(_said("the user asked last", _alone(last), settings.sentence, rank=0))
     entries += [
         SummaryEntry(f"in progress: {quote(task.text)}", rank=1)
         for task in facts.tasks
@@ -94,13 +187,13 @@ def work_completed(facts: Facts, settings: SummarySettings) -> list[SummaryEntry
         entries.append(SummaryEntry(f"files changed: {len(changed):,}, see 3", rank=0))
     if facts.statements:
         entries.append(_said("the model's last words", facts.statements[-1], settings.statement, rank=2))
-    return entries + _last_calls(facts, settings)
+    return [*entries, *state.commits(facts, settings), *_last_calls(facts, settings)]
 
 
 def context_for_continuing(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
-    entries: list[SummaryEntry] = []
-    if facts.all_messages:
-        entries.append(_said("the user's request by then", facts.all_messages[-1], settings.sentence, rank=0))
+    entries = state.modes(facts, settings)
+    if last := facts.last_request:
+        entries.append(_said("the user's request by then", _alone(last), settings.sentence, rank=0))
     entries += [
         SummaryEntry(f"in progress by then: {quote(task.text)}", rank=1)
         for task in facts.tasks
@@ -111,8 +204,12 @@ def context_for_continuing(facts: Facts, settings: SummarySettings) -> list[Summ
     return entries
 
 
+def _alone(said: QuotedText) -> QuotedText:
+    """Words without what they reply to, which section 8 shows."""
+    return QuotedText(said.text, said.record)
+
+
 def _said(label: str, said: QuotedText, most: int, *, rank: int) -> SummaryEntry:
     text = shortened(said.text, most)
-    return SummaryEntry(
-        f"{label}: {quote(text)}", rank, f"{label}: {quote(shortened(text, _SHORT))}", said.record
-    )
+    whole = with_about(f"{label}: {quote(text)}", shortened(said.about, most))
+    return SummaryEntry(whole, rank, f"{label}: {quote(shortened(text, _SHORT))}", said.record)

@@ -22,6 +22,7 @@ _LANGUAGES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _TOP: Final = 6
 _NAMED_TWICE: Final = 2
+_MIN_REASON: Final = 24
 # Depth of folders that is examined: a path may have any origin and length.
 _DEEPEST: Final = 40
 
@@ -101,6 +102,8 @@ def _entry(
 ) -> SummaryEntry:
     head = _head(file, root)
     lines = [head]
+    if file.by_user:
+        lines.append(f"{INSIDE}changed by the user or a linter since it was last read or written here")
     if why := _why(file, statements, settings.sentence):
         lines.append(f"{INSIDE}why: {quote(why)}")
     if file.new_text:
@@ -124,7 +127,9 @@ def _why(file: FileWork, statements: Sequence[QuotedText], most: int) -> str:
         return ""
     for said in reversed(statements):
         if name in said.text:
-            return clipped(sentence_naming(said.text, name), most)
+            found = clipped(sentence_naming(said.text, name), most)
+            # A heading or a table cell that only repeats the path explains nothing.
+            return found if len(found) >= len(name) + _MIN_REASON and " " in found else ""
     return ""
 
 

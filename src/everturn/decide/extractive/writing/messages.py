@@ -2,18 +2,32 @@
 
 If it does not fit, the oldest long messages are shortened first, each with the number of characters left out;
 only if the shortest form of all of them is still too long are the oldest omitted, and their number is shown.
+Below a short answer is the question or the list that it answers, in the space that the user's words leave.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from everturn.decide.extractive.reading.facts import QuotedText
 from everturn.decide.extractive.writing.fitting import DroppedEntry, FittedSection, cost
-from everturn.decide.extractive.writing.quoting import ITEM, original_length, quote, shortened, shown_length
-from everturn.decide.extractive.writing.wording import MESSAGES, NOTHING, missing
+from everturn.decide.extractive.writing.quoting import (
+    ITEM,
+    about_cost,
+    original_length,
+    quote,
+    shortened,
+    shown_length,
+    with_about,
+)
+from everturn.decide.extractive.writing.wording import MESSAGES, NOTHING, REPORTED, missing
+
+# A question that does not fit whole is shown up to this length.
+_SHORT_QUESTION: Final = 300
 
 
 def want(messages: Sequence[QuotedText], gone: tuple[int, int]) -> int:
-    return sum(cost(quote(said.text)) for said in messages) + (cost(missing(*gone)) if gone[0] else 0)
+    words = sum(cost(_line(said, said.text)) + about_cost(said.about) for said in messages)
+    return words + (cost(missing(*gone)) if gone[0] else 0)
 
 
 def fit_messages(
@@ -25,13 +39,16 @@ def fit_messages(
     texts = _shortened(messages, room - (cost(missing(*gone)) if gone[0] else 0), rungs)
     first, gone = _without_the_oldest(messages, texts, gone, room)
     lines = [missing(*gone)] if gone[0] else []
-    lines += [quote(text) for text in texts[first:]]
+    lines += [_line(said, text) for said, text in zip(messages[first:], texts[first:], strict=True)]
+    left = room - sum(map(cost, lines))
+    shown = _questions([said.about for said in messages[first:]], left)
+    lines[len(lines) - len(shown) :] = map(with_about, lines[len(lines) - len(shown) :], shown)
     return FittedSection("\n".join(ITEM + line for line in lines), _dropped(messages, texts, first))
 
 
 def _shortened(messages: Sequence[QuotedText], room: int, rungs: Sequence[int]) -> list[str]:
     texts = [said.text for said in messages]
-    costs = [cost(quote(text)) for text in texts]
+    costs = _costs(messages, texts)
     total = sum(costs)
     for rung in rungs:
         for at, text in enumerate(texts):
@@ -40,16 +57,28 @@ def _shortened(messages: Sequence[QuotedText], room: int, rungs: Sequence[int]) 
             if len(text) > rung:
                 texts[at] = shortened(text, rung)
                 total -= costs[at]
-                costs[at] = cost(quote(texts[at]))
+                costs[at] = cost(_line(messages[at], texts[at]))
                 total += costs[at]
     return texts
+
+
+def _questions(abouts: Sequence[str], room: int) -> list[str]:
+    """What each message answers, the newest first, in the space that the user's own words leave."""
+    shown = ["" for _ in abouts]
+    for at in range(len(abouts) - 1, -1, -1):
+        for text in (abouts[at], shortened(abouts[at], _SHORT_QUESTION)):
+            if text and about_cost(text) <= room:
+                shown[at] = text
+                room -= about_cost(text)
+                break
+    return shown
 
 
 def _without_the_oldest(
     messages: Sequence[QuotedText], texts: Sequence[str], gone: tuple[int, int], room: int
 ) -> tuple[int, tuple[int, int]]:
     """How many of the oldest must be omitted, and the total number omitted."""
-    costs = [cost(quote(text)) for text in texts]
+    costs = _costs(messages, texts)
     total = sum(costs)
     count, characters = gone
     first = 0
@@ -59,6 +88,14 @@ def _without_the_oldest(
         characters += original_length(messages[first].text)
         first += 1
     return first, (count, characters)
+
+
+def _line(said: QuotedText, text: str) -> str:
+    return f"{REPORTED if said.is_reported else ''}{quote(text)}"
+
+
+def _costs(messages: Sequence[QuotedText], texts: Sequence[str]) -> list[int]:
+    return [cost(_line(said, text)) for said, text in zip(messages, texts, strict=True)]
 
 
 def _dropped(messages: Sequence[QuotedText], texts: Sequence[str], first: int) -> tuple[DroppedEntry, ...]:

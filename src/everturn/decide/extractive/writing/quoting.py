@@ -13,6 +13,10 @@ from everturn.view.fragments.escaping import SUMMARY_TAG
 
 ITEM, INSIDE = "   - ", "     "
 MARK: Final = "> "
+# Less indented than any line of a quote, so that no quoted text can look like it.
+_LESS: Final = "    "
+ANSWERING, ABOUT = "in reply to", "about"
+_BELOW: Final = re.compile(rf"\n{_LESS}(?:{ANSWERING}|{ABOUT}): ")
 
 # The tags around summaries, reminders and tool calls, ours and the provider's.
 _TAG: Final = re.compile(
@@ -38,6 +42,20 @@ def unquoted(text: str) -> str:
     """The input of `quote`, with tags still escaped."""
     inner = text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
     return "\n".join(line.removeprefix(INSIDE) for line in inner.split("\n"))
+
+
+def with_about(entry: str, about: str, label: str = ANSWERING) -> str:
+    """An entry, and below it the words that are needed to understand it. To read it back: `split_about`."""
+    return f"{entry}\n{_LESS}{label}: {quote(about)}" if about else entry
+
+
+def about_cost(about: str) -> int:
+    return len(with_about("", about))
+
+
+def split_about(entry: str) -> tuple[str, str]:
+    found = _BELOW.search(entry)
+    return (entry[: found.start()], unquoted(entry[found.end() :])) if found else (entry, "")
 
 
 def indent(text: str) -> str:

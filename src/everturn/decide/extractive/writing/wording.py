@@ -34,6 +34,20 @@ UP_TO: Final = "[Newer messages are kept as they are and follow this summary.]"
 
 NOTHING: Final = "   (none)"
 FIRST, LATEST, STANDING, PINNED, ANSWERED = "first", "latest", "standing", "pinned", "answered"
+CORRECTED: Final = "corrected"
+# Beginnings of entries that a later state replaces.
+TODO, CONFLICTED, FAILING, UNDER_WAY = (
+    "todo (",
+    "merge conflict",
+    "failed when last run",
+    "as git said last, ",
+)
+AT_WORK, UNCHECKED = "at work on, and not reported as done", "changed after the last check"
+NOT_MENTIONED: Final = "items of that request that the model has not named since"
+ASKING: Final = "the model asked, and has no answer yet"
+OFFERED: Final = "offered by the model, neither accepted nor declined"
+# A model's list of what the user said is its own text.
+REPORTED: Final = "as an earlier summary lists it: "
 ASKED: Final = "asked of this summary"
 HANDED_DOWN: Final = "From an earlier summary; it may be done by now: "
 READ, EDITED, WROTE = "read", "edited", "wrote"

@@ -1,0 +1,147 @@
+"""Reads a caller's list of messages, and remembers the lists that were read.
+
+A caller sends all of its list with every request, and nearly all of it is known. Comparing it with the last
+list is cheaper than computing its links again: Python compares values in C, and strings that are the same
+object without reading them. What is remembered is a copy, because callers change their lists in place.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import Any, Final
+
+import msgspec
+
+from everturn.adapters.tracking.chain import START, BlockPosition, append_links, digest
+from everturn.wire.json_values import is_list, is_object, is_sequence
+
+ROLES: Final = ("user", "assistant", "system")
+# Lists that are remembered, and those of them that begin alike (sub-agents with one task). Our choice.
+MAX_LISTS: Final = 128
+MAX_ALIKE: Final = 8
+KEY_CHARACTERS: Final = 200
+
+
+class MessageList(msgspec.Struct, frozen=True):
+    """What is read from a list of messages: its chain, its breakpoints, and where system messages are."""
+
+    messages: Sequence[Any]
+    links: list[bytes]
+    positions: list[BlockPosition]
+    # For each message, the number of links up to its end.
+    ends: list[int]
+    # Position of the message, and the `cache_control` in it.
+    breakpoints: list[tuple[int, dict[str, Any]]]
+    system_messages: list[int]
+
+
+class UnsupportedMessage(msgspec.Struct, frozen=True):
+    """A message that could not be sent again as it came."""
+
+    at: int
+
+
+class ListMemo:
+    """The last lists, by the words that they begin with. Safe to use from threads."""
+
+    def __init__(self) -> None:
+        self._lists: OrderedDict[bytes, list[MessageList]] = OrderedDict()
+        self._lock = Lock()
+
+    def read(
+        self, messages: Sequence[Mapping[str, Any]], start: bytes = START
+    ) -> MessageList | UnsupportedMessage:
+        """`start` is the link before the first message."""
+        if not messages:
+            return _EMPTY
+        key = digest(start, _first_words(messages[0]))
+        with self._lock:
+            known = list(self._lists.get(key, ()))
+        best, same = max(
+            ((each, _count_same(each.messages, messages)) for each in known),
+            key=lambda found: found[1],
+            default=(_EMPTY, 0),
+        )
+        read = _extend(best, same, messages, start)
+        if isinstance(read, MessageList):
+            self._remember(key, read, best)
+        return read
+
+    def _remember(self, key: bytes, read: MessageList, before: MessageList) -> None:
+        """Replaces the list that this one continues."""
+        is_continued = len(before.messages) <= len(read.messages)
+        with self._lock:
+            alike = self._lists.setdefault(key, [])
+            alike[:] = [each for each in alike if each is not before or not is_continued]
+            alike.append(read)
+            del alike[:-MAX_ALIKE]
+            self._lists.move_to_end(key)
+            while len(self._lists) > MAX_LISTS:
+                self._lists.popitem(last=False)
+
+
+_EMPTY: Final = MessageList([], [], [], [], [], [])
+
+
+def _first_words(message: Any) -> str:
+    """The beginning of the first text: lists that begin alike are compared."""
+    content: Any = message.get("content") if is_object(message) else None
+    first: Any = content[0] if is_list(content) and content else content
+    text: Any = first.get("text") if is_object(first) else first
+    return text[:KEY_CHARACTERS] if isinstance(text, str) else ""
+
+
+def _count_same(known: Sequence[Any], now: Sequence[Any]) -> int:
+    """How many messages two lists have in common at their beginning."""
+    length = min(len(known), len(now))
+    if known[:length] == now[:length]:
+        return length
+    return next(at for at in range(length) if known[at] != now[at])
+
+
+def _extend(
+    known: MessageList, same: int, messages: Sequence[Mapping[str, Any]], start: bytes
+) -> MessageList | UnsupportedMessage:
+    """The first `same` messages of a known list, and the messages behind them."""
+    end = known.ends[same - 1] if same else 0
+    found = MessageList(
+        messages=[*known.messages[:same], *(_copy(each) for each in messages[same:])],
+        links=known.links[:end],
+        positions=known.positions[:end],
+        ends=known.ends[:same],
+        breakpoints=[each for each in known.breakpoints if each[0] < same],
+        system_messages=[each for each in known.system_messages if each < same],
+    )
+    for at in range(same, len(messages)):
+        message = messages[at]
+        if not _is_plain(message):
+            return UnsupportedMessage(at)
+        append_links(message, at, found.links, found.positions, start)
+        found.ends.append(len(found.links))
+        content = message["content"]
+        if is_list(content):
+            controls = (block.get("cache_control") for block in content)
+            found.breakpoints.extend((at, each) for each in controls if is_object(each))
+        if message["role"] == "system":
+            found.system_messages.append(at)
+    return found
+
+
+def _copy(value: Any) -> Any:
+    if is_object(value):
+        return {name: part if isinstance(part, str) else _copy(part) for name, part in value.items()}
+    return [_copy(part) for part in value] if is_sequence(value) else value
+
+
+def _is_plain(message: Any) -> bool:
+    if not is_object(message) or message.get("role") not in ROLES:
+        return False
+    content = message.get("content")
+    # Other fields of a message (its own effort, a time to be cleared at) could not be sent again.
+    if any(value is not None for name, value in message.items() if name not in ("role", "content")):
+        return False
+    if isinstance(content, str):
+        return True
+    if not is_list(content) or not all(map(is_object, content)):
+        return False
+    return message["role"] != "system" or all(block.get("type") == "text" for block in content)

@@ -1,0 +1,219 @@
+"""Compares what was sent with what a caller sends later, where the links of the two are not equal.
+
+Callers add text to their newest message and leave it out of their history: reminders, the state of a task,
+open files. They also join blocks, or strip their ends. The log keeps what was sent. A later list still
+belongs to it if its messages contain nothing that was not sent, and if the replies in it are the ones that
+were given here.
+
+Two callers may have sent the same visible words with different additions. So that no conversation gets
+another one's additions, a list that lacks them must show replies that only this conversation has: ids of tool
+calls, or enough text. Otherwise it is treated as an edit, which sends nothing but the caller's own words.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from everturn.adapters.tracking.caller_request import CallerRequest
+from everturn.adapters.tracking.chain import SYSTEM_TEXT, digest_block, role_of
+from everturn.history.blocks import THINKING, fields_of
+from everturn.history.records import Record
+from everturn.wire.json_values import is_object, is_sequence
+
+# Characters of replies (and of earlier messages) that identify a conversation. Shorter ones, "Done." or a
+# greeting, occur in many conversations. Our choice.
+MIN_EVIDENCE: Final = 120
+_REMINDER: Final = ("<system-reminder>", "</system-reminder>")
+
+
+class Segment(NamedTuple):
+    """Consecutive records of one side, with their positions in the log: a reply, or what the caller said."""
+
+    is_reply: bool
+    records: list[tuple[int, Record]]
+
+    @property
+    def blocks(self) -> list[tuple[str, Any]]:
+        """The role and the fields of each block."""
+        return [
+            (role_of(record, block), fields_of(block))
+            for _, record in self.records
+            for block in record.blocks
+        ]
+
+
+class Alignment(NamedTuple):
+    """How far a list agrees with records: `records` has the log position for each link from the start on."""
+
+    links: int
+    records: list[int]
+    # How many of the records' segments were found in the list.
+    segments: int
+    is_respelled: bool
+
+
+def split_segments(records: Iterable[tuple[int, Record]]) -> list[Segment]:
+    """Messages of the caller's list, with their positions in the log, as segments."""
+    found: list[Segment] = []
+    for at, record in records:
+        is_reply = record.kind == "assistant"
+        if not found or found[-1].is_reply != is_reply:
+            found.append(Segment(is_reply, []))
+        found[-1].records.append((at, record))
+    return found
+
+
+def align(segments: Sequence[Segment], request: CallerRequest, start: int) -> Alignment:
+    """Walk through the segments and the request from link `start` on, as far as they agree."""
+    link, places, is_respelled = start, list[int](), False
+    for done, segment in enumerate(segments):
+        stop = _run_end(request, link, is_reply=segment.is_reply)
+        now = [(request.role(at), request.block(at)) for at in range(link, stop)]
+        sent, digests = segment.blocks, _digests(segment.blocks)
+        if done + 1 == len(segments) and _digests(now[: len(digests)]) == digests:
+            # The end of what is known: the caller may go on in the same message.
+            stop = link + len(digests)
+        elif _digests(now) != digests:
+            is_last = done + 1 == len(segments)
+            agrees = is_same_reply(sent, now) if segment.is_reply else not is_last and is_reduced(sent, now)
+            if not agrees:
+                return Alignment(link, places, done, is_respelled)
+            is_respelled = True
+        places += _places(segment, stop - link)
+        link = stop
+    return Alignment(link, places, len(segments), is_respelled)
+
+
+def is_reduced(sent: Sequence[tuple[str, Any]], now: Sequence[tuple[str, Any]]) -> bool:
+    """Whether everything that the caller says now was sent: in the same order, with parts left out. A system
+    message may have become a reminder in front of the user's text."""
+    parts = [_words(role, block) for role, block in sent]
+    place = _Place(0, 0)
+    for role, block in now:
+        is_reminder = _is_reminder(role, block)
+        found = _find_part(parts, _Place(0, 0) if is_reminder else place, _words(role, block))
+        if found is None:
+            return False
+        place = place if is_reminder else found
+    return True
+
+
+def is_same_reply(sent: Sequence[tuple[str, Any]], now: Sequence[tuple[str, Any]]) -> bool:
+    """Whether a reply came back with its texts joined or stripped."""
+    return _canonical_reply(sent) == _canonical_reply(now)
+
+
+def is_identifying(records: Iterable[Record]) -> bool:
+    """Whether these messages, recorded from the first reply on, belong to one conversation only."""
+    characters = 0
+    for record in records:
+        for block in record.blocks:
+            if block.is_call and block.call and record.message_id:
+                return True
+            characters += len(block.raw) if block.kind == "text" else 0
+        if characters >= MIN_EVIDENCE:
+            return True
+    return False
+
+
+def _places(segment: Segment, links: int) -> list[int]:
+    """A log position for each link. If their number differs, all are at the segment's first record: a fork
+    then keeps all of the segment or nothing of it."""
+    places = [at for at, record in segment.records for _ in range(_count(record))]
+    return places if len(places) == links else [segment.records[0][0]] * links
+
+
+def _count(record: Record) -> int:
+    return sum(digest_block(role_of(record, block), fields_of(block)) is not None for block in record.blocks)
+
+
+def _run_end(request: CallerRequest, start: int, *, is_reply: bool) -> int:
+    stop = start
+    while stop < len(request.chain) and (request.role(stop) == "assistant") == is_reply:
+        stop += 1
+    return stop
+
+
+def _digests(blocks: Iterable[tuple[str, Any]]) -> list[bytes]:
+    return [found for role, block in blocks if (found := digest_block(role, block)) is not None]
+
+
+class _Place(NamedTuple):
+    """A position in the sent text: a block, and an offset in it."""
+
+    block: int
+    offset: int
+
+
+def _find_part(sent: Sequence[tuple[Any, str]], start: _Place, wanted: tuple[Any, str]) -> _Place | None:
+    """The place behind the wanted part, searched for from `start` on; None if it was not sent."""
+    key, text = wanted
+    for at in range(start.block, len(sent)):
+        offset = start.offset if at == start.block else 0
+        if sent[at][0] == key and (found := sent[at][1].find(text, offset)) >= 0:
+            # A block without text is compared as a whole, and found once.
+            return _Place(at, found + len(text)) if sent[at][1] else _Place(at + 1, 0)
+    return _find_joined(sent, start, text) if key == "text" else None
+
+
+def _find_joined(sent: Sequence[tuple[Any, str]], start: _Place, text: str) -> _Place | None:
+    """The same for a text that was sent as several blocks."""
+    ends: list[tuple[int, int]] = []
+    joined = ""
+    for at in range(start.block, len(sent)):
+        if sent[at][0] == "text":
+            joined += sent[at][1][start.offset if at == start.block else 0 :]
+            ends.append((len(joined), at))
+    found = joined.find(text)
+    if found < 0:
+        return None
+    end = found + len(text)
+    left, block = next((left, block) for left, block in ends if left >= end)
+    return _Place(block, len(sent[block][1]) - (left - end))
+
+
+def _words(role: str, block: Any) -> tuple[Any, str]:
+    """What must be equal, and the text of which a part may be left out. White space does not count."""
+    if isinstance(block, str):
+        return "text", _squeeze(block)
+    kind = block.get("type")
+    if kind in ("text", SYSTEM_TEXT) and isinstance(block.get("text"), str):
+        return "text", _squeeze(block["text"])
+    if kind == "tool_result":
+        texts = _result_text(block.get("content"))
+        if texts is not None:
+            return (kind, block.get("tool_use_id"), bool(block.get("is_error"))), _squeeze(texts)
+    return digest_block(role, block), ""
+
+
+def _result_text(content: Any) -> str | None:
+    """The text of a result; None if it contains something else."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts: Sequence[Any] = content if is_sequence(content) else ()
+    if not all(is_object(part) and isinstance(part.get("text"), str) for part in parts):
+        return None
+    return "\n".join(part["text"] for part in parts)
+
+
+def _squeeze(text: str) -> str:
+    for tag in _REMINDER:
+        text = text.replace(tag, " ")
+    return "".join(text.split())
+
+
+def _is_reminder(role: str, block: Any) -> bool:
+    text = block if isinstance(block, str) else block.get("text")
+    return role == "system" or (isinstance(text, str) and text.lstrip().startswith(_REMINDER[0]))
+
+
+def _canonical_reply(blocks: Iterable[tuple[str, Any]]) -> tuple[str, list[bytes]]:
+    texts: list[str] = []
+    others: list[bytes] = []
+    for role, block in blocks:
+        if isinstance(block, str):
+            texts.append(block)
+        elif block.get("type") == "text":
+            texts.append(str(block.get("text")))
+        elif block.get("type") not in THINKING and (found := digest_block(role, block)) is not None:
+            others.append(found)
+    return _squeeze("".join(texts)), others

@@ -1,0 +1,56 @@
+"""Plan mode and permission mode: what the user allows the model to do right now."""
+
+import re
+from typing import Final
+
+from everturn.decide.extractive.reading.calls import ToolInput
+from everturn.history.records import Record
+from everturn.measure.tool_table import ToolPurpose
+
+MODE_PURPOSES: Final[frozenset[ToolPurpose]] = frozenset({"enters_plan_mode", "presents_plan"})
+PLAN: Final = "plan"
+_ON: Final = re.compile(r"\bplan mode (?:is (?:active|on|still active))\b", re.IGNORECASE)
+_OFF: Final = re.compile(r"\b(?:exited|left) plan mode\b|plan mode is (?:off|no longer)", re.IGNORECASE)
+
+
+class ModeState:
+    """`plan` is the newest plan; `is_approved` says whether the user accepted it."""
+
+    def __init__(self) -> None:
+        self.permission = ""
+        self.is_planning = False
+        self.plan = ""
+        self.is_approved = False
+        # Messages of the user since the plan was presented.
+        self.plan_age = 0
+        self._presented: set[str] = set()
+
+    def see(self, record: Record) -> None:
+        if record.kind == "user" and record.permission_mode:
+            self.permission = record.permission_mode
+            self.is_planning = record.permission_mode == PLAN
+        elif record.kind == "attachment" and record.subtype.startswith("plan_mode"):
+            self.is_planning = record.subtype != "plan_mode_exit"
+
+    def see_reminder(self, text: str) -> None:
+        if _OFF.search(text):
+            self.is_planning = False
+        elif _ON.search(text):
+            self.is_planning = True
+
+    def begin(self, does: ToolPurpose, call: str, given: ToolInput) -> None:
+        if does == "presents_plan":
+            self._presented.add(call)
+            self.is_approved = False
+            self.plan_age = 0
+            plan = given.get("plan")
+            self.plan = plan if isinstance(plan, str) and plan.strip() else self.plan
+
+    def end(self, does: ToolPurpose, call: str, *, failed: bool) -> None:
+        if does == "enters_plan_mode" and not failed:
+            self.is_planning = True
+        elif call in self._presented and not failed:
+            self.is_planning = False
+            self.is_approved = True
+            # What the user chose instead is told with their next message.
+            self.permission = ""

@@ -1,0 +1,1 @@
+"""Compare the twin with the real API, or with any server that has its paths: `everturn twin verify`."""

@@ -1,0 +1,304 @@
+"""Callers with habits: what they add to their newest message and leave out later, how they spell their list.
+
+None of it makes another conversation, loses a compaction or costs more than the caller without the habit.
+"""
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from everturn.adapters.tracking import PassedThrough
+from everturn.decide.events import ForksRepeated
+
+# A window that a few questions fill.
+SMALL = {"window": 40_000}
+LOG = "A long log line. " * 700
+TODO = "<reminder>Todo: {}. Never push to main.</reminder>"
+
+
+def text(words):
+    return {"type": "text", "text": words}
+
+
+def plain(number, said):
+    return said, said
+
+
+def block_behind(number, said):
+    return [text(said), text(TODO.format(number))], [text(said)]
+
+
+def block_in_front(number, said):
+    return [text(TODO.format(number)), text(said)], said
+
+
+def text_inside(number, said):
+    return f"{said}\n\n{TODO.format(number)}", said
+
+
+def blocks_then_string(number, said):
+    return [text(said)], said
+
+
+def marker_that_moves(number, said):
+    return [{**text(said), "cache_control": {"type": "ephemeral"}}], [text(said)]
+
+
+def blocks_then_joined(number, said):
+    return [text(said), text(f"Question {number}?")], f"{said}\n\nQuestion {number}?"
+
+
+def run(bench, habit, questions=14, ask=None):
+    """A caller with a habit: what it sends of each question, and what its history keeps."""
+    history = []
+    for number in range(questions):
+        sent, kept = habit(number, f"Entry {number}: {LOG}")
+        reply = (ask or bench.ask)([*history, {"role": "user", "content": sent}])
+        history += [{"role": "user", "content": kept}, {"role": "assistant", "content": reply.content}]
+    bench.check()
+    return sum(entry["dollars"] for entry in bench.twin.ledger)
+
+
+def compactions(bench):
+    return [each.compactions for each in bench.middleware.conversations]
+
+
+@pytest.fixture
+def alone(benches):
+    """What the caller without a habit pays."""
+    return run(benches(**SMALL), plain)
+
+
+@pytest.mark.spec("GW-11")
+@pytest.mark.parametrize("habit", [block_behind, block_in_front, text_inside], ids=lambda each: each.__name__)
+def test_a_reminder_that_is_left_out_later_costs_nothing_more(benches, alone, habit):
+    bench = benches(**SMALL)
+    before = alone
+    cost = run(bench, habit) - before
+    assert len(bench.middleware.conversations) == 1
+    assert compactions(bench)[0] >= 2
+    assert cost < 1.15 * before
+
+
+@pytest.mark.spec("GW-10")
+@pytest.mark.parametrize(
+    "habit", [blocks_then_string, marker_that_moves, blocks_then_joined], ids=lambda each: each.__name__
+)
+def test_another_spelling_of_the_same_words_costs_nothing_more(benches, alone, habit):
+    bench = benches(**SMALL)
+    cost = run(bench, habit) - alone
+    assert len(bench.middleware.conversations) == 1
+    assert cost < 1.15 * alone
+
+
+@pytest.mark.spec("GW-10")
+def test_two_messages_that_are_joined_later_are_the_same(benches, alone):
+    bench = benches(**SMALL)
+    history = []
+    for number in range(14):
+        context = {"role": "user", "content": f"Entry {number}: {LOG}"}
+        question = {"role": "user", "content": f"Question {number}?"}
+        reply = bench.ask([*history, context, question])
+        joined = [text(context["content"]), text(question["content"])]
+        history += [{"role": "user", "content": joined}, {"role": "assistant", "content": reply.content}]
+    bench.check()
+    assert len(bench.middleware.conversations) == 1
+    assert sum(entry["dollars"] for entry in bench.twin.ledger) - alone < 1.15 * alone
+
+
+def test_streams_and_async_clients_are_recognised_alike(benches):
+    bench = benches(**SMALL)
+
+    def stream(messages):
+        with bench.client.messages.stream(
+            model="claude-haiku-4-5", max_tokens=500, messages=messages
+        ) as events:
+            return events.get_final_message()
+
+    async def ask_async(messages):
+        return await bench.async_client.messages.create(
+            model="claude-haiku-4-5", max_tokens=500, messages=messages
+        )
+
+    ways = [bench.ask, stream, lambda messages: asyncio.run(ask_async(messages))]
+    turns = iter(range(99))
+    run(bench, block_behind, ask=lambda messages: ways[next(turns) % 3](messages))
+    assert len(bench.middleware.conversations) == 1
+
+
+def test_what_was_sent_is_what_goes_on_being_sent(bench):
+    first = {"role": "user", "content": "Look at the parser."}
+    sent = {"role": "user", "content": [text("Look at the parser."), text(TODO.format(1))]}
+    reply = bench.ask([sent])
+    bench.ask(
+        [first, {"role": "assistant", "content": reply.content}, {"role": "user", "content": "And now?"}]
+    )
+    assert [block["text"] for block in bench.sent[-1]["messages"][0]["content"]] == [
+        "Look at the parser.", TODO.format(1)
+    ]  # fmt: skip
+    bench.check()
+
+
+def test_a_list_without_its_reminders_is_found_after_a_restart(benches):
+    bench = benches(**SMALL)
+    history = []
+    for number in range(9):
+        if number in (4, 7):
+            bench.restart()
+        said = f"Entry {number}: {LOG}"
+        reply = bench.ask([*history, {"role": "user", "content": f"{said}\n\n{TODO.format(number)}"}])
+        history += [{"role": "user", "content": said}, {"role": "assistant", "content": reply.content}]
+    bench.check()
+    assert len(bench.transcripts) == 1
+    assert len(bench.middleware.conversations) == 1
+
+
+# ── whose words ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("GW-10")
+def test_nobody_gets_the_additions_of_another_caller_with_the_same_words(bench):
+    """Two users greet alike and get the same short answer; what the program added about each is left out."""
+    for user in ("Alice", "Bob"):
+        bench.twin.script("Hello!")
+        bench.ask([{"role": "user", "content": [text("Hi."), text(f"The user is {user}.")]}])
+    shared = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello!"}]
+    for _ in range(2):
+        bench.ask([*shared, {"role": "user", "content": "Who am I?"}])
+        assert "The user is" not in json.dumps(bench.sent[-1])
+
+
+def test_a_long_answer_that_two_callers_got_does_not_tell_whose_list_it_is(bench):
+    long = "I am the assistant of the shop. " * 10
+    for user in ("Alice", "Bob"):
+        bench.twin.script(long)
+        bench.ask([{"role": "user", "content": [text("Hi."), text(f"The user is {user}.")]}])
+    shared = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": long}]
+    bench.ask([*shared, {"role": "user", "content": "Who am I?"}])
+    assert "The user is" not in json.dumps(bench.sent[-1])
+
+
+def test_the_users_of_one_program_are_told_apart_by_their_metadata(bench):
+    long = "I am the assistant of the shop. " * 10
+    bench.twin.script(long)
+    bench.ask(
+        [{"role": "user", "content": [text("Hi."), text("The user is Alice.")]}], metadata={"user_id": "a"}
+    )
+    shared = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": long}]
+    bench.ask([*shared, {"role": "user", "content": "Who am I?"}], metadata={"user_id": "b"})
+    assert "Alice" not in json.dumps(bench.sent[-1])
+
+
+def test_an_edit_is_not_taken_for_a_reminder_that_was_left_out(bench):
+    reply = bench.ask([{"role": "user", "content": "Fix the parser, not the writer."}])
+    edited = [
+        {"role": "user", "content": "Fix the writer."},
+        {"role": "assistant", "content": reply.content},
+        {"role": "user", "content": "Go on."},
+    ]
+    bench.ask(edited)
+    assert "Fix the writer." in json.dumps(bench.sent[-1])
+    assert "Fix the parser" not in json.dumps(bench.sent[-1])
+
+
+def test_what_came_back_once_is_settled_and_leaving_it_out_later_is_an_edit(bench):
+    history = [{"role": "user", "content": [text("Look at the parser."), text("My number is 555-1234.")]}]
+    for said in ("And?", "So?"):
+        reply = bench.ask(history)
+        history += [{"role": "assistant", "content": reply.content}, {"role": "user", "content": said}]
+    history[0] = {"role": "user", "content": "Look at the parser."}
+    bench.ask(history)
+    assert "555-1234" not in json.dumps(bench.sent[-1])
+
+
+# ── forks ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_compaction_survives_an_edit_of_the_message_that_it_was_made_for(benches):
+    """It was kept behind the summary, so all that was summarized is still in the caller's list."""
+    bench = benches(window=60_000)
+    messages = []
+    while not any(compactions(bench)):
+        before, said = messages, f"Entry {len(messages)}: {LOG}"
+        messages = bench.talk(messages, said)
+    assert said.split(": ")[0] in json.dumps(bench.sent[-1])
+    calls = len(bench.twin.ledger)
+    for attempt in range(3):
+        bench.talk(before, f"Attempt {attempt}: {LOG}")
+        assert f"Attempt {attempt}" in json.dumps(bench.sent[-1])
+        assert said.split(": ")[0] not in json.dumps(bench.sent[-1])
+    assert len(bench.twin.ledger) == calls + 3
+    assert compactions(bench) == [1, 1, 1, 1]
+    bench.check()
+
+
+@pytest.mark.spec("GW-11")
+def test_three_forks_within_ten_calls_are_reported_in_an_event_a_log_line_and_the_bill(bench, caplog):
+    start = bench.talk([], "Look at the parser.", "Explain it.")
+    with caplog.at_level(logging.WARNING, "everturn"):
+        for number in range(3):
+            bench.ask([*start[:2], {"role": "user", "content": f"Other question {number}."}])
+    (event,) = [event for event in bench.events if isinstance(event, ForksRepeated)]
+    assert (event.forks, event.where) == (3, "messages.2.content.0")
+    assert event.difference == "the user text of 17 characters differs from what was sent before"
+    assert event.where in caplog.text
+    assert event.where in bench.middleware.bill.notes[0]
+    assert "Other question" not in caplog.text + bench.middleware.bill.notes[0]
+
+
+# ── what current clients send ────────────────────────────────────────────────────────────────────
+
+NEW = "claude-opus-5-5"
+
+
+def test_system_messages_are_understood_and_sent_as_they_came(benches):
+    bench = benches(window=40_000)
+    history = []
+    for number in range(8):
+        asked = [
+            {"role": "user", "content": f"Entry {number}: {LOG}"},
+            {"role": "system", "content": f"Mode {number}: answer briefly."},
+        ]
+        reply = bench.ask([*history, *asked], model=NEW, max_tokens=2000)
+        assert [message["role"] for message in bench.sent[-1]["messages"][-2:]] == ["user", "system"]
+        assert bench.sent[-1]["messages"][-1]["content"][0]["text"] == f"Mode {number}: answer briefly."
+        history += [*asked, {"role": "assistant", "content": reply.content}]
+    bench.check()
+    assert len(bench.middleware.conversations) == 1
+    assert compactions(bench)[0] >= 1
+
+
+@pytest.mark.spec("GW-10")
+def test_system_messages_that_become_reminders_are_the_same_conversation(bench):
+    asked = [{"role": "user", "content": "Look at it."}, {"role": "system", "content": "Answer briefly."}]
+    reply = bench.ask(asked, model=NEW, max_tokens=2000)
+    answer = {"role": "assistant", "content": [block for block in reply.content if block.type == "text"]}
+    reminder = text("<system-reminder>Answer briefly.</system-reminder>")
+    respelled = [{"role": "user", "content": [reminder, text("Look at it.")]}, answer]
+    bench.ask([*respelled, {"role": "user", "content": "And now?"}])
+    bench.check()
+    assert len(bench.middleware.conversations) == 1
+    assert [message["role"] for message in bench.sent[-1]["messages"]] == ["user", "assistant", "user"]
+    assert "<system-reminder>\nAnswer briefly.\n</system-reminder>" in [
+        block["text"] for block in bench.sent[-1]["messages"][0]["content"]
+    ]
+
+
+def test_clearing_of_thinking_by_the_api_passes_and_the_request_is_managed(bench):
+    edits = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+    more = {
+        "context_management": edits,
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "betas": ["context-management-2025-06-27"],
+        "metadata": {"user_id": "session"},
+    }
+    for said in ("Hello.", "Again."):
+        bench.client.beta.messages.create(
+            model="claude-haiku-4-5", max_tokens=2000, messages=[{"role": "user", "content": said}], **more
+        )
+    assert [each["context_management"] for each in bench.sent] == [edits, edits]
+    assert len(bench.middleware.conversations) == 2
+    assert [event for event in bench.events if isinstance(event, PassedThrough)] == []
+    bench.check()

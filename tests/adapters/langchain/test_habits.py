@@ -1,0 +1,88 @@
+"""How LangChain's agents spell their history, and what the middleware offers."""
+
+import pytest
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import HumanMessage, messages_from_dict, messages_to_dict
+
+from everturn.history.edits import Undone
+
+SMALL = {"window": 40_000}
+LOG = "A long log line. " * 700
+
+
+class Reminder(AgentMiddleware):
+    """Adds a message to every request; the state does not get it."""
+
+    def __init__(self):
+        self.number = 0
+
+    def wrap_model_call(self, request, handler):
+        self.number += 1
+        reminder = HumanMessage(f"Reminder {self.number}: never push to main.")
+        return handler(request.override(messages=[*request.messages, reminder]))
+
+
+@pytest.mark.spec("GW-11")
+def test_a_reminder_of_another_middleware_does_not_fork(bench):
+    everturn = bench.middleware(**SMALL)
+    agent, messages = bench.agent(Reminder(), everturn, tools=[]), []
+    for number in range(10):
+        messages = agent.invoke({"messages": [*messages, ("user", f"Entry {number}: {LOG}")]})["messages"]
+    (held,) = everturn.conversations
+    assert held.compactions >= 1
+    assert "Reminder" in str(bench.wire.bodies[-1])
+    bench.check()
+
+
+@pytest.mark.spec("GW-10")
+def test_a_history_that_is_kept_as_json_is_the_same_conversation(bench):
+    everturn = bench.middleware(**SMALL)
+    agent, messages = bench.agent(everturn), []
+    for number in range(6):
+        messages = bench.talk(agent, range(number, number + 1), messages)
+        messages = messages_from_dict(messages_to_dict(messages))
+    (held,) = everturn.conversations
+    assert held.compactions >= 1
+    bench.check()
+
+
+@pytest.mark.spec("CP-39")
+def test_a_compaction_is_asked_for_and_undone_and_a_text_is_pinned(bench):
+    everturn = bench.middleware()
+    agent = bench.agent(everturn)
+    messages = bench.talk(agent, range(3))
+    everturn.pin("The deadline is Friday at noon.")
+    everturn.compact()
+    bench.talk(agent, range(3, 4), messages)
+    assert everturn.conversations[0].compactions == 1
+    assert "The deadline is Friday at noon." in str(bench.wire.bodies[-1])
+    assert isinstance(everturn.undo(), Undone)
+    assert everturn.rewind()[-1]["role"] == "assistant"
+    bench.check()
+
+
+def test_the_recall_tool_is_given_to_the_agent_and_answers_its_calls(bench):
+    everturn = bench.middleware(folder=bench.folder, recall={"enabled": True})
+    agent = bench.agent(everturn)
+    bench.twin.script("Noted.")
+    messages = agent.invoke({"messages": [("user", "The code word is Otto.")]})["messages"]
+    bench.twin.script(
+        {"content": [{"type": "tool_use", "name": "recall", "input": {"query": "code word"}}]}, "It was Otto."
+    )
+    messages = agent.invoke({"messages": [*messages, ("user", "What was it?")]})["messages"]
+    assert [message.name for message in messages if message.type == "tool"] == ["recall"]
+    assert "Otto" in str([message for message in messages if message.type == "tool"])
+    everturn.close()
+
+
+def test_a_summary_is_asked_for_again_after_an_overloaded_moment(bench):
+    everturn = bench.middleware()
+    agent = bench.agent(everturn)
+    messages = bench.talk(agent, range(3))
+    everturn.compact()
+    bench.twin.faults({"kind": "overloaded", "times": 2})
+    before = len(bench.twin.ledger)
+    agent.invoke({"messages": [*messages, ("user", "And now?")]})
+    statuses = [entry["status"] for entry in bench.twin.ledger[before:]]
+    assert statuses[:3] == [529, 529, 200]
+    assert bench.twin.ledger[before + 2]["usage"]["cache_read_input_tokens"] > 0

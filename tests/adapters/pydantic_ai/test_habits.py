@@ -1,0 +1,126 @@
+"""How pydantic-ai's agents spell their history, and what the capability offers."""
+
+import pytest
+from adapters.pydantic_ai.conftest import HAIKU
+from pydantic import BaseModel
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import ModelMessagesTypeAdapter, UserPromptPart
+
+from everturn.history.edits import Undone
+
+LOG = " A long log line." * 700
+SMALL = {"window": 60_000}
+
+
+class Finding(BaseModel):
+    name: str
+    ok: bool
+
+
+def task(number):
+    return f"Task {number}: look at feed/part_{number}.py and fix it.{LOG}"
+
+
+async def cost_of(bench, agent, tasks=10, history=None, run=None):
+    """What these tasks cost, each in a run of its own that gets the history so far."""
+    before = sum(entry["dollars"] for entry in bench.twin.ledger)
+    calls = len(bench.twin.ledger)
+    for number in range(tasks):
+        if run is None:
+            history = (await agent.run(task(number), message_history=history)).all_messages()
+        else:
+            history = await run(agent, task(number), history)
+    bench.check()
+    spent = sum(entry["dollars"] for entry in bench.twin.ledger) - before
+    return spent / (len(bench.twin.ledger) - calls)
+
+
+async def streamed(agent, asked, history):
+    async with agent.run_stream(asked, message_history=history) as result:
+        async for _ in result.stream_text():
+            pass
+        return result.all_messages()
+
+
+async def reloaded(agent, asked, history):
+    """A history that is kept as JSON between runs."""
+    found = (await agent.run(asked, message_history=history)).all_messages()
+    return ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(found))
+
+
+@pytest.mark.spec("GW-10")
+@pytest.mark.parametrize("kind", ["structured", "streamed", "reloaded"])
+async def test_a_history_is_one_conversation_however_a_run_ended(bench, kind):
+    plain = bench.capability(**SMALL)
+    alone = await cost_of(bench, bench.agent(plain))
+    everturn = bench.capability(**SMALL)
+    more = {"output_type": Finding} if kind == "structured" else {}
+    run = {"streamed": streamed, "reloaded": reloaded}.get(kind)
+    cost = await cost_of(bench, bench.agent(everturn, **more), run=run)
+    (held,) = everturn.conversations
+    assert held.compactions >= 1
+    # A streamed run ends with its first text, so its calls are fewer and larger.
+    assert cost < 1.3 * alone or kind == "streamed"
+
+
+class Reminder(AbstractCapability):
+    """Adds a text to the newest message of every request; the history does not get it."""
+
+    async def before_model_request(self, ctx, request_context):
+        *earlier, last = request_context.messages
+        reminder = UserPromptPart(f"Reminder {ctx.run_step}: never push to main.")
+        request_context.messages = [*earlier, type(last)(parts=[*last.parts, reminder])]
+        return request_context
+
+
+@pytest.mark.spec("GW-11")
+async def test_a_reminder_of_another_capability_does_not_fork(bench):
+    everturn = bench.capability(**SMALL)
+    await cost_of(bench, bench.agent(Reminder(), everturn, tools=[]))
+    (held,) = everturn.conversations
+    assert held.compactions >= 1
+    assert "Reminder" in str(bench.wire.bodies[-1])
+
+
+@pytest.mark.spec("CP-39")
+async def test_a_compaction_is_asked_for_and_undone_and_a_text_is_pinned(bench):
+    everturn = bench.capability()
+    agent = bench.agent(everturn)
+    history = await bench.talk(agent, range(3))
+    everturn.pin("The deadline is Friday at noon.")
+    everturn.compact()
+    history = await bench.talk(agent, range(3, 4), history)
+    assert everturn.conversations[0].compactions == 1
+    assert "The deadline is Friday at noon." in str(bench.wire.bodies[-1])
+    assert isinstance(everturn.undo(), Undone)
+    assert everturn.rewind()[-1]["role"] == "assistant"
+    bench.check()
+
+
+async def test_the_recall_tool_is_given_to_the_agent_and_answers_its_calls(bench):
+    everturn = bench.capability(folder=bench.folder, recall={"enabled": True})
+    agent = bench.agent(everturn)
+    bench.twin.script("Noted.")
+    history = (await agent.run("The code word is Otto.")).all_messages()
+    bench.twin.script(
+        {"content": [{"type": "tool_use", "name": "recall", "input": {"query": "code word"}}]}, "It was Otto."
+    )
+    await agent.run("What was it?", message_history=history)
+    results = [
+        block for block in bench.wire.bodies[-1]["messages"][-1]["content"] if block["type"] == "tool_result"
+    ]
+    assert "Otto" in str(results)
+    everturn.close()
+
+
+async def test_a_summary_is_asked_for_again_after_an_overloaded_moment(bench):
+    everturn = bench.capability()
+    agent = bench.agent(everturn, model=bench.model(HAIKU))
+    history = await bench.talk(agent, range(3))
+    everturn.compact()
+    bench.twin.faults({"kind": "overloaded", "times": 2})
+    before = len(bench.twin.ledger)
+    await agent.run("And now?", message_history=history)
+    statuses = [entry["status"] for entry in bench.twin.ledger[before:]]
+    assert statuses[:3] == [529, 529, 200]
+    assert bench.twin.ledger[before + 2]["usage"]["cache_read_input_tokens"] > 0

@@ -1,0 +1,71 @@
+"""What a fork takes over from its parent."""
+
+import pytest
+from builders import assistant, user
+
+from everturn.adapters.tracking.fork_records import take_shared_records
+from everturn.history.edits import Compacted, KeptSegment
+from everturn.history.log import Log
+from everturn.history.records import Record
+
+FIRST, REPLY, NEWEST = (
+    user("Read the parser."),
+    assistant("I have read it."),
+    user("Now change the writer, not the reader."),
+)
+
+
+def boundary(kept):
+    return Record(kind="system", uuid="b", subtype="compact_boundary", edit=Compacted(kept=kept))
+
+
+def summary(words="The parser was read."):
+    return Record(
+        kind="user",
+        uuid="s",
+        parent="b",
+        blocks=user(words).blocks,
+        compact_summary=True,
+        transcript_only=True,
+    )
+
+
+def compacted(kept, words="The parser was read."):
+    return [FIRST, REPLY, NEWEST, boundary(kept), summary(words), assistant("Done.")]
+
+
+NEWEST_KEPT = KeptSegment(NEWEST.uuid, "s", NEWEST.uuid)
+
+
+def test_a_compaction_of_what_is_shared_is_kept_though_it_came_later():
+    shared = take_shared_records(compacted(NEWEST_KEPT), 2)
+    assert [record.uuid for record in Log([*shared, user("Other.", uuid="o")]).view.records] == [
+        "b",
+        "s",
+        "o",
+    ]
+
+
+def test_the_part_of_the_kept_messages_that_is_shared_stays_kept():
+    kept = KeptSegment(REPLY.uuid, "s", NEWEST.uuid)
+    shared = take_shared_records(compacted(kept), 2)
+    assert [record.uuid for record in Log(shared).view.records] == ["b", "s", REPLY.uuid]
+
+
+@pytest.mark.parametrize(
+    ("records", "why"),
+    [
+        (compacted(None), "the newest message was summarized too"),
+        (compacted(KeptSegment(FIRST.uuid, "b", NEWEST.uuid)), "the end was summarized, not the beginning"),
+        (compacted(NEWEST_KEPT, "They want: change the writer, not the reader."), "the summary quotes it"),
+        (compacted(NEWEST_KEPT)[:4], "it has no summary"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_another_compaction_stays_with_the_parent(records, why):
+    assert take_shared_records(records, 2) == [FIRST, REPLY], why
+
+
+def test_a_fork_behind_the_compaction_has_it_as_it_is():
+    records = compacted(NEWEST_KEPT)
+    assert take_shared_records(records, 5) == records[:5]

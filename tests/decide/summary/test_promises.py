@@ -1,0 +1,453 @@
+"""What the summary without a model promises beside the nine sections, each with a small conversation."""
+
+import builders as b
+import pytest
+
+from everturn.decide.extractive import summarize
+from everturn.history.records import Record
+
+pytestmark = pytest.mark.spec("BY-5")
+
+
+def ran(name: str, command: str, output: str, **more: object) -> list[Record]:
+    """A command and its result."""
+    return [
+        b.assistant(b.call(name, "Bash", command=command), id=f"m-{name}"),
+        b.user([b.answer(name, output, **more)], uuid=f"r-{name}"),
+    ]
+
+
+def edited(name: str, path: str, **inputs: object) -> list[Record]:
+    call = b.call(name, "Edit", file_path=path, old_string="old", **{"new_string": "new line", **inputs})
+    return [b.assistant(call, id=f"m-{name}"), b.result(name, "updated")]
+
+
+# ── outcomes ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_command_whose_output_ends_in_fail_is_never_stated_as_done():
+    output = (
+        "=== RUN TestA\n--- FAIL: TestLogin (0.1s)\n    login_test.go:7: token is nil\nFAIL\nFAIL\tauth\t0.2s"
+    )
+    found = summarize(
+        [b.user("make the tests pass"), *ran("c1", "go test ./... | tail -30", output)]
+    ).sections
+    assert found[8] == (
+        '   - the user\'s last message: "make the tests pass"\n'
+        "   - called: Bash `go test ./... | tail -30`, failed\n"
+        "     > --- FAIL: TestLogin (0.1s)"
+    )
+    assert found[7] == (
+        "   - failed when last run: Bash `go test ./... | tail -30`\n"
+        "     > --- FAIL: TestLogin (0.1s)\n"
+        '   - at work on, and not reported as done: "make the tests pass"'
+    )
+
+
+def test_a_failure_is_settled_when_the_same_check_reports_none_and_an_edit_after_it_is_named():
+    records = [
+        b.user("go"),
+        *ran("c1", "pytest -q", "1 failed, 2 passed", is_error=True),
+        *edited("e1", "/p/a.py"),
+        *ran("c2", "pytest -q 2>&1 | tail -3", "3 passed"),
+        *edited("e2", "/p/b.py"),
+    ]
+    found = summarize(records).sections
+    assert found[4] == (
+        "   - Bash `pytest -q` failed:\n     > 1 failed, 2 passed\n"
+        "     then: Edit `/p/a.py`; no failure when it ran again"
+    )
+    assert found[7] == (
+        "   - changed after the last check (`pytest -q 2>&1 | tail -3`): /p/b.py\n"
+        '   - at work on, and not reported as done: "go"'
+    )
+
+
+def test_some_tests_that_pass_do_not_settle_a_failure_of_all_of_them():
+    records = [
+        b.user("go"),
+        *ran("c1", "pytest", "2 failed", is_error=True),
+        *ran("c2", "pytest -k login", "1 passed"),
+    ]
+    assert "failed when last run: Bash `pytest`" in summarize(records).sections[7]
+
+
+def test_another_run_of_tests_that_passed_later_is_told_with_the_failure():
+    records = [
+        b.user("go"),
+        *ran("c1", "go test ./a", "--- FAIL: TestA\nFAIL"),
+        *ran("c2", "mise run test", "ok\tall\t1s"),
+    ]
+    assert "`go test ./a`; later `mise run test` reported no failure" in summarize(records).sections[7]
+
+
+def test_a_command_that_succeeded_is_not_called_done_and_its_last_line_is_shown():
+    found = summarize([b.user("go"), *ran("c1", "make", "building\n0 warnings")]).sections[8]
+    assert found.endswith("called: Bash `make`, no failure reported\n     > 0 warnings")
+
+
+@pytest.mark.parametrize(
+    "said", ["Error: the amount is wrong", '{"error":"the amount is wrong"}', "ValueError: no"]
+)
+def test_any_tool_whose_result_begins_as_an_error_has_failed(said):
+    booked = b.assistant(b.call("c1", "book_reservation", subject="a seat"), id="m1")
+    found = summarize([b.user("book it"), booked, b.result("c1", said)]).sections
+    assert f"called: book_reservation `a seat`, failed\n     > {said}" in found[8]
+    assert "book_reservation `a seat` failed:" in found[4]
+
+
+def test_a_failure_without_a_telling_line_is_shown_by_its_first_and_last():
+    found = summarize([b.user("go"), *ran("c1", "npm test", "attached\nx\nstopped", is_error=True)]).sections[
+        4
+    ]
+    assert "     > attached\n     > stopped\n" in found
+
+
+def test_a_refused_call_is_told_as_refused():
+    said = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+    found = summarize([b.user("go"), *ran("c1", "git push", said, is_error=True)]).sections
+    assert found[8].endswith("called: Bash `git push`, refused by the user")
+    assert found[7] == '   - at work on, and not reported as done: "go"'
+
+
+def test_commits_the_push_and_what_was_changed_after_them_are_listed():
+    records = [
+        b.user("commit and push"),
+        *ran("c1", "git commit -am x", "[main 1a2b3c4] Fix the parser\n 1 file changed"),
+        *ran("c2", "git push", "To host:me/p.git\n   aaaaaaa..1a2b3c4  main -> main"),
+        *ran("c3", "gh pr create --fill", "https://github.com/me/p/pull/7"),
+        *edited("e1", "/p/a.py"),
+    ]
+    assert summarize(records).sections[8].split("\n")[1:6] == [
+        "   - committed:",
+        "     > 1a2b3c4 Fix the parser (on main)",
+        "   - pushed last: main -> main",
+        "   - pull request: https://github.com/me/p/pull/7",
+        "   - changed after the last commit: /p/a.py",
+    ]
+
+
+# ── open items ───────────────────────────────────────────────────────────────────────────────────
+
+MERGE = (
+    "Auto-merging a.py\nCONFLICT (content): Merge conflict in src/a.py\n"
+    "CONFLICT (content): Merge conflict in src/b.py\nAutomatic merge failed; fix conflicts"
+)
+
+
+def test_conflicts_stay_open_until_they_are_added():
+    records = [
+        b.user("merge main"),
+        *ran("c1", "git merge main", MERGE, is_error=True),
+        *ran("c2", "git add src/a.py", ""),
+    ]
+    assert summarize(records).sections[7] == (
+        "   - as git said last, a merge is in progress\n"
+        "   - merge conflict not resolved: src/b.py\n"
+        '   - at work on, and not reported as done: "merge main"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("git commit --no-edit", "[main 1a2b3c4] Merge main"),
+        ("git merge --abort", ""),
+        ("git status", "On branch main\nnothing to commit, working tree clean"),
+    ],
+)
+def test_a_merge_that_ended_leaves_nothing_open(command, output):
+    records = [
+        b.user("merge main"),
+        *ran("c1", "git merge main", MERGE, is_error=True),
+        *ran("c2", command, output),
+        b.assistant("The merge is through.", id="end"),
+    ]
+    assert summarize(records).sections[7] == "   (none)"
+
+
+def test_a_user_who_finished_the_rebase_is_believed():
+    status = "interactive rebase in progress; onto dbdc06e2\nUnmerged paths:\n\tboth modified:   a.py"
+    records = [b.user("rebase"), *ran("c1", "git status", status)]
+    assert "merge conflict not resolved: a.py" in summarize(records).sections[7]
+    told = [*records, b.user("I continued the rebase and it completed.", uuid="u2")]
+    assert "rebase is in progress" not in summarize(told).sections[7]
+
+
+def test_tasks_get_their_names_from_a_printed_list():
+    records = [
+        b.user("go"),
+        b.assistant(b.call("c1", "TaskList"), id="m1"),
+        b.result("c1", "#1 [completed] Read it\n#2 [pending] Write it down [blocked by #1]"),
+        b.assistant(b.call("c2", "TaskUpdate", taskId="2", status="in_progress"), id="m2"),
+        b.result("c2", "Updated task #2 status"),
+    ]
+    assert '   - todo (in progress): "Write it down"\n' in summarize(records).sections[7]
+
+
+def test_numbered_items_that_the_model_has_not_named_are_left():
+    records = [
+        b.user("Do these:\n1. rename the flag\n2. add a test\n3. update the page"),
+        b.assistant("Item 1 is fine as it is. Now item 3.", b.call("c1", "Read", file_path="/p"), id="m1"),
+        b.result("c1"),
+    ]
+    assert 'has not named since: "2. add a test"' in summarize(records).sections[7]
+
+
+def test_an_offer_that_was_passed_over_stays_open_and_an_accepted_one_does_not():
+    asked = b.assistant("The cause is the cache.\n\nWant me to clear it?", id="m1")
+    over = [b.user("why?", uuid="u1"), asked, b.user("which commit was it?", uuid="u2")]
+    assert 'neither accepted nor declined: "Want me to clear it?"' in summarize(over).sections[7]
+    taken = [b.user("why?", uuid="u1"), asked, b.user("yes please", uuid="u2")]
+    assert "Want me to clear it" not in summarize(taken).sections[7]
+
+
+def test_a_question_at_the_end_waits_for_its_answer():
+    records = [b.user("why?"), b.assistant("There are two ways.\n\nWhich one do you want?", id="m1")]
+    assert summarize(records).sections[7] == (
+        '   - the model asked, and has no answer yet: "Which one do you want?"'
+    )
+
+
+# ── questions, corrections, the user's own work ──────────────────────────────────────────────────
+
+LISTED = ["I found four things:", "1. the cache", "2. the clock", "3. the lock", "4. the log"]
+OPTIONS = "I found four things:\n\n1. the cache\n2. the clock\n3. the lock\n4. the log\n\nWhich should I fix?"
+
+
+@pytest.mark.parametrize(
+    ("answer", "about"),
+    [
+        ("1+2", ["1. the cache", "2. the clock"]),
+        ("skip 3 and do the rest", LISTED),
+        ("the smallest ones", LISTED),
+        ("yes", []),
+    ],
+)  # fmt: skip
+def test_a_short_answer_is_shown_with_what_it_answers(answer, about):
+    records = [b.user("look at it", uuid="u1"), b.assistant(OPTIONS, id="m1"), b.user(answer, uuid="u2")]
+    inner = "\n     ".join([*about, "Which should I fix?"])
+    assert summarize(records).sections[6] == (
+        f'   - "look at it"\n   - "{answer}"\n    in reply to: "{inner}"'
+    )
+
+
+def test_what_an_answer_replied_to_survives_the_next_compaction():
+    records = [b.user("look at it", uuid="u1"), b.assistant(OPTIONS, id="m1"), b.user("1+2", uuid="u2")]
+    first = summarize(records)
+    second = summarize([b.boundary(), b.summary(first.text), b.user("go on with the work now", uuid="u3")])
+    assert second.sections[6] == first.sections[6] + '\n   - "go on with the work now"'
+
+
+def test_questions_give_way_to_the_users_own_words():
+    options = "Which?\n\n" + "\n".join(
+        f"{at}. option number {at} " + "with much text " * 12 for at in range(1, 9)
+    )
+    records: list[Record] = []
+    for at in range(20):
+        records += [b.assistant(options, id=f"m{at}"), b.user(f"{at % 8 + 1}, please", uuid=f"u{at}")]
+    section = summarize(records, budget=700).sections[6]
+    assert section.count("please") == 20
+    assert 0 < section.count("in reply to") < 20
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "No, keep the old name.",
+        "stop is not correct, that is the end of a turn.",
+        "Don't touch the lock file.",
+        "what I actually meant is the other folder",
+    ],
+)
+def test_corrections_are_kept_word_for_word_with_what_they_correct(words):
+    records = [
+        b.user("rename it", uuid="u1"),
+        b.assistant("I renamed it.", id="m1"),
+        b.user(words, uuid="u2"),
+    ]
+    assert f'   - corrected: "{words}"\n    about: "I renamed it."' in summarize(records).sections[1]
+    after = summarize([b.boundary(), b.summary(summarize(records).text), b.user("go on", uuid="u3")])
+    assert f'   - corrected: "{words}"' in after.sections[1]
+
+
+def test_what_the_user_says_after_interrupting_is_a_correction_unless_it_is_the_same_again():
+    stop = b.user("[Request interrupted by user]", uuid="stop")
+    start = [b.user("write the long report today", uuid="u1"), b.assistant("I write it.", id="m1"), stop]
+    changed = summarize([*start, b.user("first look at the numbers", uuid="u2")]).sections[1]
+    assert 'corrected: "first look at the numbers"' in changed
+    again = summarize([*start, b.user("write the long report today, please", uuid="u2")]).sections[1]
+    assert "corrected" not in again
+
+
+def test_the_reason_of_a_refusal_is_a_correction():
+    said = (
+        "The user doesn't want to proceed with this tool use. The tool use was rejected. "
+        "To tell you how to proceed, the user said:\nuse pnpm"
+    )
+    section = summarize([b.user("install"), *ran("c1", "npm i", said, is_error=True)]).sections[1]
+    assert section.endswith('   - corrected: "use pnpm"\n    about: "Bash npm i"')
+
+
+def test_files_that_the_user_changed_are_marked_until_they_are_read_again():
+    notice = (
+        "<system-reminder>Note: /p/a.py was modified, either by the user or by a linter.</system-reminder>"
+    )
+    records = [b.user("go"), *edited("e1", "/p/a.py"), b.user(notice, uuid="n", isMeta=True)]
+    mark = "changed by the user or a linter since it was last read or written here"
+    assert mark in summarize(records).sections[3]
+    read = [b.assistant(b.call("c9", "Read", file_path="/p/a.py"), id="m9"), b.result("c9")]
+    assert mark not in summarize([*records, *read]).sections[3]
+
+
+def test_what_the_user_did_themselves_is_told():
+    records = [b.user("go", uuid="u1"), b.user("I reset the commit and made a new one.", uuid="u2")]
+    assert summarize(records).sections[5] == (
+        '   - the user did themselves: "I reset the commit and made a new one."'
+    )
+
+
+# ── modes, agents, findings ──────────────────────────────────────────────────────────────────────
+
+
+def plan(answer: dict) -> list[Record]:
+    return [
+        b.user("plan it", permissionMode="plan"),
+        b.assistant(b.call("p", "ExitPlanMode", plan="Rewrite the lexer."), id="m1"),
+        b.user([answer], uuid="r"),
+    ]
+
+
+def test_plan_mode_and_a_plan_that_is_not_approved_are_told():
+    said = "The user doesn't want to proceed with this tool use."
+    found = summarize(plan(b.answer("p", said, is_error=True))).sections
+    assert found[8].startswith(
+        "   - mode: plan mode is on: change nothing until the user has approved the plan\n"
+        '   - the plan (not approved): "Rewrite the lexer."\n'
+    )
+    assert "the plan was presented and is not approved yet" in found[7]
+
+
+def test_an_approved_plan_ends_plan_mode_and_another_permission_mode_is_told():
+    approved = summarize(plan(b.answer("p", "User has approved your plan."))).sections[8]
+    assert approved.startswith('   - the plan (approved by the user): "Rewrite the lexer."\n')
+    found = summarize([b.user("go", permissionMode="acceptEdits")]).sections[8]
+    assert found.startswith("   - permission mode: acceptEdits\n")
+
+
+def test_a_reminder_of_the_harness_turns_plan_mode_on():
+    reminder = "<system-reminder>Plan mode is active. You MUST NOT make any edits.</system-reminder>"
+    found = summarize([b.user("think", uuid="u"), b.user(reminder, uuid="n", isMeta=True)]).sections[8]
+    assert found.startswith("   - mode: plan mode is on")
+
+
+def test_what_agents_reported_is_told_and_one_that_runs_is_open():
+    footer = "agentId: a19 (for resuming to continue this agent's work if needed)"
+    records = [
+        b.user("where is it?"),
+        b.assistant(b.call("a1", "Task", description="Find the caller", prompt="p"), id="m1"),
+        b.result("a1", f"The caller is run() in main.py.\n{footer}"),
+        b.assistant(b.call("a2", "Task", description="Check the docs", prompt="p"), id="m2"),
+        b.result("a2", "Async agent launched successfully.\nagentId: a20"),
+    ]
+    found = summarize(records).sections
+    assert found[5] == '   - agent "Find the caller" reported: "The caller is run() in main.py."'
+    assert 'an agent is still running: "Check the docs"' in found[7]
+    notice = "<task-id>a20</task-id>\n<status>completed</status>\n<result>They are right.</result>"
+    told = b.user(f"<task-notification>\n{notice}\n</task-notification>", uuid="n")
+    over = summarize([*records, told]).sections
+    assert over[5].endswith('   - agent "Check the docs" reported: "They are right."')
+    assert "still running" not in over[7]
+
+
+def test_a_report_that_is_fetched_comes_without_the_calls_of_the_agent():
+    output = '[Tool: Read] {"file_path":"/a"}\n--- RESULT ---\nThe caller is run().'
+    fetched = f"<task_id>a1</task_id>\n<status>completed</status>\n<output>\n{output}\n</output>"
+    records = [
+        b.user("where?"),
+        b.assistant(b.call("a1", "Task", description="Find the caller", prompt="p"), id="m1"),
+        b.result("a1", "Async agent launched successfully.\nagentId: a1"),
+        b.assistant(b.call("a2", "TaskOutput", task_id="a1"), id="m2"),
+        b.result("a2", fetched),
+    ]
+    assert summarize(records).sections[5] == '   - agent "Find the caller" reported: "The caller is run()."'
+
+
+def test_pasted_output_is_not_a_rule():
+    records = [b.user("a_test.py:12: the value should not be 3\nNever push to main.")]
+    assert summarize(records).sections[1].count("standing") == 1
+
+
+def test_the_model_reports_at_the_end_of_turns_and_its_findings_since_are_kept():
+    records = [
+        b.user("why is it slow?", uuid="u1"),
+        b.assistant("It is slow because every line is parsed twice.", id="m1"),
+        b.user("make it faster, at least by a factor of two", uuid="u2"),
+        b.assistant(
+            "The second parse comes from the logger.", b.call("c1", "Read", file_path="/p/l.py"), id="m2"
+        ),
+        b.result("c1"),
+        b.assistant(
+            "I turn it off there.", b.call("c2", "Read", file_path="/p/m.py", offset=10, limit=5), id="m3"
+        ),
+        b.result("c2"),
+    ]
+    found = summarize(records).sections
+    assert found[5] == (
+        '   - after "why is it slow?" the model reported: "It is slow because every line is parsed twice."'
+    )
+    assert found[8] == (
+        '   - the user\'s last message: "make it faster, at least by a factor of two"\n'
+        '   - the model said: "The second parse comes from the logger."\n'
+        '   - the model\'s last words: "I turn it off there."\n'
+        "   - called: Read `/p/l.py`, done\n"
+        "   - called: Read `/p/m.py` lines 10-14, done"
+    )
+
+
+def test_what_the_changes_define_and_begin_with_is_named():
+    code = "def parse(text):\n    return text\n\nclass Lexer:\n    pass"
+    found = summarize([b.user("write it"), *edited("e1", "/p/a.py", new_string=code)]).sections[8]
+    assert found.endswith(
+        "   - changed since that message: /p/a.py (1×)\n"
+        "   - defined in these changes: parse, Lexer\n"
+        "   - called: Edit `/p/a.py`, done\n     > def parse(text):"
+    )
+
+
+def test_a_command_for_the_program_is_not_the_users_last_request():
+    leave = "<command-name>/exit</command-name>\n<command-message>exit</command-message>"
+    records = [b.user("is it fixed?", uuid="u1"), b.user(leave, uuid="u2")]
+    found = summarize(records).sections
+    assert found[7] == '   - not answered yet: "is it fixed?"'
+    assert found[6] == '   - "is it fixed?"\n   - "/exit"'
+
+
+def test_a_message_typed_while_the_model_worked_is_the_users():
+    attached = {"type": "queued_command", "prompt": "and a linting rule?"}
+    records = [
+        b.user("go", uuid="u1"),
+        b.record({"type": "attachment", "uuid": "q", "parentUuid": None, "attachment": attached}),
+    ]
+    assert '   - "and a linting rule?"' in summarize(records).sections[6]
+
+
+def test_open_items_of_an_earlier_summary_go_when_their_state_is_known_anew():
+    first = [
+        b.user("merge main"),
+        *ran("c1", "git merge main", MERGE, is_error=True),
+        *ran("c2", "pytest", "1 failed", is_error=True),
+        *edited("e1", "/p/a.py"),
+    ]
+    carried = [b.boundary(), b.summary(summarize(first).text)]
+    same = summarize([*carried, b.assistant("I go on.", id="m9")]).sections[7]
+    assert same.count("From an earlier summary; it may be done by now: ") == 5
+    done = summarize(
+        [
+            *carried,
+            *ran("c8", "git commit -am x", "[main 1a2b3c4] Merge"),
+            *ran("c9", "pytest", "9 passed"),
+            b.assistant("Merged.", id="m9"),
+        ]
+    ).sections[7]
+    assert done == "   (none)"

@@ -1,0 +1,22 @@
+"""The seeds of trials that have failed once, by kind. `make test` runs them beside its fixed range."""
+
+from typing import Final
+
+# A compaction without a summary kept a segment: what continued that segment lost what came before it.
+UNFINISHED_SEGMENT: Final = (1022414, 1026614, 7732999)
+# A conversation of blank messages was compacted: the summary request had no messages.
+BLANK_CONVERSATION: Final = (7736189, 7746156)
+# A write that failed at its last byte, the newline, after the scene: the record is there, and may be.
+UNFINISHED_LINE: Final = (988051, 988140, 990617)
+# A damaged format number closed the session for good, as the work of a newer version.
+DAMAGED_FORMAT: Final = (41007230, 41012755, 20261609)
+# Two flipped bits, one of them in the tag: the checksum was not looked at.
+DAMAGED_TAG: Final = (41029813,)
+# Only the last line break was missing, and it was called the end of the file.
+MISSING_LINE_BREAK: Final = (41027267, 41034378)
+
+FOUND: Final = {
+    "conversations": (*UNFINISHED_SEGMENT, *BLANK_CONVERSATION),
+    "disk-failures": UNFINISHED_LINE,
+    "damage": (*DAMAGED_FORMAT, *DAMAGED_TAG, *MISSING_LINE_BREAK),
+}

@@ -1,0 +1,53 @@
+"""Damage, jumping clocks, earlier versions, several writers, callers of every habit."""
+
+import pytest
+from reliability.damage import DAMAGES
+from reliability.kinds import KINDS
+from reliability.score import tally
+from reliability.upgrade import sessions
+
+FIRST = 20_261_115
+# Shares, so that workers have something to do each.
+SHARES = 2
+
+
+@pytest.mark.spec("TR-10")
+@pytest.mark.parametrize("share", range(SHARES))
+def test_whatever_opens_a_damaged_transcript_says_what_it_lost(share, settle):
+    first = FIRST + share * 500
+    done = tally(KINDS["damage"], range(first, first + 500))
+    settle(done.row, first)
+    assert min(done.counts[what] for what in (*DAMAGES, "told", "refused")) > 0
+
+
+@pytest.mark.spec("TR-3")
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_clock_that_jumps_both_ways_loses_nothing(share, settle):
+    first = FIRST + share * 200
+    done = tally(KINDS["clocks"], range(first, first + 200))
+    settle(done.row, first)
+    assert done.counts["faults"] > 200
+
+
+@pytest.mark.spec("TR-6", "TR-9")
+def test_sessions_of_earlier_versions_are_as_they_were_left_and_can_be_continued(settle):
+    done = tally(KINDS["upgrade"], range(FIRST, FIRST + 200))
+    settle(done.row, FIRST)
+    assert min(done.counts[what] for what in (*(name for _, name in sessions()), "middleware")) > 0
+
+
+@pytest.mark.spec("TR-10")
+@pytest.mark.parametrize("share", range(SHARES))
+def test_several_writers_of_one_file_lose_nothing_and_mix_nothing(share, settle):
+    first = FIRST + share * 50
+    done = tally(KINDS["two-writers"], range(first, first + 50))
+    settle(done.row, first)
+    assert min(done.counts[what] for what in ("kept", "said", "SessionLocked", "lock removed", "undo 1")) > 0
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_callers_of_every_habit_get_their_own_requests_with_their_newest_message(share, settle):
+    first = FIRST + share * 6
+    done = tally(KINDS["callers"], range(first, first + 6))
+    settle(done.row, first)
+    assert min(done.counts[what] for what in ("sdk", "langchain", "pydantic-ai", "summaries")) > 0

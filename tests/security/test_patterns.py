@@ -1,0 +1,215 @@
+"""Every regular expression takes time in proportion to its text, also for text made against it (S08).
+
+All modules are imported and all compiled patterns collected. For each, texts are made from its own parse
+tree: what it repeats, once and in pairs, behind the beginning of a match, and never with its end. The time
+for n and 4n letters is compared, the smallest of several runs: a quadratic pattern takes sixteen times as
+long for 4n, and far longer than a linear one.
+"""
+
+import importlib
+import itertools
+import pkgutil
+import re
+import re._constants as ops
+import re._parser as parser
+import time
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import everturn
+
+ROOT = Path(everturn.__file__).parent
+SIZES = (250, 500, 1_000, 2_000, 4_000, 8_000)
+# So much time is far more than a linear pattern needs for any of these sizes; a quadratic one needs it for
+# the last of them at the latest.
+SUSPICIOUS_SECONDS = 0.02
+MAX_GROWTH = 9.0
+REPEATS = (ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT)
+# Patterns whose text is cut before they see it, and the length that it is cut to.
+CUT_TEXTS = {"everturn.decide.extractive.reading.earlier:_PATH": 300}
+# Patterns of the twin, which reads what its own user sends.
+NOT_HERE = ("everturn.twin",)
+
+
+@cache
+def modules() -> tuple[Any, ...]:
+    found = []
+    for each in pkgutil.walk_packages([str(ROOT)], "everturn."):
+        if each.name.endswith("__main__"):
+            continue
+        try:
+            found.append(importlib.import_module(each.name))
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").startswith("everturn"):
+                raise
+    return tuple(found)
+
+
+@cache
+def patterns() -> dict[str, "re.Pattern[Any]"]:
+    """Every compiled pattern that a module holds, also in a table, by module and name."""
+    found: dict[str, re.Pattern[Any]] = {}
+    for module in modules():
+        if module.__name__.startswith(NOT_HERE):
+            continue
+        for name, value in vars(module).items():
+            for at, pattern in enumerate(_patterns_in(value)):
+                place = f"{module.__name__}:{name}" + (f"[{at}]" if at else "")
+                if pattern not in found.values():
+                    found[place] = pattern
+    return found
+
+
+def _patterns_in(value: object, depth: int = 0) -> Iterator["re.Pattern[Any]"]:
+    if isinstance(value, re.Pattern):
+        yield value
+    elif depth < 4 and isinstance(value, dict):
+        for each in (*value.keys(), *value.values()):
+            yield from _patterns_in(each, depth + 1)
+    elif depth < 4 and isinstance(value, tuple | list | set | frozenset):
+        for each in value:
+            yield from _patterns_in(each, depth + 1)
+
+
+def pumps(pattern: "re.Pattern[Any]") -> list[str]:
+    """Texts to repeat: what the pattern repeats, letters of its own, and pairs of both."""
+    spelled = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    tree = parser.parse(spelled, pattern.flags & ~re.DEBUG)
+    repeated = [sample(inner) for inner in _repeated(tree)]
+    letters = sorted({letter for text in (sample(tree), *repeated) for letter in text})
+    singles = list(dict.fromkeys([*filter(None, repeated), "\n", " ", "a", "0", *letters]))[:14]
+    pairs = ["".join(pair) for pair in itertools.permutations(singles[:7], 2)]
+    return list(dict.fromkeys([*singles, *pairs]))
+
+
+def _repeated(tree: Any) -> Iterator[Any]:
+    for op, given in tree:
+        if op in REPEATS:
+            yield given[2]
+        for inner in _inner(op, given):
+            yield from _repeated(inner)
+
+
+def _inner(op: Any, given: Any) -> Iterable[Any]:
+    if op in REPEATS:
+        return [given[2]]
+    if op is ops.SUBPATTERN:
+        return [given[-1]]
+    if op is ops.BRANCH:
+        return given[1]
+    if op in (ops.ASSERT, ops.ASSERT_NOT):
+        return [given[1]]
+    return [given] if op is ops.ATOMIC_GROUP else []
+
+
+def sample(tree: Any) -> str:
+    """A short text that the tree matches, or nearly."""
+    return "".join(_sample(op, given) for op, given in tree)
+
+
+def _sample(op: Any, given: Any) -> str:
+    if op is ops.LITERAL:
+        return chr(given)
+    if op is ops.NOT_LITERAL:
+        return "b" if given == ord("a") else "a"
+    if op is ops.IN:
+        return _letter(given)
+    if op in REPEATS:
+        return sample(given[2]) * max(1, min(given[0], 4))
+    if op is ops.BRANCH:
+        return sample(given[1][0])
+    if op in (ops.SUBPATTERN,):
+        return sample(given[-1])
+    return sample(given) if op is ops.ATOMIC_GROUP else "a" if op is ops.ANY else ""
+
+
+def _letter(given: Any) -> str:
+    wanted = re.compile(_class(given))
+    return next((letter for letter in "a0 \n\t-_./<>\"'`:=#*é" if wanted.match(letter)), "a")
+
+
+def _class(given: Any) -> str:
+    parts = []
+    for op, value in given:
+        if op is ops.NEGATE:
+            parts.append("^")
+        elif op is ops.LITERAL:
+            parts.append(re.escape(chr(value)))
+        elif op is ops.RANGE:
+            parts.append(f"{re.escape(chr(value[0]))}-{re.escape(chr(value[1]))}")
+        elif op is ops.CATEGORY:
+            name = str(value).rpartition("_")[2].lower()[0]
+            parts.append("\\" + (name.upper() if "_NOT_" in str(value) else name))
+    return f"[{''.join(parts)}]"
+
+
+@cache
+def sources() -> str:
+    return "".join(path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py"))
+
+
+def only_matched(place: str) -> bool:
+    """Whether the pattern is only ever tried at one place of a text, so that it need not be fast at all."""
+    name = place.partition(":")[2].partition("[")[0]
+    used = set(re.findall(rf"\b{re.escape(name)}\.(\w+)\(", sources()))
+    return bool(used) and used <= {"match", "fullmatch"}
+
+
+def probes(pattern: "re.Pattern[Any]") -> list[tuple[str, str]]:
+    """Beginnings, and what is repeated behind them."""
+    spelled = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    whole = sample(parser.parse(spelled, pattern.flags & ~re.DEBUG))
+    befores = dict.fromkeys(("", whole[: len(whole) // 2]))
+    return [(before, pump) for pump in pumps(pattern) for before in befores]
+
+
+def seconds(pattern: "re.Pattern[Any]", probe: tuple[str, str], size: int, *, is_matched: bool) -> float:
+    before, pump = probe
+    spelled = before + pump * (size // len(pump)) + "\x00"
+    text: Any = spelled if isinstance(pattern.pattern, str) else spelled.encode("latin-1", "replace")
+    began = time.process_time()
+    if is_matched:
+        pattern.match(text)
+        pattern.fullmatch(text)
+    else:
+        for _ in pattern.finditer(text):
+            pass
+    return time.process_time() - began
+
+
+def slow_text(place: str, pattern: "re.Pattern[Any]", most: int = SIZES[-1]) -> str:
+    """A text that takes too long; "" if none does. Sizes grow until one is suspicious."""
+    is_matched = only_matched(place)
+    for probe in probes(pattern):
+        for size in SIZES:
+            if size > most or seconds(pattern, probe, size, is_matched=is_matched) < SUSPICIOUS_SECONDS:
+                continue
+            small, large = (
+                min(seconds(pattern, probe, each, is_matched=is_matched) for _ in range(3))
+                for each in (size // 4, size)
+            )
+            if large / max(small, 1e-5) > MAX_GROWTH:
+                return f"{place}: {probe} takes {large / small:.0f} times as long for four times as much"
+            break
+    return ""
+
+
+def test_every_pattern_takes_time_in_proportion_to_its_text():
+    found = [
+        slow
+        for place, pattern in patterns().items()
+        if (slow := slow_text(place, pattern, CUT_TEXTS.get(place, SIZES[-1])))
+    ]
+    assert found == []
+    assert len(patterns()) > 90
+
+
+@pytest.mark.parametrize(
+    "bad", [r"(?m)^\s*\d+", r"\w+@", r"<a.*?b", r"(?s)`.*?`x", r" +$", r"\[[^\]]*\]x", r"(a|b)*c", r"\s+\n"]
+)
+def test_a_quadratic_pattern_is_found(bad: str):
+    assert slow_text("here:none", re.compile(bad)) != ""

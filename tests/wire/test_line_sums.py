@@ -1,0 +1,82 @@
+"""Lines of ours that were changed, lost, doubled or moved are found; lines of others stay as they are."""
+
+import json
+
+import pytest
+
+from everturn.wire.line_sums import advance, check_sums, seal, seal_again
+
+FOREIGN = b'{"type":"user","uuid":"theirs","message":{"role":"user","content":"theirs"}}'
+
+
+def own(number: int) -> bytes:
+    return json.dumps({"type": "user", "uuid": f"u{number}", "n": number}).encode()
+
+
+def written(*lines: bytes) -> list[bytes]:
+    """A file, line by line: ours sealed, the foreign one as it is."""
+    state, done = 0, list[bytes]()
+    for line in lines:
+        sealed, state = (line, advance(state, line)) if line == FOREIGN else seal(line, b'"part":1,', state)
+        done.append(sealed + b"\n")
+        state = advance(state, b"\n")
+    return done
+
+
+FILE = written(own(1), own(2), FOREIGN, own(3), own(4))
+
+
+def found_at(lines: list[bytes]) -> list[int]:
+    return [problem.line for problem in check_sums(b"".join(lines)).problems]
+
+
+def test_a_file_as_it_was_written_has_no_problem_and_its_lines_stay_json():
+    assert check_sums(b"".join(FILE)).problems == ()
+    tag = json.loads(FILE[0]).pop("everturnStore")
+    assert (tag["part"], len(tag["sum"])) == (1, 8)
+
+
+def test_a_bit_that_flips_before_the_last_line_is_found():
+    data = b"".join(FILE)
+    flipped = (data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] for at in range(len(b"".join(FILE[:-1]))))
+    assert all(check_sums(each).problems for each in flipped)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param([FILE[1], *FILE[:1], *FILE[2:]], [1, 2, 3], id="swapped"),
+        pytest.param([*FILE[:2], FILE[1], *FILE[2:]], [3], id="doubled"),
+        pytest.param([*FILE[:1], *FILE[2:]], [2], id="missing"),
+        pytest.param(FILE[1:], [1], id="without its beginning"),
+        pytest.param([*FILE[:2], *FILE[3:]], [3], id="without the foreign line"),
+        pytest.param(
+            [*FILE[:2], FOREIGN.replace(b"theirs", b"others") + b"\n", *FILE[3:]], [3], id="foreign"
+        ),
+    ],
+)
+def test_each_place_of_damage_is_reported_once_with_its_line(lines: list[bytes], expected: list[int]):
+    assert found_at(lines) == expected
+
+
+def test_a_gap_of_several_lines_is_named_as_such():
+    (problem,) = check_sums(
+        b"".join([*FILE[:2], FOREIGN.replace(b"theirs", b"x") + b"\n", *FILE[3:]])
+    ).problems
+    assert (problem.kind, problem.what) == (
+        "checksum",
+        "lines 3 to 4 are not as written: something was changed, lost, doubled or moved here "
+        "(the checksum differs)",
+    )
+
+
+def test_a_line_that_is_copied_to_another_file_gets_a_checksum_for_its_place_there():
+    copied, state = seal_again(FILE[3].rstrip(b"\n"), 0)
+    assert check_sums(copied) == (state, (), ())
+    assert json.loads(copied)["everturnStore"]["part"] == 1
+    assert seal_again(FOREIGN, 7) == (FOREIGN, advance(7, FOREIGN))
+
+
+def test_a_checksum_within_a_value_of_the_line_is_none():
+    quoted = json.dumps({"type": "user", "uuid": "u", "input": json.loads(FILE[0])}).encode()
+    assert check_sums(quoted + b"\n" + quoted).problems == ()
