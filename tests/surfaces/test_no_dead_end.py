@@ -83,6 +83,18 @@ def test_what_is_missing_from_the_request_in_which_compaction_is_due_does_not_ma
     assert statuses(caller.desk) == {200}
 
 
+@pytest.mark.spec("CP-38")
+@pytest.mark.moves_cache_prefix(reason="another model has a cache of its own")
+def test_another_model_in_the_request_in_which_compaction_is_due_is_asked_with_its_own_parameters(caller):
+    caller.fill(22_000, model="claude-opus-5", thinking={"type": "adaptive"})
+    caller.say(document(5_000), model=HAIKU, thinking=ENABLED)
+    (made,) = caller.desk.heard("CompactionDone")
+    assert (made.way, made.attempts) == ("fork", 2)
+    assert statuses(caller.desk) == {200}
+    (event,) = caller.desk.heard("SummaryUncached")
+    assert event.why == f"{HAIKU} has not seen this conversation before"
+
+
 # ── tool loops in thinking mode `enabled` ────────────────────────────────────────────────────────
 
 
@@ -320,9 +332,11 @@ def test_a_refused_view_whose_original_does_not_fit_is_summarized_whole(desk):
         seen.clear()
         assert session.send("The question.").text == "It fits now."
         kinds = [type(each.edit).__name__ for each in session.conversation.log.records if each.edit]
+        kept = session.conversation.log.view.stale
     # Too long, a fork, the refused view, another summary, and the accepted view.
     assert seen == [False, False, True, False, True]
     assert kinds == ["Compacted", "Undone", "Compacted"]
+    assert kept == frozenset()
 
 
 @pytest.mark.spec("CP-38")
