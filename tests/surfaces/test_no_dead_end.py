@@ -13,7 +13,7 @@ from surfaces.desk import HAIKU, Desk, Json, call, result, text, tool, words
 from surfaces.random_compactions import RandomCaller, RandomSession, drop_replies
 from surfaces.test_newest_message import Caller, document, fill
 
-from everturn import Session, UpstreamError
+from everturn import Session, UpstreamError, UsageError
 from everturn.decide.events import CompactionNotDone
 from everturn.session.upstream import RawResponse
 from everturn.twin.upstream import make_twin_send
@@ -120,6 +120,16 @@ def test_a_session_goes_on_with_a_loop_whose_thinking_was_summarized(desk, model
     desk.twin.script("That is all.")
     with desk.open(**options) as session:
         assert session.send("What now?").text == "That is all."
+    assert statuses(desk) == {200}
+
+
+def test_with_thinking_an_answered_conversation_is_not_sent_again_as_it_is(desk):
+    """A model with prefill goes on with its own words only while it does not think."""
+    with desk.open(thinking=ENABLED) as session:
+        desk.twin.script({"content": [{"type": "thinking", "thinking": "hm"}, text("Well.")]})
+        session.send("Hello.")
+        with pytest.raises(UsageError, match="already answered"):
+            session.send()
     assert statuses(desk) == {200}
 
 

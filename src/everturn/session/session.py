@@ -72,6 +72,7 @@ from everturn.session.tools import (
 )
 from everturn.session.transcripts import open_transcript
 from everturn.session.upstream import Send, drain
+from everturn.view.cache_key import thinking_mode
 from everturn.view.flatten import flatten
 from everturn.view.fragments.recalled import NAME
 from everturn.view.fragments.recalled import TOOL as RECALL
@@ -312,9 +313,10 @@ class Session:
             raise UsageError("The model has already answered the last message; send a new message first.")
 
     def _has_been_answered(self) -> bool:
-        """Whether the request would end with an assistant message. Only models with prefill accept that;
-        others only after they paused themselves (`pause_turn`)."""
-        if self.conversation.setting.model.prefill:
+        """Whether the request would end with an assistant message. Only models with prefill accept that, and
+        only without thinking; others only after they paused themselves (`pause_turn`)."""
+        setting = self.conversation.setting
+        if setting.model.prefill and thinking_mode(setting.model, setting.parameters) == "disabled":
             return False
         view = self.conversation.log.view
         last = next((each.reply for each in reversed(view.records) if each.reply is not None), None)
