@@ -95,7 +95,8 @@ class Interrupt:
 
     def _asked(self, *_: object) -> None:
         self.is_asked = True
-        print("\nEnding: the trials under way are finished first.", flush=True)
+        # Not `print`: the signal may come in the middle of one, and the stream refuses a second.
+        os.write(1, b"\nEnding: the trials under way are finished first.\n")
 
 
 def _begin_worker() -> None:
