@@ -15,7 +15,7 @@ PYTEST  := $(BIN)/pytest -q -rfEs -n $(WORKERS) --maxschedchunk 16
 # Without this, pyright asks the network whether a newer version exists.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help test lint format demo pictures browser ray soak soak-board soak-tests results bench clean
+.PHONY: help test lint format demo pictures browser ray soak soak-board soak-tests mutants results bench clean
 .DEFAULT_GOAL := help
 
 help:  ## list these commands
@@ -64,11 +64,14 @@ pictures: demo browser  ## update the pictures in the README
 	@chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --disable-background-networking \
 	  --user-data-dir=build/chromium --window-size=1280,905 --screenshot=docs/pictures/replay.png \
 	  "file://$(CURDIR)/build/replay.html" 2>/dev/null
+	@PYTHONPATH=tests $(BIN)/python -m web_dashboard.pictures docs/pictures
 	@ls -l docs/pictures
 
 # The page is tested in a browser and the chat in a terminal, if they are installed. Installing them is tried once; if it
 # fails, those tests are skipped. BROWSER=no never tries.
 BROWSER ?= yes
+# Checks pages for people who use a keyboard or a screen reader. Only a test uses it; its checksum is in that test.
+AXE     := 4.14.0
 browser: $(STAMP)  ## install chromium and tmux for the tests, if possible
 	@{ command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null \
 	  && command -v tmux >/dev/null || [ "$(BROWSER)" = no ] || [ -e $(VENV)/.no-browser ] || { \
@@ -80,6 +83,9 @@ browser: $(STAMP)  ## install chromium and tmux for the tests, if possible
 	      || { timeout 60 apt-get -qq update && $$install; } >/dev/null 2>&1 </dev/null || true; fi; \
 	  for each in chromium tmux; do command -v $$each >/dev/null || { touch $(VENV)/.no-browser; \
 	    echo "$$each is not installed and could not be installed: the tests that need it are skipped."; }; done; }
+	@[ -e build/axe-core-$(AXE)/package ] || [ "$(BROWSER)" = no ] || ! command -v npm >/dev/null || { \
+	  mkdir -p build/axe-core-$(AXE) && cd build/axe-core-$(AXE) && timeout 60 npm pack --silent axe-core@$(AXE) >/dev/null 2>&1 \
+	  && tar xzf axe-core-$(AXE).tgz; } || echo "axe-core could not be fetched: the test that needs it is skipped."
 
 # Ray is large (280 MB) and only needed on clusters, so it is not installed by default.
 ray: $(STAMP)  ## install Ray, for `everturn replay --engine ray`
@@ -98,6 +104,17 @@ soak-board: $(STAMP)  ## write the results of all soaks of this source into docs
 
 soak-tests: $(STAMP)  ## run all tests with a hundred times more random examples
 	@EVERTURN_PROFILE=soak $(PYTEST)
+
+# Installs Claude Code's CLI from npm into build/claude-code. MINUTES=60 repeats rounds with other jobs; SEED is the first.
+.PHONY: clients-twin
+clients-twin: $(STAMP)  ## give Claude Code small jobs against the twin, and report what it changed
+	@PYTHONPATH=tests $(BIN)/python -m clients.claude_code \
+	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
+
+# SEED=7 (by default a fresh one), TRIALS=200, PACKAGE=decide, INTO=docs/testing.md writes the table into that page.
+mutants: $(STAMP)  ## change the pure packages at random and count what the tests notice (docs/testing.md)
+	@PYTHONPATH=tests nice -n 19 $(BIN)/python -m mutation.run $(if $(SEED),--seed $(SEED)) \
+	  $(if $(TRIALS),--trials $(TRIALS)) $(if $(PACKAGE),--package $(PACKAGE)) $(if $(INTO),--into $(INTO))
 
 DATA ?= ../shared/data
 OTHERS := aider codex gemini-cli pi swe tau-bench

@@ -23,6 +23,7 @@ from _timing import best
 from everturn.decide.compact.flow import preview_compaction, run_compaction
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.strategies import STRATEGIES
+from everturn.decide.compact.summary_calls import SummaryCalls
 from everturn.decide.compact.values import Compaction, CompactionPlan, CompactionRequest
 from everturn.decide.effects import AskModel, FileRead, HookOutcome, ModelAnswer, ReadFiles
 from everturn.decide.options import Options
@@ -102,7 +103,7 @@ def driven(flow: Any) -> Any:
 
 def parts(held: Conversation) -> dict[str, Callable[[], Any]]:
     ids = count()
-    ground = held._compaction_context(held.setting)  # pyright: ignore[reportPrivateUsage]
+    ground = held._compactor.context(held.setting)  # pyright: ignore[reportPrivateUsage]
     assert ground is not None
     plan = preview_compaction(BY_HAND, ground, NOW)
     assert isinstance(plan, CompactionPlan)
@@ -113,7 +114,7 @@ def parts(held: Conversation) -> dict[str, Callable[[], Any]]:
     assert isinstance(whole(), Compaction)
     return {
         "plan": lambda: preview_compaction(BY_HAND, ground, NOW),
-        "prompt": lambda: next(STRATEGIES["fork"](plan, ground)),
+        "prompt": lambda: next(STRATEGIES["fork"](plan, ground, SummaryCalls(ground))),
         "score": lambda: measure_retention(plan.summarized, SUMMARY),
         "whole": whole,
     }

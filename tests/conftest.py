@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from everturn.twin.testing import TwinForTests
 
-pytest_plugins = ["surface_watch", "spec_table", "cache_net", "trials_told"]
+pytest_plugins = ["surface_watch", "spec_table", "cache_net", "trials_told", "postgres_server"]
 
 settings.register_profile(
     "default", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -35,10 +35,12 @@ SURFACES: dict[str, dict[str, str]] = {
     },
     "everturn.adapters.pydantic_ai.capability": {"Everturn.prepare_model_request": "pydantic-ai"},
     "everturn.cli": {"LazyGroup.main": "command"},
+    "everturn.gateway.app": {"make_gateway": "gateway"},
     "everturn.mcp.server": {"build_server": "mcp"},
     "everturn.session.async_session": {"AsyncSession.open": "session"},
     "everturn.session.session": {"Session.open": "session"},
     "everturn.twin.app": {"make_app": "twin"},
+    "everturn.web_dashboard.app": {"make_app": "dashboard"},
     "everturn.twin.transport": {
         "AsyncTwinTransport.handle_async_request": "twin",
         "TwinTransport.handle_request": "twin",

@@ -73,7 +73,7 @@ def _up_to(session: ReplaySession, acts: ReplayThread) -> tuple[list[Record], in
         costs = cast.costs[act.model]
         more = [*act.before, *act.reply]
         grown = sum(costs.block(block) for record in more for block in record.blocks)
-        if cast.preamble_tokens + tokens + grown > _HISTORY_TOKENS:
+        if cast.preamble.tokens + tokens + grown > _HISTORY_TOKENS:
             # It ends with what answers the last reply, as it does before a call.
             return [*records, *act.before], tokens
         records, tokens = records + more, tokens + grown

@@ -17,10 +17,15 @@ from everturn.measure.model import Model
 from everturn.measure.outline import CacheKeySalts
 from everturn.measure.prediction import Prediction
 from everturn.measure.prefix_cache import PrefixCache, PromptLayout
-from everturn.replay.playing.cache_billing import bill_request, build_prompt, usage_from_prediction
+from everturn.replay.playing.cache_billing import (
+    LastPromptForecast,
+    bill_request,
+    build_prompt,
+    usage_from_prediction,
+)
 from everturn.replay.playing.call_log import CallLog, UnpricedCall
 from everturn.replay.playing.counting import ScaledCosts
-from everturn.replay.playing.player import FETCHING_TOKENS, ThreadModels
+from everturn.replay.playing.player import FETCHING_TOKENS, ThreadModels, thinking_parameter
 from everturn.replay.playing.prepared import index_uses, prepare
 from everturn.replay.playing.steps import ReplayStep, ReplayThread
 from everturn.replay.policies import REPLAY_POLICIES
@@ -85,11 +90,12 @@ class _Thread:
     ) -> None:
         self._acts, self._cast, self._kind, self._cache, self._sight = acts, cast, kind, cache, sight
         self._act = acts.calls[0]
+        self._forecast = LastPromptForecast(cache)
         self._listener = Listener()
         self._billed = 0
         head = _head_text(acts.name, cast)
         for costs in cast.costs.values():
-            costs.set_tokens(text_block(head), cast.preamble_tokens)
+            costs.set_tokens(text_block(head), cast.preamble.tokens)
         model = cast.models[self._act.model]
         self._keeper = kind.open(Stage(model.window, head, self._listener.write, count=self._count))
         self._flattener = Flattener()
@@ -160,7 +166,7 @@ class _Thread:
             prompt = self._prompt(request)
             if prompt.total <= self._model.window:
                 self._judge(request)
-                return request, bill_request(self._cache, prompt, self._act.at)
+                return request, self._send(prompt)
             if not self._keeper.overflowed():
                 break
             self._bill_summaries()
@@ -169,6 +175,15 @@ class _Thread:
             f"{prompt.total:,} tokens, and the window {self._model.window:,}"
         )
         return None
+
+    def _send(self, prompt: PromptLayout) -> Prediction:
+        """What the provider's cache did on its own applies to everybody alike."""
+        number, now = self._act.number, self._act.at.timestamp()
+        self._forecast.event = self._cast.events.get(number)
+        self._forecast.warm = self._cast.warm.get(number, 0)
+        parts = self._forecast.predict(prompt, now)
+        self._forecast.settle(usage_from_prediction(parts, 0), now)
+        return parts
 
     def _judge(self, request: Request) -> None:
         try:
@@ -223,7 +238,9 @@ class _Thread:
 
     @property
     def _salts(self) -> CacheKeySalts:
-        return compute_key_salts(self._model, KeyParameters(TtlChoice("5m", "as peers have it by default")))
+        ttl = TtlChoice("5m", "as peers have it by default")
+        thinking = thinking_parameter(self._model, self._act)
+        return compute_key_salts(self._model, KeyParameters(ttl, thinking=thinking))
 
 
 def _news(told: Sequence[Message], flat: Sequence[Message]) -> Iterator[Message]:
@@ -240,10 +257,10 @@ def _last_reply(flat: Sequence[Message]) -> int:
 
 def _head_text(thread: str, cast: ThreadModels) -> str:
     """System prompt and tools: as recorded, or as many words."""
-    length = cast.preamble_tokens * _HEAD_CHARACTERS_A_TOKEN
+    length = cast.preamble.tokens * _HEAD_CHARACTERS_A_TOKEN
     name = f"[system prompt and tools of {thread}] "
     return (
-        cast.preamble_text
+        cast.preamble.text
         or (name + _HEAD_WORDS * (length // len(_HEAD_WORDS) + 1))[: max(length, len(name))]
     )
 

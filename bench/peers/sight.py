@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from everturn.history.blocks import Block
 from everturn.replay.refetches import Refetch, ThreadUses
+from everturn.replay.refetches.cover import FetchedBlock, cover_missing
 from everturn.replay.refetches.outputs import block_text
 from everturn.replay.refetches.strings import NeededString, StringMatcher, occurs_in
 from everturn.wire.anthropic import Request
@@ -23,14 +24,14 @@ class Sight:
         self._held: dict[bytes, set[NeededString]] = {}
 
     def missing(self, replies: Sequence[str], request: Request) -> tuple[Refetch, ...]:
-        """What the reply with these records needs; for each string the most recent block that held it."""
+        """What the reply with these records needs and does not see."""
         number = next((self._uses.numbers[uuid] for uuid in replies if uuid in self._uses.numbers), 0)
         if not number:
             return ()
         asked = self._uses.calls[number - 1]
         blocks = [block for message in request.messages for block in message.blocks]
         seen: set[NeededString] = set().union(*map(self._held_by, blocks))
-        found: dict[int, Refetch] = {}
+        unseen: list[int] = []
         texts: list[str] = []
         for string in asked.uses:
             need = self._uses.strings[string]
@@ -38,9 +39,8 @@ class Sight:
                 continue
             texts = texts or [self._uses.always, *map(block_text, blocks)]
             if not any(occurs_in(need, text) for text in texts):
-                at = self._uses.last_holder(string, asked.start)
-                found.setdefault(at, self._refetch(at, need))
-        return tuple(found[at] for at in sorted(found))
+                unseen.append(string)
+        return tuple(map(self._refetch, cover_missing(self._uses, asked, unseen)))
 
     def _held_by(self, block: Block) -> set[NeededString]:
         held = self._held.get(block.raw)
@@ -48,6 +48,7 @@ class Sight:
             held = self._held[block.raw] = self._sieve.held(block_text(block))
         return held
 
-    def _refetch(self, at: int, need: NeededString) -> Refetch:
-        block = self._uses.blocks[at]
-        return Refetch(block.name, block.tokens, need[1][:_LONGEST_SHOWN], need[0])
+    def _refetch(self, fetched: FetchedBlock) -> Refetch:
+        kind, what = self._uses.strings[fetched.strings[0]]
+        name = self._uses.blocks[fetched.block].name
+        return Refetch(name, fetched.tokens, what[:_LONGEST_SHOWN], kind, fetched.tier)

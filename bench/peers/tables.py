@@ -7,8 +7,9 @@ from statistics import mean
 
 import msgspec
 
-from everturn.replay.compare import Comparison, saving
+from everturn.replay.compare import Comparison, pair_costs
 from everturn.replay.compare import ComparisonRow as Sums
+from everturn.replay.intervals import PairedCosts, draw_sessions, saving_interval
 from peers.compacting import Survived
 from peers.ours import DEFAULT
 from peers.playing import Played
@@ -20,7 +21,7 @@ _SHARES = {
     "user_instructions": "user's words", "paths": "paths", "identifiers": "names", "errors": "errors",
     "pending": "tasks",
 }  # fmt: skip
-_NOT_THEIR_DOING = "lapsed"
+_NOT_THEIR_DOING = ("cache expired", "the provider lost")
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -77,7 +78,7 @@ def dollars_table(reports: Sequence[Report]) -> Table:
     for runs in by_session.values():
         comparison.add(each.run for each in runs.values())
     head = (
-        "way of keeping", "sessions", "dollars", "ratio", "summaries $", "refetches $", "hit rate",
+        "way of keeping", "sessions", "dollars", "ratio", "95%", "summaries $", "refetches $", "hit rate",
         "rewrites", "compactions", "refetches/100", "mean context", "unfinished", "refused",
     )  # fmt: skip
     rows = (_dollars_row(row, by_session.values()) for row in comparison.compared().rows)
@@ -86,19 +87,18 @@ def dollars_table(reports: Sequence[Report]) -> Table:
 
 
 def _dollars_row(row: Sums, sessions: Iterable[dict[str, Played]]) -> tuple[str, ...]:
-    spent, base, refused = Decimal(0), Decimal(0), 0
+    refused, pairs = 0, list[PairedCosts]()
     for runs in sessions:
         if row.policy in runs:
             refused += runs[row.policy].refused
             if BASE in runs:
-                both = saving(runs[row.policy].run.calls, runs[BASE].run.calls)
-                spent, base = spent + both.of - both.dollars, base + both.of
-    rewrites = sum(count for why, count in row.breaks.items() if _NOT_THEIR_DOING not in why)
+                pairs.append(pair_costs(runs[row.policy].run.calls, runs[BASE].run.calls))
+    rewrites = sum(count for why, count in row.breaks.items() if not why.startswith(_NOT_THEIR_DOING))
     return (
         row.policy,
         f"{row.sessions}",
         f"${row.dollars:.2f}",
-        f"{spent / base:.2f}" if base else "–",
+        *_ratio(pairs),
         f"${row.spent.summaries:.2f}",
         f"${row.spent.refetches:.2f}",
         f"{row.hit_rate:.1%}",
@@ -109,6 +109,14 @@ def _dollars_row(row: Sums, sessions: Iterable[dict[str, Played]]) -> tuple[str,
         f"{row.unfinished or '–'}",
         f"{refused or '–'}",
     )
+
+
+def _ratio(pairs: Sequence[PairedCosts]) -> tuple[str, str]:
+    """Dollars against everturn's on the same calls, and its 95 % interval over sessions."""
+    spent, base = (sum((getattr(each, name) for each in pairs), Decimal(0)) for name in ("dollars", "of"))
+    saved = saving_interval(pairs, draw_sessions(len(pairs)))
+    shown = f"{1 - saved.high:.2f} to {1 - saved.low:.2f}" if saved is not None else "–"
+    return f"{spent / base:.2f}" if base else "–", shown
 
 
 def _most_calls(played: Sequence[Played]) -> int:

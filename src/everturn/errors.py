@@ -7,7 +7,9 @@
     ├── InputError              a file or value you gave us is not what it should be
     │   └── NotASession         the file is readable, but not a session that we know
     ├── StoreError              the disk, or another process, does not let us keep what happened
-    │   └── SessionLocked       another process is writing this session
+    │   ├── SessionLocked       another process is writing this session
+    │   ├── LeaseLost           another process has taken over this session since
+    │   └── StoreUnavailable    the database does not answer; nothing is known to be wrong with the session
     └── UpstreamError           the provider answered with an error, or not at all
         └── InvalidResponseError    the provider answered with something that is not a message
 
@@ -51,6 +53,14 @@ class StoreError(EverturnError):
 
 class SessionLocked(StoreError):
     """Another process is writing this session."""
+
+
+class LeaseLost(StoreError):
+    """This process did not renew its lease in time, and another one writes the session now."""
+
+
+class StoreUnavailable(StoreError):
+    """The database does not answer, answers too late, or has no connection left."""
 
 
 class UpstreamError(EverturnError):

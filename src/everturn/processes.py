@@ -1,4 +1,4 @@
-"""Starts every process of everturn: `run_process` is the only function that does.
+"""Starts every process of everturn; no other module does.
 
 A repository must not choose what runs or what it is told. So a program is found by us, at an absolute path
 outside of the folder that is worked on; it is started with an argument vector, never through a shell of ours;
@@ -40,10 +40,12 @@ MINIMAL_VARIABLES: Final = (
 # Names of variables that hold keys, for programs that get everything else.
 _SECRET_PREFIXES: Final = ("ANTHROPIC_", "EVERTURN_PROVIDER_", "CLAUDE_CODE_OAUTH")
 _SECRET_ENDINGS: Final = re.compile(
-    r"(?:\A|_)(?:api_?key|access_?key|secret_?key|private_?key|token|auth_?token|auth|secrets?|password|passwd|pwd"
-    r"|passphrase|credentials?)\Z",
+    r"(?:(?:\A|_)(?:keys?|tokens?|pat|jwt|auth|auth_?config|secrets?|pwd|pass|cookies?|bearer|dsn|webhook|webhook_?url"
+    r"|credentials?)|api_?key|access_?key|secret_?key|private_?key|auth_?token|password|passwd|passphrase)\Z",
     re.IGNORECASE,
 )
+# A password in an address: postgres://user:password@host.
+_PASSWORD_IN_URL: Final = re.compile(r"://[^\s/@:]{0,200}:[^\s/@]{1,200}@")
 
 
 class FinishedProcess(NamedTuple):
@@ -75,7 +77,7 @@ def _holds_key(name: str, value: str) -> bool:
     if name in ("PWD", "OLDPWD"):
         return False
     is_named_so = name.startswith(_SECRET_PREFIXES) or _SECRET_ENDINGS.search(name) is not None
-    return is_named_so or redact_secrets(value) == REDACTED
+    return is_named_so or redact_secrets(value) == REDACTED or _PASSWORD_IN_URL.search(value) is not None
 
 
 def find_program(name: str, path: str, *, outside: str = "") -> str:
@@ -128,6 +130,26 @@ def run_process(
         is_late = talk.until(time.monotonic() + seconds)
     kept = [bytes(each) for each in output.values()]
     return FinishedProcess(process.returncode, kept[0], kept[1] if len(kept) > 1 else b"", is_late)
+
+
+def run_in_foreground(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a command of the user with our input, output and terminal, until it ends. Returns its exit code,
+    negative for a signal. Signals that reach only us are passed on: the terminal sends its own to both."""
+    passed_on = [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2]
+    from_terminal = [signal.SIGINT, signal.SIGQUIT]
+    is_interactive = os.isatty(0)
+    with subprocess.Popen(argv, env=dict(environment)) as process:
+
+        def pass_on(number: int, _: object) -> None:
+            if not (is_interactive and number in from_terminal):
+                process.send_signal(number)
+
+        handled = {each: signal.signal(each, pass_on) for each in (*passed_on, *from_terminal)}
+        try:
+            return process.wait()
+        finally:
+            for number, handler in handled.items():
+                signal.signal(number, handler)
 
 
 @contextmanager

@@ -240,6 +240,13 @@ def append_line(path: "str | os.PathLike[str]", line: bytes) -> None:
         os.close(fd)
 
 
+def open_for_appending(path: "str | os.PathLike[str]") -> int:
+    """A descriptor of a log of our own, created or closed to others first, never through a link."""
+    fd = _checked(_opened(os.fspath(path), _WRITE | os.O_APPEND, None), os.fspath(path))
+    os.fchmod(fd, FILE_MODE)
+    return fd
+
+
 def edit_text(path: "str | os.PathLike[str]", change: "Callable[[str], str]") -> None:
     """Change a text of the user's, which keeps its mode. A link is refused: it would be replaced."""
     mode = stat.S_IMODE(os.stat(path).st_mode)

@@ -16,7 +16,7 @@ def show_default(key: ConfigKey) -> str:
         return "`true`" if value else "`false`"
     if isinstance(value, timedelta):
         seconds = int(value.total_seconds())
-        return f"`{seconds // 60}m`" if seconds >= 60 else f"`{seconds}s`"
+        return f"`{seconds}s`" if seconds % 60 else f"`{seconds // 60}m`"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, tuple):

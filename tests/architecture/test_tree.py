@@ -16,8 +16,8 @@ WIDTH = 110
 LEAST = 15
 # From the top down, as imports go. A package that is missing here comes first.
 ORDER = (
-    "cli", "chat", "mcp", "dashboard", "gateway", "adapters", "replay", "twin", "session", "engine", "decide",
-    "view", "measure", "wire", "history", "errors.py", "redaction.py",
+    "cli", "chat", "mcp", "web_dashboard", "dashboard", "gateway", "adapters", "replay", "twin", "session",
+    "engine", "decide", "view", "measure", "wire", "history", "errors.py", "redaction.py",
 )  # fmt: skip
 # The top level of the repository.
 GROUNDS = {

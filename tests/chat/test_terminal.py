@@ -180,7 +180,7 @@ def test_an_interrupt_ends_a_tool_and_two_at_the_prompt_leave(chat: Open):
 
 def test_an_interrupt_stops_an_answer_and_what_was_said_stays(chat: Open, place: Place):
     words = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
-    terminal = chat(script=[words, "As I said."], speed="slowly")
+    terminal = chat(script=[words], speed="slowly")
     terminal.type("Count")
     terminal.wait_for("working 1s  Ctrl-C stops")
     terminal.wait_for("one")
@@ -188,7 +188,8 @@ def test_an_interrupt_stops_an_answer_and_what_was_said_stays(chat: Open, place:
     shown = terminal.wait_for("Stopped.")
     assert "fifteen" not in shown
     terminal.type("Go on")
-    terminal.wait_for("As I said.")
+    # A scripted reply that was not read to its end is given again.
+    terminal.wait_for("fifteen")
     assert (
         b"[The user stopped your last answer. What it had said so far:]\\none"
         in place.transcript.read_bytes()
@@ -229,6 +230,28 @@ def test_keys_that_are_pressed_meanwhile_show_at_the_next_prompt(chat: Open):
     shown = terminal.wait_for("Hello.")
     assert shown.count("Good morning") == 1
     assert shown.index("Done.") < shown.index("› Good morning") < shown.index("Hello.")
+
+
+@pytest.mark.spec("CP-36")
+def test_esc_twice_at_an_empty_prompt_opens_rewind(chat: Open, place: Place):
+    terminal = chat(script=["The first answer.", "The second answer.", "The third answer."])
+    for at, number in enumerate(("first", "second")):
+        terminal.type(f"The {number} question")
+        terminal.wait_for("claude-opus-5", times=at + 2)
+    terminal.write("half a line")
+    terminal.press("Escape", "Escape")
+    terminal.type(": the third question")
+    terminal.wait_for("The third answer.")
+    assert "goes back to before that message" not in terminal.text
+    terminal.wait_for("claude-opus-5", times=4)
+    terminal.press("Escape", "Escape")
+    shown = terminal.wait_for("› /rewind")
+    assert "  1  half a line: the third question" in shown
+    assert "  3  The first question" in shown
+    terminal.type("2")
+    assert "The second question" in terminal.wait_for("4 messages left behind.")
+    terminal.type("/rewind b1")
+    terminal.wait_for("Back on the branch")
 
 
 # ── by itself ────────────────────────────────────────────────────────────────────────────────────

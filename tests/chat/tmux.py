@@ -59,11 +59,14 @@ class Tmux:
         return self.text.splitlines()
 
     def type(self, words: str) -> None:
-        self._tmux("send-keys", "-l", words)
+        self.write(words)
         self.press("Enter")
 
-    def press(self, key: str) -> None:
-        self._tmux("send-keys", key)
+    def write(self, words: str) -> None:
+        self._tmux("send-keys", "-l", words)
+
+    def press(self, *keys: str) -> None:
+        self._tmux("send-keys", *keys)
 
     def paste(self, words: str) -> None:
         """As a mouse would: between the marks of a paste, where the program asked for them."""

@@ -199,3 +199,52 @@ def test_a_score_is_a_share_whatever_is_scored(records, text):
 @given(broken_logs())
 def test_a_summary_with_room_enough_keeps_all_that_the_user_said(records):
     assert measure_retention(records, summarize(records).text).user_instructions.lost == ()
+
+
+def test_a_path_is_kept_whichever_way_its_slashes_lean():
+    records = [b.assistant(b.call("c1", "Read", file_path="/p/src/header.py"), id="m1")]
+    assert measure_retention(records, "see src\\header.py").paths.lost == ()
+    assert measure_retention(records, "see src header py").paths.lost == ("/p/src/header.py",)
+
+
+def test_words_that_are_scattered_over_a_long_text_say_nothing():
+    """Nearly the same words count in one passage, which may lie anywhere."""
+    records = [b.user("Rewrite the tokenizer grammar before changing anything elsewhere", uuid="u1")]
+    said = "the tokenizer grammar must be rewritten, before anything is changed elsewhere"
+    filler = "and so it went on " * 40
+    near = measure_retention(records, f"{filler}{said} {filler}")
+    far = measure_retention(records, filler.join(said.split()))
+    assert (near.user_instructions.lost, near.user_instructions.loosely) == ((), 1)
+    assert far.user_instructions.lost == ("Rewrite the tokenizer grammar before changing anything elsewhere",)
+    assert measure_retention(records, said).user_instructions.loosely == 1
+
+
+def test_an_offer_that_nobody_answered_is_still_open():
+    records = [
+        b.user("Fix the parser.", uuid="u1"),
+        b.assistant("Done. Would you like me to add a benchmark for the tokenizer?", id="m1", uuid="a1"),
+        b.user("What does the lexer do exactly?", uuid="u2"),
+        b.assistant("It reads the characters of the file, one by one.", id="m2", uuid="a2"),
+    ]
+    lost = measure_retention(records, "nothing").pending.lost
+    assert lost == ("Done. Would you like me to add a benchmark for the tokenizer?",)
+
+
+def test_a_statement_of_common_words_alone_is_kept_only_word_for_word():
+    records = [b.user("do it as you like", uuid="u1")]
+    assert measure_retention(records, "as you like it, do").user_instructions.lost == ("do it as you like",)
+    assert measure_retention(records, "Do it as you like!").user_instructions.lost == ()
+
+
+def test_files_that_were_written_or_edited_since_the_last_message_are_last_words():
+    def call(at: int, tool: str, path: str, **more: str) -> Record:
+        return b.assistant(b.call(f"c{at}", tool, file_path=path, **more), id=f"m{at}", uuid=f"a{at}")
+
+    records = [
+        call(1, "Edit", "/p/old.py", new_string="x"),
+        b.user("go", uuid="u1"),
+        call(2, "Write", "/p/new.md", content="y"),
+        call(3, "Edit", "/p/main.py", new_string="x"),
+        call(4, "Read", "/p/read.py"),
+    ]
+    assert measure_retention(records, "nothing").last_words.lost == ("go", "/p/new.md", "/p/main.py")

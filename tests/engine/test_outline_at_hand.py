@@ -37,7 +37,7 @@ def held_and_captured(hold: Any) -> tuple[Conversation, CapturedRequest]:
     list(talk(held, 4))
     held.runner.say("And now?")
     steps = held.runner.conversation
-    ground = steps._compaction_context(steps.setting)
+    ground = steps._compactor.context(steps.setting)
     assert ground is not None
     return steps, ground.captured
 
@@ -60,8 +60,7 @@ def test_nothing_is_measured_twice_to_know_what_was_sent(hold: Any, monkeypatch:
 
     monkeypatch.setattr(Outline, "_measure", counted)
     at_hand(steps, safe)
-    # The open turn alone: it is put together anew whenever somebody asks for it.
-    assert asked == list(safe.messages[-2:])
+    assert asked == []
 
 
 def test_where_other_messages_were_sent_those_are_measured(hold: Any):

@@ -177,3 +177,12 @@ def test_the_tip_is_the_newest_message_or_what_hangs_below_it():
         assert log.tip is not None
         tips.append(log.tip.uuid)
     assert tips == ["1", "2", "below", "below", "below"]
+
+
+@pytest.mark.parametrize("edit", [Trimmed("u2"), Undone("nobody"), Compacted()])
+def test_an_edit_behind_a_boundary_without_a_summary_gives_that_boundary_up(edit):
+    log = Log([b.user("1", uuid="u1"), b.user("2", uuid="u2"), b.boundary("b1"), b.edited(edit, "e1")])
+    told = "boundary b1 has no summary; the view before it stays in force"
+    assert [note.what for note in log.notes if note.kind == "half_compaction"] == [told]
+    log.append(b.user("3", uuid="u3"))
+    assert log.view.records[-1].uuid == "u3"

@@ -274,3 +274,8 @@ def test_a_boundary_behind_a_segment_whose_compaction_was_undone_follows_the_rec
     again = (b.boundary("c", logical="2"), b.summary(uuid="t", parent="c"))
     records = (say("1"), reply("2", "1"), *first, undone, *again, say("3", "t"))
     assert live(*records) == ["1", "2", "c", "t", "3"]
+
+
+def test_a_log_without_messages_is_a_thread_of_what_there_is():
+    records = [b.system(uuid="s1"), b.attachment("x", uuid="x1", parent="s1")]
+    assert split_threads(records).main.records == tuple(records)

@@ -42,7 +42,7 @@ def test_history_was_replaced_though_no_model_had_been_asked(scene: Scene):
     (langchain#39261)."""
     with scene.open(ways=MODELS_ONLY) as session:
         scene.twin.script("Hello.")
-        session.send("Hello.")
+        session.send("Hello. " * 6_000)
         scene.before = lambda body: _dead(body)
         assert isinstance(session.compact(), CompactionFailed)
         assert not any(isinstance(each.edit, Compacted) for each in session.conversation.log.records)

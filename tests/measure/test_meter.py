@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import builders as b
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from everturn.history.edits import (
 from everturn.history.log import Log
 from everturn.history.records import SYNTHETIC, Record, ReplyMeta, Usage, reported_usage
 from everturn.measure.context_size import measure_context
-from everturn.measure.meter import PLACEHOLDER_TOKENS, ContextSize, Meter, make_meter
+from everturn.measure.meter import PLACEHOLDER_TOKENS, ContextSize, Meter, estimate_view, make_meter
 from everturn.measure.tokens import (
     LocalTokenizer,
     ProviderCounts,
@@ -410,3 +411,12 @@ def test_a_deleted_result_that_is_cleared_comes_back_as_its_placeholder():
     assert meter.size().freed == 0
     meter.add(edited(CacheDeletionsEnded()))
     assert meter.size().freed == -PLACEHOLDER_TOKENS
+
+
+def test_a_view_is_estimated_as_its_meter_does_pictures_included():
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}}
+    view = b.compute_view(
+        [b.user([picture, b.say("Look at this.")], uuid="u1"), b.assistant("Seen.", uuid="a1")]
+    )
+    found = estimate_view(view, TokenCounter())
+    assert found == make_meter(view, TokenCounter()).estimate().tokens > 100

@@ -26,6 +26,7 @@ from everturn.history.blocks import Block, block_from_json, result_block, text_b
 from everturn.history.messages import Message
 from everturn.measure.outline import BlockLocation, CacheKeySalts, Outline, Preamble
 from everturn.measure.prefix_cache import Breakpoint, PromptLayout
+from everturn.twin.context_editing import drop_old_thinking
 from everturn.twin.costs import TwinCosts
 from everturn.twin.options import TwinOptions
 from everturn.twin.parse import parse_request
@@ -118,6 +119,31 @@ def test_a_deleted_result_keeps_its_place_in_every_key_and_costs_nothing():
     after = outline.prompt(CacheKeySalts(), [], minimum=0)
     cost = TwinCosts(OPUS).block(messages[2].blocks[0])
     assert (list(after.keys), after.total) == (keys, total - cost)
+
+
+def test_a_result_whose_deletion_has_ended_costs_what_it_did():
+    messages = [user("go"), assistant(call("c")), user(result_block("c", "found it"))]
+    outline = outlined(HEAD, messages)
+    before = sizes(outline.prompt(CacheKeySalts(), [], minimum=0))
+    for deleted in ({"c"}, set[str]()):
+        outline.deleted = deleted
+        outline.replace_from(1, messages[1:])
+    assert sizes(outline.prompt(CacheKeySalts(), [], minimum=0)) == before
+
+
+def test_messages_that_stay_are_not_measured_again(monkeypatch: pytest.MonkeyPatch):
+    messages = [user("go"), assistant(call("c")), user(result_block("c", "found it"))]
+    outline = outlined(HEAD, messages)
+    measure, asked = Outline._measure, []
+
+    def counted(outline: Outline, message: Message, *rest: Any, **more: Any) -> Any:
+        asked.append(message)
+        return measure(outline, message, *rest, **more)
+
+    monkeypatch.setattr(Outline, "_measure", counted)
+    equal = [Message(message.role, message.blocks) for message in messages]
+    outline.replace_from(1, [*equal[1:], assistant("done")])
+    assert asked == [assistant("done")]
 
 
 def test_without_the_rule_for_runs_every_block_is_a_position():
@@ -247,3 +273,30 @@ def test_content_that_the_api_would_refuse_is_no_image_and_cites_nothing():
     odd = [block_from_json(b'{"type":"tool_result","tool_use_id":"a","content":[1,"image"]}')]
     odd.append(block_from_json(b'{"type":"document","citations":7}'))
     assert ours(HEAD, [user("go", *odd)]).keys[4] == ours(HEAD, [user("go")]).keys[4]
+
+
+@given(seeds)
+def test_thinking_that_the_twin_strips_costs_nothing_and_is_in_no_key(seed: int) -> None:
+    """Message by message, also where results come with a new prompt."""
+    old = model("claude-sonnet-4-5")
+    rng = random.Random(seed)
+    messages: list[Message] = []
+    kept = Outline(TwinCosts(old))
+    for number in range(rng.randint(2, 7)):
+        asked = [text_block(f"prompt {number}")] if not messages or rng.random() < 0.4 else []
+        open_call = messages[-1].calls if messages else ()
+        blocks = [result_block(name, "done") for name in open_call]
+        messages.append(Message("user", (*blocks, *(asked if asked or blocks else [text_block("Go on.")]))))
+        messages.append(Message("assistant", (thinking(f"thought {number}"), call(f"toolu_{number}"))))
+        kept.replace_from(len(messages) - 2, messages[-2:])
+    count = rng.randint(1, len(messages))
+    for found, shown in ((kept, messages), (kept.up_to(count), messages[:count])):
+        request = Request(model=old.id, messages=tuple(shown), settings={"max_tokens": 9})
+        parsed = parse_request("messages", {}, request.to_bytes(), workspace="w")
+        billed = lay_out(drop_old_thinking(parsed), TwinOptions()).prompt
+        assert found.prompt(CacheKeySalts(), [], minimum=0).total == billed.total
+        fresh = Outline(TwinCosts(old))
+        fresh.replace_from(0, shown)
+        assert list(found.prompt(CacheKeySalts(), [], minimum=0).keys) == list(
+            fresh.prompt(CacheKeySalts(), [], minimum=0).keys
+        )

@@ -230,3 +230,13 @@ def test_a_naive_cache_of_plain_lists_gives_the_same_usage_for_random_requests()
             hits += mine[0] > 0
     # Without hits the agreement would mean little.
     assert hits > STEPS / 5
+
+
+@pytest.mark.parametrize(
+    ("alive_at_ttl", "late", "read"), [(True, 0.0, 300), (False, 0.0, 0), (False, -0.5, 300)]
+)
+def test_whether_an_entry_lives_at_the_moment_of_its_ttl_can_be_chosen(alive_at_ttl, late, read):
+    cache = PrefixCache()
+    ask(cache, prompt(3, (2, "5m")))
+    at = START + SECONDS["5m"] + late
+    assert ask(cache, prompt(3, (2, "5m"), alive_at_ttl=alive_at_ttl), at).read == read

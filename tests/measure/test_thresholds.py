@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everturn.measure.reserves import auto_compact_threshold
 from everturn.measure.thresholds import (
     ContextThresholds,
     ThresholdLevels,
@@ -134,3 +135,22 @@ def test_the_marks_keep_their_order_in_every_window(window, output, percent, aut
     if window >= 46_000 + 20_000:
         assert marks.effective == window - min(max(output, 0), 20_000)
         assert marks.blocking == marks.effective - 3_000
+
+
+@pytest.mark.parametrize(
+    ("window", "percent", "threshold"),
+    [
+        (200_000, None, 167_000),
+        (200_000, 50, 90_000),
+        (200_000, 100, 167_000),
+        (200_000, 100.5, 167_000),
+        (200_000, 0, 167_000),
+        (200_000, 1, 1_800),
+        (30_000, None, 7_500),
+        (0, None, 0),
+    ],
+)
+def test_the_automatic_threshold_of_a_window_has_the_default_reserves_and_a_share_only_lowers_it(
+    window, percent, threshold
+):
+    assert auto_compact_threshold(window, percent) == threshold

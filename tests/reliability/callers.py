@@ -1,259 +1,416 @@
 """Callers by chance: programs that keep their own list of messages, and everturn beside them.
 
-A program has a few lists that begin alike. It goes on with one of them, asks again, goes back, branches off,
-leaves out its oldest turns, says its prompt in other words, or ends and starts again; through the middleware
-of the SDK, LangChain or pydantic-ai. Each message of the user has a number that is used once. In every
-request that leaves, no number is from another list, the newest one is there, and the API takes it.
+A program has a few lists that begin alike. It goes on with one of them, asks again, regenerates, edits, goes
+back, branches off, leaves out its oldest turns, and changes tools, system prompt, model and thinking on the
+way. These cost what they cost. Other habits should cost nothing: reminders that are left out later, messages
+that are joined or split, a process that ends and starts again, a provider that fails.
+
+Everything that is said has a number that is used once. In every request that leaves, no number is from
+another list, what was said last is there word for word, and the API takes it. Then the same program runs once
+more without the habits that should cost nothing, and the bills are compared.
 """
 
-import asyncio
 import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from adapters.framework_bench import Wire, asks_for_summary
-from reliability.scenes import in_memory
-from reliability.writers import quiet
+from reliability.caller_surfaces import SURFACES, Mode, Place, Spelling, Surface, failures
+from reliability.scenes import in_memory, quiet
 
-import everturn
 from everturn.decide.events import PassedThrough
-from everturn.decide.options import Options
+from everturn.twin.request_text import new_id
 from everturn.twin.testing import TwinForTests
+from everturn.twin.values import ModelOutput, ParsedRequest
 
-STEPS = 6
-# A window that a few messages fill: compactions happen all the time.
-SMALL = Options(window=24_000)
-PAD = "and this is why it matters so much. " * 400
-MODEL = "claude-haiku-4-5"
-NUMBER = re.compile(r"<<\d+>>")
+STEPS = 10
+# Every so many programs do nothing but go on, for so many turns: there a habit that costs something shows.
+STEADY = 0.4
+STEADY_STEPS = 14
+# Windows that a few messages fill: compactions happen all the time.
+WINDOWS = (40_000, 60_000)
+PAD = "and this is why it matters so much. " * 300
+RESULT = "a record of the feed was parsed\n"
+NUMBER = re.compile(r"<<[a-z]*\d+>>")
 FIRST = "Look at the parser. "
-SYSTEMS = ("You maintain a parser.", "You maintain a parser. Be brief.")
+SYSTEMS = ("You maintain a parser.", "You maintain a parser. Be brief.", "You test a parser. " * 300)
+MODELS = ("claude-haiku-4-5", "claude-opus-5-5", "claude-opus-4-6")
+TOOLS = ("read_file", "search", "list_files", "fetch")
+HABITS = ("go on", "go on", "go on", "go on", "again", "regenerate", "edit", "rewind", "branch", "trim")
+CHANGES = ("tools", "tools", "system", "model", "thinking")
+FREE_FAULTS = ("overloaded", "server_error", "timeout")
+# A broken answer is paid for, and a compaction after "too long" too.
+FAULTS = (*FREE_FAULTS, "cut_stream", "prompt_too_long")
+REMINDER = "<reminder>{} Keep it short, and never push to main.</reminder>"
+# So many results of tools a model asks for at most, for one question.
+MOST_RESULTS = 3
+# A program that repeats a call this often has given up.
+MOST_TRIES = 6
+# What the habits may add to the bill, beside one compaction that comes earlier or later.
+MOST_MORE = 0.15
 
 
 class Misheard(AssertionError):
     """A request that is not what its caller asked for, or that the API refuses."""
 
 
-class Surface(Protocol):
-    """One way into everturn. A history is whatever its callers keep."""
+class Overcharged(AssertionError):
+    """A habit that should cost nothing has a price."""
 
-    def ask(self, history: Sequence[Any], words: str, system: str) -> list[Any]:
-        """The history after the model's answer."""
-        ...
 
-    def is_turn(self, message: Any) -> bool:
-        """Whether a message of a history begins a turn of the user."""
-        ...
+class Step(NamedTuple):
+    """What a program does next. The last three should cost nothing."""
 
-    def restart(self) -> None: ...
+    list_at: float
+    habit: str
+    at: float
+    changes: tuple[tuple[str, float], ...] = ()
+    spelling: str = "plain"
+    fault: str = ""
+    restarts: bool = False
+
+    @property
+    def plain(self) -> "Step":
+        fault = "" if self.fault in FREE_FAULTS else self.fault
+        return self._replace(spelling="plain", fault=fault, restarts=False)
+
+
+def planned(rng: random.Random) -> list[Step]:
+    return steady(rng) if rng.random() < STEADY else changing(rng)
+
+
+def steady(rng: random.Random) -> list[Step]:
+    """One list that grows, under one habit that should cost nothing."""
+    spelling, restarts = rng.choice(tuple(SPELLINGS)), rng.choice((0.0, 0.3))
+    begins = tuple((change, rng.random()) for change in CHANGES if rng.random() < 0.4)
+    return [
+        Step(
+            list_at=0.0,
+            habit="go on",
+            at=0.0,
+            changes=() if number else begins,
+            spelling=spelling,
+            fault=rng.choice(FREE_FAULTS) if rng.random() < 0.1 else "",
+            restarts=rng.random() < restarts,
+        )
+        for number in range(STEADY_STEPS)
+    ]
+
+
+def changing(rng: random.Random) -> list[Step]:
+    """Lists that are edited, branched and trimmed, under other settings each time."""
+    return [
+        Step(
+            list_at=rng.random(),
+            habit=rng.choice(HABITS),
+            at=rng.random(),
+            changes=tuple((change, rng.random()) for change in CHANGES if rng.random() < 0.08),
+            spelling=rng.choice(tuple(SPELLINGS)) if rng.random() < 0.5 else "plain",
+            fault=rng.choice(FAULTS) if rng.random() < 0.15 else "",
+            restarts=rng.random() < 0.2,
+        )
+        for _ in range(STEPS)
+    ]
+
+
+def spelled_plainly(said: str, reminder: str) -> tuple[Spelling, Spelling]:
+    return ((said,),), ((said,),)
+
+
+def reminded_behind(said: str, reminder: str) -> tuple[Spelling, Spelling]:
+    return ((said, reminder),), ((said,),)
+
+
+def reminded_in_front(said: str, reminder: str) -> tuple[Spelling, Spelling]:
+    return ((reminder, said),), ((said,),)
+
+
+def reminded_inside(said: str, reminder: str) -> tuple[Spelling, Spelling]:
+    return ((f"{said}\n\n{reminder}",),), ((said,),)
+
+
+def reminded_apart(said: str, reminder: str) -> tuple[Spelling, Spelling]:
+    return ((said,), (reminder,)), ((said,),)
+
+
+def joined_later(said: str, reminder: str) -> tuple[Spelling, Spelling]:
+    return ((said,), ("What do you think?",)), ((said, "What do you think?"),)
+
+
+def split_later(said: str, reminder: str) -> tuple[Spelling, Spelling]:
+    return ((said, "What do you think?"),), ((said,), ("What do you think?",))
+
+
+# How a turn is sent, and how it is kept.
+SPELLINGS = {
+    "plain": spelled_plainly,
+    "reminder behind": reminded_behind,
+    "reminder in front": reminded_in_front,
+    "reminder inside": reminded_inside,
+    "reminder apart": reminded_apart,
+    "joined later": joined_later,
+    "split later": split_later,
+}
+
+
+class Watch(Wire):
+    """Looks at every body on its way."""
+
+    def __init__(self, caller: "Caller") -> None:
+        super().__init__()
+        self._caller = caller
+
+    def _passed(self, request: Any) -> Any:
+        self._caller.look(json.loads(json.dumps(request.json)))
+        return request
+
+
+class Model:
+    """Answers the same question with the same words, however it is spelled and whatever stands before it."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.question = ""
+        # How many results of tools this question has had.
+        self.results = 0
+
+    def lines(self) -> int:
+        """How much a tool reads for it."""
+        return random.Random(f"{self._seed} {self.question} {self.results} lines").choice((9, 90, 600))
+
+    def say(self, request: ParsedRequest, *, rng: random.Random) -> ModelOutput:
+        own = random.Random(f"{self._seed} {self.question} {self.results}")
+        thinks = request.get_object("thinking").get("type") in ("enabled", "adaptive") and own.random() < 0.7
+        thought = [{"type": "thinking", "thinking": "Let me see. " * own.choice((2, 40))}] if thinks else []
+        may_call = request.body.get("tools") and request.body.get("tool_choice") != {"type": "none"}
+        if may_call and self.results < MOST_RESULTS and own.random() < 0.5:
+            names = [tool["name"] for tool in request.body["tools"]]
+            paths = own.choice((("a.py",), ("a.py",), ("a.py", "b.py")))
+            blocks = [
+                {"type": "tool_use", "id": new_id("toolu_", rng), "name": names[0], "input": {"path": path}}
+                for path in paths
+            ]
+            return ModelOutput((*thought, *blocks), "tool_use")
+        name = f"Answer {self.results} to {self.question.strip('<>')}. "
+        words = name + "It is fine. " * own.choice((9, 90, 300))
+        return ModelOutput((*thought, {"type": "text", "text": words}), "end_turn")
+
+
+class Turn(NamedTuple):
+    """One list in one of its states: what the program keeps, and what was said last in it."""
+
+    history: list[Any]
+    said: str
 
 
 class Caller:
     """One program, what leaves it, and what it holds."""
 
-    def __init__(self, surface: str, folder: Path, rng: random.Random) -> None:
-        self.rng = rng
+    def __init__(self, surface: str, folder: Path, window: int = WINDOWS[0], seed: int = 0) -> None:
         self.counts: Counter[str] = Counter({surface: 1})
-        self.twin = TwinForTests()
-        self.wire = Wire()
+        self.model = Model(seed)
+        self.twin = TwinForTests(agent=self.model)
         self.events: list[Any] = []
-        self.surface = SURFACES[surface](self, folder)
+        ids = count(1)
+        place = Place(
+            self.twin,
+            Watch(self),
+            folder,
+            self.events.append,
+            self.answer,
+            lambda: f"id-{next(ids):06d}",
+            window,
+        )
+        self.surface: Surface = SURFACES[surface](place)
         # Every state that a list of messages had, newest last.
-        self.lists: list[list[list[Any]]] = [[[]], [[]]]
-        self.system = SYSTEMS[0]
-        self.number = 0
+        self.lists: list[list[Turn]] = [[Turn([], "")], [Turn([], "")]]
+        self.mode = Mode(MODELS[0], SYSTEMS[0], TOOLS[:2], thinks=False)
+        self.numbers: Counter[str] = Counter()
+        self.allowed: set[str] = set()
+        # What nobody has answered yet: it must be in the next request word for word.
+        self.newest: list[str] = []
+        # Numbers of reminders, and of the message that each was sent with.
+        self.reminders: dict[str, str] = {}
+        self.injected: Counter[str] = Counter()
+        # What was said when the API called a request too long.
+        self.too_long: set[str] = set()
+        self.is_too_long = False
 
-    def words(self) -> str:
-        self.number += 1
-        return f"{FIRST}<<{self.number}>> {PAD}"
+    # ── steps ────────────────────────────────────────────────────────────────────────────────────
 
-    def act(self) -> None:
-        states = self.rng.choice(self.lists)
-        history, habit = states[-1], self.rng.choice(HABITS)
-        if habit == "again" and len(states) > 1:
-            history = states[-2]
-        elif habit == "rewind":
-            history = self.rng.choice(states)
-        elif habit == "branch":
-            states = [history]
-            self.lists.append(states)
-        elif habit == "trim":
-            starts = [at for at, each in enumerate(history) if self.surface.is_turn(each)]
-            history = history[self.rng.choice(starts or [0]) :]
-        elif habit == "other system":
-            self.system = self.rng.choice(SYSTEMS)
-        elif habit == "restart":
+    def act(self, step: Step) -> None:
+        states = _choose(self.lists, step.list_at)
+        before, said = states[-1].history, f"{FIRST}{self._next()} {PAD}"
+        turns = [at for at, each in enumerate(before) if self.surface.is_turn(each)]
+        match step.habit:
+            case "again" if len(states) > 1:
+                before = states[-2].history
+            case "regenerate" if len(states) > 1:
+                before, said = states[-2].history, states[-1].said
+            case "edit" if turns:
+                before = self._edited(before, _choose(turns, step.at))
+            case "rewind":
+                before = _choose(states, step.at).history
+            case "branch":
+                states = [states[-1]]
+                self.lists.append(states)
+            case "trim":
+                # Not within a turn: half of one is what is left of it without a reminder.
+                starts = [at for at in turns if at - 1 not in turns]
+                before = before[_choose(starts or [0], step.at) :]
+            case _:
+                pass
+        for change, at in step.changes:
+            self.mode = changed(self.mode, change, at)
+        if step.restarts:
             self.surface.restart()
-        self.counts[habit] += 1
-        states.append(self.ask(history))
+        self.counts.update([step.habit, step.spelling, *(change for change, _ in step.changes)])
+        self.counts["restarts"] += step.restarts
+        states.append(Turn(self.say(before, said, step), said))
 
-    def ask(self, history: list[Any]) -> list[Any]:
-        words, start = self.words(), len(self.wire.bodies)
-        after = self.surface.ask(history, words, self.system)
-        allowed = {*NUMBER.findall(repr(history)), f"<<{self.number}>>"}
-        for body in self.wire.bodies[start:]:
-            self.counts["requests"] += 1
-            self.counts["summaries"] += asks_for_summary(body)
-            found = set(NUMBER.findall(json.dumps(body)))
-            if foreign := found - allowed:
-                raise Misheard(f"a request has words that are not of its list: {', '.join(sorted(foreign))}")
-            if f"<<{self.number}>>" not in found and not asks_for_summary(body):
-                raise Misheard(f"a request has not the newest message, <<{self.number}>>")
-        return after
+    def _edited(self, history: list[Any], at: int) -> list[Any]:
+        words = f"{FIRST}{self._next()} {PAD}"
+        return [*history[:at], *self.surface.spell(((words,),)), *history[at + 1 :]]
+
+    def _next(self, kind: str = "") -> str:
+        self.numbers[kind] += 1
+        return f"<<{kind}{self.numbers[kind]}>>"
+
+    def answer(self, asked: str) -> str:
+        """What a tool says."""
+        number = self._next("result")
+        self.model.results += 1
+        self.allowed.add(number)
+        self.newest.append(f"{number} {RESULT * self.model.lines()}{number}")
+        return self.newest[-1]
+
+    def say(self, before: list[Any], said: str, step: Step) -> list[Any]:
+        """The history after this was said and answered."""
+        reminder = self._next("reminder") if "reminder" in step.spelling else ""
+        sent, kept = SPELLINGS[step.spelling](said, REMINDER.format(reminder))
+        (own,) = NUMBER.findall(said)
+        if step.fault == "prompt_too_long":
+            self.too_long.add(own)
+        self.is_too_long = own in self.too_long
+        if reminder:
+            self.reminders[reminder] = own
+        if step.fault:
+            self.injected[step.fault] += 1
+            self.counts["faults"] += 1
+            self.twin.faults(step.fault)
+        for _ in range(MOST_TRIES):
+            self.allowed = {own, *NUMBER.findall(repr(before))}
+            self.allowed |= {each for each, host in self.reminders.items() if host in self.allowed}
+            self.model.question, self.model.results = own, 0
+            self.newest = [text for message in sent for text in message]
+            try:
+                after = self.surface.ask(before, sent, self.mode)
+            except failures():
+                if not step.fault:
+                    raise
+                continue
+            return [*before, *self.surface.spell(kept), *self._answer(after)]
+        raise Misheard(f"{MOST_TRIES} tries after {step.fault}, and no answer")
+
+    def _answer(self, after: list[Any]) -> list[Any]:
+        """What came behind the last turn of the user: a framework may have joined messages before it."""
+        last = max(at for at, each in enumerate(after) if self.surface.is_turn(each))
+        return after[last + 1 :]
+
+    # ── checks ───────────────────────────────────────────────────────────────────────────────────
+
+    def look(self, body: Any) -> None:
+        """At a request that leaves."""
+        spelled = json.dumps(body)
+        self.counts["requests"] += 1
+        found = set(NUMBER.findall(spelled))
+        if foreign := found - self.allowed:
+            raise Misheard(f"a request has words that are not of its list: {', '.join(sorted(foreign))}")
+        if asks_for_summary(body):
+            self.counts["summaries"] += 1
+            return
+        for text in self.newest:
+            if json.dumps(self._least_of(text))[1:-1] not in spelled:
+                raise Misheard(f"a request has not all of what was said last, {NUMBER.findall(text)}")
+        if not self.is_too_long:
+            self.newest = []
+
+    def _least_of(self, text: str) -> str:
+        """What must be there of a text. One that the API has called too long may be cut in its middle."""
+        return text if not self.is_too_long else next(iter(NUMBER.findall(text)), "")
 
     def check(self) -> None:
-        refused = [entry for entry in self.twin.ledger if entry["status"] != 200]
-        if refused:
-            raise Misheard(f"the API refused a request: {refused[0].get('error') or refused[0]['status']}")
+        for entry in self.twin.ledger:
+            if entry["status"] == 400 and not self._is_injected(entry):
+                raise Misheard(f"the API refused a request: {entry['error']['message']}")
         passed = [event for event in self.events if isinstance(event, PassedThrough)]
         if passed:
             raise Misheard(f"{passed[0].why}: {passed[0].detail}")
+        if unsupported := dict(self.surface.unsupported):
+            raise Misheard(f"requests were sent unchanged: {unsupported}")
+
+    def _is_injected(self, entry: Any) -> bool:
+        return bool(self.injected["prompt_too_long"]) and "too long" in entry["error"]["message"]
+
+    @property
+    def prices(self) -> list[float]:
+        return [entry["dollars"] for entry in self.twin.ledger]
+
+    @property
+    def dollars(self) -> float:
+        return sum(self.prices)
 
 
-# ── the ways in ──────────────────────────────────────────────────────────────────────────────────
+def changed(mode: Mode, what: str, at: float) -> Mode:
+    match what:
+        case "tools":
+            # More or fewer, and in another order.
+            number = 1 + int(at * len(TOOLS))
+            start = int(at * 97) % len(TOOLS)
+            return mode._replace(tools=(*TOOLS[start:], *TOOLS[:start])[:number])
+        case "system":
+            return mode._replace(system=_choose(SYSTEMS, at))
+        case "model":
+            return mode._replace(model=_choose(MODELS, at))
+        case _:
+            return mode._replace(thinks=not mode.thinks)
 
 
-class Sdk:
-    """Through the middleware of the Anthropic SDK."""
-
-    def __init__(self, caller: Caller, folder: Path) -> None:
-        self._caller, self._folder = caller, folder
-        self._start()
-
-    def _start(self) -> None:
-        self._middleware = everturn.middleware(
-            SMALL,
-            config=None,
-            folder=self._folder,
-            listen=self._caller.events.append,
-            clock=self._caller.twin.twin.clock.now,
-        )
-        self._client = self._caller.twin.client(
-            middleware=[self._middleware, self._caller.wire], max_retries=0
-        )
-
-    def restart(self) -> None:
-        self._middleware.close()
-        self._start()
-
-    def is_turn(self, message: Any) -> bool:
-        return message["role"] == "user"
-
-    def ask(self, history: Sequence[Any], words: str, system: str) -> list[Any]:
-        messages = [*history, {"role": "user", "content": words}]
-        reply = self._client.messages.create(model=MODEL, max_tokens=1_000, system=system, messages=messages)
-        content = [block.model_dump(mode="json", exclude_none=True) for block in reply.content]
-        return [*messages, {"role": "assistant", "content": content}]
-
-
-def read_file(path: str) -> str:
-    """Reads a file."""
-    return f"{path}\n" + "a record of the feed was parsed\n" * 40
-
-
-class LangChain:
-    """An agent of LangChain, with its tool loop."""
-
-    def __init__(self, caller: Caller, folder: Path) -> None:
-        from langchain_anthropic import ChatAnthropic
-
-        self._caller, self._folder = caller, folder
-        self._model = ChatAnthropic(model_name=MODEL, api_key="k", max_retries=0, max_tokens=1_000)  # type: ignore[call-arg,arg-type]
-        # Where it keeps its client, once it is made.
-        self._model.__dict__["_client"] = caller.twin.client(middleware=[caller.wire], max_retries=0)
-        self._start()
-
-    def _start(self) -> None:
-        from everturn.adapters.langchain import EverturnMiddleware
-
-        self._middleware = EverturnMiddleware(
-            SMALL,
-            config=None,
-            folder=self._folder,
-            listen=self._caller.events.append,
-            clock=self._caller.twin.twin.clock.now,
-        )
-
-    def restart(self) -> None:
-        self._middleware.close()
-        self._start()
-
-    def is_turn(self, message: Any) -> bool:
-        return message.type == "human"
-
-    def ask(self, history: Sequence[Any], words: str, system: str) -> list[Any]:
-        from langchain.agents import create_agent
-        from langchain_core.tools import tool
-
-        agent: Any = create_agent(
-            self._model, tools=[tool(read_file)], system_prompt=system, middleware=[self._middleware]
-        )
-        return agent.invoke({"messages": [*history, ("user", words)]})["messages"]
-
-
-class PydanticAi:
-    """An agent of pydantic-ai, with its tool loop."""
-
-    def __init__(self, caller: Caller, folder: Path) -> None:
-        from pydantic_ai.models.anthropic import AnthropicModel
-        from pydantic_ai.providers.anthropic import AnthropicProvider
-
-        self._caller, self._folder = caller, folder
-        client = caller.twin.async_client(middleware=[caller.wire], max_retries=0)
-        self._model = AnthropicModel(MODEL, provider=AnthropicProvider(anthropic_client=client))
-        self._start()
-
-    def _start(self) -> None:
-        from everturn.adapters.pydantic_ai import Everturn
-
-        self._capability = Everturn(
-            SMALL,
-            config=None,
-            folder=self._folder,
-            listen=self._caller.events.append,
-            clock=self._caller.twin.twin.clock.now,
-        )
-
-    def restart(self) -> None:
-        self._capability.close()
-        self._start()
-
-    def is_turn(self, message: Any) -> bool:
-        return any(part.part_kind == "user-prompt" for part in message.parts)
-
-    def ask(self, history: Sequence[Any], words: str, system: str) -> list[Any]:
-        from pydantic_ai import Agent
-
-        agent: Any = Agent(
-            self._model,
-            capabilities=[self._capability],
-            tools=[read_file],
-            instructions=system,
-            model_settings={"max_tokens": 1_000},
-        )
-        done = asyncio.run(agent.run(words, message_history=list(history) or None))
-        return done.all_messages()
-
-
-SURFACES: dict[str, Callable[[Caller, Path], Surface]] = {
-    "sdk": Sdk,
-    "langchain": LangChain,
-    "pydantic-ai": PydanticAi,
-}
-HABITS = ("go on", "go on", "go on", "again", "rewind", "branch", "trim", "other system", "restart")
+def _choose(values: Any, at: float) -> Any:
+    return values[int(at * len(values))]
 
 
 def called(seed: int) -> Counter[str]:
     rng = random.Random(f"caller {seed}")
-    with TemporaryDirectory(prefix="everturn-callers-", dir=in_memory()) as folder, quiet():
-        caller = Caller(rng.choice(tuple(SURFACES)), Path(folder), rng)
-        for _ in range(STEPS):
-            caller.act()
-        caller.check()
-        caller.surface.restart()
-    return caller.counts
+    surface, window, plan = rng.choice(tuple(SURFACES)), rng.choice(WINDOWS), planned(rng)
+    with quiet():
+        odd = run(surface, window, plan, seed)
+        plain = run(surface, window, [step.plain for step in plan], seed)
+    compare_bills(odd, plain)
+    return odd.counts
+
+
+def compare_bills(odd: Caller, plain: Caller) -> None:
+    """One compaction may come a turn earlier in one of them: a summary, and what it replaces is written."""
+    more, compaction = odd.dollars - plain.dollars, 2 * max(*odd.prices, *plain.prices)
+    if more > MOST_MORE * plain.dollars + compaction:
+        raise Overcharged(f"with its habits ${odd.dollars:.4f}, without them ${plain.dollars:.4f}")
+    odd.counts["micro-dollars"] = round(odd.dollars * 1e6)
+    odd.counts["micro-dollars without habits"] = round(plain.dollars * 1e6)
+
+
+def run(surface: str, window: int, plan: list[Step], seed: int) -> Caller:
+    with TemporaryDirectory(prefix="everturn-callers-", dir=in_memory()) as folder:
+        caller = Caller(surface, Path(folder), window, seed)
+        try:
+            for step in plan:
+                caller.act(step)
+            caller.check()
+        finally:
+            caller.surface.restart()
+    return caller

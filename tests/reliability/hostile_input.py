@@ -1,5 +1,6 @@
 """Trials with input made against us: commands, paths, settings, transcripts, streams, terminal text."""
 
+import json
 import random
 import shlex
 import shutil
@@ -12,7 +13,11 @@ from typing import Final
 from reliability.score import Counts, Kind
 from small_session import reading
 
-from everturn.adapters.claude_code.settings.edit_entries import add_entries, remove_entries
+from everturn.adapters.claude_code.settings.edit_entries import (
+    add_entries,
+    find_empty_containers,
+    remove_entries,
+)
 from everturn.adapters.claude_code.settings.entries import InstallOptions, check_settings
 from everturn.chat.permission import PermissionDenied, Permissions
 from everturn.chat.screen.wrapping import StreamWrapper
@@ -138,6 +143,7 @@ def settings(seed: int) -> Counts:
         "[]",
         "true",
     )
+    _project_settings(chance)
     text = _mutated(chance, '{\n  "hooks": {"PreCompact": []},\n  "x": 1\n}\n', pieces)
     done = Counter(texts=1)
     try:
@@ -146,16 +152,23 @@ def settings(seed: int) -> Counts:
     except (InputError, UsageError):
         return done
     check_settings(change.text, "settings.json")
-    undone = remove_entries(change.text, replaced=change.replaced)
+    empty = find_empty_containers(text)
+    undone = remove_entries(change.text, replaced=change.replaced, empty_before=empty)
     check_settings(undone.text, "settings.json")
+    assert json.loads(undone.text or "{}") == json.loads(text.removeprefix("\ufeff") or "{}")
+    return done
+
+
+def _project_settings(chance: random.Random) -> None:
+    """No text of a project's file sets where the key is sent, or which programs run."""
+    chosen = chance.choice(("", 'provider.base_url = "http://x"\n', 'provider.api_key = "x"\n'))
     toml = _mutated(
         chance,
-        'model = "x"\n[compact]\nfailures = 3\n',
+        chosen + 'model = "x"\n[compact]\nfailures = 3\n',
         ("=", "[", "]", '"', "'''", "provider.api_key", "9" * 30),
     )
     found = from_toml(TomlFile(toml, "everturn.toml", "project"))
     assert not {"provider.base_url", "provider.api_key", "hooks.files"}.intersection(found.values)
-    return done
 
 
 def transcripts(seed: int) -> Counts:
@@ -177,6 +190,7 @@ def transcripts(seed: int) -> Counts:
                 data[at:at] = data[: chance.randint(1, 500)]
         data = data or bytearray(b"x")
     found = parse_session_file(bytes(data))
+    assert found.to_bytes() == bytes(data)
     assert len(found.lines) >= len(found.records)
     return Counter(records=len(found.records))
 
@@ -234,3 +248,12 @@ HOSTILE_KINDS: Final = (
     Kind("hostile-streams", streams, "a stream is read the same however it is cut", "events", share=100),
     Kind("hostile-terminal", terminal, "no text steers a terminal", "letters", share=100),
 )
+# How many trials of each kind `make test` runs; a deliberate bug is found by these.
+DEFAULT_TRIALS: Final = {
+    "hostile-commands": 300,
+    "hostile-paths": 20,
+    "hostile-settings": 300,
+    "hostile-transcripts": 60,
+    "hostile-streams": 300,
+    "hostile-terminal": 300,
+}

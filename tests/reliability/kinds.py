@@ -5,6 +5,7 @@
 
 from typing import Final
 
+from postgres_server import find_programs
 from reliability.callers import called
 from reliability.clocks import jumped
 from reliability.crashes import killed, refused
@@ -13,6 +14,7 @@ from reliability.hostile_input import HOSTILE_KINDS
 from reliability.indexes import indexed
 from reliability.machine import walked
 from reliability.power import images
+from reliability.replicas import survived
 from reliability.score import Kind
 from reliability.trials import held
 from reliability.upgrade import upgraded
@@ -32,7 +34,11 @@ _KINDS: Final = (
     Kind("two-writers", wrote, "what is acknowledged is in the file, and lines are never mixed", share=3),
     Kind("callers", called, "requests are the caller's own, with its newest message", "requests", share=2),
 )
+# Where there is a PostgreSQL: what cannot be run has no place on the board.
+_REPLICAS: Final = (
+    Kind("replicas", survived, "nothing acknowledged is lost, doubled or forked", "operations", share=1),
+) if find_programs() else ()
 # fmt: on
 
-KINDS: Final = {kind.name: kind for kind in (*_KINDS, *HOSTILE_KINDS)}
+KINDS: Final = {kind.name: kind for kind in (*_KINDS, *_REPLICAS, *HOSTILE_KINDS)}
 SHARES: Final = {kind.name: kind.share for kind in KINDS.values()}

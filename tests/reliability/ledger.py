@@ -1,13 +1,12 @@
 """Which trials were run on the same source before: a soak may be run in pieces, and its pieces add up.
 
-Each run has a file of its own below `build/soak/`, in a folder named by a digest of the source: what was run
-on other code says nothing about this one. Seeds that are done are not run again. A seed that failed is never
-done.
+Each run has a file of its own in `build/soak/`. It has a digest of the source for each kind, of the files
+that trials of that kind can execute (`source.py`): what was run on other code says nothing about this one,
+and a change elsewhere voids nothing. Seeds that are done are not run again. A seed that failed is never done.
 """
 
 import os
-from collections.abc import Iterable, Iterator
-from hashlib import sha256
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +14,6 @@ import msgspec
 from reliability.score import Row, added
 
 FOLDER: Final = Path("build/soak")
-# The product, and what the trials and their judges are made of.
-SOURCE: Final = (Path("src"), Path("tests/reliability"), Path("tests/faults"))
-DIGITS: Final = 12
 
 # Seeds from the first to before the second.
 Span = tuple[int, int]
@@ -38,6 +34,8 @@ class Run(msgspec.Struct, kw_only=True):
     date: str = ""
     commit: str = ""
     seconds: float = 0.0
+    # By kind, the digest of what its trials can execute.
+    sources: dict[str, str] = msgspec.field(default_factory=dict)
     rows: dict[str, Row] = msgspec.field(default_factory=dict)
     done: dict[str, list[Span]] = msgspec.field(default_factory=dict)
 
@@ -53,16 +51,24 @@ class Run(msgspec.Struct, kw_only=True):
         self.done[task.kind] = joined((*self.done.get(task.kind, []), *spans))
 
 
+def on_same_source(run: Run, sources: Mapping[str, str]) -> Run | None:
+    """What a run has done on the code that is there now; None if that is nothing."""
+    kinds = {kind for kind, source in run.sources.items() if sources.get(kind) == source}
+    rows = {kind: row for kind, row in run.rows.items() if kind in kinds}
+    done = {kind: spans for kind, spans in run.done.items() if kind in kinds}
+    return msgspec.structs.replace(run, rows=rows, done=done) if rows else None
+
+
 class Ledger:
-    """All runs on one source. `run` is the one that is under way; it is kept by `save`."""
+    """All runs on the same source, kind by kind. `run` is the one that is under way; it is kept by `save`."""
 
     def __init__(self, folder: Path, run: Run) -> None:
         self.folder = folder
         self.run = run
-        self.earlier = tuple(
-            msgspec.json.decode(path.read_bytes(), type=Run) for path in sorted(folder.glob("*.json"))
-        )
-        self._path = folder / f"{len(self.earlier):05d}-{run.seed}-{os.getpid()}.json"
+        every = [msgspec.json.decode(path.read_bytes(), type=Run) for path in sorted(folder.glob("*.json"))]
+        found = (on_same_source(each, run.sources) for each in every)
+        self.earlier = tuple(each for each in found if each is not None)
+        self._path = folder / f"{len(every):05d}-{run.seed}-{os.getpid()}.json"
         self._done = {
             kind: joined(span for each in self.earlier for span in each.done.get(kind, []))
             for kind in {kind for each in self.earlier for kind in each.done}
@@ -88,16 +94,6 @@ class Ledger:
         new = self._path.with_suffix(".new")
         new.write_bytes(msgspec.json.encode(self.run))
         new.replace(self._path)
-
-
-def source_digest(root: Path = Path()) -> str:
-    """The same for the same source, wherever it is."""
-    found = sha256()
-    for path in sorted(path for folder in SOURCE for path in (root / folder).rglob("*.py")):
-        data = path.read_bytes()
-        found.update(b"%s %d\n" % (path.relative_to(root).as_posix().encode(), len(data)))
-        found.update(data)
-    return found.hexdigest()[:DIGITS]
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:

@@ -4,9 +4,11 @@ The session is opened once, in the parent; each trial forks, and the child does 
 costs a fork and that one thing. What the child left is read from outside, and the folder is put back.
 """
 
+import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -163,3 +165,14 @@ def read_records(data: bytes) -> tuple[Record, ...]:
 def in_memory() -> str | None:
     """A disk in memory, where there is one: nothing here is about the disk's speed."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """What is told here is told on purpose; it is counted, not logged."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -26,9 +26,10 @@ from typing import Final
 
 import msgspec
 from reliability.kinds import KINDS, SHARES
-from reliability.ledger import FOLDER, Ledger, Run, Task, source_digest
+from reliability.ledger import FOLDER, Ledger, Run, Task
 from reliability.scenes import in_memory
 from reliability.score import Row, again, tally
+from reliability.source import kind_digest
 
 # The sum of all runs on this source; `board.py` writes it into the manual.
 RESULT: Final = Path("build/soak.json")
@@ -53,7 +54,8 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 
     date: str
     commit: str
-    source: str
+    # By kind, the digest of what its trials can execute.
+    sources: dict[str, str]
     machine: str
     python: str
     seeds: tuple[int, ...]
@@ -151,7 +153,7 @@ def drawn(board: Board) -> str:
     lines += [f"again: {again(row.kind, failure)}" for row in board.rows for failure in row.failures]
     runs = f"{len(board.seeds)} run" + ("s" if len(board.seeds) > 1 else "")
     lines.append(
-        f"{runs} on source {board.source}, last seed {board.seeds[-1]}, {board.seconds:,.0f} s, "
+        f"{runs} on this source, last seed {board.seeds[-1]}, {board.seconds:,.0f} s, "
         f"commit {board.commit}, Python {board.python}"
     )
     return "\n".join(lines)
@@ -205,10 +207,10 @@ def main(given: list[str]) -> int:
         return repeat(asked.kind, asked.seed)
     seed = random.SystemRandom().randrange(MOST_SEEDS) if asked.seed is None else asked.seed
     trials = asked.trials or (None if asked.minutes else CONVERSATIONS)
-    source = source_digest(Path(__file__).parents[2])
-    ledger = Ledger(asked.ledger / source, Run(seed=seed, date=asked.date, commit=asked.commit))
+    sources = find_sources((asked.kind,) if asked.kind else tuple(KINDS))
+    ledger = Ledger(asked.ledger, Run(seed=seed, date=asked.date, commit=asked.commit, sources=sources))
     with Interrupt() as stop, scratch():
-        print(f"seed {seed}, source {source}, earlier runs on it: {len(ledger.earlier)}", flush=True)
+        print(f"seed {seed}, earlier runs on this source: {len(ledger.earlier)}", flush=True)
         run(
             tasks(asked.kind, seed, trials),
             ledger,
@@ -217,7 +219,7 @@ def main(given: list[str]) -> int:
             seconds=asked.minutes * 60 if asked.minutes else None,
         )
     ledger.save()
-    board = board_of(ledger, source, asked.workers)
+    board = board_of(ledger, asked.workers)
     asked.into.parent.mkdir(parents=True, exist_ok=True)
     asked.into.write_bytes(msgspec.json.format(msgspec.json.encode(board), indent=2) + b"\n")
     print(drawn(board))
@@ -226,12 +228,17 @@ def main(given: list[str]) -> int:
     return INTERRUPTED if stop.is_asked else 0
 
 
-def board_of(ledger: Ledger, source: str, workers: int) -> Board:
+def find_sources(kinds: Iterable[str]) -> dict[str, str]:
+    root = Path(__file__).parents[2]
+    return {kind: kind_digest(root, KINDS[kind].run.__module__) for kind in kinds}
+
+
+def board_of(ledger: Ledger, workers: int) -> Board:
     rows = (ledger.sum_of(kind) for kind in KINDS)
     return Board(
         date=ledger.run.date,
         commit=ledger.run.commit,
-        source=source,
+        sources=ledger.run.sources,
         machine=machine(),
         python=platform.python_version(),
         seeds=tuple(each.seed for each in ledger.runs),

@@ -11,9 +11,10 @@ import pytest
 from reliability import soak
 from reliability.board import seeds, written
 from reliability.kinds import KINDS, SHARES
-from reliability.ledger import Ledger, Run, joined, source_digest, without
+from reliability.ledger import Ledger, Run, joined, without
 from reliability.score import Failure, Kind, Row, added
 from reliability.soak import Board, Task, drawn, main, tasks
+from reliability.source import files_of, kind_digest
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +27,7 @@ BOARD = Board(
     commit="abc1234",
     machine="2 cores",
     python="3.11.7",
-    source="0123456789ab",
+    sources={"kills": "0123456789ab"},
     seeds=(1,),
     workers=2,
     seconds=90.0,
@@ -98,10 +99,10 @@ def test_a_soak_writes_its_board_as_json(tmp_path, capsys):
         0,
         0,
     )
-    source = source_digest(ROOT)
+    assert board.sources == {"power-cuts": kind_digest(ROOT, "reliability.power")}
     told = capsys.readouterr().out.splitlines()
-    assert told[0] == f"seed 3, source {source}, earlier runs on it: 0"
-    assert told[-1].startswith(f"1 run on source {source}, last seed 3, ")
+    assert told[0] == "seed 3, earlier runs on this source: 0"
+    assert told[-1].startswith("1 run on this source, last seed 3, ")
 
 
 def test_runs_on_the_same_source_add_up_and_no_seed_is_run_twice(tmp_path, monkeypatch):
@@ -111,9 +112,9 @@ def test_runs_on_the_same_source_add_up_and_no_seed_is_run_twice(tmp_path, monke
     # A fresh seed by default.
     _, board = run_soak(tmp_path, "--kind", "power-cuts", "--trials", "5")
     assert (len(set(board.seeds)), [row.trials for row in board.rows]) == (2, [35])
-    monkeypatch.setattr(soak, "source_digest", lambda root: "other")
+    monkeypatch.setattr(soak, "kind_digest", lambda root, module: "other")
     _, board = run_soak(tmp_path, "--kind", "power-cuts", "--trials", "5", "--seed", "3")
-    assert (board.source, board.seeds, board.rows[0].trials) == ("other", (3,), 5)
+    assert (board.sources, board.seeds, board.rows[0].trials) == ({"power-cuts": "other"}, (3,), 5)
 
 
 def test_a_seed_that_failed_is_never_done_and_is_told_with_the_command_that_repeats_it(
@@ -154,17 +155,17 @@ def test_ctrl_c_ends_with_the_sum_and_no_traceback(tmp_path):
         os.killpg(process.pid, signal.SIGINT)
         out, problems = process.communicate(timeout=60)
     assert (process.returncode, problems) == (soak.INTERRUPTED, "")
-    assert out.splitlines()[-1].startswith("1 run on source ")
+    assert out.splitlines()[-1].startswith("1 run on this source, ")
     board = msgspec.json.decode((tmp_path / "soak.json").read_bytes(), type=Board)
     assert sum(row.trials for row in board.rows) < soak.CONVERSATIONS
 
 
 def test_what_is_left_of_a_task_is_what_no_run_has_done(tmp_path):
-    first = Ledger(tmp_path, Run(seed=1))
+    first = Ledger(tmp_path, Run(seed=1, sources={"kills": "a", "steps": "a"}))
     first.run.note(Task("kills", 10, 5), Row(kind="kills", trials=5, survived=5))
     first.run.note(Task("kills", 20, 3), Row(kind="kills", trials=3, lost=1, failures=(Failure(21, "gone"),)))
     first.save()
-    again = Ledger(tmp_path, Run(seed=2))
+    again = Ledger(tmp_path, Run(seed=2, sources={"kills": "a", "steps": "b"}))
     assert again.left_of(Task("kills", 8, 16)) == [
         Task("kills", 8, 2),
         Task("kills", 15, 5),
@@ -180,14 +181,64 @@ def test_spans_are_joined_and_taken_away():
     assert list(without((0, 10), [(0, 10)])) == []
 
 
-def test_a_change_of_the_source_changes_its_digest(tmp_path):
-    (tmp_path / "src").mkdir()
-    file = tmp_path / "src" / "a.py"
-    file.write_text("x = 1\n")
-    before = source_digest(tmp_path)
-    assert source_digest(tmp_path) == before
-    file.write_text("x = 2\n")
-    assert source_digest(tmp_path) != before
+@pytest.fixture
+def project(tmp_path):
+    files = {
+        "src/everturn/__init__.py": '_HOMES = {"Session": "everturn.session:Session", "d": "everturn.draw"}',
+        "src/everturn/session.py": "from everturn.log import Log\n",
+        "src/everturn/log.py": "def read():\n    from . import lines\n",
+        "src/everturn/lines.py": "if TYPE_CHECKING:\n    from everturn.draw import Picture\n",
+        "src/everturn/draw.py": "",
+        "src/everturn/twin/verify.py": "import everturn.draw",
+        "tests/reliability/power.py": "import everturn\ndef images(seed):\n    everturn.Session\n",
+        "tests/reliability/score.py": "",
+        "tests/reliability/callers.py": "from everturn.twin import verify\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+EXECUTED = ("__init__", "lines", "log", "session")
+
+
+def test_the_source_of_a_kind_is_what_its_trials_can_execute(project):
+    found = files_of(["reliability.power"], project)
+    assert [path.relative_to(project).as_posix() for path in found] == [
+        *(f"src/everturn/{name}.py" for name in EXECUTED),
+        "tests/reliability/power.py",
+    ]
+
+
+@pytest.mark.parametrize("name", [f"src/everturn/{each}.py" for each in EXECUTED])
+def test_a_change_of_what_a_kind_executes_voids_its_runs(project, name):
+    before = kind_digest(project, "reliability.power")
+    assert kind_digest(project, "reliability.power") == before
+    (project / name).write_text((project / name).read_text() + "\nx = 2\n")
+    assert kind_digest(project, "reliability.power") != before
+
+
+@pytest.mark.parametrize("name", ["src/everturn/twin/verify.py", "src/everturn/draw.py"])
+def test_a_change_of_what_a_kind_does_not_execute_voids_nothing(project, name):
+    before = kind_digest(project, "reliability.power")
+    (project / name).write_text("x = 2\n")
+    assert kind_digest(project, "reliability.power") == before
+
+
+def test_a_module_that_a_trial_has_executed_is_in_the_source_of_its_kind():
+    """Asked of a process of its own: what is loaded after one trial, and nothing else."""
+    asked = (
+        "import sys; from reliability.power import images; images(3);"
+        "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('everturn') and m.__file__))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    done = subprocess.run(
+        [sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    loaded = {Path(name).resolve() for name in done.stdout.split()}
+    assert len(loaded) > 100
+    assert loaded <= set(files_of(["reliability.power"], ROOT))
 
 
 def test_of_many_seeds_the_first_are_named():

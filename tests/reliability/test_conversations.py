@@ -8,7 +8,7 @@ from reliability.trials import Trial
 FIRST = 20_261_115
 # Shares, so that workers have something to do each; together 20,000 conversations.
 SHARES = 16
-EACH = 1_250
+EACH = 500
 # What must have happened in every share, or it proves little.
 HAPPENED = (
     "ask", "answer", "odd", "compact", "undo", "resume", "crash", "rewind", "pause",

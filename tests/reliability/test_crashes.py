@@ -18,7 +18,7 @@ from everturn.session.store import JsonlStore
 FIRST = 20_261_115
 SHARES = 8
 # With those at every call of every scene, more than 2,000 processes are killed; `make soak` kills more.
-KILLS_EACH = 250
+KILLS_EACH = 125
 CUTS_EACH = 250
 # The user that owns nothing: what a process may do that is not root.
 NOBODY = 65_534

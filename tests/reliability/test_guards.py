@@ -16,7 +16,7 @@ from reliability.transcripts import digest, written
 from reliability.trials import OtherView, Trial
 
 from everturn.history.log import Log
-from everturn.session.store import JsonlStore, jsonl_store
+from everturn.session.store import JsonlStore, jsonl_store, record_lines
 from everturn.view import flatten
 from everturn.wire.claude_code_reader import parse_session_file
 from everturn.wire.claude_code_writer import encode_record
@@ -126,7 +126,7 @@ def test_an_acknowledgement_before_the_write_is_noticed(monkeypatch):
 def test_a_half_compaction_is_noticed(monkeypatch):
     """A store that does not look whether a compaction was cut off."""
     theatre().rehearsed("compaction")
-    monkeypatch.setattr(jsonl_store, "undo_cut_off_compaction", lambda records: None)
+    monkeypatch.setattr(record_lines, "undo_cut_off_compaction", lambda records: None)
     writes = [point for point in crashes.points("compaction") if point.when == "inside"]
     noticed = []
     for point in writes:

@@ -7,12 +7,11 @@ that something is kept finds it in the file; whoever cannot write is told so in 
 """
 
 import json
-import logging
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,7 +20,7 @@ import builders as b
 from click.testing import CliRunner
 from faults.talks import Talk
 from reliability.crashes import Stumbled, forked
-from reliability.scenes import Desk, in_memory
+from reliability.scenes import Desk, in_memory, quiet
 
 import everturn
 from everturn.adapters.anthropic_sdk.middleware import AnthropicSDKMiddleware
@@ -48,17 +47,6 @@ def wrote(seed: int) -> Counter[str]:
     rng = random.Random(f"writers {seed}")
     with TemporaryDirectory(prefix="everturn-writers-", dir=in_memory()) as folder, quiet():
         return in_turns(Path(folder), rng) if rng.random() < 0.5 else at_once(Path(folder), rng)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """What is told here is told on purpose; it is counted, not logged."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 # ── in turns ─────────────────────────────────────────────────────────────────────────────────────

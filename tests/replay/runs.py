@@ -116,7 +116,7 @@ def make_comparison(name: str = "harbour-desk", calls: int = 120, **changes: obj
         "frugal+1h": run(growing(calls, compact_at=60_000, refetches=40), policy="frugal+1h", session=name),
     }  # fmt: skip
     least = min(float(each.totals.dollars) for each in list(every.values())[1:])
-    bounds = {"floor": Decimal(str(least * 0.55)), "oracle": Decimal(str(least * 0.83))}
+    bounds = {"floor": Decimal(str(least * 0.55)), "clairvoyant": Decimal(str(least * 0.83))}
     return SessionComparison(
         name, tuple(every.values()), **({"model": "claude-sonnet-4-5"} | bounds | changes)
     )

@@ -3,6 +3,7 @@
 import re
 from decimal import Decimal
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -11,19 +12,30 @@ from hypothesis import strategies as st
 from replay.browser import browser
 from replay.runs import call, make_comparison, run
 
+from everturn.replay.compare import Comparison
 from everturn.replay.page import (
     SessionComparison,
     build_session_comparison,
     document,
     formatting,
     plot,
-    render_page,
     session_comparison,
+)
+from everturn.replay.page import (
+    render_page as render_with,
 )
 from everturn.replay.page.markup import Html, element, json_script
 from everturn.replay.refetches import Refetch
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+def render_page(sessions, **more):
+    """The page with the table of the same runs."""
+    comparison = Comparison()
+    for each in sessions:
+        comparison.add(each.runs)
+    return render_with(sessions, comparison.compared(), **more)
 
 
 class Names(HTMLParser):
@@ -63,7 +75,7 @@ def test_the_page_shows_context_hits_breaks_compactions_refetches_and_cost_by_po
         assert f'aria-label="{label}' in text
     bars = re.findall(r'class="policy">([^<]+)<', text)
     assert bars == ["frugal+1h", "claude-code", "recorded", "clear-keep-3", "none"]
-    assert {"bound floor", "bound oracle"} <= set(re.findall(r'class="(bound \w+)"', text))
+    assert {"bound floor", "bound clairvoyant"} <= set(re.findall(r'class="(bound \w+)"', text))
 
 
 def test_what_sessions_say_never_becomes_markup():
@@ -84,7 +96,7 @@ def test_nothing_on_the_page_is_fetched_from_anywhere():
     addresses = [
         value for _, attrs in Names(text).found for name in ("src", "href") if (value := attrs.get(name))
     ]
-    assert [each for each in addresses if not each.startswith("data:")] == []
+    assert [each for each in addresses if not each.startswith(("data:", "#"))] == []
     assert "default-src 'none'" in text
     assert re.findall(r"url\(|@import|fetch\(|XMLHttpRequest", text) == []
 
@@ -126,8 +138,9 @@ def test_numbers_are_written_with_few_digits():
     assert [formatting.dollars(Decimal(n)) for n in ("0", "0.0042", "3.456", "1234.5")] == [
         "$0.00", "$0.0042", "$3.46", "$1,234",
     ]  # fmt: skip
-    assert formatting.change(Decimal(66), Decimal(100)) == "−34%"
-    assert formatting.change(Decimal(1), Decimal(0)) == ""
+    assert formatting.saving(Decimal(66), Decimal(100)) == "+34% saved"
+    assert formatting.saving(Decimal(263), Decimal(100)) == "−163% saved"
+    assert formatting.saving(Decimal(1), Decimal(0)) == ""
 
 
 def test_a_policy_that_did_not_come_to_the_end_is_neither_cheapest_nor_baseline():
@@ -147,15 +160,15 @@ def test_a_bound_is_drawn_only_where_it_is_known_for_every_session():
     assert session_comparison.bound([]) is None
 
 
-def test_the_oracle_is_a_line_and_no_policy_and_the_floor_is_that_of_whole_runs():
+def test_bounds_are_lines_and_no_policies_and_those_of_whole_runs():
     calls = [call(1, read=10_000), call(2, read=20_000)]
     given = (
-        run(calls, floor=Decimal("0.01")),
+        run(calls, floor=Decimal("0.01"), clairvoyant=Decimal("0.02")),
         run(calls[:1], policy="none", ended_early="call 2 does not fit", floor=Decimal("0.005")),
-        run(calls[:1], policy="oracle+1h"),
+        run(calls[:1], policy="clears-only+1h", is_bound=True),
     )
     found = build_session_comparison(given, name="s", model="m")
-    assert found == SessionComparison("s", given[:2], Decimal("0.01"), given[2].totals.dollars, "m")
+    assert found == SessionComparison("s", given[:2], Decimal("0.01"), Decimal("0.02"), "m")
     assert build_session_comparison(given[1:2], name="s") == SessionComparison("s", given[1:2])
 
 
@@ -166,7 +179,7 @@ def test_sessions_beyond_the_room_are_in_the_table_but_not_drawn(monkeypatch):
     text = render_page([msgspec.structs.replace(cheap, runs=bare), make_comparison("dear", calls=160)])
     assert re.findall(r"<h2>(\w+)</h2>", text)[-1] == "dear"
     assert re.findall(r'data-opens="\d+">(\w+)<', text) == ["dear"]
-    assert "<td>cheap</td>" in text
+    assert re.search(r"<td[^>]*><span><span[^>]*>cheap</span></span></td>", text)
 
 
 def test_no_session_and_no_call_still_make_a_page():
@@ -229,11 +242,49 @@ def test_pointing_at_a_call_says_what_it_was_and_why(opened):
     readout = view.locator(".view:visible .readout")
     assert readout.inner_text().startswith("Call 1 · 1 Nov 09:00 · turn")
     view.locator(".view:visible summary").click()
-    view.locator(".view:visible td button", has_text="call 40").first.click()
+    view.locator(".view:visible td a", has_text="call 40").first.click()
     assert "Cache broke: 48 minutes passed, and the prefix lives for 5" in readout.inner_text()
     box = view.locator(".view:visible .plot").first.bounding_box()
     view.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20)
     assert readout.inner_text().startswith("Call 14 ")
+    shown = readout.bounding_box()
+    assert abs(shown["y"] - box["y"] - 20) < 40
+    assert box["x"] <= shown["x"]
+    assert shown["x"] + shown["width"] <= box["x"] + box["width"]
+
+
+def test_a_link_to_a_call_opens_its_session_its_policy_and_its_explanation(opened):
+    view = opened(1280)
+    view.evaluate("location.hash = '1/claude-code/2'")
+    readout = view.locator(".view:visible .readout")
+    readout.wait_for(state="visible")
+    assert view.locator(".session:visible h2").all_inner_texts() == ["quick-fix"]
+    assert view.locator(".view:visible h3").all_inner_texts() == ["Context over time under claude-code"]
+    assert readout.inner_text().startswith("Call 3 ")
+
+
+def test_on_a_phone_every_figure_of_every_table_is_visible_without_scrolling_sideways(opened):
+    view = opened(390)
+    wide = view.evaluate(
+        "[...document.querySelectorAll('.scroll')].filter(e => e.offsetParent)"
+        ".map(e => e.scrollWidth - e.clientWidth)"
+    )
+    assert wide == [0] * len(wide)
+    row = view.locator("#policies .cards tbody tr").first
+    assert row.locator("td:visible").count() == 11
+
+
+def test_every_line_of_the_cost_chart_has_a_label_and_no_label_covers_another(opened):
+    view = opened(1280)
+    chart = view.locator(".session:visible .so-far")
+    lines = {each.get_attribute("data-policy") for each in chart.locator("polyline").all()}
+    assert set(chart.locator(".end").all_inner_texts()) == lines
+    tops = sorted(each.bounding_box()["y"] for each in chart.locator(".end").all())
+    assert min(after - before for before, after in pairwise(tops)) > 10
+
+
+def test_a_minus_before_a_number_is_a_real_one_and_a_hyphen_in_a_name_stays():
+    assert formatting.signed("clear-keep-3 saves -1.5% (-$2 to +3)") == "clear-keep-3 saves −1.5% (−$2 to +3)"
 
 
 def test_sessions_and_policies_are_chosen_by_a_click(opened):

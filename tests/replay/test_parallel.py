@@ -17,8 +17,7 @@ from everturn.replay.page import session_comparison as pages
 from everturn.replay.parallel import ReplayOutcome, ResultCache, default_folder, engines, replay_all, replays
 from everturn.replay.parallel import result_cache as keeping
 from everturn.replay.policies import parse_policy
-from everturn.replay.refetches import index_session
-from everturn.replay.simulate import simulate
+from everturn.replay.simulate import index_uses, simulate
 from everturn.replay.synthetic import SessionShape, generate_session
 
 POLICIES = (parse_policy("recorded"), parse_policy("claude-code"), parse_policy("clear-keep-3+1h"))
@@ -41,7 +40,7 @@ def one_by_one(folder: Path) -> dict[str, tuple]:
     found = {}
     for each in reading.read_sessions([folder]):
         if isinstance(each, reading.ReplaySession):
-            uses = index_session(each)
+            uses = index_uses(each)
             found[each.name] = tuple(simulate(each, each_policy, uses) for each_policy in POLICIES)
     return found
 
@@ -119,18 +118,23 @@ def test_the_page_gets_the_calls_of_what_it_draws_and_the_sums_of_the_rest(folde
     assert bare[0] == drawn[0]
 
 
-def test_a_session_that_fails_is_named_and_the_rest_goes_on(folder, tmp_path, monkeypatch):
-    def fails(session, *rest, **more):
-        if session.name == "session-1":
+@pytest.mark.spec("RP-17")
+def test_a_session_that_fails_under_a_policy_is_named_and_the_rest_goes_on(folder, tmp_path, monkeypatch):
+    def fails(session, policy, *rest, **more):
+        if session.name == "session-1" and policy == POLICIES[1]:
             raise ValueError("a strange record")
-        return simulate(session, *rest, **more)
+        return simulate(session, policy, *rest, **more)
 
     monkeypatch.setattr(replays, "simulate", fails)
     outcome = replay_all([folder], POLICIES[:2], ResultCache(str(tmp_path)), workers=8)
-    assert [each.name for each in outcome.sessions] == ["session-0", "session-2"]
+    assert [(each.name, len(each.runs)) for each in outcome.sessions] == [
+        ("session-0", 2),
+        ("session-1", 1),
+        ("session-2", 2),
+    ]
     assert {Path(each.path).name: each.why for each in outcome.unreadable} == {
         "notes.txt": "unknown format",
-        "session-1.jsonl": "it cannot be replayed (ValueError: a strange record)",
+        "session-1.jsonl": f"it cannot be replayed under {POLICIES[1].name} (ValueError: a strange record)",
     }
 
 
@@ -251,14 +255,21 @@ def test_progress_is_few_lines_in_a_pipe_and_a_bar_on_a_terminal():
 
 @pytest.mark.spec("RP-10")
 def test_one_command_gives_a_table_for_people_json_for_programs_and_a_page(folder, tmp_path):
-    asked = ["replay", str(folder), "--policy", "recorded,masking,oracle", "--cache", str(tmp_path / "kept")]
+    asked = [
+        "replay",
+        str(folder),
+        "--policy",
+        "recorded,masking,clears-only",
+        "--cache",
+        str(tmp_path / "kept"),
+    ]
     table = CliRunner().invoke(main, asked)
     assert table.exit_code == 0, table.output
-    assert [name for name in ("recorded", "masking", "oracle") if name not in table.stdout] == []
+    assert [name for name in ("recorded", "masking", "clears-only") if name not in table.stdout] == []
     told = CliRunner().invoke(main, [*asked, "--json", "--html", str(tmp_path / "replay.html")])
     rows = msgspec.json.decode(told.stdout)["rows"]
-    assert [row["policy"] for row in rows] == ["recorded", "masking", "oracle"]
+    assert [row["policy"] for row in rows] == ["recorded", "masking", "clears-only"]
     text = (tmp_path / "replay.html").read_text(encoding="utf-8")
     assert text.count('class="session"') == 3
     assert "notes.txt" in text
-    assert 'class="bound oracle"' in text
+    assert 'class="bound clairvoyant"' in text

@@ -33,17 +33,18 @@ def test_a_conversation_is_indexed_as_a_whole():
     records = shop()
     uses = indexed(*records).thread("")
     said = [block for record in records for block in record.blocks]
-    assert uses.strings == (("path", "src/shop.py"), ("line", OLD))
+    file = "src/shop.py"
+    assert uses.strings == (("argument", file), ("partial", OLD))
     assert uses.holders == ((0, 1, 4), (2, 4))
-    assert uses.calls == (CallUses(1, 1, (0,)), CallUses(2, 3, (0, 1)))
+    assert uses.calls == (CallUses(1, 1, (0,), (file,)), CallUses(2, 3, (0, 1), (), ((1, file),)))
     assert uses.numbers == {"a1": 1, "a2": 2, "a3": 2}
     assert uses.blocks == (
         HeldBlock("u:0", estimate_block(said[0]), (0,)),
-        HeldBlock("a1:0", estimate_block(said[1]), (0,)),
-        HeldBlock("r1:0", estimate_block(said[2]), (1,), "c1"),
-        HeldBlock("a2:0", 0, ()),
-        HeldBlock("a3:0", estimate_block(said[4]), (0, 1)),
-        HeldBlock("r2:0", 0, (), "c2"),
+        HeldBlock("a1:0", estimate_block(said[1]), (0,), file=file),
+        HeldBlock("r1:0", estimate_block(said[2]), (1,), "c1", file),
+        HeldBlock("a2:0", 0, (), is_prose=True),
+        HeldBlock("a3:0", estimate_block(said[4]), (0, 1), file=file),
+        HeldBlock("r2:0", 0, (), "c2", file),
     )
 
 

@@ -1,4 +1,4 @@
-"""Lines, paths and identifiers: cut the same way in outputs and in blocks."""
+"""Lines, files, names and ids: cut the same way in outputs and in blocks."""
 
 import base64
 import random
@@ -13,11 +13,12 @@ from everturn.replay.refetches.strings import (
     MAX_IDENTIFIER_CHARS,
     MAX_LINE_CHARS,
     StringMatcher,
-    identifiers,
+    files,
+    ids,
     lines,
+    names,
     occurs_in,
     path_suffixes,
-    paths,
 )
 
 
@@ -66,42 +67,59 @@ def test_a_path_is_known_by_its_last_folder_and_its_name(word, ends):
     assert path_suffixes(word) == ends
 
 
-def test_paths_are_found_in_prose_and_in_commands_and_patterns_are_none():
+@pytest.mark.spec("RP-14")
+def test_files_are_found_in_prose_and_in_commands_and_folders_and_patterns_are_none():
     text = "See `src/shop.py:12`, then run pytest --cov=lib/core/x tests/*_test.go > /dev/null (or shop.py)."
-    assert list(paths(text)) == ["src/shop.py", "core/x", "shop.py"]
+    assert list(files(text)) == ["src/shop.py", "shop.py"]
 
 
-def test_identifiers_are_made_up_names_and_codes():
+@pytest.mark.spec("RP-14")
+def test_names_are_made_up_words_and_ids_are_codes_but_not_numbers():
     text = "parse_line(HttpClient) at 3f2a1bc for HAT136 and 1656367028, however GitHub returned a response"
-    assert identifiers(text) == ["parse_line", "HttpClient", "3f2a1bc", "HAT136", "1656367028"]
+    assert names(text) == ["parse_line", "httpclient"]
+    assert ids(text) == ["3f2a1bc", "HAT136"]
+
+
+@pytest.mark.spec("RP-14")
+def test_names_of_a_library_and_names_that_a_text_declares_are_left_out():
+    text = "os.MkdirAll(x)\nfunc (s *Shop) priceOf(count int)\nnewTotal := oldTotal + 1\\nWarningText"
+    assert names(text) == ["oldtotal", "warningtext"]
 
 
 def test_short_names_plain_words_and_data_are_no_identifiers():
     too_long = "aB" * MAX_IDENTIFIER_CHARS
-    assert identifiers(f"a_b aBcde configuration SHA256 in_progress 1234567 {too_long}") == []
+    text = f"a_b aBcde configuration SHA256 in_progress 1234567 {too_long}"
+    assert (names(text), ids(text)) == ([], [])
 
 
 def test_a_sieve_finds_whole_strings_only():
     needed = [
-        ("line", "total = price * count"),
-        ("path", "src/shop.py"),
-        ("path", "shop.py"),
-        ("identifier", "parse_line"),
+        ("old_text", "total = price * count"),
+        ("file", "src/shop.py"),
+        ("file", "shop.py"),
+        ("argument", "shop.py"),
+        ("name", "parse_line"),
     ]
     sieve = StringMatcher(needed)
     assert sieve.held("total = price * count # why\nparse_lines resrc/shop.pyc") == set()
     assert sieve.held("x.parse_line(/a/src/shop.py)\n  3→ total = price * count") == set(needed)
-    assert sieve.held("lib/shop.py") == {("path", "shop.py")}
+    assert sieve.held("lib/shop.py") == {("file", "shop.py"), ("argument", "shop.py")}
+    assert sieve.held("PARSE_LINE") == {("name", "parse_line")}
+
+
+def test_the_ends_of_replaced_text_and_ids_may_be_parts():
+    needed = [("partial", "price * count"), ("id", "3f2a1bc")]
+    assert StringMatcher(needed).held("total = price * count # 3f2a1bc77") == set(needed)
 
 
 @pytest.mark.parametrize(
     ("needed", "text", "stands"),
     [
-        (("line", "total = price * count"), "- it said `total = price * count;`", True),
-        (("identifier", "parse_line"), "parse_lines and reparse_line", False),
-        (("identifier", "parse_line"), "call `parse_line` first", True),
-        (("path", "src/shop.py"), "in /home/me/src/shop.py.", True),
-        (("path", "src/shop.py"), "in notsrc/shop.py", False),
+        (("old_text", "total = price * count"), "- it said `total = price * count;`", True),
+        (("name", "parse_line"), "parse_lines and reparse_line", False),
+        (("name", "parse_line"), "call `Parse_Line` first", True),
+        (("file", "src/shop.py"), "in /home/me/src/shop.py.", True),
+        (("file", "src/shop.py"), "in notsrc/shop.py", False),
     ],
 )
 def test_a_summary_holds_what_stands_in_it_as_a_word(needed, text, stands):
@@ -116,9 +134,10 @@ def test_long_lines_are_told_by_their_beginning():
 @given(st.text(alphabet="aB1_ ./:→\t\n-*`>", max_size=200))
 def test_what_a_text_needs_it_also_holds(text):
     needed = {
-        *(("line", line) for line in lines(text)),
-        *(("path", path) for path in paths(text)),
-        *(("identifier", name) for name in identifiers(text)),
+        *(("quoted", line) for line in lines(text)),
+        *(("file", path) for path in files(text)),
+        *(("name", name) for name in names(text)),
+        *(("id", each) for each in ids(text)),
     }
     assert StringMatcher(needed).held(text) == needed
 
@@ -129,6 +148,6 @@ DATA = base64.b64encode(random.Random(1).randbytes(750_000)).decode()
 @pytest.mark.parametrize("text", ["a" * 10**6, "a/" * 10**6, "." * 10**6, "a:1" * 10**6, " " * 10**6, DATA])
 def test_a_huge_line_costs_its_length(text):
     before = time.process_time()
-    list(lines(text)), list(paths(text)), identifiers(text), StringMatcher([("path", "a/a")]).held(text)
+    list(lines(text)), list(files(text)), names(text), ids(text), StringMatcher([("file", "a/a")]).held(text)
     # A pattern that started anew inside a word would take hours, not seconds.
     assert time.process_time() - before < 5

@@ -1,26 +1,22 @@
 """The file of requests, checked by somebody who knows nothing of us: JSON, a plain cache, a price list."""
 
-import hashlib
 import io
 import json
-from datetime import datetime
 
+import msgspec
 import pytest
-from measure.naive_cache import NaiveBlock, NaiveCache
-from replay.scripts import session, steps, text
+from builders import answer, assistant, call, say, think, user
+from click.testing import CliRunner
+from replay.request_checker import Checked, check
+from replay.scripts import MODEL, session, steps, text
 
+from everturn.cli import main
 from everturn.replay.playing.prepared import index_uses
 from everturn.replay.policies import REPLAY_POLICIES, parse_policy
 from everturn.replay.requests_file import make_request_writer
 from everturn.replay.simulate import simulate
 
-# Dollars per million tokens of Claude Opus 4.5, from the public price list: input, output; and what the
-# kinds of input cost in relation to it.
-INPUT, OUTPUT = 5.0, 25.0
-READ, WRITE_5M, WRITE_1H = 0.1, 1.25, 2.0
-MINIMUM = 4_096
-# What follows the last block is counted with it and is never written.
-NEAR = 3
+ALL = (*REPLAY_POLICIES, "claude-code+1h", "none+refresh", "recorded+refresh", "claude-code+refresh-blind")
 
 
 def made():
@@ -40,69 +36,45 @@ def lines_of(name, *, window=60_000):
     return run, [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-def blocks_of(line):
-    """The prompt as a list of blocks, in the order of the prefix."""
-    body, tokens = line["request"], iter(line["tokens"])
-    parts = [("tools", "tool", block) for block in body.get("tools", ())]
-    parts += [("system", block["type"], block) for block in body["system"]]
-    parts += [
-        (message["role"], block["type"], block)
-        for message in body["messages"]
-        for block in message["content"]
-    ]
-    found = []
-    chain = b""
-    for role, kind, block in parts:
-        marker = block.pop("cache_control", None)
-        # A chain of digests stands for the whole prefix, so that comparing prefixes is cheap.
-        spelled = json.dumps([role, block], sort_keys=True).encode()
-        chain = hashlib.sha256(chain + spelled).digest()
-        ttl = marker.get("ttl", "5m") if marker else None
-        found.append(NaiveBlock(chain, kind, next(tokens), ttl))
-    assert list(tokens) == []
-    return found
+@pytest.mark.spec("RP-4")
+@pytest.mark.parametrize("name", [*ALL, "sliding-window+1h+refresh"])
+def test_the_bill_can_be_checked_from_the_file_alone(name):
+    run, lines = lines_of(name)
+    checked = check(json.dumps(line).encode() for line in lines)
+    assert problems_of(checked) == []
+    (bill,) = checked.bills.values()
+    assert bill.requests == len(run.calls)
+    assert bill.recomputed == pytest.approx(float(run.totals.dollars), rel=0.005)
 
 
-def dollars_of(usage):
-    written = usage["cache_creation"]
-    tokens = (
-        usage["input_tokens"]
-        + usage["cache_read_input_tokens"] * READ
-        + written["ephemeral_5m_input_tokens"] * WRITE_5M
-        + written["ephemeral_1h_input_tokens"] * WRITE_1H
-    )
-    return (tokens * INPUT + usage["output_tokens"] * OUTPUT) / 1_000_000
+def problems_of(checked: Checked) -> list[str]:
+    return [*checked.invalid, *checked.wrong_sums, *checked.wrong_usage, *checked.wrong_dollars]
 
 
 @pytest.mark.spec("RP-4")
+@pytest.mark.spec("RP-16")
 @pytest.mark.parametrize(
-    "name", [*REPLAY_POLICIES, "claude-code+1h", "none+refresh", "sliding-window+1h+refresh"]
+    "options",
+    [
+        "--seed 312 --boundaries 1 --forks 1 --model claude-sonnet-4-5-20250929 --cache-lifetime 1h",
+        "--seed 313 --boundaries 1 --model claude-opus-4-5-20251101 --model-switches 2 --idle-gaps 3",
+        "--seed 315 --microcompactions 1 --idle-gaps 2",
+    ],
 )
-def test_the_bill_can_be_checked_from_the_file_alone(name):
-    run, lines = lines_of(name)
-    assert len(lines) == len(run.calls)
-    cache = NaiveCache()
-    recomputed = 0.0
-    for line in lines:
-        usage = line["usage"]
-        now = datetime.fromisoformat(line["time"]).timestamp()
-        answer = cache.start(line["model"], blocks_of(line), 0, MINIMUM, now)
-        cache.begin(answer)
-        assert abs(answer.read - usage["cache_read_input_tokens"]) <= NEAR
-        assert abs(answer.write_5m - usage["cache_creation"]["ephemeral_5m_input_tokens"]) <= 2 * NEAR
-        assert abs(answer.write_1h - usage["cache_creation"]["ephemeral_1h_input_tokens"]) <= 2 * NEAR
-        assert line["dollars"] == pytest.approx(dollars_of(usage), rel=1e-9)
-        told = {
-            "input_tokens": answer.plain,
-            "cache_read_input_tokens": answer.read,
-            "cache_creation": {
-                "ephemeral_5m_input_tokens": answer.write_5m,
-                "ephemeral_1h_input_tokens": answer.write_1h,
-            },
-            "output_tokens": usage["output_tokens"],
-        }
-        recomputed += dollars_of(told)
-    assert recomputed == pytest.approx(float(run.totals.dollars), rel=0.005)
+def test_every_request_of_a_generated_session_is_valid_and_its_bill_can_be_recomputed(options, tmp_path):
+    made, out = str(tmp_path / "made.jsonl"), tmp_path / "requests"
+    run = CliRunner().invoke(main, ["make-session", "--tokens", "5000", "--out", made, *options.split()])
+    assert run.exit_code == 0, run.output
+    given = ["replay", made, "--policy", ",".join(ALL), "--requests", str(out), "--json"]
+    run = CliRunner().invoke(main, [*given, "--cache", str(tmp_path / "cache"), "--workers", "1"])
+    assert run.exit_code == 0, run.output
+    with out.open("rb") as lines:
+        checked = check(lines)
+    assert problems_of(checked) == []
+    assert {policy for _, policy in checked.bills} == set(ALL)
+    assert checked.worst < 0.005
+    rows = {row["policy"]: float(row["dollars"]) for row in json.loads(run.stdout)["rows"]}
+    assert {policy: bill.dollars for (_, policy), bill in checked.bills.items()} == pytest.approx(rows)
 
 
 @pytest.mark.spec("RP-4")
@@ -120,7 +92,7 @@ def test_a_line_says_who_when_and_why_it_was_sent():
     first = lines[0]
     assert list(first) == [
         "session", "policy", "thread", "call", "time", "source", "model", "request", "usage", "dollars",
-        "tokens",
+        "tokens", "cache",
     ]  # fmt: skip
     assert (first["session"], first["policy"], first["call"]) == ("made", "claude-code", 1)
     assert (first["time"], first["source"]) == ("2026-03-02T09:00:20Z", "main")
@@ -138,3 +110,61 @@ def test_the_file_says_that_the_head_is_a_stand_in():
     assert [
         block["text"].startswith("[system prompt and tools of main, not recorded:") for block in system
     ] == [True]
+
+
+@pytest.mark.spec("RP-12")
+def test_a_bill_with_cache_events_can_be_checked_too():
+    """A line says which entries of others were found, and which of ours were gone."""
+    from everturn.replay.playing.cache_billing import CacheEvent
+    from everturn.replay.playing.prepared import prepare
+
+    found = made()
+    events = {4: CacheEvent("lost", 10_000), 9: CacheEvent("found", 20_000)}
+    prepared = prepare(found)
+    prepared.anchors = (
+        msgspec.structs.replace(prepared.anchors[0], events=events),
+        *prepared.anchors[1:],
+    )
+    out = io.BytesIO()
+    run = simulate(found, parse_policy("none"), None, observer=make_request_writer(out, "made", "none"))
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["call"] for line in lines if line["cache"]] == [4, 9]
+    assert problems_of(check(json.dumps(line).encode() for line in lines)) == []
+    assert run.calls[3].read < run.calls[2].context - 1_000
+
+
+def lines_under(policy, *records, model="claude-sonnet-4-5"):
+    found, out = session(list(records), model=model), io.BytesIO()
+    simulate(found, parse_policy(policy), None, observer=make_request_writer(out, "made", policy))
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("policy", ["none", "recorded", "claude-code"])
+def test_a_reference_to_a_tool_that_is_not_recorded_is_told_as_text(policy):
+    loaded = answer("c1", [{"type": "tool_reference", "tool_name": "TaskCreate"}])
+    lines = lines_under(
+        policy,
+        user("Plan it."),
+        assistant(call("c1", "ToolSearch", query="task"), id="m1", model=MODEL),
+        user([loaded]),
+        assistant("Planned.", id="m2", model=MODEL),
+    )
+    assert problems_of(check(json.dumps(line).encode() for line in lines)) == []
+    said = lines[-1]["request"]["messages"][-1]["content"][0]["content"]
+    assert said == [{"type": "text", "text": "[tool TaskCreate, its definition is not recorded]"}]
+
+
+@pytest.mark.spec("RP-16")
+def test_thinking_that_the_api_would_strip_is_in_no_request():
+    """The results of a tool loop come with a new prompt: this model is no longer shown its thinking."""
+    model = "claude-sonnet-4-5"
+    lines = lines_under(
+        "none",
+        user("Read it."),
+        assistant(think("I read it."), call("c1", "Read", file_path="a.py"), id="m1", model=model),
+        user([answer("c1", "text"), say("And hurry.")]),
+        assistant(think("Now I hurry."), "Done.", id="m2", model=model),
+    )
+    assert problems_of(check(json.dumps(line).encode() for line in lines)) == []
+    assert [line["request"]["thinking"]["type"] for line in lines] == ["enabled", "enabled"]
+    assert "I read it." not in json.dumps(lines[-1]["request"])

@@ -276,7 +276,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "store: a torn tail is left alone",
-        "everturn.session.store.jsonl_store",
+        "everturn.session.store.record_lines",
         'start = b"\\n" if self._starts_new_line else b""',
         'start = b""',
         STORE,
@@ -297,7 +297,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "store: a retry is not stored twice",
-        "everturn.session.store.jsonl_store",
+        "everturn.session.store.record_lines",
         "            known = self._known.get(record.uuid) or new.get(record.uuid)\n",
         "            known = None\n",
         STORE,
@@ -516,7 +516,8 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "processes: commands get no keys",
         "everturn.processes",
-        "    return is_named_so or redact_secrets(value) == REDACTED\n",
+        "    return is_named_so or redact_secrets(value) == REDACTED or "
+        "_PASSWORD_IN_URL.search(value) is not None\n",
         "    return False\n",
         (f"{PROCESSES}::test_a_command_of_the_chat_gets_no_key",),
     ),

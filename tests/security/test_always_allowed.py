@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from everturn.chat.permission import PermissionRequest, Permissions
 from everturn.chat.tools.command_scope import FAMILIES, always_scope, find_family
 from everturn.chat.tools.files.edit import write_tool
+from everturn.chat.tools.files.guarded import is_secret, runs_code
 from everturn.chat.tools.files.read import read_tool
 from everturn.chat.tools.files.workspace import Workspace
 from everturn.chat.tools.search.grep import grep_tool
@@ -190,3 +191,48 @@ def test_read_only_changes_nothing_with_any_tool(tmp_path: Path, person: Person)
         with pytest.raises(Exception, match="read only"):
             tools[name].run(fields)  # type: ignore[misc]
     assert (list(tmp_path.iterdir()), person.asked) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".gdbinit",
+        ".pylintrc",
+        ".cargo/config.toml",
+        ".devcontainer.json",
+        ".cursorrules",
+        ".yarn/releases/yarn.cjs",
+        ".venv/bin/python",
+        "node_modules/.bin/eslint",
+        "node_modules/left-pad/index.js",
+        "lib/site-packages/a.py",
+        "cloudbuild.yaml",
+        "opencode.json",
+        ".a-tool-of-next-year/run.sh",
+        "src/.hidden/x.py",
+    ],
+)
+def test_every_hidden_file_belongs_to_a_program_that_may_run_it(path: str):
+    assert runs_code(path)
+
+
+@pytest.mark.parametrize(
+    "path", [".gitignore", "src/.gitkeep", "./src/a.py", "src/a.b.py", ".editorconfig", "../x.py"]
+)
+def test_files_that_nothing_runs_are_no_reason_to_ask(path: str):
+    assert not runs_code(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "prod.env",
+        "infra/terraform.tfstate.backup",
+        "serviceAccountKey.json",
+        "auth.json",
+        "kubeconfig",
+        ".boto",
+    ],
+)
+def test_more_names_hold_secrets(path: str):
+    assert is_secret(path)

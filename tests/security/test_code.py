@@ -34,6 +34,8 @@ PROCESS_CALLS = re.compile(
 )
 # The only modules that open files, each with what it opens; all others go through the first.
 OPENS_FILES = {
+    "cli/dashboard.py": "a browser, not a file",
+    "web_dashboard/app.py": "styles and scripts of the package",
     "safe_files.py": "the functions that all others use",
     "session/store/file_system.py": "the store's calls, which tests replace by failing ones",
     "chat/tools/search/grep_worker.py": "a process of its own that imports only the standard library",
@@ -45,12 +47,14 @@ FILE_CALLS = {"open", "fdopen", "read_text", "write_text", "read_bytes", "write_
               "touch",
               "mkstemp", "NamedTemporaryFile", "TemporaryFile", "copy", "copyfile", "copytree"}  # fmt: skip
 # Methods of our own with these names.
-OUR_OPENS = {"Session", "AsyncSession", "JsonlStore", "agent", "cls", "_io", "io", "self", "super"}
+OUR_OPENS = {"Session", "AsyncSession", "JsonlStore", "FolderStore", "agent", "cls", "_io", "io", "self",
+             "super", "stores", "_transcripts"}  # fmt: skip
 # The only modules that print; all others return words.
 PRINTS = {
     "cli/output.py": "for commands: `printable`",
     "chat/screen/terminal.py": "for the chat: lines that were fitted to the screen, and `StreamWrapper`",
     "chat/start.py": "an answer for a program, or `printable`",
+    "cli/export.py": "the lines of a session as recorded, never to a terminal",
     "cli/context.py": "the progress line, which has only numbers",
     "cli/twin.py": "the address, which has only numbers",
     "cli/twin_verify.py": "`printable`, and sentences of our own with numbers",
@@ -64,7 +68,8 @@ PRINTS = {
     "dashboard/replay_table.py": "lines that were fitted to the screen",
     "dashboard/terminal.py": "lines that were fitted to the screen",
     "replay/cache_check.py": "numbers, for developers",
-    "replay/refetches/accuracy.py": "numbers, for developers",
+    "replay/pause_table.py": "numbers, for developers",
+    "replay/refetches/sample.py": "a sample to be judged, for developers",
     "replay/retention_table.py": "numbers, for developers",
 }
 

@@ -6,8 +6,10 @@ for n and 4n letters is compared, the smallest of several runs: a quadratic patt
 long for 4n, and far longer than a linear one.
 """
 
+import ast
 import importlib
 import itertools
+import json
 import pkgutil
 import re
 import re._constants as ops
@@ -21,9 +23,10 @@ from typing import Any
 import pytest
 
 import everturn
+from everturn.session.hooks.settings import could_be_slow, matches, parse_hooks
 
 ROOT = Path(everturn.__file__).parent
-SIZES = (250, 500, 1_000, 2_000, 4_000, 8_000)
+SIZES = (250, 2_000, 8_000)
 # So much time is far more than a linear pattern needs for any of these sizes; a quadratic one needs it for
 # the last of them at the latest.
 SUSPICIOUS_SECONDS = 0.02
@@ -31,8 +34,6 @@ MAX_GROWTH = 9.0
 REPEATS = (ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT)
 # Patterns whose text is cut before they see it, and the length that it is cut to.
 CUT_TEXTS = {"everturn.decide.extractive.reading.earlier:_PATH": 300}
-# Patterns of the twin, which reads what its own user sends.
-NOT_HERE = ("everturn.twin",)
 
 
 @cache
@@ -54,14 +55,67 @@ def patterns() -> dict[str, "re.Pattern[Any]"]:
     """Every compiled pattern that a module holds, also in a table, by module and name."""
     found: dict[str, re.Pattern[Any]] = {}
     for module in modules():
-        if module.__name__.startswith(NOT_HERE):
-            continue
         for name, value in vars(module).items():
             for at, pattern in enumerate(_patterns_in(value)):
                 place = f"{module.__name__}:{name}" + (f"[{at}]" if at else "")
                 if pattern not in found.values():
                     found[place] = pattern
     return found
+
+
+# Inline patterns that are made of a value: it is escaped, or comes from a table of ours, or the text is cut.
+# Grep runs a model's pattern in a process with a time limit.
+MADE_OF_VALUES = {
+    "everturn.chat.tools.command_scope: family.options",
+    "everturn.chat.tools.search.glob_patterns: translate(part)",
+    "everturn.chat.tools.search.grep_worker: asked['pattern']",
+    "everturn.decide.retention.score: f'(?<![\\\\w-]){re.escape(end)}(?![\\\\w-])'",
+    "everturn.replay.refetches.strings: f'(?<![\\\\w-]){re.escape(string)}(?!\\\\w)'",
+    "everturn.replay.synthetic.workspace.project: language_of(path).signature",
+    "everturn.session.hooks.settings: matcher",
+    "everturn.session.hooks.settings: matcher if matcher != '*' else ''",
+    "everturn.session.store.folder: re.escape(message_id).encode()",
+    "everturn.web_dashboard.pages.recall: f\"\\\\b(?:{'|'.join(terms)})\\\\w*\"",
+    "everturn.session.recall.search: '|'.join((_stem_pattern(term) for term in query.terms))",
+    "everturn.twin.read_only_tools: asked",
+    "everturn.twin.validate.grammar: pattern.removesuffix('$') + '\\\\Z'",
+    "everturn.wire.overflow: pattern",
+}
+TAKES_A_PATTERN = ("compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer")
+
+
+@cache
+def inline_patterns() -> tuple[dict[str, "re.Pattern[Any]"], set[str]]:
+    """Patterns that are written where they are used, by module and text; and those made of values."""
+    found: dict[str, re.Pattern[Any]] = {}
+    made: set[str] = set()
+    for module in modules():
+        tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+        inside = {
+            id(node) for function in ast.walk(tree) if _is_function(function) for node in ast.walk(function)
+        }
+        for call in ast.walk(tree):
+            # What is compiled at the top of a module is in `patterns`.
+            if not _takes_a_pattern(call) or id(call) not in inside:
+                continue
+            place = f"{module.__name__}: {ast.unparse(call.args[0])}"
+            try:
+                text = eval(compile(ast.Expression(call.args[0]), "", "eval"), dict(vars(module)))
+                found[place] = re.compile(text)
+            except (NameError, AttributeError, TypeError):
+                made.add(place)
+    return found, made
+
+
+def _is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+
+
+def _takes_a_pattern(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+        return False
+    owner = node.func.value
+    return isinstance(owner, ast.Name) and owner.id == "re" and node.func.attr in TAKES_A_PATTERN
 
 
 def _patterns_in(value: object, depth: int = 0) -> Iterator["re.Pattern[Any]"]:
@@ -205,7 +259,37 @@ def test_every_pattern_takes_time_in_proportion_to_its_text():
         if (slow := slow_text(place, pattern, CUT_TEXTS.get(place, SIZES[-1])))
     ]
     assert found == []
-    assert len(patterns()) > 90
+    assert len(patterns()) > 150
+
+
+def test_every_pattern_that_is_written_where_it_is_used_is_linear_too():
+    written, made = inline_patterns()
+    found = [slow for place, pattern in written.items() if (slow := slow_text(place, pattern))]
+    assert (found, made) == ([], MADE_OF_VALUES)
+    assert len(written) > 5
+
+
+@pytest.mark.parametrize(
+    "matcher", ["(a+)+b", "(?:a|aa)*c", "(a*){4}", ".*.*.*.*x", r"(\w+\s?)*", "([^)]+)+"]
+)
+def test_a_matcher_of_a_hook_that_could_be_slow_is_refused(matcher: str):
+    settings = {
+        "hooks": {"PreToolUse": [{"matcher": matcher, "hooks": [{"type": "command", "command": "x"}]}]}
+    }
+    parsed = parse_hooks(json.dumps(settings).encode(), origin="", trusted=())
+    assert parsed.hooks == ()
+    assert "could take very long to match" in parsed.problems[0]
+
+
+@pytest.mark.parametrize(
+    "matcher", ["Edit|Write", "mcp__.*", r"mcp__(github|gitlab)__\w+", "(Edit|Write)?", "a+b+c+"]
+)
+def test_a_matcher_that_is_kept_is_fast_for_any_name(matcher: str):
+    assert not could_be_slow(matcher)
+    began = time.process_time()
+    for pump in ("a", "b", "mcp__", "mcp__github__", "_"):
+        matches(matcher, pump * 20_000)
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize(

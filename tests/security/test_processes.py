@@ -20,6 +20,7 @@ from everturn.chat.tools.files.workspace import Workspace
 from everturn.chat.tools.search.glob import glob_tool
 from everturn.chat.tools.search.grep import grep_tool
 from everturn.cli.install import this_program
+from everturn.processes import environment_without_keys
 
 KEYS = {
     name: f"canary-{name}"
@@ -267,3 +268,31 @@ def _is_gone(pid: str) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PGPASSWORD", "plain"),
+        ("MYSQL_PWD", "plain"),
+        ("OPENAI_KEY", "plain"),
+        ("SIGNING_KEYS", "plain"),
+        ("GH_PAT", "plain"),
+        ("CI_JOB_JWT", "plain"),
+        ("DOCKER_AUTH_CONFIG", "plain"),
+        ("ADMIN_PASS", "plain"),
+        ("SENTRY_DSN", "https://abc@o1.example/2"),
+        ("SLACK_WEBHOOK_URL", "https://hooks.example/T0/B0/x"),
+        ("DATABASE_URL", "postgres://user:plain@host/db"),
+        ("REDIS", "redis://:plain@host"),
+    ],
+)
+def test_a_key_under_another_name_or_in_an_address_reaches_no_command(name: str, value: str):
+    kept = {
+        "PWD": "/work",
+        "KEYBOARD": "us",
+        "PASSENGER": "1",
+        "PROXY": "http://proxy:8080",
+        "SSH_AUTH_SOCK": "/s",
+    }
+    assert environment_without_keys({name: value, **kept}) == kept

@@ -9,8 +9,11 @@ import logging
 import os
 import re
 import shutil
+import socket
 import sys
+import tempfile
 import threading
+import time
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir
@@ -450,12 +453,72 @@ def middleware(lab: Lab) -> None:
         between.close()
 
 
+def gateway(lab: Lab) -> None:
+    """A request over HTTP; the response names the mode."""
+    from everturn.gateway.app import make_gateway
+    from everturn.gateway.server import serve_gateway
+    from everturn.gateway.start import load_settings
+    from everturn.twin.app import serve_twin
+
+    settings = {"store.kind": "memory", **lab.overrides}
+    with serve_twin(lab.twin.twin) as upstream:
+        loaded = load_settings(upstream=upstream, mode=None, settings=settings, config_path=None, limits={})
+        with serve_gateway(make_gateway(loaded), shutdown_seconds=1) as (url, _):
+            lab.twin.script("Well.")
+            client = anthropic.Anthropic(api_key="any", base_url=url, max_retries=0)
+            messages: Any = [{"role": "user", "content": "Hello."}]
+            answered = client.messages.with_raw_response.create(
+                model="claude-haiku-4-5", max_tokens=100, messages=messages
+            )
+            lab.observe(answered.headers["x-everturn-mode"])
+            client.close()
+
+
+def silent_database(lab: Lab) -> None:
+    """A session in a database that takes connections and never says a word."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as door:
+        door.bind(f"{folder}/.s.PGSQL.5432")
+        door.listen()
+        lab.path = Path("work")
+        try:
+            lab.open(**{"store.url": f"postgresql://me@/db?host={folder}"})
+        except EverturnError as problem:
+            lab.observe(str(problem))
+
+
 def broken_cache(lab: Lab) -> None:
     """The tools change in the middle; two sources take turns in one transcript."""
     opus = {"model": "claude-opus-4-5"}
     for n, source in enumerate(("main", "agent:a", "main")):
         with lab.open(tools=[READ, *([FETCH] if n == 2 else [])], source=source, **opus) as session:
             lab.talk(session, 2)
+
+
+def carrying(lab: Lab) -> None:
+    """A context of 50,000 tokens is carried through many short turns, and then through a pause."""
+    with lab.open(model="claude-opus-4-5") as session:
+        for n in range(4):
+            lab.twin.script("Seen.")
+            session.send(f"Log {n}: " + "The token comes late. " * 2_300)
+        for n in range(16):
+            lab.twin.script(f"Answer {n}.")
+            session.send(f"Question {n}.")
+        lab.twin.advance(301)
+        lab.say(session)
+        lab.observe(session.context().levels)
+
+
+def pausing(lab: Lab) -> None:
+    """Nobody speaks for a while."""
+    with lab.open(model="claude-opus-4-5") as session:
+        lab.twin.script("Seen.")
+        session.send("The token comes late. " * 2_300)
+        until = time.monotonic() + 0.4
+        while len(lab.twin.ledger) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        lab.twin.advance(301)
+        lab.say(session)
+        lab.observe({name: part.calls for name, part in session.bill.parts.items()})
 
 
 def connecting(lab: Lab) -> None:

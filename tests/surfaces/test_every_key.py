@@ -40,6 +40,9 @@ OPUS = {"model": scenes.OPUS}
 BUDGETED = {"thinking.type": "enabled", "thinking.budget_tokens": 1_024}
 HOOKS = {"hooks.files": ("~/hooks.json",)}
 
+FRUGAL = {**EXTRACTIVE, "economy.enabled": True, "economy.caution": "frugal"}
+HOLDS = {**EXTRACTIVE, "economy.enabled": True, "economy.holds": True, "economy.hold_after": "20ms"}
+
 TABLE: dict[str, Row] = {
     "policy": Row(scenes.reading, "none"),
     "enabled": Row(scenes.reading, False),
@@ -113,6 +116,13 @@ TABLE: dict[str, Row] = {
     "tools.keep": Row(scenes.reading, ("Read",)),
     "tools.reads": Row(scenes.reading, ("fetch_*",)),
     "tools.clear_all": Row(scenes.reading, True),
+    "economy.enabled": Row(scenes.carrying, True, EXTRACTIVE),
+    "economy.caution": Row(scenes.carrying, "careful", {**FRUGAL, "economy.above_dollars": 1.0}),
+    "economy.above_dollars": Row(scenes.carrying, 1.0, FRUGAL),
+    "economy.above_share": Row(scenes.carrying, 0.9, FRUGAL),
+    "economy.holds": Row(scenes.pausing, False, HOLDS),
+    "economy.hold_dollars": Row(scenes.pausing, 0.0, HOLDS),
+    "economy.hold_after": Row(scenes.pausing, "1h", HOLDS),
     "compact.enabled": Row(scenes.restored, False),
     "compact.strategies": Row(scenes.restored, ("extractive",)),
     "compact.summary_model": Row(scenes.summaries, "claude-opus-5"),
@@ -178,10 +188,14 @@ TABLE: dict[str, Row] = {
     "events.content": Row(scenes.events, "included", {"events.log": True}),
     "store.folder": Row(scenes.middleware, "~/elsewhere"),
     "store.kind": Row(scenes.middleware, "memory"),
+    "store.url": Row(scenes.middleware, "~/stored"),
+    "store.tenant": Row(scenes.middleware, "acme", {"store.url": "~/stored"}),
+    "store.deadline": Row(scenes.silent_database, 0.1, {"store.deadline": 0.2}),
     "store.fsync": Row(scenes.durable, "never", {"store.fsync": "always"}),
     "limits.rounds": Row(scenes.rounds, 2),
     "limits.conversations": Row(scenes.middleware, 1),
     "tokens.calibrate": Row(scenes.filling, False),
+    "gateway.mode": Row(scenes.gateway, "manage"),
 }
 
 

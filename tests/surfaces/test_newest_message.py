@@ -173,6 +173,22 @@ def test_a_compaction_by_hand_that_would_enlarge_the_context_is_refused_with_bot
     assert len(desk.bodies) == 2
 
 
+@pytest.mark.spec("CP-27")
+@pytest.mark.parametrize("form", ["from_", "up_to"])
+def test_no_call_is_paid_for_a_compaction_that_can_only_enlarge_the_context(desk, form):
+    with desk.open() as session:
+        desk.twin.script("Well.", "Well again.", "Good.")
+        for said in ("Hello.", "And now?", "Fine."):
+            session.send(said)
+        at = [record.uuid for record in session.conversation.log.view.records if record.kind == "user"][1]
+        size, calls = session.context().size.tokens, len(desk.twin.ledger)
+        made, planned = session.compact(**{form: at}), session.dry_run(**{form: at})
+    assert isinstance(made, everturn.CompactionSkipped)
+    assert made == planned
+    assert made.why.startswith(f"A compaction would enlarge the context, from {size:,} to at least ")
+    assert len(desk.twin.ledger) == calls
+
+
 @pytest.mark.spec("CP-37")
 def test_nothing_is_summarized_where_nearly_everything_is_the_newest_message(desk):
     with desk.open(window=WINDOW) as session:

@@ -51,6 +51,44 @@ def test_the_branch_left_behind_can_be_returned_to(desk):
     assert shown(desk) == "\n".join(["Question 0.", "Answer 0.", "Question 1.", "Answer 1.", "Question 6."])
 
 
+@pytest.mark.spec("CP-36")
+def test_branches_left_behind_are_listed_and_each_can_be_returned_to(desk):
+    with desk.open() as session:
+        talk(desk, session, 0, 1)
+        assert session.branches() == ()
+        session.rewind(said(session)[1].uuid)
+        talk(desk, session, 5, 6)
+        session.rewind(said(session)[2].uuid)
+    with desk.open() as session:
+        first, second = session.branches()
+        assert [(each.text, each.messages) for each in (first, second)] == [
+            ("Question 1.", 2),
+            ("Question 6.", 2),
+        ]
+        session.rewind(second.uuid)
+        assert [each.text for each in session.branches()] == ["Question 1."]
+        talk(desk, session, 7)
+        assert shown(desk).splitlines()[2:] == [
+            "Question 5.", "Answer 5.", "Question 6.", "Answer 6.", "Question 7."
+        ]  # fmt: skip
+        session.rewind(first.uuid)
+        talk(desk, session, 8)
+    assert shown(desk).splitlines()[2:] == ["Question 1.", "Answer 1.", "Question 8."]
+
+
+@pytest.mark.spec("CP-36")
+@pytest.mark.parametrize("form", ["from_", "up_to"])
+def test_a_person_summarizes_from_a_message_or_up_to_it(desk, form):
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        desk.talk(session, turns=4, size=400)
+        chosen = said(session)[2].uuid
+        assert isinstance(session.compact(**{form: chosen}), everturn.Compaction)
+        kept = {record.uuid for record in session.conversation.log.view.records}
+        talk(desk, session, 9)
+    assert (chosen in kept) == (form == "up_to")
+    assert [entry["status"] for entry in desk.twin.ledger] == [200] * 5
+
+
 def test_the_first_message_can_be_taken_back(desk):
     with desk.open() as session:
         talk(desk, session, 0, 1)

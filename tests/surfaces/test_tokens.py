@@ -169,6 +169,7 @@ class Watched:
         self.characters, self.tier = 0, ROUGH.tier
         self._costs = EstimatedCosts(find_model(model))
         self.turn, self.tool_prompt, self.trailing = self._costs.turn, self._costs.tool_prompt, 0
+        self.keeps_thinking = self._costs.keeps_thinking
 
     def text(self, words):
         self.characters += len(words)

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 from urllib.parse import urlsplit
 
 import pytest
@@ -118,3 +119,42 @@ def test_names_that_a_page_can_point_at_this_machine_are_refused(host):
 
 def test_the_application_takes_names_that_are_allowed():
     assert callable(make_app(build_twin(), allowed_hosts=["host.docker.internal"]))
+
+
+def raw(address, data: bytes) -> bytes:
+    """What the server answers to bytes that no client library would send, until it closes the connection."""
+    with socket.create_connection((address.hostname, address.port), timeout=5) as line:
+        line.sendall(data)
+        return b"".join(iter(lambda: line.recv(65_536), b""))
+
+
+LEDGER = b"GET /twin/ledger HTTP/1.1\r\nconnection: close\r\n"
+RESET = b"POST /twin/reset HTTP/1.1\r\nhost: localhost\r\nx-api-key: k\r\nconnection: close\r\n"
+SCRIPT = RESET.replace(b"reset", b"script") + b"content-type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (LEDGER + b"host: localhost\r\n\r\n", b"200"),
+        (LEDGER + b"host: localhost\r\nhost: evil.example\r\n\r\n", b"403"),
+        (LEDGER + b"host: localhost:80\r\nhost: evil.example\r\n\r\n", b"403"),
+        (LEDGER + b"host: localhost:80@evil.example\r\n\r\n", b"403"),
+        (LEDGER + b"host: localhost:evil.example\r\n\r\n", b"403"),
+        (LEDGER + b"host: [::1].evil.example\r\n\r\n", b"403"),
+        (LEDGER + b"host: 127.0.0.1.evil.example\r\n\r\n", b"403"),
+        (LEDGER + b"host: 2130706433\r\n\r\n", b"403"),
+        (
+            LEDGER + b"host: localhost\r\norigin: http://localhost\r\norigin: http://evil.example\r\n\r\n",
+            b"403",
+        ),
+        (LEDGER + b"host: localhost\r\nx: a\r\n sec-fetch-site: none\r\n\r\n", b"400"),
+        (RESET + b"content-type: application/jsonx\r\ncontent-length: 2\r\n\r\n{}", b"415"),
+        (RESET + b"content-length: 2\r\ncontent-length: 3\r\n\r\n{}{", b"400"),
+        (RESET + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n" + LEDGER, b"400"),
+        (SCRIPT + b"content-length: 50011\r\n\r\n" + b'{"replies":' + b"[" * 50_000, b"400"),
+    ],
+)
+def test_a_request_that_two_readers_could_read_differently_is_refused(address, sent, status):
+    answer = raw(address, sent)
+    assert (answer.split(b" ", 2)[1], answer.count(b"HTTP/1.1 ")) == (status, 1)

@@ -3,6 +3,7 @@
 import gzip
 import http.client
 import json
+import select
 import socket
 import threading
 import zlib
@@ -14,7 +15,9 @@ import pytest
 from everturn.errors import UsageError
 from everturn.twin.app import bind_socket, serve_twin
 from everturn.twin.build import build_twin
+from everturn.twin.faults import InjectedFault
 from everturn.twin.routes import HttpRequest, dispatch
+from everturn.twin.speaker import script_reply
 
 OPUS = "claude-opus-5-5"
 ASK = {"model": OPUS, "max_tokens": 2000, "messages": [{"role": "user", "content": "Hello"}]}
@@ -284,3 +287,53 @@ def test_a_summary_is_shortened_to_fit_max_tokens(ask):
     }
     status, _, answer = ask("POST", "/v1/messages", body, anthropic_beta="compact-2026-09-04")
     assert (status, json.loads(answer)["stop_reason"]) == (200, "compaction")
+
+
+# ── clients that go away ─────────────────────────────────────────────────────────────────────────
+
+
+def go_away(url, *, stream: bool, after: bytes = b"") -> None:
+    """Send a request, read until `after` has arrived, and close the connection."""
+    body = json.dumps(ASK | {"stream": stream}).encode()
+    head = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
+    request = f"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\n{head}content-length: {len(body)}\r\n\r\n"
+    with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port)) as line:
+        line.sendall(request.encode() + body)
+        read = b""
+        while after not in read:
+            read += line.recv(64)
+        # Some of the response is there and unread: that is what "in the middle" means.
+        select.select([line], [], [], 5)
+
+
+@pytest.mark.parametrize(("stream", "after"), [(True, b"message_start"), (True, b""), (False, b"200")])
+def test_a_client_that_goes_away_in_the_middle_uses_up_no_scripted_reply(url, ask, stream, after):
+    ask("POST", "/twin/script", {"replies": [" ".join(["One."] * 60), "Two."]})
+    go_away(url, stream=stream, after=after)
+    said = [json.loads(ask("POST", "/v1/messages", ASK)[2])["content"][-1]["text"] for _ in range(2)]
+    assert [text[:4] for text in said] == ["One.", "Two."]
+
+
+def test_a_client_that_gives_up_during_a_delay_uses_up_no_scripted_reply():
+    twin = build_twin(clock="real", script=[script_reply("One."), script_reply("Two.")])
+    twin.faults.add([InjectedFault("slow_first_byte", delay_s=30)])
+    with serve_twin(twin) as url:
+        host, port = urlsplit(url).hostname, urlsplit(url).port
+        body = json.dumps(ASK).encode()
+        impatient = http.client.HTTPConnection(host, port, timeout=0.3)
+        impatient.request("POST", "/v1/messages", body=body, headers=HEADERS)
+        with pytest.raises(TimeoutError):
+            impatient.getresponse()
+        impatient.close()
+        with anthropic.Anthropic(api_key="k", base_url=url) as client:
+            assert client.messages.create(**ASK).content[-1].text == "One."
+
+
+def test_a_client_that_reads_everything_and_closes_uses_up_its_reply(url, ask):
+    ask("POST", "/twin/script", {"replies": ["One.", "Two."]})
+    for word in ("One.", "Two."):
+        with (
+            anthropic.Anthropic(api_key="k", base_url=url) as client,
+            client.messages.stream(**ASK) as stream,
+        ):
+            assert stream.get_final_text() == word

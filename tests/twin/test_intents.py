@@ -101,3 +101,36 @@ def test_no_message_takes_long_to_parse(piece):
     began = time.perf_counter()
     parse_intents(piece * 5_000)
     assert time.perf_counter() - began < 1
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "What is in docs/todo.txt?",
+        "Which steps does main.py take?",
+        "What is the plan of the authors?",
+        "Do not make a plan.",
+        "Explain what `step by step` means here.",
+        "What does the sub-agent in src/agent.py do?",
+        "Do not use a subagent.",
+        "Read everything thoroughly.",
+    ],
+)
+def test_a_list_or_a_second_agent_is_used_only_where_the_user_asks_for_it(prompt):
+    found = parse_intents(prompt)
+    assert (found.plans, found.delegates_search) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "plans", "delegates"),
+    [
+        ("Make a todo list for the refactoring.", True, False),
+        ("Keep a checklist while you look at it.", True, False),
+        ("Could you plan this step by step?", True, False),
+        ("Use a subagent to find where it is used.", False, True),
+        ("Delegate this search.", False, True),
+    ],
+)
+def test_a_list_and_a_second_agent_are_used_where_the_user_asks_for_them(prompt, plans, delegates):
+    found = parse_intents(prompt)
+    assert (found.plans, found.delegates_search) == (plans, delegates)

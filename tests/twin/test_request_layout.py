@@ -3,9 +3,12 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from twin.asking import FIVE, HOUR, Desk, assistant, call, result, text, tool, user
 
 from everturn.twin.faults import InjectedFault
+from everturn.twin.memo import clear_memos
 from everturn.twin.options import TwinOptions
 from everturn.twin.parse import parse_request
 from everturn.twin.request_layout import lay_out
@@ -272,3 +275,41 @@ def test_thinking_can_be_left_out_of_the_positions():
         said = desk.ask(messages=[user(text("go", FIVE))])["content"]
         talk = [user("go"), {"role": "assistant", "content": said}, user(text("on", FIVE))]
         assert (desk.usage(messages=talk)[0] > 0) is reads
+
+
+TURNS = st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), min_size=1, max_size=8)
+
+
+def conversation(turns) -> list[dict]:
+    """One exchange per turn: a word, whether a tool is called, and whether the turn has a breakpoint."""
+    messages = []
+    for number, (word, calls, marked) in enumerate(turns):
+        mark = FIVE if marked else None
+        messages.append(user(text(f"word {word} " * 900, mark)))
+        if calls:
+            answer = result(f"toolu_{number}", "found", **({"cache_control": FIVE} if marked else {}))
+            messages += [assistant(call(f"toolu_{number}")), user(answer)]
+        messages.append(assistant(f"answer {word}"))
+    return [*messages, user("go on")]
+
+
+@given(st.lists(TURNS, min_size=1, max_size=4), st.booleans())
+@settings(max_examples=40)
+def test_what_is_reused_of_earlier_requests_changes_no_layout(conversations, marked):
+    options = TwinOptions()
+    shared = [turns[: len(turns) // 2 + 1] for turns in conversations]
+    bodies = []
+    for turns in [*conversations, *shared, *[[*head, *conversations[0]] for head in shared]]:
+        system = [text("You help.", FIVE if marked and len(turns) % 2 else None)]
+        body = {"model": "claude-opus-5", "max_tokens": 9, "system": system, "messages": conversation(turns)}
+        bodies.append(json.dumps(body).encode())
+    clear_memos()
+    reused = [placed(body, options) for body in bodies]
+    for body, found in zip(bodies, reused, strict=True):
+        clear_memos()
+        assert placed(body, options) == found
+
+
+def placed(body: bytes, options: TwinOptions):
+    request = parse_request("messages", {}, body, workspace="w")
+    return request, lay_out(request, options)

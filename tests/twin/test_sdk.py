@@ -419,3 +419,31 @@ def test_twin_for_tests_works_without_pytest():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("Here.\n", "")
+
+
+def test_a_stream_that_the_client_leaves_early_uses_up_no_scripted_reply(twin):
+    twin.script("One. " * 40, "Two.")
+    client = twin.client()
+    for _ in range(2):
+        with client.messages.stream(**ASK) as stream:
+            next(iter(stream))
+    assert said(client.messages.create(**ASK)) == "One. " * 40
+    assert said(client.messages.create(**ASK)) == "Two."
+
+
+async def test_an_async_stream_that_the_client_leaves_early_uses_up_no_scripted_reply(twin):
+    twin.script("One. " * 40, "Two.")
+    client = twin.async_client()
+    async with client.messages.stream(**ASK) as stream:
+        await anext(aiter(stream))
+    replies = [said(await client.messages.create(**ASK)) for _ in range(2)]
+    assert replies == ["One. " * 40, "Two."]
+
+
+def test_a_timeout_of_the_client_uses_up_no_scripted_reply(twin):
+    twin.script("One.", "Two.")
+    twin.faults({"kind": "slow_first_byte", "delay_s": 700})
+    client = twin.client(max_retries=0)
+    with pytest.raises(anthropic.APITimeoutError):
+        client.messages.create(**ASK)
+    assert [said(client.messages.create(**ASK)) for _ in range(2)] == ["One.", "Two."]

@@ -2,6 +2,7 @@ import json
 import random
 
 import pytest
+from twin.asking import Desk, call, result, tool, user
 
 from everturn.twin.faults import FaultInjector, InjectedFault
 from everturn.twin.parse import parse_request
@@ -21,8 +22,12 @@ def request(*messages, workspace="k", **fields):
     return parse_request("messages", {}, json.dumps(body | fields).encode(), workspace=workspace)
 
 
+def say(speaker, asked, **more):
+    return speaker.say(asked, **more).output
+
+
 def heard(speaker, asked):
-    said = speaker.say(asked, rng=random.Random(1))
+    said = say(speaker, asked, rng=random.Random(1))
     return said.content[0].get("text")
 
 
@@ -70,21 +75,21 @@ def test_one_workspace_does_not_get_the_script_of_another():
 
 def test_a_script_may_leave_out_ids_and_stop_reasons():
     speaker = Speaker([script_reply([{"type": "tool_use", "name": "read"}]), script_reply("done")])
-    call = speaker.say(request("hi"), rng=random.Random(5))
-    again = Speaker([script_reply([{"type": "tool_use", "name": "read"}])]).say(
-        request("hi"), rng=random.Random(5)
+    call = say(speaker, request("hi"), rng=random.Random(5))
+    again = say(
+        Speaker([script_reply([{"type": "tool_use", "name": "read"}])]), request("hi"), rng=random.Random(5)
     )
     assert call == again
     assert call.stop_reason == "tool_use"
     assert call.content[0]["id"].startswith("toolu_01")
     assert list(call.content[0]) == ["type", "id", "name", "input"]
-    assert speaker.say(request("hi"), rng=random.Random(5)) == ModelOutput(text("done"), "end_turn")
+    assert say(speaker, request("hi"), rng=random.Random(5)) == ModelOutput(text("done"), "end_turn")
 
 
 def test_a_script_may_fix_id_and_stop_reason():
     call = {"type": "tool_use", "id": "toolu_mine", "name": "read", "input": {"a": 1}}
     speaker = Speaker([script_reply([call], "max_tokens")])
-    assert speaker.say(request("hi"), rng=random.Random(5)) == ModelOutput(
+    assert say(speaker, request("hi"), rng=random.Random(5)) == ModelOutput(
         (call,), "max_tokens", is_verbatim=True
     )
 
@@ -100,7 +105,7 @@ def test_a_script_may_fix_id_and_stop_reason():
 )
 def test_a_reply_ends_where_a_stop_sequence_starts(stops, said):
     speaker = Speaker([script_reply("one END two")])
-    assert speaker.say(request("hi", stop_sequences=stops), rng=random.Random(1)) == said
+    assert say(speaker, request("hi", stop_sequences=stops), rng=random.Random(1)) == said
 
 
 @pytest.mark.spec("TW-8")
@@ -194,7 +199,7 @@ def test_a_scripted_summary_is_used_for_the_next_prompt_for_a_summary():
 
 def test_a_reply_that_is_broken_off_stays_for_the_next_attempt():
     speaker = Speaker([script_reply("one")], playback=[ModelOutput(text("two"), "end_turn")])
-    broken = [speaker.say(request("hi"), rng=random.Random(1), is_broken_off=True) for _ in range(2)]
+    broken = [say(speaker, request("hi"), rng=random.Random(1), is_broken_off=True) for _ in range(2)]
     assert [said.content[0]["text"] for said in broken] == ["one", "one"]
     assert [heard(speaker, request("hi")) for _ in range(2)] == ["one", "two"]
 
@@ -207,7 +212,7 @@ def test_a_scripted_tool_call_gets_the_thinking_that_its_mode_requires():
     results = [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]
 
     def kinds(reply, *messages, **fields):
-        said = Speaker([script_reply(reply)]).say(request(*messages, **fields), rng=random.Random(1))
+        said = say(Speaker([script_reply(reply)]), request(*messages, **fields), rng=random.Random(1))
         return [block.get("thinking", block["type"]) for block in said.content]
 
     assert kinds([call], "hi", thinking=enabled) == [REQUIRED_THINKING, "tool_use"]
@@ -215,6 +220,30 @@ def test_a_scripted_tool_call_gets_the_thinking_that_its_mode_requires():
     assert kinds([call], "hi") == ["tool_use"]
     assert kinds("done", "hi", thinking=enabled) == ["text"]
     assert kinds([call], "hi", [call | {"id": "t"}], results, thinking=enabled) == ["tool_use"]
+
+
+MODES = [
+    ("claude-sonnet-4-5", {"type": "enabled", "budget_tokens": 1024}, ["thinking", "tool_use"]),
+    ("claude-opus-5", {"type": "adaptive"}, ["tool_use"]),
+    ("claude-opus-5", {"type": "disabled"}, ["tool_use"]),
+    ("claude-opus-5", None, ["tool_use"]),
+]
+
+
+@pytest.mark.spec("TW-8")
+@pytest.mark.parametrize(("model", "mode", "kinds"), MODES)
+@pytest.mark.parametrize("thinks", [True, False])
+@pytest.mark.parametrize("stop_reason", ["", "tool_use"])
+def test_a_scripted_tool_loop_is_accepted_in_every_mode_of_thinking(model, mode, kinds, thinks, stop_reason):
+    """The mode is in the request, so a script cannot be refused for it when it is posted: it is completed."""
+    desk = Desk(model=model)
+    thought = [{"type": "thinking", "thinking": "Mine."}] if thinks else []
+    desk.twin.speaker.add([script_reply([*thought, call("toolu_1")], stop_reason), script_reply("Done.")])
+    asked = {"tools": [tool("look")], "thinking": mode, "max_tokens": 4000}
+    said = desk.ask(messages=[user("go")], **asked)["content"]
+    assert [block["type"] for block in said] == (["thinking", "tool_use"] if thinks else kinds)
+    loop = [user("go"), {"role": "assistant", "content": said}, user(result("toolu_1", "found"))]
+    assert desk.ask(messages=loop, **asked)["content"][-1]["text"] == "Done."
 
 
 @pytest.mark.spec("TW-10")

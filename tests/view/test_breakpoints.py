@@ -18,6 +18,7 @@ from everturn.view import breakpoints as markers
 from everturn.view.breakpoints import (
     Breakpoints,
     can_carry_breakpoint,
+    keep_existing,
     place_breakpoints,
     with_cache_control,
     without_cache_control,
@@ -282,3 +283,18 @@ def test_a_marker_that_a_block_came_with_is_replaced():
     assert without_cache_control(came) == text_block("a")
     quoted = text_block('"cache_control"')
     assert without_cache_control(quoted) is quoted
+
+
+def test_breakpoints_of_an_earlier_request_stay_where_their_block_still_is():
+    preamble = Preamble(tools=(text_block("t"),), system=(text_block("s1"), text_block("s2")))
+    messages = [Message("user", (text_block("a"), text_block("b")))]
+    spots = [
+        BlockLocation(-1, 2),
+        BlockLocation(-1, 3),
+        BlockLocation(0, 1),
+        BlockLocation(0, 2),
+        BlockLocation(1, 0),
+    ]
+    earlier = Breakpoints(tuple((spot, Breakpoint(at, "5m")) for at, spot in enumerate(spots)), ("why",), 7)
+    kept = keep_existing(earlier, preamble, messages)
+    assert kept == Breakpoints((earlier.places[0], earlier.places[2]), ("why",), 7)

@@ -4,8 +4,8 @@ import builders as b
 import pytest
 from builders import compute_view
 
-from everturn.history.blocks import Block, block_from_fields, text_block
-from everturn.history.edits import Cleared, Offloaded, ThinkingDropped
+from everturn.history.blocks import Block, block_from_fields, text_block, text_of
+from everturn.history.edits import Cleared, Offloaded, ThinkingDropped, ToldAsText
 from everturn.history.messages import Message
 from everturn.history.records import Record
 from everturn.history.repair import NO_RESULT, Repair
@@ -300,3 +300,64 @@ def test_a_conversation_of_ten_thousand_turns_is_folded_in_proportion():
     for at in range(10_000):
         fold.add(b.user("q")) if at % 2 else fold.add(b.assistant("a", id=f"m{at}"))
     assert len(fold.flat().messages) == 10_001
+
+
+@pytest.mark.spec("CP-38")
+def test_calls_that_are_told_as_text_lose_their_blocks_whenever_the_edit_comes():
+    loop = [
+        b.user("go", uuid="u1"),
+        b.assistant("I look.", b.call("c1", "Read", file_path="a"), b.call("c2", "Bash"), id="m1", uuid="a1"),
+        b.user([b.answer("c1", "one"), b.answer("c2", "two", is_error=True), b.say("go on")], uuid="r1"),
+    ]
+    told = b.edited(ToldAsText(("c1",), "why"), "e1")
+    more = [b.assistant("Done.", id="m2", uuid="a2"), b.user("thanks", uuid="u2")]
+    expected = Flat(
+        (
+            user("go"),
+            assistant("I look.", b.call("c2", "Bash"), "[Called Read; what came back follows]"),
+            user(
+                b.answer("c2", "two", is_error=True),
+                'Read({"file_path":"a"}) gave:\n<tool-output>\none\n</tool-output>',
+                "go on",
+            ),
+            assistant("Done."),
+            user("thanks"),
+        )
+    )
+    assert flat(*loop, told, *more) == expected
+    assert flat(*loop, *more, told) == expected
+    failed = b.edited(ToldAsText(("c2", "gone"), "why"), "e2")
+    both = flat(*loop, *more, told, failed)
+    assert both.messages[1] == assistant(
+        "I look.", *["[Called Read; what came back follows]"], *["[Called Bash; what came back follows]"]
+    )
+    assert [text_of(each) for each in both.messages[2].blocks] == [
+        "Bash() failed:\n<tool-output>\ntwo\n</tool-output>",
+        'Read({"file_path":"a"}) gave:\n<tool-output>\none\n</tool-output>',
+        "go on",
+    ]
+
+
+def test_a_result_that_is_cleared_changes_no_other_result_beside_it():
+    loop = [
+        b.user("go", uuid="u1"),
+        b.assistant(b.call("c1"), b.call("c2"), id="m1", uuid="a1"),
+        b.user([b.answer("c1", "one"), b.answer("c2", "two"), b.say("words")], uuid="r1"),
+        b.assistant("Done.", id="m2", uuid="a2"),
+    ]
+    whole = flat(*loop, b.user("thanks", uuid="u2"))
+    cleared = flat(*loop, b.user("thanks", uuid="u2"), b.edited(Cleared(("c2",)), "e1"))
+    assert cleared.messages[2] == user(b.answer("c1", "one"), b.answer("c2", TEXT), "words")
+    assert (*cleared.messages[:2], *cleared.messages[3:]) == (*whole.messages[:2], *whole.messages[3:])
+
+
+def test_a_reply_of_only_thinking_before_another_reply_is_left_out_and_told():
+    records = [
+        b.user("go", uuid="u1"),
+        b.assistant(b.think("Hm."), id="m1", uuid="a1"),
+        b.assistant("Done.", id="m2", uuid="a2"),
+        b.user("thanks", uuid="u2"),
+    ]
+    found = flat(*records)
+    assert found.messages == (user("go"), assistant("Done."), user("thanks"))
+    assert [each.kind for each in found.repairs] == ["trailing_thinking"]

@@ -8,7 +8,14 @@ import pytest
 from everturn.history.blocks import Block, text_block
 from everturn.history.messages import Message
 from everturn.history.records import ReplyMeta, Usage
-from everturn.wire.anthropic import Request, Response, messages_pieces, read_response
+from everturn.wire.anthropic import (
+    MessagePieces,
+    Request,
+    Response,
+    compaction_usage,
+    messages_pieces,
+    read_response,
+)
 
 ODD = Block("invented", b'{"type":"invented", "n":1.0}')
 
@@ -34,6 +41,28 @@ def test_a_request_of_nothing_is_still_json():
     assert messages_pieces(()) == []
 
 
+WORDS = tuple(Message("user", tuple(text_block(f"{at}.{part}") for part in range(at % 3))) for at in range(6))
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        WORDS,
+        WORDS[:3],
+        (),
+        (*WORDS[:2], WORDS[5], *WORDS[3:]),
+        (WORDS[4], *WORDS[1:]),
+        (*WORDS, Message("assistant", (ODD,))),
+        (*WORDS[:5], Message("user", WORDS[5].blocks)),
+    ],
+)
+def test_bytes_with_a_memo_of_the_last_request_are_those_without(after: tuple[Message, ...]):
+    memo = MessagePieces()
+    for messages in (WORDS, after, WORDS):
+        request = Request(model="m", messages=messages)
+        assert request.to_bytes(memo) == request.to_bytes()
+
+
 def test_a_response_is_read_with_its_blocks_byte_for_byte():
     body = (
         b'{"id":"msg_1","model":"m","stop_reason":"end_turn","content":[{"type":"invented", "n":1.0}],'
@@ -52,3 +81,16 @@ def test_a_count_that_the_api_leaves_null_is_none():
 def test_a_body_that_is_no_response_is_refused(body: bytes):
     with pytest.raises(msgspec.DecodeError):
         read_response(body)
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        ({"iterations": [{"input_tokens": 7, "output_tokens": 2}, {"input_tokens": 9}]}, Usage(7, 0, 0, 2)),
+        ({"iterations": []}, Usage()),
+        ({}, Usage()),
+        ({"iterations": 7}, Usage()),
+    ],
+)
+def test_the_usage_of_the_api_s_own_compaction_is_its_first_iteration(usage, expected):
+    assert compaction_usage(json.dumps({"usage": usage}).encode()) == expected

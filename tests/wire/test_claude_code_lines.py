@@ -3,6 +3,7 @@
 import json
 from typing import get_args
 
+import builders as b
 import msgspec
 import pytest
 from hypothesis import given
@@ -149,3 +150,22 @@ def test_a_user_line_has_the_shape_that_claude_code_writes():
 def test_edits_of_our_own_are_system_lines_that_other_readers_pass_over(edit: Edit):
     line = json.loads(encode_record(Record(kind="system", uuid="x", edit=edit)))
     assert (line["type"], line["subtype"][:9]) == ("system", "everturn_")
+
+
+def test_the_permission_mode_of_a_message_is_written_and_read_back():
+    said = b.user("x", uuid="u1", permissionMode="plan")
+    (again,) = parse_session_file(encode_record(msgspec.structs.replace(said, raw=b""))).records
+    assert again.permission_mode == "plan"
+
+
+def test_what_was_cleared_is_written_as_claude_code_does():
+    edit = Cleared(("c1", "c2"), "cold", tokens_before=9, tokens_saved=5)
+    line = json.loads(encode_record(Record(kind="system", uuid="e1", edit=edit)))
+    assert line["microcompactMetadata"] == {
+        "trigger": "auto",
+        "preTokens": 9,
+        "tokensSaved": 5,
+        "compactedToolIds": ["c1", "c2"],
+        "clearedAttachmentUUIDs": [],
+        "reason": "cold",
+    }

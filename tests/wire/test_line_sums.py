@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from everturn.wire.line_sums import advance, check_sums, seal, seal_again
+from everturn.wire.line_sums import (
+    TranscriptEnd,
+    advance,
+    check_end,
+    check_sums,
+    seal,
+    seal_again,
+    tag_state,
+)
 
 FOREIGN = b'{"type":"user","uuid":"theirs","message":{"role":"user","content":"theirs"}}'
 
@@ -80,3 +88,53 @@ def test_a_line_that_is_copied_to_another_file_gets_a_checksum_for_its_place_the
 def test_a_checksum_within_a_value_of_the_line_is_none():
     quoted = json.dumps({"type": "user", "uuid": "u", "input": json.loads(FILE[0])}).encode()
     assert check_sums(quoted + b"\n" + quoted).problems == ()
+
+
+DATA = b"".join(FILE)
+END = TranscriptEnd(len(DATA), check_sums(DATA).state)
+
+
+def problems_at_end(data: bytes, state: bytes) -> list[tuple[int, str, str]]:
+    found = check_end(state, data, check_sums(data).state)
+    return [(problem.line, problem.kind, problem.what) for problem in found]
+
+
+def test_the_state_names_the_end_of_its_transcript_in_front_of_its_own_fields():
+    tag = f'{{"everturnStore":{{"size":{END.size},"sum":{END.sum}}}'.encode()
+    assert tag_state(b'{ "a":1}', END) == tag + b',"a":1}'
+    assert tag_state(b"{}", END) == tag + b"}"
+    assert tag_state(b"[1]", END) == b"[1]"
+
+
+def test_a_transcript_that_ends_where_its_state_says_or_later_has_no_problem():
+    state = tag_state(b'{"a":1}', END)
+    more = written(own(1), own(2), FOREIGN, own(3), own(4), own(5))
+    for data in (DATA, b"".join(more), DATA[:-1]):
+        assert problems_at_end(data, state) == []
+
+
+@pytest.mark.parametrize("state", [b"", b"{}", b"not json", b'{"everturnStore":7}'])
+def test_a_state_that_does_not_say_where_the_transcript_ended_accuses_nobody(state):
+    assert problems_at_end(DATA[:5], state) == []
+
+
+def test_a_transcript_that_lost_its_end_is_reported_with_both_sizes():
+    state = tag_state(b"{}", END)
+    cut = b"".join(FILE[:-1])
+    sizes = f"it has {len(cut):,} bytes, and had {len(DATA):,} when its state was written"
+    what = f"the end of the file is missing: {sizes}"
+    assert problems_at_end(cut, state) == [(4, "checksum", what)]
+    missing = (
+        f"the end of the file is missing: it has 0 bytes, and had {len(DATA):,} when its state was written"
+    )
+    assert problems_at_end(b"", state) == [(1, "checksum", missing)]
+
+
+def test_last_lines_that_were_replaced_are_reported():
+    state = tag_state(b"{}", END)
+    forged = written(own(1), own(2), FOREIGN, own(3), own(9))
+    what = "the last lines are not as written: their checksum differs"
+    assert problems_at_end(b"".join(forged), state) == [(5, "checksum", what)]
+    assert problems_at_end(b"".join([*forged, FILE[0]]), state) == [(6, "checksum", what)]
+    # The last character may only be missing if it was the line break.
+    assert problems_at_end(b"".join(forged)[:-1], state)[0][2].startswith("the end of the file is missing")

@@ -104,3 +104,37 @@ def test_what_cannot_be_added_up_is_no_reply(middle):
 
 def test_events_that_mean_nothing_to_us_are_passed_over():
     assert read_stream(START + frame(type="weather", sky="blue") + STOP).is_whole
+
+
+def events(*fields: dict) -> bytes:
+    return b"".join(
+        b"event: %s\ndata: %s\n\n" % (each["type"].encode(), msgspec.json.encode(each)) for each in fields
+    )
+
+
+def test_a_compaction_and_what_the_api_cleared_are_part_of_the_body():
+    start = {"type": "message_start", "message": {"id": "msg_1", "content": [], "usage": {"input_tokens": 3}}}
+    made = {"type": "compaction_delta", "content": "In short.", "signature": "c2ln"}
+    reply = read_stream(
+        events(
+            start,
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "compaction"}},
+            {"type": "content_block_delta", "index": 0, "delta": made},
+            {"type": "content_block_stop", "index": 0},
+            {
+                "type": "message_delta",
+                "delta": {"stop_reason": "compaction"},
+                "usage": {"output_tokens": 9, "input_tokens": None},
+                "context_management": {"applied_edits": []},
+            },
+            {"type": "message_stop"},
+        )
+    )
+    assert (reply.is_whole, reply.problem) == (True, "")
+    assert msgspec.json.decode(reply.body) == {
+        "id": "msg_1",
+        "content": [{"type": "compaction", "content": "In short.", "signature": "c2ln"}],
+        "stop_reason": "compaction",
+        "usage": {"input_tokens": 3, "output_tokens": 9},
+        "context_management": {"applied_edits": []},
+    }

@@ -165,6 +165,8 @@ class ChatAgent:
             send=send,
             roots=roots,
             hooks=self.settings.hooks,
+            # A chat is a file of its project, wherever other conversations are kept.
+            store={"url": ""},
             **how,
         )
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from textwrap import shorten
 from typing import Final, NamedTuple, cast
 
 from rich.text import Text
 
 from everturn.chat.agent import ChatAgent
 from everturn.chat.permission import MODES, PermissionMode
+from everturn.chat.rewind import format_outcome, format_sentence, run_rewind
 from everturn.chat.screen.event_lines import format_labelled
 from everturn.chat.screen.input import SlashCommand
 from everturn.chat.screen.welcome import format_session_list
@@ -24,20 +24,17 @@ from everturn.dashboard import compactions, recall_output, terminal
 from everturn.dashboard.layout import Column, Screen, counted, tokens
 from everturn.dashboard.report import context_report
 from everturn.dashboard.terminal import HEAD, QUIET
-from everturn.decide.compact.values import Compaction, CompactionSkipped
+from everturn.decide.compact.values import CompactionSkipped
 from everturn.errors import UsageError
-from everturn.history.blocks import text_of
-from everturn.history.records import Record
 from everturn.measure.model_table import find_model
 from everturn.session.recall.search import RecallResult
 from everturn.session.recorded import open_session
-from everturn.view.flatten import is_shown_to_user
 
 Lines = Iterable[Text]
 _DRY: Final = "--dry-run"
-# Messages that /rewind lists.
-_REWIND_LIST: Final = 15
-_PURPOSES: Final = {"conversation": "conversation", "compact": "summaries", "session_memory": "notes"}
+_PURPOSES: Final = {
+    "conversation": "conversation", "compact": "summaries", "session_memory": "notes", "hold": "holds",
+}  # fmt: skip
 
 
 class CommandSpec(NamedTuple):
@@ -117,18 +114,13 @@ def compact(agent: ChatAgent, rest: str) -> Lines:
         return _dry_run(agent, " ".join(word for word in words if word != _DRY))
     outcome = agent.session.compact(rest)
     agent.show_compactions()
-    if isinstance(outcome, Compaction):
-        return [Text("/undo reverts it.", QUIET)]
-    # Failed attempts were reported by their events.
-    return (
-        _sentence(agent, f"Not compacted: {outcome.why}.") if isinstance(outcome, CompactionSkipped) else ()
-    )
+    return format_outcome(agent, outcome)
 
 
 def _dry_run(agent: ChatAgent, focus: str) -> Lines:
     plan = agent.session.dry_run(focus)
     if isinstance(plan, CompactionSkipped):
-        return _sentence(agent, f"Would not compact: {plan.why}.")
+        return format_sentence(agent, f"Would not compact: {plan.why.rstrip('.')}.")
     return compactions.render_plan(plan, "/compact", agent.terminal.screen)
 
 
@@ -136,42 +128,14 @@ def undo(agent: ChatAgent, _: str) -> Lines:
     before = agent.session.context()
     undone = agent.session.undo()
     if isinstance(undone, CompactionSkipped):
-        return _sentence(agent, f"Nothing to undo: {undone.why}.")
+        return format_sentence(agent, f"Nothing to undo: {undone.why.rstrip('.')}.")
     after = agent.session.context()
     return compactions.render_undo(undone.boundary[:8], before, after, agent.terminal.screen)
 
 
-def rewind(agent: ChatAgent, rest: str) -> Lines:
-    """Without a number, list the latest messages; with one, go back to before that message."""
-    said = [record for record in agent.session.conversation.log.view.records if _is_said_by_user(record)]
-    latest = list(enumerate(reversed(said[-_REWIND_LIST:]), start=1))
-    if not latest:
-        return _sentence(agent, "Nothing was said yet.")
-    if not rest:
-        lines = [Text(f"{number:>3}  {shorten(_words_of(record), 60)}") for number, record in latest]
-        hint = "/rewind NUMBER goes back to before that message. What came after it stays in the transcript."
-        return [*lines, *_sentence(agent, hint, QUIET)]
-    chosen = dict(latest).get(int(rest)) if rest.isdecimal() else None
-    if chosen is None:
-        return _sentence(agent, f"There is no message {rest!r} in the list; /rewind shows it.")
-    done = agent.session.rewind(chosen.uuid)
-    agent.show_compactions()
-    left = f"{counted(done.messages, 'message')} left behind. To say it differently:"
-    return [*_sentence(agent, left, QUIET), *_sentence(agent, done.text)]
-
-
-def _is_said_by_user(record: Record) -> bool:
-    is_own = record.kind == "user" and is_shown_to_user(record) and not record.compact_summary
-    return is_own and not any(block.is_result for block in record.blocks)
-
-
-def _words_of(record: Record) -> str:
-    return " ".join(" ".join(map(text_of, record.blocks)).split())
-
-
 def pin(agent: ChatAgent, rest: str) -> Lines:
     agent.session.pin(rest)
-    return _sentence(agent, "Pinned: every later compaction keeps this text verbatim.")
+    return format_sentence(agent, "Pinned: every later compaction keeps this text verbatim.")
 
 
 def recall(agent: ChatAgent, rest: str) -> Lines:
@@ -196,16 +160,16 @@ def clear(agent: ChatAgent, _: str) -> Lines:
     before = Path(agent.session.path)
     agent.open(new_session_path(agent.settings.sessions_folder, datetime.now(UTC), uuid.uuid4().hex), "clear")
     kept = " Resume the old one with /resume." if before.exists() else ""
-    return _sentence(agent, f"New conversation.{kept}")
+    return format_sentence(agent, f"New conversation.{kept}")
 
 
 def model(agent: ChatAgent, rest: str) -> Lines:
     if not rest:
-        return _sentence(agent, f"The model is {agent.model}. Change it with /model NAME.")
+        return format_sentence(agent, f"The model is {agent.model}. Change it with /model NAME.")
     agent.model = rest
     agent.reopen()
     guess = "" if find_model(rest) else " Unknown model: its window and prices are estimates."
-    return _sentence(agent, f"Model set to {rest}. Its cache starts empty.{guess}")
+    return format_sentence(agent, f"Model set to {rest}. Its cache starts empty.{guess}")
 
 
 def permissions(agent: ChatAgent, rest: str) -> Lines:
@@ -225,10 +189,6 @@ def quit_(agent: ChatAgent, _: str) -> Lines:
     raise EOFError
 
 
-def _sentence(agent: ChatAgent, words: str, style: str = "") -> list[Text]:
-    return [Text(line, style) for line in agent.terminal.screen.wrapped(words)]
-
-
 COMMANDS: Final[dict[str, CommandSpec]] = {
     "help": CommandSpec("", "list the commands", help_),
     "context": CommandSpec("", "show what fills the context", context),
@@ -237,7 +197,9 @@ COMMANDS: Final[dict[str, CommandSpec]] = {
         "[FOCUS]", "summarize now, with a focus on FOCUS; --dry-run only shows the plan", compact
     ),
     "undo": CommandSpec("", "undo the last compaction", undo),
-    "rewind": CommandSpec("[NUMBER]", "list your messages, or go back to before one of them", rewind),
+    "rewind": CommandSpec(
+        "[NUMBER]", "list your messages, or go back to before one of them (or press Esc twice)", run_rewind
+    ),
     "pin": CommandSpec("TEXT", "text that every later summary keeps verbatim", pin),
     "recall": CommandSpec("WORDS", "search the full history, including summarized parts", recall),
     "retry": CommandSpec("", "retry after an error", retry),

@@ -4,6 +4,7 @@
              during a tool      stops the tool; the call gets a result that says so
              at the prompt      once clears the line, twice exits
     Ctrl-D   exits
+    Esc      twice at an empty prompt lists the messages to go back to
 
 An error of the provider is shown with advice, and the prompt returns. The message is kept; /retry sends it
 again.
@@ -16,6 +17,7 @@ from everturn.chat.agent import ChatAgent
 from everturn.chat.commands import run_slash_command
 from everturn.chat.model_connection import describe_error
 from everturn.chat.permission import PermissionAnswer, PermissionRequest
+from everturn.chat.rewind import run_rewind
 from everturn.chat.screen.input import EmptyInput, PromptInput, SlashCommand, parse_input
 from everturn.chat.screen.status import format_status
 from everturn.chat.screen.terminal import Terminal
@@ -33,6 +35,7 @@ MAX_QUESTIONS: Final = 3
 def converse(agent: ChatAgent) -> None:
     """Run until the user exits or the input ends."""
     terminal, stops = agent.terminal, 0
+    terminal.offer_command("/rewind", lambda: run_rewind(agent, ""))
     while stops < 2:
         try:
             handle_input(agent, terminal.read())

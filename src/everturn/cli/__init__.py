@@ -27,8 +27,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Show the effective configuration and the origin of each value.",
     ),
     "context": ("everturn.cli.context:context", "Show what fills the context of a recorded session."),
+    "dashboard": (
+        "everturn.cli.dashboard:dashboard",
+        "See sessions, context and cost in the browser.",
+    ),
     "demo": ("everturn.cli.demo:demo", "See everturn at work, without an API key or network."),
     "doctor": ("everturn.cli.doctor:doctor", "Check the installation and suggest fixes."),
+    "gateway": (
+        "everturn.cli.gateway:gateway",
+        "Run the gateway: everturn for clients that know nothing about it.",
+    ),
+    "export": ("everturn.cli.export:export", "Write a conversation of a store as a session file."),
     "hook": ("everturn.cli.hook:hook", "Handle a Claude Code hook (called by Claude Code)."),
     "install": ("everturn.cli.install:install", "Install the status line and hooks into Claude Code."),
     "make-session": (
@@ -41,6 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "everturn.cli.replay:replay",
         "Show what recorded sessions would have cost under other policies.",
     ),
+    "run": ("everturn.cli.run:run", "Run a command, such as claude, behind a gateway of its own."),
     "statusline": (
         "everturn.cli.statusline:statusline",
         "Print the Claude Code status line (called by Claude Code).",
@@ -53,7 +63,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 # Old command names; they still work and print the new name.
 RENAMED = {"unfold": "expand"}
 # Packages that only some commands need, and the extra that installs them.
-EXTRAS = {"mcp": "mcp", "anthropic": "anthropic", "uvicorn": "twin", "httpx2": "twin", "starlette": "twin"}
+EXTRAS = {
+    "mcp": "mcp", "anthropic": "anthropic", "uvicorn": "twin", "httpx2": "twin", "starlette": "twin",
+    "aiohttp": "gateway", "httptools": "gateway", "prometheus_client": "gateway", "watchfiles": "dashboard",
+}  # fmt: skip
 
 
 class LazyGroup(click.Group):
@@ -109,6 +122,8 @@ def missing_package(command: str, missing: ModuleNotFoundError) -> Exception:
     extra = EXTRAS.get((missing.name or "").partition(".")[0])
     if extra is None:
         return missing
+    # The dashboard needs packages of another extra too; its own installs all of them.
+    extra = command if command == "dashboard" else extra
     return click.ClickException(
         f"`everturn {command}` needs the package {missing.name!r}, which is not installed. "
         f"Run: pip install 'everturn[{extra}]'"

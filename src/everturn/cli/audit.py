@@ -7,6 +7,7 @@ usage.
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import click
 
 from everturn.cli.configured import configured
 from everturn.cli.output import say_json
+from everturn.cli.period import period_options, to_period
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
@@ -29,11 +31,18 @@ GROUPINGS = ("day", "project", "model")
     multiple=True,
     help="Group totals; can be repeated. Default: all groupings with more than one row.",
 )
+@period_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
 @click.option("--no-color", is_flag=True, help="Print without colours.")
 @configured
 def audit(
-    paths: tuple[Path, ...], by: tuple[str, ...], as_json: bool, no_color: bool, options: "Options"
+    paths: tuple[Path, ...],
+    by: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    as_json: bool,
+    no_color: bool,
+    options: "Options",
 ) -> None:
     """Add up the recorded sessions in PATHS: files, or folders such as ~/.claude/projects.
 
@@ -42,9 +51,9 @@ def audit(
     """
     from everturn.replay.audit import Auditor
     from everturn.replay.audit import as_json as spelled
-    from everturn.replay.sessions import read_sessions
+    from everturn.replay.sessions import Period, read_sessions
 
-    auditor = Auditor()
+    auditor = Auditor(Period(*to_period(since, until)))
     with _progress() as progress:
         for found in read_sessions(paths, progress):
             auditor.add(found)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from everturn.cli.configured import configured
-from everturn.cli.output import say_json
+from everturn.cli.output import say_json, warn_of_damage
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
@@ -53,6 +53,7 @@ def compact(
         raise click.UsageError("Give --from or --up-to, not both.")
     where = {"from_": from_, "up_to": up_to}
     with reopen_session(file, model, dry_run=dry_run, options=options) as session:
+        warn_of_damage(file, session.damage)
         outcome: Any = (
             session.dry_run(instructions, **where) if dry_run else session.compact(instructions, **where)
         )

@@ -2,6 +2,8 @@
 
 import click
 
+from everturn.cli.output import warn_of_damage
+
 
 @click.command(short_help="Show what a compaction replaced.")
 @click.argument("file", type=click.Path(allow_dash=True))
@@ -16,8 +18,11 @@ def expand(file: str, boundary: str, full: bool) -> None:
     from everturn.history.threads import split_threads
     from everturn.session.recall.expand import expand_compactions, select_compaction
     from everturn.session.transcripts import open_transcript
+    from everturn.wire.line_repair import describe_problems
 
-    every = expand_compactions(split_threads(open_transcript(file).records).main.records)
+    transcript = open_transcript(file)
+    warn_of_damage(file, describe_problems(transcript.flaws))
+    every = expand_compactions(split_threads(transcript.records).main.records)
     if not boundary:
         print_lines(lambda screen: render_compactions(every, screen))
         return

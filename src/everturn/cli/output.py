@@ -3,7 +3,7 @@
 import errno
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -19,6 +19,13 @@ _CONTROLS: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print a text; names and values in it come from anywhere."""
     click.echo(printable(text, keeps_lines=True), err=err, nl=nl)
+
+
+def warn_of_damage(file: str, problems: Sequence[str]) -> None:
+    """Say on stderr what a session file has lost. Whoever reads its content must know that it is not all."""
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        say(f"Warning: {file} is damaged: {problems[0]}{more}", err=True)
 
 
 def say_json(data: bytes) -> None:

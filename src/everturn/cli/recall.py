@@ -2,7 +2,7 @@
 
 import click
 
-from everturn.cli.output import say_json
+from everturn.cli.output import say_json, warn_of_damage
 
 
 @click.command(short_help="Search the full history of a session.")
@@ -23,15 +23,23 @@ def recall(file: str, query: tuple[str, ...], limit: int, as_json: bool) -> None
     from everturn.session.recall.index import RecallIndex
     from everturn.session.recall.search import search
     from everturn.session.transcripts import open_transcript
+    from everturn.wire.line_repair import describe_problems
 
-    log = Log(split_threads(open_transcript(file).records).main.records)
+    transcript = open_transcript(file)
+    damage = describe_problems(transcript.flaws)
+    warn_of_damage(file, damage)
+    log = Log(split_threads(transcript.records).main.records)
     index = RecallIndex(file)
     try:
         found = search(" ".join(query), limit, index=index, log=log)
     finally:
         index.close()
     if as_json:
-        say_json(msgspec.json.encode({"hits": found.hits, "remark": found.remark, "notes": index.notes}))
+        say_json(
+            msgspec.json.encode(
+                {"hits": found.hits, "remark": found.remark, "notes": (*damage, *index.notes)}
+            )
+        )
         return
     from everturn.dashboard.recall_output import print_lines, render_hits
 

@@ -5,7 +5,9 @@ wrong usage.
 """
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ import click
 
 from everturn.cli.configured import configured
 from everturn.cli.output import open_output, say_json, write_output
+from everturn.cli.period import period_options, to_period
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from everturn.replay.policies import ReplayPolicy
 
 DEFAULT_POLICIES = (
-    "none,recorded,claude-code,when-cold,clear-keep-3,masking,sliding-window,summarize-85,oracle"
+    "none,recorded,claude-code,when-cold,clear-keep-3,masking,sliding-window,summarize-85,clears-only"
 )
 
 
@@ -44,6 +47,13 @@ DEFAULT_POLICIES = (
     help="Let this model write the summaries, through the configured provider. Sends it recorded content and "
     "costs money. By default summaries are written without a model.",
 )
+@click.option(
+    "--summary-model",
+    metavar="MODEL",
+    default="",
+    help="Bill summaries as if this model had written them, without calling it.",
+)
+@period_options
 @click.option("--ttl", type=click.Choice(["5m", "1h"]), default="5m", help="Lifetime of cache entries.")
 @click.option("--refresh", is_flag=True, help="Refresh the cache during pauses if that is cheaper.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
@@ -71,6 +81,9 @@ def replay(
     policies: str,
     model: str,
     summarizer: str,
+    summary_model: str,
+    since: datetime | None,
+    until: datetime | None,
     ttl: str,
     refresh: bool,
     as_json: bool,
@@ -89,12 +102,15 @@ def replay(
     often content was needed again after it was removed. Needs no API key and no network, except for
     --summarizer.
     """
-    import msgspec
-
     from everturn.dashboard.progress import progress
     from everturn.replay.parallel import ResultCache, default_folder, replay_all
+    from everturn.replay.sessions import Period
 
-    chosen = _parse_policies(policies, ttl, model, summarizer, refresh=refresh, options=options)
+    for target in (html, requests):
+        _check_target(target)
+    chosen = _parse_policies(policies, ttl, model, refresh=refresh, options=options)
+    chosen = _with_summaries(chosen, summarizer, summary_model)
+    period = Period(*to_period(since, until))
     keep = ResultCache(str(cache or default_folder(os.environ)))
     writer = _make_writer(keep, options) if any(each.summarizer for each in chosen) else None
     with progress("Replaying") as tell:
@@ -106,35 +122,38 @@ def replay(
             workers=workers or os.cpu_count() or 1,
             tell=tell,
             writer=writer,
+            period=period,
         )
     if not done.sessions:
         reasons = "\n".join(f"  {each.path}: {each.why}" for each in done.unreadable)
         raise click.ClickException(f"No session to replay.\n{reasons}".rstrip())
     compared = _compare(done, chosen, keep)
     if html is not None:
-        write_output(html, _render_page(done, chosen, keep).encode())
+        write_output(html, _render_page(done, compared, chosen, keep).encode())
     if requests is not None:
-        _write_requests(requests, paths, chosen, writer)
+        made = {each.path: {run.policy for run in each.runs} for each in done.sessions}
+        _write_requests(requests, paths, chosen, writer, made)
     if into is not None:
-        from everturn.dashboard.replay_table import insert_tables
-
-        page, name = into
-        from everturn.safe_files import edit_text
-
-        edit_text(page, lambda text: insert_tables(text, name, compared))
+        _insert_tables(*into, compared)
     if as_json:
-        told = {**msgspec.to_builtins(compared), "unreadable": msgspec.to_builtins(done.unreadable)}
-        say_json(msgspec.json.format(msgspec.json.encode(told), indent=1))
+        _say_json(compared, done)
         return
     from everturn.dashboard.replay_table import draw
 
     draw(compared, color=not no_color)
 
 
+def _say_json(compared: "ComparisonTable", done: "ReplayOutcome") -> None:
+    import msgspec
+
+    told = {**msgspec.to_builtins(compared), "unreadable": msgspec.to_builtins(done.unreadable)}
+    say_json(msgspec.json.format(msgspec.json.encode(told), indent=1))
+
+
 def _parse_policies(
-    policies: str, ttl: str, model: str, summarizer: str, *, refresh: bool, options: "Options"
+    policies: str, ttl: str, model: str, *, refresh: bool, options: "Options"
 ) -> list["ReplayPolicy"]:
-    from everturn.replay.policies import apply_switches, parse_policy, use_summarizer
+    from everturn.replay.policies import apply_switches, parse_policy
 
     named = [
         parse_policy(each, model=model, configured=options) for each in policies.split(",") if each.strip()
@@ -150,9 +169,27 @@ def _parse_policies(
         )
         for each in named
     ]
-    if summarizer:
-        switched = [use_summarizer(each, summarizer) for each in switched]
     return list({each.name: each for each in switched}.values())
+
+
+def _with_summaries(
+    policies: Sequence["ReplayPolicy"], summarizer: str, summary_model: str
+) -> list["ReplayPolicy"]:
+    from everturn.replay.policies import bill_summaries_as, use_summarizer
+
+    if summarizer and summary_model:
+        raise click.UsageError(
+            "Use --summarizer (a model writes) or --summary-model (only the bill), not both."
+        )
+    if summarizer:
+        return [use_summarizer(each, summarizer) for each in policies]
+    return [bill_summaries_as(each, summary_model) if summary_model else each for each in policies]
+
+
+def _check_target(file: Path | None) -> None:
+    """Fails before the work if a file cannot be written at its end."""
+    if file is not None and not file.parent.is_dir():
+        raise click.UsageError(f"The folder {file.parent} does not exist. Create it, or name another file.")
 
 
 def _make_writer(keep: "ResultCache", options: "Options") -> "SummaryWriter":
@@ -172,21 +209,56 @@ def _compare(
 
     comparison = Comparison()
     notes: dict[str, None] = {}
+    guesses: Counter[str] = Counter()
     for each in done.sessions:
         runs = load_calls(each, policies, keep).runs
         comparison.add(runs)
+        guesses.update({guess for run in runs for guess in run.guessed})
         if len(done.sessions) == 1:
-            notes |= dict.fromkeys(note for run in runs for note in run.notes)
+            notes |= dict.fromkeys(note for run in runs for note in run.notes if note not in guesses)
+    notes |= dict.fromkeys(_summary_notes(policies))
     unread = [f"{each.path} was left out: {each.why}" for each in done.unreadable]
-    return comparison.compared([*notes, *unread])
+    guessed = [f"{guess} ({count} of {len(done.sessions)} sessions)" for guess, count in guesses.items()]
+    return comparison.compared([*notes, *guessed, *_snapshot_notes(done), *unread])
 
 
-def _render_page(done: "ReplayOutcome", policies: Sequence["ReplayPolicy"], keep: "ResultCache") -> str:
+def _insert_tables(page: Path, name: str, compared: "ComparisonTable") -> None:
+    from everturn.dashboard.replay_table import insert_tables
+    from everturn.safe_files import edit_text
+
+    edit_text(page, lambda text: insert_tables(text, name, compared))
+
+
+def _summary_notes(policies: Sequence["ReplayPolicy"]) -> list[str]:
+    """What bills name as the model of the summaries, and what is assumed about its price."""
+    from everturn.measure.model_table import model_or_default
+    from everturn.replay.policies import RECORDED
+
+    models = dict.fromkeys(each.options.compact.summary_model for each in policies)
+    said = [
+        f"Summaries are billed as written by {model}, except those of {RECORDED}" for model in models if model
+    ]
+    return said + [guess for model in models if model and (guess := model_or_default(model).guessed)]
+
+
+def _snapshot_notes(done: "ReplayOutcome") -> list[str]:
+    if not done.snapshots:
+        return []
+    names = ", ".join(Path(each).name for each in done.snapshots)
+    return [f"Left out, because a longer recording of the same session is there: {names}"]
+
+
+def _render_page(
+    done: "ReplayOutcome",
+    compared: "ComparisonTable",
+    policies: Sequence["ReplayPolicy"],
+    keep: "ResultCache",
+) -> str:
     from everturn.replay.page import render_page
     from everturn.replay.parallel import load_comparisons
 
     unreadable = [(each.path, each.why) for each in done.unreadable]
-    return render_page(load_comparisons(done.sessions, policies, keep), unreadable=unreadable)
+    return render_page(load_comparisons(done.sessions, policies, keep), compared, unreadable=unreadable)
 
 
 def _write_requests(
@@ -194,17 +266,20 @@ def _write_requests(
     paths: Sequence[Path],
     policies: Sequence["ReplayPolicy"],
     writer: "SummaryWriter | None",
+    made: Mapping[str, Collection[str]],
 ) -> None:
-    """Request bodies are not cached, so the sessions are simulated again for this file."""
+    """Request bodies are not cached, so the sessions are simulated again for this file. `made` are the
+    policies that each session could be replayed under.
+    """
     from everturn.replay.requests_file import make_request_writer
     from everturn.replay.sessions import ReplaySession, read_sessions
     from everturn.replay.simulate import index_uses, simulate
 
     with open_output(file) as out:
         for session in read_sessions(paths):
-            if isinstance(session, ReplaySession):
+            if isinstance(session, ReplaySession) and session.path in made:
                 uses = index_uses(session)
-                for policy in policies:
+                for policy in (each for each in policies if each.name in made[session.path]):
                     simulate(
                         session,
                         policy,

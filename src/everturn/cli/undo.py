@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from everturn.cli.configured import configured
-from everturn.cli.output import say_json
+from everturn.cli.output import say_json, warn_of_damage
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
@@ -33,6 +33,7 @@ def undo(file: str, as_json: bool, options: "Options") -> None:
     from everturn.session.reopen import reopen_session
 
     with reopen_session(file, options=options) as session:
+        warn_of_damage(file, session.damage)
         before = session.context()
         undone = session.undo()
         if isinstance(undone, CompactionSkipped):

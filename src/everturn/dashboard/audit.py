@@ -73,6 +73,10 @@ def sections(audit: Audit, by: Sequence[str], screen: Screen) -> Iterator[TableS
         yield _tools(audit, screen)
     if audit.reads_again:
         yield _reads(audit, screen)
+    if damaged := [each for each in audit.sessions if each.flaws]:
+        rows = [(each.path, str(len(each.flaws)), each.flaws[0].partition(":")[0]) for each in damaged]
+        columns = (Column("file", "<", grows=True, cut="start"), Column("problems"), Column("first", "<"))
+        yield TableSection(f"Damaged: {counted(len(rows), 'file')}", _capped(columns, rows, screen, MAX_ROWS))
     if audit.unreadable:
         rows = [(each.path, each.why) for each in audit.unreadable]
         columns = (Column("file", "<", grows=True, cut="start"), Column("why", "<"))
@@ -98,6 +102,9 @@ def _headline(audit: Audit, screen: Screen) -> Iterator[str]:
     if unpriced:
         listed = ", ".join(f"{model} ({counted(count, 'call')})" for model, count in sorted(unpriced.items()))
         yield from screen.wrapped(f"No price known, not included above: {listed}.")
+    if costs := audit.recorded_costs:
+        said = f"The files of {counted(len(costs), 'such session')} say what they cost"
+        yield from screen.wrapped(f"{said}: {_money(sum(costs, Decimal(0)))}.")
     if audit.repeated_calls:
         said = counted(audit.repeated_calls, "repeated response")
         yield from screen.wrapped(f"{said} in other files not counted: each response counts once.")

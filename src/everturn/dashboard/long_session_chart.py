@@ -15,7 +15,9 @@ CALLS_A_LINE: Final = 10
 AROUND: Final = 13
 INDENT: Final = 6
 FULL, EMPTY = "█", "·"
-PURPOSES: Final = {"conversation": "the conversation", "compact": "summaries", "session_memory": "notes"}
+PURPOSES: Final = {
+    "conversation": "the conversation", "compact": "summaries", "session_memory": "notes", "hold": "holds",
+}  # fmt: skip
 
 
 def draw(

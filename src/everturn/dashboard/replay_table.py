@@ -9,9 +9,16 @@ from rich.console import Console
 
 from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
 from everturn.errors import UsageError
-from everturn.replay.compare import ComparisonRow, ComparisonTable, Saving
+from everturn.replay.compare import (
+    ComparisonRow,
+    ComparisonTable,
+    Saving,
+    describe_guesses,
+    make_headline,
+    short_saving,
+)
 from everturn.replay.policies import RECORDED
-from everturn.replay.reported import ReportedError, describe_error
+from everturn.replay.reported import RecordedErrors, describe_errors, describe_paid, short_errors
 from everturn.replay.runs import ReplayCost, RetainedCount
 
 UNKNOWN: Final = "-"
@@ -90,9 +97,28 @@ def tables(compared: ComparisonTable) -> Iterator[Drawn]:
 
 
 def footnotes(compared: ComparisonTable) -> Iterator[str]:
+    if any(row.against_recorded is not None and row.policy != RECORDED for row in compared.rows):
+        yield make_headline(compared)
+    if any(row.against_recorded and row.against_recorded.interval for row in compared.rows):
+        yield (
+            "Saved: positive is cheaper. The interval is that of the saving against recorded (95%, bootstrap "
+            "over sessions); ~ marks a difference within the interval, which is no difference."
+        )
+    if compared.begun_in_middle:
+        begun = counted(compared.begun_in_middle, "session")
+        yield f"The file of {begun} begins in the middle; savings leave them out."
     floors = {row.floor for row in compared.rows if not row.unfinished}
     if floors:
-        yield f"No policy can cost less than {_dollars(max(floors))} (every token paid once)."
+        yield (
+            f"No policy can cost less than {_dollars(max(floors))} (every token paid once, system prompt and "
+            "tools read on every call)."
+        )
+    plans = [row.clairvoyant for row in compared.rows if row.clairvoyant is not None and not row.unfinished]
+    if plans:
+        yield (
+            f"With the future known, the same calls cost {_dollars(min(plans))}: resets that keep only what "
+            "is used later, and the cache held whenever that pays."
+        )
     for row in compared.rows:
         if row.unfinished:
             ended = counted(row.unfinished, "session")
@@ -102,24 +128,30 @@ def footnotes(compared: ComparisonTable) -> Iterator[str]:
             )
     for row in compared.rows:
         if row.policy == RECORDED:
-            yield describe_error(row.policy, row.error)
+            yield describe_errors(row.policy, row.error)
+        if row.policy == RECORDED and row.paid is not None:
+            yield describe_paid(row.paid, compared.sessions)
+    if guesses := describe_guesses(compared):
+        yield guesses
     yield from compared.notes
 
 
 def _summary(compared: ComparisonTable) -> Drawn:
     columns = (
         Column("policy", "<", grows=True),
-        Column("calls", optional=4),
+        Column("calls", optional=7),
         Column("dollars"),
         Column("error"),
-        Column("vs none"),
-        Column("vs recorded"),
-        Column("hit rate", optional=1),
-        Column("mean", optional=3),
-        Column("peak", optional=5),
-        Column("breaks", optional=6),
-        Column("compactions", optional=7),
-        Column("refetches/100", optional=2),
+        Column("saved vs none", optional=2),
+        Column("saved vs recorded"),
+        Column("95% interval", optional=3),
+        Column("words kept", optional=1),
+        Column("hit rate", optional=4),
+        Column("mean", optional=5),
+        Column("peak", optional=6),
+        Column("breaks", optional=8),
+        Column("compactions", optional=9),
+        Column("refetches/100"),
     )
     rows = [
         (
@@ -129,6 +161,8 @@ def _summary(compared: ComparisonTable) -> Drawn:
             _error(row.error),
             _saving(row.against_none),
             _saving(row.against_recorded),
+            _interval(row.against_recorded),
+            _left(row.left.get("user_instructions")),
             percent(row.hit_rate),
             tokens(round(row.mean)),
             tokens(row.peak),
@@ -161,12 +195,22 @@ def _by_kind(compared: ComparisonTable) -> Drawn:
 
 
 def _forgotten(compared: ComparisonTable) -> Drawn:
-    columns = (Column("policy", "<", grows=True), *map(Column, LEFT.values()), Column("refetches"))
+    columns = (
+        Column("policy", "<", grows=True),
+        *map(Column, LEFT.values()),
+        Column("refetches"),
+        Column("probable"),
+    )
     rows = [
-        (row.policy, *(_left(row.left.get(name)) for name in LEFT), f"{row.refetches:,}")
+        (
+            row.policy,
+            *(_left(row.left.get(name)) for name in LEFT),
+            f"{row.refetches:,}",
+            f"{row.probable_refetches:,}",
+        )
         for row in compared.rows
     ]
-    return Drawn("Still in the context at the end, and refetches", columns, rows)
+    return Drawn("Still in the context at the end; refetches at least, certain and probable", columns, rows)
 
 
 def _breaks(compared: ComparisonTable) -> Drawn:
@@ -192,13 +236,21 @@ def _dollars(amount: Decimal) -> str:
 
 
 def _saving(saved: Saving | None) -> str:
-    """Positive if it is cheaper, negative if it costs more."""
-    return UNKNOWN if saved is None or not saved.of else f"{saved.share:+.1%}"
+    """Positive if it is cheaper, negative if it costs more; `~` if the difference is within the interval."""
+    if saved is None or not saved.of:
+        return UNKNOWN
+    return short_saving(saved)
 
 
-def _error(error: ReportedError | None) -> str:
-    """Of the input dollars, against reported usage: only `recorded` has one."""
-    return UNKNOWN if error is None else f"{error.input_dollars:+.1%}"
+def _interval(saved: Saving | None) -> str:
+    if saved is None or saved.interval is None:
+        return UNKNOWN
+    return f"{saved.interval.low:+.1%} to {saved.interval.high:+.1%}"
+
+
+def _error(errors: RecordedErrors | None) -> str:
+    """Of the input dollars, against reported usage: only `recorded` has them."""
+    return UNKNOWN if errors is None else short_errors(errors)
 
 
 def _left(left: RetainedCount | None) -> str:

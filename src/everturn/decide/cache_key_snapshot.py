@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,17 +37,41 @@ class CacheKeyChange(msgspec.Struct, frozen=True):
     what: str
 
 
-def take_key_snapshot(
-    model: str, preamble: Preamble, parameters: KeyParameters, breakpoints: Breakpoints
-) -> CacheKeySnapshot:
-    """Takes time in proportion to the preamble, not to the conversation."""
-    return CacheKeySnapshot(
-        model=model,
+class PreambleDigests(NamedTuple):
+    """Digests of system prompt and tools."""
+
+    system: str
+    system_chars: int
+    tools: Mapping[str, str]
+    tool_order: tuple[str, ...]
+
+
+def digest_preamble(preamble: Preamble) -> PreambleDigests:
+    """Takes time in proportion to the preamble."""
+    return PreambleDigests(
         system=_digest(block.raw for block in preamble.system),
         system_chars=sum(len(text_of(block)) for block in preamble.system),
-        markers=_digest([_layout(preamble, breakpoints)]),
         tools={tool.tool: _digest([tool.raw]) for tool in preamble.tools},
         tool_order=tuple(tool.tool for tool in preamble.tools),
+    )
+
+
+def take_key_snapshot(
+    model: str,
+    preamble: Preamble,
+    parameters: KeyParameters,
+    breakpoints: Breakpoints,
+    digests: PreambleDigests | None = None,
+) -> CacheKeySnapshot:
+    """`digests` are those of the preamble, if they are known."""
+    system, system_chars, tools, tool_order = digests or digest_preamble(preamble)
+    return CacheKeySnapshot(
+        model=model,
+        system=system,
+        system_chars=system_chars,
+        markers=_digest([_layout(preamble, breakpoints)]),
+        tools=tools,
+        tool_order=tool_order,
         speed=parameters.speed,
         betas=tuple(sorted(parameters.betas)),
         thinking=_json(parameters.thinking),

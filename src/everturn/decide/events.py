@@ -89,6 +89,8 @@ class CompactionDone(Event, frozen=True, kw_only=True, tag="compaction_done"):
     figures: ContextBreakdown | None = None
     # The retention score of the summary (BY-6).
     score: float | None = None
+    # The terms of the decision, where it was made by price (EC-1).
+    why: str = ""
 
 
 class CompactionNotDone(Event, frozen=True, kw_only=True, tag="compaction_not_done"):
@@ -123,6 +125,14 @@ class NotesTaken(Event, frozen=True, kw_only=True, tag="notes_taken"):
     covers: str
     tokens: int
     seconds: float
+
+
+class CacheHeld(Event, frozen=True, kw_only=True, tag="cache_held"):
+    """A call that kept the provider's cache alive during a pause, with its terms; or why it failed (EC-1)."""
+
+    at: datetime
+    tokens: int
+    why: str
 
 
 class NotesRejected(Event, frozen=True, kw_only=True, tag="notes_rejected"):
@@ -208,6 +218,14 @@ class TranscriptShared(Event, frozen=True, kw_only=True, tag="transcript_shared"
     path: Private = ""
 
 
+class TranscriptDamaged(Event, frozen=True, kw_only=True, tag="transcript_damaged"):
+    """A transcript that was opened for a caller is not as it was written. `what` is the first problem."""
+
+    problems: int
+    what: Private = ""
+    path: Private = ""
+
+
 def make_micro_compacted(plan: MicroPlan, size: int, moment: EventContext) -> MicroCompacted | None:
     """None if the plan changes nothing. `size` is the context before it."""
     cleared = {call for edit in plan.edits if isinstance(edit, Cleared) for call in edit.calls}
@@ -253,6 +271,7 @@ def make_compaction_done(
         chain=plan.chain,
         figures=make_context_breakdown(metrics) if metrics else None,
         score=made.receipt.retention.score if made.receipt.retention else None,
+        why=plan.asked.economics,
     )
 
 

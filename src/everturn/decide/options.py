@@ -12,6 +12,7 @@ import msgspec
 
 from everturn.decide.cache_breaks import BreakSettings
 from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.economy.settings import EconomySettings
 from everturn.decide.notes.settings import NotesSettings
 from everturn.decide.settings import MicroSettings, MicroStepName
 from everturn.decide.tools import DEFAULT_TOOLS, ToolKinds
@@ -118,8 +119,15 @@ class EventSettings(msgspec.Struct, frozen=True, kw_only=True):
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Where the middleware and the adapters keep transcripts; empty for the user's data folder.
     folder: str = ""
-    # "memory" keeps nothing on disk. A Session always has its file.
+    # "memory" keeps nothing on disk. A Session always has its file, or a place in the store below.
     kind: Literal["files", "memory"] = "files"
+    # memory:, a folder, sqlite:PATH or postgresql://USER:PASSWORD@HOST/DATABASE; a session is then named, not
+    # a file. It may hold a password, so it is never shown. Empty: files, as above.
+    url: Secret = Secret()
+    # Whose conversations these are; others in the same store see nothing of them.
+    tenant: str = "default"
+    # The longest that one operation of a database may take, in seconds. Our choice.
+    deadline: float = 5.0
     # Of a Session. Adapters never wait for the disk: what is lost, the caller still has and sends again.
     fsync: Literal["always", "batch", "never"] = "always"
 
@@ -129,6 +137,12 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 200
     # Conversations that the middleware or an adapter holds in memory; the least recently used is closed.
     conversations: int = 256
+
+
+class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `everturn gateway` does where neither its command line, a tenant nor a request says so."""
+
+    mode: Literal["observe", "manage"] = "observe"
 
 
 class TokenSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +173,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     cache: CacheSettings = CacheSettings()
     tools: ToolKinds = DEFAULT_TOOLS
     compact: CompactSettings = CompactSettings()
+    economy: EconomySettings = EconomySettings()
     notes: NotesSettings = NotesSettings()
     recall: RecallSettings = RecallSettings()
     memory: MemorySettings = MemorySettings()
@@ -167,6 +182,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     store: StoreSettings = StoreSettings()
     limits: LimitSettings = LimitSettings()
     tokens: TokenSettings = TokenSettings()
+    gateway: GatewayOptions = GatewayOptions()
     # Rows of the model table that a user adds or overrides, by model name (CF-6).
     models: Mapping[str, Mapping[str, Any]] = {}
 
@@ -178,6 +194,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def keeps_notes(self) -> bool:
         return self.may_compact and self.notes.enabled
+
+    @property
+    def holds_cache(self) -> bool:
+        """Whether calls of our own keep the cache alive during pauses (EC-11)."""
+        return self.enabled and self.economy.enabled and self.economy.holds
 
     @property
     def steps(self) -> tuple[MicroStepName, ...]:

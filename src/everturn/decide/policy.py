@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.economy.settings import EconomySettings
 from everturn.decide.options import Options
 from everturn.decide.settings import BudgetSettings, MicroSettings
 from everturn.decide.tools import ALL_ALIKE
@@ -34,6 +35,11 @@ _ALL: Final = (
         "frugal",
         "like claude-code, and results beyond the budget are cleared even where that costs a cache",
         micro=MicroSettings(budget=BudgetSettings(where="everywhere")),
+    ),
+    _policy(
+        "economic",
+        "compact when carrying has cost as much as a reset, or a cold cache must be written anyway",
+        economy=EconomySettings(enabled=True),
     ),
     _policy(
         "when-cold",

@@ -1,6 +1,6 @@
 """Where a conversation goes on after a rewind, and what is left behind (CP-36)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -36,7 +36,62 @@ def plan_rewind(records: Sequence[Record], uuid: str) -> RewindPlan | str:
     if record.kind != "user" or any(block.is_result for block in record.blocks):
         return f"{record.uuid} is not a message of the user or the model. Name one that is."
     before = next((each for each in records if each.uuid == record.parent), None)
-    return RewindPlan(before, "\n\n".join(filter(None, map(text_of, record.blocks))))
+    return RewindPlan(before, text_of_record(record))
+
+
+class Branch(msgspec.Struct, frozen=True):
+    """A branch that was left behind: rewinding to `uuid` returns to it. `text` is what the user said last on
+    it, and `messages` how many messages are on it alone."""
+
+    uuid: str
+    text: str
+    messages: int
+
+
+def list_branches(abandoned: Sequence[Record]) -> tuple[Branch, ...]:
+    """The branches among the abandoned records, the one that was left last at the end."""
+    records = {record.uuid: record for record in abandoned if record.uuid}
+    continued: set[str] = set()
+    tips: list[Record] = []
+    for record in reversed(records.values()):
+        is_continued = record.uuid in continued
+        is_message = record.kind in ("user", "assistant") and not record.compact_summary
+        if is_message and not is_continued:
+            tips.append(record)
+        if is_message or is_continued:
+            continued.add(record.parent)
+    found = [_branch(_path_back(records, tip)) for tip in reversed(tips)]
+    return tuple(branch for branch in found if branch is not None)
+
+
+def _path_back(records: Mapping[str, Record], tip: Record) -> list[Record]:
+    """The messages from a tip back to where its branch begins."""
+    path: list[Record] = []
+    seen: set[str] = set()
+    at: Record | None = tip
+    while at is not None and at.uuid not in seen:
+        seen.add(at.uuid)
+        if at.kind in ("user", "assistant") and not at.compact_summary:
+            path.append(at)
+        at = records.get(at.parent)
+    return path
+
+
+def _branch(path: Sequence[Record]) -> Branch | None:
+    """Named by its last reply, or by a message that has none: rewinding to that one takes it back."""
+    end = next((each for each in path if each.kind == "assistant" or _is_said(each)), None)
+    if end is None:
+        return None
+    said = next((each for each in path if _is_said(each)), None)
+    return Branch(end.uuid, text_of_record(said) if said else "", len(path))
+
+
+def _is_said(record: Record) -> bool:
+    return record.kind == "user" and not any(block.is_result for block in record.blocks)
+
+
+def text_of_record(record: Record) -> str:
+    return "\n\n".join(filter(None, map(text_of, record.blocks)))
 
 
 def _end_of_round(records: Sequence[Record], reply: Record) -> Record:

@@ -124,7 +124,7 @@ class ThinkingTracker:
         return ThinkingDropped(first.record, why, until.record) if first != until else None
 
     def _why(self, now: _Setting, before: _Setting | None) -> str:
-        if before is not None and before.model != now.model:
+        if before is not None and before.model.id != now.model.id:
             return f"it was written by {before.model.id}, and {now.model.id} cannot read it"
         if (before is None or self._asks_replies) and (maker := self._maker_other_than(now.model)):
             return f"it was written by {maker}, and {now.model.id} cannot read it"
@@ -137,7 +137,7 @@ class ThinkingTracker:
     def _maker_other_than(self, model: Model) -> str:
         """ "" if that model wrote it, or if the model name is not known."""
         maker = find_model(self._thoughts[0].model)
-        return maker.id if maker is not None and maker != model else ""
+        return maker.id if maker is not None and maker.id != model.id else ""
 
     def _forget(self, edit: ThinkingDropped) -> None:
         self._dropped = True

@@ -10,13 +10,19 @@ from typing import Literal
 import msgspec
 
 from everturn.decide.cache_breaks import CacheBreakDetector
-from everturn.decide.cache_key_snapshot import CacheKeyChange, diff_key_snapshots, take_key_snapshot
+from everturn.decide.cache_key_snapshot import (
+    CacheKeyChange,
+    PreambleDigests,
+    diff_key_snapshots,
+    digest_preamble,
+    take_key_snapshot,
+)
 from everturn.decide.view_tracker import ViewTracker
 from everturn.engine.values import ConversationSettings
 from everturn.history.records import Usage
-from everturn.measure.outline import Outline
+from everturn.measure.outline import Outline, Preamble
 from everturn.measure.prediction import Forecast, Prediction, PredictionCheck
-from everturn.measure.prefix_cache import SECONDS
+from everturn.measure.prefix_cache import SECONDS, PromptLayout
 from everturn.view.breakpoints import Breakpoints, place_breakpoints
 from everturn.view.cache_key import compute_key_salts
 from everturn.view.forks import CapturedRequest, make_fork
@@ -37,6 +43,10 @@ class ProviderCache:
         # When the last answered call began; when an unanswered one did, and how far its breakpoints reached.
         self.called_at: datetime | None = None
         self._under_way: tuple[datetime, int] | None = None
+        self._digested: tuple[Preamble, PreambleDigests] | None = None
+        # When a hold last renewed the entries, for an hour; and what it sent.
+        self.held_at: datetime | None = None
+        self._held: PromptLayout | None = None
         # Why the next prediction may be wrong, for display.
         self.doubts: tuple[str, ...] = ()
 
@@ -62,9 +72,16 @@ class ProviderCache:
         self._latched, self.sent = parameters, settings
         found, prediction = self.look_ahead(tracker, settings, parameters, now)
         self._under_way, self.breakpoints = (now, found.reached), found
-        sent = take_key_snapshot(settings.model.id, settings.preamble, parameters, found)
+        digests = self._digest(settings.preamble)
+        sent = take_key_snapshot(settings.model.id, settings.preamble, parameters, found, digests)
         changes = self.detector.before_call(settings.source, sent, settings.preamble, now.timestamp())
         return found, prediction, changes
+
+    def _digest(self, preamble: Preamble) -> PreambleDigests:
+        """The preamble is the same for most requests: its digests are computed once."""
+        if self._digested is None or self._digested[0] is not preamble:
+            self._digested = preamble, digest_preamble(preamble)
+        return self._digested[1]
 
     def look_ahead(
         self, tracker: ViewTracker, settings: ConversationSettings, parameters: KeyParameters, now: datetime
@@ -90,6 +107,7 @@ class ProviderCache:
         """
         if self._under_way is not None:
             (self.called_at, tracker.reached), self._under_way = self._under_way, None
+            self.held_at = None
         self.doubts, self.answered_breakpoints = (), self.breakpoints
         return self.forecast.settle(usage, now.timestamp(), applied)
 
@@ -142,6 +160,22 @@ class ProviderCache:
         self.forecast.predict(prompt, now.timestamp())
         self.forecast.settle(usage, now.timestamp())
 
+    def predict_hold(
+        self, tracker: ViewTracker, settings: ConversationSettings, held: CapturedRequest, now: datetime
+    ) -> Prediction:
+        outline = _outline_of(tracker, settings, msgspec.structs.replace(held, messages=held.messages[:-1]))
+        outline.replace_from(len(held.messages) - 1, held.messages[-1:])
+        salt = compute_key_salts(settings.model, held.parameters)
+        self._held = outline.prompt(salt, held.breakpoints.places, minimum=settings.model.min_cache)
+        return self.forecast.predict(self._held, now.timestamp())
+
+    def settle_hold(self, usage: Usage, at: datetime) -> None:
+        """A hold that was sent at this time was answered. Holds of one pause send the same prompt."""
+        if self._held is not None:
+            self.forecast.predict(self._held, at.timestamp())
+            self.forecast.settle(usage, at.timestamp())
+            self.held_at = at
+
     def seconds_idle_beyond_ttl(
         self, settings: ConversationSettings, now: datetime, last_reply: datetime | None = None
     ) -> float | None:
@@ -153,7 +187,11 @@ class ProviderCache:
             return None
         idle = (now - called_at).total_seconds()
         ttl = (self._latched or settings.parameters).lifetime.ttl
-        return idle if idle > SECONDS[ttl] else None
+        return idle if idle > SECONDS[ttl] and not self.is_held(now) else None
+
+    def is_held(self, now: datetime) -> bool:
+        """Whether a hold since the last call still keeps the entries alive."""
+        return self.held_at is not None and (now - self.held_at).total_seconds() <= SECONDS["1h"]
 
     # ── after a restart ──────────────────────────────────────────────────────────────────────────
 

@@ -17,7 +17,7 @@ from everturn.measure.capabilities import ANTHROPIC, Capabilities
 from everturn.view.breakpoints import Breakpoints
 from everturn.view.forks import CapturedRequest
 from everturn.view.requests import build_request
-from everturn.wire.anthropic import Response, compaction_usage, read_response
+from everturn.wire.anthropic import MessagePieces, Response, compaction_usage, read_response
 from everturn.wire.overflow import Overflow, parse_overflow
 
 
@@ -41,10 +41,16 @@ class Wire(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     def spell_request(
-        self, captured: CapturedRequest, breakpoints: Breakpoints, *, previous_message: str | None
+        self,
+        captured: CapturedRequest,
+        breakpoints: Breakpoints,
+        *,
+        previous_message: str | None,
+        spelled: MessagePieces | None = None,
     ) -> WireRequest:
         """`previous_message` is the id of the reply before, None for the first call; a provider that explains
-        cache misses is asked about the difference to it (CB-8).
+        cache misses is asked about the difference to it (CB-8). `spelled` remembers the messages of the last
+        request of the same conversation.
         """
         ...
 
@@ -72,13 +78,18 @@ class AnthropicWire:
         return self._capabilities
 
     def spell_request(
-        self, captured: CapturedRequest, breakpoints: Breakpoints, *, previous_message: str | None
+        self,
+        captured: CapturedRequest,
+        breakpoints: Breakpoints,
+        *,
+        previous_message: str | None,
+        spelled: MessagePieces | None = None,
     ) -> WireRequest:
         request = build_request(captured, breakpoints)
         if self._capabilities.diagnostics:
             asked = {"diagnostics": {"previous_message_id": previous_message}}
             request = msgspec.structs.replace(request, settings={**request.settings, **asked})
-        return WireRequest(request.to_bytes(), required_betas(captured))
+        return WireRequest(request.to_bytes(spelled), required_betas(captured))
 
     def parse_reply(self, body: bytes, *, request_id: str = "") -> ParsedReply:
         response = read_response(body, request_id=request_id)
@@ -111,8 +122,13 @@ class _Extras(msgspec.Struct):
     context_management: dict[str, Any] | None = None
 
 
+_EXTRA_FIELDS: Final = tuple(b'"%s"' % name.encode() for name in _Extras.__struct_fields__)
+
+
 def _read_extras(body: bytes) -> _Extras:
     """Unknown shapes are ignored: they must not make a reply unusable that was paid for."""
+    if not any(name in body for name in _EXTRA_FIELDS):
+        return _Extras()
     try:
         return msgspec.json.decode(body, type=_Extras)
     except msgspec.ValidationError:

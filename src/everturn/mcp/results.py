@@ -4,6 +4,7 @@ Results fill the context of the calling agent. Lists are therefore short, tokens
 four decimals, and uuids are left out unless they can be used.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from everturn.session.recall.search import search
 from everturn.session.recorded import open_session
 from everturn.session.reopen import reopen_session
 from everturn.session.transcripts import open_transcript
+from everturn.wire.line_repair import describe_problems
 
 MAX_ROWS: Final = 8
 MAX_BREAKS: Final = 5
@@ -42,6 +44,7 @@ def context_usage(file: Path, options: Options | None = None) -> dict[str, Any]:
             for each in report.duplicate_reads[:MAX_ROWS]
         ],
         "split": "estimated, calibrated on this session; the total is what the API reported",
+        **_damage(describe_problems(report.oddities.flaws)),
     }
 
 
@@ -58,6 +61,7 @@ def audit(file: Path) -> dict[str, Any]:
         },
         "tokens_wasted_by_reading_again": found.wasted,
         "without_a_price": dict(total.unpriced),
+        **_damage([flaw for each in found.sessions for flaw in each.flaws]),
     }
 
 
@@ -96,7 +100,7 @@ def dry_run_compaction(file: Path, instructions: str, options: Options | None = 
     with reopen_session(file, dry_run=True, options=options) as session:
         plan = session.dry_run(instructions)
     if isinstance(plan, CompactionSkipped):
-        return {"would_compact": False, "why": plan.why}
+        return {"would_compact": False, "why": plan.why, **_damage(session.damage)}
     return {
         "would_compact": True,
         "summary_by": STRATEGY_LABELS[plan.strategies[0]] if plan.strategies else "no strategy is allowed",
@@ -108,11 +112,13 @@ def dry_run_compaction(file: Path, instructions: str, options: Options | None = 
         "carried_word_for_word": list(plan.pins[:MAX_ROWS]),
         "files_restored": list(plan.restoration.files),
         "why": plan.why,
+        **_damage(session.damage),
     }
 
 
 def recall(file: Path, query: str, limit: int) -> dict[str, Any]:
-    log = Log(split_threads(open_transcript(file).records).main.records)
+    transcript = open_transcript(file)
+    log = Log(split_threads(transcript.records).main.records)
     index = RecallIndex(file)
     try:
         found = search(query, limit, index=index, log=log)
@@ -122,7 +128,13 @@ def recall(file: Path, query: str, limit: int) -> dict[str, Any]:
         {"said_by": hit.tool or hit.source, "at": hit.at, "now": hit.state, "text": hit.snippet}
         for hit in found.hits
     ]
-    return {"hits": hits, "remark": found.remark}
+    damage = _damage(describe_problems(transcript.flaws))
+    return {"hits": hits, "remark": found.remark, **damage}
+
+
+def _damage(problems: Sequence[str]) -> dict[str, Any]:
+    """What the file has lost; nothing where it is whole."""
+    return {"file_is_damaged": list(problems[:MAX_ROWS])} if problems else {}
 
 
 def pin(file: Path, words: str) -> dict[str, Any]:

@@ -12,12 +12,13 @@ different block.
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from hashlib import blake2b
+from itertools import takewhile
 from typing import Final, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
 from everturn.history.blocks import Block
-from everturn.history.messages import Message
+from everturn.history.messages import Message, find_last_prompt
 from everturn.measure.capabilities import Scope
 from everturn.measure.prefix_cache import LOOKBACK, Breakpoint, PromptLayout
 from everturn.measure.rendering import cites, images_in, tools_in_prefix
@@ -41,6 +42,11 @@ class TokenCosts(Protocol):
     @property
     def trailing(self) -> int:
         """Hidden tokens after the last block."""
+        ...
+
+    @property
+    def keeps_thinking(self) -> bool:
+        """Whether the model is shown the thinking of all turns, and not only of the last one."""
         ...
 
     def block(self, block: Block, /) -> int: ...
@@ -118,11 +124,16 @@ class Outline:
         self._runs_are_one = runs_are_one
         # Results that the provider was told to delete: they stay in every key and cost nothing.
         self.deleted: set[str] = set()
+        # Whether some messages were measured without what was deleted, or with counts that have changed.
+        self._measured_deleted = False
+        self._is_outdated = False
         self._preamble = Preamble()
         self._preamble_part = _NO_PREAMBLE
         self._messages: list[Message] = []
         self._parts: list[_Part] = []
         self._starts: list[int] = []
+        # Thinking in the messages before this one is not shown to the model.
+        self._thinking_from = 0
 
     @property
     def costs(self) -> TokenCosts:
@@ -135,7 +146,9 @@ class Outline:
             return
         self._costs = costs
         self._preamble_part = self._measure_preamble(self._preamble)
-        self.replace_from(0, tuple(self._messages))
+        messages, self._messages = self._messages, []
+        self._parts, self._starts = [], []
+        self.replace_from(0, messages)
 
     def set_preamble(self, preamble: Preamble) -> None:
         if preamble is self._preamble:
@@ -144,23 +157,62 @@ class Outline:
         self._preamble_part = self._measure_preamble(preamble)
 
     def replace_from(self, first: int, messages: Iterable[Message]) -> None:
-        """Replace the messages from `first` on; those before it are unchanged."""
-        del self._messages[first:], self._parts[first:], self._starts[first:]
-        for message in messages:
+        """Replace the messages from `first` on; those before it are unchanged. Of the new ones, those that
+        were there before are not measured again."""
+        new = list(messages)
+        same = self._count_same(first, new)
+        first += same
+        self._measured_deleted, self._is_outdated = bool(self.deleted), False
+        self._messages[first:] = new[same:]
+        self._measure_from(min(first, self._place_thinking(first)))
+
+    def _place_thinking(self, first: int) -> int:
+        """Find from where on thinking is shown, if the messages from `first` on are new; returns the first
+        message that this changes.
+        """
+        count, before = len(self._messages), self._thinking_from
+        if self.costs.keeps_thinking:
+            now = 0
+        else:
+            # A whole loop of tools has no prompt: what is known is not looked for again.
+            known = before if before < first else find_last_prompt(self._messages)
+            now = find_last_prompt(self._messages, first, known)
+        self._thinking_from = now
+        between = range(min(now, before), min(max(now, before), count))
+        return next((at for at in between if _has_thinking(self._messages[at])), count)
+
+    def _measure_from(self, first: int) -> None:
+        del self._parts[first:], self._starts[first:]
+        for at in range(first, len(self._messages)):
+            message = self._messages[at]
             before = self._parts[-1] if self._parts else _NOTHING
-            start = self._starts[-1] + len(self._messages[-1].blocks) if self._messages else 0
-            speaker = self._messages[-1].role if self._messages else ""
-            self._starts.append(start)
-            self._messages.append(message)
-            self._parts.append(self._measure(message, before, opens_turn=message.role != speaker))
+            self._starts.append(self._starts[-1] + len(self._messages[at - 1].blocks) if at else 0)
+            opens_turn = not at or message.role != self._messages[at - 1].role
+            is_shown = at >= self._thinking_from
+            self._parts.append(self._measure(message, before, opens_turn=opens_turn, is_shown=is_shown))
+
+    def recount(self) -> None:
+        """The costs now count blocks of the last messages differently: they are measured again."""
+        self._is_outdated = True
+
+    def _count_same(self, first: int, messages: Sequence[Message]) -> int:
+        """How many of the messages are at their place already, with the same tokens."""
+        if self.deleted or self._measured_deleted or self._is_outdated:
+            return 0
+        pairs = zip(messages, self._messages[first:], strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def up_to(self, count: int) -> "Outline":
-        """The same request with only its first messages. Nothing is measured again."""
+        """The same request with only its first messages. Nothing is measured again, except thinking that is
+        shown in the shorter one only.
+        """
         made = Outline(self._costs, lookback=self._lookback, runs_are_one=self._runs_are_one)
-        made.deleted = set(self.deleted)
+        made.deleted, made._measured_deleted = set(self.deleted), self._measured_deleted
         made._preamble, made._preamble_part = self._preamble, self._preamble_part
         made._messages, made._parts = self._messages[:count], self._parts[:count]
         made._starts = self._starts[:count]
+        made._thinking_from = self._thinking_from
+        made._measure_from(made._place_thinking(count))
         return made
 
     @property
@@ -261,7 +313,8 @@ class Outline:
             ends.append(ends[-1] + self.costs.block(blocks[place]) + hidden)
         return _PreamblePart(tuple(chains), tuple(ends), order, len(plain) + len(web), left)
 
-    def _measure(self, message: Message, before: _Part, *, opens_turn: bool) -> _Part:
+    def _measure(self, message: Message, before: _Part, *, opens_turn: bool, is_shown: bool) -> _Part:
+        """`is_shown` is whether the model is shown the thinking in this message."""
         chain, end, position = before.chains[-1], before.ends[-1], before.positions[-1]
         end += self.costs.turn if opens_turn else 0
         images, citing, kind = before.images, before.cites, before.last_kind
@@ -269,6 +322,12 @@ class Outline:
         ends: list[int] = []
         positions: list[int] = []
         for block in message.blocks:
+            if block.is_thinking and not is_shown:
+                # The API leaves it out: it is in no key and costs nothing.
+                chains.append(chain)
+                ends.append(end)
+                positions.append(position)
+                continue
             chain = _chained(chain, message.role.encode(), block)
             end += 0 if block.is_result and block.call in self.deleted else self.costs.block(block)
             joins = self._runs_are_one and block.kind == kind and kind in _RUNS
@@ -280,6 +339,10 @@ class Outline:
             ends.append(end)
             positions.append(position)
         return _Part(tuple(chains), tuple(ends), tuple(positions), images, citing, kind)
+
+
+def _has_thinking(message: Message) -> bool:
+    return any(block.is_thinking for block in message.blocks)
 
 
 def _chained(chain: bytes, frame: bytes, block: Block) -> bytes:

@@ -5,7 +5,6 @@ reported usage is compared: a difference is explained, and entries that the prov
 are removed from our model too.
 """
 
-from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -119,7 +118,7 @@ class Forecast:
         elif result.verdict == "read more":
             # Entries before the one that was found were not written now, and their age is unknown.
             written = tuple(entry for entry in outcome.written if entry.tokens >= result.reported.read)
-            outcome = replace(outcome, written=written)
+            outcome = msgspec.structs.replace(outcome, written=written)
         self._cache.refresh(outcome)
         self._cache.write(outcome, now)
         return result

@@ -17,8 +17,9 @@ Two requests in flight therefore both write. Time is an argument, in seconds. Th
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
+
+import msgspec
 
 Ttl = Literal["5m", "1h"]
 
@@ -28,16 +29,14 @@ LOOKBACK: Final = 20
 _SWEEP_FROM: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Breakpoint:
+class Breakpoint(msgspec.Struct, frozen=True):
     """A `cache_control` on the block at `index`."""
 
     index: int
     ttl: Ttl
 
 
-@dataclass(frozen=True, slots=True)
-class PromptLayout:
+class PromptLayout(msgspec.Struct, frozen=True):
     """A request as the cache sees it: three parallel sequences over its blocks, and the breakpoints."""
 
     scope: Hashable
@@ -61,8 +60,7 @@ class PromptLayout:
     longer_marker_lengthens: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CacheEntry:
+class CacheEntry(msgspec.Struct, frozen=True):
     scope: Hashable
     key: Hashable
     index: int
@@ -75,8 +73,7 @@ class CacheEntry:
         return now <= self.expires
 
 
-@dataclass(frozen=True, slots=True)
-class CacheLookup:
+class CacheLookup(msgspec.Struct, frozen=True):
     """The four disjoint parts of the prompt in tokens, and the effect of the request on the entries."""
 
     read: int

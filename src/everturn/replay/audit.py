@@ -17,7 +17,7 @@ from everturn.measure.accounting import Metrics, accounts_of
 from everturn.measure.tokens import TokenCounter
 from everturn.replay.cache_breaks import CacheBreak, find_cache_breaks
 from everturn.replay.call_ledger import CallLedger, CallTotals, as_values, iter_billed_calls
-from everturn.replay.sessions import ReplaySession, Unreadable
+from everturn.replay.sessions import Period, ReplaySession, Unreadable, began_at
 
 MAX_PATHS: Final = 20
 
@@ -35,6 +35,10 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     hit_rate: float | None
     breaks: int
     notes: tuple[str, ...]
+    # Those of the notes that say what the file has lost.
+    flaws: tuple[str, ...] = ()
+    # Dollars that the agent itself recorded, if no price is known for one of its models (RP-17).
+    recorded_cost: Decimal | None = None
 
 
 class RepeatedPath(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +67,11 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     reads_again: tuple[RepeatedPath, ...]
     wasted: int
 
+    @property
+    def recorded_costs(self) -> tuple[Decimal, ...]:
+        """What sessions of models without a known price cost, where their files say so."""
+        return tuple(row.recorded_cost for row in self.sessions if row.recorded_cost is not None)
+
     def break_reasons(self) -> dict[str, tuple[int, int, Decimal]]:
         """By reason, most tokens first: number of breaks, tokens lost, and dollars where known."""
         found: dict[str, tuple[int, int, Decimal]] = {}
@@ -75,7 +84,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 class Auditor:
     """Collects the numbers of an audit, one session at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, period: Period | None = None) -> None:
+        self._period = period or Period()
         self._ledger = CallLedger()
         self._rows: list[SessionRow] = []
         self._unreadable: list[Unreadable] = []
@@ -89,6 +99,8 @@ class Auditor:
     def add(self, found: ReplaySession | Unreadable) -> None:
         if isinstance(found, Unreadable):
             self._unreadable.append(found)
+            return
+        if not self._period.has(began_at(found)):
             return
         project = project_of(found)
         paid = [*iter_billed_calls(found, project)]
@@ -111,6 +123,8 @@ class Auditor:
                 hit_rate=sums.hit_rate,
                 breaks=breaks,
                 notes=found.notes,
+                flaws=found.flaws,
+                recorded_cost=found.recorded_cost if +sums.unpriced else None,
             )
         )
 

@@ -1,8 +1,10 @@
 """Comparison of policies over any number of sessions: one row each (RP-7, BY-10).
 
 Dollars are the total cost, including summaries, refetches and refreshes. Savings are computed over the calls
-that both runs made, because `none` stops when the window is full and costs nothing after that. What the
-provider's cache saves is reported separately: you get it with any policy.
+that both runs made, because `none` stops when the window is full and costs nothing after that. A saving is
+positive if the policy is cheaper, everywhere (RP-13). Sessions whose file begins in the middle are in the
+totals, but not in the savings: their past is one block of estimated size. What the provider's cache saves is
+reported separately: you get it with any policy.
 """
 
 from collections import Counter
@@ -13,12 +15,13 @@ from typing import Final
 import msgspec
 
 from everturn.measure.pricing import PER_MILLION
+from everturn.replay.intervals import SEED, Interval, PairedCosts, draw_sessions, saving_interval
 from everturn.replay.policies import RECORDED
-from everturn.replay.reported import ReportedError, compute_error
+from everturn.replay.reported import PaidComparison, RecordedErrors, compare_with_paid, compute_errors
 from everturn.replay.runs import (
     ReplayCost,
     ReplayRun,
-    ReportedSums,
+    ReportedComparison,
     RetainedCount,
     SimulatedCall,
     rates_of,
@@ -32,13 +35,32 @@ class Saving(msgspec.Struct, frozen=True):
 
     dollars: Decimal = Decimal(0)
     of: Decimal = Decimal(0)
+    # 95 % of what the share would be with other sessions; None if there are too few to say (RP-15).
+    interval: Interval | None = None
 
     @property
     def share(self) -> float:
         return float(self.dollars / self.of) if self.of else 0.0
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether zero is outside of the interval."""
+        return self.interval is not None and not self.interval.has_zero
+
     def __add__(self, other: "Saving") -> "Saving":
+        """Without an interval: that of a sum needs the sessions."""
         return Saving(self.dollars + other.dollars, self.of + other.of)
+
+
+# A headline names a policy only if it stays within these limits (RP-15): refetches per 100 calls, and the
+# share of the user's own words that are in the context at the end.
+MAX_REFETCHES_PER_100: Final = 2.5
+MIN_USER_WORDS: Final = 0.9
+_USER_WORDS: Final = "user_instructions"
+LIMITS: Final = (
+    f"at most {MAX_REFETCHES_PER_100} refetches per 100 calls and at least {MIN_USER_WORDS:.0%} of the "
+    "user's words kept"
+)
 
 
 class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,12 +84,22 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
     breaks: dict[str, int] = {}
     compactions: int = 0
     refreshes: int = 0
+    # Certain refetches (tier 1), and probable ones (tier 2). Both are lower bounds (RP-14).
     refetches: int = 0
+    probable_refetches: int = 0
+    # Of both tiers.
     refetches_per_100: float = 0.0
     left: dict[str, RetainedCount] = {}
     floor: Decimal = Decimal(0)
+    # The same sessions if the future is known (EC-12); None if it was not computed for all of them.
+    clairvoyant: Decimal | None = None
     # Of `recorded` only: its error against the usage that the recordings report; None if they report none.
-    error: ReportedError | None = None
+    error: RecordedErrors | None = None
+    # Of `recorded` only: why its dollars differ from what the files say was paid; None if they do not say it.
+    paid: PaidComparison | None = None
+    # A bound, or a policy that knows how long pauses are: it cannot run live.
+    is_bound: bool = False
+    knows_future: bool = False
 
 
 class ComparisonTable(msgspec.Struct, frozen=True):
@@ -76,24 +108,110 @@ class ComparisonTable(msgspec.Struct, frozen=True):
     rows: tuple[ComparisonRow, ...]
     sessions: int
     notes: tuple[str, ...] = ()
+    # Sessions whose file begins in the middle: not in the savings.
+    begun_in_middle: int = 0
+    # Sessions of models without a known price, and what their files say was paid where they do (RP-17).
+    guessed: int = 0
+    recorded_costs: int = 0
+    recorded_dollars: Decimal = Decimal(0)
+
+
+def why_not_in_headline(row: ComparisonRow) -> str:
+    """Why a headline must not name this policy; "" if it may."""
+    words = row.left.get(_USER_WORDS, RetainedCount())
+    if row.knows_future:
+        return "it knows what comes"
+    if row.unfinished:
+        return "it did not finish every session"
+    if row.refetches_per_100 > MAX_REFETCHES_PER_100:
+        return (
+            f"it has {row.refetches_per_100:.1f} refetches per 100 calls, more than {MAX_REFETCHES_PER_100}"
+        )
+    if words.total and words.kept < MIN_USER_WORDS * words.total:
+        return f"it keeps {words.kept / words.total:.0%} of the user's words, less than {MIN_USER_WORDS:.0%}"
+    return ""
+
+
+def short_saving(saved: Saving) -> str:
+    """The share alone: positive is saved; `~` if the difference is within the interval."""
+    return f"{saved.share:+.1%}" + ("~" if saved.interval is not None and not saved.is_clear else "")
+
+
+def describe_saving(saved: Saving) -> str:
+    """The share with its interval: positive is saved."""
+    if saved.interval is None:
+        return f"{saved.share:+.1%}"
+    shown = f"{saved.share:+.1%} ({saved.interval.low:+.1%} to {saved.interval.high:+.1%})"
+    return shown if saved.is_clear else f"{shown}, no difference"
+
+
+def describe_guesses(compared: ComparisonTable) -> str:
+    """What is not known about sessions of models without a known price (RP-17); "" if there are none."""
+    if not compared.guessed:
+        return ""
+    said = (
+        f"{compared.guessed:,} of {compared.sessions:,} sessions are of models without a known price, named "
+        "below: their dollars are those of the model they are measured as. Their own cache is not simulated, "
+        "and they are not in the errors of recorded."
+    )
+    if not compared.recorded_costs:
+        return said
+    paid = f"${compared.recorded_dollars:,.2f} was paid"
+    return f"{said} The files of {compared.recorded_costs:,} of them say that {paid}."
+
+
+def make_headline(compared: ComparisonTable) -> str:
+    """One sentence about the best policy that a headline may name."""
+    rows = [
+        (row, row.against_recorded)
+        for row in compared.rows
+        if row.against_recorded is not None and row.policy != RECORDED and not why_not_in_headline(row)
+    ]
+    if not rows:
+        return f"No policy can be named that was compared with {RECORDED} and has {LIMITS}."
+    row, saved = max(rows, key=lambda each: each[1].share)
+    if saved.interval is None:
+        what = f"{row.policy} saves {saved.share:+.1%} against {RECORDED}"
+        return f"{what}; too few sessions to say how far that holds for others."
+    if not saved.is_clear or saved.share <= 0:
+        return (
+            f"No policy with {LIMITS} is clearly cheaper than {RECORDED}: {row.policy} comes to "
+            f"{describe_saving(saved)}."
+        )
+    return f"{row.policy} saves {describe_saving(saved)} against {RECORDED}, with {LIMITS}."
 
 
 class Comparison:
     """Adds up runs one session at a time, so that only one session has to be in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, seed: int = SEED) -> None:
         self._sums: dict[str, _Sum] = {}
         self._sessions = 0
+        self._in_middle = self._guessed = 0
+        self._costs: list[Decimal] = []
+        self._seed = seed
 
     def add(self, runs: Iterable[ReplayRun]) -> None:
         by_policy = {run.policy: run for run in runs}
         self._sessions += bool(by_policy)
+        self._in_middle += any(run.begins_in_middle for run in by_policy.values())
+        self._guessed += any(run.guessed for run in by_policy.values())
+        costs = {run.recorded_cost for run in by_policy.values() if run.recorded_cost is not None}
+        self._costs += costs
         for name, run in by_policy.items():
-            self._sums.setdefault(name, _Sum(name)).add(run, by_policy)
+            self._sums.setdefault(name, _Sum(name)).add(run, by_policy, self._sessions - 1)
 
     def compared(self, notes: Sequence[str] = ()) -> ComparisonTable:
+        draws = draw_sessions(self._sessions, seed=self._seed)
+        rows = tuple(each.row(self._sessions, draws) for each in self._sums.values())
         return ComparisonTable(
-            tuple(each.row() for each in self._sums.values()), self._sessions, tuple(notes)
+            rows,
+            self._sessions,
+            tuple(notes),
+            self._in_middle,
+            self._guessed,
+            len(self._costs),
+            sum(self._costs, Decimal(0)),
         )
 
 
@@ -106,14 +224,18 @@ class _Sum:
         self._breaks: Counter[str] = Counter()
         self._spent: dict[str, Decimal] = dict.fromkeys(ReplayCost.__struct_fields__, Decimal(0))
         self._floor = Decimal(0)
+        self._clairvoyant: Decimal | None = Decimal(0)
         self._contexts = 0.0
         self._peak = 0
         self._left: dict[str, RetainedCount] = {}
-        self._against: dict[str, Saving] = {}
+        # By the policy compared with, and by the number of the session.
+        self._against: dict[str, dict[int, PairedCosts]] = {}
+        self._is_bound = self._knows_future = False
         self._by_cache = Saving()
-        self._reported = ReportedSums()
+        self._reported = ReportedComparison()
 
-    def add(self, run: ReplayRun, others: Mapping[str, ReplayRun]) -> None:
+    def add(self, run: ReplayRun, others: Mapping[str, ReplayRun], number: int) -> None:
+        self._is_bound, self._knows_future = run.is_bound, run.knows_future
         totals = run.totals
         self._counts.update(
             sessions=1,
@@ -122,6 +244,7 @@ class _Sum:
             compactions=totals.compactions,
             refreshes=totals.refreshes,
             refetches=totals.refetches,
+            probable=totals.probable_refetches,
             read=totals.read,
             prompt=totals.read + totals.write_5m + totals.write_1h + totals.plain,
         )
@@ -129,6 +252,10 @@ class _Sum:
         for kind in self._spent:
             self._spent[kind] += getattr(totals.spent, kind)
         self._floor += run.floor
+        if self._clairvoyant is not None and run.clairvoyant is not None:
+            self._clairvoyant += run.clairvoyant
+        else:
+            self._clairvoyant = None
         self._contexts += totals.mean * totals.calls
         self._peak = max(self._peak, totals.peak)
         for name, left in totals.left.items():
@@ -136,12 +263,21 @@ class _Sum:
             self._left[name] = RetainedCount(known.kept + left.kept, known.total + left.total)
         for name in (NONE, RECORDED):
             if name in others:
-                saved = saving(run.calls, others[name].calls)
-                self._against[name] = self._against.get(name, Saving()) + saved
+                against = self._against.setdefault(name, {})
+                if not run.begins_in_middle:
+                    against[number] = pair_costs(run.calls, others[name].calls)
         self._by_cache += _by_cache(run.calls)
-        self._reported += run.reported or ReportedSums()
+        self._reported += run.reported or ReportedComparison()
 
-    def row(self) -> ComparisonRow:
+    def _saving(self, name: str, sessions: int, draws: Sequence[Counter[int]]) -> Saving | None:
+        if name not in self._against:
+            return None
+        pairs = [self._against[name].get(at, PairedCosts()) for at in range(sessions)]
+        of = sum((pair.of for pair in pairs), Decimal(0))
+        spent = sum((pair.dollars for pair in pairs), Decimal(0))
+        return Saving(of - spent, of, saving_interval(pairs, draws))
+
+    def row(self, sessions: int, draws: Sequence[Counter[int]]) -> ComparisonRow:
         count, spent = self._counts, ReplayCost(**self._spent)
         return ComparisonRow(
             policy=self._policy,
@@ -150,8 +286,8 @@ class _Sum:
             calls=count["calls"],
             dollars=spent.dollars,
             spent=spent,
-            against_none=self._against.get(NONE),
-            against_recorded=self._against.get(RECORDED),
+            against_none=self._saving(NONE, sessions, draws),
+            against_recorded=self._saving(RECORDED, sessions, draws),
             by_cache=self._by_cache,
             peak=self._peak,
             mean=self._contexts / max(1, count["calls"]),
@@ -160,19 +296,23 @@ class _Sum:
             compactions=count["compactions"],
             refreshes=count["refreshes"],
             refetches=count["refetches"],
-            refetches_per_100=100 * count["refetches"] / max(1, count["calls"]),
+            probable_refetches=count["probable"],
+            refetches_per_100=100 * (count["refetches"] + count["probable"]) / max(1, count["calls"]),
             left=self._left,
             floor=self._floor,
-            error=compute_error(self._reported),
+            clairvoyant=self._clairvoyant,
+            error=compute_errors(self._reported),
+            paid=compare_with_paid(self._reported),
+            is_bound=self._is_bound,
+            knows_future=self._knows_future,
         )
 
 
-def saving(ours: Sequence[SimulatedCall], theirs: Sequence[SimulatedCall]) -> Saving:
-    """What `ours` saves on the calls that both runs made, thread by thread."""
+def pair_costs(ours: Sequence[SimulatedCall], theirs: Sequence[SimulatedCall]) -> PairedCosts:
+    """The dollars of the calls that both runs made, thread by thread."""
     made, other = _made(ours), _made(theirs)
     common = {thread: min(number, other.get(thread, 0)) for thread, number in made.items()}
-    spent, baseline = _up_to(common, ours), _up_to(common, theirs)
-    return Saving(baseline - spent, baseline)
+    return PairedCosts(_up_to(common, ours), _up_to(common, theirs))
 
 
 def _made(calls: Sequence[SimulatedCall]) -> dict[str, int]:

@@ -101,6 +101,7 @@ class _LongSession:
             listen=self._hear,
             roots=[self.folder],
             fsync="never",
+            store={"url": ""},
         )
 
     def run(self, compactions: int) -> Iterator[LongSessionCall | LongSessionCompaction | LongSessionEnd]:

@@ -5,14 +5,17 @@ each pause is and refreshes only if that is cheaper. `refresh-blind` does not kn
 spent as much as a new cache write costs.
 
 Three names exist only here: `summarize-85` compacts at 85 % of the window and does nothing else, `recorded`
-repeats the edits of the recording, and `oracle` is a bound. What a policy does is defined in `decide/`.
+repeats the edits of the recording, and `clears-only` is a bound: it knows which results are used again. What
+a policy does is defined in `decide/`.
 """
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.economy.settings import CAUTIONS
 from everturn.decide.options import Options, TokenSettings
 from everturn.decide.policy import POLICIES
 from everturn.decide.settings import MicroSettings
@@ -45,6 +48,11 @@ class ReplayPolicy(msgspec.Struct, frozen=True):
     summarizer: str = ""
 
     @property
+    def knows_future(self) -> bool:
+        """Whether it knows what comes: later uses, or how long each pause is. No live agent does."""
+        return self.foresight or (self.refresh and not self.blind)
+
+    @property
     def repeats_recording(self) -> bool:
         """Whether the recording itself is replayed, so that its reported usage is what should come out."""
         return self.compacts == "recorded" and self.ttl == "5m" and not (self.refresh or self.model)
@@ -58,7 +66,7 @@ _AT_85: Final = Options(
     thresholds=ThresholdSettings(output_reserve=0, auto_margin=0, auto_percent=85.0),
 )
 _AS_RECORDED: Final = Options(policy="recorded", micro=_NO_CLEARING)
-_ORACLE: Final = Options(policy="oracle", micro=_NO_CLEARING)
+_CLEARS_ONLY: Final = Options(policy="clears-only", micro=_NO_CLEARING)
 # A recording has no notes, so a summary is obtained from the conversation.
 _COMPACTS_BY: Final = CompactSettings(strategies=("fork", "direct", "extractive"))
 # Clearing alone does not keep a long session inside its window, so policies that only clear also compact at
@@ -66,34 +74,41 @@ _COMPACTS_BY: Final = CompactSettings(strategies=("fork", "direct", "extractive"
 _COMPACTS: Final[dict[str, CompactionMode]] = {
     "claude-code": "automatic",
     "frugal": "automatic",
+    "economic": "automatic",
     "when-cold": "automatic",
     "clear-keep-3": "automatic",
     "masking": "automatic",
     "summarize-85": "automatic",
-    "oracle": "automatic",
+    "clears-only": "automatic",
     "recorded": "recorded",
 }
 _ORDER: Final = (
-    "none", "recorded", "claude-code", "frugal", "when-cold", "clear-keep-3", "masking", "sliding-window",
-    "summarize-85", "oracle",
+    "none", "recorded", "claude-code", "frugal", "economic", "when-cold", "clear-keep-3", "masking",
+    "sliding-window", "summarize-85", "clears-only",
 )  # fmt: skip
 _OPTIONS: Final = {
     **{name: each.options for name, each in POLICIES.items()},
-    **{each.policy: each for each in (_AT_85, _AS_RECORDED, _ORACLE)},
+    **{each.policy: each for each in (_AT_85, _AS_RECORDED, _CLEARS_ONLY)},
 }
 
 
 def _replay_policy(name: str) -> ReplayPolicy:
     compacts = _COMPACTS.get(name, "never")
     how = msgspec.structs.replace(_COMPACTS_BY, enabled=compacts == "automatic")
+    # Where prices decide, they decide about pauses too.
+    economy = msgspec.structs.replace(_OPTIONS[name].economy, holds=_OPTIONS[name].economy.enabled)
     # Recorded counts are exact already: nothing is left to calibrate.
-    options = msgspec.structs.replace(_OPTIONS[name], compact=how, tokens=TokenSettings(calibrate=False))
-    return ReplayPolicy(name, options, compacts=compacts, foresight=name == _ORACLE.policy)
+    options = msgspec.structs.replace(
+        _OPTIONS[name], compact=how, economy=economy, tokens=TokenSettings(calibrate=False)
+    )
+    return ReplayPolicy(name, options, compacts=compacts, foresight=name == _CLEARS_ONLY.policy)
 
 
 REPLAY_POLICIES: Final = {name: _replay_policy(name) for name in _ORDER}
 
 
+# Names that users have seen before.
+_FORMER_NAMES: Final = {"oracle": "clears-only"}
 # The name under which a user's own options are replayed.
 CONFIGURED: Final = "configured"
 
@@ -111,18 +126,41 @@ def parse_policy(
 ) -> ReplayPolicy:
     """Parses a policy name and its switches. `configured` are the options that this name stands for."""
     name, *switches = text.strip().split("+")
+    name = _FORMER_NAMES.get(name, name)
     found = _configured(configured or Options()) if name == CONFIGURED else REPLAY_POLICIES.get(name)
     if found is None:
         raise UsageError(f"Unknown policy {name!r}. Choose one of: {', '.join(REPLAY_POLICIES)}.")
-    unknown = [each for each in switches if each not in ("5m", "1h", "refresh", "refresh-blind")]
+    unknown = [each for each in switches if each not in ("5m", "1h", "refresh", "refresh-blind", *CAUTIONS)]
     if unknown or {"5m", "1h"} <= set(switches) or {"refresh", "refresh-blind"} <= set(switches):
         raise UsageError(
             f"Invalid switches in {text!r}: a policy takes +5m or +1h, and +refresh or +refresh-blind."
         )
+    found = _with_caution(found, [each for each in switches if each in CAUTIONS])
     found = msgspec.structs.replace(found, window=window)
     found = msgspec.structs.replace(found, blind="refresh-blind" in switches)
     refresh = found.blind or "refresh" in switches
     return apply_switches(found, ttl="1h" if "1h" in switches else "5m", refresh=refresh, model=model)
+
+
+def _with_caution(found: ReplayPolicy, cautions: Sequence[str]) -> ReplayPolicy:
+    """`economic+frugal`: the policy with another caution (EC-7)."""
+    if not cautions:
+        return found
+    if len(cautions) > 1 or not found.options.economy.enabled:
+        raise UsageError(
+            f"Invalid switches +{'+'.join(cautions)}: only `economic` takes one of {', '.join(CAUTIONS)}."
+        )
+    economy = msgspec.structs.replace(found.options.economy, caution=cautions[0])
+    options = msgspec.structs.replace(found.options, economy=economy)
+    return msgspec.structs.replace(found, options=options, name=f"{found.name}+{cautions[0]}")
+
+
+def bill_summaries_as(policy: ReplayPolicy, model: str) -> ReplayPolicy:
+    """The policy with summaries that are billed as if this model had written them. Their text is still
+    written without a model. A policy that writes no summaries is unchanged.
+    """
+    asked = use_summarizer(policy, model)
+    return msgspec.structs.replace(asked, summarizer="")
 
 
 def use_summarizer(policy: ReplayPolicy, model: str) -> ReplayPolicy:
@@ -141,5 +179,8 @@ def use_summarizer(policy: ReplayPolicy, model: str) -> ReplayPolicy:
 def apply_switches(found: ReplayPolicy, *, ttl: Ttl, refresh: bool, model: str = "") -> ReplayPolicy:
     """The policy with these switches, which also become part of its name."""
     kept = "+refresh-blind" if found.blind else "+refresh" if refresh else ""
-    name = found.name.partition("+")[0] + ("+1h" if ttl == "1h" else "") + kept
+    economy = found.options.economy
+    base = found.name.partition("+")[0]
+    chosen = f"+{economy.caution}" if found.name.startswith(f"{base}+{economy.caution}") else ""
+    name = base + chosen + ("+1h" if ttl == "1h" else "") + kept
     return msgspec.structs.replace(found, name=name, ttl=ttl, refresh=refresh, model=model)

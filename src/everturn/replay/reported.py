@@ -1,11 +1,11 @@
-"""How far `recorded` is from the usage that the recording reports, call by call (RP-3).
+"""How far `recorded` is from the usage that the recording reports, call by call (RP-3, RP-12).
 
 Replayed under the policy that made the recording, each call should read and write what the API reported. Only
 the input is compared: a transcript is written while a reply streams, so the output that it reports is often
 incomplete.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -13,18 +13,18 @@ import msgspec
 
 from everturn.history.records import Usage
 from everturn.measure.pricing import PER_MILLION
-from everturn.replay.runs import ReportedSums, SimulatedCall, rates_of
+from everturn.replay.runs import ReplayCost, ReportedComparison, ReportedSums, SimulatedCall, rates_of
 
 # A context is near the reported one within this share of it; reads and writes within this share of the
 # context.
 _NEAR_CONTEXT: Final = 0.01
 _NEAR_CACHE: Final = 0.05
+_NEAR_SESSION: Final = 0.03
 
 
 class ReportedError(msgspec.Struct, frozen=True, kw_only=True):
-    """The error of `recorded`. The last three are shares of the reported sum: positive if replay has more."""
+    """An error of `recorded`. The last three are shares of the reported sum: positive if replay has more."""
 
-    calls: int
     # Shares of the calls: the context within 1 %, cache reads and writes within 5 % of the context.
     context_within_1: float
     reads_within_5: float
@@ -32,7 +32,73 @@ class ReportedError(msgspec.Struct, frozen=True, kw_only=True):
     read: float
     written: float
     input_dollars: float
+
+
+class RecordedErrors(msgspec.Struct, frozen=True, kw_only=True):
+    """Both errors of `recorded`, which are always shown together (RP-12)."""
+
+    calls: int
     reported_input_dollars: Decimal
+    predicted: ReportedError
+    with_events: ReportedError
+    events: int
+    event_dollars: Decimal
+    # The share of the sessions whose input dollars are within 3 % with the events.
+    sessions_within_3: float
+
+
+class PaidComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What the files say was paid, and each reason why replay comes to something else (RP-13). The parts add
+    up to the dollars of `recorded` for these sessions.
+    """
+
+    # Sessions with reported usage and a known price.
+    sessions: int
+    paid: Decimal
+    dollars: Decimal
+    # Calls on abandoned branches, web searches and other surcharges: paid, not replayed.
+    not_replayed: Decimal
+    # The error of the input, with the recorded cache events.
+    input: Decimal
+    # Output is counted from the content, because files record it while it streams.
+    output: Decimal
+    # Calls that wrote a recorded summary: paid, not recorded.
+    summaries: Decimal
+
+
+def compare_with_paid(found: ReportedComparison) -> PaidComparison | None:
+    """None if no file says what was paid."""
+    sums = found.with_events
+    if not found.paid or not sums.calls:
+        return None
+    return PaidComparison(
+        sessions=found.sessions,
+        paid=found.paid,
+        not_replayed=sums.reported_dollars + found.reported_output - found.paid,
+        input=found.input - sums.reported_dollars,
+        output=found.output - found.reported_output,
+        summaries=found.added,
+        dollars=found.input + found.output + found.added,
+    )
+
+
+def describe_paid(found: PaidComparison, sessions: int) -> str:
+    """One sentence for people: both figures and the difference by reason. `sessions` are all of them."""
+    parts = (
+        ("abandoned branches and surcharges, not replayed", found.not_replayed),
+        ("error of the input", found.input),
+        ("output counted from the content", found.output),
+        ("summaries that the agent did not record", found.summaries),
+    )
+    said = ", ".join(
+        f"{'+' if part >= 0 else '-'}${abs(part):,.2f} {name}" for name, part in parts if round(part, 2)
+    )
+    some = "1 session reports" if found.sessions == 1 else f"{found.sessions:,} sessions report"
+    who = "The files report" if found.sessions == sessions else some
+    them = "" if found.sessions == sessions else " for them"
+    return (
+        f"{who} ${found.paid:,.2f} (everturn audit); recorded comes to ${found.dollars:,.2f}{them}: {said}."
+    )
 
 
 def compare_with_reported(pairs: Iterable[tuple[SimulatedCall, Usage]]) -> ReportedSums:
@@ -40,31 +106,94 @@ def compare_with_reported(pairs: Iterable[tuple[SimulatedCall, Usage]]) -> Repor
     return sum((_compare(call, usage) for call, usage in pairs if usage.context), ReportedSums())
 
 
-def compute_error(sums: ReportedSums) -> ReportedError | None:
+def make_comparison(
+    predicted: ReportedSums,
+    with_events: ReportedSums,
+    changes: Sequence[Decimal],
+    *,
+    paid: Decimal,
+    reported_output: Decimal,
+    spent: ReplayCost,
+) -> ReportedComparison:
+    """The comparison of one session. `changes` are what each copied event changed in dollars, `spent` is what
+    replay computes for it.
+    """
+    near = abs(_error(with_events.dollars, with_events.reported_dollars)) <= _NEAR_SESSION
+    return ReportedComparison(
+        predicted=predicted,
+        with_events=with_events,
+        events=len(changes),
+        event_dollars=sum(map(abs, changes), Decimal(0)),
+        paid=paid,
+        reported_output=reported_output,
+        input=spent.plain + spent.write_5m + spent.write_1h + spent.read,
+        output=spent.output,
+        added=spent.summaries + spent.refresh + spent.refetches,
+        sessions=int(with_events.calls > 0),
+        near_sessions=int(with_events.calls > 0 and near),
+    )
+
+
+def compute_errors(found: ReportedComparison) -> RecordedErrors | None:
     """None if no call has reported usage: nothing can be said then."""
-    if not sums.calls:
+    if not found.predicted.calls:
         return None
+    return RecordedErrors(
+        calls=found.predicted.calls,
+        reported_input_dollars=found.predicted.reported_dollars,
+        predicted=_compute_error(found.predicted),
+        with_events=_compute_error(found.with_events),
+        events=found.events,
+        event_dollars=found.event_dollars,
+        sessions_within_3=found.near_sessions / max(1, found.sessions),
+    )
+
+
+def _compute_error(sums: ReportedSums) -> ReportedError:
     return ReportedError(
-        calls=sums.calls,
         context_within_1=sums.near_context / sums.calls,
         reads_within_5=sums.near_read / sums.calls,
         writes_within_5=sums.near_written / sums.calls,
         read=_error(sums.read, sums.reported_read),
         written=_error(sums.written, sums.reported_written),
         input_dollars=_error(sums.dollars, sums.reported_dollars),
-        reported_input_dollars=sums.reported_dollars,
     )
 
 
-def describe_error(policy: str, error: ReportedError | None) -> str:
+def describe_errors(policy: str, errors: RecordedErrors | None) -> str:
     """One sentence for people, the same in a terminal and on the page."""
-    if error is None:
-        return f"{policy}: the recording reports no usage, so the error of this row is not known."
+    if errors is None:
+        return (
+            f"{policy}: no reported usage to compare with (none in the files, or another model was set), so "
+            "the error of this row is not known."
+        )
     return (
-        f"{policy} against the usage that the recording reports ({error.calls:,} calls): input dollars "
-        f"{error.input_dollars:+.1%}, cache reads {error.read:+.1%}, cache writes {error.written:+.1%} in "
-        f"total; context within 1% on {error.context_within_1:.1%} of the calls, reads within 5% of the "
-        f"context on {error.reads_within_5:.1%}, writes on {error.writes_within_5:.1%}."
+        f"{policy} against the usage that the recording reports ({errors.calls:,} calls). Predicted: "
+        f"{_spell(errors.predicted)}. With {errors.events:,} recorded cache events "
+        f"(${errors.event_dollars:,.2f}) copied: {_spell(errors.with_events)}; input dollars within 3% on "
+        f"{errors.sessions_within_3:.0%} of the sessions."
+    )
+
+
+def short_errors(errors: RecordedErrors) -> str:
+    """Both errors of the input dollars, for a column."""
+    return f"{errors.predicted.input_dollars:+.1%} / {errors.with_events.input_dollars:+.1%}"
+
+
+def _spell(error: ReportedError) -> str:
+    return (
+        f"input dollars {error.input_dollars:+.1%}, cache reads {error.read:+.1%}, cache writes "
+        f"{error.written:+.1%} in total, context within 1% on {error.context_within_1:.1%} of the calls, "
+        f"reads within 5% of the context on {error.reads_within_5:.1%}, writes on "
+        f"{error.writes_within_5:.1%}"
+    )
+
+
+def sum_reported_output(pairs: Iterable[tuple[SimulatedCall, Usage]]) -> Decimal:
+    """The reported output of the replayed calls, at their rates."""
+    return sum(
+        (usage.output_tokens * rates_of(call).output / PER_MILLION for call, usage in pairs if usage.context),
+        Decimal(0),
     )
 
 

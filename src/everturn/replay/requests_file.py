@@ -1,12 +1,17 @@
 """Every simulated request as a line of JSON, so that anyone can check the bill.
 
-    session, policy, thread, call, time, source, model, request, usage, dollars, tokens
+    session, policy, thread, call, time, source, model, request, usage, dollars, tokens, cache
 
 `request` is the whole body. Recordings do not hold system prompt and tools, so one system block is a
 placeholder for them, and one result is a placeholder for refetched content. `tokens` has one count per block
 in the order of the prefix (tools, system, messages) and sums to the billed input; placeholders have their
 real size there. Tokens that belong to no block are counted with a neighbour: the start of a message with its
 first block, the end of the prompt with the last block.
+
+`cache` says what the provider's cache did on its own before this request, as the recording shows it: `found`
+are the ends, in tokens, of entries of this prompt that were in the cache although no line before wrote them
+(another conversation did); entries of this prompt that end behind `lost_behind` tokens were gone. Apply both
+before the cache is looked up. It is empty on most lines.
 """
 
 from collections.abc import Sequence
@@ -35,8 +40,14 @@ def line_of(session: str, policy: str, call: SimulatedCall, request: Request, to
         # A JSON number with all its digits.
         "dollars": msgspec.Raw(format(call.dollars, "f").encode()),
         "tokens": tokens,
+        "cache": _cache_fields(call),
     }
     return _encode(fields) + b"\n"
+
+
+def _cache_fields(call: SimulatedCall) -> dict[str, Any]:
+    found = {"found": call.found} if call.found else {}
+    return found if call.lost_behind is None else {**found, "lost_behind": call.lost_behind}
 
 
 def usage_fields(call: SimulatedCall) -> dict[str, Any]:

@@ -39,6 +39,10 @@ class SimulatedCall(msgspec.Struct, frozen=True):
     broke: str = ""
     refetches: tuple[Refetch, ...] = ()
     model: str = ""
+    # What the provider's cache did on its own before this call (RP-12): entries with these ends were in it
+    # although no call before had written them; entries that end behind this position were gone.
+    found: tuple[int, ...] = ()
+    lost_behind: int | None = None
 
 
 class ReplayCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +85,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     breaks: dict[str, int] = {}
     compactions: int = 0
     refreshes: int = 0
+    # Certain refetches (tier 1), and probable ones (tier 2): lower bounds (RP-14).
     refetches: int = 0
+    probable_refetches: int = 0
     # By kind: user_instructions, paths, identifiers, errors.
     left: dict[str, RetainedCount] = {}
 
@@ -96,7 +102,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refetches_per_100(self) -> float:
-        return 100 * self.refetches / max(1, self.calls)
+        """Of both tiers."""
+        return 100 * (self.refetches + self.probable_refetches) / max(1, self.calls)
 
 
 class ReportedSums(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +127,34 @@ class ReportedSums(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class ReportedComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """`recorded` beside the reported usage: as predicted, and with what the provider's cache did on its own
+    copied from the recording. The second alone would say little: it is nearly the same by construction.
+    """
+
+    predicted: ReportedSums = ReportedSums()
+    with_events: ReportedSums = ReportedSums()
+    # Cache events that were copied, and the sum of what each changed, whatever its sign.
+    events: int = 0
+    event_dollars: Decimal = Decimal(0)
+    # What the file says was paid for the whole session, as `everturn audit` counts it, and the part of it
+    # that is the output of the replayed calls.
+    paid: Decimal = Decimal(0)
+    reported_output: Decimal = Decimal(0)
+    # What replay computes for the same sessions: input and output of the recorded calls, and added calls.
+    input: Decimal = Decimal(0)
+    output: Decimal = Decimal(0)
+    added: Decimal = Decimal(0)
+    # Sessions with reported usage, and those whose input dollars are within 3 % with the events.
+    sessions: int = 0
+    near_sessions: int = 0
+
+    def __add__(self, other: "ReportedComparison") -> "ReportedComparison":
+        return ReportedComparison(
+            **{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__}
+        )
+
+
 class ReplayRun(msgspec.Struct, frozen=True):
     """A session under a policy. `ended_early` says which call no longer fitted the window; else empty."""
 
@@ -133,7 +168,18 @@ class ReplayRun(msgspec.Struct, frozen=True):
     # The lower bound for the cost of the calls that were made (RP-9).
     floor: Decimal = Decimal(0)
     # The calls beside the usage that the recording reports; None unless it was replayed as it was recorded.
-    reported: ReportedSums | None = None
+    reported: ReportedComparison | None = None
+    # The file begins in the middle of the session: what was before is one block of estimated size.
+    begins_in_middle: bool = False
+    # What the session costs if the future is known (EC-12); None without an index of uses.
+    clairvoyant: Decimal | None = None
+    # Models that are not in the price table, and what each is priced as.
+    guessed: tuple[str, ...] = ()
+    # Dollars that the agent itself recorded, if no price is known for one of its models (RP-17).
+    recorded_cost: Decimal | None = None
+    # The policy is a bound: it knows later uses. Who knows how long pauses are cannot run live either.
+    is_bound: bool = False
+    knows_future: bool = False
 
 
 def totals_of(calls: Sequence[SimulatedCall], left: dict[str, RetainedCount]) -> Totals:
@@ -151,7 +197,8 @@ def totals_of(calls: Sequence[SimulatedCall], left: dict[str, RetainedCount]) ->
         breaks=dict(sorted(Counter(call.broke for call in calls if call.broke).items())),
         compactions=sum(call.source == "compact" for call in calls),
         refreshes=sum(call.source == "refresh" for call in calls),
-        refetches=sum(len(call.refetches) for call in calls),
+        refetches=sum(refetch.tier == 1 for call in calls for refetch in call.refetches),
+        probable_refetches=sum(refetch.tier == 2 for call in calls for refetch in call.refetches),
         left=left,
     )
 

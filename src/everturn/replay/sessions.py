@@ -11,18 +11,21 @@ The file formats: `replay/readers/`.
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from decimal import Decimal
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from everturn.history.records import Record
+from everturn.history.records import Record, record_time
 from everturn.history.threads import Thread
 from everturn.replay.readers.claude_code import CLAUDE_CODE, Parent, parent_of
 from everturn.replay.readers.registry import READERS
 from everturn.replay.readers.values import RecordedConversation, SourceFile
 from everturn.safe_files import MAX_SESSION_BYTES, open_stream, read_file
+from everturn.session.transcripts import read_state_beside
 
 # Called before each file is read, with its number (from 1), the number of files, and its path.
 ReadProgress = Callable[[int, int, Path], None]
@@ -46,6 +49,10 @@ class ReplaySession(msgspec.Struct, frozen=True):
     # System prompt and tools (as JSON) if the file holds them; empty if they have to be estimated.
     system: str = ""
     tools: str = ""
+    # Those of the notes that say what the file has lost.
+    flaws: tuple[str, ...] = ()
+    # Dollars that the agent itself recorded; None if the file has none.
+    recorded_cost: Decimal | None = None
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -53,6 +60,25 @@ class Unreadable(msgspec.Struct, frozen=True):
 
     path: str
     why: str
+
+
+class Period(msgspec.Struct, frozen=True):
+    """Sessions that began at or after `since` and before `until`."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def has(self, began: datetime | None) -> bool:
+        """A session without times is only in a period without limits."""
+        if began is None:
+            return self.since is None and self.until is None
+        return (self.since is None or began >= self.since) and (self.until is None or began < self.until)
+
+
+def began_at(session: ReplaySession) -> datetime | None:
+    """The first moment in a session; None if it has no times."""
+    records = (record for thread in session.threads for record in thread.records)
+    return next((at for record in records if (at := record_time(record)) is not None), None)
 
 
 def read_session(path: Path) -> ReplaySession | Unreadable:
@@ -114,7 +140,7 @@ def _conversations_in(
     file: Path, data: bytes, taken: set[Path] | None
 ) -> Iterator[ReplaySession | Unreadable]:
     format, count = "a session", 0
-    source = SourceFile(data)
+    source = SourceFile(data, read_state_beside(file))
     try:
         reader = next((each for each in READERS if each.recognises(source)), None)
         if reader is None:
@@ -158,6 +184,8 @@ def _session(
         tools=msgspec.json.encode(conversation.preamble.tools).decode()
         if conversation.preamble.tools
         else "",
+        flaws=conversation.flaws,
+        recorded_cost=conversation.cost,
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from everturn.decide.compact.triggers import Proposal, ProposalResponse
 from everturn.decide.compact.values import CompactionPlan, CompactionSkipped
+from everturn.decide.rewind import Branch
 from everturn.engine import CompactionOutcome
 from everturn.history.edits import Undone
 from everturn.session.bill import Bill
@@ -79,6 +80,9 @@ class AsyncSession:
 
     async def rewind(self, uuid: str) -> Rewind:
         return await self._do(lambda: self.session.rewind(uuid))
+
+    async def branches(self) -> tuple[Branch, ...]:
+        return await self._do(self.session.branches)
 
     async def undo(self) -> Undone | CompactionSkipped:
         return await self._do(self.session.undo)

@@ -16,8 +16,8 @@ from everturn.history.records import Record, Usage, record_time, reported_usage
 from everturn.measure.model_table import find_model
 from everturn.measure.pricing import compute_priced_usage
 
-BillPurpose = Literal["conversation", "compact", "session_memory"]
-BILL_PURPOSES: Final[tuple[BillPurpose, ...]] = ("conversation", "compact", "session_memory")
+BillPurpose = Literal["conversation", "compact", "session_memory", "hold"]
+BILL_PURPOSES: Final[tuple[BillPurpose, ...]] = ("conversation", "compact", "session_memory", "hold")
 # Our choice: the last few say what is going on.
 MAX_NOTES: Final = 8
 
@@ -34,8 +34,15 @@ class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
     unpriced: int = 0
 
     def __add__(self, other: "UsageTotals") -> "UsageTotals":
-        names = self.__struct_fields__
-        return UsageTotals(**{name: getattr(self, name) + getattr(other, name) for name in names})
+        return UsageTotals(
+            calls=self.calls + other.calls,
+            input=self.input + other.input,
+            written=self.written + other.written,
+            read=self.read + other.read,
+            output=self.output + other.output,
+            dollars=self.dollars + other.dollars,
+            unpriced=self.unpriced + other.unpriced,
+        )
 
 
 class Bill(msgspec.Struct, frozen=True):
@@ -95,7 +102,10 @@ class Ledger:
         self.paid("conversation", usage, reply.model, moment.date())
 
     def paid(self, purpose: BillPurpose, usage: Usage, model_id: str, on: date) -> None:
-        self._parts[purpose] += price_usage(usage, model_id, on)
+        self.add(purpose, price_usage(usage, model_id, on))
+
+    def add(self, purpose: BillPurpose, spent: UsageTotals) -> None:
+        self._parts[purpose] += spent
 
     def note(self, text: str) -> None:
         """Add a note to the bill; the newest ones are kept."""

@@ -26,7 +26,7 @@ from everturn.decide.events import (
 )
 from everturn.decide.micro.declarative import AppliedContextEdit
 from everturn.engine import CompactionOutcome, Conversation, Flow, ReplyAssessment, Turn
-from everturn.engine.wire import Wire
+from everturn.engine.wire import ParsedReply, Wire
 from everturn.errors import ContextFullError, UpstreamError, UsageError
 from everturn.history.blocks import Block, result_block, text_block
 from everturn.history.edits import ServerCleared
@@ -43,7 +43,7 @@ from everturn.session.upstream import (
     drain,
     parse_reply,
 )
-from everturn.wire.anthropic import Response
+from everturn.wire.anthropic import MessagePieces, Response
 
 T = TypeVar("T")
 # The step that is about to run.
@@ -101,6 +101,7 @@ class ConversationRunner:
         self._clock = clock
         self._new_id = new_id
         self._repairs: Counter[Repair] = Counter()
+        self._spelled = MessagePieces()
         # How many records of the log are durable already.
         self._durable = len(conversation.log.records)
         message_ids = (record.message_id for record in reversed(conversation.log.records))
@@ -201,8 +202,9 @@ class ConversationRunner:
         `KeyboardInterrupt` if a compaction was cancelled meanwhile; the view is then unchanged."""
         return drive(self.prepare_flow(), self.handler, self.keep_appended)
 
-    def prepare_flow(self) -> Flow[PreparedRequest]:
-        """`prepare` as a flow, for callers that perform its effects differently, for example with awaits."""
+    def prepare_flow(self, *, is_sent: bool = True) -> Flow[PreparedRequest]:
+        """`prepare` as a flow, for callers that perform its effects differently, for example with awaits.
+        Without `is_sent` there is no body: the caller sends its own."""
         self._before("turn")
         size = self.conversation.size.tokens
         turn = yield from self.conversation.turn(self._clock(), self._new_id)
@@ -222,15 +224,22 @@ class ConversationRunner:
                 "There is nothing to send: no message of this conversation has a visible character. "
                 "Say something first."
             )
-        sent = self._wire.spell_request(turn.captured, turn.breakpoints, previous_message=self._last_message)
+        if not is_sent:
+            return PreparedRequest(turn, b"", ())
+        sent = self._wire.spell_request(
+            turn.captured, turn.breakpoints, previous_message=self._last_message, spelled=self._spelled
+        )
         return PreparedRequest(turn, sent.body, sent.betas)
 
     def _check_blocking(self, turn: Turn) -> None:
         """Without automatic compaction, nothing is sent beyond the blocking limit (TOK-15)."""
-        settings, limit = self.conversation.setting, self.conversation.thresholds.blocking
+        settings = self.conversation.setting
         options = settings.options
         is_manual = options.may_compact and not options.thresholds.auto_compaction
-        if settings.decides == "engine" and is_manual and turn.size.tokens >= limit:
+        if settings.decides != "engine" or not is_manual:
+            return
+        limit = self.conversation.thresholds.blocking
+        if turn.size.tokens >= limit:
             raise ContextFullError(
                 f"The context holds {turn.size.tokens:,} tokens, and the limit without a compaction is "
                 f"{limit:,}. Automatic compaction is off: compact by hand, or set "
@@ -258,7 +267,10 @@ class ConversationRunner:
     def record_response(self, prepared: PreparedRequest, answered: RawResponse) -> Exchange:
         """Keep the reply to a prepared request. Raises `InvalidResponseError` if the response holds no reply:
         nothing is kept then, and the prepared request can be sent again."""
-        parsed = parse_reply(answered, self._wire)
+        return self.record_reply(prepared, parse_reply(answered, self._wire))
+
+    def record_reply(self, prepared: PreparedRequest, parsed: ParsedReply) -> Exchange:
+        """`record_response` of a response that was parsed already."""
         response, applied = self._counted(parsed.response), parsed.applied
         reply = self._record("assistant", response.blocks, response.reply)
         records = [reply, *self._facts(applied, reply)]
@@ -302,7 +314,10 @@ class ConversationRunner:
 
     def emit_repairs(self) -> None:
         """Emit an event for the repairs of the view that were not reported yet."""
-        found = Counter(self.conversation.repairs)
+        repairs = self.conversation.repairs
+        if not repairs:
+            return
+        found = Counter(repairs)
         new, self._repairs = found - self._repairs, found | self._repairs
         self._told(make_repaired(tuple(new.elements()), self.event_context()))
 

@@ -64,7 +64,8 @@ class LocalEffectHandler:
         self._send = send
         self._wire = wire
         self._write_blob = write or partial(write_blob, folder)
-        self._readable = readable or resolve_roots((folder,))
+        self._folder = folder
+        self._readable = readable
         self._hooks = hooks or Hooks()
         self._listen = listen
         self._waiting = waiting
@@ -75,7 +76,7 @@ class LocalEffectHandler:
         return self._write_blob(effect.name, effect.text.encode("utf-8", "surrogatepass"))
 
     def read_files(self, effect: ReadFiles) -> tuple[FileRead, ...]:
-        return read_files(effect, self._readable)
+        return read_files(effect, self._readable or resolve_roots((self._folder,)))
 
     def ask_model(self, effect: AskModel) -> ModelAnswer | ModelFailure:
         with self.ticking(effect):

@@ -23,6 +23,7 @@ class EstimatedCosts:
         self.turn = TURN
         self.tool_prompt = model.tool_prompt
         self.trailing = 0
+        self.keeps_thinking = model.keeps_thinking
 
     def block(self, block: Block, /) -> int:
         return 0 if block.kind == "cache_edits" else estimate_block(block, self._estimator)

@@ -7,12 +7,14 @@ one window size explains, the table of models. The result says which evidence wa
 
 import os
 from collections.abc import Iterable, Sequence
+from textwrap import shorten
 from typing import Final, Literal
 
 import msgspec
 
 from everturn.decide.options import Options
 from everturn.errors import InputError, UsageError
+from everturn.history.blocks import text_of
 from everturn.history.edits import Cleared, Compacted
 from everturn.history.log import Log, View
 from everturn.history.messages import Message
@@ -34,12 +36,15 @@ from everturn.measure.tokens import TokenCounter
 from everturn.session.transcripts import Progress, open_transcript
 from everturn.view.flatten import flatten
 from everturn.wire.claude_code_reader import Transcript
+from everturn.wire.queued_messages import read_queue, unrecorded
 
 WindowBasis = Literal["given", "name", "context", "compaction", "model", "guess"]
 
 STANDARD_WINDOW: Final = 200_000
 LONG_WINDOW: Final = 1_000_000
 LONG_SUFFIX: Final = "[1m]"
+# Of a message that was typed while the model worked, in a remark.
+MAX_QUEUED_CHARACTERS: Final = 80
 
 
 class ContextWindow(msgspec.Struct, frozen=True):
@@ -142,7 +147,7 @@ def measure_transcript(
         limits=limits,
         levels=check_thresholds(size.tokens, limits, settings),
         counts=counts,
-        remarks=(*remarks, *_about_the_start(thread)),
+        remarks=(*remarks, *_about_the_start(thread), *_about_the_queue(transcript)),
     )
 
 
@@ -206,6 +211,21 @@ def _about_the_start(thread: Thread) -> tuple[str, ...]:
     if not thread.records or is_conversation_start(thread.records) or thread.records[0].is_boundary:
         return ()
     return ("the file begins in the middle of a conversation; earlier messages are missing",)
+
+
+def _about_the_queue(transcript: Transcript) -> tuple[str, ...]:
+    """The user's words that are in the file and in no message of it."""
+    queued = read_queue(transcript.lines)
+    if not queued:
+        return ()
+    texts = (text_of(block) for each in transcript.records if each.kind == "user" for block in each.blocks)
+    left = unrecorded(queued, tuple(filter(None, texts)))
+    if not left:
+        return ()
+    words = shorten(" ".join(left[-1].text.split()), MAX_QUEUED_CHARACTERS)
+    return (
+        f"typed while the model worked, and in no message of the file: {len(left)}; the last is {words!r}",
+    )
 
 
 def _named(found: Threads, agent: str) -> Thread:

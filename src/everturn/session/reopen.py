@@ -41,6 +41,8 @@ def reopen_session(
         model=model or chosen.model or recorded.model.id,
         compact={"strategies": strategies},
         access="read" if dry_run else "write",
+        # It is a file, wherever other conversations are kept.
+        store={"url": ""},
         cwd=recorded_folder(recorded.thread.records) or os.getcwd(),
         **provider,
     )

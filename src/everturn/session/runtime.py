@@ -22,6 +22,7 @@ from everturn.history.edits import Edit, Pinned, Rewound
 from everturn.history.records import Record, Usage, make_edit_record
 from everturn.session.bill import Ledger
 from everturn.session.cache_break_reports import ReportNotWritten, write_cache_break_report
+from everturn.session.cache_holder import CacheHolder
 from everturn.session.conversation_runner import ConversationRunner, Exchange, StepKind
 from everturn.session.events.build import build_sinks, with_session
 from everturn.session.files import resolve_roots
@@ -58,6 +59,8 @@ class SessionParts(NamedTuple):
     cwd: str
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
+    # Ends the connection to the place where the session is kept.
+    end_stores: Callable[[], None] = lambda: None
 
 
 class SessionRuntime:
@@ -80,6 +83,7 @@ class SessionRuntime:
         )
         self.handler = self._make_handler()
         self.notes = self._note_taker() if parts.options.keeps_notes else None
+        self._holder = self._cache_holder() if parts.options.holds_cache else None
         self.runner = ConversationRunner(
             conversation,
             parts.provider.send,
@@ -132,6 +136,16 @@ class SessionRuntime:
             paid=lambda usage: self._paid("session_memory", usage),
         )
 
+    def _cache_holder(self) -> CacheHolder:
+        return CacheHolder(
+            self.conversation,
+            self.parts.provider.send,
+            clock=self.parts.clock,
+            tell=self._handle_event,
+            paid=lambda usage: self._paid("hold", usage),
+            moment=self.event_context,
+        )
+
     # ── storing ──────────────────────────────────────────────────────────────────────────────────
 
     def _keep(self, records: Sequence[Record]) -> None:
@@ -165,19 +179,25 @@ class SessionRuntime:
         if self.store.read_only_reason:
             return
         compaction, baselines = self.conversation.compaction_state, dict(self.conversation.detector.baselines)
-        state = SessionState(baselines, self.ledger.asides, compaction.breaker, compaction.refill)
+        economy = self.conversation.economy.state
+        state = SessionState(
+            baselines, self.ledger.asides, compaction.breaker, compaction.refill, economy=economy
+        )
         if state != SessionState():
             self.remark(write_state(self.store, state))
 
-    def remark(self, text: str) -> None:
-        if text and text not in self.remarks:
-            self.remarks.append(text)
+    def remark(self, *texts: str) -> None:
+        for text in texts:
+            if text and text not in self.remarks:
+                self.remarks.append(text)
 
     # ── before, during and after a call ──────────────────────────────────────────────────────────
 
     def _prepare_step(self, step: StepKind) -> None:
         """Before a turn or compaction: compute the dynamic sections of the system prompt and collect the
         notes. If a compaction is due, also wait for notes in progress (SM-3) and read the pin file."""
+        if self._holder is not None:
+            self._holder.end()
         self._refresh_preamble()
         is_due = step == "compaction" or self.conversation.size.tokens >= self.conversation.thresholds.auto
         if is_due:
@@ -236,6 +256,8 @@ class SessionRuntime:
             self.remark(written.why if isinstance(written, ReportNotWritten) else "")
         if self.notes is not None:
             self._consider_notes(self.notes, exchange)
+        if self._holder is not None:
+            self._holder.begin(exchange.turn.betas)
         self.write_state()
 
     def _consider_notes(self, notes: NoteTaker, exchange: Exchange) -> None:
@@ -281,13 +303,16 @@ class SessionRuntime:
     def open_index(self) -> "RecallIndex":
         from everturn.session.recall.index import RecallIndex
 
-        self._index = self._index or RecallIndex(self.store.path)
+        path = self.store.write_copy()
+        self._index = self._index or RecallIndex(path)
         return self._index
 
     def close(self, reason: str) -> None:
         if self.store.is_closed:
             return
         try:
+            if self._holder is not None:
+                self._holder.end()
             if reason and not self.store.read_only_reason:
                 self.run_hooks("SessionEnd", reason=reason)
             self.write_state()
@@ -295,6 +320,7 @@ class SessionRuntime:
                 self._index.close()
         finally:
             self.store.close()
+            self.parts.end_stores()
             self.parts.provider.close()
             if self.parts.memory is not None:
                 self.parts.memory.close()

@@ -32,7 +32,7 @@ from everturn.decide.compact.values import CompactionPlan, CompactionRequest, Co
 from everturn.decide.effects import HookEvent, HookOutcome
 from everturn.decide.events import Event
 from everturn.decide.options import Options
-from everturn.decide.rewind import plan_rewind
+from everturn.decide.rewind import Branch, list_branches, plan_rewind
 from everturn.engine import CompactionOutcome, Conversation, ConversationSettings
 from everturn.errors import UsageError
 from everturn.history.blocks import Block, block_from_fields, text_of
@@ -58,8 +58,8 @@ from everturn.session.opening import build_preamble, build_settings, capabilitie
 from everturn.session.recorded import recorded_folder
 from everturn.session.runtime import SessionParts, SessionRuntime
 from everturn.session.state_file import SessionState, read_state
-from everturn.session.store import Access, JsonlStore
-from everturn.session.store.protocol import Store
+from everturn.session.store.places import open_session_store
+from everturn.session.store.protocol import Access, Store
 from everturn.session.tools import (
     Tool,
     ToolCall,
@@ -161,7 +161,7 @@ class Session:
         config: ConfigChoice = "auto",
         **overrides: Any,
     ) -> "Session":
-        """Open the session in this file, or create it.
+        """Open the session in this file, or create it. With a store (`store.url`) `path` is its name there.
 
         Pass `options`, or any of its keys as a keyword (`model=`, `policy=`, `window=`, `notes=True`,
         `compact={"strategies": [...]}`). Other values come from the environment and the user's configuration
@@ -183,11 +183,11 @@ class Session:
             chosen,
             capabilities=capabilities or capabilities_of(chosen),
             costs=costs,
-            transcript=os.path.realpath(path),
+            transcript=_told_path(path, chosen),
             estimator=estimator,
         )
         found = load_hooks(chosen.hooks)
-        store = JsonlStore.open(path, fsync=chosen.store.fsync, access=access)
+        store, end_stores = open_session_store(path, chosen.store, access)
         try:
             folder = _place_session(store, cwd)
             memory = open_memory(chosen.memory, folder, may_read)
@@ -204,13 +204,13 @@ class Session:
                 cwd=folder,
                 clock=clock,
                 new_id=new_id,
+                end_stores=end_stores,
             )
             session = cls._resume(settings, store, parts, session_start)
         except BaseException:
-            store.close()
+            end_stores()
             raise
-        for note in (*loaded.notes, *found.notes):
-            session._runtime.remark(note)
+        session._runtime.remark(*loaded.notes, *found.notes)
         return session
 
     @classmethod
@@ -250,6 +250,11 @@ class Session:
     def remarks(self) -> list[str]:
         """Problems to show to the user: damage found in the file, and files that could not be written."""
         return self._runtime.remarks
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What is wrong with the file, line by line: what its checksums, or its lines themselves, show."""
+        return self._runtime.store.notes
 
     @property
     def conversation(self) -> Conversation:
@@ -393,6 +398,11 @@ class Session:
         behind = [each for each in left if each.uuid not in kept]
         return Rewind(plan.text, behind[-1].uuid if behind else "", len(behind))
 
+    def branches(self) -> tuple[Branch, ...]:
+        """The branches that rewinds have left behind, the last one at the end. `rewind` with the uuid of one
+        returns to it."""
+        return list_branches(split_threads(open_transcript(self.path).records).main.abandoned)
+
     def pin(self, text: str) -> None:
         """Pin a text: every later compaction keeps it word for word. Raises UsageError if there is no space
         left for it."""
@@ -462,7 +472,12 @@ def _asked(instructions: str, from_: str | None, up_to: str | None) -> Compactio
     return CompactionRequest(trigger="manual", instructions=instructions)
 
 
-def _place_session(store: JsonlStore, cwd: str | os.PathLike[str] | None) -> str:
+def _told_path(path: str | os.PathLike[str], options: Options) -> str:
+    """The transcript that the model is told to read; it cannot read one in a database."""
+    return "" if options.store.url else os.path.realpath(path)
+
+
+def _place_session(store: Store, cwd: str | os.PathLike[str] | None) -> str:
     """The folder that the session works in: as given, else as recorded, else the current one."""
     folder = os.fspath(cwd) if cwd is not None else recorded_folder(store.records) or os.getcwd()
     store.place = LineContext(cwd=folder)
@@ -486,4 +501,5 @@ def _restore_conversation(
         detector=CacheBreakDetector(parts.options.cache.breaks, state.baselines),
     )
     conversation.compaction_state.remember(state.breaker, state.refill)
+    conversation.economy.state = state.economy
     return conversation

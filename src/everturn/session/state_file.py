@@ -9,8 +9,17 @@ import msgspec
 
 from everturn.decide.cache_breaks import Baseline
 from everturn.decide.compact.breakers import CompactionBreaker, RefillBreaker
+from everturn.decide.economy.state import EconomyState
 from everturn.session.bill import BillPurpose, UsageTotals
 from everturn.session.store.protocol import Store
+
+
+class SettledList(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The part of a caller's list that had come back as it is kept: its number of links, and the last link
+    in hexadecimal. A part of a later message may still be left out; of these none."""
+
+    links: int = 0
+    link: str = ""
 
 
 class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -18,6 +27,9 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     asides: dict[BillPurpose, UsageTotals] = {}
     breaker: CompactionBreaker = CompactionBreaker()
     refill: RefillBreaker = RefillBreaker()
+    settled: SettledList = SettledList()
+    # What carrying and doing nothing would have cost so far (EC-5, EC-8).
+    economy: EconomyState = EconomyState()
 
 
 def read_state(store: Store) -> SessionState:

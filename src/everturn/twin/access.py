@@ -6,6 +6,7 @@ responses after it has pointed its own name at this machine; an IP address or `l
 that.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 from typing import Final
@@ -14,6 +15,8 @@ from everturn.twin.values import ApiError
 
 _JSON: Final = "application/json"
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
+# An address in brackets or a name, and a port. Two joined headers are neither, nor is `name:80@other`.
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([\w.-]{1,255}|[0-9a-f:.]{2,45}))(?::\d{1,5})?")
 # What browsers send with requests of other pages.
 _FOREIGN_SITES: Final = ("cross-site", "same-site")
 
@@ -23,7 +26,7 @@ def check_access(
 ) -> None:
     """Raise ApiError for a request that a web page may have sent. Header names are in lower case."""
     host = headers.get("host", "")
-    if host and not _is_local(host, allowed_hosts):
+    if host and not is_local_host(host, allowed_hosts):
         raise _forbidden(
             f"The Host header is {host[:100]!r}, and the twin answers only to localhost, to IP addresses and "
             "to names given with --allow-host."
@@ -49,13 +52,12 @@ def _forbidden(message: str) -> ApiError:
     return ApiError(403, "permission_error", message)
 
 
-def _is_local(host: str, allowed: Collection[str]) -> bool:
+def is_local_host(host: str, allowed: Collection[str]) -> bool:
     """Whether a Host header names this machine in a way that no page can forge."""
-    name = host.lower()
-    if name.startswith("["):
-        name = name[1:].partition("]")[0]
-    elif name.count(":") == 1:
-        name = name.partition(":")[0]
+    found = _HOST.fullmatch(host.lower())
+    if found is None:
+        return False
+    name = found[1] or found[2]
     name = name.removesuffix(".")
     if name == "localhost" or name.endswith(".localhost") or name in allowed:
         return True

@@ -127,7 +127,7 @@ class _TurnState:
 def _turn_state(request: ParsedRequest, seed: int) -> _TurnState:
     prompt = find_prompt(request.messages)
     turn = request.messages[prompt.at :]
-    steps = sum(1 for message in turn if any(block.kind == "tool_use" for block in message.blocks))
+    steps = sum("tool_use" in message.kinds for message in turn)
     tools = [tool for tool in find_loaded_tools(request) if _may_be_called(tool, prompt.text)]
     # Two generators: the number of steps must be equal at every step of a turn, the other choices must not.
     seeds = f"{seed}:{_digest(turn[:1])}"

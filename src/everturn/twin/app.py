@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from everturn.errors import UsageError
 from everturn.twin.access import check_access
@@ -95,6 +96,8 @@ async def _body(twin: Twin, receive: AsgiReceive, *, limit: int) -> bytes:
 
 
 async def _send(twin: Twin, response: HttpResponse, receive: AsgiReceive, send: AsgiSend) -> None:
+    if response.on_abandoned is not None and (cycle := getattr(send, "__self__", None)) is not None:
+        cycle.on_abandoned = response.on_abandoned
     await _wait(twin, response.delay)
     if response.hangs_up and response.stream is None and not response.body:
         await _hang_up(receive, send)
@@ -106,11 +109,11 @@ async def _send(twin: Twin, response: HttpResponse, receive: AsgiReceive, send: 
         headers["content-length"] = str(len(response.body))
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": response.status, "headers": raw})
-    for wait, chunk in response.stream or ():
-        await _wait(twin, wait)
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    # Without this last message the server closes the connection in the middle of the response.
-    await send({"type": "http.response.body", "body": response.body, "more_body": response.hangs_up})
+    for chunk in response.chunks():
+        await _wait(twin, chunk.wait)
+        # Without a last message the server closes the connection in the middle of the response.
+        more = response.hangs_up or not chunk.is_last
+        await send({"type": "http.response.body", "body": chunk.data, "more_body": more})
 
 
 async def _wait(twin: Twin, seconds: float) -> None:
@@ -134,6 +137,22 @@ async def _hang_up(receive: AsgiReceive, send: AsgiSend) -> None:
 # ── serving ──────────────────────────────────────────────────────────────────────────────────────
 
 
+class _WatchedProtocol(AutoHTTPProtocol):
+    """uvicorn's HTTP protocol, which also tells a response that its client is gone.
+
+    ASGI reports this only until the last byte is sent, and a short stream is sent at once. If the client
+    closes a connection from which it has not read everything, the system resets the connection; after
+    everything was read, it is closed without an error.
+    """
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        cycle = getattr(self, "cycle", None)
+        abandoned: Callable[[], None] | None = getattr(cycle, "on_abandoned", None)
+        if abandoned is not None and (exc is not None or not getattr(cycle, "response_complete", True)):
+            abandoned()
+        super().connection_lost(exc)
+
+
 class TwinServer(uvicorn.Server):
     """A uvicorn server without log output that reports when it is ready."""
 
@@ -143,6 +162,7 @@ class TwinServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 make_app(twin, allowed_hosts=allowed_hosts),
+                http=_WatchedProtocol,
                 log_level="critical",
                 access_log=False,
                 lifespan="off",

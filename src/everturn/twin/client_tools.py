@@ -147,11 +147,18 @@ def _input_fields(tool: ParsedBlock) -> frozenset[str]:
 
 
 def parse_file_list(seen: ObservedResult) -> list[str]:
-    """The paths in a result, one per line."""
+    """The paths in a result, one per line.
+
+    A file name can hold a line break and then look like several paths. find and grep print "./" before each
+    path, so lines without it are not paths of theirs; and nothing that they find lies above the folder.
+    """
     if seen.failed:
         return []
-    lines = (line.strip().removeprefix("./") for line in seen.text.splitlines())
-    return [line for line in lines if line and not line.startswith(_NOTES)]
+    lines = [line.strip() for line in seen.text.split("\n")]
+    paths = [line for line in lines if line and not line.startswith(_NOTES)]
+    if any(path.startswith("./") for path in paths):
+        paths = [path.removeprefix("./") for path in paths if path.startswith("./")]
+    return [path for path in paths if ".." not in path.split("/")]
 
 
 def parse_numbered_lines(shown: ObservedResult) -> list[tuple[str, str]]:

@@ -207,8 +207,8 @@ def _steps(intents: Intents, tools: ClientTools, asked: str) -> Iterator[NamedSt
     """The steps for the intents, in order."""
     if intents.recalls and "recall" in tools.names and intents.words:
         yield "Search the history", _recall(intents, asked)
-    elif intents.delegates_search and "Task" in tools.names:
-        yield "Have the search agent look", _delegate_search(intents)
+    elif intents.delegates_search and (agent := _find_agent_tool(tools)):
+        yield "Have the search agent look", _delegate_search(intents, agent)
     elif intents.changes:
         if tools.editor and tools.writer:
             yield "Make the change", _change(intents, tools)
@@ -233,13 +233,18 @@ def _recall(intents: Intents, asked: str) -> CoderTurn:
     )
 
 
-def _delegate_search(intents: Intents) -> CoderTurn:
+def _find_agent_tool(tools: ClientTools) -> str | None:
+    """The tool that starts a sub-agent. Claude Code renamed it."""
+    return next((name for name in ("Agent", "Task") if name in tools.names), None)
+
+
+def _delegate_search(intents: Intents, tool: str) -> CoderTurn:
     subject = _join_names(
         [f"`{word}`" for word in (*intents.words[:3], *intents.paths[:2])] or ["the project"]
     )
     prompt = f"Find where {subject} occur. Report paths, line numbers and what is missing."
     call = PlannedToolCall(
-        "Task", {"description": "Search for " + subject.replace("`", "")[:40], "prompt": prompt}
+        tool, {"description": "Search for " + subject.replace("`", "")[:40], "prompt": prompt}
     )
     (seen,) = yield PlannedStep((call,), "I'll have the search agent look into this.")
     return f"The search agent reports: {_shorten(seen.text, 600)}"

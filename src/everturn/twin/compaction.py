@@ -9,6 +9,8 @@ block back, the messages before it are dropped (`drop_before_compaction`).
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
+
 from everturn.measure.prefix_cache import PromptLayout
 from everturn.twin.context_editing import COMPACT, edit_blocks, get_edits
 from everturn.twin.options import TwinOptions
@@ -47,7 +49,8 @@ def find_requested_compaction(request: ParsedRequest) -> dict[str, Any] | None:
 
 def summary_prompt(layout: RequestLayout) -> PromptLayout:
     """The prompt of the summary call: the request's prompt, with its breakpoints, plus the instructions."""
-    return replace(layout.prompt, total=layout.prompt.total + INSTRUCTION_TOKENS)
+    prompt = layout.prompt
+    return msgspec.structs.replace(prompt, total=prompt.total + INSTRUCTION_TOKENS)
 
 
 def extract_summary(output: ModelOutput) -> str | None:
@@ -67,7 +70,7 @@ def replace_with_summary(request: ParsedRequest, block: dict[str, Any]) -> Parse
 
 def drop_before_compaction(request: ParsedRequest) -> ParsedRequest:
     """Drop everything before the last compaction block. Blocks without content are ignored."""
-    if not any(block.kind == "compaction" for message in request.messages for block in message.blocks):
+    if "compaction" not in request.kinds:
         return request
     request = edit_blocks(request, lambda _, block: None if _is_failed_compaction(block) else block)
     for number in range(len(request.messages) - 1, -1, -1):

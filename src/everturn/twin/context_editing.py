@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from everturn.history.blocks import THINKING
+from everturn.history.messages import find_last_prompt, is_user_prompt
 from everturn.twin.count import make_block_counter
 from everturn.twin.options import TwinOptions
 from everturn.twin.parse import make_block
-from everturn.twin.request_layout import is_user_prompt, lay_out
+from everturn.twin.request_layout import lay_out
 from everturn.twin.values import ParsedBlock, ParsedMessage, ParsedRequest
 from everturn.wire.json_values import as_objects, is_list, is_object
 
@@ -67,9 +68,9 @@ def edit_blocks(request: ParsedRequest, edit: BlockEditor) -> ParsedRequest:
 
 def drop_old_thinking(request: ParsedRequest) -> ParsedRequest:
     """Drop the thinking of earlier turns, for models that keep only the last turn's (api-facts 1.10)."""
-    if request.model.keeps_thinking:
+    if request.model.keeps_thinking or request.kinds.isdisjoint(THINKING):
         return request
-    last_prompt = max((i for i, message in enumerate(request.messages) if is_user_prompt(message)), default=0)
+    last_prompt = find_last_prompt(request.messages)
     messages = tuple(_without_thinking(m) if i < last_prompt else m for i, m in enumerate(request.messages))
     return replace(request, messages=messages)
 

@@ -17,6 +17,7 @@ class TwinCosts:
         self.turn = TURN_TOKENS
         self.tool_prompt = model.tool_prompt
         self.trailing = self._options.trailing_tokens
+        self.keeps_thinking = model.keeps_thinking
 
     def block(self, block: Block, /) -> int:
         if block.kind == "cache_edits":

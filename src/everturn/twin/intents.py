@@ -79,8 +79,8 @@ _IS_POLITE: Final = re.compile(r"\b(?:can|could|would|will) you\b", re.IGNORECAS
 _PLAN: Final = re.compile(
     r"\b(?:todos?|to-do|plan|step by step|steps|list of tasks|checklist)\b", re.IGNORECASE
 )
-_SURVEY: Final = re.compile(
-    r"\b(?:sub-?agent|search agent|second agent|investigate|survey|thoroughly|delegate|task tool)\b", re.I
+_DELEGATE: Final = re.compile(
+    r"\b(?:sub-?agents?|(?:search|second|another) agent|delegate|(?:task|agent) tool)\b", re.I
 )
 _RECALL: Final = re.compile(
     r"\b(?:recall|remember|earlier|previously|at the beginning|did (?:i|we) say)\b", re.I
@@ -170,8 +170,7 @@ def parse_intents(prompt: str) -> Intents:
     replacement, line = _find_replacement(plain), _first(_find_instruction(_ADD, plain))
     made = None if replacement or line else _find_instruction(_MAKE, plain)
     command = _find_command(plain)
-    # Quoted text is a search term or a name, not an instruction.
-    bare = re.sub(_QUOTED, " ", plain)
+    bare = _remove_names(plain)
     return Intents(
         paths=find_paths(plain),
         words=_find_words(plain, command),
@@ -183,8 +182,8 @@ def parse_intents(prompt: str) -> Intents:
         runs_tests=not command and _find_instruction(_TESTS, plain) is not None,
         reads_all_files=bool(_ALL.search(bare)),
         lists_files=bool(_LIST.search(bare)),
-        plans=bool(_PLAN.search(bare)),
-        delegates_search=bool(_SURVEY.search(bare)),
+        plans=_is_asked_for(_PLAN, bare),
+        delegates_search=_is_asked_for(_DELEGATE, bare),
         recalls=bool(_RECALL.search(bare)),
         needs_unsupported_change=not (replacement or line or made) and bool(_CHANGE_VERBS.search(bare)),
         small_talk=_find_small_talk(plain),
@@ -208,13 +207,36 @@ def _find_instruction(pattern: re.Pattern[str], text: str) -> re.Match[str] | No
 
 
 def _is_instruction(text: str, found: re.Match[str]) -> bool:
-    ends = [end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())]
-    before = text[ends[-1] if ends else 0 : found.start()]
+    before = _sentence_before(text, found)
+    return _LEADS_TO_INSTRUCTION.search(before) is not None and _is_request(text, found, before)
+
+
+def _is_asked_for(pattern: re.Pattern[str], text: str) -> bool:
+    """Whether the text asks for it in any place of a sentence, as in "keep a todo list while you work"."""
+    matches = pattern.finditer(text)
+    return any(_is_request(text, found, _sentence_before(text, found)) for found in matches)
+
+
+def _is_request(text: str, found: re.Match[str], before: str) -> bool:
+    """Neither in a question nor negated nor reported."""
     end = _SENTENCE_END.search(text, found.end())
     is_question = end is not None and end[0] == "?"
     if is_question and not _IS_POLITE.search(before):
         return False
-    return _LEADS_TO_INSTRUCTION.search(before) is not None and not _IS_NO_INSTRUCTION.search(before)
+    return not _IS_NO_INSTRUCTION.search(before)
+
+
+def _sentence_before(text: str, found: re.Match[str]) -> str:
+    ends = [end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())]
+    return text[ends[-1] if ends else 0 : found.start()]
+
+
+def _remove_names(text: str) -> str:
+    """Text without quotations and paths: they are search terms and names, and ask for nothing."""
+    bare = re.sub(_QUOTED, " ", text)
+    for path in find_paths(bare):
+        bare = bare.replace(path, " ")
+    return bare
 
 
 def _find_replacement(text: str) -> tuple[str, str] | None:
@@ -242,9 +264,7 @@ def _find_words(text: str, command: str) -> tuple[str, ...]:
     """What to search for: quoted text first, then identifiers, then the longest words."""
     quoted = [_first(found) for found in re.finditer(_QUOTED, text)]
     quoted = [each for each in quoted if each != command and not find_paths(each)]
-    bare = re.sub(_QUOTED, " ", text)
-    for path in find_paths(bare):
-        bare = bare.replace(path, " ")
+    bare = _remove_names(text)
     if command:
         bare = bare.replace(command, " ")
     plain = dict.fromkeys(each for each in _WORD.findall(bare) if each.lower() not in _FILLERS)

@@ -3,10 +3,12 @@
 from collections import deque
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Any, Final
+from operator import is_
+from typing import Any, Final, NamedTuple
 
+from everturn.measure.model_table import Model
 from everturn.measure.prefix_cache import CacheEntry, CacheLookup
-from everturn.measure.pricing import PricedUsage, PriceLine
+from everturn.measure.pricing import PriceLine, compute_priced_usage
 from everturn.twin.clock import format_time
 from everturn.twin.values import ApiError, ParsedRequest
 from everturn.wire.json_values import as_object
@@ -21,17 +23,23 @@ NO_USAGE: dict[str, int] = {
 
 
 class RequestLedger:
-    """One entry per request, in order; when it is full, the oldest ones are dropped."""
+    """One entry per request, in order; when it is full, the oldest ones are dropped.
+
+    An entry is built when it is first listed: until then its values take a quarter of the memory.
+    """
 
     def __init__(self, size: int = DEFAULT_LEDGER_SIZE) -> None:
-        self._entries: deque[dict[str, Any]] = deque(maxlen=size)
+        self._entries: deque[dict[str, Any] | _Answered] = deque(maxlen=size)
 
     def entries(self, workspace: str | None = None) -> list[dict[str, Any]]:
         """The entries of all workspaces, or of one, which is given by its id or its key."""
+        built = [each if isinstance(each, dict) else _build_entry(each) for each in self._entries]
+        if not all(map(is_, built, self._entries)):
+            self._entries = deque(built, maxlen=self._entries.maxlen)
         if workspace is None:
-            return list(self._entries)
+            return built
         wanted = (workspace, workspace_id(workspace))
-        return [entry for entry in self._entries if entry["workspace"] in wanted]
+        return [entry for entry in built if entry["workspace"] in wanted]
 
     def record_response(
         self,
@@ -40,24 +48,24 @@ class RequestLedger:
         id: str,
         at: datetime,
         body: dict[str, Any],
-        bill: PricedUsage,
         lookups: tuple[CacheLookup, ...],
         batch_id: str | None = None,
     ) -> None:
         self._entries.append(
-            _new_entry(id, at, request.workspace, request.endpoint, 200, _model_name(request))
-            | {
-                "batch_id": batch_id,
-                "message_id": body.get("id"),
-                "usage": body["usage"],
-                "dollars": float(bill.dollars),
-                "lines": [_line(line) for line in bill.lines],
-                # The last lookup is that of the reply; a compaction before it has its own.
-                "cache": _cache(lookups[-1]) if lookups else None,
-                "cache_iterations": [_cache(lookup) for lookup in lookups],
-                "applied_edits": as_object(body.get("context_management")).get("applied_edits", []),
-                "stop_reason": body.get("stop_reason"),
-            }
+            _Answered(
+                id,
+                at,
+                request.workspace,
+                request.endpoint,
+                _model_name(request),
+                request.model,
+                batch_id,
+                body.get("id"),
+                body["usage"],
+                lookups,
+                as_object(body.get("context_management")).get("applied_edits", []),
+                body.get("stop_reason"),
+            )
         )
 
     def record_error(
@@ -82,6 +90,40 @@ class RequestLedger:
         self._entries.append(
             _new_entry(id, at, request.workspace, request.endpoint, 200, _model_name(request))
         )
+
+
+class _Answered(NamedTuple):
+    """A request with a reply, as it was recorded."""
+
+    id: str
+    at: datetime
+    workspace: str
+    endpoint: str
+    model_name: str
+    model: Model
+    batch_id: str | None
+    message_id: str | None
+    usage: dict[str, Any]
+    lookups: tuple[CacheLookup, ...]
+    applied_edits: list[dict[str, Any]]
+    stop_reason: str | None
+
+
+def _build_entry(row: _Answered) -> dict[str, Any]:
+    bill = compute_priced_usage(row.usage, row.model, on=row.at.date())
+    entry = _new_entry(row.id, row.at, row.workspace, row.endpoint, 200, row.model_name)
+    return entry | {
+        "batch_id": row.batch_id,
+        "message_id": row.message_id,
+        "usage": row.usage,
+        "dollars": float(bill.dollars),
+        "lines": [_line(line) for line in bill.lines],
+        # The last lookup is that of the reply; a compaction before it has its own.
+        "cache": _cache(row.lookups[-1]) if row.lookups else None,
+        "cache_iterations": [_cache(lookup) for lookup in row.lookups],
+        "applied_edits": row.applied_edits,
+        "stop_reason": row.stop_reason,
+    }
 
 
 def workspace_id(key: str) -> str:

@@ -6,16 +6,17 @@ consist of blocks. `validate` checks the content. `ParsedRequest.body` holds the
 read-only.
 """
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
 from everturn.measure.model_table import Model, find_model
 from everturn.measure.prefix_cache import Ttl
 from everturn.twin.json_errors import describe_lone_surrogate
-from everturn.twin.memo import Memo
+from everturn.twin.memo import LatestMemo, Memo
 from everturn.twin.values import (
     ApiError,
     Endpoint,
@@ -122,14 +123,65 @@ def _model(fields: Mapping[str, Any]) -> Model:
 def _parse_messages(fields: Mapping[str, msgspec.Raw]) -> tuple[ParsedMessage, ...]:
     if "messages" not in fields:
         raise _ShapeError("messages", "Field required")
-    parsed: list[ParsedMessage] = []
-    for index, raw in enumerate(_raw_items("messages", fields["messages"])):
-        data = bytes(raw)
+    data = bytes(fields["messages"])
+    known = _lists.get(data[:_LIST_START]) or _NO_LIST
+    count, rest = _split_known(known, data)
+    parsed = known.messages[:count]
+    sizes: list[int] = []
+    for index, raw in enumerate(_raw_items("messages", rest), count):
+        item = bytes(raw)
         try:
-            parsed.append(_messages.get(data, lambda data=data: parse_message(data), weight=len(data)))
+            parsed.append(_messages.get(item, lambda item=item: parse_message(item), weight=len(item)))
         except _ShapeError as error:
             raise _ShapeError(_join(f"messages.{index}", error.path), error.problem) from None
+        sizes.append(len(item))
+    if sizes:
+        ends = [*known.ends[:count], *_find_ends(data, known.ends[count - 1] if count else 1, sizes)]
+        _lists.put(data[:_LIST_START], _ParsedList(data, ends, parsed), weight=len(data))
     return tuple(parsed)
+
+
+class _ParsedList(NamedTuple):
+    """The text of a list of messages, where each of its items ends, and the messages."""
+
+    data: bytes
+    ends: list[int]
+    messages: list[ParsedMessage]
+
+
+_NO_LIST = _ParsedList(b"", [], [])
+# The latest list for each beginning, in bytes of JSON.
+_lists: LatestMemo[bytes, _ParsedList] = LatestMemo(16 * 1024 * 1024)
+# How much of the text tells conversations apart. Shorter lists are parsed as they come.
+_LIST_START = 8 * 1024
+
+
+def _split_known(known: _ParsedList, data: bytes) -> tuple[int, bytes]:
+    """How many first items a list has in common with a known one, and the rest of it, as a list.
+
+    A conversation grows at its end, so the last items are tried first, in growing steps.
+    """
+    count, step = bisect_right(known.ends, len(data)), 1
+    while count > 0:
+        end = known.ends[count - 1]
+        if data.startswith(known.data[:end]):
+            rest = data[end:].lstrip(_SPACE)
+            return count, b"[" + (rest[1:] if rest.startswith(b",") else rest)
+        count, step = count - step, step * 2
+    return 0, data
+
+
+def _find_ends(data: bytes, start: int, sizes: Iterable[int]) -> Iterator[int]:
+    """Where the items of a list end, by their sizes: between them are only commas and spaces."""
+    for size in sizes:
+        while data[start] in _BETWEEN:
+            start += 1
+        start += size
+        yield start
+
+
+_SPACE = b" \t\r\n"
+_BETWEEN = b"[," + _SPACE
 
 
 def parse_message(data: bytes) -> ParsedMessage:

@@ -35,6 +35,10 @@ class Playback:
         self._next[workspace] = position if keeps else position + 1
         return self._replies[position]
 
+    def give_back(self, workspace: str) -> None:
+        """Give the latest reply of the workspace again next time."""
+        self._next[workspace] = max(0, self._next.get(workspace, 0) - 1)
+
 
 def extract_replies(records: Iterable[Record]) -> list[ModelOutput]:
     """The replies of a recorded session. Records with the same message id form one reply.

@@ -6,15 +6,17 @@ chain at the start of a section: `_tools_seed`, `_system_seed` and `_messages_se
 matrix (api-facts 1.6). The lookup is in `measure.prefix_cache`.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from everturn.history.messages import is_user_prompt
 from everturn.measure.prefix_cache import Breakpoint, PromptLayout, Ttl, group_positions
-from everturn.twin.count import BlockCounter, make_block_counter
+from everturn.twin.count import make_block_counter
+from everturn.twin.memo import PrefixMemo
 from everturn.twin.options import TwinOptions
 from everturn.twin.parse import read_ttl
 from everturn.twin.tool_loading import find_loads, is_deferred
@@ -66,58 +68,147 @@ def lay_out(
     request: ParsedRequest, options: TwinOptions, *, unseen: frozenset[bytes] = frozenset()
 ) -> RequestLayout:
     """Lay out a request. Blocks whose digest is in `unseen` stay in every key and cost nothing (TW-7)."""
-    count = make_block_counter(request.model, options)
-    blocks = tuple(_place_blocks(request, count, unseen))
-    ends: list[int] = []
-    total = 0
-    for placed in blocks:
-        total += placed.tokens
-        ends.append(total)
+    placing = _place_preamble(request, options)
+    _place_messages(placing, request, options, unseen)
     prompt = PromptLayout(
         scope=(request.workspace, request.model.id, "" if options.speeds_share_tools else _speed(request)),
-        keys=_keys(request, blocks, options),
-        ends=ends,
-        positions=_positions(blocks, options),
-        markers=_find_breakpoints(request, blocks),
-        total=total + options.trailing_tokens,
+        keys=placing.keys,
+        ends=placing.ends,
+        positions=placing.positions,
+        markers=_find_breakpoints(request, placing),
+        total=placing.total + options.trailing_tokens,
         minimum=options.min_cache.get(request.model.id, request.model.min_cache),
         lookback=options.lookback,
         rewrites_below_hit=options.rewrites_below_hit,
         alive_at_ttl=options.alive_at_ttl,
         longer_marker_lengthens=options.longer_marker_lengthens,
     )
-    return RequestLayout(blocks, prompt, options.trailing_tokens)
+    return RequestLayout(tuple(placing.blocks), prompt, options.trailing_tokens)
 
 
-# ── blocks and their tokens ──────────────────────────────────────────────────────────────────────
+# ── blocks, their tokens and keys ────────────────────────────────────────────────────────────────
 
 
-def _place_blocks(
-    request: ParsedRequest, count: BlockCounter, unseen: frozenset[bytes]
-) -> Iterator[PlacedBlock]:
+@dataclass(slots=True)
+class _Placing:
+    """The layout so far. The lists are parallel: one item for each block."""
+
+    # The key of everything before the next block.
+    chain: bytes
+    # Tokens that the next block carries besides its own.
+    extra: int = 0
+    blocks: list[PlacedBlock] = field(default_factory=list[PlacedBlock])
+    keys: list[bytes] = field(default_factory=list[bytes])
+    ends: list[int] = field(default_factory=list[int])
+    positions: list[int] = field(default_factory=list[int])
+    # The explicit breakpoints, by the index of their block.
+    ttls: dict[int, Ttl] = field(default_factory=dict[int, Ttl])
+
+    @property
+    def total(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def add(self, placed: PlacedBlock, frame: bytes = b"") -> None:
+        self.chain = _mix(self.chain, frame, placed.block.digest)
+        self.extra = 0
+        if (ttl := _ttl(placed.block)) is not None:
+            self.ttls[len(self.blocks)] = ttl
+        self.ends.append(self.total + placed.tokens)
+        self.blocks.append(placed)
+        self.keys.append(self.chain)
+
+    def number_positions(self, options: TwinOptions) -> None:
+        """The lookback positions of the blocks that have none yet. Each depends on the block before it."""
+        known = len(self.positions)
+        start = max(0, known - 1)
+        found = _positions(self.blocks[start:], options)
+        shift = self.positions[start] - found[0] if known else 0
+        self.positions += [position + shift for position in found[known - start :]]
+
+
+class _KnownLayout(NamedTuple):
+    """The layout of an earlier request, and how many blocks it has up to each of its messages."""
+
+    placing: _Placing
+    counts: list[int]
+    # Part of the key by identity, so it has to stay alive.
+    options: TwinOptions
+
+
+# In messages, of all conversations together. Each holds a few references.
+_known: PrefixMemo[_KnownLayout] = PrefixMemo(200_000)
+
+
+def _place_preamble(request: ParsedRequest, options: TwinOptions) -> _Placing:
+    """Tools and system. What is left of the tokens for tools is carried by the first message."""
+    count = make_block_counter(request.model, options)
+    placing = _Placing(_tools_seed(request, options))
     prompt_left = request.model.tool_prompt if request.tools else 0
     tools = _tools_in_prefix(request)
     follows = max(0, sum(not _is_web(block) for _, block in tools) - 1)
     for place, (index, block) in enumerate(tools):
         hidden = prompt_left if place == follows else 0
         prompt_left -= hidden
-        yield PlacedBlock(block, "tools", 0, index, count(block) + hidden)
+        placing.add(PlacedBlock(block, "tools", 0, index, count(block) + hidden))
+    placing.chain = _mix(placing.chain, _system_seed(request, options))
     for index, block in enumerate(request.system):
-        yield PlacedBlock(block, "system", 0, index, count(block) + prompt_left)
+        placing.add(PlacedBlock(block, "system", 0, index, count(block) + prompt_left))
         prompt_left = 0
+    placing.chain = _mix(placing.chain, _messages_seed(request, options))
     # A forced tool choice adds tokens in the messages section, so tools and system stay cached.
-    extra = prompt_left + _forced_tokens(request)
-    role = ""
+    placing.extra = prompt_left + _forced_tokens(request)
+    if placing.blocks:
+        placing.number_positions(options)
+    return placing
+
+
+def _place_messages(
+    placing: _Placing, request: ParsedRequest, options: TwinOptions, unseen: frozenset[bytes]
+) -> None:
+    count = make_block_counter(request.model, options)
     loads = find_loads(request)
-    for number, message in enumerate(request.messages):
-        is_expired = _is_expired(request.messages, number)
+    messages = request.messages
+    # Whether a `clear_at` message is shown depends on what follows it, and so do its tokens.
+    can_reuse = bool(messages) and not (loads or unseen or any(message.extra for message in messages))
+    key = (placing.chain, placing.total, placing.extra, len(placing.blocks), request.model.id, id(options))
+    known, layout = _known.find(key, messages) if can_reuse else (0, None)
+    counts = layout.counts[:known] if layout is not None else []
+    if layout is not None and counts[-1] > len(placing.blocks):
+        _take_over(placing, layout.placing, counts[-1])
+    last = placing.blocks[-1] if placing.blocks and placing.blocks[-1].section == "messages" else None
+    role = messages[last.message].role if last is not None else ""
+    for number in range(known, len(messages)):
+        message = messages[number]
+        is_expired = _is_expired(messages, number)
+        frame = _traits(message).frame
         for index, block in enumerate(message.blocks):
             turn_tokens = TURN_TOKENS if message.role != role and not is_expired else 0
             is_free = is_expired or block.kind == "cache_edits" or block.digest in unseen
-            tokens = turn_tokens + extra + (0 if is_free else count(block))
-            tokens += sum(map(count, loads.get((number, index), ())))
-            extra, role = 0, message.role
-            yield PlacedBlock(block, "messages", number, index, tokens)
+            tokens = turn_tokens + placing.extra + (0 if is_free else count(block))
+            if loads:
+                tokens += sum(map(count, loads.get((number, index), ())))
+            role = message.role
+            placing.add(PlacedBlock(block, "messages", number, index, tokens), frame)
+        counts.append(len(placing.blocks))
+    if len(placing.positions) < len(placing.blocks):
+        placing.number_positions(options)
+    if can_reuse and known < len(messages):
+        _known.add(key, messages, _KnownLayout(placing, counts, options))
+
+
+def _take_over(placing: _Placing, known: _Placing, count: int) -> None:
+    """Continue after the first `count` blocks of a known layout.
+
+    Its preamble has the same keys, and maybe breakpoints elsewhere, so only the messages are taken over.
+    """
+    start = len(placing.blocks)
+    placing.blocks += known.blocks[start:count]
+    placing.keys += known.keys[start:count]
+    placing.ends += known.ends[start:count]
+    placing.positions += known.positions[start:count]
+    placing.ttls |= {index: ttl for index, ttl in known.ttls.items() if start <= index < count}
+    placing.chain = placing.keys[-1]
+    placing.extra = 0
 
 
 def _tools_in_prefix(request: ParsedRequest) -> list[tuple[int, ParsedBlock]]:
@@ -148,27 +239,7 @@ def is_turn_scoped(message: ParsedMessage) -> bool:
     return message.extra.get("clear_at") == "next_user_message"
 
 
-def is_user_prompt(message: ParsedMessage) -> bool:
-    """A user message with content other than tool results."""
-    return message.role == "user" and any(block.kind != "tool_result" for block in message.blocks)
-
-
-# ── keys ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _keys(request: ParsedRequest, blocks: tuple[PlacedBlock, ...], options: TwinOptions) -> tuple[bytes, ...]:
-    seeds = {"system": _system_seed, "messages": _messages_seed}
-    chain = _tools_seed(request, options)
-    section = "tools"
-    keys: list[bytes] = []
-    for placed in blocks:
-        while section != placed.section:
-            section = "system" if section == "tools" else "messages"
-            chain = _mix(chain, seeds[section](request, options))
-        frame = _traits(request.messages[placed.message]).frame if section == "messages" else b""
-        chain = _mix(chain, frame, placed.block.digest)
-        keys.append(chain)
-    return tuple(keys)
+# ── seeds of the keys ────────────────────────────────────────────────────────────────────────────
 
 
 def _mix(*parts: bytes) -> bytes:
@@ -255,6 +326,8 @@ def _traits(message: ParsedMessage) -> _MessageTraits:
 
 
 def _images(request: ParsedRequest) -> int:
+    if "image" not in request.kinds:
+        return 0
     return sum(_traits(message).images for message in request.messages)
 
 
@@ -265,7 +338,7 @@ def _images_in(block: ParsedBlock) -> int:
 
 
 def _has_citations(request: ParsedRequest) -> bool:
-    return any(_traits(message).has_citations for message in request.messages)
+    return "document" in request.kinds and any(_traits(message).has_citations for message in request.messages)
 
 
 def _cites(block: ParsedBlock) -> bool:
@@ -275,7 +348,7 @@ def _cites(block: ParsedBlock) -> bool:
 # ── positions and breakpoints ────────────────────────────────────────────────────────────────────
 
 
-def _positions(blocks: tuple[PlacedBlock, ...], options: TwinOptions) -> tuple[int, ...]:
+def _positions(blocks: Sequence[PlacedBlock], options: TwinOptions) -> tuple[int, ...]:
     kinds = [placed.block.kind for placed in blocks]
     positions = list(group_positions(kinds) if options.runs_are_one_position else range(len(kinds)))
     if not options.thinking_is_a_position:
@@ -294,16 +367,14 @@ def _skip_thinking(kinds: list[str], positions: list[int]) -> list[int]:
     return counted
 
 
-def _separate_sections(blocks: tuple[PlacedBlock, ...], positions: list[int], lookback: int) -> list[int]:
+def _separate_sections(blocks: Sequence[PlacedBlock], positions: list[int], lookback: int) -> list[int]:
     """A gap larger than the lookback before each section, so that no lookback crosses it."""
     gaps = {"tools": 0, "system": lookback, "messages": 2 * lookback}
     return [position + gaps[placed.section] for position, placed in zip(positions, blocks, strict=True)]
 
 
-def _find_breakpoints(request: ParsedRequest, blocks: tuple[PlacedBlock, ...]) -> tuple[Breakpoint, ...]:
-    ttls: dict[int, Ttl] = {
-        index: ttl for index, placed in enumerate(blocks) if (ttl := _ttl(placed.block)) is not None
-    }
+def _find_breakpoints(request: ParsedRequest, placing: _Placing) -> tuple[Breakpoint, ...]:
+    ttls, blocks = dict(placing.ttls), placing.blocks
     if (automatic := read_ttl(request.body.get("cache_control"))) is not None:
         last = next(
             (i for i in range(len(blocks) - 1, -1, -1) if _can_have_breakpoint(blocks[i], request)), None

@@ -4,6 +4,8 @@ The server and the in-process transports both request `dispatch`, so a test with
 routes, limits and errors as a client on the network. `dispatch` never raises: every request gets a response.
 """
 
+import ctypes
+import sys
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -155,6 +157,18 @@ def reset(twin: Twin) -> None:
     twin.reset()
     clear_memos()
     find_paths.cache_clear()
+    _return_free_memory()
+
+
+def _return_free_memory() -> None:
+    """Hand what was freed back to the system.
+
+    After a reset no object of the requests is left, but the C library keeps the pages for the next
+    allocations: over 100 MB after 20,000 requests. Only glibc has a call for this; elsewhere nothing is done.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def _show_clock(twin: Twin, request: HttpRequest) -> HttpResponse:

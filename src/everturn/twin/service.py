@@ -16,7 +16,6 @@ from typing import Any, Final, cast
 import msgspec
 
 from everturn.measure.prefix_cache import CacheEntry, CacheLookup, PrefixCache, PromptLayout
-from everturn.measure.pricing import compute_priced_usage
 from everturn.twin.batches import MessageBatch, MessageBatches, check_batch_item
 from everturn.twin.cache_diagnostics import FingerprintStore, compute_fingerprint
 from everturn.twin.cache_edits import CACHE_EDITS_EXTENSION, deleted_results
@@ -41,7 +40,7 @@ from everturn.twin.request_text import new_id
 from everturn.twin.response_bodies import Iteration, build_error_response, build_usage, encode, message_body
 from everturn.twin.server_threads import ServerThreads
 from everturn.twin.signatures import check_thinking, omits_thinking, sign_compaction, sign_reply
-from everturn.twin.speaker import Speaker
+from everturn.twin.speaker import GiveBack, Speaker
 from everturn.twin.stream import NO_DETAILS, StreamDetails, estimate_increments, stream_chunks
 from everturn.twin.truncation import count_output_tokens, count_thinking_tokens, truncate_output
 from everturn.twin.validate import check_window, validate
@@ -88,6 +87,8 @@ class Generation:
     output: ModelOutput
     iterations: tuple[Iteration, ...]
     details: StreamDetails = NO_DETAILS
+    # Puts the reply back into its script, if the client does not get it.
+    give_back: GiveBack | None = None
 
     @property
     def lookups(self) -> tuple[CacheLookup, ...]:
@@ -232,18 +233,16 @@ class Twin:
     def _bill(
         self, context: RequestContext, accepted: AcceptedRequest, generation: Generation
     ) -> dict[str, Any]:
-        """The body of the response, recorded in the ledger with its price."""
+        """The body of the response, recorded in the ledger, which prices it."""
         request = accepted.original
         body = self._body(context, accepted, generation)
         if context.batch_id is not None:
             body["usage"]["service_tier"] = "batch"
-        bill = compute_priced_usage(body["usage"], request.model, on=context.at.date())
         self._ledger.record_response(
             request,
             id=context.id,
             at=context.at,
             body=body,
-            bill=bill,
             lookups=generation.lookups,
             batch_id=context.batch_id,
         )
@@ -318,7 +317,7 @@ class Twin:
         count = make_block_counter(request.model, self.options)
         unedited = replace(request, messages=accepted.original.messages)
         said = self.speaker.say(unedited, rng=self._rng, is_broken_off=context.is_broken_off)
-        output = truncate_output(said, request, layout.total, count)
+        output = truncate_output(said.output, request, layout.total, count)
         part = Iteration(
             "message", lookup, count_output_tokens(output, count), count_thinking_tokens(output, count)
         )
@@ -328,7 +327,7 @@ class Twin:
             omitted=omits_thinking(accepted.original, self.options),
         )
         details = StreamDetails(output.partial_input, self._estimated_tokens(request, output, count))
-        return Generation(replace(output, content=content), (part,), details)
+        return Generation(replace(output, content=content), (part,), details, said.give_back)
 
     def _estimated_tokens(
         self, request: ParsedRequest, output: ModelOutput, count: BlockCounter
@@ -425,7 +424,20 @@ class Twin:
             response = HttpResponse(200, headers, stream=stream_chunks(body, generation.details))
         if fault is not None:
             response = fault.alter_response(response)
+        if generation.give_back is not None:
+            response = replace(response, on_abandoned=self._once(generation.give_back))
         return self._write_cache(response, context, generation.lookups)
+
+    def _once(self, give_back: GiveBack) -> Callable[[], None]:
+        """The function, called under the lock and only the first time."""
+        left = [give_back]
+
+        def call() -> None:
+            with self.lock:
+                if left:
+                    left.pop()()
+
+        return call
 
     def _write_cache(
         self, response: HttpResponse, context: RequestContext, lookups: tuple[CacheLookup, ...]

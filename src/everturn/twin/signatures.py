@@ -194,8 +194,7 @@ def _walk_blocks(request: ParsedRequest) -> Iterator[tuple[int, int, ParsedMessa
 
 def check_thinking(request: ParsedRequest, options: TwinOptions) -> CheckedThinking:
     """Check the signatures in a request; raises ApiError where the API would."""
-    facts = [collect_message_facts(message, index) for index, message in enumerate(request.messages)]
-    if not any(found.thinking or found.compactions for found in facts):
+    if request.kinds.isdisjoint((*THINKING, "compaction")):
         return CheckedThinking(request)
     check = _Check(request, options)
     for index, at, message, block, block_digest in _walk_blocks(request):

@@ -9,9 +9,9 @@ thinking and counts the tokens.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from everturn.history.blocks import THINKING
 from everturn.twin.agent import RuleBasedAgent
@@ -44,6 +44,17 @@ def script_reply(
     """Make a scripted reply from text or from content blocks."""
     blocks = ({"type": "text", "text": content},) if isinstance(content, str) else tuple(content)
     return ScriptedReply(ModelOutput(blocks, stop_reason), when)
+
+
+GiveBack = Callable[[], None]
+
+
+class SpokenReply(NamedTuple):
+    """A reply, and how to put it back into its script or recording if it does not arrive."""
+
+    output: ModelOutput
+    # None if it was not taken from there, or stays there anyway.
+    give_back: GiveBack | None = None
 
 
 class Agent(Protocol):
@@ -87,18 +98,27 @@ class Speaker:
     def pending(self, workspace: str | None = None) -> int:
         return len(self._scripts.get(workspace, ()))
 
-    def say(self, request: ParsedRequest, *, rng: random.Random, is_broken_off: bool = False) -> ModelOutput:
+    def say(self, request: ParsedRequest, *, rng: random.Random, is_broken_off: bool = False) -> SpokenReply:
         """The model's reply. `rng` creates ids.
 
         If the response is broken off, its scripted or recorded reply stays for the client's next attempt.
         """
-        output = self._scripted(request, keeps=is_broken_off)
+        output, give_back = self._scripted(request, keeps=is_broken_off)
         if output is None and find_summary_prompt(request) is not None:
             # A client that does its own compaction, with an ordinary request (BY-5).
             output = self.summary(request)
         elif output is None:
-            output = self._playback.next(request.workspace, keeps=is_broken_off)
-        return _complete(output or self._agent.say(request, rng=rng), request, rng)
+            output, give_back = self._played_back(request, keeps=is_broken_off)
+        said = _complete(output or self._agent.say(request, rng=rng), request, rng)
+        return SpokenReply(said, give_back)
+
+    def _played_back(
+        self, request: ParsedRequest, *, keeps: bool
+    ) -> tuple[ModelOutput | None, GiveBack | None]:
+        output = self._playback.next(request.workspace, keeps=keeps)
+        if output is None or keeps:
+            return output, None
+        return output, lambda: self._playback.give_back(request.workspace)
 
     def summary(self, request: ParsedRequest, instructions: str | None = None) -> ModelOutput:
         """The model's summary in a compaction by the API. Output without text means that it failed."""
@@ -107,7 +127,7 @@ class Speaker:
             _text(_summary_that_fits(request, instructions)), "end_turn"
         )
 
-    def _scripted(self, request: ParsedRequest, *, keeps: bool) -> ModelOutput | None:
+    def _scripted(self, request: ParsedRequest, *, keeps: bool) -> tuple[ModelOutput | None, GiveBack | None]:
         prompt = find_summary_prompt(request)
         user_text = last_user_text(request) if prompt is None else prompt
         for owner in (request.workspace, None):
@@ -118,11 +138,19 @@ class Speaker:
                 else:
                     is_meant = prompt is None or self._is_in_order or _is_summary(candidate.output)
                 if is_meant:
-                    output = candidate.output
-                    if not keeps:
-                        del script[index]
-                    return replace(output, is_verbatim=bool(output.stop_reason))
-        return None
+                    output = replace(candidate.output, is_verbatim=bool(candidate.output.stop_reason))
+                    return output, None if keeps else self._use_up(owner, script, index)
+        return None, None
+
+    def _use_up(self, owner: str | None, script: list[ScriptedReply], index: int) -> GiveBack:
+        used = script.pop(index)
+
+        def give_back() -> None:
+            # A script that was cleared or replaced in the meantime stays as it is.
+            if self._scripts.get(owner) is script:
+                script.insert(index, used)
+
+        return give_back
 
 
 def _is_summary(output: ModelOutput) -> bool:

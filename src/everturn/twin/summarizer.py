@@ -11,7 +11,7 @@ from typing import Final
 
 from everturn.twin.request_text import extract_text, extract_user_text, find_all_paths
 from everturn.twin.summary_requests import is_summary_prompt
-from everturn.twin.user_prompts import extract_summarized_requests, is_from_client, strip_reminders
+from everturn.twin.user_prompts import extract_own_words, extract_summarized_requests, strip_reminders
 from everturn.twin.values import ParsedBlock, ParsedMessage
 
 MAX_USER_MESSAGES: Final = 40
@@ -23,7 +23,8 @@ MAX_ERRORS: Final = 12
 MAX_TERMS: Final = 20
 MAX_LAST: Final = 1500
 
-_ERROR: Final = re.compile(r"^.*(?:\w*Error\b|\w*Exception\b|FAILED|error:|fatal:).*$", re.MULTILINE)
+# Searched in each line by itself: a pattern for the whole line would take quadratic time.
+_ERROR: Final = re.compile(r"Error\b|Exception\b|FAILED|error:|fatal:")
 _TERM: Final = re.compile(r"\b(?:[a-z]+_[a-z_]+|[A-Z][a-z]+(?:[A-Z][a-z]+)+)\b")
 # Only the beginning of a block is searched for errors and terms, so that the time is bounded.
 _SEARCHED: Final = 4000
@@ -83,11 +84,7 @@ def _is_pending(messages: Sequence[ParsedMessage]) -> bool:
 def _requests_in(message: ParsedMessage) -> Iterable[str]:
     texts = (extract_text(block) for block in message.blocks if block.kind == "text")
     plain_texts = [
-        plain
-        for text in texts
-        if not is_summary_prompt(text)
-        and (plain := strip_reminders(text).strip())
-        and not is_from_client(plain)
+        plain for text in texts if not is_summary_prompt(text) and (plain := _summary_or_own_words(text))
     ]
     *older, last = [
         request for text in plain_texts for request in extract_summarized_requests(text) or ()
@@ -96,6 +93,12 @@ def _requests_in(message: ParsedMessage) -> Iterable[str]:
     yield from filter(None, [last])
     if own := "\n".join(text for text in plain_texts if extract_summarized_requests(text) is None).strip():
         yield own
+
+
+def _summary_or_own_words(text: str) -> str:
+    """An earlier summary as it is; of other texts only what the user typed."""
+    plain = strip_reminders(text).strip()
+    return extract_own_words(text) if extract_summarized_requests(plain) is None else plain
 
 
 def _clip(text: str, limit: int) -> str:
@@ -124,7 +127,7 @@ def _errors(messages: Sequence[ParsedMessage]) -> list[str]:
 
 def _error_lines(block: ParsedBlock) -> list[str]:
     text = extract_text(block)[:_SEARCHED]
-    found = _ERROR.findall(text)
+    found = [line for line in text.split("\n") if _ERROR.search(line)]
     return found or ([text] if block.body.get("is_error") and text else [])
 
 

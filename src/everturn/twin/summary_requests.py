@@ -24,10 +24,10 @@ _API: Final = "You have been working on the task described above but have not ye
 
 def find_summary_prompt(request: ParsedRequest) -> str | None:
     """The prompt for a summary in the last user message; None if there is none."""
-    sent = [message for message in request.messages if message.role != "system"]
-    if not sent or sent[-1].role != "user":
+    last = next((message for message in reversed(request.messages) if message.role != "system"), None)
+    if last is None or last.role != "user":
         return None
-    texts = (extract_text(block) for block in sent[-1].blocks if block.kind == "text")
+    texts = (extract_text(block) for block in last.blocks if block.kind == "text")
     return next((text for text in texts if is_summary_prompt(text)), None)
 
 

@@ -53,6 +53,8 @@ def is_deferred(tool: ParsedBlock) -> bool:
 
 def check_references(request: ParsedRequest) -> None:
     """Raise ApiError if the messages refer to a tool that is not offered."""
+    if request.kinds.isdisjoint(("tool_reference", TOOL_SEARCH_RESULT)):
+        return
     names = {str(tool.body.get("name")) for tool in request.tools}
     for message in request.messages:
         for name in find_all_references(message):

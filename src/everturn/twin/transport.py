@@ -9,7 +9,7 @@ timeout raises the timeout immediately. A test of a ten-minute silence takes no 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import httpx2
 
@@ -28,17 +28,21 @@ class TwinTransport(httpx2.BaseTransport):
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         response = dispatch(self.twin, _http_request(request, request.read()))
-        self._wait(response.delay, request)
+        try:
+            self._wait(response.delay, request)
+        except httpx2.ReadTimeout:
+            response.abandon()
+            raise
         _begin(response, request)
-        return httpx2.Response(
-            response.status, headers=_headers(response), stream=_SyncStream(self._chunks(response, request))
-        )
+        stream = _SyncStream(lambda delivery: self._chunks(delivery, request), response)
+        return httpx2.Response(response.status, headers=_headers(response), stream=stream)
 
-    def _chunks(self, response: HttpResponse, request: httpx2.Request) -> Iterator[bytes]:
-        for wait, chunk in _timed_chunks(response):
-            self._wait(wait, request)
-            yield chunk
-        if response.hangs_up:
+    def _chunks(self, delivery: "_Delivery", request: httpx2.Request) -> Iterator[bytes]:
+        for chunk in delivery.response.chunks():
+            self._wait(chunk.wait, request)
+            delivery.is_complete = chunk.is_last
+            yield chunk.data
+        if delivery.response.hangs_up:
             raise _connection_closed(request)
 
     def _wait(self, seconds: float, request: httpx2.Request) -> None:
@@ -54,17 +58,21 @@ class AsyncTwinTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = dispatch(self.twin, _http_request(request, await request.aread()))
-        await self._wait(response.delay, request)
+        try:
+            await self._wait(response.delay, request)
+        except (httpx2.ReadTimeout, asyncio.CancelledError):
+            response.abandon()
+            raise
         _begin(response, request)
-        return httpx2.Response(
-            response.status, headers=_headers(response), stream=_AsyncStream(self._chunks(response, request))
-        )
+        stream = _AsyncStream(lambda delivery: self._chunks(delivery, request), response)
+        return httpx2.Response(response.status, headers=_headers(response), stream=stream)
 
-    async def _chunks(self, response: HttpResponse, request: httpx2.Request) -> AsyncIterator[bytes]:
-        for wait, chunk in _timed_chunks(response):
-            await self._wait(wait, request)
-            yield chunk
-        if response.hangs_up:
+    async def _chunks(self, delivery: "_Delivery", request: httpx2.Request) -> AsyncIterator[bytes]:
+        for chunk in delivery.response.chunks():
+            await self._wait(chunk.wait, request)
+            delivery.is_complete = chunk.is_last
+            yield chunk.data
+        if delivery.response.hangs_up:
             raise _connection_closed(request)
 
     async def _wait(self, seconds: float, request: httpx2.Request) -> None:
@@ -72,29 +80,45 @@ class AsyncTwinTransport(httpx2.AsyncBaseTransport):
             await asyncio.sleep(rest)
 
 
+class _Delivery:
+    """A response on its way to the client. The client closes it, complete or not."""
+
+    def __init__(self, response: HttpResponse) -> None:
+        self.response = response
+        self.is_complete = False
+
+    def end(self) -> None:
+        if not self.is_complete:
+            self.response.abandon()
+
+
 class _SyncStream(httpx2.SyncByteStream):
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
+    def __init__(self, chunks: Callable[[_Delivery], Iterator[bytes]], response: HttpResponse) -> None:
+        self._delivery = _Delivery(response)
+        self._chunks = chunks(self._delivery)
 
     def __iter__(self) -> Iterator[bytes]:
         return self._chunks
 
+    def close(self) -> None:
+        self._delivery.end()
+
 
 class _AsyncStream(httpx2.AsyncByteStream):
-    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
-        self._chunks = chunks
+    def __init__(self, chunks: Callable[[_Delivery], AsyncIterator[bytes]], response: HttpResponse) -> None:
+        self._delivery = _Delivery(response)
+        self._chunks = chunks(self._delivery)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._chunks
+
+    async def aclose(self) -> None:
+        self._delivery.end()
 
 
 def _http_request(request: httpx2.Request, body: bytes) -> HttpRequest:
     headers = {name.lower(): value for name, value in request.headers.items()}
     return HttpRequest(request.method, request.url.path, headers, body, dict(request.url.params))
-
-
-def _timed_chunks(response: HttpResponse) -> Iterable[tuple[float, bytes]]:
-    return response.stream if response.stream is not None else [(0.0, response.body)]
 
 
 def _headers(response: HttpResponse) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from everturn.decide.authorship import typed_words, without_wrapped
 from everturn.twin.request_text import extract_text
 from everturn.twin.values import ParsedMessage
 
@@ -20,9 +21,8 @@ _CONTINUATIONS: Final = (
 )
 # What Claude Code sends to continue a turn that was interrupted.
 _CONTINUE: Final = "Continue from where you left off."
-# Tags without a hyphen or underscore that clients put around text of their own.
-_CLIENT_TAGS: Final = frozenset(("channel", "event"))
-_MAX_TAG_CHARS: Final = 60
+# Commands of the client itself: they are done, and ask the model for nothing.
+_TYPED_COMMANDS: Final = ("<command-", "<bash-")
 _NOTHING: Final = frozenset(("", "none", "nothing", "no pending tasks", "none yet", "no tasks"))
 
 
@@ -39,6 +39,8 @@ class UserPrompt:
 def find_prompt(messages: Sequence[ParsedMessage]) -> UserPrompt:
     """The latest request of the user; after a compaction, the one that the summary lists as pending."""
     for at in range(len(messages) - 1, -1, -1):
+        if messages[at].kinds.isdisjoint(("text", "compaction")):
+            continue
         own, summaries = _split_texts(messages[at])
         if own:
             return UserPrompt("\n".join(own), at)
@@ -59,13 +61,18 @@ def strip_reminders(text: str) -> str:
     return "".join(kept)
 
 
-def is_from_client(text: str) -> bool:
-    """Whether text in a user message starts with a tag of the client, such as `<local-command-stdout>`."""
-    name, closed, _ = text[1:_MAX_TAG_CHARS].partition(">")
-    name = name.partition(" ")[0]
-    if not text.startswith("<") or not closed or not name[:1].isalpha():
-        return text.strip() == _CONTINUE
-    return "-" in name or "_" in name or name in _CLIENT_TAGS
+def extract_own_words(text: str) -> str:
+    """What the user typed in a text of a user message; "" if a client wrote all of it.
+
+    Clients wrap what they add in tags. What is wrapped can hold a closing tag of its own, so words begin
+    after the last one, and end where a reminder starts.
+    """
+    opening, closing = _REMINDER
+    if text.lstrip().startswith(_TYPED_COMMANDS) or text.strip() == _CONTINUE:
+        return ""
+    words = without_wrapped(typed_words(text))
+    before, _, rest = words.partition(opening)
+    return f"{before}{rest.rpartition(closing)[2] if closing in rest else ''}".rpartition(closing)[2].strip()
 
 
 def extract_summary_text(text: str) -> str | None:
@@ -93,12 +100,12 @@ def _split_texts(message: ParsedMessage) -> tuple[list[str], list[str]]:
             summaries.append(block.body["content"])
         if block.kind != "text" or message.role != "user":
             continue
-        text = strip_reminders(extract_text(block)).strip()
-        summary = extract_summary_text(text)
+        text = extract_text(block)
+        summary = extract_summary_text(strip_reminders(text).strip())
         if summary is not None:
             summaries.append(summary)
-        elif text and not is_from_client(text):
-            own.append(text)
+        elif words := extract_own_words(text):
+            own.append(words)
     return own, summaries
 
 

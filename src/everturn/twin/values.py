@@ -7,13 +7,13 @@ A block keeps its payload as it was sent, key order included, and a digest of it
 `cache_control`: a breakpoint is not part of the cache key (api-facts 1.3).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from everturn.measure.model_table import Model
 from everturn.measure.prefix_cache import Ttl
-from everturn.wire.json_values import as_object
+from everturn.wire.json_values import as_object, as_objects
 
 Endpoint = Literal["messages", "count_tokens"]
 RequestRole = Literal["user", "assistant", "system"]
@@ -35,9 +35,20 @@ class ParsedMessage:
     blocks: tuple[ParsedBlock, ...]
     # The fields other than role and content, such as `clear_at` or `output_config`.
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    # The types of its blocks and of the blocks inside them.
+    kinds: frozenset[str] = field(init=False, compare=False, repr=False)
     # What was computed from the message, by name. It is freed with the message, and a changed copy starts
     # without it.
     computed: dict[str, Any] = field(init=False, default_factory=dict[str, Any], compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        nested = (str(part.get("type")) for block in self.blocks for part in _parts(block.body))
+        kinds = frozenset((*(block.kind for block in self.blocks), *nested))
+        object.__setattr__(self, "kinds", kinds)
+
+
+def _parts(body: dict[str, Any]) -> list[dict[str, Any]]:
+    return as_objects(body.get("content"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,13 @@ class ParsedRequest:
     tools: tuple[ParsedBlock, ...]
     system: tuple[ParsedBlock, ...]
     messages: tuple[ParsedMessage, ...]
+    # The types of all blocks in the messages, and of the blocks inside them: most rules are about types that
+    # most requests do not have.
+    kinds: frozenset[str] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        kinds = frozenset[str]().union(*[message.kinds for message in self.messages])
+        object.__setattr__(self, "kinds", kinds)
 
     @property
     def streams(self) -> bool:
@@ -103,6 +121,14 @@ class ModelOutput:
     partial_input: str | None = None
 
 
+class ResponseChunk(NamedTuple):
+    """A part of a body, and the seconds to wait before it."""
+
+    wait: float
+    data: bytes
+    is_last: bool
+
+
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
     """A complete body, or a stream of (seconds to wait, bytes)."""
@@ -116,5 +142,23 @@ class HttpResponse:
     # Called once, after the delay and before the first byte: other requests can read the new cache entries
     # only from then on (api-facts 1.3). None when there is nothing to do.
     on_first_byte: Callable[[], None] | None = None
+    # Called if the client goes away before it has the whole response. None when there is nothing to do.
+    on_abandoned: Callable[[], None] | None = None
     # The connection is closed before the response is complete, as after a network failure.
     hangs_up: bool = False
+
+    def chunks(self) -> Iterator[ResponseChunk]:
+        """The parts of the body in order. A complete body is one part."""
+        if self.stream is None:
+            yield ResponseChunk(0.0, self.body, is_last=True)
+            return
+        waiting: tuple[float, bytes] | None = None
+        for each in self.stream:
+            if waiting is not None:
+                yield ResponseChunk(*waiting, is_last=False)
+            waiting = each
+        yield ResponseChunk(*(waiting or (0.0, b"")), is_last=True)
+
+    def abandon(self) -> None:
+        if self.on_abandoned is not None:
+            self.on_abandoned()

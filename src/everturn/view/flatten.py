@@ -25,7 +25,7 @@ from everturn.history.edits import (
     ToldAsText,
 )
 from everturn.history.log import View
-from everturn.history.messages import Message, is_blank
+from everturn.history.messages import Message, is_blank, is_user_prompt
 from everturn.history.records import Record, is_sent
 from everturn.history.repair import Repair, distinct_calls, pair_results
 from everturn.view.cache_edits import CACHE_EDITS, References, edits_block, with_cache_reference
@@ -102,6 +102,8 @@ class Flattener:
         self._answered_in: dict[str, int] = {}
         self._place_of: dict[str, int] = {}
         self._turn = _Turn()
+        # The messages of the open turn and their repairs, until a record is added.
+        self._open: tuple[list[Message], list[Repair]] | None = None
         # Results that the provider was told to delete: sent, but not shown to the model.
         self.deleted: set[str] = set()
 
@@ -124,7 +126,9 @@ class Flattener:
 
     def add(self, record: Record) -> None:
         self._added.append(record)
-        self._apply(record.edit)
+        self._open = None
+        if record.edit is not None:
+            self._apply(record.edit)
         # The content of a reply comes before its answer, even if it was recorded later.
         self._place_of[record.uuid] = len(self._closed) + bool(self._turn.said)
         if not is_sent(record):
@@ -146,13 +150,20 @@ class Flattener:
         """The messages from that index on. The open turn is completed in the returned
         value, not in the fold.
         """
-        noted: list[Repair] = [] if repairs is None else repairs
-        last = self._rendered(self._turn, ChainMap({}, self._used), noted)
-        messages = [*self._closed[first:], *_started(self._closed, last, noted)]
+        last, noted = self._open = self._open or self._render_open()
+        messages = [*self._closed[first:], *last]
+        noted = list(noted)
         if messages and messages[-1].role == "assistant" and _says_nothing(messages[-1].blocks):
             noted.append(LEFT_OUT)
             messages.pop()
+        if repairs is not None:
+            repairs += noted
         return messages
+
+    def _render_open(self) -> tuple[list[Message], list[Repair]]:
+        repairs: list[Repair] = []
+        last = self._rendered(self._turn, ChainMap({}, self._used), repairs)
+        return _started(self._closed, last, repairs), repairs
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
@@ -167,6 +178,12 @@ class Flattener:
         their turn unchanged.
         """
         return any(block.is_call and block.call not in self._told for block in self._turn.said)
+
+    @property
+    def ends_in_prompt(self) -> bool:
+        """Whether the last message is a prompt, even if it answers tool calls too."""
+        last = self.since(len(self._closed))
+        return bool(last) and is_user_prompt(last[-1])
 
     def place_of(self, uuid: str) -> int:
         """The index of the message that this record is part of; -1 for a record that is not in view."""
@@ -255,7 +272,7 @@ class Flattener:
             block = offloaded(block, self._offloaded[block.call])
         return with_cache_reference(block) if self._references == "all" else block
 
-    def _apply(self, edit: Edit | None) -> None:
+    def _apply(self, edit: Edit) -> None:
         """Apply an edit to what was already folded. Only the messages that it affects are rebuilt."""
         match edit:
             case Cleared(calls=calls):

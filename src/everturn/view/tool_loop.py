@@ -12,9 +12,14 @@ from everturn.history.messages import Message
 from everturn.view.fragments.told_result import told_calls, told_result
 
 
+def demands_thinking(thinking: str) -> bool:
+    """Whether the API demands thinking at the start of a tool loop in this mode of thinking."""
+    return thinking == "enabled"
+
+
 def unsendable_calls(messages: Sequence[Message], thinking: str) -> tuple[str, ...]:
     """The calls of the current tool loop, if the API would refuse them in this mode of thinking."""
-    if thinking != "enabled":
+    if not demands_thinking(thinking):
         return ()
     first = _start_of_loop(messages)
     if first is None or messages[first].blocks[0].is_thinking:

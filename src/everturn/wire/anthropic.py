@@ -5,6 +5,7 @@ serialised again. `Usage` is defined next to the records that carry it (`history
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -31,29 +32,60 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Block, ...] = ()
     settings: Mapping[str, Any] = {}
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, spelled: "MessagePieces | None" = None) -> bytes:
+        """`spelled` remembers the messages of the request before this one."""
         pieces = [b'{"model":', _encode(self.model)]
         for name, value in self.settings.items():
             pieces += [b",", _encode(name), b":", _encode(value)]
         for name, blocks in (("tools", self.tools), ("system", self.system)):
             if blocks:
                 pieces += [b',"%s":[' % name.encode(), *_joined(blocks), b"]"]
-        pieces += [b',"messages":[', *messages_pieces(self.messages), b"]}"]
+        messages = messages_pieces(self.messages) if spelled is None else spelled.update(self.messages)
+        pieces += [b',"messages":[', *messages, b"]}"]
         return b"".join(pieces)
 
 
 def messages_pieces(messages: Iterable[Message]) -> list[bytes]:
     """The bytes of a list of messages, not yet joined."""
-    pieces: list[bytes] = []
-    for message in messages:
-        blocks = message.blocks
-        if len(blocks) == 1:
-            pieces += (_OPEN[message.role], blocks[0].raw, b"]},")
-        else:
-            pieces += (_OPEN[message.role], *_joined(blocks), b"]},")
-    if pieces:
-        pieces[-1] = b"]}"
-    return pieces
+    return MessagePieces().update(tuple(messages))
+
+
+class MessagePieces:
+    """The bytes of the messages of the last request, not joined. A conversation sends nearly all of them
+    again, as the same objects: those are not looked at again.
+    """
+
+    def __init__(self) -> None:
+        self._messages: tuple[Message, ...] = ()
+        self._pieces: list[bytes] = []
+        # For each message, the number of pieces up to its end.
+        self._ends: list[int] = []
+
+    def update(self, messages: tuple[Message, ...]) -> list[bytes]:
+        """The pieces of these messages."""
+        same = _count_identical(self._messages, messages)
+        pieces, ends = self._pieces, self._ends
+        del ends[same:]
+        del pieces[ends[-1] if ends else 0 :]
+        append = pieces.append
+        for message in messages[same:]:
+            append(_OPEN[message.role])
+            for block in message.blocks:
+                append(block.raw)
+                append(b",")
+            if message.blocks:
+                pieces[-1] = b"]},"
+            else:
+                append(b"]},")
+            ends.append(len(pieces))
+        self._messages = messages
+        return [*pieces[:-1], b"]}"] if pieces else []
+
+
+def _count_identical(one: Sequence[Message], other: Sequence[Message]) -> int:
+    """How many messages at the beginning are the same objects."""
+    found = list(map(is_, one, other))
+    return found.index(False) if False in found else len(found)
 
 
 def _joined(blocks: Sequence[Block]) -> list[bytes]:

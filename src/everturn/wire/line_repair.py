@@ -6,6 +6,7 @@ to that copy is reported.
 """
 
 import re
+from collections.abc import Sequence
 from json import JSONDecoder
 from typing import Literal
 
@@ -23,6 +24,10 @@ class LineProblem(msgspec.Struct, frozen=True):
     line: int
     kind: LineProblemKind
     what: str
+
+
+def describe_problems(problems: Sequence[LineProblem]) -> tuple[str, ...]:
+    return tuple(f"line {each.line}: {each.what}" for each in problems)
 
 
 class RepairedLine(msgspec.Struct, frozen=True):

@@ -213,6 +213,42 @@ def test_what_came_back_once_is_settled_and_leaving_it_out_later_is_an_edit(benc
     assert "555-1234" not in json.dumps(bench.sent[-1])
 
 
+@pytest.mark.spec("GW-10")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_list_that_was_trimmed_and_went_on_elsewhere_gets_nothing_back(bench, restarts):
+    """The first message is half of what was sent, as if the rest had been a reminder; but replies that were
+    never seen here show that this is not the next request."""
+    bench.twin.script("It has two passes. " * 10)
+    reply = bench.ask(
+        [{"role": "user", "content": [text("My number is 555-1234."), text("And the parser?")]}]
+    )
+    if restarts:
+        bench.restart()
+    bench.ask(
+        [
+            {"role": "user", "content": "And the parser?"},
+            {"role": "assistant", "content": reply.content},
+            {"role": "user", "content": "So?"},
+            {"role": "assistant", "content": "An answer from elsewhere."},
+            {"role": "user", "content": "Go on."},
+        ]
+    )
+    assert "555-1234" not in json.dumps(bench.sent[-1])
+    bench.check()
+
+
+def test_what_came_back_once_is_settled_after_a_restart_too(bench):
+    history = [{"role": "user", "content": [text("Look at the parser."), text("My number is 555-1234.")]}]
+    for said in ("And?", "So?"):
+        bench.twin.script(f"About {said} " * 30)
+        reply = bench.ask(history)
+        history += [{"role": "assistant", "content": reply.content}, {"role": "user", "content": said}]
+    bench.restart()
+    history[0] = {"role": "user", "content": "Look at the parser."}
+    bench.ask(history)
+    assert "555-1234" not in json.dumps(bench.sent[-1])
+
+
 # ── forks ────────────────────────────────────────────────────────────────────────────────────────
 
 

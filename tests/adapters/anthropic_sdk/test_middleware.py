@@ -593,3 +593,17 @@ def test_an_option_that_is_none_gets_a_sentence():
         everturn.middleware(folder=None, listens=print)
     with pytest.raises(UsageError, match="claude-code"):
         everturn.middleware("claude-cod", folder=None)
+
+
+def test_garbage_that_is_answered_with_200_is_the_providers_fault_and_forgets_nothing(bench):
+    history = bench.talk([], "Look at the parser. " * 1_500, "And now?")
+    bench.twin.faults("garbage")
+    asked = [*history, {"role": "user", "content": "Once more?"}]
+    with pytest.raises((anthropic.APIError, ValueError)):
+        bench.ask(asked)
+    (event,) = [event for event in bench.events if isinstance(event, PassedThrough)]
+    assert event.why == "the provider's answer could not be read and is not recorded"
+    bench.ask(asked)
+    assert bench.sent[-1] == bench.sent[-2]
+    assert len(bench.middleware.conversations) == 1
+    assert bench.twin.ledger[-1]["usage"]["cache_read_input_tokens"] > 0

@@ -8,6 +8,7 @@ from builders import assistant, call, user
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everturn.adapters.tracking.caller_list import read_caller_list
 from everturn.adapters.tracking.caller_request import read_message_blocks
 from everturn.adapters.tracking.chain import (
     START,
@@ -15,7 +16,6 @@ from everturn.adapters.tracking.chain import (
     common_prefix_length,
     without_cache_control,
 )
-from everturn.adapters.tracking.conversation import read_caller_list
 from everturn.history.records import Record
 
 MARK = {"type": "ephemeral"}

@@ -55,7 +55,7 @@ def test_a_compaction_would_bring_the_list_back(tmp_path, twin):
     with Session.open(
         tmp_path / "s.jsonl", tools=[todo_tool(TodoList())], send=make_twin_send(twin.twin), roots=[tmp_path]
     ) as session:
-        session.send("Make a list.")
+        session.send("Make a list. " + "Look closely. " * 3_000)
         assert session.dry_run().restoration.todos == (
             "- [completed] Read the parser\n- [in_progress] Fix it\n- [pending] Run the tests"
         )

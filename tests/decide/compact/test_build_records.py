@@ -285,3 +285,20 @@ def test_the_size_afterwards_is_what_a_meter_finds(form: str):
     done = bench.compact(asked(form), files=FILES)
     assert done.tokens_after == pytest.approx(make_meter(bench.log.view).size().tokens, abs=2)
     assert done.tokens_after < done.tokens_before
+
+
+@pytest.mark.spec("CP-34")
+def test_the_receipt_counts_pictures_wherever_they_stand_and_where_large_results_went():
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}}
+    records = [
+        *turns(1),
+        b.user([picture, b.say("Look.")], uuid="p1"),
+        b.assistant(b.think("Hm."), b.call("p", "Shot"), id="p2", uuid="p2"),
+        b.user([b.answer("p", [picture, picture, b.say("shot")])], uuid="p3"),
+        b.edited(Offloaded("p", "/big.txt", "be", 9), "p4"),
+        b.assistant("Seen.", id="p5", uuid="p5"),
+    ]
+    receipt = Bench(records).compact(manual()).receipt
+    told = "\n".join((*receipt.retained, *receipt.recoverable, *receipt.dropped))
+    assert "3 pictures" in told or "3 images" in told, told
+    assert "/big.txt" in told

@@ -78,3 +78,15 @@ def test_the_place_of_a_cut_is_told_by_its_first_words():
 
 def test_pieces_of_one_response_are_one_message():
     assert messages_in([b.assistant("a", id="m"), b.assistant("b", id="m"), b.user("c"), b.system()]) == 2
+
+
+def test_a_stretch_begins_with_the_first_words_that_anyone_said():
+    records = [
+        b.attachment("x"),
+        b.user(" ", uuid="u0"),
+        b.user("Mend\n  the parser.", uuid="u1"),
+        b.user("no", uuid="u2"),
+    ]
+    assert first_words(records) == "Mend the parser."
+    assert first_words(records, 4) == "Mend"
+    assert first_words(records[:2]) == ""

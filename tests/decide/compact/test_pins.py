@@ -145,3 +145,8 @@ def test_no_rule_is_passed_over_for_want_of_its_words(sentence: str):
 
 def test_words_without_a_rule_are_not_searched_for_one():
     assert not may_state_rule("The parser fails on the second line, please have a look at it.")
+
+
+def test_blank_pins_carry_nothing():
+    pinned = [Pinned("  "), Pinned(" Be brief. "), Pinned("Be brief.")]
+    assert pins_of(pinned, [], DEFAULTS, rough).carried == ("Be brief.",)

@@ -307,6 +307,25 @@ def test_skills_come_back_most_recent_first_across_compactions():
 
 
 @pytest.mark.spec("CP-15")
+def test_a_skill_without_instructions_before_someone_speaks_again_is_not_restored():
+    used_only = skill("lint", "Run the linter.")
+    call, result, body, ready = used_only
+    assert found([*turns(1), call, result, ready, body]).skills == ()
+    assert found([*turns(1), call, result, b.user("Go on.", uuid="go"), body]).skills == ()
+    assert found([*turns(1), call, result]).skills == ()
+    assert [name for name, _ in found([*turns(1), *used_only]).skills] == ["lint"]
+
+
+@pytest.mark.spec("CP-17")
+def test_an_agent_type_that_was_removed_again_is_not_announced():
+    added = note(
+        "agent_listing_delta", "x1", addedTypes=["A", "B"], addedLines=["- A", "- B"], removedTypes=[]
+    )
+    removed = note("agent_listing_delta", "x2", addedTypes=[], addedLines=[], removedTypes=["A", "C"])
+    assert found([*turns(1), added, removed]).listings == (("Agent types that can be started", ("- B",)),)
+
+
+@pytest.mark.spec("CP-15")
 def test_a_long_skill_is_cut_and_says_so_and_all_stay_within_their_budget():
     records = [record for name in "abcdef" for record in skill(name, f"line {name}\n" * 4_000)]
     done = Bench([*turns(1), *records]).compact(AUTO)

@@ -184,3 +184,10 @@ def test_the_user_accepts_defers_or_declines():
         "decline": (CompactionSkipped("declined by the user"), ProposalState(LIMITS.auto)),
     }
     assert decide(FULL) == AUTO
+
+
+@pytest.mark.spec("CP-39")
+def test_calls_that_are_spent_do_not_stop_a_compaction_that_needs_none():
+    spent = CompactionBreaker(spent=3, opened_at=NOON.timestamp())
+    assert spent.state(NOON) == "open"
+    assert decide(breaker=spent) == AUTO

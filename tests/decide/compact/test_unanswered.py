@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import builders as b
+import pytest
 from decide.compact.bench import AUTO, Bench, turn, turns
 
 from everturn.decide.compact.unanswered import UNANSWERED, start_of_unanswered, unanswered_text
@@ -42,6 +43,12 @@ def test_the_cut_before_what_is_unanswered_keeps_calls_with_their_results():
     assert start_of_unanswered([*called, b.user([b.answer("c9", "text")], uuid="r9")]) == len(turn(1))
     assert start_of_unanswered([*turn(1), b.user("And this?", uuid="u9")]) == len(turn(1))
     assert start_of_unanswered([b.user("Only this.", uuid="u1")]) == 0
+
+
+@pytest.mark.spec("CP-37")
+def test_behind_a_summary_that_nobody_has_answered_it_is_what_was_said_since():
+    assert start_of_unanswered([b.summary(), b.user("And this?", uuid="u9")]) == 1
+    assert start_of_unanswered([b.summary()]) == 0
 
 
 def test_a_compaction_carries_it_and_so_does_the_next_one_without_a_reply():

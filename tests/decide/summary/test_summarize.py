@@ -219,3 +219,41 @@ def test_a_failure_that_repeats_is_told_once_with_its_number_and_the_feedback():
         "   - Bash `make` failed (3×):\n     > make: *** no rule\n     then: nothing yet\n"
         '     user: "you are in the wrong folder"'
     )
+
+
+def test_a_failure_that_comes_again_is_told_once_where_it_came_last():
+    def failed(at: int, command: str, said: str) -> list:
+        return [
+            b.assistant(b.call(f"c{at}", "Bash", command=command), id=f"m{at}", uuid=f"a{at}"),
+            b.user([b.answer(f"c{at}", said, is_error=True)], uuid=f"r{at}"),
+        ]
+
+    records = [
+        b.user("Fix it.", uuid="u1"),
+        *failed(1, "make a", "first line\nerror: one"),
+        *failed(2, "make b", "other line\nerror: two"),
+        *failed(3, "make c", "first line\nerror: three"),
+    ]
+    told = summarize(records).sections[4].split("\n")
+    assert [line for line in told if "failed" in line] == [
+        "   - Bash `make b` failed:",
+        "   - Bash `make c` failed (2×):",
+    ]
+
+
+def test_the_three_newest_reports_are_told_at_greater_length():
+    records = []
+    for at in range(5):
+        records += [
+            b.user(f"Do number {at}.", uuid=f"u{at}"),
+            b.assistant(f"Report {at}: " + "x" * 1_300, id=f"m{at}", uuid=f"a{at}"),
+        ]
+    records.append(b.user("Thanks.", uuid="u9"))
+    settings = SummarySettings(budget=20_000)
+    entries = [
+        line for line in summarize(records, settings=settings).sections[5].split("\n") if "Report" in line
+    ]
+    assert [(line[line.index("Report")  + 7], len(line) > 1_000) for line in entries] == [
+        ("0", False), ("1", False), ("2", True), ("3", True), ("4", True),
+    ]  # fmt: skip
+    assert all(500 < len(line) < 700 for line in entries[:2])

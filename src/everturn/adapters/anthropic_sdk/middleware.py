@@ -17,15 +17,10 @@ import anthropic
 
 from everturn.adapters.anthropic_sdk.response_tap import tap, tap_async
 from everturn.adapters.anthropic_sdk.sdk_requests import (
-    BAD_REQUEST,
-    REQUEST_ID_HEADER,
     apply_prepared_call,
     build_summary_request,
-    is_too_long,
     read_betas,
     read_body,
-    read_error,
-    read_response_body,
 )
 from everturn.adapters.tracking import (
     ADAPTER_CAPABILITIES,
@@ -37,6 +32,13 @@ from everturn.adapters.tracking import (
     TrackedConversations,
     UnsupportedRequest,
     make_parts,
+)
+from everturn.adapters.tracking.api_responses import (
+    BAD_REQUEST,
+    REQUEST_ID_HEADER,
+    is_too_long,
+    read_error,
+    read_response_body,
 )
 from everturn.adapters.tracking.summary_retries import make_send_error
 from everturn.decide.events import Event

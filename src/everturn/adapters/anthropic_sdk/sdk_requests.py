@@ -18,15 +18,10 @@ import anthropic
 import msgspec
 
 from everturn.adapters.tracking import PreparedCall
-from everturn.adapters.tracking.summary_retries import SendError, parse_retry_after
-from everturn.session.upstream import RawResponse
 from everturn.wire.json_values import is_mapping
-from everturn.wire.overflow import parse_overflow
 
 PATH: Final = "/v1/messages"
 BETA_HEADER: Final = "anthropic-beta"
-REQUEST_ID_HEADER: Final = "request-id"
-BAD_REQUEST: Final = 400
 # The SDK's own function at the end of a chain of middlewares.
 SENDING_FUNCTION: Final = "base_handler"
 
@@ -66,8 +61,11 @@ def apply_prepared_call(
     body = request.json
     stream = body["stream"] if is_mapping(body) and "stream" in body else None
     if takes_bytes(call_next) and not prepared.request.marks_messages:
-        extra = b"" if stream is None else b'"stream":%b,' % msgspec.json.encode(stream)
-        copied.options.json_data, copied.options.content = None, b"{" + extra + prepared.body[1:]
+        content = prepared.body
+        if stream is not None:
+            # A view: the body may have megabytes, and is copied once only.
+            content = b"".join((b'{"stream":', msgspec.json.encode(stream), b",", memoryview(content)[1:]))
+        copied.options.json_data, copied.options.content = None, content
     else:
         fields = prepared.fields()
         copied.options.json_data = fields if stream is None else {**fields, "stream": stream}
@@ -99,37 +97,3 @@ def _copy(request: anthropic.APIRequest, betas: Sequence[str]) -> anthropic.APIR
         others = {name: value for name, value in request.headers.items() if name.lower() != BETA_HEADER}
         copied.options.headers = {**others, BETA_HEADER: ",".join([*known, *missing])}
     return copied
-
-
-def read_response_body(status: int, headers: Mapping[str, str], body: bytes) -> RawResponse:
-    """The response; raises `SendError` if its status is an error."""
-    if status >= BAD_REQUEST:
-        error = _error(body)
-        raise SendError(status, error.type, error.message, retry_after=parse_retry_after(headers))
-    return RawResponse(body, headers.get(REQUEST_ID_HEADER, ""))
-
-
-def is_too_long(status: int, body: bytes) -> bool:
-    return status == BAD_REQUEST and parse_overflow(_error(body).message) is not None
-
-
-def read_error(body: bytes) -> str:
-    """The provider's message in the body of an error."""
-    return _error(body).message
-
-
-class _Error(msgspec.Struct):
-    type: str = "error"
-    message: str = ""
-
-
-class _Body(msgspec.Struct):
-    error: _Error = msgspec.field(default_factory=_Error)
-
-
-def _error(body: bytes) -> _Error:
-    try:
-        return msgspec.json.decode(body, type=_Body).error
-    except msgspec.MsgspecError:
-        # Other providers use other formats; the message is somewhere in the body.
-        return _Error(message=body.decode(errors="replace"))

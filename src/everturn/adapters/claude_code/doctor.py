@@ -37,6 +37,7 @@ MIN_PYTHON: Final = (3, 11)
 EXTRAS: Final[Mapping[str, str]] = {
     "twin": "uvicorn", "anthropic": "anthropic", "langchain": "langchain", "pydantic-ai": "pydantic_ai",
     "mcp": "mcp", "watch": "watchfiles", "otel": "opentelemetry", "metrics": "prometheus_client",
+    "gateway": "aiohttp", "dashboard": "watchfiles", "postgres": "asyncpg",
 }  # fmt: skip
 SAMPLE: Final = {
     "model": {"id": "claude-sonnet-5-5", "display_name": "Sonnet 5.5"},

@@ -5,7 +5,7 @@ from everturn.adapters.tracking.conversation import PreparedCall, TrackedConvers
 from everturn.adapters.tracking.conversations import TrackedConversations
 from everturn.adapters.tracking.effect_handler import AsyncSend
 from everturn.adapters.tracking.overview import ConversationOverview
-from everturn.adapters.tracking.parts import ADAPTER_CAPABILITIES, TrackerParts, default_folder, make_parts
+from everturn.adapters.tracking.parts import ADAPTER_CAPABILITIES, TrackerParts, make_parts
 from everturn.adapters.tracking.tracker import ConversationTracker
 from everturn.decide.events import PassedThrough
 
@@ -22,6 +22,5 @@ __all__ = [
     "TrackedConversations",
     "TrackerParts",
     "UnsupportedRequest",
-    "default_folder",
     "make_parts",
 ]

@@ -87,6 +87,10 @@ class CallerRequest(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: bytes
     # Whether the caller set a breakpoint in its messages; always False if everturn places them.
     marks_messages: bool = False
+    # Who sent it, where the caller says so: it continues only conversations of the same scope.
+    scope: str = ""
+    # Sent as it came: it is recorded and billed, and nothing is decided.
+    is_observed: bool = False
     # Whether it has messages with role "system".
     has_system_messages: bool = False
 
@@ -99,6 +103,10 @@ class CallerRequest(msgspec.Struct, frozen=True, kw_only=True):
         message, block = self.positions[link - self.known]
         content: Any = self.messages[message].get("content")
         return content if isinstance(content, str) else content[block]
+
+    def without_messages(self) -> "CallerRequest":
+        """What is remembered of a request: the list is large, and the chain of the conversation has it."""
+        return msgspec.structs.replace(self, messages=(), chain=self.chain[:1], positions=(), ends=())
 
     def new_messages(self, links: int) -> Iterator[NewMessage]:
         """What comes after the first `links` links. Thinking belongs to the block that it precedes."""
@@ -129,6 +137,8 @@ def read_request(
     betas: Sequence[str] = (),
     breakpoints: BreakpointOwner = "everturn",
     find_prefix: Callable[[str], KnownPrefix | None] = lambda _: None,
+    scope: str = "",
+    is_observed: bool = False,
 ) -> CallerRequest | UnsupportedRequest:
     """`betas` are those in its header; `find_prefix` finds a conversation by the id of a reply in it."""
     before = KnownPrefix()
@@ -139,7 +149,10 @@ def read_request(
         before = found
     if why := _find_unsupported(body, before):
         return UnsupportedRequest(why)
-    return _read(body, tuple(betas), breakpoints, before)
+    read = _read(body, tuple(betas), breakpoints, before)
+    if isinstance(read, UnsupportedRequest) or not (scope or is_observed):
+        return read
+    return msgspec.structs.replace(read, scope=scope, is_observed=is_observed)
 
 
 def _read_previous_reply(body: Mapping[str, Any]) -> str | None:
@@ -247,13 +260,13 @@ class _PreambleMemo:
     MAX_ENTRIES: Final = 64
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[Preamble, bytes]] = {}
+        self._known: dict[tuple[BreakpointOwner, bytes, bytes], tuple[Preamble, bytes]] = {}
 
     def read(
         self, system: Sequence[Any], tools: Sequence[Any], breakpoints: BreakpointOwner
     ) -> tuple[Preamble, bytes]:
         # In the caller's order of keys: they are sent in that order.
-        key = digest(breakpoints.encode(), _encode(system), _encode(tools))
+        key = (breakpoints, _encode(system), _encode(tools))
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= self.MAX_ENTRIES:
@@ -302,7 +315,7 @@ def _parameters(
 def _lifetime(body: Mapping[str, Any], in_messages: Sequence[dict[str, Any]]) -> TtlChoice:
     """One hour for all breakpoints if the caller asks for it in any of its own."""
     holders = [body, *_system(body), *(body.get("tools") or ())]
-    found = [each["cache_control"] for each in holders if isinstance(each.get("cache_control"), Mapping)]
-    if any(each.get("ttl") == "1h" for each in (*found, *in_messages)):
+    found = [control for each in holders if (control := each.get("cache_control")) is not None]
+    if any(is_mapping(each) and each.get("ttl") == "1h" for each in (*found, *in_messages)):
         return TtlChoice("1h", "the caller's own breakpoints ask for an hour")
     return TtlChoice("5m", "the caller asks for no other lifetime")

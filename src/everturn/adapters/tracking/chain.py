@@ -4,8 +4,8 @@ A link is the digest of a block, of its role and of the previous link, so equal 
 Where messages begin and end does not count: two messages of one role in a row equal one message with the
 blocks of both. Equivalent forms of a block have the same link: breakpoints, nulls and the order of keys are
 ignored, and a string equals one text block. Of a reply, thinking, citations and unknown fields are ignored
-too, because the caller may have dropped them before sending it back. `tracker.py` finds the conversation of a
-chain, and `respelling.py` compares what is equal in meaning but not in its links.
+too, because the caller may have dropped them before sending it back. `recogniser.py` finds the conversation
+of a chain, and `respelling.py` compares what is equal in meaning but not in its links.
 
 A caller sends all of its list with every request. Digests of long texts are therefore remembered by the text
 itself: a string that was seen before is found without reading it, because Python caches its hash.

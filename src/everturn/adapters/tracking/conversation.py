@@ -1,34 +1,27 @@
 """One tracked conversation: everturn's log of it, next to the message list that the caller keeps.
 
-It holds the log and the engine, and the chain of the caller's blocks with the position of each in the log.
-The log is append-only, so its state when a message arrived is a prefix of its records. A fork needs nothing
-else. `tracker.py` decides which conversation a request belongs to.
-
-The chain has the caller's words, the log has what was sent. They differ where the caller has left out a part
-of what it had sent (`respelling.py`).
+It holds the log and the engine, and the caller's list with the position of each block in the log
+(`caller_list.py`). The log is append-only, so its state when a message arrived is a prefix of its records. A
+fork needs nothing else. `recogniser.py` decides which conversation a request belongs to.
 """
 
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
+from everturn.adapters.tracking.caller_list import CallerList, KnownList
 from everturn.adapters.tracking.caller_request import CallerRequest
-from everturn.adapters.tracking.chain import (
-    START,
-    SYSTEM_TEXT,
-    digest,
-    is_caller_message,
-    record_links,
-    role_of,
-)
+from everturn.adapters.tracking.chain import is_caller_message, record_links
 from everturn.adapters.tracking.fair_lock import FairLock
-from everturn.adapters.tracking.respelling import Alignment, align, is_identifying, split_segments
+from everturn.adapters.tracking.respelling import Alignment
 from everturn.adapters.tracking.system_messages import encode_request
 from everturn.adapters.tracking.transcript_folder import TranscriptFile
 from everturn.decide.compact.values import CompactionRequest
 from everturn.decide.events import EventContext
 from everturn.engine import ConversationSettings, Flow
+from everturn.engine.wire import ParsedReply, Wire
 from everturn.errors import UsageError
 from everturn.history.blocks import fields_of
 from everturn.history.edits import Edit
@@ -36,7 +29,7 @@ from everturn.history.records import Record, make_edit_record
 from everturn.measure.outline import Preamble
 from everturn.session.bill import Ledger
 from everturn.session.conversation_runner import ConversationRunner, Exchange, PreparedRequest
-from everturn.session.upstream import RawResponse
+from everturn.session.state_file import SessionState, write_state
 from everturn.view.fragments.recalled import NAME as RECALL
 from everturn.view.requests import build_request
 
@@ -66,24 +59,6 @@ class PreparedCall(msgspec.Struct, frozen=True):
         return fields
 
 
-class CallerList(NamedTuple):
-    """The caller's list as a chain, with the position in the log of the record that has each block."""
-
-    chain: list[bytes]
-    positions: list[int]
-
-
-def read_caller_list(records: Sequence[Record]) -> CallerList:
-    """The list that a caller has who kept everything as it was sent."""
-    found = CallerList([], [])
-    for at, record in enumerate(records):
-        if is_caller_message(record):
-            links = record_links(found.chain[-1] if found.chain else START, record)
-            found.chain.extend(links)
-            found.positions.extend([at] * len(links))
-    return found
-
-
 class TrackedConversation:
     """One conversation. Its lock must be held while it is worked on."""
 
@@ -107,17 +82,12 @@ class TrackedConversation:
         self.lock = FairLock()
         # Removed from memory: callers that waited for the lock must look the conversation up again.
         self.is_evicted = False
+        # When its state was last written, on the monotonic clock, and whether it has changed since.
+        self.state_written = float("-inf")
+        self.is_state_owed = False
         # How many callers work on it or wait for its lock.
         self.users = 0
-        self.chain, self._positions = caller_list or read_caller_list(self.records)
-        self._preamble_digests: list[bytes] = [b""] * len(self.chain)
-        # Recorded replies: message id, and the number of links up to and including it.
-        self.replies: dict[str, int] = {}
-        self._first_reply = 0
-        self._index_replies(0)
-        self._has_system_text = any(
-            block.kind == SYSTEM_TEXT for record in self.records for block in record.blocks
-        )
+        self.known = KnownList(self.records, caller_list)
         # How many messages the caller's list has.
         self.messages = sum(map(is_caller_message, self.records))
         self.preamble = Preamble()
@@ -135,43 +105,16 @@ class TrackedConversation:
         """Whether a request was prepared whose response is not recorded yet."""
         return self._ready is not None
 
-    def has_reply_within(self, links: int) -> bool:
-        """Whether the first `links` blocks contain a reply that was recorded here."""
-        return 0 < self._first_reply <= links
-
-    # ── forks ────────────────────────────────────────────────────────────────────────────────────
-
-    def fork_point(self, links: int) -> int:
-        """The number of links that a fork can share: whole records only."""
-        while 0 < links < len(self.chain) and self._positions[links] == self._positions[links - 1]:
-            links -= 1
-        return links
-
-    def records_before(self, links: int) -> int:
-        """Length of the log when the message after these links arrived, with decisions made before it."""
-        return self._positions[links] if links < len(self._positions) else len(self.records)
-
-    def caller_list(self, links: int) -> CallerList:
-        return CallerList(self.chain[:links], self._positions[:links])
-
-    def had_same_preamble(self, links: int, preamble_digest: bytes) -> bool:
-        """Whether the first `links` blocks all had this system prompt and these tools."""
-        return all(each == preamble_digest for each in self._preamble_digests[:links])
-
     def inherit_preamble(self, parent: "TrackedConversation") -> None:
         """For a fork: its shared messages were sent with the parent's system prompt and tools."""
         self.preamble, self.preamble_digest = parent.preamble, parent.preamble_digest
-        self._preamble_digests = parent._preamble_digests[: len(self.chain)]
+        self.known.inherit_preambles(parent.known)
 
     def append_records(self, records: Sequence[Record], caller_list: CallerList) -> None:
         """For a copy: what another process has recorded since."""
         for record in records:
             self.runner.add(record)
-        added = len(caller_list.chain) - len(self.chain)
-        self.chain, self._positions = caller_list
-        self._preamble_digests += [self.preamble_digest] * added
-        self.replies = {}
-        self._index_replies(0)
+        self.known.extend(caller_list, self.preamble_digest)
         self._ready = None
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────
@@ -181,41 +124,53 @@ class TrackedConversation:
         caller has continued the conversation."""
         if self.is_evicted:
             return False
-        return self._has_all(request) or self._align(request) is not None
+        return self.known.is_start_of(request) or self._align(request) is not None
+
+    def write_state(self) -> None:
+        """Keep beside the transcript what a restart needs and the records do not hold."""
+        if self.transcript.store is None:
+            return
+        conversation = self.runner.conversation
+        compaction, baselines = conversation.compaction_state, dict(conversation.detector.baselines)
+        state = SessionState(
+            baselines,
+            self.ledger.asides,
+            compaction.breaker,
+            compaction.refill,
+            self.known.settled_list(),
+            conversation.economy.state,
+        )
+        write_state(self.transcript.store, state)
+        self.state_written, self.is_state_owed = time.monotonic(), False
 
     def respelled_links(self, request: CallerRequest) -> int | None:
         """How many links of the request are this conversation with a part of the newest message left out;
         None if they are not."""
-        found = None if self._has_all(request) else self._align(request)
+        found = None if self.known.is_start_of(request) else self._align(request)
         return found.links if found else None
-
-    def sent_last(self) -> bytes:
-        """A digest of the newest answered message as it was sent."""
-        start = self._last_exchange()
-        records = self.records[self._positions[start] :] if start < len(self.chain) else ()
-        return digest(*(block.raw for record in records for block in record.blocks))
 
     def prepare_flow(self, request: CallerRequest, setting: ConversationSettings) -> Flow[PreparedCall]:
         """The request to send. A retry of a request without a response gives the same bytes."""
         ready = self._ready
         if ready is not None and ready.request.fingerprint == request.fingerprint:
             return ready
-        if not self._has_all(request):
-            self._take_spelling(request)
+        if not self.known.is_start_of(request) and (spelling := self._align(request)) is not None:
+            self.known.take_spelling(request, spelling)
         self.runner.conversation.setting = setting
         self.preamble, self.preamble_digest = request.preamble, request.preamble_digest
-        self.last_request = request
-        known = 0 if not request.known else self.messages
-        for message in request.new_messages(len(self.chain)):
+        self.last_request = request.without_messages()
+        before = 0 if not request.known else self.messages
+        for message in request.new_messages(len(self.known.chain)):
             append = self.runner.hear if message.role == "assistant" else self.runner.put
             self._ready = None
             append(message.blocks)
             if message.role == "assistant":
                 # Its thinking may be bound to a prompt that was sent earlier and is no longer known.
                 self.runner.conversation.distrust_thinking("it came with a message list that was not known")
-            self._has_system_text = self._has_system_text or message.role == "system"
-            self._add_links(len(self.records) - 1, request.chain[len(self.chain) : message.links])
-        self.messages = known + len(request.messages)
+            self.known.has_system_text |= message.role == "system"
+            new = request.chain[len(self.known.chain) : message.links]
+            self.known.add(len(self.records) - 1, new, self.preamble_digest)
+        self.messages = before + len(request.messages)
         return (yield from self._prepare(request))
 
     def compact_after_overflow_flow(self, call: PreparedCall) -> Flow[PreparedCall | None]:
@@ -243,13 +198,18 @@ class TrackedConversation:
         return conversation.estimate_tokens(said) < conversation.setting.model.window
 
     def is_waiting_for(self, call: PreparedCall) -> bool:
-        return (call.links, call.records) == (len(self.chain), len(self.records))
+        return (call.links, call.records) == (len(self.known.chain), len(self.records))
 
-    def record_response(self, call: PreparedCall, raw: RawResponse) -> Exchange:
+    @property
+    def wire(self) -> Wire:
+        return self.runner.conversation.setting.provider_wire
+
+    def record_response(self, call: PreparedCall, parsed: ParsedReply) -> Exchange:
         at = len(self.records)
-        exchange = self.runner.record_response(call.prepared, raw)
+        exchange = self.runner.record_reply(call.prepared, parsed)
         self._ready = None
-        self._add_links(at, record_links(self.chain[-1] if self.chain else START, self.records[at]))
+        links = record_links(self.known.last_link, self.records[at])
+        self.known.add(at, links, self.preamble_digest)
         self.messages += 1
         return exchange
 
@@ -282,19 +242,6 @@ class TrackedConversation:
             )
         return found[-1]
 
-    def list_messages(self) -> list[dict[str, Any]]:
-        """The messages of the caller's list, as they were sent."""
-        found: list[dict[str, Any]] = []
-        for record in filter(is_caller_message, self.records):
-            for block in record.blocks:
-                role, fields = role_of(record, block), fields_of(block)
-                if role == "system":
-                    fields["type"] = "text"
-                if not found or found[-1]["role"] != role:
-                    found.append({"role": role, "content": []})
-                found[-1]["content"].append(fields)
-        return found
-
     def has_open_recall(self, given: Mapping[str, Any], call: str) -> bool:
         """Whether the last reply has called the recall tool: with this call id, or with these words."""
         last = next((record for record in reversed(self.records) if record.kind == "assistant"), None)
@@ -312,91 +259,16 @@ class TrackedConversation:
         requested, self._requested = self._requested, None
         if requested is not None:
             yield from self.runner.compact_flow(requested)
-        prepared = yield from self.runner.prepare_flow()
+        prepared = yield from self.runner.prepare_flow(is_sent=not request.is_observed)
         body = prepared.body
-        if self._has_system_text:
+        if self.known.has_system_text and not request.is_observed:
             captured = build_request(prepared.turn.captured, prepared.turn.breakpoints)
             body = encode_request(captured, native=request.has_system_messages)
-        self._ready = PreparedCall(self, request, prepared, body, len(self.chain), len(self.records))
+        self._ready = PreparedCall(self, request, prepared, body, len(self.known.chain), len(self.records))
         return self._ready
 
-    # ── the caller's list ────────────────────────────────────────────────────────────────────────
-
-    def _has_all(self, request: CallerRequest) -> bool:
-        known = len(self.chain)
-        return not known or list(request.chain[known - 1 : known]) == self.chain[-1:]
-
-    def _last_exchange(self) -> int:
-        """Where the last answered message begins in the chain; its length if the last message has no answer
-        from here."""
-        records, positions = self.records, self._positions
-        at = len(self.chain)
-        if not at or not records[positions[-1]].message_id:
-            return at
-        while at and records[positions[at - 1]].kind == "assistant":
-            at -= 1
-        while at and records[positions[at - 1]].kind == "user":
-            at -= 1
-        return at
-
-    def _respelling_start(self, request: CallerRequest) -> int:
-        """Where the request may differ from what was sent: in the last exchange. A caller that stops using
-        system messages spells all of them as reminders."""
-        stops_using = self._has_system_text and not request.has_system_messages
-        return 0 if stops_using else self._last_exchange()
-
     def _align(self, request: CallerRequest) -> Alignment | None:
-        """How the request spells what was sent, if it lacks a part of it."""
-        start = self._respelling_start(request)
-        if start >= len(self.chain) or request.known > start:
-            return None
-        if start and (len(request.chain) < start or request.chain[start - 1] != self.chain[start - 1]):
-            return None
-        first = self._positions[start]
-        newest = enumerate(self.records[first:], first)
-        segments = split_segments((at, each) for at, each in newest if is_caller_message(each))
-        found = align(segments, request, start)
-        if found.segments < len(segments) or not found.is_respelled:
-            return None
-        last = self.last_request
-        is_same_caller = last is None or last.fields.get("metadata") == request.fields.get("metadata")
-        is_same_preamble = start > 0 or self.preamble_digest == request.preamble_digest
-        return found if is_same_caller and is_same_preamble and self._is_identified(first) else None
-
-    def _is_identified(self, first: int) -> bool:
-        """Whether the replies that the caller has show that this is its conversation. Messages before the
-        first reply do not count, nor does the one that differs."""
-        records = [record for record in self.records if is_caller_message(record)]
-        replied = next((at for at, each in enumerate(records) if each.message_id), len(records))
-        differs = {record.uuid for record in self.records[first:] if record.kind == "user"}
-        return is_identifying(each for each in reversed(records[replied:]) if each.uuid not in differs)
-
-    def _take_spelling(self, request: CallerRequest) -> None:
-        """From now on, what was sent is known as the caller spells it."""
-        found, start = self._align(request), self._respelling_start(request)
-        if found is None:
-            return
-        digests = self._preamble_digests[start:]
-        self.chain[start:] = request.chain[start : found.links]
-        self._positions[start:] = found.records
-        self._preamble_digests[start:] = [digests[-1]] * len(found.records)
-        self.replies = {name: links for name, links in self.replies.items() if links <= start}
-        self._index_replies(start)
-
-    def _add_links(self, at: int, links: Sequence[bytes]) -> None:
-        """The links of the record at this position in the log."""
-        start = len(self.chain)
-        self.chain += links
-        self._positions += [at] * len(links)
-        self._preamble_digests += [self.preamble_digest] * len(links)
-        self._index_replies(start)
-
-    def _index_replies(self, start: int) -> None:
-        for links in range(start + 1, len(self.chain) + 1):
-            record = self.records[self._positions[links - 1]]
-            if record.message_id:
-                self.replies[record.message_id] = links
-        self._first_reply = next(iter(self.replies.values()), 0)
+        return self.known.align(request, self.last_request, self.preamble_digest)
 
 
 def _mark_last(messages: list[dict[str, Any]]) -> None:

@@ -22,7 +22,9 @@ class FairLock:
 
     @contextmanager
     def acquire(self) -> Generator[None, None, None]:
-        self._request().result()
+        granted = self._request()
+        if granted is not None:
+            granted.result()
         try:
             yield
         finally:
@@ -31,7 +33,7 @@ class FairLock:
     @asynccontextmanager
     async def acquire_async(self) -> AsyncGenerator[None, None]:
         granted = self._request()
-        if not granted.done():
+        if granted is not None:
             await self._wait(granted)
         try:
             yield
@@ -47,15 +49,15 @@ class FairLock:
                 self._release()
             raise
 
-    def _request(self) -> "Future[None]":
-        granted: Future[None] = Future()
+    def _request(self) -> "Future[None] | None":
+        """None if the lock is free, and taken now; otherwise what to wait for."""
         with self._guard:
-            if self._is_locked:
-                self._waiting.append(granted)
-                return granted
-            self._is_locked = True
-        granted.set_result(None)
-        return granted
+            if not self._is_locked:
+                self._is_locked = True
+                return None
+            granted: Future[None] = Future()
+            self._waiting.append(granted)
+            return granted
 
     def _release(self) -> None:
         while True:

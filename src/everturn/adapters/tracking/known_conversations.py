@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.chain import common_prefix_length
 from everturn.adapters.tracking.conversation import TrackedConversation
+from everturn.adapters.tracking.scopes import is_in_scope
 
 # Conversations that wait for a response may exceed the limit up to this factor. Our choice.
 MAX_PENDING_FACTOR: Final = 4
@@ -33,7 +34,11 @@ class ConversationMatch(NamedTuple):
 
     @property
     def is_continuation(self) -> bool:
-        return self.links == len(self.tracked.chain)
+        return self.links == len(self.tracked.known.chain)
+
+    def is_continued_by(self, request: CallerRequest) -> bool:
+        """Whether the request continues the conversation. Known history under another scope is a fork."""
+        return self.is_continuation and is_in_scope(self.tracked.id, request.scope)
 
 
 class KnownConversations:
@@ -52,17 +57,35 @@ class KnownConversations:
     def __len__(self) -> int:
         return len(self._conversations)
 
-    def find(self, chain: Sequence[bytes], preamble_digest: bytes) -> ConversationMatch | None:
+    def find(
+        self, chain: Sequence[bytes], preamble_digest: bytes, scope: str = "", last_reply: int = 0
+    ) -> ConversationMatch | None:
+        """The conversation with the longest common prefix. One of another scope comes second to one of the
+        same scope that has all replies of the request, which are the links up to `last_reply`."""
+        best: ConversationMatch | None = None
         for links in range(len(chain), 0, -1):
-            known = (self._conversations[name] for name in self._by_link.get(chain[links - 1], ()))
-            found = [
-                ConversationMatch(tracked, links, links)
-                for tracked in known
-                if _may_be(tracked, links, preamble_digest)
-            ]
-            if found:
-                return max(found, key=lambda each: self._rank(each, preamble_digest))
-        return None
+            if best is not None and links < last_reply:
+                break
+            found = self._find_longest(chain[links - 1], links, preamble_digest, scope)
+            if found is None:
+                continue
+            is_own = is_in_scope(found.tracked.id, scope)
+            if is_own and (best is None or found.is_continuation):
+                return found
+            best = best or found
+        return best
+
+    def _find_longest(
+        self, link: bytes, links: int, preamble_digest: bytes, scope: str
+    ) -> ConversationMatch | None:
+        """The best of the conversations that have this link."""
+        known = (self._conversations[name] for name in self._by_link.get(link, ()))
+        found = [
+            ConversationMatch(tracked, links, links)
+            for tracked in known
+            if _may_be(tracked, links, preamble_digest, scope)
+        ]
+        return max(found, key=lambda each: self._rank(each, preamble_digest, scope), default=None)
 
     def find_respelled(self, request: CallerRequest) -> ConversationMatch | None:
         """The conversation that the request continues without a part of what was sent last. None if several
@@ -70,30 +93,30 @@ class KnownConversations:
         found = [
             (each, covered)
             for each in self._conversations.values()
-            if (covered := each.respelled_links(request)) is not None
+            if is_in_scope(each.id, request.scope) and (covered := each.respelled_links(request)) is not None
         ]
-        if not found or len({each.sent_last() for each, _ in found}) > 1:
+        if not found or len({each.known.sent_last() for each, _ in found}) > 1:
             return None
         tracked, covered = found[-1]
-        return ConversationMatch(tracked, len(tracked.chain), covered)
+        return ConversationMatch(tracked, len(tracked.known.chain), covered)
 
     def find_reply(self, message_id: str) -> ConversationMatch | None:
         """The conversation with this reply, up to and including the reply."""
         tracked = self._conversations.get(self._by_reply.get(message_id, ""))
         if tracked is None:
             return None
-        links = tracked.replies[message_id]
+        links = tracked.known.replies[message_id]
         return ConversationMatch(tracked, links, links)
 
     def remember(self, tracked: TrackedConversation) -> None:
         """Index the new links of a conversation and make it the most recently used."""
         indexed = self._indexed.setdefault(tracked.id, [])
-        same = common_prefix_length(indexed, tracked.chain)
+        same = common_prefix_length(indexed, tracked.known.chain)
         self._remove_links(tracked.id, indexed[same:])
-        indexed[same:] = tracked.chain[same:]
+        indexed[same:] = tracked.known.chain[same:]
         for each in indexed[same:]:
             self._by_link.setdefault(each, set()).add(tracked.id)
-        for each in reversed(tracked.replies):
+        for each in reversed(tracked.known.replies):
             # Earlier replies are indexed already. A fork takes over the replies that it shares.
             if self._by_reply.get(each) == tracked.id:
                 break
@@ -105,7 +128,7 @@ class KnownConversations:
         if self._conversations.pop(tracked.id, None) is None:
             return
         self._remove_links(tracked.id, self._indexed.pop(tracked.id, ()))
-        for each in tracked.replies:
+        for each in tracked.known.replies:
             if self._by_reply.get(each) == tracked.id:
                 del self._by_reply[each]
 
@@ -125,13 +148,18 @@ class KnownConversations:
         idle = [tracked for tracked in free if not tracked.is_awaiting_reply]
         return next(iter(idle if len(self._conversations) <= limit * MAX_PENDING_FACTOR else free), None)
 
-    def _rank(self, found: ConversationMatch, preamble_digest: bytes) -> tuple[bool, bool, int]:
-        """For equal prefixes: prefer the same preamble, then a continuation, then the most recently used."""
-        age = list(self._conversations).index(found.tracked.id)
-        return found.tracked.preamble_digest == preamble_digest, found.is_continuation, age
+    def _rank(
+        self, found: ConversationMatch, preamble_digest: bytes, scope: str
+    ) -> tuple[bool, bool, bool, int]:
+        """For equal prefixes: prefer the same scope, then the same preamble, then a continuation, then the
+        most recently used."""
+        tracked, age = found.tracked, list(self._conversations).index(found.tracked.id)
+        is_same = tracked.preamble_digest == preamble_digest
+        return is_in_scope(tracked.id, scope), is_same, found.is_continuation, age
 
 
-def _may_be(tracked: TrackedConversation, links: int, preamble_digest: bytes) -> bool:
-    if tracked.has_reply_within(links):
+def _may_be(tracked: TrackedConversation, links: int, preamble_digest: bytes, scope: str) -> bool:
+    if tracked.known.has_reply_within(links):
         return True
-    return tracked.preamble_digest == preamble_digest and links == len(tracked.chain)
+    is_all = tracked.preamble_digest == preamble_digest and links == len(tracked.known.chain)
+    return is_all and is_in_scope(tracked.id, scope)

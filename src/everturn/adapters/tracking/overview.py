@@ -75,7 +75,8 @@ def _open_index(tracked: TrackedConversation) -> "Generator[RecallIndex, None, N
         raise UsageError(
             "Recall needs a transcript on disk, and this conversation is in memory only; set `folder`."
         )
-    index = RecallIndex(tracked.transcript.path)
+    store = tracked.transcript.store
+    index = RecallIndex(store.write_copy() if store else tracked.transcript.path)
     try:
         yield index
     finally:

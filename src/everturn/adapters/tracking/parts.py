@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from everturn.adapters.tracking.caller_request import BreakpointOwner, CallerRequest
+from everturn.adapters.tracking.transcript_folder import OpenTranscripts
 from everturn.decide.events import Event
 from everturn.decide.options import Options
 from everturn.engine import ConversationSettings
@@ -29,6 +30,8 @@ from everturn.session.files import Roots, resolve_roots
 from everturn.session.hooks.load import load_hooks
 from everturn.session.hooks.run import Hooks, add_hooks
 from everturn.session.opening import build_settings, resolve_model
+from everturn.session.store.factory import StoreFactory
+from everturn.session.store.places import default_folder
 
 # The caller's request does not ask for cache diagnostics, so the changed request does not either.
 ADAPTER_CAPABILITIES: Final = msgspec.structs.replace(ANTHROPIC, diagnostics=False)
@@ -42,8 +45,12 @@ class TrackerParts(msgspec.Struct, frozen=True, kw_only=True):
     """What a `ConversationTracker` is built from."""
 
     options: Options
-    # Folder for transcripts; None keeps conversations in memory only.
+    # Folder for transcripts; None keeps conversations in memory only. Not used if there is a store.
     folder: Path | None
+    # Where else transcripts are kept, instead of files in the folder.
+    transcripts: OpenTranscripts | None = None
+    # Where conversations are kept, if somebody else opens and closes it; otherwise `store.url` is opened.
+    stores: StoreFactory | None = None
     # Who places cache breakpoints.
     breakpoints: BreakpointOwner = "everturn"
     readable: Roots | None = None
@@ -63,7 +70,7 @@ class TrackerParts(msgspec.Struct, frozen=True, kw_only=True):
         if request.breakpoints == "caller":
             capabilities = msgspec.structs.replace(capabilities, max_breakpoints=0)
         return build_settings(
-            self.options,
+            msgspec.structs.replace(self.options, enabled=False) if request.is_observed else self.options,
             capabilities=capabilities,
             costs=self.costs or _estimated_costs(resolve_model(request.model, self.options)),
             transcript=transcript,
@@ -114,12 +121,12 @@ def make_parts(
     required = {**(fixed or {}), **({"micro.oversize.enabled": False} if in_memory else {})}
     if required:
         chosen = resolve_options(chosen, required, config=None).options
-    transcripts = Path(chosen.store.folder).expanduser() if chosen.store.folder else default_folder()
+    folder_path = Path(chosen.store.folder).expanduser() if chosen.store.folder else default_folder()
     found = load_hooks(chosen.hooks)
     allowed = resolve_roots([os.fspath(each) for each in readable]) if readable else None
     return TrackerParts(
         options=chosen,
-        folder=None if in_memory else transcripts.absolute(),
+        folder=None if in_memory else folder_path.absolute(),
         breakpoints=breakpoints,
         readable=allowed,
         capabilities=capabilities,
@@ -131,13 +138,6 @@ def make_parts(
         new_id=new_id,
         notes=(*loaded.notes, *found.notes),
     )
-
-
-def default_folder() -> Path:
-    """The user's data folder for transcripts (XDG base directory specification)."""
-    data = os.environ.get("XDG_DATA_HOME") or ""
-    base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
-    return base / "everturn" / "sessions"
 
 
 @lru_cache(maxsize=64)

@@ -1,14 +1,18 @@
 """Finds the conversation of a request among the transcripts of a folder, after a restart."""
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from everturn.adapters.tracking.caller_list import CallerList, read_caller_list
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.chain import common_prefix_length, is_caller_message
-from everturn.adapters.tracking.conversation import CallerList, read_caller_list
-from everturn.adapters.tracking.respelling import align, is_identifying, split_segments
-from everturn.adapters.tracking.transcript_folder import TranscriptFile, TranscriptFolder
+from everturn.adapters.tracking.respelling import Segment, align, is_identifying, split_segments
+from everturn.adapters.tracking.transcript_folder import TranscriptFile, Transcripts
 from everturn.history.records import Record
+from everturn.session.state_file import SettledList, read_state
+
+# A message and its answer: nothing of them can have come back yet.
+FIRST_EXCHANGE: Final = 2
 
 
 class StoredMatch(NamedTuple):
@@ -21,12 +25,12 @@ class StoredMatch(NamedTuple):
 
 
 def find_stored(
-    folder: TranscriptFolder, request: CallerRequest, open_paths: Collection[str], known: int
+    transcripts: Transcripts, request: CallerRequest, open_paths: Collection[str], known: int
 ) -> StoredMatch | None:
     """The transcript that has most of the request, if that is more than `known` links. The others are
     closed."""
     best: StoredMatch | None = None
-    for transcript in folder.candidates(request, open_paths):
+    for transcript in transcripts.candidates(request, open_paths):
         found = _match(transcript, request)
         if found is not None and len(found.shared.chain) > (len(best.shared.chain) if best else known):
             best, found = found, best
@@ -62,22 +66,41 @@ def _match_exactly(
     return StoredMatch(transcript, CallerList(chain[:links], positions[:links]), cut, is_whole)
 
 
+def _has_settled(request: CallerRequest, settled: SettledList, links: int) -> bool:
+    """Whether the request begins with all that had come back."""
+    if not 0 < settled.links <= min(links, len(request.chain)):
+        return False
+    return request.chain[settled.links - 1].hex() == settled.link
+
+
 def _match_respelled(
     transcript: TranscriptFile, records: Sequence[Record], request: CallerRequest
 ) -> StoredMatch | None:
-    """The same where the caller has left out parts of what was sent. It is not known any more which messages
-    had come back unchanged, so every one may differ."""
-    if request.known:
+    """The same where the caller has left out parts of what was sent: of messages that had come back without
+    them, and of the newest answered one if this is the next request. Whatever else is missing, the caller has
+    edited or trimmed."""
+    if request.known or transcript.store is None:
         return None
+    settled = read_state(transcript.store).settled
     said = [(at, record) for at, record in enumerate(records) if is_caller_message(record)]
     segments = split_segments(said)
     found = align(segments, request, 0)
-    replies = [
-        record for segment in segments[: found.segments] if segment.is_reply for _, record in segment.records
-    ]
-    if not found.is_respelled or not is_identifying(replies):
+    is_known = _has_settled(request, settled, found.links)
+    is_next = found.segments == len(segments) and found.links >= request.last_reply
+    if not found.is_respelled or not (is_known or (is_next and len(segments) <= FIRST_EXCHANGE)):
         return None
-    is_whole = found.segments == len(segments)
-    cut = len(records) if is_whole else segments[found.segments].records[0][0]
-    shared = CallerList(list(request.chain[: found.links]), found.records)
-    return StoredMatch(transcript, shared, cut, is_whole)
+    done = found.segments if is_next else _segments_before(segments, found.records[settled.links - 1])
+    links = found.links if is_next else settled.links
+    replies = [record for segment in segments[:done] if segment.is_reply for _, record in segment.records]
+    if not is_identifying(replies):
+        return None
+    cut = len(records) if is_next else segments[done].records[0][0]
+    shared = CallerList(list(request.chain[:links]), found.records[:links])
+    return StoredMatch(transcript, shared, cut, is_next)
+
+
+def _segments_before(segments: Sequence[Segment], position: int) -> int:
+    """How many segments there are up to the one with the record at this position."""
+    return next(
+        done for done, segment in enumerate(segments, 1) if position in [at for at, _ in segment.records]
+    )

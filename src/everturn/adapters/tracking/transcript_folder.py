@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -27,10 +27,13 @@ from everturn.history.threads import split_threads
 from everturn.safe_files import MAX_SESSION_BYTES, open_stream, read_file
 from everturn.session.store import JsonlStore
 from everturn.session.store.lock import SUFFIX as LOCK_SUFFIX
+from everturn.session.store.protocol import SharedStore, Store
 from everturn.wire.claude_code_writer import LineContext
 
 # Takes what happened and the error message.
 ReportProblem = Callable[[str, str], None]
+# Takes the path, and what is wrong with the file, line by line.
+ReportDamage = Callable[[str, Sequence[str]], None]
 
 # Files with the same first message that are opened, newest first: each one has to be read. Our choice.
 MAX_CANDIDATES: Final = 16
@@ -40,10 +43,31 @@ MAX_FIRST_LINE: Final = 1_000_000
 _NAME: Final = re.compile(r"^\d{4}-\d\d-\d\d-\d{6}-([0-9a-f]{32})-([\w-]+)\.jsonl$")
 
 
+class Transcripts(Protocol):
+    """Where a tracker keeps its conversations, and finds them again."""
+
+    def new(self, first: bytes, name: str, now: datetime) -> "TranscriptFile":
+        """The transcript of a new conversation: the link of its first block, and its id."""
+        ...
+
+    def candidates(self, request: CallerRequest, exclude: Collection[str]) -> "Iterator[TranscriptFile]":
+        """Transcripts that may have the beginning of this request, newest first, without those whose path is
+        excluded. The caller closes them."""
+        ...
+
+    def close(self) -> None:
+        """No conversation is open any more."""
+        ...
+
+
+# Called with how problems and damage are reported.
+OpenTranscripts = Callable[[ReportProblem, ReportDamage], Transcripts]
+
+
 class TranscriptFile:
     """The transcript of one conversation. Without a store, nothing is written and the path is empty."""
 
-    def __init__(self, store: JsonlStore | None, report_problem: ReportProblem) -> None:
+    def __init__(self, store: Store | None, report_problem: ReportProblem) -> None:
         self.store = store
         self.path = store.path if store else ""
         self._report_problem = report_problem
@@ -53,6 +77,17 @@ class TranscriptFile:
         """The conversation id in the file name."""
         found = _NAME.match(os.path.basename(self.path))
         return found[2] if found else ""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other replicas may continue the conversation between two requests."""
+        return isinstance(self.store, SharedStore)
+
+    @property
+    def told_path(self) -> str:
+        """The path that the model is told. Replicas send the same bytes, whatever their folders are called,
+        so it is told none of a store that they share."""
+        return "" if self.is_shared else self.path
 
     @property
     def holder(self) -> str:
@@ -78,10 +113,22 @@ class TranscriptFile:
         try:
             self.store.append(records)
         except EverturnError as problem:
+            if isinstance(self.store, SharedStore):
+                # Another replica continues what the store holds; a copy in memory would differ from it.
+                raise
             self._report_problem(
                 "a transcript could not be written; its conversation continues in memory", str(problem)
             )
             self.close()
+
+    def resume(self) -> bool:
+        """Before something is recorded: False if another replica has continued the conversation since."""
+        return self.store.resume() if isinstance(self.store, SharedStore) else True
+
+    def release(self) -> None:
+        """Between two requests any replica can continue the conversation."""
+        if isinstance(self.store, SharedStore):
+            self.store.release()
 
     def close(self) -> None:
         store, self.store = self.store, None
@@ -92,15 +139,17 @@ class TranscriptFile:
 class TranscriptFolder:
     """The transcripts of one folder. Without a folder nothing is written."""
 
-    def __init__(self, folder: Path | None, report_problem: ReportProblem) -> None:
+    def __init__(
+        self, folder: Path | None, report_problem: ReportProblem, report_damage: ReportDamage
+    ) -> None:
         self.folder = folder
         self._report_problem = report_problem
+        self._report_damage = report_damage
 
     def new(self, first: bytes, name: str, now: datetime) -> TranscriptFile:
         if self.folder is None:
             return TranscriptFile(None, self._report_problem)
-        stamp = now.astimezone(UTC).strftime("%Y-%m-%d-%H%M%S")
-        return self._open(self.folder / f"{stamp}-{first.hex()}-{name}.jsonl")
+        return self._open(self.folder / f"{full_name(first, name, now)}.jsonl")
 
     def candidates(self, request: CallerRequest, exclude: Collection[str]) -> Iterator[TranscriptFile]:
         """Transcripts that may have the beginning of this request, newest first. The caller closes them."""
@@ -109,6 +158,9 @@ class TranscriptFolder:
             transcript = self._open(path, quietly=True)
             if transcript.store is not None:
                 yield transcript
+
+    def close(self) -> None:
+        """Nothing is open but the transcripts, and each is closed by its conversation."""
 
     def _list_paths(self, first: bytes, exclude: Collection[str]) -> tuple[list[Path], list[Path]]:
         """The files with this first link, and the others; those that were written last come first."""
@@ -133,11 +185,15 @@ class TranscriptFolder:
             # No fsync: the caller still has what a power failure loses, and sends it again.
             store = self._open_store(path, may_read=quietly)
         except (EverturnError, OSError) as problem:
-            if not quietly:
+            if quietly:
+                self._report_damage(os.fspath(path), (str(problem),))
+            else:
                 self._report_problem(
                     "a transcript could not be opened; its conversation is in memory only", str(problem)
                 )
             return TranscriptFile(None, self._report_problem)
+        if store.notes:
+            self._report_damage(store.path, store.notes)
         return TranscriptFile(store, self._report_problem)
 
     def _open_store(self, path: Path, *, may_read: bool) -> JsonlStore:
@@ -150,16 +206,28 @@ class TranscriptFolder:
             return JsonlStore.open(path, access="read", place=place)
 
 
+def full_name(first: bytes, name: str, now: datetime) -> str:
+    """The name of a new transcript: when it starts, the link of its first block, the conversation's id."""
+    return f"{now.astimezone(UTC).strftime('%Y-%m-%d-%H%M%S')}-{first.hex()}-{name}"
+
+
 def _may_begin(path: Path, request: CallerRequest) -> bool:
-    """Whether the request's first message may be what the transcript's first message was, with a part left
-    out. Only the first line is read."""
-    if request.known or request.role(0) != "user":
-        return False
+    """The same for the transcript in a file. Only its first line is read."""
     try:
         with open_stream(path, max_bytes=MAX_SESSION_BYTES) as file:
             line = file.readline(MAX_FIRST_LINE)
+    except OSError:
+        return False
+    return may_begin(line, request)
+
+
+def may_begin(line: bytes, request: CallerRequest) -> bool:
+    """Whether the request's first message may be that of this first line, with a part left out."""
+    if request.known or request.role(0) != "user":
+        return False
+    try:
         sent = msgspec.json.decode(line, type=_FirstLine).message.content
-    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
+    except (ValueError, RecursionError, msgspec.MsgspecError):
         return False
     blocks = sent if isinstance(sent, list) else [sent]
     return is_reduced([("user", block) for block in blocks], [("user", request.block(0))])

@@ -59,6 +59,7 @@ class Terminal:
         self._painter: threading.Thread | None = None
         self._history = ""
         self._is_working = False
+        self._is_at_prompt = False
 
     @property
     def screen(self) -> Screen:
@@ -171,9 +172,30 @@ class Terminal:
         self._history = file
         line_history.load_history(file)
 
+    def offer_command(self, command: str, listed: Callable[[], Iterable[Text]]) -> None:
+        """When Esc is pressed twice at an empty prompt, show these lines and begin the command."""
+        if not self._history:
+            return
+        from everturn.chat.screen import line_history
+
+        def pressed() -> str:
+            if not self._is_at_prompt:
+                return ""
+            self.blank()
+            self.show(listed())
+            self._out.write(self._prompt().replace("\x01", "").replace("\x02", ""))
+            self._out.flush()
+            return f"{command} "
+
+        line_history.bind_double_escape(pressed)
+
     def read(self) -> str:
         """Read one input; a line that ends with a backslash continues. Raises EOFError at the end."""
-        lines = [self._line(self._prompt())]
+        self._is_at_prompt = True
+        try:
+            lines = [self._line(self._prompt())]
+        finally:
+            self._is_at_prompt = False
         while is_continued(lines[-1]):
             lines.append(self._line(self._prompt("more")))
         if self._history:

@@ -89,10 +89,31 @@ def run_compaction(
 def preview_compaction(
     asked: CompactionRequest, context: CompactionContext, now: datetime
 ) -> CompactionPlan | CompactionSkipped:
-    """What would happen: the dry run (CP-29). Its strategies are those that can be tried now.
+    """What would happen: the dry run (CP-29). Its strategies are those that can be tried now. Nothing, where
+    the smallest summary that is accepted would enlarge the context: then no call is paid for one."""
+    plan = _preview(asked, context, now)
+    if isinstance(plan, CompactionSkipped) or asked.trigger != "manual" or asked.is_reactive:
+        return plan
+    least, before = _smallest(plan, context, now).tokens_after, _max_tokens_after(plan, context)
+    if least < before:
+        return plan
+    return CompactionSkipped(
+        f"A compaction would enlarge the context, from {before:,} to at least {least:,} tokens: what would "
+        "be summarized is smaller than a summary."
+    )
 
-    What nobody has answered yet is not summarized but kept, wherever it fits into the window (CP-37).
-    """
+
+def _smallest(plan: CompactionPlan, context: CompactionContext, now: datetime) -> Compaction:
+    """The result with as few words as the gate accepts, without files and hooks."""
+    words = "word " * context.settings.least_words
+    nothing = _Surroundings((), ())
+    return _finished(plan, Attempt(strategy="extractive", text=words), nothing, context, (), now, lambda: "")
+
+
+def _preview(
+    asked: CompactionRequest, context: CompactionContext, now: datetime
+) -> CompactionPlan | CompactionSkipped:
+    """What nobody has answered yet is not summarized but kept, wherever it fits into the window (CP-37)."""
     may_keep = asked.form == "full" and not asked.keeps_nothing
     start = start_of_unanswered(context.view.records) if may_keep else 0
     if start:

@@ -195,6 +195,8 @@ def _why(
 ) -> str:
     if asked.is_reactive:
         cause = f"a request of about {size:,} tokens did not fit"
+    elif asked.economics:
+        cause = asked.economics
     elif asked.trigger == "auto":
         cause = f"{size:,} tokens are at or over the automatic threshold of {limits.auto:,}"
     else:

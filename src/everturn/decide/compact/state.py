@@ -197,8 +197,8 @@ class CompactionState:
         yield from self._told_of_calls(moment)
         yield from _told_of_notes(made.attempts, moment)
         if made.plan is not None:
-            is_own = made.plan.asked.trigger == "auto"
-            # A person who compacts by hand has looked: that is not a loop.
+            is_own = made.plan.asked.trigger == "auto" and not made.plan.asked.economics
+            # A person who compacts by hand has looked, and a reset for its price was weighed: no loop.
             self.refill = self.refill.compacted(made.plan.chain, self.settings) if is_own else RefillBreaker()
             yield from emit(make_compaction_done(made.plan, made, moment, made.plan.metrics))
             summary = "\n".join(text_of(block) for block in made.summary.blocks)

@@ -24,11 +24,14 @@ NOT_TYPED: Final = "(A program put this there; the user did not type it.)"
 
 def start_of_unanswered(records: Sequence[Record]) -> int:
     """The cut before everything that has no answer yet, the calls of its results included; 0 if everything
-    was answered, or nothing was said before."""
+    was answered, or nothing was said before. Behind a summary that no reply followed, it is what was said
+    since."""
     last = _last_reply(records)
-    if not any(map(_is_input, records[last + 1 :])):
+    first = next((at for at in range(last + 1, len(records)) if _is_input(records[at])), None)
+    if first is None:
         return 0
-    return max((cut for cut in find_cut_points(records) if cut <= last + 1), default=0)
+    limit = last + 1 if last >= 0 else first
+    return max((cut for cut in find_cut_points(records) if cut <= limit), default=0)
 
 
 def unanswered_text(records: Sequence[Record]) -> str:

@@ -34,6 +34,8 @@ class CompactionRequest(msgspec.Struct, frozen=True, kw_only=True):
     # Set where the API refused a compacted view: no message is kept, what is unanswered comes along as text,
     # and the result is valid in every mode of thinking (CP-38).
     keeps_nothing: bool = False
+    # Why it is worth its cost, where that was decided by price (EC-1); otherwise empty.
+    economics: str = ""
 
 
 class CompactionChain(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,1 +1,1 @@
-"""Two bounds: a lower bound for the cost of any policy, and an oracle that knows later uses (RP-9)."""
+"""Bounds: a lower bound for any policy, and two plans that know the future (RP-9, EC-12)."""

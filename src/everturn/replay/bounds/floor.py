@@ -1,7 +1,9 @@
-"""The floor: a lower bound for the cost of any policy (RP-9). The other bound is `oracle.py`.
+"""The floor: a lower bound for the cost of any policy (RP-9). Other bounds: `clairvoyant.py`,
+`clears_only.py`.
 
-Every token of the session is paid once, at the cheapest rate for new input, and the recorded output is added.
-Everything after the first payment is free. No real policy can reach this.
+Every token of the session is paid once, at the cheapest rate for new input; system prompt and tools are read
+from the cache on every further call, because every request has them; and the recorded output is added. All
+other reading is free. No real policy can reach this.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +40,8 @@ def compute_floor(
 
 def _floor_of(calls: Sequence[ReplayStep], thread_models: ThreadModels) -> Decimal:
     first = thread_models.models[calls[0].model]
-    total = thread_models.preamble_tokens * _cheapest(first, calls[0])
+    # The first call may find them in the cache, if others of the same agent have written them.
+    total = thread_models.preamble.tokens * _rates(first, calls[0]).read
     for number, step in enumerate(calls, start=1):
         model, costs = thread_models.models[step.model], thread_models.costs[step.model]
         shown = sum(_least(block, costs) for block in _blocks(step.before))
@@ -47,6 +50,7 @@ def _floor_of(calls: Sequence[ReplayStep], thread_models: ThreadModels) -> Decim
         again = [] if number == len(calls) else [block for block in said if not block.is_thinking]
         output = sum(map(costs.block, said)) * _rates(model, step).output
         total += (shown + sum(map(costs.block, again))) * _cheapest(model, step) + output
+        total += thread_models.preamble.tokens * _rates(model, step).read if number > 1 else 0
     return total / PER_MILLION
 
 

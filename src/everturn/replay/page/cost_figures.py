@@ -1,13 +1,14 @@
 """Charts of what policies cost: bars by kind with the two bounds, and cumulative cost per call.
 
-The bounds (RP-9) are lines across all bars: no policy can be left of the floor, and the oracle knows the
-future.
+The bounds (RP-9, EC-12) are lines across all bars: no policy can be left of the floor, and the clairvoyant
+plan knows the future.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
+from everturn.replay.compare import Saving, describe_saving, short_saving
 from everturn.replay.page import formatting, plot
 from everturn.replay.page.markup import Html, element
 from everturn.replay.page.session_comparison import PolicyTotals, SessionComparison, baseline, in_order
@@ -29,12 +30,23 @@ _WIDE: Final = 1_000
 _NARROW: Final = 0.3
 # More points than this cannot be distinguished on a laptop screen.
 _POINTS: Final = 300
+# The height of a label in percent of the chart.
+_LABEL: Final = 8.5
 
 
-def bars(found: Sequence[PolicyTotals], floor: Decimal | None, oracle: Decimal | None) -> Html:
-    most = max([each.dollars for each in found] + [each for each in (floor, oracle) if each is not None])
-    bounds = [(name, each) for name, each in (("floor", floor), ("oracle", oracle)) if each is not None]
-    rows = [_bar(each, baseline(found), bounds, most) for each in in_order(found)]
+def bars(
+    found: Sequence[PolicyTotals],
+    floor: Decimal | None,
+    clairvoyant: Decimal | None,
+    savings: Mapping[str, Saving],
+) -> Html:
+    """`savings` are those against the baseline, by policy, as the table below the bars has them."""
+    most = max([each.dollars for each in found] + [each for each in (floor, clairvoyant) if each is not None])
+    bounds = [
+        (name, each) for name, each in (("floor", floor), ("clairvoyant", clairvoyant)) if each is not None
+    ]
+    base = baseline(found)
+    rows = [_bar(each, _compared(each, base, savings), bounds, most) for each in in_order(found)]
     return element("div", rows, _bound_names(bounds, most), class_="bars")
 
 
@@ -52,7 +64,11 @@ def swatches(names: Iterable[tuple[str, str]]) -> Html:
 def so_far(session: SessionComparison, chosen: str) -> Html:
     """One line per policy: dollars after each recorded call."""
     courses = [(run.policy, _course(run)) for run in session.runs]
-    bounds = [(name, each) for name, each in (("floor", session.floor), ("oracle", session.oracle)) if each]
+    bounds = [
+        (name, each)
+        for name, each in (("floor", session.floor), ("clairvoyant", session.clairvoyant))
+        if each
+    ]
     most = max([float(course[-1]) for _, course in courses if course] + [float(each) for _, each in bounds])
     marks = plot.ticks(most, wanted=3)
     top, width = marks[-1], max([len(course) for _, course in courses] + [2]) - 1
@@ -68,16 +84,39 @@ def so_far(session: SessionComparison, chosen: str) -> Html:
     ]
     drawing = plot.svg(width, shapes, label="Cumulative cost, one line for each policy")
     names = [
-        element("span", name, class_="level", style=f"top:{100 - 100 * float(amount) / top:.4g}%")
+        element("span", name, class_=f"level {name}", style=f"top:{100 - 100 * float(amount) / top:.4g}%")
         for name, amount in bounds
     ]
     inside = element("div", drawing, names, class_="plot")
-    return element("div", element("div", words, class_="scale"), inside, class_="row middle so-far")
+    ends = [(name, 100 - 100 * float(course[-1]) / top) for name, course in courses if course]
+    return element(
+        "div",
+        element("div", words, class_="scale"),
+        inside,
+        element("div", [_end(*each, chosen) for each in spread(ends)], class_="ends"),
+        class_="row middle so-far",
+    )
 
 
-def _bar(
-    each: PolicyTotals, against: PolicyTotals, bounds: Sequence[tuple[str, Decimal]], most: Decimal
-) -> Html:
+def spread(ends: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Labels at these heights (percent from the top), moved apart so that none covers another."""
+    found: list[tuple[str, float]] = []
+    for name, at in sorted(ends, key=lambda each: each[1]):
+        found.append((name, max(at, found[-1][1] + _LABEL) if found else at))
+    limit = 100.0
+    for at in range(len(found) - 1, -1, -1):
+        name, height = found[at]
+        found[at] = name, min(height, limit)
+        limit = found[at][1] - _LABEL
+    return found
+
+
+def _end(name: str, at: float, chosen: str) -> Html:
+    kind = "end on" if name == chosen else "end"
+    return element("span", name, class_=kind, style=f"top:{at:.4g}%", data_policy=name)
+
+
+def _bar(each: PolicyTotals, compared: Html, bounds: Sequence[tuple[str, Decimal]], most: Decimal) -> Html:
     parts: list[Html] = []
     x = 0.0
     for kind, name in KINDS.items():
@@ -100,21 +139,26 @@ def _bar(
             "div",
             element("b", formatting.dollars(each.dollars)),
             " ",
-            _compared(each, against),
+            compared,
             class_="amount",
         ),
         class_="bar-row unfinished" if each.unfinished else "bar-row",
     )
 
 
-def _compared(each: PolicyTotals, against: PolicyTotals) -> Html:
+def _compared(each: PolicyTotals, against: PolicyTotals, savings: Mapping[str, Saving]) -> Html:
     if each.unfinished:
         said = f"{formatting.count(each.unfinished, 'session')} did not finish under this policy"
         return element("span", "unfinished", class_="worse", title=said)
     if each.policy == against.policy:
         return element("span", "baseline", class_="soft")
-    kind = "better" if each.dollars < against.dollars else "worse"
-    return element("span", formatting.change(each.dollars, against.dollars), class_=kind)
+    saved = savings.get(each.policy)
+    if saved is None or not saved.of:
+        return element("span", "not compared", class_="soft", title="no session that both can be compared on")
+    is_same = saved.interval is not None and not saved.is_clear
+    kind = "soft" if is_same else "better" if saved.dollars > 0 else "worse"
+    said = f"saved against {against.policy}: {formatting.signed(describe_saving(saved))}"
+    return element("span", formatting.signed(short_saving(saved)), class_=kind, title=said)
 
 
 def _bound_names(bounds: Sequence[tuple[str, Decimal]], most: Decimal) -> Html:
@@ -123,14 +167,14 @@ def _bound_names(bounds: Sequence[tuple[str, Decimal]], most: Decimal) -> Html:
 
 
 def _bound_name(name: str, amount: Decimal, at: float) -> Html:
-    """The label of the floor is left of its line and that of the oracle right of it, unless there is no
-    space.
+    """The label of the floor is left of its line and that of the clairvoyant plan right of it, unless there
+    is no space.
     """
     side = (
         "right"
         if name == "floor" and at < _NARROW
         else "left"
-        if name == "oracle" and at > 1 - _NARROW
+        if name == "clairvoyant" and at > 1 - _NARROW
         else ""
     )
     return element(

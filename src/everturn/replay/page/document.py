@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Final
 
+from everturn.replay.compare import ComparisonTable
 from everturn.replay.page import formatting, parts
 from everturn.replay.page.markup import Html, element, raw
 from everturn.replay.page.session_comparison import (
     SessionComparison,
+    baseline,
     by_cost,
-    cheapest,
     how_many_are_drawn,
     sum_policies,
 )
@@ -26,21 +27,30 @@ _ICON: Final = (
 )
 
 
-def render_page(sessions: Sequence[SessionComparison], *, unreadable: Sequence[tuple[str, str]] = ()) -> str:
-    """The page for these sessions; `unreadable` are the files without a session, as (path, why)."""
+def render_page(
+    sessions: Sequence[SessionComparison],
+    compared: ComparisonTable,
+    *,
+    unreadable: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The page for these sessions, with the figures of the table; `unreadable` are the files without a
+    session, as (path, why).
+    """
     told = [each for each in sessions if any(run.totals.calls for run in each.runs)]
-    body = _told(by_cost(told), unreadable) if told else _nothing(unreadable)
+    body = _told(by_cost(told), compared, unreadable) if told else _nothing(unreadable)
     return "<!doctype html>\n" + element("html", _head(), element("body", body), lang="en") + "\n"
 
 
-def _told(sessions: Sequence[SessionComparison], unreadable: Sequence[tuple[str, str]]) -> Html:
+def _told(
+    sessions: Sequence[SessionComparison], compared: ComparisonTable, unreadable: Sequence[tuple[str, str]]
+) -> Html:
     drawn = how_many_are_drawn(sessions)
-    chosen = cheapest(sum_policies(sessions)).policy
+    chosen = baseline(sum_policies(sessions)).policy
     return element(
         "main",
-        parts.headline(sessions),
-        parts.policies(sessions),
-        parts.session_table(sessions, drawn),
+        parts.headline(sessions, compared),
+        parts.policies(sessions, compared),
+        parts.session_table(sessions, compared, drawn),
         [parts.session_section(each, number, chosen) for number, each in enumerate(sessions[:drawn])],
         _unread(unreadable),
         element("footer", "Made by everturn. This file is self-contained and makes no network requests."),

@@ -1,11 +1,13 @@
 """Number formats of the page: few digits, always with a unit."""
 
+import re
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
 # Amounts below a cent need two more digits to show differences between policies.
 _CENT: Final = Decimal("0.01")
+_MINUS: Final = re.compile(r"(?<!\w)-(?=[$\d])")
 
 
 def tokens(count: int) -> str:
@@ -24,17 +26,17 @@ def dollars(amount: Decimal) -> str:
     return f"${amount:,.2f}" if abs(amount) < 1_000 else f"${amount:,.0f}"
 
 
-def change(amount: Decimal, against: Decimal) -> str:
-    """`−34%`: the difference to `against`."""
+def saving(amount: Decimal, against: Decimal) -> str:
+    """`+34% saved`: how much less than `against`; negative if it is more."""
     if not against:
         return ""
-    share = round((amount - against) / against * 100)
-    return "±0%" if share == 0 else f"{'−' if share < 0 else '+'}{abs(share)}%"
+    share = round((against - amount) / against * 100)
+    return "±0%" if share == 0 else f"{'+' if share > 0 else '−'}{abs(share)}% saved"
 
 
-def signed(share: float) -> str:
-    """`−1.7%`: a share with its sign."""
-    return f"{share:+.1%}".replace("-", "−")
+def signed(text: str) -> str:
+    """The text with real minus signs before its numbers; hyphens in names stay."""
+    return _MINUS.sub("−", text)
 
 
 def share(part: int, whole: int) -> str:

@@ -26,12 +26,13 @@
     all("[data-policy]").forEach((each) => {
       const chosen = each.dataset.policy === name;
       if (each.matches("button")) each.setAttribute("aria-pressed", String(chosen));
-      else if (each.matches("polyline")) each.classList.toggle("on", chosen);
+      else if (each.matches("polyline, .end")) each.classList.toggle("on", chosen);
       else each.hidden = !chosen;
     });
   }
 
-  function describe(view, x) {
+  // The explanation stands where the pointer is: `top` is its distance from the top of the charts.
+  function describe(view, x, top = 0) {
     const { calls, words } = callsOf(view);
     const plots = view.querySelector(".plots"), cursor = view.querySelector(".cursor");
     x = Math.max(0, Math.min(calls.length - 1, x));
@@ -47,13 +48,32 @@
       why >= 0 ? words[why] : "",
       ...refetches.map((refetch) => "Refetch: " + words[refetch]),
     ].filter(Boolean);
-    view.querySelector(".readout").replaceChildren(...lines.map((line, i) => {
+    const readout = view.querySelector(".readout");
+    readout.hidden = false;
+    readout.replaceChildren(...lines.map((line, i) => {
       const p = document.createElement("p");
       p.textContent = line;
       if (i === 0) p.style.fontWeight = 650;
       if (line.startsWith("Cache broke") || line.startsWith("Refetch")) p.className = "worse";
       return p;
     }));
+    const left = plots.offsetLeft + parseFloat(cursor.style.left), room = view.clientWidth - readout.offsetWidth;
+    const side = left + 14 > room ? left - readout.offsetWidth - 14 : left + 14;
+    readout.style.left = Math.max(0, Math.min(room, side)) + "px";
+    readout.style.top = plots.offsetTop + top + 14 + "px";
+  }
+
+  // A link to a call: #session/policy/position.
+  function follow() {
+    const [number, policy, x] = decodeURIComponent(location.hash.slice(1)).split("/");
+    const section = sections.find((each) => each.dataset.number === number);
+    if (!section || x === undefined) return;
+    openSession(number, false);
+    choosePolicy(policy);
+    const view = all(".view", section).find((each) => each.dataset.policy === policy);
+    if (!view) return;
+    describe(view, Number(x));
+    view.querySelector(".plots").scrollIntoView({ block: "center" });
   }
 
   all(".view").forEach((view) => {
@@ -61,10 +81,14 @@
     if (!plots) return;
     const point = (event) => {
       const box = view.querySelector(".plot").getBoundingClientRect();
-      describe(view, Math.floor((event.clientX - box.left) / box.width * callsOf(view).calls.length));
+      const top = event.clientY - plots.getBoundingClientRect().top;
+      describe(view, Math.floor((event.clientX - box.left) / box.width * callsOf(view).calls.length), top);
     };
     plots.addEventListener("pointermove", point);
     plots.addEventListener("pointerdown", point);
+    plots.addEventListener("pointerleave", (event) => {
+      if (event.pointerType === "mouse") view.querySelector(".readout").hidden = true;
+    });
     plots.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 }[event.key];
       if (!step) return;
@@ -78,10 +102,7 @@
     if (!button) return;
     if (button.dataset.opens) openSession(button.dataset.opens, true);
     if (button.dataset.policy) choosePolicy(button.dataset.policy);
-    if (button.dataset.call) {
-      const view = button.closest(".view");
-      describe(view, Number(button.dataset.call));
-      view.querySelector(".plots").scrollIntoView({ behavior: "smooth", block: "nearest" });
-    }
   });
+  addEventListener("hashchange", follow);
+  follow();
 })();

@@ -5,19 +5,19 @@ Sums are those of the runs (`replay/runs.py`); nothing is priced here.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
 import msgspec
 
-from everturn.replay.reported import ReportedError, compute_error
-from everturn.replay.runs import ReplayCost, ReplayRun, ReportedSums, SimulatedCall
+from everturn.replay.reported import RecordedErrors, compute_errors
+from everturn.replay.runs import ReplayCost, ReplayRun, ReportedComparison, SimulatedCall
 
 # Recorded calls with charts, over all sessions and policies: about eight megabytes of HTML.
 MAX_DRAWN_CALLS: Final = 40_000
 # What a policy is compared with, in order of preference; else the first one shown.
 _BASELINES: Final = ("recorded", "none")
-_ORACLE: Final = "oracle"
 
 
 class SessionComparison(msgspec.Struct, frozen=True):
@@ -26,27 +26,38 @@ class SessionComparison(msgspec.Struct, frozen=True):
     name: str
     runs: tuple[ReplayRun, ...]
     floor: Decimal | None = None
-    oracle: Decimal | None = None
+    clairvoyant: Decimal | None = None
     model: str = ""
     notes: tuple[str, ...] = ()
     path: str = ""
+    # The first words of the user, and when the session began.
+    title: str = ""
+    began: datetime | None = None
 
 
 def build_session_comparison(
-    runs: Sequence[ReplayRun], *, name: str, path: str = "", model: str = "", notes: tuple[str, ...] = ()
+    runs: Sequence[ReplayRun],
+    *,
+    name: str,
+    path: str = "",
+    model: str = "",
+    notes: tuple[str, ...] = (),
+    title: str = "",
+    began: datetime | None = None,
 ) -> SessionComparison:
-    """Takes the bounds from the runs: each run has the floor of the calls it made, and one is the oracle."""
-    shown = tuple(run for run in runs if not run.policy.startswith(_ORACLE))
-    oracle = [run.totals.dollars for run in runs if run.policy.startswith(_ORACLE)]
-    floors = [run.floor for run in shown if run.floor and not run.ended_early]
+    """Takes the bounds from the runs. A run that is itself a bound is not shown as a policy."""
+    shown = tuple(run for run in runs if not run.is_bound)
+    finished = [run for run in shown if not run.ended_early]
     return SessionComparison(
         name=name,
         runs=shown,
-        floor=min(floors, default=None),
-        oracle=min(oracle, default=None),
+        floor=min((run.floor for run in finished if run.floor), default=None),
+        clairvoyant=min((run.clairvoyant for run in finished if run.clairvoyant is not None), default=None),
         model=model,
         notes=notes,
         path=path,
+        title=title,
+        began=began,
     )
 
 
@@ -63,13 +74,10 @@ class PolicyTotals(msgspec.Struct, frozen=True):
     breaks: dict[str, int]
     compactions: int
     refetches: int
-    # How many of the important items are still in the context at the end (BY-6).
-    kept: int
-    mattered: int
     # Sessions that did not finish under this policy.
     unfinished: int
     # Of `recorded` only: the error against the usage that the recordings report, if they report any.
-    error: ReportedError | None = None
+    error: RecordedErrors | None = None
 
     @property
     def dollars(self) -> Decimal:
@@ -96,11 +104,11 @@ def sum_runs(policy: str, runs: Sequence[ReplayRun]) -> PolicyTotals:
         prompt=sum(each.read + each.write_5m + each.write_1h + each.plain for each in sums),
         breaks=dict(breaks),
         compactions=sum(each.compactions for each in sums),
-        refetches=sum(each.refetches for each in sums),
-        kept=sum(left.kept for each in sums for left in each.left.values()),
-        mattered=sum(left.total for each in sums for left in each.left.values()),
+        refetches=sum(each.refetches + each.probable_refetches for each in sums),
         unfinished=sum(bool(run.ended_early) for run in runs),
-        error=compute_error(sum((run.reported or ReportedSums() for run in runs), ReportedSums())),
+        error=compute_errors(
+            sum((run.reported or ReportedComparison() for run in runs), ReportedComparison())
+        ),
     )
 
 

@@ -4,10 +4,11 @@ Every engine yields (task number, result) as results arrive. Tasks and results a
 pickled. Workers are started with spawn, so that nothing depends on the state of this process.
 """
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any, Final, Literal, TypeVar
 
 from everturn.errors import EverturnError, UsageError
@@ -33,7 +34,9 @@ def map_tasks(
 def _by_processes(
     work: Callable[[TaskT], ResultT], tasks: Sequence[TaskT], workers: int
 ) -> Iterator[tuple[int, ResultT]]:
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), max_tasks_per_child=_TASKS_A_WORKER)
+    pool = ProcessPoolExecutor(
+        workers, get_context("spawn"), initializer=_ignore_interrupts, max_tasks_per_child=_TASKS_A_WORKER
+    )
     waiting = iter(enumerate(tasks))
     running: dict[Future[ResultT], int] = {}
     try:
@@ -45,6 +48,11 @@ def _by_processes(
                 return
             for done in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(done), done.result()
+    except KeyboardInterrupt:
+        # A worker would finish its session first, which can take a minute.
+        for worker in active_children():
+            worker.terminate()
+        raise
     except BrokenProcessPool:
         raise EverturnError(
             "A worker process ended unexpectedly, most likely out of memory. Finished results are cached: "
@@ -52,6 +60,11 @@ def _by_processes(
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches the workers too; the process that started them ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _by_ray(

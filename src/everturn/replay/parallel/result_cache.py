@@ -21,7 +21,15 @@ from everturn.safe_files import MAX_SESSION_BYTES, make_folder, read_file, repla
 ValueT = TypeVar("ValueT")
 
 # Packages that show results but do not compute them.
-_DISPLAY_ONLY: Final = ("cli", "dashboard", "gateway", "adapters", "replay/page", "replay/parallel")
+_DISPLAY_ONLY: Final = (
+    "cli",
+    "dashboard",
+    "web_dashboard",
+    "gateway",
+    "adapters",
+    "replay/page",
+    "replay/parallel",
+)
 _SIZE: Final = 12
 
 

@@ -5,11 +5,12 @@ predicted, because prediction and bill come from the same `measure/prefix_cache.
 conversation (summaries, refreshes) are looked up here.
 """
 
+from bisect import bisect_left, bisect_right
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from math import ceil
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -19,27 +20,110 @@ from everturn.history.records import CacheCreation, Usage
 from everturn.measure.capabilities import Capabilities
 from everturn.measure.model import Model, Rates
 from everturn.measure.outline import BlockLocation, CacheKeySalts, Outline, Preamble
-from everturn.measure.prediction import Forecast, Prediction
-from everturn.measure.prefix_cache import SECONDS, Breakpoint, PrefixCache, PromptLayout, Ttl
+from everturn.measure.prediction import Forecast, Prediction, PredictionCheck
+from everturn.measure.prefix_cache import (
+    SECONDS,
+    Breakpoint,
+    CacheEntry,
+    CacheLookup,
+    PrefixCache,
+    PromptLayout,
+    Ttl,
+)
 from everturn.measure.pricing import BilledTokens, price_tokens
 from everturn.replay.playing.counting import ScaledCosts
 from everturn.wire.anthropic import Request
 
+# The end of an entry in the recording and in our count differ a little.
+_SAME_END: Final = 0.002
+_MIN_SAME_END: Final = 20
 # How long before expiry a refresh is sent, because a request takes a moment to start.
 _AHEAD: Final = timedelta(seconds=10)
 _MARKED: Final = b',"cache_control":'
 
 
-class LastPromptForecast(Forecast):
-    """A forecast that remembers the last prompt, which a refresh has to send again."""
+class CacheEvent(msgspec.Struct, frozen=True):
+    """Something that the provider's cache did and the recording does not explain (RP-12).
 
-    def __init__(self, cache: PrefixCache) -> None:
+    lost: entries behind this position were gone early. found: an entry up to this position was there that no
+    recorded call wrote or kept alive. `dollars` is what it added to the bill of the recording.
+    """
+
+    kind: Literal["lost", "found"]
+    tokens: int
+    dollars: Decimal = Decimal(0)
+
+
+class LastPromptForecast(Forecast):
+    """A forecast that remembers the last prompt, which a refresh has to send again, and that knows what the
+    provider's cache did on its own before the next call.
+    """
+
+    def __init__(self, cache: PrefixCache, *, finds_new: bool = False) -> None:
         super().__init__(cache)
         self.prompt: PromptLayout | None = None
+        self.event: CacheEvent | None = None
+        # Tokens of the preamble that others keep in the cache.
+        self.warm = 0
+        # What happened to the cache before the current call, as ends of entries in tokens.
+        self.found: tuple[int, ...] = ()
+        self.lost_behind: int | None = None
+        # Whether an entry can be found for content that was not sent before. Only the recording shows that.
+        self._finds_new = finds_new
+        self._answered: PromptLayout | None = None
 
     def predict(self, prompt: PromptLayout, now: float) -> Prediction:
         self.prompt = prompt
+        if self.event is not None:
+            self._apply(self.event, prompt, now)
+        if self.warm:
+            self._find(prompt, _last_before(prompt, self.warm), now)
         return super().predict(prompt, now)
+
+    def settle(self, usage: Usage, now: float, cleared: str = "") -> PredictionCheck | None:
+        self._answered, self.event = self.prompt, None
+        self.found, self.lost_behind = (), None
+        return super().settle(usage, now, cleared)
+
+    def _apply(self, event: CacheEvent, prompt: PromptLayout, now: float) -> None:
+        most = event.tokens + max(_MIN_SAME_END, round(event.tokens * _SAME_END))
+        if event.kind == "lost":
+            self._lose(prompt, most, now)
+        last = _last_before(prompt, most)
+        if not self._finds_new:
+            last = min(last, _last_common(self._answered, prompt))
+        self._find(prompt, last, now)
+
+    def _lose(self, prompt: PromptLayout, most: int, now: float) -> None:
+        """The entries of this prompt that end behind a position are gone."""
+        self.lost_behind = most
+        seen = self._cache.look(prompt, now)
+        while seen.read > most and (lost := seen.refreshed) is not None:
+            place = lost.scope, lost.key
+            self._cache.lose(lambda entry, place=place: (entry.scope, entry.key) == place)
+            seen = self._cache.look(prompt, now)
+
+    def _find(self, prompt: PromptLayout, last: int, now: float) -> None:
+        """An entry that ends at the block `last` is in the cache, whoever wrote it."""
+        if last < 0 or self._cache.look(prompt, now).read >= prompt.ends[last]:
+            return
+        ttl = prompt.markers[-1].ttl if prompt.markers else "5m"
+        entry = CacheEntry(prompt.scope, prompt.keys[last], last, prompt.ends[last], ttl, now + SECONDS[ttl])
+        self._cache.write(CacheLookup(0, 0, 0, 0, None, None, (entry,)), now)
+        self.found = tuple(sorted({*self.found, entry.tokens}))
+
+
+def _last_before(prompt: PromptLayout, tokens: int) -> int:
+    """The last block that ends at or before a position; -1 if there is none."""
+    return bisect_right(prompt.ends, tokens) - 1
+
+
+def _last_common(old: PromptLayout | None, new: PromptLayout) -> int:
+    """The last block of the prefix that two prompts have in common; -1 if there is none."""
+    if old is None or old.scope != new.scope:
+        return -1
+    size = min(len(old.keys), len(new.keys))
+    return bisect_left(range(size), True, key=lambda at: old.keys[at] != new.keys[at]) - 1
 
 
 def rates_at(model: Model, at: datetime, tokens: int) -> Rates:
@@ -105,17 +189,21 @@ def bill_request(cache: PrefixCache, prompt: PromptLayout, at: datetime) -> Pred
     return Prediction(seen.read, seen.write_5m, seen.write_1h, seen.plain, seen.hit)
 
 
-def refresh_times(last: datetime, now: datetime, ttl: Ttl) -> tuple[datetime, ...]:
-    """When to refresh so that an entry last used at `last` is still alive at `now`."""
+def refresh_times(last: datetime, now: datetime | None, ttl: Ttl, *, most: int) -> tuple[datetime, ...]:
+    """When to refresh so that an entry last used at `last` is still alive at `now`: at most this often, and
+    that often if nobody knows when the next call comes.
+    """
     life = timedelta(seconds=SECONDS[ttl])
     times: list[datetime] = []
-    while now - (times[-1] if times else last) > life:
+    while len(times) < most and (now is None or now - (times[-1] if times else last) > life):
         times.append((times[-1] if times else last) + life - _AHEAD)
     return tuple(times)
 
 
-def max_refreshes(held: int, rest: int, rates: Rates, ttl: Ttl) -> int:
-    """How many refreshes of `held` tokens cost less than writing them again instead of reading them."""
+def max_refreshes(held: int, rest: int, rates: Rates, ttl: Ttl, *, output: int = 0) -> int:
+    """How many refreshes of `held` tokens cost less than writing them again instead of reading them.
+    `output` are the tokens that each of them writes.
+    """
     write = rates.write_1h if ttl == "1h" else rates.write_5m
-    once, saved = held * rates.read + rest * rates.input, held * (write - rates.read)
-    return max(0, ceil(saved / once) - 1) if once else 0
+    once = held * rates.read + rest * rates.input + output * rates.output
+    return max(0, ceil(held * (write - rates.read) / once) - 1) if once else 0

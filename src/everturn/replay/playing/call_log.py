@@ -38,6 +38,8 @@ class UnpricedCall(msgspec.Struct, frozen=True, kw_only=True):
     cleared: int = 0
     broke: str = ""
     refetches: tuple[Refetch, ...] = ()
+    found: tuple[int, ...] = ()
+    lost_behind: int | None = None
 
 
 class CallLog:
@@ -67,6 +69,8 @@ class CallLog:
             broke=entry.broke,
             refetches=entry.refetches,
             model=model.id,
+            found=entry.found,
+            lost_behind=entry.lost_behind,
         )
         self.last_touched_at = entry.at
         self.calls.append(call)

@@ -1,18 +1,19 @@
-"""What is the same for every policy in a replay: steps of each thread, token counts, preambles (RP-2)."""
+"""What is the same for every policy in a replay: steps, token counts, preambles (RP-2, RP-12)."""
 
 from dataclasses import replace
 from typing import Final
 
-from everturn.history.blocks import text_block
 from everturn.history.edits import Compacted
 from everturn.history.records import reported_usage
 from everturn.measure.model import Model
 from everturn.measure.model_table import model_or_default
-from everturn.measure.prefix_cache import Ttl
-from everturn.replay.playing.counting import CountRatio, ScaledCosts, estimate_preamble_tokens, fit_ratio
-from everturn.replay.playing.player import ThreadModels
-from everturn.replay.playing.steps import ReplayThread, build_replay_thread, models_of
-from everturn.replay.policies import ReplayPolicy
+from everturn.measure.prefix_cache import PrefixCache, Ttl
+from everturn.replay.playing.anchoring import Anchoring, Anchors, make_past, measure_opening, with_anchors
+from everturn.replay.playing.counting import CountRatio, PreambleSizes, ScaledCosts, fit_ratio
+from everturn.replay.playing.player import EditAdvisor, Player, ThreadModels
+from everturn.replay.playing.refetch_tracker import make_tracker
+from everturn.replay.playing.steps import ReplayStep, ReplayThread, build_replay_thread, models_of
+from everturn.replay.policies import RECORDED, REPLAY_POLICIES, ReplayPolicy
 from everturn.replay.refetches import SessionUses, index_session
 from everturn.replay.sessions import ReplaySession
 
@@ -25,39 +26,109 @@ class PreparedReplay:
 
     def __init__(self, session: ReplaySession) -> None:
         self.session = session
-        self.recorded = tuple(build_replay_thread(thread, "as recorded") for thread in session.threads)
-        self.whole = tuple(build_replay_thread(thread, "left out") for thread in session.threads)
+        recorded = tuple(build_replay_thread(thread, "as recorded") for thread in session.threads)
+        whole = tuple(build_replay_thread(thread, "left out") for thread in session.threads)
         self.ratios = {
-            name: fit_ratio(
-                (thread.calls for thread in self.recorded), name, ScaledCosts(model_or_default(name).model)
-            )
-            for name in models_of(self.recorded)
+            name: fit_ratio((thread.calls for thread in recorded), name, ScaledCosts(_model(name)))
+            for name in models_of(recorded)
         }
-        self._costs: dict[tuple[str, float], ScaledCosts] = {}
+        self._costs: dict[tuple[int, str, str, bool], ScaledCosts] = {}
+        self.anchors = tuple(self._anchor(at, thread) for at, thread in enumerate(recorded))
+        self.recorded = tuple(
+            with_anchors(thread, found, as_recorded=True)
+            for thread, found in zip(recorded, self.anchors, strict=True)
+        )
+        self.whole = tuple(
+            with_anchors(thread, found, as_recorded=False)
+            for thread, found in zip(whole, self.anchors, strict=True)
+        )
 
-    def costs(self, model: Model, ratio: float) -> ScaledCosts:
-        key = model.id, ratio
-        return self._costs.setdefault(key, ScaledCosts(model, ratio))
+    @property
+    def begins_in_middle(self) -> bool:
+        return any(found.begins_in_middle for found in self.anchors)
 
-    def thread_models(self, at: int, policy: ReplayPolicy) -> ThreadModels:
+    def costs(self, at: int, name: str, model: Model) -> ScaledCosts:
+        """The counts for replies of a recorded model in a thread, if `model` answers instead."""
+        key = at, name, model.id, model.keeps_thinking
+        if key not in self._costs:
+            # If the policy sets one model for all replies, the scale is still that of the recorded one.
+            factor = _model(name).chars_per_token / model.chars_per_token
+            known = {
+                raw: max(1, round(n * factor)) for raw, n in self.anchors[at].sizes.get(name, {}).items()
+            }
+            self._costs[key] = ScaledCosts(model, self.ratios.get(name, CountRatio()).ratio, known)
+        return self._costs[key]
+
+    def thread_models(self, at: int, policy: ReplayPolicy, *, copies_events: bool = True) -> ThreadModels:
         """The models of a thread by their recorded name, and the size of its preamble."""
-        thread: ReplayThread = self.recorded[at]
+        thread, anchors = self.recorded[at], self.anchors[at]
         models: dict[str, Model] = {}
         costs: dict[str, ScaledCosts] = {}
         for name in models_of((thread,)):
-            models[name] = _windowed(model_or_default(policy.model or name).model, self._window(policy))
-            # If the policy sets one model for all replies, the session's main model gives the scale for all.
-            by = self.session.model if policy.model and self.session.model in self.ratios else name
-            costs[name] = self.costs(models[name], self.ratios[by].ratio)
+            models[name] = self._model_of(name, policy)
+            costs[name] = self.costs(at, name, models[name])
         first = thread.calls[0].model
-        if text := self._recorded_preamble() if at == 0 else "":
-            return ThreadModels(
-                models, costs, costs[first].block(text_block(text)), text, self._ttl(at, policy)
-            )
-        recorded = model_or_default(first).model
-        tokens = estimate_preamble_tokens(thread.calls, self.costs(recorded, self.ratios[first].ratio))
-        tokens = round(tokens * recorded.chars_per_token / models[first].chars_per_token)
-        return ThreadModels(models, costs, tokens, ttl=self._ttl(at, policy))
+        preamble = anchors.preamble.scaled(_model(first).chars_per_token / models[first].chars_per_token)
+        return ThreadModels(
+            models,
+            costs,
+            preamble,
+            self._ttl(at, policy),
+            anchors.events if copies_events else {},
+            anchors.warm,
+        )
+
+    def _model_of(self, name: str, policy: ReplayPolicy) -> Model:
+        model = _windowed(_model(policy.model or name), self._window(policy))
+        if policy.compacts != "recorded":
+            return model
+        # What the recording removed, it removed itself: the reported usage tells.
+        return replace(model, keeps_thinking=True, binds_thinking=False)
+
+    def _anchor(self, at: int, thread: ReplayThread) -> Anchors:
+        if not thread.calls:
+            return Anchors(preamble=PreambleSizes())
+        first = thread.calls[0].model
+        estimates = ScaledCosts(_model(first), self.ratios[first].ratio)
+        text = self._recorded_preamble() if at == 0 else ""
+        is_known = not any(model_or_default(name).guessed for name in models_of((thread,)))
+        preamble, past = measure_opening(thread, estimates, text, knows_cache=is_known)
+        bare = Anchors(preamble=preamble, past=past)
+        if not any(step.context for step in thread.calls):
+            return bare
+        policy, anchoring = REPLAY_POLICIES[RECORDED], Anchoring(knows_cache=is_known)
+        models = {name: self._model_of(name, policy) for name in models_of((thread,))}
+        costs = {name: ScaledCosts(models[name], self.ratios[name].ratio) for name in models}
+        if past:
+            _, block = make_past(thread.name, past)
+            for name, counts in costs.items():
+                counts.set_tokens(block, past)
+                anchoring.sizes[name] = {block.raw: past}
+        Player(
+            with_anchors(thread, bare, as_recorded=True),
+            ThreadModels(
+                models,
+                costs,
+                preamble,
+                self._ttl(at, policy),
+                {},
+                _warm(thread.calls, preamble) if is_known else {},
+            ),
+            policy,
+            PrefixCache(),
+            tracker=make_tracker(None, at),
+            advisor=EditAdvisor(),
+            before_call=anchoring.adjust,
+        ).play()
+        return Anchors(
+            preamble=preamble,
+            sizes=anchoring.sizes,
+            unrecorded=anchoring.unrecorded,
+            recorded_only=anchoring.recorded_only,
+            events=anchoring.events,
+            warm=_warm(thread.calls, preamble) if is_known else {},
+            past=past,
+        )
 
     def _ttl(self, at: int, policy: ReplayPolicy) -> Ttl:
         """The policy `recorded` uses the TTL that the recording paid for, unless a switch sets another."""
@@ -81,11 +152,14 @@ class PreparedReplay:
         ]
         return bool(sizes) and max(sizes) < USUAL_WINDOW
 
+    def guessed(self, policy: ReplayPolicy) -> tuple[str, ...]:
+        """What is assumed about models that are not in the price table (RP-17)."""
+        guesses = (model_or_default(policy.model or name).guessed for name in self.ratios)
+        return tuple(dict.fromkeys(guess for guess in guesses if guess))
+
     def notes(self, policy: ReplayPolicy) -> tuple[str, ...]:
-        found = list(self.session.notes)
+        found = [*self.session.notes, *self.guessed(policy)]
         for name, ratio in self.ratios.items():
-            guess = model_or_default(policy.model or name)
-            found += [guess.guessed] if guess.guessed else []
             scale = f"scaled by {ratio.ratio:.2f} to match reported usage ({ratio.samples} pairs of calls)"
             found.append(f"{name or 'unnamed model'}: token estimates {scale}")
         if self._window(policy):
@@ -93,6 +167,25 @@ class PreparedReplay:
         if policy.summarizer:
             found.append(f"summaries by {policy.summarizer}, asked directly")
         return tuple(found)
+
+
+def _model(name: str) -> Model:
+    return model_or_default(name).model
+
+
+def _warm(calls: tuple[ReplayStep, ...], preamble: PreambleSizes) -> dict[int, int]:
+    """For each call, the tokens of the preamble that the provider's cache held, whoever had written them.
+
+    Other conversations of the same agent share them, so they are there at a first call and after a pause.
+    """
+    ends = [sum(preamble.parts[: at + 1]) for at in range(len(preamble.parts))]
+    found: dict[int, int] = {}
+    for step in calls:
+        read = step.usage.cache_read_input_tokens
+        held = [end for end in ends if 0 < end <= read]
+        if held:
+            found[step.number] = held[-1]
+    return found
 
 
 def _windowed(model: Model, window: int) -> Model:
@@ -117,5 +210,5 @@ def _is_same(one: ReplaySession, other: ReplaySession) -> bool:
 def index_uses(session: ReplaySession) -> SessionUses:
     """What is needed to find refetches, with block sizes as the simulation counts them."""
     prepared = prepare(session)
-    ratio = prepared.ratios.get(session.model, CountRatio()).ratio
-    return index_session(session, prepared.costs(model_or_default(session.model).model, ratio).block)
+    name = session.model if session.model in prepared.ratios else next(iter(prepared.ratios), "")
+    return index_session(session, prepared.costs(0, name, _model(name)).block)

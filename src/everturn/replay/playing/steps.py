@@ -6,17 +6,29 @@ are edits of the recorded policy, not history. A response is one step, however m
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from itertools import pairwise
+from typing import Any, Final, Literal
 
 import msgspec
 
+from everturn.history.blocks import Block, block_from_fields, fields_of
 from everturn.history.edits import Pinned
 from everturn.history.records import Record, Usage, record_time, reported_usage
 from everturn.history.threads import Thread
+from everturn.measure.model_table import model_or_default
+from everturn.wire.json_values import is_list, is_object
 
 # For recordings without times: the start, and the time between two calls (shorter than any TTL).
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULT_GAP: Final = timedelta(seconds=30)
+
+# The name of the thread that is no sub-agent.
+MAIN_THREAD: Final = "main"
+
+# Two calls in a row differ by less than this in what they send and read, if nothing was lost.
+_LEAST_LOSS: Final = 100
+
+_REFERENCE: Final = b'"tool_reference"'
 
 RecordedEdits = Literal["as recorded", "left out"]
 
@@ -32,10 +44,17 @@ class ReplayStep(msgspec.Struct, frozen=True):
     usage: Usage
     # Whether the recording cleared or compacted something since the previous call.
     is_edited: bool
+    # Whether the model was asked to think (RP-16).
+    thinks: bool = False
 
     @property
     def context(self) -> int:
         return self.usage.context
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the recording compacted since the previous call. Known only with its edits."""
+        return any(record.is_boundary for record in self.before)
 
 
 class ReplayThread(msgspec.Struct, frozen=True):
@@ -47,16 +66,17 @@ class ReplayThread(msgspec.Struct, frozen=True):
 
 
 def build_replay_thread(thread: Thread, edits: RecordedEdits) -> ReplayThread:
-    keys = _keys(thread.records)
+    records = tuple(_without_references(record) for record in thread.records)
+    keys = _keys(records)
     pieces: dict[str, list[Record]] = {}
-    for record, key in zip(thread.records, keys, strict=True):
+    for record, key in zip(records, keys, strict=True):
         pieces.setdefault(key, []).append(record)
     before: list[Record] = []
     found: list[ReplayStep] = []
     seen: set[str] = set()
     now: datetime | None = None
     is_edited = False
-    for record, key in zip(thread.records, keys, strict=True):
+    for record, key in zip(records, keys, strict=True):
         is_edited = is_edited or record.is_boundary or not isinstance(record.edit, Pinned | None)
         if not key:
             before.extend([record] if edits == "as recorded" or _is_history(record) else [])
@@ -65,7 +85,78 @@ def build_replay_thread(thread: Thread, edits: RecordedEdits) -> ReplayThread:
             now = _time_of(record, now)
             found.append(_make_step(len(found) + 1, now, before, pieces[key], is_edited))
             before, is_edited = [], False
-    return ReplayThread(thread.agent or "main", tuple(found), tuple(before))
+    return ReplayThread(thread.agent or MAIN_THREAD, _with_thinking(found), tuple(before))
+
+
+def _without_references(record: Record) -> Record:
+    """References to tools as text. Recordings do not hold the tools, and the API refuses a reference to one
+    that is not in the request (RP-16).
+    """
+    if not any(block.is_result and _REFERENCE in block.raw for block in record.blocks):
+        return record
+    return msgspec.structs.replace(record, blocks=tuple(map(_without_reference, record.blocks)))
+
+
+def _without_reference(block: Block) -> Block:
+    fields = fields_of(block)
+    content = fields.get("content")
+    if not block.is_result or not is_list(content):
+        return block
+    return block_from_fields({**fields, "content": [_told(part) for part in content]})
+
+
+def _told(part: Any) -> Any:
+    if not is_object(part) or part.get("type") != "tool_reference":
+        return part
+    return {"type": "text", "text": f"[tool {part.get('tool_name')}, its definition is not recorded]"}
+
+
+def _with_thinking(steps: Sequence[ReplayStep]) -> tuple[ReplayStep, ...]:
+    """Which calls asked for thinking. A recording does not say; the replies show it.
+
+    In the mode `enabled` every reply has thinking, or every first reply of a tool loop if the session did not
+    ask for thinking between calls. In the mode `adaptive` the model chooses, so one reply with thinking tells
+    for all of that model.
+    """
+    thinking = [any(block.is_thinking for record in step.reply for block in record.blocks) for step in steps]
+    in_loop = [any(block.is_result for record in step.before for block in record.blocks) for step in steps]
+    interleaves = any(thought and loops for thought, loops in zip(thinking, in_loop, strict=True))
+    adaptive = {
+        step.model
+        for step, thought in zip(steps, thinking, strict=True)
+        if thought and "adaptive" in model_or_default(step.model).model.thinking
+    }
+    found: list[ReplayStep] = []
+    # The model of the first reply of the current tool loop, if that reply has thinking.
+    opened_by = ""
+    for step, thought, loops in zip(steps, thinking, in_loop, strict=True):
+        if not loops:
+            opened_by = step.model if thought else ""
+        goes_on = loops and not interleaves and bool(found) and found[-1].thinks
+        # Within a loop that did not begin with thinking, the API keeps it off.
+        thinks = (thought or goes_on) and (not loops or opened_by == step.model)
+        thinks = thinks or step.model in adaptive
+        found.append(msgspec.structs.replace(step, thinks=thinks))
+    doubtful = {model for model in {step.model for step in found} - adaptive if _is_doubtful(found, model)}
+    return tuple(
+        msgspec.structs.replace(step, thinks=False) if step.model in doubtful else step for step in found
+    )
+
+
+def _is_doubtful(steps: Sequence[ReplayStep], model: str) -> bool:
+    """Whether most of the changes between thinking and not thinking did not change what the cache read.
+
+    Turning thinking on or off changes the cache key, so the call after it reads less than the one before had
+    sent. Replies with and without thinking and no such loss show that the model chose, or that the recording
+    lacks thinking. Then no request asks for it: that is accepted with any history.
+    """
+    changes = lost = 0
+    for last, step in pairwise(steps):
+        if last.model == step.model == model and last.thinks != step.thinks and not step.is_edited:
+            changes += 1
+            sent = last.context - last.usage.input_tokens
+            lost += sent - step.usage.cache_read_input_tokens > _LEAST_LOSS
+    return 2 * lost < changes
 
 
 def _time_of(record: Record, last: datetime | None) -> datetime:

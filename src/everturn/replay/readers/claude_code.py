@@ -10,6 +10,7 @@ from everturn.history.threads import split_threads
 from everturn.replay.readers.values import Reader, RecordedConversation, SourceFile
 from everturn.session.transcripts import parse_whole_file
 from everturn.wire.claude_code_reader import BOOKKEEPING, looks_like_a_session, parse_session_file
+from everturn.wire.line_repair import describe_problems
 
 # Enough lines to recognise a session: some start with dozens of snapshots.
 _LOOKED_AT: Final = 256 * 1024
@@ -28,14 +29,14 @@ def _recognises(source: SourceFile) -> bool:
 
 
 def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
-    transcript = parse_whole_file(source.data)
+    transcript = parse_whole_file(source.data, source.state)
     found = split_threads(transcript.records)
     every = (found.main, *found.sidechains) if found.main.records else found.sidechains
     spoken = tuple(t for t in every if any(r.kind in ("user", "assistant") for r in t.records))
-    flaws = (f"line {flaw.line}: {flaw.what}" for flaw in transcript.flaws)
+    flaws = describe_problems(transcript.flaws)
     notes = (note.what for thread in spoken for note in thread.notes)
     if spoken:
-        yield RecordedConversation(spoken, notes=(*flaws, *notes))
+        yield RecordedConversation(spoken, notes=(*flaws, *notes), flaws=flaws)
 
 
 CLAUDE_CODE: Final = Reader("claude-code", _recognises, _conversations)

@@ -14,6 +14,7 @@ from everturn.replay.readers.record_builder import (
     RecordBuilder,
     ReplyDetails,
     call_block,
+    recorded_cost,
     text_of_parts,
     texts,
     usage_from_counts,
@@ -52,7 +53,9 @@ class _Run:
 
     def __init__(self, run: Json) -> None:
         self._events = [event for event in run["history"] if is_object(event)]
-        self._usages = _usages(run.get("metrics"))
+        metrics = run.get("metrics")
+        self._usages = _usages(metrics)
+        self._cost = recorded_cost(metrics.get("accumulated_cost")) if is_object(metrics) else None
         metadata = run.get("metadata")
         config = metadata.get("llm_config") if is_object(metadata) else None
         self._model = texts(config.get("model")) if is_object(config) else ""
@@ -78,9 +81,8 @@ class _Run:
             else:
                 self._told(event)
         self._reply(pending)
-        return RecordedConversation(
-            (self._builder.thread,), key, (*self._notes, *self._builder.notes), self._preamble
-        )
+        notes = (*self._notes, *self._builder.notes)
+        return RecordedConversation((self._builder.thread,), key, notes, self._preamble, cost=self._cost)
 
     def _told(self, event: Json) -> None:
         args = event.get("args")

@@ -12,6 +12,7 @@ from everturn.replay.readers.record_builder import (
     RecordBuilder,
     ReplyDetails,
     call_block,
+    recorded_cost,
     text_of_parts,
     texts,
 )
@@ -35,6 +36,7 @@ def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     # The record of each entry, by position and by id, for compactions that keep recent entries.
     places: dict[Any, str] = {}
     left_out = 0
+    costs: list[Any] = []
     for at, entry in enumerate(source.lines):
         if at not in path:
             left_out += 1
@@ -44,10 +46,11 @@ def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
             _compaction(entry, book, places)
         elif is_object(message := entry.get("message")):
             _message(message, book, entry.get("timestamp"))
+            costs.append(_cost(message))
         if book.last != before:
             places[at] = places[entry.get("id", at)] = book.last
     notes = (f"{left_out} entries on abandoned branches",) if left_out else ()
-    yield RecordedConversation((book.thread,), "", (*notes, *book.notes))
+    yield RecordedConversation((book.thread,), "", (*notes, *book.notes), cost=recorded_cost(*costs))
 
 
 def _newest_path(lines: Sequence[Json]) -> set[int]:
@@ -111,6 +114,12 @@ def _usage(usage: Any) -> Usage | None:
         return None
     plain, written, read, output = (usage.get(name) or 0 for name in _COUNTS)
     return Usage(plain, written, read, output) if plain + written + read else None
+
+
+def _cost(message: Json) -> Any:
+    usage = message.get("usage")
+    cost = usage.get("cost") if is_object(usage) else None
+    return cost.get("total") if is_object(cost) else None
 
 
 def _compaction(entry: Json, book: RecordBuilder, places: dict[Any, str]) -> None:

@@ -7,6 +7,7 @@ fixed time with 30 s between calls. If only some times are missing, they continu
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -196,6 +197,12 @@ def usage_from_counts(*, prompt: Any, read: Any = 0, written: Any = 0, output: A
 
 def _count(value: Any) -> int:
     return int(value) if isinstance(value, (int, float)) and value > 0 else 0
+
+
+def recorded_cost(*amounts: Any) -> Decimal | None:
+    """The sum of recorded dollars; None if nothing was recorded, or only zero."""
+    known = [Decimal(str(each)) for each in amounts if isinstance(each, (int, float)) and each > 0]
+    return sum(known, Decimal(0)) if known else None
 
 
 def text_of_parts(content: Any) -> str:

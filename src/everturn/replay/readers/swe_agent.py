@@ -7,6 +7,7 @@ would have nothing to clear.
 
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,7 @@ from everturn.replay.readers.record_builder import (
     RecordBuilder,
     ReplyDetails,
     call_block,
+    recorded_cost,
     text_of_parts,
     texts,
 )
@@ -96,7 +98,14 @@ def _mini(source: SourceFile) -> Iterator[RecordedConversation]:
     messages = whole["messages"] if is_object(whole) else whole
     builder = RecordBuilder()
     system = _follow(messages, builder, model=_mini_model(whole))
-    yield RecordedConversation((builder.thread,), "", builder.notes, RecordedPreamble(system))
+    preamble = RecordedPreamble(system)
+    yield RecordedConversation((builder.thread,), "", builder.notes, preamble, cost=_cost(whole))
+
+
+def _cost(whole: Any) -> Decimal | None:
+    for name in ("info", "model_stats"):
+        whole = whole.get(name) if is_object(whole) else None
+    return recorded_cost(whole.get("instance_cost")) if is_object(whole) else None
 
 
 def _mini_model(whole: Any) -> str:
@@ -124,7 +133,8 @@ def _swe(source: SourceFile) -> Iterator[RecordedConversation]:
         books.append(RecordBuilder(agent=agent if books else ""))
         systems.append(_follow(messages, books[-1], model=_swe_model(whole.get("replay_config"))))
     threads = tuple(book.thread for book in books)
-    yield RecordedConversation(threads, "", books[0].notes, RecordedPreamble(systems[0]))
+    preamble = RecordedPreamble(systems[0])
+    yield RecordedConversation(threads, "", books[0].notes, preamble, cost=_cost(whole))
 
 
 def _swe_model(config: Any) -> str:

@@ -1,6 +1,7 @@
 """Input and output types of readers."""
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -26,13 +27,19 @@ class RecordedConversation(msgspec.Struct, frozen=True):
     key: str = ""
     notes: tuple[str, ...] = ()
     preamble: RecordedPreamble = RecordedPreamble()
+    # Those of the notes that say what the file has lost.
+    flaws: tuple[str, ...] = ()
+    # Dollars that the agent itself recorded for it; None if it recorded none.
+    cost: Decimal | None = None
 
 
 class SourceFile:
     """The bytes of a file and the JSON in them, parsed once for all readers."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, state: bytes = b"") -> None:
+        """`state` is what the state file beside a session of ours holds: it says how the file ended."""
         self.data = data
+        self.state = state
 
     @cached_property
     def whole(self) -> Any:

@@ -1,4 +1,6 @@
-"""What a recorded assistant used from earlier in the context, and what a policy would have hidden (RP-6)."""
+"""What a recorded assistant used from earlier in the context, and what a policy would have hidden (RP-6,
+RP-14).
+"""
 
 from everturn.replay.refetches.index import CallUses, SessionUses, ThreadUses, index_session, index_threads
 from everturn.replay.refetches.strings import UseKind

@@ -1,4 +1,7 @@
-"""Indexes a session once: every use of every call, traced to the blocks that contain it (RP-6).
+"""Indexes a session once: every use of every call, traced to the blocks that contain it (RP-6, RP-14).
+
+A string is a use only if the recorded agent had it in its own sight at that call: in a block that was visible
+in the recording, or in its recorded summary. Otherwise it knew it from elsewhere.
 
 First the strings that outputs could need are collected, which are few compared with tool results. Then every
 block is searched for just those. So no full-text index is built, and the result is small enough to be sent to
@@ -12,11 +15,19 @@ from typing import Final, Protocol
 import msgspec
 
 from everturn.history.blocks import Block
+from everturn.history.edits import Cleared
+from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.history.threads import Thread
 from everturn.measure.tokens import estimate_block
-from everturn.replay.refetches.outputs import block_text, find_needs, shown_blocks
-from everturn.replay.refetches.strings import NeededString, StringMatcher
+from everturn.replay.refetches.outputs import (
+    block_text,
+    file_of_call,
+    find_needs,
+    read_files,
+    shown_blocks,
+)
+from everturn.replay.refetches.strings import NeededString, StringMatcher, occurs_in
 
 # A name in more blocks than this is vocabulary of the session and not specific to one block.
 MAX_HOLDERS: Final = 3
@@ -37,19 +48,26 @@ class CallUses(msgspec.Struct, frozen=True, gc=False):
     number: int
     start: int
     uses: tuple[int, ...]
+    # The files that the response itself reads.
+    reads: tuple[str, ...] = ()
+    # The file of each line that it replaces.
+    targets: tuple[tuple[int, str], ...] = ()
 
 
 class HeldBlock(msgspec.Struct, frozen=True, gc=False):
     """A block of the conversation (record uuid and position in the record), and the needed strings it
     contains.
 
-    `answers` is the call that a tool result answers; empty for other blocks.
+    `answers` is the call that a tool result answers; empty for other blocks. `file` is the file that a call
+    or its result is about. The assistant's own prose makes a string visible, but nobody fetches it again.
     """
 
     name: str
     tokens: int
     holds: tuple[int, ...]
     answers: str = ""
+    file: str = ""
+    is_prose: bool = False
 
     @property
     def record(self) -> str:
@@ -78,8 +96,12 @@ class ThreadUses(msgspec.Struct, frozen=True):
 
     def last_holder(self, string: int, before: int) -> int:
         """The most recent block before `before` that contains a string."""
+        return self.holders_before(string, before)[-1]
+
+    def holders_before(self, string: int, before: int) -> tuple[int, ...]:
+        """The blocks before `before` that contain a string, oldest first."""
         holders = self.holders[string]
-        return holders[bisect_left(holders, before) - 1]
+        return holders[: bisect_left(holders, before)]
 
 
 class SessionUses(msgspec.Struct, frozen=True):
@@ -107,6 +129,24 @@ def index_threads(threads: Iterable[Thread], count: CountBlock = estimate_block)
     return SessionUses(tuple(_Indexing(thread).finished(count) for thread in threads))
 
 
+class _Heard:
+    """One response while it is read."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.needs: dict[NeededString, None] = {}
+        self.reads: list[str] = []
+        self.targets: dict[NeededString, str] = {}
+
+    def add(self, block: Block) -> None:
+        file = file_of_call(block) if block.is_call else ""
+        for need in find_needs(block):
+            self.needs[need] = None
+            if file and need[0] in ("old_text", "partial"):
+                self.targets[need] = file
+        self.reads += read_files(block)
+
+
 class _Indexing:
     """Collects one conversation while it is read."""
 
@@ -114,19 +154,34 @@ class _Indexing:
         self._agent = thread.agent
         self._blocks: list[tuple[str, Block]] = []
         self._texts: list[str] = []
+        self._is_prose: list[bool] = []
+        self._files: list[str] = []
+        self._file_of: dict[str, str] = {}
         self._members: dict[str, list[int]] = {}
         self._numbers: dict[str, int] = {}
-        self._calls: list[tuple[int, dict[NeededString, None]]] = []
+        self._calls: list[_Heard] = []
         self._by_message: dict[str, int] = {}
         # The current response if it has no id.
         self._unnamed = 0
         self._always = _working_folder(thread.records)
+        # The call from which on the recording no longer showed a block, and its summaries.
+        self._hidden_from: dict[int, int] = {}
+        self._summaries: list[tuple[int, str]] = []
+        log = Log()
         for record in thread.records:
             self._read(record)
+            if log.append(record) == "replaced":
+                self._show_only({shown.uuid for shown in log.view.records})
+            if isinstance(record.edit, Cleared):
+                self._hide_results(set(record.edit.calls))
 
     def _read(self, record: Record) -> None:
-        # A recorded summary was written by the recorded policy; under another policy it does not exist.
-        blocks = () if record.compact_summary else shown_blocks(record)
+        if record.compact_summary:
+            # Written by the recorded policy; under another policy it does not exist.
+            text = "\n".join(map(block_text, record.blocks))
+            self._summaries.append((len(self._calls) + 1, text))
+            return
+        blocks = shown_blocks(record)
         if not blocks:
             return
         if record.kind != "assistant":
@@ -137,6 +192,24 @@ class _Indexing:
             self._members.setdefault(record.uuid, []).append(len(self._blocks))
             self._blocks.append((f"{record.uuid}:{at}", block))
             self._texts.append(block_text(block))
+            self._is_prose.append(record.kind == "assistant" and not block.is_call)
+            self._files.append(self._file(block))
+
+    def _file(self, block: Block) -> str:
+        if block.is_call:
+            self._file_of[block.call] = file_of_call(block)
+        return self._file_of.get(block.call, "") if block.call else ""
+
+    def _show_only(self, uuids: set[str]) -> None:
+        shown = {at for uuid in uuids for at in self._members.get(uuid, ())}
+        for at in range(len(self._blocks)):
+            if at not in shown:
+                self._hidden_from.setdefault(at, len(self._calls) + 1)
+
+    def _hide_results(self, calls: set[str]) -> None:
+        for at, (_, block) in enumerate(self._blocks):
+            if block.is_result and block.call in calls:
+                self._hidden_from.setdefault(at, len(self._calls) + 1)
 
     def _hear(self, record: Record, blocks: Iterable[Block]) -> None:
         """Records of one response are one call, even if results were recorded between them."""
@@ -146,31 +219,41 @@ class _Indexing:
             self._by_message[record.message_id] = number
         self._unnamed = 0 if record.message_id else number
         self._numbers[record.uuid] = number
-        needs = self._calls[number - 1][1]
         for block in blocks:
-            needs.update(dict.fromkeys(find_needs(block)))
+            self._calls[number - 1].add(block)
 
     def _new_call(self) -> int:
-        self._calls.append((len(self._blocks), {}))
+        self._calls.append(_Heard(len(self._blocks)))
         return len(self._calls)
 
     def finished(self, count: CountBlock) -> ThreadUses:
-        sieve = StringMatcher(need for _, needs in self._calls for need in needs)
+        sieve = StringMatcher(need for heard in self._calls for need in heard.needs)
         held = [sieve.held(text) for text in self._texts]
         holders: dict[NeededString, list[int]] = {}
         for at, found in enumerate(held):
             for need in found:
                 holders.setdefault(need, []).append(at)
-        used = [[need for need in needs if _is_use(need, holders, start)] for start, needs in self._calls]
-        ids = {need: at for at, need in enumerate(dict.fromkeys(need for needs in used for need in needs))}
+        used = [
+            [need for need in heard.needs if self._is_use(need, holders, number, heard.start)]
+            for number, heard in enumerate(self._calls, start=1)
+        ]
+        numbers = {
+            need: at for at, need in enumerate(dict.fromkeys(need for needs in used for need in needs))
+        }
         return ThreadUses(
             agent=self._agent,
-            strings=tuple(ids),
-            holders=tuple(tuple(holders[need]) for need in ids),
-            blocks=tuple(self._held_block(at, found, ids, count) for at, found in enumerate(held)),
+            strings=tuple(numbers),
+            holders=tuple(tuple(holders[need]) for need in numbers),
+            blocks=tuple(self._held_block(at, found, numbers, count) for at, found in enumerate(held)),
             calls=tuple(
-                CallUses(number, start, tuple(ids[need] for need in needs))
-                for number, ((start, _), needs) in enumerate(zip(self._calls, used, strict=True), start=1)
+                CallUses(
+                    number,
+                    heard.start,
+                    tuple(numbers[need] for need in needs),
+                    tuple(dict.fromkeys(heard.reads)),
+                    tuple((numbers[need], heard.targets[need]) for need in needs if need in heard.targets),
+                )
+                for number, (heard, needs) in enumerate(zip(self._calls, used, strict=True), start=1)
             ),
             members={uuid: tuple(blocks) for uuid, blocks in self._members.items()},
             numbers=self._numbers,
@@ -178,19 +261,29 @@ class _Indexing:
         )
 
     def _held_block(
-        self, at: int, found: set[NeededString], ids: dict[NeededString, int], count: CountBlock
+        self, at: int, found: set[NeededString], numbers: dict[NeededString, int], count: CountBlock
     ) -> HeldBlock:
         name, block = self._blocks[at]
-        holds = tuple(sorted(ids[need] for need in found if need in ids))
+        holds = tuple(sorted(numbers[need] for need in found if need in numbers))
         # Only blocks that contain a needed string can be missing, and counting tokens is expensive.
         tokens = count(block) if holds else 0
-        return HeldBlock(name, tokens, holds, block.call if block.is_result else "")
+        answers = block.call if block.is_result else ""
+        return HeldBlock(name, tokens, holds, answers, self._files[at], self._is_prose[at])
 
-
-def _is_use(need: NeededString, holders: dict[NeededString, list[int]], start: int) -> bool:
-    """Whether it can be traced to a block before its call; a name only while few blocks contain it."""
-    before = bisect_left(holders.get(need, ()), start)
-    return before > 0 and (need[0] != "identifier" or before <= MAX_HOLDERS)
+    def _is_use(
+        self, need: NeededString, holders: dict[NeededString, list[int]], number: int, start: int
+    ) -> bool:
+        """Whether a string can be traced to a block before its call that the recorded agent had in sight; a
+        name only while few blocks contain it.
+        """
+        found = holders.get(need, [])
+        before = [at for at in found[: bisect_left(found, start)] if not self._is_prose[at]]
+        if not before or (need[0] == "name" and len(before) > MAX_HOLDERS):
+            return False
+        if any(self._hidden_from.get(at, number + 1) > number for at in before):
+            return True
+        seen = [text for since, text in self._summaries if since <= number]
+        return bool(seen) and occurs_in(need, seen[-1])
 
 
 class _Place(msgspec.Struct):

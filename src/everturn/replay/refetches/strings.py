@@ -1,9 +1,10 @@
-"""The strings that can be traced: lines, paths and identifiers, extracted the same way on both sides (RP-6).
+"""The strings that can be traced: lines, files, names and ids, extracted the same way on both sides (RP-14).
 
-What an output needs and what a block contains are compared as whole strings, never as substrings, so both are
-split by the functions here. Where to look in an output is decided in `outputs.py`. Everything is one pass
-over the text: no pattern starts inside a word, and overlong words are cut or left out, so a megabyte of
-base64 costs as much as a megabyte of prose.
+What an output needs and what a block contains are compared as whole strings, so both are split by the
+functions here. Two kinds are searched as substrings: the first and last line of a replaced text, which may be
+parts of lines, and ids, which may be shortened. Where to look in an output is decided in `outputs.py`.
+Everything is one pass over the text: no pattern starts inside a word, and overlong words are cut or left out,
+so a megabyte of base64 costs as much as a megabyte of prose.
 """
 
 import re
@@ -12,7 +13,11 @@ from typing import Final, Literal
 
 from everturn.decide.extractive.reading.sentences import identifiers as coined_names
 
-UseKind = Literal["line", "path", "identifier"]
+# old_text: a line that an edit replaces, or context of a patch. partial: its first or last line, which may be
+# part of a line. quoted: a line that a reply quotes or its thinking repeats. copied: a line of written
+# content. id: a hash or generated id in a tool's input. argument: the file that a call reads or edits.
+# file, name: mentioned anywhere.
+UseKind = Literal["old_text", "partial", "quoted", "copied", "id", "argument", "file", "name"]
 NeededString = tuple[UseKind, str]
 
 # Shorter lines occur in every file: "return None", "});".
@@ -29,12 +34,25 @@ _WORD: Final = re.compile(rf"[A-Za-z0-9_]{{{MIN_IDENTIFIER_CHARS},}}")
 # Only whole words are tried, each once, and no parts of a pattern ("*_test.go"). A word without a slash or
 # dot is given up after a hundred characters.
 _PATH_WORD: Final = re.compile(r"(?<![\w@+~./*-])[\w@+~-]{0,100}+(?:[./][\w@+~-]{0,100}+)++", re.ASCII)
-# Hashes, booking codes, long numbers: nobody writes one without having read it.
+# Hashes and booking codes: nobody writes one without having read it. Numbers alone can be computed.
 _CODE: Final = re.compile(
-    r"(?=[a-f]{0,39}\d)(?=\d{0,39}[a-f])[0-9a-f]{7,40}|(?=[A-Z]{0,19}\d)(?=\d{0,19}[A-Z])[A-Z0-9]{6,20}|\d{8,20}"
+    r"(?=[a-f]{0,39}\d)(?=\d{0,39}[a-f])[0-9a-f]{7,40}|(?=[A-Z]{0,19}\d)(?=\d{0,19}[A-Z])[A-Z0-9]{6,20}"
+)
+# Names after a dot belong to a library or an object: `os.MkdirAll`.
+_QUALIFIED: Final = re.compile(r"[A-Za-z_)\]]\.([A-Za-z0-9_]{6,80})")
+# Names that an output declares itself.
+_DECLARED: Final = re.compile(
+    r"\b(?:func|def|class|type|struct|interface|enum|trait|fn|const|let|var|function)\s+(?:\([^)]{0,80}\)\s*)?([A-Za-z0-9_]{6,80})"
+    r"|\b([A-Za-z0-9_]{6,80})\s*:?="
 )
 _EXTENSION: Final = re.compile(r"[\w@+~-]\.[A-Za-z]\w{0,9}$", re.ASCII)
 _LETTER: Final = re.compile(r"[A-Za-z]")
+# A line that only imports something: known to whoever knows the package.
+_IMPORT: Final = re.compile(
+    r"(?:import|from|use|using|include|#include|require|package|export \* from)\b.{0,300}"
+    r"|(?:[\w.]{1,80} )?[\"'][\w@./~-]{1,200}[\"'],?",
+    re.ASCII,
+)
 
 # A name with a dot and no slash is a file only with a known extension: `self.parser` is not one.
 _ENDING: Final = re.compile(
@@ -66,18 +84,44 @@ def lines(text: str) -> Iterator[str]:
     return (line for line in plain_lines(text) if count_visible_chars(line) >= MIN_LINE_CHARS)
 
 
-def identifiers(text: str) -> list[str]:
-    """Identifiers and generated codes."""
+def is_import(line: str) -> bool:
+    """Whether a line does nothing but import."""
+    return _IMPORT.fullmatch(line) is not None
+
+
+def names(text: str) -> list[str]:
+    """Names with an underscore or a capital inside, in comparable form: variants by case are one name.
+    Qualified names and names that the text declares are left out.
+    """
+    # In code, an escaped line break is not the first letter of a word.
+    text = text.replace("\\n", " ")
     words = dict.fromkeys(word for word in _WORD.findall(text) if len(word) <= MAX_IDENTIFIER_CHARS)
-    codes = [word for word in words if _CODE.fullmatch(word)]
-    return [name for name in (*coined_names(words), *codes) if not _COMMON_NAMES.fullmatch(name)]
+    known = {*_QUALIFIED.findall(text), *(one or other for one, other in _DECLARED.findall(text))}
+    coined = (name for name in coined_names(words) if not _COMMON_NAMES.fullmatch(name))
+    return list(dict.fromkeys(name.casefold() for name in coined if name not in known))
 
 
-def paths(text: str) -> Iterator[str]:
-    """Paths, identified by their last folder and file name."""
+def ids(text: str) -> list[str]:
+    """Hashes and generated ids."""
+    words = dict.fromkeys(word for word in _WORD.findall(text) if len(word) <= MAX_IDENTIFIER_CHARS)
+    return [word for word in words if _CODE.fullmatch(word) and not _COMMON_NAMES.fullmatch(word)]
+
+
+def files(text: str) -> Iterator[str]:
+    """Files, identified by their last folder and name. Folders and import paths are not files."""
     for word in dict.fromkeys(_PATH_WORD.findall(text)):
-        if ends := path_suffixes(word):
+        ends = path_suffixes(word)
+        if ends and is_file_name(ends[0]):
             yield ends[0]
+
+
+def is_file_name(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return _EXTENSION.search(name) is not None and _ENDING.fullmatch(_ending(name)) is not None
+
+
+def _ending(name: str) -> str:
+    return name.rpartition(".")[2].lower()
 
 
 def path_suffixes(word: str) -> tuple[str, ...]:
@@ -92,9 +136,7 @@ def path_suffixes(word: str) -> tuple[str, ...]:
     if not parts or not all(map(_LETTER.search, parts[-2:])):
         return ()
     name = parts[-1]
-    is_file = (
-        _EXTENSION.search(name) is not None and _ENDING.fullmatch(name.rpartition(".")[2].lower()) is not None
-    )
+    is_file = is_file_name(name)
     if len(parts) == 1:
         return (name,) if is_file else ()
     # Two words around a slash are prose: "and/or", "read/write".
@@ -105,21 +147,44 @@ def path_suffixes(word: str) -> tuple[str, ...]:
     return (end, name) if is_file else (end,)
 
 
+_LINES: Final[tuple[UseKind, ...]] = ("old_text", "quoted", "copied")
+_PARTS: Final[tuple[UseKind, ...]] = ("partial", "id")
+_PATHS: Final[tuple[UseKind, ...]] = ("argument", "file")
+
+
 class StringMatcher:
-    """Finds which needed strings a text contains. The cost depends on the length of the text only."""
+    """Finds which needed strings a text contains. The cost depends on the length of the text, and on the
+    number of strings that are searched as parts.
+    """
 
     def __init__(self, needed: Iterable[NeededString]) -> None:
-        by_kind: dict[UseKind, set[str]] = {"line": set(), "path": set(), "identifier": set()}
-        for kind, string in needed:
-            by_kind[kind].add(string)
-        self._lines, self._paths, self._identifiers = by_kind.values()
+        # For each string, the kinds under which it is needed.
+        self._lines: dict[str, list[UseKind]] = {}
+        self._paths: dict[str, list[UseKind]] = {}
+        self._names: dict[str, list[UseKind]] = {}
+        self._parts: dict[str, list[UseKind]] = {}
+        for kind, string in dict.fromkeys(needed):
+            self._table(kind).setdefault(string, []).append(kind)
         # A session names the same files many times.
         self._ends: dict[str, tuple[str, ...]] = {}
 
+    def _table(self, kind: UseKind) -> dict[str, list[UseKind]]:
+        if kind in _LINES:
+            return self._lines
+        if kind in _PATHS:
+            return self._paths
+        return self._parts if kind in _PARTS else self._names
+
     def held(self, text: str) -> set[NeededString]:
-        found: set[NeededString] = {("line", line) for line in self._lines.intersection(plain_lines(text))}
-        found.update(("identifier", name) for name in self._identifiers.intersection(_WORD.findall(text)))
-        found.update(("path", end) for end in self._paths.intersection(self._all_ends(text)))
+        found: set[NeededString] = set()
+        words = {word.casefold() for word in _WORD.findall(text)}
+        for table, held in (
+            (self._lines, self._lines.keys() & set(plain_lines(text))),
+            (self._names, self._names.keys() & words),
+            (self._paths, self._paths.keys() & set(self._all_ends(text))),
+            (self._parts, [part for part in self._parts if part in text]),
+        ):
+            found.update((kind, string) for string in held for kind in table[string])
         return found
 
     def _all_ends(self, text: str) -> Iterator[str]:
@@ -131,10 +196,12 @@ class StringMatcher:
 
 
 def occurs_in(needed: NeededString, text: str) -> bool:
-    """Whether a text about blocks (a summary, a preview) contains the string as a word."""
+    """Whether a text about blocks (a summary, a preview) contains the string."""
     kind, string = needed
+    if kind == "name":
+        return re.search(rf"(?<![\w-]){re.escape(string)}(?!\w)", text, re.IGNORECASE) is not None
     if string not in text:
         return False
-    if kind == "line":
+    if kind not in _PATHS:
         return True
     return re.search(rf"(?<![\w-]){re.escape(string)}(?!\w)", text) is not None

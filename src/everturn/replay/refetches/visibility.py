@@ -15,6 +15,7 @@ import msgspec
 from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Edit, Offloaded
 from everturn.history.log import View
 from everturn.history.records import Record
+from everturn.replay.refetches.cover import FetchedBlock, Tier, cover_missing
 from everturn.replay.refetches.index import SessionUses
 from everturn.replay.refetches.outputs import block_text, shown_blocks
 from everturn.replay.refetches.strings import UseKind, occurs_in
@@ -23,12 +24,23 @@ _LONGEST_SHOWN: Final = 80
 
 
 class Refetch(msgspec.Struct, frozen=True):
-    """A block that was needed and not visible (`record uuid:index`), and the first use that needed it."""
+    """A block that was needed and not visible (`record uuid:index`), and the most certain use that needed it.
+
+    `tokens` is what fetching it costs. Tier 1 is certain, tier 2 probable (`cover.py`).
+    """
 
     block: str
     tokens: int
     what: str
     kind: UseKind
+    tier: Tier = 1
+
+
+class _Fetched(msgspec.Struct):
+    """What was fetched again: the strings of a block, and the name that hides them."""
+
+    strings: tuple[int, ...]
+    name: str = ""
 
 
 class _Text:
@@ -57,7 +69,7 @@ class Visibility:
         self._deleted: set[str] = set()
         self._results = {block.answers: at for at, block in enumerate(self._uses.blocks) if block.answers}
         # Blocks that were fetched again, and the name that hides each.
-        self._fetched: dict[int, str] = {}
+        self._fetched: dict[int, _Fetched] = {}
         self._texts: list[_Text] = []
         self._always = _Text(self._uses.always, ())
 
@@ -98,7 +110,7 @@ class Visibility:
         names = set(visible)
         self._in_view = {at for name in names for at in self._uses.members.get(name, ())}
         self._texts = [text for text in self._texts if names.intersection(text.names)]
-        self._forget_fetched(at for at, name in self._fetched.items() if name not in names)
+        self._forget_fetched(at for at, each in self._fetched.items() if each.name not in names)
         self._settle(self._shown | self._in_view)
 
     # ── hiding ───────────────────────────────────────────────────────────────────────────────────
@@ -108,7 +120,7 @@ class Visibility:
         gone = set(names)
         self._hidden |= gone
         self._texts = [text for text in self._texts if not gone.intersection(text.names)]
-        self._forget_fetched(at for at, name in self._fetched.items() if name in gone)
+        self._forget_fetched(at for at, each in self._fetched.items() if each.name in gone)
         self._settle_named(gone)
 
     def _follow(self, edit: Edit | None) -> None:
@@ -138,40 +150,41 @@ class Visibility:
     # ── what is missing ──────────────────────────────────────────────────────────────────────────
 
     def missing(self, call: int) -> tuple[Refetch, ...]:
-        """The blocks that a call needs and does not see: for each use, the most recent block that contains
-        it.
-        """
-        return tuple(self._refetch(at, string) for at, string in self._missing(call).items())
+        """The blocks that a call needs and does not see."""
+        return tuple(map(self._refetch, self._missing(call)))
 
     def refetch(self, call: int) -> tuple[Refetch, ...]:
         """What is missing. It counts as fetched and is visible from now on."""
         missing = self._missing(call)
-        for at in missing:
-            self._fetched[at] = ""
-            self._count(at, +1)
-        return tuple(self._refetch(at, string) for at, string in missing.items())
+        for each in missing:
+            strings = each.strings if each.is_search else self._uses.blocks[each.block].holds
+            if each.block in self._fetched:
+                self._forget_fetched((each.block,))
+            self._fetched[each.block] = _Fetched(strings)
+            self._count(strings, +1)
+        return tuple(map(self._refetch, missing))
 
     def fetched_as(self, refetch: Refetch, name: str) -> None:
         """The refetched block is now in the conversation under that call or record, and is hidden with it."""
-        for at in self._fetched:
+        for at, each in self._fetched.items():
             if self._uses.blocks[at].name == refetch.block:
-                self._fetched[at] = name
+                each.name = name
                 return
 
-    def _missing(self, call: int) -> dict[int, int]:
+    def _missing(self, call: int) -> tuple[FetchedBlock, ...]:
         if not 1 <= call <= len(self._uses.calls):
-            return {}
+            return ()
         asked = self._uses.calls[call - 1]
-        found: dict[int, int] = {}
         # All uses are checked against what was visible when the call began, so their order does not matter.
-        for string in asked.uses:
-            if not self._held[string] and not self._is_in_a_text(string):
-                found.setdefault(self._uses.last_holder(string, asked.start), string)
-        return dict(sorted(found.items()))
+        unseen = [
+            string for string in asked.uses if not self._held[string] and not self._is_in_a_text(string)
+        ]
+        return cover_missing(self._uses, asked, unseen) if unseen else ()
 
-    def _refetch(self, at: int, string: int) -> Refetch:
-        block, (kind, what) = self._uses.blocks[at], self._uses.strings[string]
-        return Refetch(block.name, block.tokens, what[:_LONGEST_SHOWN], kind)
+    def _refetch(self, fetched: FetchedBlock) -> Refetch:
+        kind, what = self._uses.strings[fetched.strings[0]]
+        name = self._uses.blocks[fetched.block].name
+        return Refetch(name, fetched.tokens, what[:_LONGEST_SHOWN], kind, fetched.tier)
 
     def _is_in_a_text(self, string: int) -> bool:
         return any(self._has(text, string) for text in (self._always, *self._texts))
@@ -194,10 +207,10 @@ class Visibility:
             is_seen = at in self._in_view and not self._is_hidden(at)
             if is_seen and at not in self._shown:
                 self._shown.add(at)
-                self._count(at, +1)
+                self._count(self._uses.blocks[at].holds, +1)
             elif not is_seen and at in self._shown:
                 self._shown.remove(at)
-                self._count(at, -1)
+                self._count(self._uses.blocks[at].holds, -1)
 
     def _is_hidden(self, at: int) -> bool:
         block = self._uses.blocks[at]
@@ -206,11 +219,10 @@ class Visibility:
 
     def _forget_fetched(self, blocks: Iterable[int]) -> None:
         for at in tuple(blocks):
-            del self._fetched[at]
-            self._count(at, -1)
+            self._count(self._fetched.pop(at).strings, -1)
 
-    def _count(self, at: int, step: int) -> None:
-        for string in self._uses.blocks[at].holds:
+    def _count(self, strings: Iterable[int], step: int) -> None:
+        for string in strings:
             self._held[string] += step
 
 

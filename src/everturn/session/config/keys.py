@@ -54,6 +54,7 @@ BOUNDS: Final[Mapping[str, Bounds]] = {
     "micro.window.share": _SHARE,
     "max_tokens": _AT_LEAST_ONE,
     "thinking.budget_tokens": Bounds(1024, 10_000_000),
+    "store.deadline": Bounds(0, 300, is_open=True),
     "limits.rounds": Bounds(1, 10_000),
     "limits.conversations": Bounds(1, 100_000),
     "cache.breaks.share": Bounds(0, 1),

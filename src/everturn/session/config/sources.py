@@ -28,7 +28,7 @@ from everturn.wire.json_values import as_mapping
 ConfigScope = Literal["user", "project"]
 # Keys that a project's file may not set: where the user's API key is sent, which programs run, where data is
 # stored, and the prices of models.
-NOT_FOR_PROJECTS: Final = ("provider.", "hooks.", "events.", "store.", "models.")
+NOT_FOR_PROJECTS: Final = ("provider.", "hooks.", "events.", "store.", "models.", "gateway.")
 
 
 class ConfigSource(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from everturn.decide.events import (
     ForksRepeated,
     HookTrouble,
     PassedThrough,
+    TranscriptDamaged,
     TranscriptShared,
 )
 from everturn.history.records import Record
@@ -31,6 +32,7 @@ WARNINGS: Final = (
     HookTrouble,
     PassedThrough,
     ForksRepeated,
+    TranscriptDamaged,
     TranscriptShared,
 )
 SUBTYPE: Final = "everturn_event"

@@ -18,6 +18,13 @@ from everturn.wire.json_values import as_list, as_mapping
 # Trusts every hook; for the user's own files.
 EVERYTHING: Final = ("*",)
 _PLAIN: Final = re.compile(r"[\w|\- ]*\Z")
+# Only so much of a name is matched with a regular expression. Names of tools have at most 128 characters.
+_MAX_MATCHED_CHARS: Final = 200
+_MAX_REPEATS: Final = 3
+_ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
+_CLASS: Final = re.compile(r"\[\]?[^\]]{0,200}\]")
+_REPEAT: Final = re.compile(r"[*+{]")
+_REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
 # Fields that limit when a hook runs and that are not supported here; hooks with them do not run.
 _CONDITIONS: Final = ("if",)
 
@@ -60,7 +67,7 @@ def matches(matcher: str, value: str) -> bool:
     if _PLAIN.match(matcher):
         return value in (name.strip() for name in matcher.split("|"))
     try:
-        return re.fullmatch(matcher, value) is not None
+        return re.fullmatch(matcher, value[:_MAX_MATCHED_CHARS]) is not None
     except re.error:
         return False
 
@@ -114,6 +121,13 @@ class _Reader:
         if not isinstance(matcher, str) or not _is_pattern(matcher):
             self._report(where, f"{matcher!r} is not a valid matcher; its hooks do not run")
             return
+        if could_be_slow(matcher):
+            self._report(
+                where,
+                f"{matcher!r} could take very long to match, because it repeats a group or has more than "
+                f"{_MAX_REPEATS} repetitions; its hooks do not run. Separate names with |, or use .* once",
+            )
+            return
         for number, entry in enumerate(entries):
             self._entry(event, matcher, f"{where}.hooks[{number}]", entry)
 
@@ -157,6 +171,15 @@ def _entry_problem(entry: Mapping[str, Any]) -> str:
         return f"has timeout {seconds!r}; allowed are seconds above 0 and below 86,400 (a day)"
     unknown = [name for name in _CONDITIONS if name in entry]
     return f"has a condition ({unknown[0]!r}) that is not supported; it does not run" if unknown else ""
+
+
+def could_be_slow(matcher: str) -> bool:
+    """Whether a matcher could take more than a moment for a name: it repeats a group, or repeats often.
+
+    Without either, the time is at most a small power of the length, which is limited.
+    """
+    plain = _CLASS.sub("x", _ESCAPED.sub("x", matcher))
+    return _REPEATED_GROUP.search(plain) is not None or len(_REPEAT.findall(plain)) > _MAX_REPEATS
 
 
 def _is_pattern(matcher: str) -> bool:

@@ -15,16 +15,13 @@ The caller chooses what "durable" means:
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
-import msgspec
-
-from everturn.errors import StoreError, UsageError
-from everturn.history.edits import Undone
+from everturn.errors import StoreError
 from everturn.history.records import Record
 from everturn.session.private_files import replace_file, write_blob
 from everturn.session.store.file_system import (
@@ -36,31 +33,25 @@ from everturn.session.store.file_system import (
     read_whole,
     sync_folder,
 )
-from everturn.session.store.line_tags import (
-    FORMAT,
-    find_newest_format,
-    is_compaction,
-    tag_lines,
-    undo_cut_off_compaction,
-)
+from everturn.session.store.line_tags import FORMAT, find_newest_format
 from everturn.session.store.lock import TranscriptLock
+from everturn.session.store.protocol import Access
+from everturn.session.store.record_lines import RecordLines
 from everturn.session.transcripts import (
     STATE_SUFFIX,
     parse_transcript,
     parse_whole_file,
     read_state_beside,
 )
-from everturn.wire.claude_code_reader import parse_session_file
-from everturn.wire.claude_code_writer import LineContext, encode_record
+from everturn.wire.claude_code_writer import LineContext
 from everturn.wire.line_repair import LineProblem
-from everturn.wire.line_sums import TranscriptEnd, advance, tag_state
+from everturn.wire.line_sums import TranscriptEnd, tag_state
 
 # The folder beside the transcript.
 FILES_SUFFIX: Final = ".files"
 # The `read_only_reason` of a closed store.
 CLOSED: Final = "it was closed"
 Fsync = Literal["always", "batch", "never"]
-Access = Literal["write", "read"]
 
 # The first bytes of every line we write; and the number of leading zero bytes that mean lost data.
 FIRST_BYTES: Final = b'{"parentUuid":'
@@ -92,17 +83,10 @@ class JsonlStore:
         self.read_only_reason = ""
         self._io = io
         self._fsync: Fsync = fsync
-        # Where the session works: written into every line.
-        self.place = place
+        self._lines = RecordLines(path, place)
         self._fd = -1
         self._size = 0
-        # The state of the checksum at the end of the file (`wire/line_sums.py`).
-        self._sum = 0
-        self._starts_new_line = False
         self._is_unsynced = False
-        self._found: tuple[Record, ...] = ()
-        self._known: dict[str, Record] = {}
-        self._owed: tuple[Record, ...] = ()
         self._held = ExitStack()
         self._one_at_a_time = threading.Lock()
 
@@ -115,7 +99,7 @@ class JsonlStore:
         access: Access = "write",
         place: LineContext | None = None,
         io: FileSystem | None = None,
-    ) -> "JsonlStore":
+    ) -> Self:
         """Open the session in this file; the file and its folder are created if necessary.
 
         Opening does not change an existing file. A file written by a newer everturn is opened for reading
@@ -134,32 +118,31 @@ class JsonlStore:
         return store
 
     @property
+    def place(self) -> LineContext:
+        """Where the session works: written into every line."""
+        return self._lines.place
+
+    @place.setter
+    def place(self, place: LineContext) -> None:
+        self._lines.place = place
+
+    @property
     def records(self) -> tuple[Record, ...]:
         """The records in the file when it was opened, and an undo record if a compaction is incomplete."""
-        return (*self._found, *self._owed)
+        return self._lines.records
 
     def drop_lines(self) -> None:
-        """Drop the raw lines of the records from memory. They are in the file, and would take more memory
-        than everything else in an open session."""
-        self._found = tuple(msgspec.structs.replace(record, raw=b"") for record in self._found)
-        self._known.update((record.uuid, record) for record in self._found)
+        self._lines.drop_lines()
 
     def append(self, records: Sequence[Record]) -> None:
         """Append these records in one write. They are durable when it returns. After an I/O error the store
         accepts no more appends. A record that the file already holds is not written again (F02)."""
         with self._one_at_a_time:
             self._check_writable()
-            new = self._unknown(records)
-            if not new:
-                return
-            start = b"\n" if self._starts_new_line else b""
-            owed, state = tag_lines(self._owed, self.place, advance(self._sum, start))
-            data, state = tag_lines(new, self.place, state)
-            self._write(start + owed + data)
-            self._sum = state
-            self._starts_new_line = False
-            self._owed = ()
-            self._known.update((record.uuid, record) for record in new)
+            new = self._lines.prepare(records)
+            if new is not None:
+                self._write(new.data)
+                self._lines.commit(new)
 
     def sync(self) -> None:
         """Write to disk what was appended since the last sync. Only has an effect with "batch"."""
@@ -172,7 +155,8 @@ class JsonlStore:
         return read_state_beside(self.path)
 
     def write_state(self, data: bytes) -> str:
-        return replace_file(self.path + STATE_SUFFIX, tag_state(data, TranscriptEnd(self._size, self._sum)))
+        end = TranscriptEnd(self._size, self._lines.sum)
+        return replace_file(self.path + STATE_SUFFIX, tag_state(data, end))
 
     @property
     def blob_folder(self) -> str:
@@ -180,6 +164,9 @@ class JsonlStore:
 
     def write_blob(self, name: str, data: bytes) -> str:
         return write_blob(Path(self.blob_folder), name, data)
+
+    def write_copy(self) -> str:
+        return self.path
 
     @property
     def is_closed(self) -> bool:
@@ -221,16 +208,11 @@ class JsonlStore:
             sync_folder(self._io, os.path.dirname(self.path))
         data = read_whole(self._io, self._fd)
         self._size = len(data)
-        self._starts_new_line = bool(data) and not data.endswith(b"\n")
         state = self.read_state()
         is_wreck = _is_our_wreck(data)
         transcript = parse_whole_file(data, state) if is_wreck else parse_transcript(data, self.path, state)
-        self._sum = transcript.end_sum
-        self._found, self.flaws = transcript.records, transcript.flaws
-        self._known = {record.uuid: record for record in self._found}
-        undone = undo_cut_off_compaction(self._found)
-        self._owed = (undone,) if undone else ()
-        self.notes = tuple(_notes(self.flaws, undone))
+        self.flaws = transcript.flaws
+        self.notes = self._lines.load(data, transcript)
         if access == "read":
             self.read_only_reason = "it was opened for reading only"
         if (newer := find_newest_format(data)) > FORMAT:
@@ -252,24 +234,6 @@ class JsonlStore:
     def _check_writable(self) -> None:
         if self.read_only_reason:
             raise StoreError(f"Nothing can be appended to {self.path}: {self.read_only_reason}.")
-
-    def _unknown(self, records: Sequence[Record]) -> list[Record]:
-        new: dict[str, Record] = {}
-        for record in records:
-            known = self._known.get(record.uuid) or new.get(record.uuid)
-            if known is None:
-                new[record.uuid] = record
-            elif not _same(known, record):
-                raise UsageError(
-                    f"{self.path} already holds another record with the uuid {record.uuid}; "
-                    "give every record an id of its own."
-                )
-        if is_compaction(records) and 0 < len(new) < len(records):
-            raise UsageError(
-                f"{self.path} holds a part of this compaction, which is incomplete and was undone; "
-                "compact again with new ids."
-            )
-        return list(new.values())
 
     def _write(self, data: bytes) -> None:
         def steps() -> None:
@@ -322,20 +286,3 @@ def _is_our_wreck(data: bytes) -> bool:
 def _describe(problem: OSError) -> str:
     advice = ADVICE.get(problem.errno or 0, "")
     return f"{problem.strerror or problem}. {advice}".rstrip()
-
-
-def _notes(flaws: Sequence[LineProblem], undone: Record | None) -> Iterator[str]:
-    for flaw in flaws:
-        yield f"line {flaw.line}: {flaw.what}"
-    if undone is not None and isinstance(undone.edit, Undone):
-        yield f"the compaction {undone.edit.boundary} is incomplete; the conversation before it is used"
-
-
-def _same(one: Record, other: Record) -> bool:
-    """Whether two records have the same content. Their bytes may differ in tags and in the working folder."""
-    return _as_read(one) == _as_read(other)
-
-
-def _as_read(record: Record) -> Record:
-    (found,) = parse_session_file(encode_record(record)).records
-    return msgspec.structs.replace(found, raw=b"")

@@ -2,17 +2,21 @@
 
 A store holds the records of one conversation, a small state that a restart needs, and blobs (large tool
 results, reports) that the transcript refers to. Opening a store locks it: until `close`, no other process can
-append. `jsonl_store.py` is the store for files; implement this protocol to keep conversations elsewhere.
+append. `jsonl_store.py` is the store for files, `row_store.py` the one for databases. Stores are opened by a
+factory (`factory.py`).
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from everturn.history.records import Record
+from everturn.wire.claude_code_writer import LineContext
+
+Access = Literal["write", "read"]
 
 
 class Store(Protocol):
-    # Identifies the conversation: a path, or a key in a database.
+    # Identifies the conversation. Other files of the session (notes, pins) have names that begin with it.
     path: str
     # Problems found when it was opened, for the user.
     notes: tuple[str, ...]
@@ -20,8 +24,20 @@ class Store(Protocol):
     read_only_reason: str
 
     @property
+    def place(self) -> LineContext:
+        """Where the session works: written into every line."""
+        ...
+
+    @place.setter
+    def place(self, place: LineContext) -> None: ...
+
+    @property
     def records(self) -> tuple[Record, ...]:
         """The records it held when it was opened."""
+        ...
+
+    def drop_lines(self) -> None:
+        """Drop the raw lines of the records from memory."""
         ...
 
     def append(self, records: Sequence[Record]) -> None:
@@ -45,6 +61,10 @@ class Store(Protocol):
         """Store a blob and return the path it can be read at. Raises `StoreError`."""
         ...
 
+    def write_copy(self) -> str:
+        """The path of a file with all lines that were recorded. Files are that already; others write one."""
+        ...
+
     def reopen(self) -> "Store":
         """Close it and open it again, with all records that it holds now."""
         ...
@@ -54,4 +74,18 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Make everything durable, and release the lock."""
+        ...
+
+
+@runtime_checkable
+class SharedStore(Store, Protocol):
+    """A store that several machines can open. Between two requests it need not be locked."""
+
+    def release(self) -> None:
+        """Let another process write. Raises nothing: a lease that cannot be given back expires."""
+        ...
+
+    def resume(self) -> bool:
+        """Take back the right to write. False if another process has written since: open it again then.
+        Raises `SessionLocked` while another process is writing."""
         ...

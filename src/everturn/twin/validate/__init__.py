@@ -6,14 +6,12 @@ model. The tables of fields are in `params.py`, `blocks.py` and `tools.py`, in t
 models, `twin/signatures.py` checks signatures.
 """
 
-from collections.abc import Sequence
-
 from everturn.twin.options import TwinOptions
 from everturn.twin.tool_loading import check_references
 from everturn.twin.validate import betas, combinations
 from everturn.twin.validate.breakpoints import check_breakpoints
 from everturn.twin.validate.grammar import invalid_field
-from everturn.twin.validate.message_facts import MessageFacts, collect_message_facts, grammar
+from everturn.twin.validate.message_facts import RequestFacts, collect_facts, grammar
 from everturn.twin.validate.messages import check_beta_requirements, check_messages
 from everturn.twin.validate.model_rules import (
     check_effort,
@@ -30,7 +28,7 @@ from everturn.twin.validate.reported_refusals import check_known_betas, check_sa
 from everturn.twin.validate.tools import check_tools
 from everturn.twin.values import ParsedBlock, ParsedRequest, invalid_request
 
-__all__ = ["check_window", "collect_facts", "validate"]
+__all__ = ["check_window", "validate"]
 
 _PARAMETERS = {"messages": grammar.shape(MESSAGES), "count_tokens": grammar.shape(COUNT_TOKENS)}
 _MAX_SECTIONS = 100
@@ -59,10 +57,6 @@ def validate(request: ParsedRequest, options: TwinOptions) -> None:
     check_references(request)
 
 
-def collect_facts(request: ParsedRequest) -> list[MessageFacts]:
-    return [collect_message_facts(message, index) for index, message in enumerate(request.messages)]
-
-
 def _check_parameters(request: ParsedRequest) -> None:
     _PARAMETERS[request.endpoint](request.body, "")
     betas.check_parameters(request)
@@ -71,9 +65,9 @@ def _check_parameters(request: ParsedRequest) -> None:
     _check_once(request.system, "system")
 
 
-def _check_image_data(facts: Sequence[MessageFacts], options: TwinOptions) -> None:
+def _check_image_data(facts: RequestFacts, options: TwinOptions) -> None:
     refused = {"broken_base64": options.broken_base64, "mislabeled_images": options.mislabeled_images}
-    for index, found in enumerate(facts):
+    for index, found in facts.notable:
         if found.image_problem is not None:
             option, path, reason = found.image_problem
             if refused[option] == "refuse":

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from everturn.measure.prefix_cache import Ttl
 from everturn.twin.request_layout import NO_BREAKPOINT_KINDS, is_turn_scoped
 from everturn.twin.validate.grammar import invalid_field
-from everturn.twin.validate.message_facts import MessageFacts, RequestBreakpoint
+from everturn.twin.validate.message_facts import RequestBreakpoint, RequestFacts
 from everturn.twin.values import ParsedBlock, ParsedRequest, invalid_request
 
 MAX_BREAKPOINTS = 4
 
 
-def check_breakpoints(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
+def check_breakpoints(request: ParsedRequest, facts: RequestFacts) -> None:
     _check_empty(request, facts)
     explicit = [*_section("tools", request.tools), *_section("system", request.system), *_in_messages(facts)]
     automatic = _automatic(request)
@@ -32,19 +32,19 @@ def _section(name: str, sent: Sequence[ParsedBlock]) -> Iterator[RequestBreakpoi
             yield RequestBreakpoint(f"{name}.{index}", block.cache_ttl)
 
 
-def _in_messages(facts: Sequence[MessageFacts]) -> Iterator[RequestBreakpoint]:
-    for index, found in enumerate(facts):
+def _in_messages(facts: RequestFacts) -> Iterator[RequestBreakpoint]:
+    for index, found in facts.notable:
         if found.breakpoints:
             for breakpoint in found.breakpoints:
                 yield RequestBreakpoint(f"messages.{index}.{breakpoint.path}", breakpoint.ttl)
 
 
-def _check_empty(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
+def _check_empty(request: ParsedRequest, facts: RequestFacts) -> None:
     reason = "cache_control cannot be set for empty text blocks"
     for index, block in enumerate(request.system):
         if block.cache_ttl is not None and not block.body["text"].strip():
             raise invalid_field(f"system.{index}", reason)
-    for index, found in enumerate(facts):
+    for index, found in facts.notable:
         if found.empty_with_breakpoint is not None:
             raise invalid_field(f"messages.{index}.{found.empty_with_breakpoint}", reason)
 

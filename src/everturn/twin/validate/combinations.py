@@ -3,11 +3,9 @@
 Sources: api-facts 1.9, 2.3 to 2.6. `betas.py` lists the beta headers that they need.
 """
 
-from collections.abc import Sequence
-
 from everturn.twin.context_editing import CLEAR_THINKING, COMPACT, get_edits
 from everturn.twin.validate.grammar import invalid_field
-from everturn.twin.validate.message_facts import MessageFacts
+from everturn.twin.validate.message_facts import RequestFacts
 from everturn.twin.validate.model_rules import forces_a_tool, has_thinking_enabled
 from everturn.twin.values import ParsedRequest, invalid_request
 from everturn.wire.json_values import as_object
@@ -46,11 +44,11 @@ def check_edits(request: ParsedRequest) -> None:
         raise invalid_request(f"`{COMPACT}` is not supported for {request.body['model']}.")
 
 
-def check_compaction_blocks(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
+def check_compaction_blocks(request: ParsedRequest, facts: RequestFacts) -> None:
     """There may be one signed block, and it comes first (api-facts 2.5)."""
     signed = [
         (index, at)
-        for index, found in enumerate(facts)
+        for index, found in facts.notable
         for at in found.compactions
         if request.messages[index].blocks[at].body.get("signature")
     ]
@@ -71,7 +69,7 @@ def check_compaction_blocks(request: ParsedRequest, facts: Sequence[MessageFacts
         raise invalid_request(f"`{COMPACT}` cannot run on a request that carries a signed `compaction` block")
 
 
-def check_compaction(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
+def check_compaction(request: ParsedRequest, facts: RequestFacts) -> None:
     """The top-level `compaction` asks for a summary instead of a reply (api-facts 2.5)."""
     if request.body.get("compaction") is None:
         return
@@ -88,7 +86,7 @@ def check_compaction(request: ParsedRequest, facts: Sequence[MessageFacts]) -> N
             raise invalid_field("compaction", f"cannot be combined with `{name}`")
     if not request.model.compacts:
         raise invalid_field("compaction", f"not supported for {request.body['model']}.")
-    if all(set(found.kinds) <= {"compaction"} for found in facts):
+    if all(set(found.kinds) <= {"compaction"} for found in facts.all):
         raise invalid_request("there is nothing to summarize", error_code="compaction_nothing_to_summarize")
 
 

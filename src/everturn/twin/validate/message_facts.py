@@ -5,7 +5,8 @@ A conversation sends all its messages again with every request, and the parser r
 `breakpoints.py` and `twin/signatures.py` need is cached with it. An invalid message is not cached.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -17,7 +18,7 @@ from everturn.twin.validate import betas, blocks
 from everturn.twin.validate.grammar import EXTRA, ShapeCheck, invalid_field, join_path, unknown_tag
 from everturn.twin.validate.params import build_grammar
 from everturn.twin.validate.reported_refusals import find_image_problem
-from everturn.twin.values import ParsedBlock, ParsedMessage
+from everturn.twin.values import ParsedBlock, ParsedMessage, ParsedRequest, RequestRole
 from everturn.wire.json_values import as_object, as_objects, is_list, is_object
 
 grammar = build_grammar()
@@ -28,6 +29,11 @@ _CHECKS: dict[str, ShapeCheck] = {
     "cache_edits": grammar.shape(f"type any, {blocks.CACHE_EDITS_BLOCK}"),
 }
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_PLAIN_KINDS: dict[RequestRole, frozenset[str]] = {
+    "user": frozenset(("text", "tool_result")),
+    "assistant": frozenset(("text", "tool_use", *THINKING)),
+    "system": frozenset(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +66,14 @@ class ServerCall:
 class MessageFacts:
     """What the rules need to know about one message."""
 
+    # Only the rules about calls and their results can refuse it.
+    is_plain: bool
     kinds: tuple[str, ...]
     # The position of the block, and its id.
     calls: tuple[tuple[int, str], ...]
     results: tuple[tuple[int, str], ...]
+    call_ids: tuple[str, ...]
+    result_ids: tuple[str, ...]
     leading_results: int
     server_calls: tuple[ServerCall, ...]
     server_results: tuple[tuple[int, str, str], ...]
@@ -89,15 +99,45 @@ def collect_message_facts(message: ParsedMessage, index: int) -> MessageFacts:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """The facts of all messages, and of those that are not plain, with their indexes."""
+
+    all: Sequence[MessageFacts]
+    notable: Sequence[tuple[int, MessageFacts]]
+
+
+def collect_facts(request: ParsedRequest) -> RequestFacts:
+    """The facts of a request. Raises ApiError if the shape of a message is invalid."""
+    facts = [collect_message_facts(message, index) for index, message in enumerate(request.messages)]
+    return RequestFacts(facts, [(i, found) for i, found in enumerate(facts) if not found.is_plain])
+
+
 def _find(message: ParsedMessage, path: str) -> MessageFacts:
     _check_extra(message, path)
     for position, block in enumerate(message.blocks):
         _check_block(message, block, join_path(path, f"content.{position}"))
+    found = _find_all(message)
+    return replace(found, is_plain=_is_plain(message, found))
+
+
+def _is_plain(message: ParsedMessage, found: MessageFacts) -> bool:
+    if not found.kinds or message.extra or not _PLAIN_KINDS[message.role].issuperset(found.kinds):
+        return False
+    noted = (found.breakpoints, found.beta_requirements, found.images)
+    problems = (found.blank, found.empty_with_breakpoint, found.cited, found.image_problem)
+    return not any(noted) and all(problem is None for problem in problems)
+
+
+def _find_all(message: ParsedMessage) -> MessageFacts:
     sent = message.blocks
     return MessageFacts(
+        is_plain=False,
         kinds=tuple(block.kind for block in sent),
-        calls=tuple((at, block.body["id"]) for at, block in enumerate(sent) if block.kind == "tool_use"),
-        results=_ids(sent, ("tool_result",)),
+        calls=(calls := tuple((at, b.body["id"]) for at, b in enumerate(sent) if b.kind == "tool_use")),
+        results=(results := _ids(sent, ("tool_result",))),
+        call_ids=tuple(id for _, id in calls),
+        result_ids=tuple(id for _, id in results),
         leading_results=_leading_results(sent),
         server_calls=tuple(_server_call(block) for block in sent if _calls_server(block)),
         server_results=tuple(

@@ -12,12 +12,13 @@ from everturn.twin.options import TwinOptions
 from everturn.twin.validate import betas
 from everturn.twin.validate.blocks import SERVER_RESULTS
 from everturn.twin.validate.grammar import EXTRA, invalid_field, join_path, unknown_tag
-from everturn.twin.validate.message_facts import BetaRequirement, MessageFacts, ServerCall
+from everturn.twin.validate.message_facts import BetaRequirement, MessageFacts, RequestFacts, ServerCall
 from everturn.twin.values import ParsedMessage, ParsedRequest, invalid_request
 
 MAX_MESSAGES = 100_000
 _VERSION_WITHOUT_CITED_INPUT = "2026-10-21"
 _MAX_IMAGES, _IMAGES_ON_SMALL_WINDOWS, _SMALL_WINDOW = 600, 100, 200_000
+_SERVER_KINDS = SERVER_RESULTS | {"server_tool_use", "mcp_tool_use"}
 # An assistant message that ends with one of these is not a prefill: the server continues its own work.
 _RESUMABLE = SERVER_RESULTS | {"server_tool_use", "mcp_tool_use", "compaction"}
 _UNEXPECTED_SYSTEM = (
@@ -26,25 +27,24 @@ _UNEXPECTED_SYSTEM = (
 )
 
 
-def check_messages(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
-    if not facts:
+def check_messages(request: ParsedRequest, facts: RequestFacts) -> None:
+    if not facts.all:
         raise invalid_request("messages: at least one message is required")
-    if len(facts) > MAX_MESSAGES:
+    if len(facts.all) > MAX_MESSAGES:
         raise invalid_field("messages", f"List should have at most {MAX_MESSAGES} items after validation")
-    _check_roles(request, facts)
+    _check_roles(request, facts.all)
     _check_block_roles(request, facts)
     _check_not_empty(request, facts)
     _check_images(request, facts)
-    _check_calls(request, facts)
-    _check_end(request, facts)
+    if not _is_all_answered(request, facts.all):
+        _check_calls(request, facts.all)
+    _check_end(request, facts.all[-1])
 
 
-def check_beta_requirements(
-    request: ParsedRequest, facts: Sequence[MessageFacts], options: TwinOptions
-) -> None:
-    """Check the blocks and fields of messages that requirement a beta header."""
+def check_beta_requirements(request: ParsedRequest, facts: RequestFacts, options: TwinOptions) -> None:
+    """Check the blocks and fields of messages that require a beta header."""
     extended = "cache_edits" in options.extensions
-    for index, found in enumerate(facts):
+    for index, found in facts.notable:
         for requirement in found.beta_requirements:
             if not betas.has_beta(request, requirement.headers) and not (
                 extended and requirement.headers == betas.NO_BETA_HEADER
@@ -120,11 +120,11 @@ _ONLY_IN = {
 }
 
 
-def _check_block_roles(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
+def _check_block_roles(request: ParsedRequest, facts: RequestFacts) -> None:
     strict = request.version >= _VERSION_WITHOUT_CITED_INPUT
     places = {**_ONLY_IN, "document": "user"} if strict else _ONLY_IN
-    for index, (message, found) in enumerate(zip(request.messages, facts, strict=True)):
-        role = message.role
+    for index, found in facts.notable:
+        role = request.messages[index].role
         for at, kind in enumerate(found.kinds):
             place = places.get(kind, role)
             if place != role:
@@ -135,9 +135,9 @@ def _check_block_roles(request: ParsedRequest, facts: Sequence[MessageFacts]) ->
             raise invalid_field(path, "citations are not permitted on text blocks in `user` messages")
 
 
-def _check_not_empty(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
-    last = len(facts) - 1
-    for index, found in enumerate(facts):
+def _check_not_empty(request: ParsedRequest, facts: RequestFacts) -> None:
+    last = len(facts.all) - 1
+    for index, found in facts.notable:
         role = request.messages[index].role
         if not found.kinds and role != "system" and not (index == last and role == "assistant"):
             raise invalid_field(
@@ -148,11 +148,34 @@ def _check_not_empty(request: ParsedRequest, facts: Sequence[MessageFacts]) -> N
             raise invalid_field("messages", f"text content blocks must {found.blank}")
 
 
-def _check_images(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
+def _check_images(request: ParsedRequest, facts: RequestFacts) -> None:
     limit = _IMAGES_ON_SMALL_WINDOWS if request.model.window <= _SMALL_WINDOW else _MAX_IMAGES
-    images = sum(found.images for found in facts)
+    images = sum(found.images for _, found in facts.notable)
     if images > limit:
         raise invalid_field("messages", f"too many images: {images} > {limit}")
+
+
+def _is_all_answered(request: ParsedRequest, facts: Sequence[MessageFacts]) -> bool:
+    """Whether it is the usual conversation: user and assistant in turn, each call answered at once.
+
+    False says only that `_check_calls` has to look: it knows every case and the words for it, and takes
+    several times as long.
+    """
+    roles = [message.role for message in request.messages]
+    if roles[::2].count("user") + roles[1::2].count("assistant") < len(roles):
+        return False
+    if not request.kinds.isdisjoint(_SERVER_KINDS):
+        return False
+    seen: set[str] = set()
+    count = 0
+    asked: tuple[str, ...] = ()
+    for found in facts:
+        if found.result_ids != asked or found.leading_results != len(asked):
+            return False
+        asked = found.call_ids
+        seen.update(asked)
+        count += len(asked)
+    return not asked and len(seen) == count
 
 
 @dataclass(slots=True)
@@ -257,9 +280,9 @@ def _check_server_calls(pending: _Pending) -> None:
         )
 
 
-def _check_end(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
+def _check_end(request: ParsedRequest, found: MessageFacts) -> None:
     """The conversation ends with the user, or with a prefill if the model supports it."""
-    message, found = request.messages[-1], facts[-1]
+    message = request.messages[-1]
     if message.role != "assistant" or request.endpoint != "messages":
         return
     last = found.kinds[-1] if found.kinds else None

@@ -10,7 +10,7 @@ from everturn.history.blocks import THINKING
 from everturn.measure.model_table import EFFORTS
 from everturn.twin.options import TwinOptions
 from everturn.twin.validate.grammar import EXTRA, invalid_field
-from everturn.twin.validate.message_facts import MessageFacts
+from everturn.twin.validate.message_facts import MessageFacts, RequestFacts
 from everturn.twin.values import ParsedRequest, invalid_request
 
 VERSION_WITHOUT_SAMPLING = "2026-10-21"
@@ -131,16 +131,17 @@ def _check_unthinking_effort(request: ParsedRequest, mode: str) -> None:
         )
 
 
-def check_thinking_first(request: ParsedRequest, facts: Sequence[MessageFacts]) -> None:
+def check_thinking_first(request: ParsedRequest, facts: RequestFacts) -> None:
     """With `enabled`, an unfinished assistant turn must start with thinking (api-facts 5, 7)."""
     if request.get_object("thinking").get("type") != "enabled":
         return
-    index = _unfinished_turn(request, facts)
-    if index is None or not facts[index].kinds or facts[index].kinds[0] in THINKING:
+    index = _unfinished_turn(request, facts.all)
+    kinds = facts.all[index].kinds if index is not None else ()
+    if not kinds or kinds[0] in THINKING:
         return
     raise invalid_field(
         f"messages.{index}.content.0.type",
-        f"Expected `thinking` or `redacted_thinking`, but found `{facts[index].kinds[0]}`. {_THINKING_FIRST}",
+        f"Expected `thinking` or `redacted_thinking`, but found `{kinds[0]}`. {_THINKING_FIRST}",
     )
 
 

@@ -15,33 +15,33 @@ from everturn.session.memory_files.confined import SECRET_FILE_PATTERNS
 _SECRET_NAMES: Final = (
     ".envrc", "*.keystore", "*.jks", "*.ppk", "*.gpg", "*.asc", "*_rsa", "*_ed25519", "*_ecdsa", "*_dsa",
     "credentials", "*.credentials", "secrets.*", "*.secret", "*.secrets", ".htpasswd", ".my.cnf",
-    ".vault-token", ".dockercfg", "*service-account*.json", "*.ovpn", "wallet.dat", ".*_history",
+    ".vault-token", ".dockercfg", "*service-account*.json", "*serviceaccount*.json", "*.ovpn", "wallet.dat",
+    ".*_history", "*.env", "*.tfstate.*", ".terraformrc", "auth.json", "token.txt", ".s3cfg", ".boto",
+    "kubeconfig", "cookies.sqlite", "login data",
 )  # fmt: skip
 _SECRET_FOLDERS: Final = frozenset(
-    (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store")
+    (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", "gcloud")
 )
 _SECRET: Final = re.compile(
     "|".join(translate(pattern) for pattern in (*SECRET_FILE_PATTERNS, *_SECRET_NAMES))
 )
 
-# Folders whose files git, an editor, a build service, a hook manager or an agent runs or obeys by itself.
-_CODE_FOLDERS: Final = frozenset(
-    (".git", ".hg", ".svn", ".githooks", ".husky", ".lefthook", ".claude", ".cursor", ".codex", ".gemini",
-     ".vscode", ".idea", ".zed", ".nvim", ".devcontainer", ".circleci", ".buildkite", ".gitlab", ".github",
-     ".forgejo", ".gitea", ".direnv", ".mise")
+# Hidden files and folders belong to programs: git, shells, editors, debuggers, build services, hook managers
+# and agents run or obey what is in them by themselves. There are too many to name, so these are those that
+# nothing runs.
+_HARMLESS_HIDDEN: Final = frozenset(
+    (".gitignore", ".gitkeep", ".keep", ".dockerignore", ".npmignore", ".prettierignore", ".eslintignore",
+     ".helmignore", ".editorconfig", ".nojekyll", ".mailmap", ".python-version", ".nvmrc", ".node-version",
+     ".env.example", ".", "..")
 )  # fmt: skip
+# The same without a dot: folders, and names of files.
+_CODE_FOLDERS: Final = frozenset(("node_modules", "site-packages"))
 _CODE_NAMES: Final = (
     # A file HEAD makes a folder a repository, whose configuration can run programs.
-    "head", ".gitmodules", ".gitattributes", ".gitconfig", ".envrc", ".pre-commit-config.yaml",
-    "lefthook.y*ml", ".lefthook.y*ml", ".gitlab-ci.y*ml", ".travis.y*ml", "jenkinsfile",
-    "azure-pipelines.y*ml",
-    "bitbucket-pipelines.y*ml", ".drone.y*ml", ".woodpecker.y*ml", ".mcp.json", "claude.md",
-    "claude.local.md", "agents.md", "gemini.md", "everturn.toml", ".bashrc", ".bash_profile",
-    ".bash_login", ".bash_logout",
-    ".bash_aliases", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".inputrc", ".vimrc", ".nvimrc",
-    ".exrc", ".nvim.lua", ".emacs", ".dir-locals.el", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs",
-    "sitecustomize.py", "usercustomize.py", "*.pth", ".tool-versions", "mise.toml", ".mise.toml",
-    "*.code-workspace",
+    "head", "lefthook.y*ml", "jenkinsfile*", "azure-pipelines.y*ml", "bitbucket-pipelines.y*ml",
+    "cloudbuild.y*ml", "appveyor.y*ml", "claude.md", "claude.local.md", "agents.md", "gemini.md", "qwen.md",
+    "opencode.json*", "everturn.toml", "sitecustomize.py", "usercustomize.py", "*.pth", "pip.conf",
+    "pyvenv.cfg", "mise.toml", "*.code-workspace",
 )  # fmt: skip
 _RUNS_CODE: Final = re.compile("|".join(map(translate, _CODE_NAMES)))
 
@@ -54,8 +54,10 @@ def is_secret(path: str) -> bool:
 
 def runs_code(path: str) -> bool:
     """Whether some program runs or obeys a file of this name without being asked."""
-    *folders, name = map(_plain_name, path.split("/"))
-    return not _CODE_FOLDERS.isdisjoint((*folders, name)) or _RUNS_CODE.fullmatch(name) is not None
+    parts = [*map(_plain_name, path.split("/"))]
+    if any(part.startswith(".") and part not in _HARMLESS_HIDDEN for part in parts):
+        return True
+    return not _CODE_FOLDERS.isdisjoint(parts) or _RUNS_CODE.fullmatch(parts[-1]) is not None
 
 
 def is_hidden(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""The oracle: a policy that knows which results will be used again (RP-9).
+"""Clears only: a policy that knows which results will be used again (RP-9, EC-12).
 
 It clears results that are never used again, but only if that is free (the cache has expired) or saves money:
 reading them until the cache expires or the thread ends would cost more than rewriting what follows them. When
@@ -21,9 +21,9 @@ from everturn.replay.playing.steps import ReplayStep, ReplayThread
 from everturn.replay.refetches import ThreadUses
 
 
-def make_oracle(uses: ThreadUses, thread: ReplayThread, ttl: Ttl) -> EditAdvisor:
-    """The edits of the oracle before each call of a thread."""
-    return EditAdvisor(_Oracle(uses, thread, ttl).edit)
+def make_clears_only(uses: ThreadUses, thread: ReplayThread, ttl: Ttl) -> EditAdvisor:
+    """The edits of this bound before each call of a thread."""
+    return EditAdvisor(_ClearsOnly(uses, thread, ttl).edit)
 
 
 class _Place(NamedTuple):
@@ -42,7 +42,7 @@ class _Entry(NamedTuple):
     at: datetime
 
 
-class _Oracle:
+class _ClearsOnly:
     def __init__(self, uses: ThreadUses, thread: ReplayThread, ttl: Ttl) -> None:
         self._needed_until = _needed_until(uses)
         self._numbers = uses.numbers

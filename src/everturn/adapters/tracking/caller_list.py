@@ -1,0 +1,202 @@
+"""The caller's list of messages, as one conversation knows it: a chain, and where each link is in the log.
+
+The chain has the caller's words, the log has what was sent. They differ where the caller has left out a part
+of what it had sent (`respelling.py`); from then on the list is known as the caller spells it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from everturn.adapters.tracking.caller_request import CallerRequest
+from everturn.adapters.tracking.chain import (
+    START,
+    SYSTEM_TEXT,
+    digest,
+    is_caller_message,
+    record_links,
+    role_of,
+)
+from everturn.adapters.tracking.respelling import Alignment, align, is_identifying, split_segments
+from everturn.history.blocks import fields_of
+from everturn.history.records import Record
+from everturn.session.state_file import SettledList
+
+
+class CallerList(NamedTuple):
+    """The caller's list as a chain, with the position in the log of the record that has each block."""
+
+    chain: list[bytes]
+    positions: list[int]
+
+
+def read_caller_list(records: Sequence[Record]) -> CallerList:
+    """The list that a caller has who kept everything as it was sent."""
+    found = CallerList([], [])
+    for at, record in enumerate(records):
+        if is_caller_message(record):
+            links = record_links(found.chain[-1] if found.chain else START, record)
+            found.chain.extend(links)
+            found.positions.extend([at] * len(links))
+    return found
+
+
+class KnownList:
+    """`records` is the log, which grows; `known` the caller's list, if it differs from what the log says."""
+
+    def __init__(self, records: Sequence[Record], known: CallerList | None = None) -> None:
+        self._records = records
+        self.chain, self._positions = known or read_caller_list(records)
+        self._preamble_digests: list[bytes] = [b""] * len(self.chain)
+        # Recorded replies: message id, and the number of links up to and including it.
+        self.replies: dict[str, int] = {}
+        self._first_reply = 0
+        self._index_replies(0)
+        self.has_system_text = any(block.kind == SYSTEM_TEXT for record in records for block in record.blocks)
+
+    @property
+    def last_link(self) -> bytes:
+        return self.chain[-1] if self.chain else START
+
+    def has_reply_within(self, links: int) -> bool:
+        """Whether the first `links` blocks contain a reply that was recorded here."""
+        return 0 < self._first_reply <= links
+
+    def add(self, at: int, links: Sequence[bytes], preamble_digest: bytes) -> None:
+        """The links of the record at this position in the log."""
+        start = len(self.chain)
+        self.chain += links
+        self._positions += [at] * len(links)
+        self._preamble_digests += [preamble_digest] * len(links)
+        self._index_replies(start)
+
+    def extend(self, longer: CallerList, preamble_digest: bytes) -> None:
+        """The same list with what another process has recorded since."""
+        added = len(longer.chain) - len(self.chain)
+        self.chain, self._positions = longer
+        self._preamble_digests += [preamble_digest] * added
+        self.replies = {}
+        self._index_replies(0)
+
+    def list_messages(self) -> list[dict[str, Any]]:
+        """The messages of the list, as they were sent."""
+        found: list[dict[str, Any]] = []
+        for record in filter(is_caller_message, self._records):
+            for block in record.blocks:
+                role, fields = role_of(record, block), fields_of(block)
+                if role == "system":
+                    fields["type"] = "text"
+                if not found or found[-1]["role"] != role:
+                    found.append({"role": role, "content": []})
+                found[-1]["content"].append(fields)
+        return found
+
+    def _index_replies(self, start: int) -> None:
+        for links in range(start + 1, len(self.chain) + 1):
+            record = self._records[self._positions[links - 1]]
+            if record.message_id:
+                self.replies[record.message_id] = links
+        self._first_reply = next(iter(self.replies.values()), 0)
+
+    # ── forks ────────────────────────────────────────────────────────────────────────────────────
+
+    def fork_point(self, links: int) -> int:
+        """The number of links that a fork can share: whole records only."""
+        while 0 < links < len(self.chain) and self._positions[links] == self._positions[links - 1]:
+            links -= 1
+        return links
+
+    def records_before(self, links: int) -> int:
+        """Length of the log when the message after these links arrived, with decisions made before it."""
+        return self._positions[links] if links < len(self._positions) else len(self._records)
+
+    def first(self, links: int) -> CallerList:
+        return CallerList(self.chain[:links], self._positions[:links])
+
+    def had_same_preamble(self, links: int, preamble_digest: bytes) -> bool:
+        """Whether the first `links` blocks all had this system prompt and these tools."""
+        return all(each == preamble_digest for each in self._preamble_digests[:links])
+
+    def inherit_preambles(self, parent: "KnownList") -> None:
+        """For a fork: its shared messages were sent with the parent's system prompt and tools."""
+        self._preamble_digests = parent._preamble_digests[: len(self.chain)]
+
+    # ── lists that lack a part of what was sent ──────────────────────────────────────────────────
+
+    def is_start_of(self, request: CallerRequest) -> bool:
+        """Whether the request starts with all of this list, block by block."""
+        known = len(self.chain)
+        return not known or list(request.chain[known - 1 : known]) == self.chain[-1:]
+
+    def sent_last(self) -> bytes:
+        """A digest of the newest answered message as it was sent."""
+        start = self._last_exchange()
+        records = self._records[self._positions[start] :] if start < len(self.chain) else ()
+        return digest(*(block.raw for record in records for block in record.blocks))
+
+    def settled_list(self) -> SettledList:
+        """The part of the caller's list before the last answered message. It is kept for after a restart,
+        when the chain has to be read from the records, which have what was sent."""
+        start = self._last_exchange()
+        return SettledList(start, self.chain[start - 1].hex()) if start else SettledList()
+
+    def align(
+        self, request: CallerRequest, last: CallerRequest | None, preamble_digest: bytes
+    ) -> Alignment | None:
+        """How the request spells what was sent, if it lacks a part of it. `last` is the last request of the
+        conversation, `preamble_digest` that of its system prompt and tools."""
+        start = self._respelling_start(request)
+        if start >= len(self.chain) or request.known > start:
+            return None
+        if start and (len(request.chain) < start or request.chain[start - 1] != self.chain[start - 1]):
+            return None
+        first = self._positions[start]
+        newest = enumerate(self._records[first:], first)
+        segments = split_segments((at, each) for at, each in newest if is_caller_message(each))
+        found = align(segments, request, start)
+        if found.segments < len(segments) or not found.is_respelled:
+            return None
+        if found.links < request.last_reply:
+            # A part is left out in the next request. This one has replies from elsewhere in between.
+            return None
+        is_same_caller = last is None or last.fields.get("metadata") == request.fields.get("metadata")
+        is_same_preamble = start > 0 or preamble_digest == request.preamble_digest
+        # A caller that names its session has said whose request it is.
+        is_identified = bool(request.scope) or self._is_identified(first)
+        return found if is_same_caller and is_same_preamble and is_identified else None
+
+    def take_spelling(self, request: CallerRequest, found: Alignment) -> None:
+        """From now on, what was sent is known as the caller spells it."""
+        start = self._respelling_start(request)
+        digests = self._preamble_digests[start:]
+        self.chain[start:] = request.chain[start : found.links]
+        self._positions[start:] = found.records
+        self._preamble_digests[start:] = [digests[-1]] * len(found.records)
+        self.replies = {name: links for name, links in self.replies.items() if links <= start}
+        self._index_replies(start)
+
+    def _last_exchange(self) -> int:
+        """Where the last answered message begins in the chain; its length if the last message has no answer
+        from here."""
+        records, positions = self._records, self._positions
+        at = len(self.chain)
+        if not at or not records[positions[-1]].message_id:
+            return at
+        while at and records[positions[at - 1]].kind == "assistant":
+            at -= 1
+        while at and records[positions[at - 1]].kind == "user":
+            at -= 1
+        return at
+
+    def _respelling_start(self, request: CallerRequest) -> int:
+        """Where the request may differ from what was sent: in the last exchange. A caller that stops using
+        system messages spells all of them as reminders."""
+        stops_using = self.has_system_text and not request.has_system_messages
+        return 0 if stops_using else self._last_exchange()
+
+    def _is_identified(self, first: int) -> bool:
+        """Whether the replies that the caller has show that this is its conversation. Messages before the
+        first reply do not count, nor does the one that differs."""
+        records = [record for record in self._records if is_caller_message(record)]
+        replied = next((at for at, each in enumerate(records) if each.message_id), len(records))
+        differs = {record.uuid for record in self._records[first:] if record.kind == "user"}
+        return is_identifying(each for each in reversed(records[replied:]) if each.uuid not in differs)

@@ -1,0 +1,103 @@
+"""`everturn dashboard`: sessions, context and cost in the browser.
+
+Exit codes: 0 when it was stopped; 1 if it cannot be started, with the reason on stderr; 2 for wrong usage.
+"""
+
+import os
+import signal
+import webbrowser
+from datetime import tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import click
+
+from everturn.cli.configured import configured
+from everturn.cli.output import say
+
+if TYPE_CHECKING:
+    from everturn.decide.options import Options
+    from everturn.web_dashboard.server import DashboardServer
+
+
+@click.command(short_help="See sessions, context and cost in the browser.")
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 chooses a free one. Default: 8686, or a free one if that is taken.",
+)
+@click.option("--no-browser", is_flag=True, help="Do not open a browser; only print the address.")
+@click.option("--timezone", metavar="NAME", default="", help="Days and times of this zone, like Asia/Tokyo.")
+@configured
+def dashboard(
+    paths: tuple[Path, ...], port: int | None, no_browser: bool, timezone: str, options: "Options"
+) -> None:
+    """Show recorded and running sessions in the browser: what fills the context, where the money goes.
+
+    Without PATHS, sessions are searched in ~/.claude/projects and where everturn keeps its own. The page is
+    served on this machine only, and nothing is sent anywhere. Stop it with Ctrl-C.
+    """
+    from everturn.web_dashboard.dashboard import Dashboard
+    from everturn.web_dashboard.places import find_places
+    from everturn.web_dashboard.server import DashboardServer, address_of, bind, run
+
+    places = find_places(os.environ, home=Path.home(), paths=paths)
+    zone = _zone(timezone)
+    with bind(port) as listener:
+        made = Dashboard(places, options, zone=zone)
+        address = address_of(listener, made)
+
+        def ready() -> None:
+            say(f"everturn dashboard: {address}")
+            for note in made.index.notes:
+                say(f"note: {note}", err=True)
+            if not no_browser:
+                _open_browser(address)
+
+        server = DashboardServer(made, ready)
+        _stop_on_signals(server)
+        run(server, listener, made)
+
+
+def _zone(name: str) -> tzinfo | None:
+    if not name:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise click.BadParameter(
+            f"{name!r} is not a known time zone. Use a name like Europe/Berlin.", param_hint="--timezone"
+        ) from None
+
+
+def _open_browser(address: str) -> None:
+    """Where there is no browser, the printed address is enough."""
+    if (
+        os.environ.get("DISPLAY")
+        or os.environ.get("WAYLAND_DISPLAY")
+        or os.environ.get("BROWSER")
+        or _is_mac()
+    ):
+        try:
+            webbrowser.open(address)
+        except (webbrowser.Error, OSError):
+            say("No browser could be opened. Open the address yourself.", err=True)
+
+
+def _is_mac() -> bool:
+    return os.uname().sysname == "Darwin"
+
+
+def _stop_on_signals(server: "DashboardServer") -> None:
+    """Exit with code 0 on SIGINT and SIGTERM.
+
+    uvicorn stops at these signals itself, then raises them again for the handler installed before: this one.
+    """
+
+    def stop(signum: int, frame: object) -> None:
+        server.should_exit = True
+
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, stop)

@@ -1,0 +1,88 @@
+"""`everturn run -- COMMAND`: a command behind a gateway of its own."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import click
+
+from everturn.cli.gateway import parse_limit, shared_options
+from everturn.cli.output import say
+from everturn.gateway.app import make_gateway
+from everturn.gateway.server import serve_gateway
+from everturn.gateway.start import TWIN, describe_costs, load_settings, open_upstream
+from everturn.gateway.values import Mode
+from everturn.processes import find_program, run_in_foreground
+
+NOT_FOUND: Final = 127
+NOT_STARTED: Final = 126
+SIGNALLED: Final = 128
+BASE_URL: Final = "ANTHROPIC_BASE_URL"
+_LOCAL: Final = "127.0.0.1,localhost"
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option(
+    "--upstream",
+    metavar="URL",
+    default="",
+    help="Where requests go; 'twin' starts a local Messages API.  [default: ANTHROPIC_BASE_URL, or the API]",
+)
+@shared_options
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    *,
+    upstream: str,
+    mode: Mode | None,
+    limits: tuple[str, ...],
+    settings: dict[str, str],
+    config_path: Path | None,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND with a gateway in front of the API, and print what it cost and saved.
+
+    \b
+        everturn run -- claude
+        everturn run --mode manage -- python my_agent.py
+
+    The exit status is the command's. Everything after -- belongs to the command.
+    """
+    program = find_program(command[0], os.environ.get("PATH", ""))
+    if not program and os.path.dirname(command[0]) and os.access(command[0], os.X_OK):
+        program = os.path.abspath(command[0])
+    if not program:
+        say(f"everturn run: {command[0]!r} was not found. Check its name and the PATH.", err=True)
+        raise SystemExit(NOT_FOUND)
+    with open_upstream(upstream or os.environ.get(BASE_URL, "")) as address:
+        loaded = load_settings(
+            upstream=address, mode=mode, settings=settings, config_path=config_path,
+            limits=dict(map(parse_limit, limits)),
+        )  # fmt: skip
+        made = make_gateway(loaded)
+        with serve_gateway(made) as (url, _):
+            environment = make_environment(os.environ.copy(), url, is_twin=upstream == TWIN)
+            code = _run(program, command, environment)
+    totals, metrics = made.tenants.bill, made.metrics
+    line = describe_costs(
+        metrics.calls, float(totals.dollars), float(metrics.saved), metrics.hit_ratio, loaded.mode
+    )
+    say(f"everturn: {line}", err=True)
+    raise SystemExit(code if code >= 0 else SIGNALLED - code)
+
+
+def _run(program: str, command: tuple[str, ...], environment: dict[str, str]) -> int:
+    try:
+        return run_in_foreground([program, *command[1:]], environment)
+    except OSError as problem:
+        say(f"everturn run: {command[0]!r} cannot be started: {problem.strerror}.", err=True)
+        return NOT_STARTED
+
+
+def make_environment(environment: dict[str, str], url: str, *, is_twin: bool) -> dict[str, str]:
+    """The command's environment: the gateway's address, and no proxy between the two."""
+    changed = {**environment, BASE_URL: url}
+    for name in ("NO_PROXY", "no_proxy"):
+        changed[name] = ",".join(filter(None, (environment.get(name, ""), _LOCAL)))
+    if is_twin and not (environment.get("ANTHROPIC_API_KEY") or environment.get("ANTHROPIC_AUTH_TOKEN")):
+        changed["ANTHROPIC_API_KEY"] = "twin"
+    return changed

@@ -1,0 +1,60 @@
+"""How likely a conversation goes on after a silence.
+
+Fitted to recorded sessions, the end of a recording counted as never. `everturn tune` fits a table to a
+person's own sessions.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+# A hold renews an entry shortly before its hour is over.
+HOUR: Final = 3_590.0
+
+
+class PauseRow(msgspec.Struct, frozen=True):
+    """Of so many silences that had lasted this long, so many ended within the next hour."""
+
+    seconds: float
+    silences: int
+    returns: int
+
+
+class PauseTable(msgspec.Struct, frozen=True):
+    rows: tuple[PauseRow, ...]
+
+    def chance(self, seconds: float) -> float:
+        """The chance that somebody returns within an hour, after a silence of so many seconds. None beyond
+        the table: nobody waits for ever.
+        """
+        if seconds > self.rows[-1].seconds + HOUR / 2:
+            return 0.0
+        found = [row for row in self.rows if row.seconds <= seconds + 1.0]
+        row = found[-1] if found else self.rows[0]
+        # One return and one silence more: a row that saw nothing is not certain of it.
+        return (row.returns + 1) / (row.silences + 2)
+
+
+def fit_pauses(silences: Iterable[float], *, first: float = 290.0, rows: int = 6) -> PauseTable:
+    """`silences` in seconds; infinity where nobody came back."""
+    every = sorted(silences)
+    return PauseTable(tuple(_row(every, first + number * HOUR) for number in range(rows)))
+
+
+def _row(every: Sequence[float], seconds: float) -> PauseRow:
+    lasting = [each for each in every if each >= seconds]
+    return PauseRow(seconds, len(lasting), sum(each < seconds + 3_600.0 for each in lasting))
+
+
+# 76 Claude Code sessions (docs/economy.md says how to fit them again).
+DEFAULT_PAUSES: Final = PauseTable(
+    (
+        PauseRow(290.0, 198, 104),
+        PauseRow(3_880.0, 94, 7),
+        PauseRow(7_470.0, 87, 4),
+        PauseRow(11_060.0, 83, 1),
+        PauseRow(14_650.0, 82, 2),
+        PauseRow(18_240.0, 80, 1),
+    )
+)

@@ -1,0 +1,76 @@
+"""What the economic policy remembers: the carry, the bill, and the bill of doing nothing."""
+
+import msgspec
+
+from everturn.decide.economy.prices import RelativePrices
+from everturn.history.records import Usage
+from everturn.measure.prefix_cache import SECONDS, Ttl
+
+
+class EconomyState(msgspec.Struct, frozen=True, kw_only=True):
+    # The size right after the last reset; None before the first one.
+    base: int | None = None
+    # What reading the context beyond the base has cost since then, in input tokens (EC-5).
+    carry: float = 0.0
+    # Dollars: the input side of all calls, summaries and holds; and the input side without them (EC-8).
+    spent: float = 0.0
+    unmanaged: float = 0.0
+    held: float = 0.0
+    # Tokens that the context would hold more if nothing had been reset.
+    surplus: int = 0
+    # Of the last answered call: its prompt, its output, when it began.
+    prompt: int = 0
+    output: int = 0
+    called_at: float | None = None
+    # Since that call: holds, and whether the context was reset.
+    holds: int = 0
+    was_reset: bool = False
+
+    def unmanaged_call(self, size: int, read: int, now: float, prices: RelativePrices, ttl: Ttl) -> float:
+        """What a call of this size, which reads so much, would have cost in dollars if nothing had ever been
+        reset or held. What the provider lost by itself, it would have lost then too.
+        """
+        size, before = size + self.surplus, self.prompt + self.surplus
+        is_late = self.called_at is None or now - self.called_at > SECONDS[ttl]
+        if self.was_reset or (is_late and self.holds):
+            share = 0.0 if is_late else 1.0
+        else:
+            share = min(1.0, read / self.prompt) if self.prompt else 0.0
+        found = share * min(before, size)
+        return (prices.read * found + prices.write_5m * (size - found)) * prices.dollars
+
+    def after_reply(
+        self, usage: Usage, prices: RelativePrices, *, base: int, now: float, ttl: Ttl
+    ) -> "EconomyState":
+        """`base` is the size to count from while there was no reset."""
+        base = self.base if self.base is not None else base
+        read = usage.cache_read_input_tokens
+        return msgspec.structs.replace(
+            self,
+            carry=self.carry + prices.read * max(0, usage.context - base),
+            spent=self.spent + prices.input_side(usage),
+            unmanaged=self.unmanaged + self.unmanaged_call(usage.context, read, now, prices, ttl),
+            prompt=usage.context,
+            output=usage.output_tokens,
+            called_at=now,
+            holds=0,
+            was_reset=False,
+        )
+
+    def after_reset(self, before: int, after: int, dollars: float) -> "EconomyState":
+        """The next prompt has become this much smaller, for a summary of so many dollars."""
+        return msgspec.structs.replace(
+            self,
+            base=after,
+            carry=0.0,
+            spent=self.spent + dollars,
+            surplus=self.surplus + max(0, before - after),
+            # What is left of the last prompt: nobody knows exactly, and a new prompt is written anyway.
+            prompt=min(self.prompt, after),
+            was_reset=True,
+        )
+
+    def after_hold(self, dollars: float) -> "EconomyState":
+        return msgspec.structs.replace(
+            self, spent=self.spent + dollars, held=self.held + dollars, holds=self.holds + 1
+        )

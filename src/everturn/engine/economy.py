@@ -1,0 +1,172 @@
+"""The economic policy in a conversation: it weighs a reset before each call and a hold after it, and keeps
+the bill that both are measured by (chapter EC). The decisions are in `decide/economy/`.
+"""
+
+from datetime import datetime
+
+from everturn.decide.compact.settings import to_strategy
+from everturn.decide.compact.values import Compaction, CompactionRequest, CompactionSkipped
+from everturn.decide.economy.holds import HoldInputs, decide_hold
+from everturn.decide.economy.pauses import DEFAULT_PAUSES, PauseTable
+from everturn.decide.economy.prices import RelativePrices
+from everturn.decide.economy.resets import ResetDecision, ResetInputs, decide_reset
+from everturn.decide.economy.settings import COLD_TOKENS, KEPT_TOKENS, SUMMARY_TOKENS
+from everturn.decide.economy.state import EconomyState
+from everturn.engine.capture import capture_request
+from everturn.engine.conversation_state import ConversationState
+from everturn.engine.holds import (
+    PlannedHold,
+    hindrance,
+    is_answered,
+    least_output,
+    to_hold,
+    up_to_reply,
+)
+from everturn.engine.values import ConversationSettings
+from everturn.history.records import Usage
+from everturn.measure.model_table import find_model
+from everturn.measure.prediction import Prediction
+from everturn.measure.prefix_cache import Ttl
+from everturn.view.breakpoints import Breakpoints
+
+
+class Economy:
+    """Keeps no bill while the policy is off."""
+
+    def __init__(self, conversation: ConversationState, pauses: PauseTable = DEFAULT_PAUSES) -> None:
+        self._conversation = conversation
+        self._pauses = pauses
+        self.state = EconomyState()
+
+    # ── resets ───────────────────────────────────────────────────────────────────────────────────
+
+    def reset_if_cheaper(
+        self, due: CompactionSkipped, settings: ConversationSettings, now: datetime, *, has_notes: bool
+    ) -> CompactionRequest | CompactionSkipped:
+        """A compaction below the threshold, if it is cheaper than carrying the context (EC-4, EC-5)."""
+        conversation = self._conversation
+        size = conversation.size(settings).next_request
+        if size - self._base(settings) < COLD_TOKENS:
+            return due
+        cache = conversation.cache
+        parameters = cache.latch(settings).parameters
+        _, prediction = cache.look_ahead(conversation.tracker, settings, parameters, now)
+        decision = self._weigh_reset(settings, prediction, has_notes=has_notes, now=now)
+        if decision.kind is None:
+            return due
+        return CompactionRequest(trigger="auto", economics=f"{decision.kind} reset: {decision.why}")
+
+    def _weigh_reset(
+        self, settings: ConversationSettings, prediction: Prediction, *, has_notes: bool, now: datetime
+    ) -> ResetDecision:
+        prices, state = prices_of(settings, now, prediction.total), self.state
+        call = state.unmanaged_call(
+            prediction.total, prediction.read, now.timestamp(), prices, _ttl(settings)
+        )
+        given = ResetInputs(
+            size=prediction.total,
+            window=settings.model.window,
+            read=prediction.read,
+            base=self._base(settings),
+            carry=state.carry,
+            summary=_summary_units(settings, prediction, prices, has_notes=has_notes, now=now),
+            spent=state.spent,
+            unmanaged=state.unmanaged + call,
+        )
+        return decide_reset(given, prices, settings.options.economy)
+
+    def record_reply(self, usage: Usage, now: datetime) -> None:
+        settings = self._settings
+        if settings.options.economy.enabled:
+            prices, base = prices_of(settings, now, usage.context), self._base(settings)
+            self.state = self.state.after_reply(
+                usage, prices, base=base, now=now.timestamp(), ttl=_ttl(settings)
+            )
+
+    def record_compaction(self, made: Compaction, now: datetime) -> None:
+        settings, before = self._conversation.setting, made.tokens_before
+        if not settings.options.economy.enabled:
+            return
+        own = prices_of(settings, now, before)
+        other = find_model(settings.options.compact.summary_model)
+        cheap = RelativePrices.from_rates(other.rates(on=now.date(), prompt_tokens=before)) if other else own
+        spent = ((cheap if each.strategy == "direct" else own).whole(each.usage) for each in made.attempts)
+        self.state = self.state.after_reset(before, made.tokens_after, sum(spent))
+
+    # ── holds ────────────────────────────────────────────────────────────────────────────────────
+
+    def plan_hold(self, now: datetime) -> PlannedHold | None:
+        """A call that keeps the cache alive while nobody speaks, with its price and what it is expected to
+        save (EC-2). None where there is nothing to hold, or the API would refuse it.
+        """
+        conversation, cache = self._conversation, self._conversation.cache
+        settings, tracker = cache.sent, conversation.tracker
+        if settings is None or not settings.capabilities.caching:
+            return None
+        parameters = cache.summary_parameters(settings)
+        messages = up_to_reply(tracker.messages(settings.preamble, settings.costs))
+        captured = capture_request(settings, parameters, messages, Breakpoints())
+        if not is_answered(conversation.log.view.records) or hindrance(captured, settings.model):
+            return None
+        state = self.state
+        given = HoldInputs(
+            state=state,
+            silence=now.timestamp() - state.called_at if state.called_at is not None else 0.0,
+            least_output=least_output(parameters.thinking),
+            prices=prices_of(settings, now, state.prompt + state.output),
+            settings=settings.options.economy,
+            pauses=self._pauses,
+        )
+        held = to_hold(captured)
+        return PlannedHold(given, decide_hold(given), held, cache.predict_hold(tracker, settings, held, now))
+
+    def record_hold(self, usage: Usage, now: datetime) -> None:
+        """A hold was answered. Its usage tells whether there was something to hold."""
+        self._conversation.cache.settle_hold(usage, now)
+        self.state = self.state.after_hold(prices_of(self._settings, now, usage.context).whole(usage))
+
+    @property
+    def _settings(self) -> ConversationSettings:
+        """Those of the last request."""
+        return self._conversation.cache.sent or self._conversation.setting
+
+    def _base(self, settings: ConversationSettings) -> int:
+        base = self.state.base
+        return self._conversation.preamble_tokens(settings) + KEPT_TOKENS if base is None else base
+
+
+def prices_of(settings: ConversationSettings, now: datetime, size: int) -> RelativePrices:
+    return RelativePrices.from_rates(settings.model.rates(on=now.date(), prompt_tokens=size))
+
+
+def _ttl(settings: ConversationSettings) -> Ttl:
+    return settings.parameters.lifetime.ttl
+
+
+def _summary_units(
+    settings: ConversationSettings,
+    prediction: Prediction,
+    prices: RelativePrices,
+    *,
+    has_notes: bool,
+    now: datetime,
+) -> float:
+    """What the first strategy that can be tried costs, in input tokens of the conversation's model."""
+    compact = settings.options.compact
+    for strategy in map(to_strategy, compact.strategies):
+        match strategy:
+            case "notes" if not has_notes:
+                continue
+            case "notes" | "extractive":
+                return 0.0
+            case "fork" | "provider":
+                unread = prediction.total - prediction.read
+                said = prices.output * SUMMARY_TOKENS
+                return said + prices.read * prediction.read + unread
+            case "direct":
+                other = find_model(compact.summary_model) or settings.model
+                rates = other.rates(on=now.date(), prompt_tokens=prediction.total)
+                cheap = RelativePrices.from_rates(rates)
+                units = prediction.total + cheap.output * SUMMARY_TOKENS
+                return units * cheap.dollars / prices.dollars if prices.dollars else 0.0
+    return 0.0

@@ -1,0 +1,1 @@
+"""The gateway: the Messages API with everturn in front, for clients that know nothing about it."""

@@ -1,0 +1,86 @@
+"""Reads bodies for the record: requests as the client sent them, replies as the upstream sent them.
+
+Nothing here is on the way of a relayed byte. Decompression stops at a limit, piece by piece.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from everturn.wire.json_values import is_list, is_object
+from everturn.wire.streamed import StreamedReply
+
+EVENT_STREAM: Final = "text/event-stream"
+_PIECE: Final = 1 << 16
+_decode = msgspec.json.Decoder().decode
+
+
+class Unreadable(Exception):
+    """A body that is relayed and not read; the reason is one of few, for counting."""
+
+
+class TooLarge(Unreadable):
+    """A body that is larger than allowed when it is decompressed."""
+
+
+class ReadReply(NamedTuple):
+    """A reply as a plain request would have returned it, and why it is not whole, if it is not."""
+
+    body: bytes
+    problem: str = ""
+
+
+def decompress(pieces: Iterable[bytes], encoding: str, limit: int) -> Iterator[bytes]:
+    """The content, piece by piece; raises `TooLarge` above the limit."""
+    coding = encoding.strip().lower()
+    if coding in ("", "identity"):
+        yield from pieces
+        return
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        raise Unreadable(f"its content-encoding {coding[:20]!r} cannot be read")
+    decoder, size = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32), 0
+    for piece in pieces:
+        rest = piece
+        while rest:
+            try:
+                data = decoder.decompress(rest, _PIECE)
+            except zlib.error:
+                raise Unreadable("its compressed content is damaged") from None
+            size += len(data)
+            if size > limit:
+                raise TooLarge("it is larger than allowed when decompressed")
+            yield data
+            rest = decoder.unconsumed_tail
+
+
+def read_request(body: bytes, encoding: str, *, max_bytes: int, max_messages: int) -> Mapping[str, Any]:
+    """The fields of a request; raises `Unreadable`."""
+    if encoding:
+        body = b"".join(decompress([body], encoding, max_bytes))
+    try:
+        fields = _decode(body)
+    except RecursionError:
+        raise Unreadable("its JSON is nested too deep") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise Unreadable("it is not JSON") from None
+    if not is_object(fields):
+        raise Unreadable("it is not a JSON object")
+    messages = fields.get("messages")
+    if is_list(messages) and len(messages) > max_messages:
+        raise Unreadable("it has more messages than the limit")
+    return fields
+
+
+def read_reply(pieces: Sequence[bytes], content_type: str, encoding: str, *, max_bytes: int) -> ReadReply:
+    """The reply in what was relayed; raises `Unreadable`."""
+    content = decompress(pieces, encoding, max_bytes)
+    if not content_type.startswith(EVENT_STREAM):
+        return ReadReply(b"".join(content))
+    streamed = StreamedReply()
+    # In one piece: nobody waits for single events here.
+    streamed.feed(b"".join(content))
+    if streamed.is_whole:
+        return ReadReply(streamed.body)
+    return ReadReply(streamed.body, streamed.problem or "the stream ended before the reply did")

@@ -1,0 +1,133 @@
+"""What the gateway counts, for Prometheus and for the line at the end of `everturn run` (GW-21).
+
+Labels have few values: no session ids, paths or message texts. Reasons are sentences of our own; digits in
+them are replaced, and their number is limited.
+"""
+
+import re
+from collections import Counter as Tally
+from decimal import Decimal
+from threading import Lock
+from typing import Any, Final
+
+import prometheus_client
+
+from everturn.decide.events import Event
+from everturn.history.records import Usage
+from everturn.session.events.prometheus import prometheus_sink
+
+MAX_REASONS: Final = 40
+_OTHER: Final = "other"
+_VARIABLE: Final = re.compile(r"\d+|\([^)]*\)|'[^']*'")
+_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5, 30, 120)
+
+
+class GatewayMetrics:
+    """Safe to use from threads."""
+
+    def __init__(self) -> None:
+        # Any: the client's registry has no complete types.
+        self.registry: Any = prometheus_client.CollectorRegistry()
+        self._lock = Lock()
+        # Requests that were relayed and not understood, and what went wrong, each by reason.
+        self.passed_through: Tally[str] = Tally()
+        self.degradations: Tally[str] = Tally()
+        self.saved = Decimal()
+        self.calls = 0
+        self._total = Usage()
+        self._sink = prometheus_sink(self.registry)
+        self._build()
+
+    def _build(self) -> None:
+        def make(kind: Any, name: str, about: str, labels: tuple[str, ...] = (), **options: Any) -> Any:
+            return kind(f"everturn_gateway_{name}", about, labels, registry=self.registry, **options)
+
+        counter, gauge = prometheus_client.Counter, prometheus_client.Gauge
+        self._requests = make(counter, "requests", "Requests.", ("endpoint", "mode", "status"))
+        self._added = make(
+            prometheus_client.Histogram, "added_seconds", "Time until a request was sent on.", ("mode",),
+            buckets=_BUCKETS,
+        )  # fmt: skip
+        self._open = make(gauge, "open_requests", "Requests that are being served.")
+        self._tokens = make(counter, "tokens", "Tokens that the API reported.", ("kind",))
+        self._dollars = make(counter, "dollars", "Cost of all calls, summaries included.", ("purpose",))
+        self._saved = make(gauge, "dollars_saved_net", "Estimated saving, less the cost of summaries.")
+        self._passed = make(counter, "passed_through", "Requests not understood.", ("reason",))
+        self._degraded = make(counter, "degradations", "What failed and was worked around.", ("reason",))
+        ratio = make(gauge, "cache_hit_ratio", "Share of input read from the prompt cache.")
+        ratio.set_function(lambda: self.hit_ratio)
+
+    # ── requests ─────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self) -> None:
+        self._open.inc()
+
+    def end(self, endpoint: str, mode: str, status: int) -> None:
+        self._open.dec()
+        self._requests.labels(endpoint, mode, str(status)).inc()
+
+    def observe_added(self, mode: str, seconds: float) -> None:
+        self._added.labels(mode).observe(seconds)
+
+    def pass_through(self, reason: str) -> None:
+        with self._lock:
+            label = _label(self.passed_through, reason)
+            self.passed_through[label] += 1
+        self._passed.labels(label).inc()
+
+    def degrade(self, reason: str) -> None:
+        with self._lock:
+            label = _label(self.degradations, reason)
+            self.degradations[label] += 1
+        self._degraded.labels(label).inc()
+
+    # ── money ────────────────────────────────────────────────────────────────────────────────────
+
+    def add_usage(self, usage: Usage) -> None:
+        with self._lock:
+            self.calls += 1
+            self._total = _add(self._total, usage)
+        kinds = {
+            "input": usage.input_tokens,
+            "cache_read": usage.cache_read_input_tokens,
+            "cache_write": usage.cache_creation_input_tokens,
+            "output": usage.output_tokens,
+        }
+        for kind, tokens in kinds.items():
+            self._tokens.labels(kind).inc(max(0, tokens))
+
+    def add_dollars(self, purpose: str, dollars: Decimal) -> None:
+        self._dollars.labels(purpose).inc(float(dollars))
+
+    def add_saved(self, dollars: Decimal) -> None:
+        with self._lock:
+            self.saved += dollars
+            self._saved.set(float(self.saved))
+
+    def listen(self, event: Event) -> None:
+        """Count an event of the engine: breaks by reason, compactions, repairs."""
+        self._sink(event)
+
+    def write(self) -> bytes:
+        return prometheus_client.generate_latest(self.registry)
+
+    @property
+    def hit_ratio(self) -> float:
+        """The share of input tokens that was read from the prompt cache."""
+
+        with self._lock:
+            read, context = self._total.cache_read_input_tokens, self._total.context
+        return read / context if context else 0.0
+
+
+def _add(total: Usage, usage: Usage) -> Usage:
+    return Usage(
+        input_tokens=total.input_tokens + usage.input_tokens,
+        cache_creation_input_tokens=total.cache_creation_input_tokens + usage.cache_creation_input_tokens,
+        cache_read_input_tokens=total.cache_read_input_tokens + usage.cache_read_input_tokens,
+    )
+
+
+def _label(known: "Tally[str]", reason: str) -> str:
+    label = _VARIABLE.sub("N", reason)[:80]
+    return label if label in known or len(known) < MAX_REASONS else _OTHER

@@ -1,0 +1,141 @@
+"""Records what is relayed, beside the relay: in worker threads, in the order of each conversation.
+
+A request that arrives waits, for its record only, until the replies before it in its session are recorded.
+Nothing that fails here reaches the client, except as a note in a header.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple, TypeVar
+
+from everturn.adapters.tracking import PreparedCall
+from everturn.gateway.exchange import Exchange
+from everturn.gateway.metrics import GatewayMetrics
+from everturn.gateway.tenants import ClientRequest, NotUnderstood, RelayedReply, Tenants
+
+T = TypeVar("T")
+
+# A thread waits while a summary is written, and while another request of its conversation is prepared.
+MAX_THREADS: Final = 128
+MAX_LATE_NOTES: Final = 1000
+# A reply that takes longer to be recorded than this is not waited for.
+MAX_WAIT: Final = 30.0
+
+
+class SessionKey(NamedTuple):
+    tenant: str
+    scope: str
+
+
+class Recorder:
+    """Used on one event loop."""
+
+    def __init__(self, tenants: Tenants, metrics: GatewayMetrics, max_recordings: int) -> None:
+        self._tenants = tenants
+        self._metrics = metrics
+        self._max = max_recordings
+        self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="everturn-gateway")
+        self._replies: dict[SessionKey, set[asyncio.Task[None]]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        # What went wrong after a response had begun, for the next response of the session.
+        self._late: OrderedDict[SessionKey, str] = OrderedDict()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether replies wait to be recorded."""
+        return bool(self._running)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run something in a worker thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def observe(
+        self, exchange: Exchange, given: ClientRequest
+    ) -> "asyncio.Task[PreparedCall | NotUnderstood]":
+        """Begin to record a request that is relayed as it came."""
+        return asyncio.create_task(self._observe(exchange, given))
+
+    async def _observe(self, exchange: Exchange, given: ClientRequest) -> PreparedCall | NotUnderstood:
+        await self.wait_for_replies(exchange, given)
+        conversations = self._tenants.find(exchange.tenant.name)
+        found = await self.run(lambda: conversations.observe(given))
+        self.count(exchange, found)
+        return found
+
+    def count(self, exchange: Exchange, found: PreparedCall | NotUnderstood) -> None:
+        """Note which conversation it is, or why it is none."""
+        if isinstance(found, PreparedCall):
+            exchange.session = found.tracked.id
+            return
+        self._metrics.pass_through(found.why)
+        if found.is_failure:
+            self._metrics.degrade(found.why)
+        exchange.notes.append(f"not tracked: {found.why}")
+
+    async def wait_for_replies(self, exchange: Exchange, given: ClientRequest) -> None:
+        """Until the replies that were complete when the request arrived are recorded."""
+        pending = self._replies.get(_key(exchange, given))
+        if pending:
+            await asyncio.wait(pending, timeout=MAX_WAIT)
+
+    def take_late_note(self, exchange: Exchange, given: ClientRequest) -> None:
+        if note := self._late.pop(_key(exchange, given), ""):
+            exchange.notes.append(note)
+
+    def finish(
+        self,
+        exchange: Exchange,
+        given: ClientRequest,
+        call: "asyncio.Task[PreparedCall | NotUnderstood] | PreparedCall",
+        reply: RelayedReply,
+    ) -> None:
+        """Record a reply, later. `call` is its request."""
+        if len(self._running) >= self._max:
+            self._report(exchange, given, "a reply was not recorded: too many are waiting")
+            return
+        key = _key(exchange, given)
+        task = asyncio.create_task(self._finish(exchange, given, call, reply))
+        self._running.add(task)
+        self._replies.setdefault(key, set()).add(task)
+        task.add_done_callback(lambda done: self._forget(key, done))
+
+    async def _finish(
+        self,
+        exchange: Exchange,
+        given: ClientRequest,
+        call: "asyncio.Task[PreparedCall | NotUnderstood] | PreparedCall",
+        reply: RelayedReply,
+    ) -> None:
+        found = await call if isinstance(call, asyncio.Task) else call
+        if isinstance(found, NotUnderstood):
+            return
+        conversations = self._tenants.find(exchange.tenant.name)
+        if why := await self.run(lambda: conversations.record(found, given, reply)):
+            self._report(exchange, given, why)
+
+    def _forget(self, key: SessionKey, done: "asyncio.Task[None]") -> None:
+        self._running.discard(done)
+        replies = self._replies.get(key, set())
+        replies.discard(done)
+        if not replies:
+            self._replies.pop(key, None)
+        if not done.cancelled() and (problem := done.exception()) is not None:
+            self._metrics.degrade(f"a reply was not recorded: {type(problem).__name__}")
+
+    def _report(self, exchange: Exchange, given: ClientRequest, why: str) -> None:
+        self._metrics.degrade(why)
+        self._late[_key(exchange, given)] = f"before this: {why}"
+        while len(self._late) > MAX_LATE_NOTES:
+            self._late.popitem(last=False)
+
+    async def close(self) -> None:
+        """When all replies are recorded."""
+        while self.is_busy:
+            await asyncio.wait(self._running)
+        await asyncio.to_thread(self._pool.shutdown)
+
+
+def _key(exchange: Exchange, given: ClientRequest) -> SessionKey:
+    return SessionKey(exchange.tenant.name, given.scope)

@@ -1,0 +1,100 @@
+"""Sends what the upstream answers to the client: every byte as it came, as soon as it came."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import aiohttp
+
+from everturn.gateway.bodies import EVENT_STREAM
+from everturn.gateway.exchange import Exchange
+from everturn.gateway.failures import GatewayError, make_error_event
+from everturn.gateway.headers import drop_connection_headers
+from everturn.gateway.tenants import RelayedReply
+
+_IS_SUCCESS: Final = range(200, 300)
+
+
+class RelayedPieces:
+    """A copy of what is relayed, up to a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.pieces: list[bytes] = []
+        self.is_whole = False
+        self._room = limit
+
+    def add(self, piece: bytes) -> None:
+        self._room -= len(piece)
+        if self._room >= 0:
+            self.pieces.append(piece)
+
+    @property
+    def is_too_long(self) -> bool:
+        return self._room < 0
+
+
+async def relay_response(
+    exchange: Exchange,
+    response: aiohttp.ClientResponse,
+    copy: RelayedPieces | None = None,
+    body: bytes | None = None,
+) -> None:
+    """Relay a response to its end; `body` is its body if it was read already. If the upstream cuts it off, so
+    does the gateway. After an early start only the body is sent, and an error becomes an event."""
+    try:
+        async with asyncio.timeout(exchange.limits.stream_seconds):
+            if exchange.is_started and response.status not in _IS_SUCCESS:
+                await exchange.finish(make_error_event(await response.read() if body is None else body))
+                return
+            if not exchange.is_started:
+                await exchange.start(response.status, drop_connection_headers(response.raw_headers))
+            if body is None:
+                await _relay_body(exchange, response, copy)
+            else:
+                await exchange.finish(body)
+    except TimeoutError:
+        seconds = exchange.limits.stream_seconds
+        error = GatewayError(504, "stream_too_long", f"The response took longer than {seconds} s.")
+        if response.headers.get("content-type", "").startswith(EVENT_STREAM):
+            await exchange.fail(error)
+    except (aiohttp.ClientError, OSError):
+        # The response ends here without its end, which is what happened. The server closes the connection.
+        if rest := _take_unread(response.content):
+            if copy is not None:
+                copy.add(rest)
+            await exchange.write(rest)
+
+
+async def _relay_body(
+    exchange: Exchange, response: aiohttp.ClientResponse, copy: RelayedPieces | None
+) -> None:
+    async for piece in response.content.iter_any():
+        if copy is not None:
+            copy.add(piece)
+        await exchange.write(piece)
+    if copy is not None:
+        copy.is_whole = True
+    await exchange.finish()
+
+
+def _take_unread(content: aiohttp.StreamReader) -> bytes:
+    """What arrived before the connection was lost. The reader raises the error without giving it out."""
+    pieces: Sequence[bytes] = getattr(content, "_buffer", ())
+    offset: int = getattr(content, "_buffer_offset", 0)
+    return b"".join(pieces)[offset:]
+
+
+def make_relayed_reply(response: aiohttp.ClientResponse, copy: RelayedPieces) -> RelayedReply:
+    headers = response.headers
+    return RelayedReply(
+        pieces=copy.pieces,
+        content_type=headers.get("content-type", ""),
+        encoding=headers.get("content-encoding", ""),
+        request_id=headers.get("request-id", ""),
+        is_cut=not copy.is_whole,
+    )
+
+
+def is_recorded(response: aiohttp.ClientResponse, copy: RelayedPieces) -> bool:
+    """Whether a response has a reply in it that was kept."""
+    return response.status in _IS_SUCCESS and bool(copy.pieces) and not copy.is_too_long

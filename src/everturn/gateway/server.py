@@ -1,0 +1,167 @@
+"""Runs the gateway's two listeners with uvicorn.
+
+uvicorn's parser has no limit for headers, and waits for them without end, so the protocol here has both.
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from everturn.gateway.app import Gateway
+from everturn.gateway.failures import GatewayError
+from everturn.gateway.limits import Limits
+from everturn.gateway.operator import OperatorApp
+from everturn.twin.app import bind_socket, url_of
+
+# Claude Code and the SDKs reuse connections; uvicorn closes idle ones after 5 s by default.
+KEEP_ALIVE_SECONDS: Final = 75
+# How long open streams may go on after SIGTERM.
+SHUTDOWN_SECONDS: Final = 30
+
+
+def make_protocol(limits: Limits) -> type[asyncio.Protocol]:
+    class LimitedProtocol(HttpToolsProtocol):
+        """uvicorn's protocol, with a limit for the size of headers and a deadline for their arrival."""
+
+        _header_bytes = 0
+        _is_in_headers = True
+        _deadline: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._expect_headers()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_waiting()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self._is_in_headers:
+                self._header_bytes += len(data)
+                if self._header_bytes > limits.header_bytes:
+                    self._refuse()
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._is_in_headers = True
+            if self._deadline is None:
+                self._expect_headers()
+
+        def on_headers_complete(self) -> None:
+            self._is_in_headers, self._header_bytes = False, 0
+            self._stop_waiting()
+            super().on_headers_complete()
+
+        def _expect_headers(self) -> None:
+            self._deadline = self.loop.call_later(limits.request_seconds, self._give_up)
+
+        def _stop_waiting(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+        def _give_up(self) -> None:
+            self._deadline = None
+            if self._is_in_headers:
+                self.transport.close()
+
+        def _refuse(self) -> None:
+            error = GatewayError(431, "headers_too_large", "The headers of the request are too large.")
+            head = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+            size = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(error.body)
+            self.transport.write(head + size + error.body)
+            self.transport.close()
+
+    return LimitedProtocol
+
+
+class GatewayServer(uvicorn.Server):
+    """Serves clients, and the operator's listener beside it, until it is told to stop."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        on_ready: Callable[[], None],
+        operator: socket.socket | None,
+        shutdown_seconds: int = SHUTDOWN_SECONDS,
+    ) -> None:
+        limits = gateway.settings.limits
+        super().__init__(
+            uvicorn.Config(
+                gateway.serve, http=make_protocol(limits), lifespan="on",
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=shutdown_seconds, **_QUIET,
+            )
+        )  # fmt: skip
+        self._on_ready = on_ready
+        self._operator_socket = operator
+        app = OperatorApp(gateway, gateway.settings.allowed_hosts)
+        self._operator = _OperatorServer(
+            uvicorn.Config(
+                app, http=make_protocol(limits), lifespan="off", timeout_graceful_shutdown=1, **_QUIET
+            )
+        )
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        operator = None
+        if self._operator_socket is not None:
+            operator = asyncio.create_task(self._operator.serve(sockets=[self._operator_socket]))
+        try:
+            await super().serve(sockets=sockets)
+        finally:
+            self._operator.should_exit = True
+            if operator is not None:
+                await operator
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._on_ready()
+
+
+class _OperatorServer(uvicorn.Server):
+    """Signals are for the other server, which stops this one."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+_QUIET: Final[dict[str, Any]] = {
+    "log_config": None, "log_level": "critical", "access_log": False, "ws": "none", "server_header": False,
+    "date_header": False, "interface": "asgi3", "proxy_headers": False,
+}  # fmt: skip
+
+
+@contextmanager
+def serve_gateway(
+    gateway: Gateway,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    operator_port: int | None = None,
+    shutdown_seconds: int = SHUTDOWN_SECONDS,
+) -> Generator[tuple[str, str], None, None]:
+    """Serve a gateway in a thread during a `with` block; yields its address and the operator's, or ""."""
+    listener = bind_socket(host, port)
+    operator = bind_socket("127.0.0.1", operator_port) if operator_port is not None else None
+    addresses = url_of(listener), url_of(operator) if operator else ""
+    ready = threading.Event()
+    server = GatewayServer(gateway, ready.set, operator, shutdown_seconds)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        ready.wait(timeout=10)
+        yield addresses
+    finally:
+        server.should_exit = True
+        thread.join(timeout=shutdown_seconds + 5)
+        for each in (listener, operator):
+            if each is not None:
+                each.close()

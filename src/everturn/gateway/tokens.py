@@ -1,0 +1,80 @@
+"""Tokens: who may use a gateway that others can reach, and which tenant each belongs to.
+
+The file has SHA-256 digests, not tokens. A token has 256 random bits, so a fast digest is enough. Every entry
+is compared, each in constant time, so that the time says nothing about which of them was close.
+"""
+
+import hashlib
+import hmac
+import re
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from everturn.errors import InputError, UsageError
+from everturn.gateway.headers import TOKEN_PREFIX
+from everturn.gateway.values import Mode, Tenant
+from everturn.safe_files import read_file, replace_file
+
+_TENANT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class TokenEntry(msgspec.Struct, frozen=True):
+    tenant: str
+    sha256: str
+    mode: Mode | Literal[""] = ""
+
+
+class _TokenFile(msgspec.Struct, frozen=True):
+    tokens: tuple[TokenEntry, ...] = ()
+
+
+class Tokens:
+    """The tokens that are accepted."""
+
+    def __init__(self, entries: tuple[TokenEntry, ...]) -> None:
+        self._entries = entries
+
+    def find_tenant(self, token: str) -> Tenant | None:
+        given = digest_token(token)
+        found: Tenant | None = None
+        for entry in self._entries:
+            if hmac.compare_digest(given, entry.sha256):
+                found = Tenant(entry.tenant, entry.mode)
+        return found
+
+
+def digest_token(token: str) -> str:
+    return hashlib.sha256(token.encode(errors="surrogateescape")).hexdigest()
+
+
+def load_tokens(path: Path) -> Tokens:
+    entries = _read(path)
+    if not entries:
+        raise InputError(f"{path} has no token. Add one: everturn gateway token TENANT --tokens {path}")
+    return Tokens(entries)
+
+
+def add_token(path: Path, tenant: str, mode: Mode | Literal[""], random: str) -> str:
+    """Add a token for a tenant to the file and return it. `random` are 256 random bits as text."""
+    if not _TENANT.fullmatch(tenant):
+        raise UsageError(f"{tenant!r} is not a name of a tenant; use letters, digits, '.', '_' and '-'.")
+    token = TOKEN_PREFIX + random
+    entries = _read(path) if path.exists() else ()
+    file = _TokenFile((*entries, TokenEntry(tenant, digest_token(token), mode)))
+    replace_file(path, msgspec.json.format(msgspec.json.encode(file)) + b"\n", may_replace_links=False)
+    return token
+
+
+def _read(path: Path) -> tuple[TokenEntry, ...]:
+    try:
+        entries = msgspec.json.decode(read_file(path), type=_TokenFile).tokens
+    except OSError as problem:
+        raise InputError(f"Cannot read the tokens in {path}: {problem.strerror}.") from None
+    except msgspec.MsgspecError as problem:
+        raise InputError(f"{path} is not a file of tokens: {problem}.") from None
+    for entry in entries:
+        if not _TENANT.fullmatch(entry.tenant):
+            raise InputError(f"{path} names the tenant {entry.tenant!r}; use letters, digits, '.', '_', '-'.")
+    return entries

@@ -1,0 +1,295 @@
+"""Anchors a replay to the usage that a recording reports: each call has the context that was billed (RP-12).
+
+The recording is played once as it was made. Before each call, what the engine would send is compared with the
+reported context (R), and the difference is explained:
+
+- the new blocks are larger or smaller than estimated: their sizes are scaled to meet R;
+- much more was billed than the file holds: a block of its own, named so, holds the rest (`unrecorded`, or
+  `restored` after a recorded compaction);
+- less was billed than before: something was removed that the file does not tell. Thinking is removed first,
+  then old results, and only behind the position up to which the cache was read.
+
+Sizes, unrecorded content and what the provider's cache did on its own apply to every policy. Restored content
+and inferred removals belong to the recording alone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+
+from everturn.engine import Turn
+from everturn.history.blocks import Block, text_block
+from everturn.history.edits import Cleared, Edit, ThinkingDropped
+from everturn.history.messages import Message
+from everturn.history.records import Record, make_edit_record
+from everturn.measure.prediction import Prediction
+from everturn.replay.playing.cache_billing import CacheEvent, price_call
+from everturn.replay.playing.counting import (
+    PreambleSizes,
+    ScaledCosts,
+    count_opening,
+    find_preamble_reads,
+)
+from everturn.replay.playing.player import Player
+from everturn.replay.playing.steps import ReplayStep, ReplayThread
+
+# The new blocks of a call are scaled if the context grew by at most four times their estimate, with some
+# tokens of slack for small ones.
+_FACTOR: Final = 4
+_SLACK_ABOVE: Final = 500
+# System prompt and tools of a file that begins in the middle and never shows them: the median of the main
+# sessions whose beginning is recorded.
+_USUAL_PREAMBLE: Final = 27_000
+# A read that differs from the prediction by more than this share of the context is an event of the provider's
+# cache: an entry was lost early, or one was found that the file does not explain.
+_EVENT_SHARE: Final = 0.003
+_MIN_EVENT_TOKENS: Final = 150
+
+
+class Anchors(msgspec.Struct, frozen=True, kw_only=True):
+    """What the reported usage of one thread tells. Everything by call is by its number."""
+
+    preamble: PreambleSizes
+    # Tokens of blocks by their bytes, for each recorded model.
+    sizes: Mapping[str, Mapping[bytes, int]] = {}
+    # What the API saw and the file lacks: part of the history under every policy.
+    unrecorded: Mapping[int, tuple[Record, ...]] = {}
+    # What belongs to the recorded policy: restored content, inferred removals.
+    recorded_only: Mapping[int, tuple[Record, ...]] = {}
+    # What the provider's cache did that the file does not explain.
+    events: Mapping[int, CacheEvent] = {}
+    # For each call, the tokens of the preamble that the provider's cache held.
+    warm: Mapping[int, int] = {}
+    # Tokens of history before the first record of the file.
+    past: int = 0
+
+    @property
+    def begins_in_middle(self) -> bool:
+        return self.past > 0
+
+
+def begins_in_middle(thread: ReplayThread) -> bool:
+    """Whether the first record continues something that is not in the file."""
+    first = next((record for step in thread.calls for record in (*step.before, *step.reply)), None)
+    return first is not None and bool(first.parent) and not first.sidechain
+
+
+def measure_opening(
+    thread: ReplayThread, costs: ScaledCosts, recorded: str, *, knows_cache: bool
+) -> tuple[PreambleSizes, int]:
+    """The sizes of the preamble, and of the past if the file begins in the middle of a session.
+
+    `knows_cache` is whether the reported cache reads are those of the cache that is simulated: another
+    provider's cache works differently and tells nothing about it.
+    """
+    first = thread.calls[0]
+    if recorded:
+        return PreambleSizes((costs.block(text_block(recorded)),), text=recorded), 0
+    rest = count_opening(first, costs)
+    if not begins_in_middle(thread):
+        levels = find_preamble_reads(thread.calls, rest, counts_first=True) if knows_cache else ()
+        return _preamble(levels or ((rest,) if rest else ()), rest), 0
+    levels = find_preamble_reads(thread.calls, rest, counts_first=False)
+    levels = levels or (min(rest, _USUAL_PREAMBLE),)
+    return _preamble(levels, levels[-1]), rest - levels[-1]
+
+
+def _preamble(levels: Sequence[int], total: int) -> PreambleSizes:
+    parts = tuple(end - start for start, end in zip((0, *levels), levels, strict=False))
+    return PreambleSizes(parts, opening=total - (levels[-1] if levels else 0))
+
+
+def make_past(thread: str, tokens: int) -> tuple[Record, Block]:
+    return _make_filler(f"past-{thread}", f"[history before the recording begins: {tokens} tokens]")
+
+
+def _make_filler(uuid: str, text: str) -> tuple[Record, Block]:
+    block = text_block(text)
+    return Record(kind="user", uuid=uuid, meta=True, blocks=(block,)), block
+
+
+class Anchoring:
+    """Collects the anchors of a thread while a player plays it as recorded."""
+
+    def __init__(self, *, knows_cache: bool) -> None:
+        # Whether what was read and removed is told by the cache that is simulated. Another provider's context
+        # may shrink for reasons of its own (Gemini leaves out old reasoning), which is no edit of the agent.
+        self._knows_cache = knows_cache
+        self.sizes: dict[str, dict[bytes, int]] = {}
+        self.unrecorded: dict[int, tuple[Record, ...]] = {}
+        self.recorded_only: dict[int, tuple[Record, ...]] = {}
+        self.events: dict[int, CacheEvent] = {}
+        self._sent: tuple[object, ...] = ()
+
+    def adjust(self, player: Player, step: ReplayStep) -> None:
+        """Makes the next request of the player as large as the recording reports."""
+        turn = player.plan(step.at)
+        if step.context:
+            turn = self._meet(player, step, turn)
+            if self._knows_cache:
+                self._find_event(player, step, turn.prediction)
+        self._sent = turn.captured.messages
+
+    def _meet(self, player: Player, step: ReplayStep, turn: Turn) -> Turn:
+        """The turn whose context is the reported one, as far as that can be explained."""
+        blocks = self._new_blocks(player, turn)
+        estimate = player.costs.all(blocks)
+        growth = step.context - (turn.prediction.total - estimate)
+        if growth < len(blocks):
+            turn = self._remove(player, step, turn) if self._knows_cache else turn
+        elif growth <= _FACTOR * estimate + _SLACK_ABOVE:
+            estimate = growth
+        self._set_sizes(player, blocks, estimate)
+        return self._fill(player, step, player.plan(step.at))
+
+    def _new_blocks(self, player: Player, turn: Turn) -> list[Block]:
+        """The blocks that no call before has anchored."""
+        messages = turn.captured.messages
+        same = next(
+            (at for at, (old, new) in enumerate(zip(self._sent, messages, strict=False)) if old != new),
+            min(len(self._sent), len(messages)),
+        )
+        known = self.sizes.setdefault(player.recorded_model, {})
+        found = {block.raw: block for message in messages[same:] for block in message.blocks}
+        return [block for raw, block in found.items() if raw not in known]
+
+    def _set_sizes(self, player: Player, blocks: Sequence[Block], total: int) -> None:
+        known = self.sizes.setdefault(player.recorded_model, {})
+        for block, tokens in _share(blocks, [player.costs.block(each) for each in blocks], total):
+            known[block.raw] = tokens
+            player.costs.set_tokens(block, tokens)
+        player.conversation.recount()
+
+    def _fill(self, player: Player, step: ReplayStep, turn: Turn) -> Turn:
+        """Adds a block for what was billed and is not in the file."""
+        missing = step.context - turn.prediction.total
+        if missing <= 0:
+            return turn
+        was_edited = step.number in self.recorded_only or step.is_edited
+        what = "restored after the compaction, not recorded" if was_edited else "not in the recording"
+        thread = player.thread.name
+        record, block = _make_filler(
+            f"unrecorded-{thread}-{step.number}", f"[{what}, before call {step.number}: {missing} tokens]"
+        )
+        self.sizes.setdefault(player.recorded_model, {})[block.raw] = missing
+        player.costs.set_tokens(block, missing)
+        kept = self.recorded_only if was_edited else self.unrecorded
+        kept[step.number] = (*kept.get(step.number, ()), record)
+        player.add_recorded(record)
+        return player.plan(step.at)
+
+    def _remove(self, player: Player, step: ReplayStep, turn: Turn) -> Turn:
+        """Removes what the recording no longer sent: thinking first, then the oldest results."""
+        excess = turn.prediction.total - step.context
+        # The cache was read up to here, so nothing before it has changed.
+        since = step.usage.cache_read_input_tokens
+        for edit in self._removals(player, turn, excess, since):
+            record = make_edit_record(
+                edit, uuid=player.new_id(), after=player.conversation.log.tip, at=step.at
+            )
+            self.recorded_only[step.number] = (*self.recorded_only.get(step.number, ()), record)
+            player.add_recorded(record)
+            turn = player.plan(step.at)
+            excess = turn.prediction.total - step.context
+            if excess <= 0:
+                break
+        return turn
+
+    def _removals(self, player: Player, turn: Turn, excess: int, since: int) -> Iterator[Edit]:
+        why = "the reported context shrank"
+        if (dropped := _old_thinking_behind(player, turn, since)) is not None:
+            first, until = dropped
+            yield ThinkingDropped(first, why, until)
+        # The results of the last reply are what the call answers.
+        for call in _results_behind(player, turn, since):
+            yield Cleared((call,), why)
+
+    def _find_event(self, player: Player, step: ReplayStep, predicted: Prediction) -> None:
+        reported = step.usage.cache_read_input_tokens
+        if abs(predicted.read - reported) <= max(_MIN_EVENT_TOKENS, _EVENT_SHARE * step.context):
+            return
+        event = CacheEvent("lost" if reported < predicted.read else "found", reported)
+        player.forecast.event = event
+        corrected = player.plan(step.at).prediction
+        change = _price(player, step, corrected) - _price(player, step, predicted)
+        if change:
+            self.events[step.number] = msgspec.structs.replace(event, dollars=change)
+        else:
+            # No breakpoint of ours can find such an entry.
+            player.forecast.event = None
+
+
+def _price(player: Player, step: ReplayStep, parts: Prediction) -> Decimal:
+    return price_call(player.model, step.at, parts, 0)
+
+
+def _share(blocks: Sequence[Block], estimates: Sequence[int], total: int) -> Iterator[tuple[Block, int]]:
+    """Shares a total over blocks in proportion to their estimates, each at least one token."""
+    whole, done, given = sum(estimates) or 1, 0, 0
+    for block, estimate in zip(blocks, estimates, strict=True):
+        done += estimate
+        tokens = max(1, round(total * done / whole) - given)
+        given += tokens
+        yield block, tokens
+
+
+def _old_thinking_behind(player: Player, turn: Turn, since: int) -> tuple[str, str] | None:
+    """The records of the first thinking behind a position, and of the first that must stay: that of the
+    current tool loop. "" if the request is not within a loop; None if there is nothing to drop.
+    """
+    behind = {block.raw for block, start in _placed(player, turn) if block.is_thinking and start >= since}
+    kept = {block.raw for block in _thinking_of_loop(turn.captured.messages)}
+    thoughts = [
+        (record.uuid, {block.raw for block in record.blocks if block.is_thinking})
+        for record in player.conversation.log.view.records
+    ]
+    first = next((uuid for uuid, raws in thoughts if raws & behind), "")
+    until = next((uuid for uuid, raws in thoughts if raws & kept), "")
+    return (first, until) if first and first != until else None
+
+
+def _thinking_of_loop(messages: Sequence[Message]) -> list[Block]:
+    """The thinking since the last message without tool results: the API demands it in the mode `enabled`."""
+    found: list[Block] = []
+    for message in reversed(messages):
+        if message.role == "user" and not any(block.is_result for block in message.blocks):
+            break
+        found += [block for block in message.blocks if block.is_thinking]
+    return found
+
+
+def _results_behind(player: Player, turn: Turn, since: int) -> list[str]:
+    hidden = player.conversation.log.view.cleared
+    last = turn.captured.messages[-1].blocks if turn.captured.messages else ()
+    new = {block.call for block in last if block.is_result}
+    return [
+        block.call
+        for block, start in _placed(player, turn)
+        if block.is_result and start >= since and block.call not in new and block.call not in hidden
+    ]
+
+
+def _placed(player: Player, turn: Turn) -> Iterator[tuple[Block, int]]:
+    """The blocks of the messages with their first position in tokens."""
+    prompt = player.forecast.prompt
+    blocks = [block for message in turn.captured.messages for block in message.blocks]
+    if prompt is None:
+        return
+    ends = prompt.ends[:]
+    first = len(ends) - len(blocks)
+    for at, block in enumerate(blocks, start=first):
+        yield block, ends[at - 1] if at else 0
+
+
+def with_anchors(thread: ReplayThread, anchors: Anchors, *, as_recorded: bool) -> ReplayThread:
+    """The thread with what the API saw and the file lacks; with the inferred edits if it is the recording."""
+    calls: list[ReplayStep] = []
+    past, _ = make_past(thread.name, anchors.past)
+    for step in thread.calls:
+        added = anchors.recorded_only.get(step.number, ()) if as_recorded else ()
+        added = (*added, *anchors.unrecorded.get(step.number, ()))
+        before = (past, *step.before) if step.number == 1 and anchors.past else step.before
+        calls.append(msgspec.structs.replace(step, before=(*before, *added)))
+    return ReplayThread(thread.name, tuple(calls), thread.after)

@@ -1,0 +1,102 @@
+"""Where conversations are kept, chosen by a URL.
+
+memory:                    in this process only
+a folder, or file:PATH     transcripts in a folder
+sqlite:PATH                transcripts beside an SQLite database: for one process, such as a gateway
+postgresql://…             rows in PostgreSQL: for several replicas
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from everturn.decide.options import StoreSettings
+from everturn.errors import InputError, UsageError
+from everturn.session.store.factory import StoreFactory
+from everturn.session.store.jsonl_store import Fsync, JsonlStore
+from everturn.session.store.protocol import Access, Store
+
+POSTGRES = ("postgresql", "postgres")
+
+
+def open_stores(
+    url: str, *, folder: Path | None = None, fsync: Fsync = "always", deadline: float | None = None
+) -> StoreFactory:
+    """The factory of this URL. `folder` is for local files of a database (default: the user's data folder);
+    `deadline` is the longest that one operation of a database may take, in seconds."""
+    # Not above: most sessions are plain files, and need no database.
+    from everturn.session.store.folder import FolderStores, SqliteStores
+    from everturn.session.store.memory import NAME as MEMORY
+    from everturn.session.store.memory import MemoryStores
+
+    scheme, separator, rest = url.partition(":")
+    if not separator or os.path.isabs(url) or len(scheme) == 1:
+        return FolderStores(_path(url), fsync=fsync)
+    if url == MEMORY:
+        return MemoryStores()
+    if scheme == "file":
+        return FolderStores(_path(rest.removeprefix("//")), fsync=fsync)
+    if scheme == "sqlite":
+        return SqliteStores(_path(rest.removeprefix("//")), fsync=fsync)
+    if scheme in POSTGRES:
+        return _open_postgres(url, folder or default_folder(), deadline)
+    raise UsageError(
+        f"{scheme}: is not a kind of store. Use memory:, a folder, sqlite:PATH or postgresql://HOST/DATABASE."
+    )
+
+
+def open_for_reading(url: str, folder: Path) -> StoreFactory:
+    """The same for a program that writes nothing. An SQLite store is read by its transcripts, so that the
+    gateway that has it open need not end."""
+    from everturn.session.store.folder import FolderStores
+
+    scheme, _, rest = url.partition(":")
+    path = _path(rest.removeprefix("//")) if scheme == "sqlite" else None
+    if path is not None and not path.exists():
+        raise InputError(f"There is no store {path}.")
+    return FolderStores(path.parent) if path is not None else open_stores(url, folder=folder)
+
+
+def open_configured(settings: StoreSettings, *, fsync: Fsync) -> StoreFactory:
+    """The factory that these options name."""
+    folder = Path(settings.folder).expanduser().absolute() if settings.folder else None
+    return open_stores(settings.url.reveal(), folder=folder, fsync=fsync, deadline=settings.deadline)
+
+
+def open_session_store(
+    path: str | os.PathLike[str], settings: StoreSettings, access: Access
+) -> tuple[Store, Callable[[], None]]:
+    """The store of one session, and what closes it and the connection to its place. Without a URL it is this
+    file; with one, `path` is its name there."""
+    if not settings.url:
+        store = JsonlStore.open(path, fsync=settings.fsync, access=access)
+        return store, store.close
+    stores = open_configured(settings, fsync=settings.fsync)
+    try:
+        return stores.open(settings.tenant, os.fspath(path), access=access), stores.close
+    except BaseException:
+        stores.close()
+        raise
+
+
+def default_folder() -> Path:
+    """The user's data folder for transcripts (XDG base directory specification)."""
+    data = os.environ.get("XDG_DATA_HOME") or ""
+    base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
+    return base / "everturn" / "sessions"
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise UsageError("The URL of the store has no path. Write a folder, or sqlite:PATH.")
+    return Path(text).expanduser().absolute()
+
+
+def _open_postgres(url: str, folder: Path, deadline: float | None) -> StoreFactory:
+    try:
+        from everturn.session.store.postgres.stores import PostgresStores
+    except ModuleNotFoundError as missing:
+        raise UsageError(
+            f"A store in PostgreSQL needs the package {missing.name!r}. Run: pip install 'everturn[postgres]'"
+        ) from None
+    return PostgresStores(url, folder) if deadline is None else PostgresStores(url, folder, deadline=deadline)

@@ -1,0 +1,1 @@
+"""Conversations in PostgreSQL, for several replicas that share them."""

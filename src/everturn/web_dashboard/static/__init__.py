@@ -1,0 +1,1 @@
+"""Styles, scripts and pictures of the dashboard; the browser loads nothing else."""

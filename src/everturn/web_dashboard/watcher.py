@@ -1,0 +1,70 @@
+"""Watches the folders of sessions and asks the indexer to look when something changes (DB-5).
+
+A folder may not exist yet, or disappear: the set of folders is checked every few seconds. Where the system
+cannot watch them (too many folders, a network file system), they are polled.
+"""
+
+import threading
+from pathlib import Path
+from typing import Final
+
+import watchfiles
+
+from everturn.web_dashboard.indexer import Indexer
+from everturn.web_dashboard.places import Places, is_candidate
+
+# How long changes are collected before they are reported, in milliseconds.
+_DEBOUNCE: Final = 200
+_STEP: Final = 50
+# How often the folders themselves are checked.
+_CHECK: Final = 3_000
+
+
+class Watcher:
+    def __init__(self, places: Places, indexer: Indexer) -> None:
+        self._places, self._indexer = places, indexer
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="everturn-watcher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _run(self) -> None:
+        polls = False
+        while not self._stopping.is_set():
+            roots = self._existing()
+            if not roots:
+                self._stopping.wait(_CHECK / 1000)
+                continue
+            try:
+                self._watch(roots, polls=polls)
+            except OSError:
+                # The limit of watches, or a folder that vanished in this moment.
+                polls = all(root.exists() for root in roots)
+                self._stopping.wait(1)
+            self._indexer.look()
+
+    def _watch(self, roots: tuple[Path, ...], *, polls: bool) -> None:
+        """Until the set of folders changes."""
+        for changes in watchfiles.watch(
+            *roots,
+            watch_filter=lambda _, path: is_candidate(Path(path), self._places),
+            debounce=_DEBOUNCE,
+            step=_STEP,
+            stop_event=self._stopping,
+            rust_timeout=_CHECK,
+            yield_on_timeout=True,
+            raise_interrupt=False,
+            force_polling=polls or None,
+            ignore_permission_denied=True,
+        ):
+            if changes:
+                self._indexer.look()
+            if self._existing() != roots:
+                return
+
+    def _existing(self) -> tuple[Path, ...]:
+        return tuple(root for root in self._places.roots if root.exists())

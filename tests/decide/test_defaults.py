@@ -1,0 +1,171 @@
+"""What a value has by default: where a caller, a file of an earlier version or a provider says nothing."""
+
+from collections.abc import Iterable
+from inspect import signature
+from typing import Any
+
+import msgspec
+
+from everturn.decide.cache_breaks import Baseline, BreakSettings, DetectedBreak, Diagnosis, NoBreak
+from everturn.decide.cache_key_snapshot import CacheKeySnapshot
+from everturn.decide.compact.breakers import CompactionBreaker, RefillBreaker
+from everturn.decide.compact.budget import TruncatedText
+from everturn.decide.compact.call_index import Called
+from everturn.decide.compact.context import CompactionContext
+from everturn.decide.compact.divide import Division
+from everturn.decide.compact.pins import Pins
+from everturn.decide.compact.restored_attachments import RestoredAttachment
+from everturn.decide.compact.state import UsableNotes
+from everturn.decide.compact.summary_response import SummaryCheck
+from everturn.decide.compact.triggers import ProposalState
+from everturn.decide.compact.values import (
+    Attempt,
+    Compaction,
+    CompactionChain,
+    CompactionFailed,
+    CompactionPlan,
+    CompactionRequest,
+    Receipt,
+    RestorationPlan,
+)
+from everturn.decide.effects import AskModel, FileRead, HookOutcome, ModelFailure
+from everturn.decide.events import (
+    BreakerOpened,
+    CacheBroken,
+    CompactionDone,
+    CompactionNotDone,
+    EventContext,
+    HookTrouble,
+    MicroCompacted,
+    PassedThrough,
+    Repaired,
+    TranscriptShared,
+)
+from everturn.decide.notes.document import Notes, NotesState
+from everturn.decide.notes.extraction import NotUpdated, Replacement
+from everturn.decide.result_tracker import TrackedResult
+from everturn.decide.rewind import RewindPlan
+from everturn.decide.tools import ToolKinds
+from everturn.decide.view_tracker import TrackerInputs
+
+# Defaults that are values of their own are left to the tests of those.
+DEFAULTS: dict[type, dict[str, Any]] = {
+    BreakSettings: {"share": 0.05, "tokens": 2000, "max_sources": 10},
+    Diagnosis: {"missed": 0},
+    DetectedBreak: {"diagnosis": None, "disagreement": ""},
+    NoBreak: {"diagnosis": None},
+    Baseline: {"answered": None, "read": 0, "under_way": None, "pending": (), "passes_over": "nothing"},
+    CacheKeySnapshot: {"scopes": ()},
+    CompactionBreaker: {
+        "failures": 0,
+        "last": "",
+        "limit": 3,
+        "spent": 0,
+        "calls": 3,
+        "opened_at": 0.0,
+        "calls_since": 0,
+        "retry_after": 600.0,
+        "retry_calls": 20,
+    },
+    RefillBreaker: {"in_a_row": 0, "stopped": ""},
+    TruncatedText: {"is_cut": False, "left_out": 0},
+    Called: {"result": None},
+    CompactionContext: {
+        "measured": None,
+        "betas": (),
+        "transcript": "",
+        "notes": "",
+        "notes_end_before": "",
+        "calls": None,
+    },
+    Division: {"kept": (), "moved": ""},
+    Pins: {"carried": (), "unpinned": ()},
+    RestoredAttachment: {"fields": {}},
+    UsableNotes: {"text": "", "end_before": ""},
+    SummaryCheck: {"text": "", "problem": ""},
+    ProposalState: {"quiet_below": 0},
+    CompactionRequest: {
+        "form": "full",
+        "at": "",
+        "instructions": "",
+        "is_reactive": False,
+        "keeps_nothing": False,
+    },
+    CompactionChain: {"follows": "", "turns_since": 0, "length": 1, "threshold": 0, "source": "main"},
+    RestorationPlan: {
+        "files": (),
+        "skipped": (),
+        "unanswered": None,
+        "todos": "",
+        "plan": "",
+        "skills": (),
+        "agents": (),
+        "tools": (),
+        "plan_mode": False,
+        "listings": (),
+        "discovered": (),
+        "read": (),
+    },
+    CompactionPlan: {
+        "metrics": None,
+        "fixed": 0,
+        "tokens_summarized": 0,
+        "tokens_kept": 0,
+        "messages_summarized": 0,
+        "messages_kept": 0,
+        "unpinned": (),
+        "keeps_newest": False,
+    },
+    Receipt: {"retention": None},
+    Attempt: {"text": "", "problem": "", "failure": None, "block": None},
+    Compaction: {"plan": None},
+    CompactionFailed: {"plan": None},
+    FileRead: {"text": "", "is_cut": False, "problem": ""},
+    AskModel: {"parent": None, "is_overflow_retry": False},
+    ModelFailure: {"overflow": None},
+    HookOutcome: {
+        "instructions": (),
+        "context": (),
+        "messages": (),
+        "problems": (),
+        "blocked": "",
+        "permission": "",
+        "asks": "",
+        "updated_input": None,
+        "updated_output": None,
+        "ended": "",
+    },
+    EventContext: {"session": "", "source": "main", "model": ""},
+    MicroCompacted: {"why": "", "files": ()},
+    CompactionDone: {"figures": None, "score": None},
+    CompactionNotDone: {"detail": ""},
+    CacheBroken: {"disagreement": ""},
+    BreakerOpened: {"detail": ""},
+    Repaired: {"details": ()},
+    HookTrouble: {"details": ()},
+    PassedThrough: {"detail": ""},
+    TranscriptShared: {"path": ""},
+    NotesState: {"covers": "", "tokens": 0, "calls": 0},
+    Notes: {"problem": ""},
+    Replacement: {"every": False},
+    NotUpdated: {"answers": ()},
+    TrackedResult: {"path": "", "characters": 0, "is_error": False, "may_read_files": False},
+    RewindPlan: {"text": ""},
+    ToolKinds: {"reproducible": (), "write_like": (), "keep": (), "reads": (), "clear_all": False},
+    TrackerInputs: {"offered": ()},
+}
+
+
+def defaults(made: type, names: Iterable[str]) -> dict[str, Any]:
+    if not issubclass(made, msgspec.Struct):
+        return {name: signature(made).parameters[name].default for name in names}
+    fields = {each.name: each for each in msgspec.structs.fields(made)}
+    return {name: default_of(fields[name]) for name in names}
+
+
+def default_of(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+
+
+def test_what_is_not_given_has_these_values():
+    assert {made: defaults(made, expected) for made, expected in DEFAULTS.items()} == DEFAULTS

@@ -1,0 +1,155 @@
+"""`everturn gateway` and `everturn run`, as a person starts them."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from gateway.lab import wait_until
+
+from everturn.cli import main
+
+ASK = b'{"model":"claude-haiku-4-5","max_tokens":50,"messages":[{"role":"user","content":"Hello"}]}'
+CALL = (
+    "import os, sys, urllib.request\n"
+    "url = os.environ['ANTHROPIC_BASE_URL'] + '/v1/messages'\n"
+    "request = urllib.request.Request(url, sys.argv[1].encode(),\n"
+    "    {'content-type': 'application/json', 'x-api-key': os.environ['ANTHROPIC_API_KEY'],\n"
+    "     'anthropic-version': '2023-06-01'})\n"
+    "print(urllib.request.urlopen(request).status)\n"
+    "sys.exit(3)\n"
+)
+
+
+@contextmanager
+def started(folder: Path, *words: str) -> Generator["subprocess.Popen[str]", None, None]:
+    env = {**os.environ, "XDG_DATA_HOME": str(folder)}
+    command = [sys.executable, "-m", "everturn", *words]
+    with subprocess.Popen(
+        command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.spec("GW-1")
+@pytest.mark.skipif(not (is_free(8377) and is_free(8378)), reason="the gateway's default ports are in use")
+def test_the_gateway_starts_without_options_and_prints_the_line_a_user_needs(tmp_path: Path):
+    with started(tmp_path, "gateway") as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline() == "export ANTHROPIC_BASE_URL=http://127.0.0.1:8377\n"
+        assert process.stderr.readline() == (
+            "observe mode; upstream: https://api.anthropic.com; metrics: http://127.0.0.1:8378/metrics\n"
+        )
+        assert urllib.request.urlopen("http://127.0.0.1:8378/readyz").read() == b"ok\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+
+
+@pytest.mark.spec("GW-1", "GW-21")
+def test_it_can_be_tried_with_a_twin_inside_and_keeps_transcripts_and_an_access_log(tmp_path: Path):
+    log = tmp_path / "access.log"
+    words = ("--upstream", "twin", "--port", "0", "--operator-port", "0", "--access-log", str(log))
+    with started(tmp_path, "gateway", *words) as process:
+        assert process.stdout
+        url = process.stdout.readline().strip().removeprefix("export ANTHROPIC_BASE_URL=")
+        headers = {"content-type": "application/json", "x-api-key": "any", "anthropic-version": "2023-06-01"}
+        request = urllib.request.Request(f"{url}/v1/messages?x=secret", ASK, headers)
+        with urllib.request.urlopen(request) as answer:
+            session = answer.headers["x-everturn-session"]
+            assert json.load(answer)["role"] == "assistant"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+    [transcript] = (tmp_path / "everturn" / "gateway" / "local").glob("*.jsonl")
+    assert transcript.stem.endswith(session)
+    assert [json.loads(line)["type"] for line in transcript.read_text().splitlines()] == ["user", "assistant"]
+    [line] = log.read_text().splitlines()
+    entry = json.loads(line)
+    assert {name: entry[name] for name in ("tenant", "session", "mode", "path", "status", "received")} == {
+        "tenant": "local", "session": session, "mode": "observe", "path": "/v1/messages", "status": 200,
+        "received": len(ASK),
+    }  # fmt: skip
+    assert "secret" not in line
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.spec("GW-2")
+def test_run_passes_on_the_exit_status_and_prints_what_the_session_cost(tmp_path: Path):
+    with started(
+        tmp_path, "run", "--upstream", "twin", "--", sys.executable, "-c", CALL, ASK.decode()
+    ) as process:
+        output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output) == (3, "200\n")
+    assert errors.startswith("everturn: 1 call, $0.00")
+    assert "; saved $0.0000 (observed only; --mode manage lets everturn decide)\n" in errors
+
+
+@pytest.mark.spec("GW-2")
+def test_run_passes_on_signals(tmp_path: Path):
+    script = 'trap "exit 7" TERM; echo ready; while :; do sleep 0.05; done'
+    with started(tmp_path, "run", "--upstream", "twin", "--", "sh", "-c", script) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 7
+    with started(tmp_path, "run", "--upstream", "twin", "--", "sh", "-c", "kill -KILL $$") as process:
+        wait_until(lambda: process.poll() is not None, 15)
+        assert process.returncode == 128 + signal.SIGKILL
+
+
+def test_run_says_what_is_wrong_with_a_command(tmp_path: Path):
+    found = CliRunner().invoke(main, ["run", "--upstream", "twin", "--", "no-such-program-anywhere"])
+    assert (found.exit_code, found.output) == (
+        127, "everturn run: 'no-such-program-anywhere' was not found. Check its name and the PATH.\n",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--upstream", "api.anthropic.com"], "is not an address; use https://HOST, or 'twin'"),
+        (["--upstream", "https://user:secret@x"], "has a user name, a query or a fragment in it"),
+        (["--limit", "body=1"], "There is no limit 'body'"),
+        (["--limit", "messages"], "has no '='. Use NAME=VALUE."),
+        (["--tokens", "no-such-file"], "Cannot read the tokens in no-such-file"),
+    ],
+)
+def test_the_gateway_says_what_is_wrong_with_its_options(words: list[str], told: str):
+    found = CliRunner().invoke(main, ["gateway", "--port", "0", "--operator-port", "0", *words])
+    assert found.exit_code in (1, 2)
+    assert told in found.output
+    assert "secret" not in found.output
+
+
+def test_a_port_in_use_is_named_with_what_to_do():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        first = CliRunner().invoke(main, ["gateway", "--port", port])
+        second = CliRunner().invoke(main, ["gateway", "--port", "0", "--operator-port", port])
+    assert first.output == (
+        f"Error: Cannot listen on 127.0.0.1 port {port}: Address already in use. Choose another with "
+        "--port or --host.\n"
+    )
+    assert second.output == (
+        f"Error: Cannot listen on 127.0.0.1 port {port} for /metrics; another gateway may be running. Choose "
+        "another port with --operator-port, or 0 for a free one.\n"
+    )

@@ -1,0 +1,90 @@
+"""The embedded store: transcripts are the truth, the database beside them finds things."""
+
+import os
+import sqlite3
+
+import builders as b
+import pytest
+
+from everturn.errors import SessionLocked, StoreError
+from everturn.session.store.folder import SqliteStores
+from everturn.session.store.jsonl_store import JsonlStore
+from everturn.session.store.migrations import Migration
+from everturn.session.store.places import open_stores
+from everturn.session.store.sqlite_index import MIGRATIONS
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "kept" / "everturn.sqlite"
+
+
+def test_two_gateways_on_one_store_are_told_what_to_do(path):
+    first = open_stores(f"sqlite:{path}")
+    with pytest.raises(SessionLocked) as caught:
+        open_stores(f"sqlite:{path}")
+    assert str(caught.value) == (
+        f"The store {path} is used by process {os.getpid()}. An SQLite store belongs to one process: end the "
+        "other one, choose another file, or use PostgreSQL for several gateways."
+    )
+    first.close()
+    open_stores(f"sqlite:{path}").close()
+
+
+def test_what_a_crash_kept_out_of_the_index_is_found_after_it(path):
+    stores = open_stores(f"sqlite:{path}")
+    store = stores.open("t", "one")
+    store.append([b.assistant("first", id="msg_1")])
+    stores.close()
+    # As after a crash between the append and the index.
+    with JsonlStore.open(path.parent / "t" / "one.jsonl") as beside:
+        beside.append([b.assistant("second", id="msg_2")])
+    with JsonlStore.open(path.parent / "t" / "two.jsonl") as beside:
+        beside.append([b.assistant("third", id="msg_3")])
+    stores = open_stores(f"sqlite:{path}")
+    assert [stores.find_by_message("t", f"msg_{each}") for each in (1, 2, 3)] == ["one", "one", "two"]
+    stores.close()
+
+
+def test_a_transcript_that_was_deleted_is_forgotten(path):
+    stores = open_stores(f"sqlite:{path}")
+    stores.open("t", "one").append([b.assistant("first", id="msg_1")])
+    stores.close()
+    (path.parent / "t" / "one.jsonl").unlink()
+    stores = open_stores(f"sqlite:{path}")
+    assert (list(stores.conversations("t")), stores.find_by_message("t", "msg_1")) == ([], None)
+    stores.close()
+
+
+def test_a_file_that_is_no_database_is_refused_and_stays(path):
+    path.parent.mkdir()
+    path.write_text("This is not a database. " * 100)
+    with pytest.raises(StoreError, match=r"failed: file is not a database\. Check that it is an SQLite file"):
+        open_stores(f"sqlite:{path}")
+    assert path.read_text().startswith("This is not a database.")
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_an_index_that_fails_loses_no_record(path, caplog):
+    stores = SqliteStores(path)
+    store = stores.open("t", "one")
+    store.append([b.user("before")])
+    other = sqlite3.connect(path)
+    other.execute("DROP TABLE conversation")
+    other.close()
+    store.append([b.user("after")])
+    assert [record.uuid for record in store.reopen().records] == ["before", "after"]
+    assert "no such table: conversation" in caplog.text
+    stores.close()
+
+
+@pytest.mark.spec("GW-17")
+def test_the_schema_moves_forward_and_an_old_program_is_told(path):
+    added = Migration(2, 1, ("ALTER TABLE counter ADD COLUMN note TEXT",))
+    removed = Migration(3, 3, ("DROP TABLE counter",))
+    SqliteStores(path).close()
+    SqliteStores(path, migrations=(*MIGRATIONS, added)).close()
+    SqliteStores(path).close()
+    SqliteStores(path, migrations=(*MIGRATIONS, added, removed)).close()
+    with pytest.raises(StoreError, match="its schema has version 3 and needs a program that knows at least"):
+        SqliteStores(path)

@@ -1,0 +1,106 @@
+"""Whatever opens a damaged transcript says what it lost: every command, tool and adapter."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from reliability.callers import SURFACES, Caller, Step
+from surfaces.desk import Desk
+
+import everturn
+from everturn.cli import main
+from everturn.decide.events import TranscriptDamaged
+from everturn.mcp import results
+from everturn.twin.testing import TwinForTests
+
+LOST = "something was changed, lost, doubled or moved here"
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory):
+    """A compacted session in whose file a digit has changed."""
+    desk = Desk(tmp_path_factory.mktemp("damaged"), TwinForTests())
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        desk.talk(session, turns=4, size=400)
+        assert isinstance(session.compact(), everturn.Compaction)
+        desk.talk(session, turns=1, size=400)
+        path = session.path
+    file = Path(path)
+    file.write_bytes(file.read_bytes().replace(b"Question 1", b"Question 7", 1))
+    return path
+
+
+@pytest.fixture
+def damaged_copy(damaged, tmp_path):
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(Path(damaged).read_bytes())
+    return str(path)
+
+
+@pytest.mark.spec("TR-10")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["recall", "{}", "Question"],
+        ["compact", "{}", "--dry-run"],
+        ["compact", "{}"],
+        ["undo", "{}"],
+        ["expand", "{}"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_says_on_stderr_what_the_file_has_lost(damaged_copy, words):
+    done = CliRunner().invoke(main, [word.format(damaged_copy) for word in words])
+    assert done.exit_code == 0, done.output
+    assert f"Warning: {damaged_copy} is damaged: line " in done.stderr
+    assert LOST in done.stderr
+
+
+@pytest.mark.spec("TR-10")
+@pytest.mark.parametrize("words", [["context", "{}"], ["audit", "{}"]], ids=" ".join)
+def test_a_report_has_the_damage_among_its_findings(damaged, words):
+    given = [word.format(damaged) for word in words]
+    assert "line " in CliRunner().invoke(main, given).output
+    assert LOST in CliRunner().invoke(main, [*given, "--json"]).output
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        results.context_usage,
+        results.audit,
+        lambda file: results.dry_run_compaction(file, ""),
+        lambda file: results.recall(file, "Question", 3),
+    ],
+)
+def test_a_tool_of_the_server_says_what_the_file_has_lost(damaged_copy, tool):
+    assert LOST in tool(Path(damaged_copy))["file_is_damaged"][0]
+
+
+def test_nothing_is_said_of_a_file_that_is_whole(tmp_path):
+    desk = Desk(tmp_path, TwinForTests())
+    with desk.open() as session:
+        desk.talk(session, turns=1, size=10)
+        path = session.path
+    assert CliRunner().invoke(main, ["recall", path, "Question"]).stderr == ""
+
+
+@pytest.mark.spec("TR-10")
+@pytest.mark.parametrize("surface", SURFACES)
+def test_an_adapter_that_opens_a_damaged_transcript_says_so_in_an_event_the_log_and_the_bill(
+    surface, tmp_path, caplog
+):
+    caller, step = Caller(surface, tmp_path), Step(0.0, "go on", 0.0)
+    caller.act(step)
+    caller.surface.restart()
+    (path,) = tmp_path.glob("*.jsonl")
+    path.write_bytes(path.read_bytes().replace(b"matters", b"mutters", 1))
+    with caplog.at_level(logging.WARNING, "everturn"):
+        caller.act(step)
+    (event,) = [event for event in caller.events if isinstance(event, TranscriptDamaged)]
+    assert (event.problems, event.path) == (1, str(path.resolve()))
+    assert LOST in event.what
+    assert f"the transcript {event.path} is damaged: {event.what}" in caplog.text
+    assert event.what in caller.surface.bill.notes[0]
+    caller.check()

@@ -1,0 +1,143 @@
+"""The economic policy in sessions and in replays (EC)."""
+
+import time
+
+import pytest
+from surfaces.desk import call, tool
+
+SAYS = "The token comes late. "
+OPUS = {"model": "claude-opus-4-5", "policy": "economic", "compact": {"strategies": ("extractive",)}}
+HOLDS = {"holds": True, "hold_after": 0.02}
+
+
+def grow(desk, session, logs=4):
+    """The context grows to some 12,000 tokens a log."""
+    for n in range(logs):
+        desk.twin.script("Seen.")
+        session.send(f"Log {n}: " + SAYS * 2_300)
+
+
+def speak(desk, session, said="Go on."):
+    desk.twin.script("Yes.")
+    return session.send(said)
+
+
+def wait_for_calls(desk, count):
+    until = time.monotonic() + 10
+    while len(desk.twin.ledger) < count and time.monotonic() < until:
+        time.sleep(0.01)
+    assert len(desk.twin.ledger) >= count
+
+
+@pytest.mark.spec("EC-4")
+@pytest.mark.moves_cache_prefix(reason="a reset replaces the context on purpose")
+def test_a_context_whose_cache_has_expired_is_reset_before_it_is_written_again(desk):
+    with desk.open(**OPUS) as session:
+        grow(desk, session)
+        desk.twin.advance(301)
+        speak(desk, session)
+    done = desk.heard("CompactionDone")
+    assert [event.trigger for event in done] == ["auto"]
+    assert done[0].why.startswith("cold reset: ")
+    written = desk.twin.ledger[-1]["usage"]["cache_creation_input_tokens"]
+    assert written < done[0].tokens_before / 4
+
+
+@pytest.mark.spec("EC-4")
+def test_a_cold_context_that_has_hardly_grown_is_not_reset(desk):
+    with desk.open(**OPUS) as session:
+        grow(desk, session, logs=1)
+        desk.twin.advance(301)
+        speak(desk, session)
+    assert desk.heard("CompactionDone") == []
+
+
+@pytest.mark.spec("EC-5")
+@pytest.mark.moves_cache_prefix(reason="a reset replaces the context on purpose")
+@pytest.mark.parametrize(("caution", "resets"), [("frugal", 1), ("careful", 0)])
+def test_a_warm_context_is_reset_once_carrying_it_has_cost_as_much(desk, caution, resets):
+    economy = {"caution": caution, "above_dollars": 1.0}
+    with desk.open(**OPUS, economy=economy) as session:
+        grow(desk, session)
+        for n in range(16):
+            speak(desk, session, f"Question {n}.")
+    done = desk.heard("CompactionDone")
+    assert [event.why.partition(":")[0] for event in done] == ["warm reset"] * resets
+
+
+def test_a_reset_that_doing_nothing_would_not_repay_is_not_made(desk):
+    economy = {"caution": "frugal", "above_dollars": 0.0, "above_share": 0.0}
+    with desk.open(**OPUS, economy=economy) as session:
+        grow(desk, session)
+        for n in range(16):
+            speak(desk, session, f"Question {n}.")
+    assert desk.heard("CompactionDone") == []
+
+
+@pytest.mark.spec("EC-2")
+def test_a_hold_keeps_the_cache_through_a_pause_and_is_billed_apart(desk):
+    with desk.open(**OPUS, economy=HOLDS) as session:
+        grow(desk, session, logs=1)
+        wait_for_calls(desk, 2)
+        desk.twin.advance(3_000)
+        speak(desk, session)
+        calls = {name: part.calls for name, part in session.bill.parts.items() if part.calls}
+    held = desk.bodies[1]
+    assert (held["max_tokens"], held["messages"][:1]) == (0, [{**held["messages"][0]}])
+    assert held["messages"][-2]["content"][-1]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+    assert held["messages"][-1] == {"role": "user", "content": [{"type": "text", "text": "."}]}
+    assert calls == {"conversation": 2, "hold": 1}
+    # After the second reply another hold may have been sent before the session was closed.
+    first, hold, after = (row["usage"] for row in desk.twin.ledger[:3])
+    assert hold["cache_read_input_tokens"] == first["cache_creation_input_tokens"]
+    assert hold["output_tokens"] == 0
+    assert after["cache_read_input_tokens"] == sum(
+        hold[each] for each in ("cache_read_input_tokens", "cache_creation_input_tokens")
+    )
+    told = desk.heard("CacheHeld")[0]
+    assert told.why.endswith("52% of pauses this long end within the hour")
+
+
+@pytest.mark.spec("EC-2")
+def test_a_hold_while_a_tool_runs_is_a_request_that_the_api_accepts(desk):
+    with desk.open(**OPUS, economy=HOLDS, tools=[tool("Read")]) as session:
+        desk.twin.script({"content": [call("toolu_1", "Read", file_path="a.py")]})
+        session.send(SAYS * 2_300)
+        wait_for_calls(desk, 2)
+    assert [row["status"] for row in desk.twin.ledger] == [200, 200]
+    assert desk.bodies[1]["messages"][-1]["content"] == [
+        {"type": "tool_result", "tool_use_id": "toolu_1", "content": "."}
+    ]
+
+
+def test_no_hold_is_sent_unless_it_is_switched_on_nor_after_the_session_was_closed(desk):
+    with desk.open(**OPUS, economy={"hold_after": 0.02}) as session:
+        grow(desk, session, logs=1)
+        time.sleep(0.1)
+    with desk.open(**OPUS, economy={"holds": True, "hold_after": 0.3}) as session:
+        speak(desk, session)
+    time.sleep(0.5)
+    assert len(desk.twin.ledger) == 2
+
+
+def test_a_hold_that_fails_is_told_and_changes_nothing(desk):
+    with desk.open(**OPUS, economy=HOLDS) as session:
+        desk.twin.faults({"kind": "overloaded", "after": 1})
+        grow(desk, session, logs=1)
+        wait_for_calls(desk, 2)
+        # The answer is on its way to the thread that holds.
+        time.sleep(0.2)
+    [told] = desk.heard("CacheHeld")
+    assert (told.tokens, told.why.partition(":")[0]) == (0, "the hold failed")
+
+
+@pytest.mark.spec("EC-5")
+@pytest.mark.moves_cache_prefix(reason="a reset replaces the context on purpose")
+def test_what_carrying_has_cost_is_remembered_over_a_restart(desk):
+    economy = {"caution": "frugal", "above_dollars": 1.0}
+    with desk.open(**OPUS, economy=economy) as session:
+        grow(desk, session)
+    for n in range(16):
+        with desk.open(**OPUS, economy=economy) as session:
+            speak(desk, session, f"Question {n}.")
+    assert [event.why.partition(":")[0] for event in desk.heard("CompactionDone")] == ["warm reset"]

@@ -1,0 +1,218 @@
+"""The index: what it counts, what it keeps between runs, and what happens when files or itself break."""
+
+import itertools
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from small_session import SmallSession, compacted, reading, text
+from web_dashboard.client import text_of
+from web_dashboard.conftest import MakeDashboard, ids, paused, write
+
+from everturn.replay.audit import audit
+from everturn.replay.sessions import read_sessions
+from everturn.web_dashboard.index import SessionIndex
+from everturn.web_dashboard.indexer import Indexer, stamp_files
+from everturn.web_dashboard.places import Places, find_places, list_files
+from everturn.web_dashboard.queries import Scope, total
+from everturn.web_dashboard.summarize import summarize_file, thin
+from everturn.web_dashboard.values import FileSummary, to_dollars
+
+SUMS = "SELECT name, calls, nanos, breaks FROM sessions ORDER BY name"
+
+
+@pytest.fixture
+def sessions(tmp_path: Path) -> Path:
+    root = tmp_path / "sessions"
+    write(root / "a.jsonl", paused())
+    write(root / "b.jsonl", reading())
+    write(root / "deep" / "c.jsonl", compacted(), project="/home/me/other")
+    return root
+
+
+def places_of(root: Path, tmp_path: Path) -> Places:
+    return Places((root,), tmp_path / "own", tmp_path / "cache", any_format=True)
+
+
+def test_the_totals_are_those_of_the_audit(sessions: Path, make_dashboard: MakeDashboard):
+    sums = total(make_dashboard(sessions).dashboard.index, Scope())
+    expected = audit(read_sessions([sessions])).total
+    assert (sums.calls, to_dollars(sums.nanos)) == (expected.calls, expected.dollars)
+    assert (sums.read, sums.output) == (expected.tokens["cache_read"], expected.tokens["output"])
+
+
+def test_a_response_in_two_files_is_counted_once_whatever_is_read_first(tmp_path: Path):
+    root = tmp_path / "sessions"
+    first = write(root / "first.jsonl", paused(), is_copy=True)
+    more = paused()
+    more.human("Go on.").reply("m3", text("Going on."), read=60_000, written=500, out=10)
+    second = write(root / "second.jsonl", more, is_copy=True)
+    found: list[object] = []
+    for order in itertools.permutations([first, second]):
+        index = SessionIndex()
+        for file in order:
+            index.store(summarize_file(str(file)), stamp_files([file]).values(), agent="")
+        found.append(index.read(SUMS))
+    assert found[0] == found[1]
+    assert [(name, calls) for name, calls, *_ in index.read(SUMS)] == [("first", 2), ("second", 1)]
+
+
+def test_when_the_first_file_is_deleted_the_copy_takes_over_its_calls(tmp_path: Path):
+    root = tmp_path / "sessions"
+    first = write(root / "first.jsonl", paused(), is_copy=True)
+    write(root / "second.jsonl", paused(), is_copy=True)
+    index = SessionIndex()
+    indexer = Indexer(index, places_of(root, tmp_path), summarize=summarize_file)
+    indexer.update()
+    assert [row[:2] for row in index.read(SUMS)] == [("first", 2), ("second", 0)]
+    first.unlink()
+    indexer.update()
+    assert [row[:2] for row in index.read(SUMS)] == [("second", 2)]
+
+
+def test_an_unchanged_file_is_not_read_again_and_a_changed_one_is(sessions: Path, tmp_path: Path):
+    read: list[str] = []
+
+    def summarize(path: str) -> FileSummary:
+        read.append(Path(path).name)
+        return summarize_file(path)
+
+    place = str(tmp_path / "index.sqlite")
+    for expected in (["a.jsonl", "b.jsonl", "c.jsonl"], [], ["b.jsonl"]):
+        read.clear()
+        index = SessionIndex(place)
+        Indexer(index, places_of(sessions, tmp_path), summarize=summarize).update()
+        index.close()
+        assert sorted(read) == expected
+        with open(sessions / "b.jsonl", "a") as file:
+            file.write("\n" if expected == [] else "")
+
+
+def test_the_newest_files_are_read_first(sessions: Path, tmp_path: Path):
+    for number, name in enumerate(("b.jsonl", "deep/c.jsonl", "a.jsonl")):
+        os.utime(sessions / name, (1_000_000 + number, 1_000_000 + number))
+    read: list[str] = []
+
+    def summarize(path: str) -> FileSummary:
+        read.append(Path(path).name)
+        return FileSummary(path)
+
+    Indexer(SessionIndex(), places_of(sessions, tmp_path), summarize=summarize).update()
+    assert read == ["a.jsonl", "c.jsonl", "b.jsonl"]
+
+
+def test_the_files_of_sub_agents_belong_to_the_session_that_started_them(tmp_path: Path):
+    root = tmp_path / "sessions"
+    main = paused()
+    for line in main.lines:
+        line["sessionId"] = "s-1"
+    agent = SmallSession(agent="a7").human("Look.").reply("x1", text("Seen."), written=2_000, out=5)
+    for line in agent.lines:
+        line["sessionId"] = "s-1"
+    write(root / "s-1.jsonl", main)
+    side = write(root / "s-1" / "subagents" / "agent-a7.jsonl", agent)
+    index = SessionIndex()
+    indexer = Indexer(index, places_of(root, tmp_path), summarize=summarize_file)
+    indexer.update()
+    assert [row[:2] for row in index.read(SUMS)] == [("s-1", 3)]
+    agent.human("Again.").reply("x2", text("Seen."), read=2_000, written=100, out=5)
+    for line in agent.lines:
+        line["sessionId"] = "s-1"
+    write(side, agent)
+    indexer.update()
+    assert [row[:2] for row in index.read(SUMS)] == [("s-1", 4)]
+
+
+def test_files_without_a_session_are_listed_with_the_reason(sessions: Path, make_dashboard: MakeDashboard):
+    (sessions / "half.jsonl").write_bytes(b'{"type": "user", "mess')
+    (sessions / "picture.jsonl").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
+    said = text_of(make_dashboard(sessions).page("/sessions"))
+    assert "Files that could not be read 2 files" in said
+    assert "picture.jsonl unknown format" in said
+
+
+def test_the_index_is_closed_to_others(sessions: Path, make_dashboard: MakeDashboard, tmp_path: Path):
+    make_dashboard(sessions)
+    folder = tmp_path / "cache" / "everturn" / "dashboard"
+    modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in folder.iterdir()}
+    assert set(modes.values()) == {"0o600"}
+    assert modes.keys() >= {"index.sqlite", "key"}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda data: b"not a database at all, but text" * 40, "it is damaged"),
+        (lambda data: data[:100] + b"\xff" * (len(data) - 100), "it is damaged"),
+        (lambda data: data[:60] + b"\0\0\0\x63" + data[64:], "schema version 99"),
+    ],
+)
+def test_an_index_that_cannot_be_used_is_made_anew(sessions: Path, tmp_path: Path, damage, why: str):
+    place = tmp_path / "index.sqlite"
+    for expected in ("", why):
+        index = SessionIndex(str(place))
+        Indexer(index, places_of(sessions, tmp_path), summarize=summarize_file).update()
+        assert [row[0] for row in index.read(SUMS)] == ["a", "b", "c"]
+        index.close()
+        assert expected in " ".join(index.notes)
+        place.write_bytes(damage(place.read_bytes()))
+    assert index.notes
+
+
+def test_damage_that_is_met_later_is_healed_too(sessions: Path, tmp_path: Path):
+    index = SessionIndex(str(tmp_path / "index.sqlite"))
+    indexer = Indexer(index, places_of(sessions, tmp_path), summarize=summarize_file)
+    indexer.update()
+    index.read("DELETE FROM usage")
+    index._db.execute("DROP TABLE sessions")
+    assert index.read("SELECT count(*) FROM sessions") == [(0,)]
+    assert "rebuilt" in index.notes[-1]
+    indexer.update()
+    assert [row[0] for row in index.read(SUMS)] == ["a", "b", "c"]
+
+
+def test_a_second_dashboard_keeps_its_index_in_memory(sessions: Path, tmp_path: Path):
+    place = str(tmp_path / "index.sqlite")
+    first, second = SessionIndex(place), SessionIndex(place)
+    assert (first.notes, second.notes) == (
+        [],
+        ["the index is kept in memory only: another dashboard has it open"],
+    )
+    Indexer(second, places_of(sessions, tmp_path), summarize=summarize_file).update()
+    assert (first.read("SELECT count(*) FROM sessions"), second.read("SELECT count(*) FROM sessions")) == (
+        [(0,)],
+        [(3,)],
+    )
+
+
+def test_a_worker_that_dies_costs_only_its_file(sessions: Path, tmp_path: Path):
+    def summarize(path: str) -> FileSummary:
+        if path.endswith("b.jsonl"):
+            return FileSummary(path, unreadable=((path, "the process ended"),))
+        return summarize_file(path)
+
+    index = SessionIndex()
+    Indexer(index, places_of(sessions, tmp_path), summarize=summarize).update()
+    assert [row[0] for row in index.read(SUMS)] == ["a", "c"]
+
+
+def test_without_paths_sessions_are_where_the_agents_keep_them(tmp_path: Path):
+    environment = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    found = find_places(environment, home=tmp_path)
+    write(tmp_path / ".claude" / "projects" / "p" / "x.jsonl", reading())
+    write(tmp_path / "data" / "everturn" / "chat" / "p" / "y.jsonl", reading())
+    (tmp_path / "data" / "everturn" / "chat" / "p" / "y.jsonl.state.json").write_text("{}")
+    assert [path.name for path in list_files(found)] == ["x.jsonl", "y.jsonl"]
+    assert found.cache == tmp_path / "cache" / "everturn" / "dashboard"
+
+
+def test_a_name_that_is_not_text_does_not_stop_the_others(sessions: Path, make_dashboard: MakeDashboard):
+    os.rename(sessions / "b.jsonl", os.fsencode(sessions) + b"/\xff\xfe.jsonl")
+    assert set(ids(make_dashboard(sessions))) == {"a", "c"}
+
+
+def test_a_small_chart_keeps_the_peaks():
+    assert thin([1, 9, 2, 3, 8, 4], 3) == (9, 3, 8)
+    assert thin([1, 2], 3) == (1, 2)
