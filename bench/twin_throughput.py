@@ -16,12 +16,14 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from statistics import median
 from typing import Any
 
 from _timing import best
 
 BODY_BYTES = 200_000
-REQUESTS = 600
+REQUESTS = 1_500
+ROUNDS = 5
 # 300 requests a second where the stub makes 1,000.
 TARGET = 0.3
 WARM_UP = 20
@@ -34,14 +36,18 @@ GROWING = (100_000, 400_000, 1_600_000)
 
 def main() -> int:
     bodies = list(_bodies(BODY_BYTES))
-    stub, stub_cpu = _measured(_serve_stub, bodies)
-    twin, twin_cpu = _measured(_serve_twin, bodies)
+    # In turns: what else the machine does meets both.
+    rounds = [(_measured(_serve_stub, bodies), _measured(_serve_twin, bodies)) for _ in range(ROUNDS)]
+    ratio = median(twin / stub for (stub, _), (twin, _) in rounds)
+    (stub, stub_cpu), (twin, twin_cpu) = (
+        tuple(median(each[at][part] for each in rounds) for part in range(2)) for at in range(2)
+    )
     print(f"stub   {stub:8.0f} requests/s, {stub_cpu:.2f} ms of CPU each")
     size = sum(map(len, bodies)) / len(bodies) / 1000
     print(f"twin   {twin:8.0f} requests/s, {twin_cpu:.2f} ms of CPU each; bodies of {size:.0f} KB")
-    reached = twin / stub >= TARGET
+    reached = ratio >= TARGET
     print(
-        f"ratio  {twin / stub:8.2f} of the stub; wanted {TARGET:.2f}: "
+        f"ratio  {ratio:8.2f} of the stub, the median of {ROUNDS} rounds; wanted {TARGET:.2f}: "
         f"{'reached' if reached else 'NOT REACHED'}"
     )
     _print_growth()

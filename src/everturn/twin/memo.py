@@ -86,27 +86,27 @@ class LatestMemo(Generic[K, V]):
 class PrefixMemo(Generic[V]):
     """Values that were computed along a list, found again by any list that starts with the same objects.
 
-    The least recently added lists are dropped when all lists together have more than `limit` items.
+    The least recently added lists are dropped when all lists together weigh more than `limit`.
     """
 
     def __init__(self, limit: int) -> None:
-        self._lists: LatestMemo[Hashable, list[tuple[tuple[Any, ...], V]]] = LatestMemo(limit)
+        self._lists: LatestMemo[Hashable, list[tuple[tuple[Any, ...], V, int]]] = LatestMemo(limit)
 
     def find(self, key: Hashable, items: tuple[Any, ...]) -> tuple[int, V | None]:
         """How many first items are known, and the value that was computed along them (and maybe beyond)."""
         best: tuple[int, V | None] = (0, None)
-        for known, value in self._lists.get((key, id(items[0]))) or ():
+        for known, value, _ in self._lists.get((key, id(items[0]))) or ():
             count = _count_common(known, items)
             if count > best[0]:
                 best = (count, value)
         return best
 
-    def add(self, key: Hashable, items: tuple[Any, ...], value: V) -> None:
+    def add(self, key: Hashable, items: tuple[Any, ...], value: V, *, weight: int) -> None:
         # The entry holds the items, so their ids cannot belong to other objects while it is there.
         lists = self._lists.get((key, id(items[0]))) or []
         forks = [entry for entry in lists if _count_common(entry[0], items) < len(entry[0])]
-        kept = [*forks[-_MAX_FORKS + 1 :], (items, value)]
-        self._lists.put((key, id(items[0])), kept, weight=sum(len(each) for each, _ in kept))
+        kept = [*forks[-_MAX_FORKS + 1 :], (items, value, weight)]
+        self._lists.put((key, id(items[0])), kept, weight=sum(each for _, _, each in kept))
 
 
 def _count_common(known: Sequence[Any], items: Sequence[Any]) -> int:

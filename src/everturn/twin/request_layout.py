@@ -135,8 +135,8 @@ class _KnownLayout(NamedTuple):
     options: TwinOptions
 
 
-# In messages, of all conversations together. Each holds a few references.
-_known: PrefixMemo[_KnownLayout] = PrefixMemo(200_000)
+# In tokens of all conversations together, because a layout holds its messages: some 40 MB of text.
+_known: PrefixMemo[_KnownLayout] = PrefixMemo(12_000_000)
 
 
 def _place_preamble(request: ParsedRequest, options: TwinOptions) -> _Placing:
@@ -193,7 +193,7 @@ def _place_messages(
     if len(placing.positions) < len(placing.blocks):
         placing.number_positions(options)
     if can_reuse and known < len(messages):
-        _known.add(key, messages, _KnownLayout(placing, counts, options))
+        _known.add(key, messages, _KnownLayout(placing, counts, options), weight=placing.total)
 
 
 def _take_over(placing: _Placing, known: _Placing, count: int) -> None:
