@@ -513,7 +513,7 @@ def pausing(lab: Lab) -> None:
     with lab.open(model="claude-opus-4-5") as session:
         lab.twin.script("Seen.")
         session.send("The token comes late. " * 2_300)
-        until = time.monotonic() + 0.4
+        until = time.monotonic() + 1.5
         while len(lab.twin.ledger) < 2 and time.monotonic() < until:
             time.sleep(0.01)
         lab.twin.advance(301)
