@@ -262,12 +262,12 @@ def replace_file(
     sync: bool = False,
     may_replace_links: bool = True,
 ) -> None:
-    """Replace a file atomically, as `Replacement` does."""
-    with Replacement(path, mode=mode, sync=sync, may_replace_links=may_replace_links) as file:
+    """Replace a file atomically, as `AtomicFile` does."""
+    with AtomicFile(path, mode=mode, sync=sync, may_replace_links=may_replace_links) as file:
         file.write(data)
 
 
-class Replacement:
+class AtomicFile:
     """Replaces a file atomically: a crash, or an error in the `with` block, leaves the old content. The
     folder must exist.
 

@@ -3,6 +3,7 @@
 The order inside `__all__` is ruff's (RUF022).
 """
 
+import ast
 import importlib
 from types import ModuleType
 
@@ -37,6 +38,16 @@ def test_the_front_door_shows_exactly_what_it_promises():
     assert visible(everturn) == promised - {"__version__"}
     assert broken_promises(everturn) == []
     assert len(promised) <= MAX_PUBLIC_NAMES
+
+
+def test_every_public_class_has_a_name_of_its_own(modules):
+    """One name, one thing: whoever searches for a class finds it, and nothing else."""
+    places: dict[str, list[str]] = {}
+    for module in modules:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module.name)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 def test_a_broken_promise_is_noticed():

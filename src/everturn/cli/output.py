@@ -45,9 +45,9 @@ def write_output(path: Path, data: bytes) -> None:
 @contextmanager
 def open_output(path: Path) -> Generator[BinaryIO]:
     """The same for a file that is written bit by bit; it appears when it is complete."""
-    from everturn.safe_files import Replacement
+    from everturn.safe_files import AtomicFile
 
-    with _explained(path), Replacement(path, may_replace_links=False) as file:
+    with _explained(path), AtomicFile(path, may_replace_links=False) as file:
         yield file
 
 

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from everturn.gateway.exchange import Exchange
+from everturn.gateway.exchange import HttpExchange
 
 
-def make_log_line(exchange: Exchange, now: datetime) -> str:
+def make_log_line(exchange: HttpExchange, now: datetime) -> str:
     entry = {
         "at": now.astimezone(UTC).isoformat(timespec="milliseconds"),
         "tenant": exchange.tenant.name,
@@ -26,11 +26,11 @@ def make_log_line(exchange: Exchange, now: datetime) -> str:
     return json.dumps(entry, ensure_ascii=True, separators=(",", ":"))
 
 
-LogRequest = Callable[[Exchange], None]
+LogRequest = Callable[[HttpExchange], None]
 
 
 def make_access_log(write: Callable[[str], None], clock: Callable[[], datetime]) -> LogRequest:
-    def log(exchange: Exchange) -> None:
+    def log(exchange: HttpExchange) -> None:
         write(make_log_line(exchange, clock()))
 
     return log

@@ -9,9 +9,9 @@ from typing import Final
 from everturn.adapters.tracking.scopes import make_scope
 from everturn.gateway.access import find_tenant
 from everturn.gateway.access_log import LogRequest
-from everturn.gateway.bodies import TooLarge, Unreadable, decompress
+from everturn.gateway.bodies import TooLarge, UnreadableBody, decompress
 from everturn.gateway.caps import LocalCaps, SummaryCaps
-from everturn.gateway.exchange import AsgiMessage, AsgiReceive, AsgiSend, Exchange
+from everturn.gateway.exchange import AsgiMessage, AsgiReceive, AsgiSend, HttpExchange
 from everturn.gateway.failures import ClientGone, GatewayError
 from everturn.gateway.headers import (
     AGENT_ID,
@@ -26,8 +26,8 @@ from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.recording import Recorder
 from everturn.gateway.relay import RelayedPieces, is_recorded, make_relayed_reply, relay_response
 from everturn.gateway.routes import CLIENT_ROUTES, Route, find_route
-from everturn.gateway.stores import ConversationStores, FolderStores
-from everturn.gateway.summaries import SummaryCalls, make_post
+from everturn.gateway.stores import ConversationStores, SharedStores, TenantFolders
+from everturn.gateway.summaries import GatewaySummaries, make_post
 from everturn.gateway.tenants import ClientRequest, Tenants
 from everturn.gateway.tokens import Tokens
 from everturn.gateway.upstream import Upstream
@@ -75,9 +75,9 @@ class Gateway:
         if scope["type"] == "lifespan":
             await _run_lifespan(self, receive, send)
         elif scope["type"] == "http":
-            await self._serve(Exchange(scope, receive, send, self.settings.limits))
+            await self._serve(HttpExchange(scope, receive, send, self.settings.limits))
 
-    async def _serve(self, exchange: Exchange) -> None:
+    async def _serve(self, exchange: HttpExchange) -> None:
         self.metrics.begin()
         exchange.mode = self.settings.mode
         try:
@@ -90,7 +90,7 @@ class Gateway:
             self.metrics.end(exchange.endpoint, exchange.mode, exchange.status)
             self._log_request(exchange)
 
-    async def _dispatch(self, exchange: Exchange) -> None:
+    async def _dispatch(self, exchange: HttpExchange) -> None:
         self._check_headers(exchange)
         exchange.tenant = find_tenant(exchange.headers, self._tokens, self.settings.allowed_hosts)
         exchange.mode = read_mode(exchange.headers) or exchange.tenant.mode or self.settings.mode
@@ -109,7 +109,7 @@ class Gateway:
         finally:
             self._running[tenant] -= 1
 
-    def _check_headers(self, exchange: Exchange) -> None:
+    def _check_headers(self, exchange: HttpExchange) -> None:
         """Again here: a server of another kind may not have checked them."""
         limits = exchange.limits
         size = sum(len(name) + len(value) + 4 for name, value in exchange.headers)
@@ -119,12 +119,12 @@ class Gateway:
                 f"The headers are larger than {limits.header_bytes:,} bytes or more than {limits.headers}.",
             )  # fmt: skip
 
-    def _handler(self, route: Route) -> Callable[[Exchange], Awaitable[None]]:
+    def _handler(self, route: Route) -> Callable[[HttpExchange], Awaitable[None]]:
         return self._serve_messages if route.endpoint == "messages" else self._relay
 
     # ── other endpoints ──────────────────────────────────────────────────────────────────────────
 
-    async def _relay(self, exchange: Exchange) -> None:
+    async def _relay(self, exchange: HttpExchange) -> None:
         headers = make_request_headers(exchange.headers, is_read=False)
         body = None
         length = find_header(exchange.headers, b"content-length")
@@ -149,7 +149,7 @@ class Gateway:
 
     # ── messages ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _serve_messages(self, exchange: Exchange) -> None:
+    async def _serve_messages(self, exchange: HttpExchange) -> None:
         body = await exchange.read_body(exchange.limits.body_bytes)
         encoding = find_header(exchange.headers, b"content-encoding").decode("latin-1")
         if encoding:
@@ -169,11 +169,11 @@ class Gateway:
             raise GatewayError(
                 413, "request_too_large", f"The body is larger than {limit:,} bytes when decompressed."
             ) from None
-        except Unreadable:
+        except UnreadableBody:
             # Relayed and not understood, which is counted where it is read.
             return
 
-    async def _observe(self, exchange: Exchange, given: ClientRequest) -> None:
+    async def _observe(self, exchange: HttpExchange, given: ClientRequest) -> None:
         call = self.recorder.observe(exchange, given)
         copy = RelayedPieces(exchange.limits.reply_bytes)
         headers = make_request_headers(exchange.headers, is_read=True)
@@ -191,10 +191,10 @@ class Gateway:
             if is_recorded(response, copy):
                 self.recorder.finish(exchange, given, call, make_relayed_reply(response, copy))
 
-    async def _manage(self, exchange: Exchange, given: ClientRequest) -> None:
+    async def _manage(self, exchange: HttpExchange, given: ClientRequest) -> None:
         timing = self.settings.timing
         headers = make_request_headers(exchange.headers, is_read=True)
-        summaries = SummaryCalls(
+        summaries = GatewaySummaries(
             make_post(self._upstream, exchange.target, headers),
             caps=self._caps,
             metrics=self.metrics,
@@ -221,7 +221,7 @@ class Gateway:
             if call is not None and is_recorded(response, copy):
                 self.recorder.finish(exchange, given, call, make_relayed_reply(response, copy))
 
-    def _note_sent(self, exchange: Exchange) -> None:
+    def _note_sent(self, exchange: HttpExchange) -> None:
         self.metrics.observe_added(exchange.mode, time.perf_counter() - exchange.began)
 
 
@@ -237,6 +237,11 @@ async def _run_lifespan(gateway: Gateway, receive: AsgiReceive, send: AsgiSend) 
             return
 
 
+def _open_stores(settings: GatewaySettings) -> ConversationStores:
+    chosen = settings.parts.options.store
+    return SharedStores(chosen) if chosen.url else TenantFolders(settings.parts.folder)
+
+
 def make_gateway(
     settings: GatewaySettings,
     *,
@@ -249,7 +254,7 @@ def make_gateway(
     return Gateway(
         settings,
         tokens=tokens,
-        stores=stores or FolderStores(settings.parts.folder),
+        stores=stores or _open_stores(settings),
         caps=caps or LocalCaps(settings.caps),
         log_request=log_request,
     )

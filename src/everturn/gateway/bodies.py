@@ -17,11 +17,11 @@ _PIECE: Final = 1 << 16
 _decode = msgspec.json.Decoder().decode
 
 
-class Unreadable(Exception):
+class UnreadableBody(Exception):
     """A body that is relayed and not read; the reason is one of few, for counting."""
 
 
-class TooLarge(Unreadable):
+class TooLarge(UnreadableBody):
     """A body that is larger than allowed when it is decompressed."""
 
 
@@ -39,7 +39,7 @@ def decompress(pieces: Iterable[bytes], encoding: str, limit: int) -> Iterator[b
         yield from pieces
         return
     if coding not in ("gzip", "x-gzip", "deflate"):
-        raise Unreadable(f"its content-encoding {coding[:20]!r} cannot be read")
+        raise UnreadableBody(f"its content-encoding {coding[:20]!r} cannot be read")
     decoder, size = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32), 0
     for piece in pieces:
         rest = piece
@@ -47,7 +47,7 @@ def decompress(pieces: Iterable[bytes], encoding: str, limit: int) -> Iterator[b
             try:
                 data = decoder.decompress(rest, _PIECE)
             except zlib.error:
-                raise Unreadable("its compressed content is damaged") from None
+                raise UnreadableBody("its compressed content is damaged") from None
             size += len(data)
             if size > limit:
                 raise TooLarge("it is larger than allowed when decompressed")
@@ -56,25 +56,25 @@ def decompress(pieces: Iterable[bytes], encoding: str, limit: int) -> Iterator[b
 
 
 def read_request(body: bytes, encoding: str, *, max_bytes: int, max_messages: int) -> Mapping[str, Any]:
-    """The fields of a request; raises `Unreadable`."""
+    """The fields of a request; raises `UnreadableBody`."""
     if encoding:
         body = b"".join(decompress([body], encoding, max_bytes))
     try:
         fields = _decode(body)
     except RecursionError:
-        raise Unreadable("its JSON is nested too deep") from None
+        raise UnreadableBody("its JSON is nested too deep") from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise Unreadable("it is not JSON") from None
+        raise UnreadableBody("it is not JSON") from None
     if not is_object(fields):
-        raise Unreadable("it is not a JSON object")
+        raise UnreadableBody("it is not a JSON object")
     messages = fields.get("messages")
     if is_list(messages) and len(messages) > max_messages:
-        raise Unreadable("it has more messages than the limit")
+        raise UnreadableBody("it has more messages than the limit")
     return fields
 
 
 def read_reply(pieces: Sequence[bytes], content_type: str, encoding: str, *, max_bytes: int) -> ReadReply:
-    """The reply in what was relayed; raises `Unreadable`."""
+    """The reply in what was relayed; raises `UnreadableBody`."""
     content = decompress(pieces, encoding, max_bytes)
     if not content_type.startswith(EVENT_STREAM):
         return ReadReply(b"".join(content))

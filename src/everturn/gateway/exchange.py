@@ -18,7 +18,7 @@ AsgiSend = Callable[[AsgiMessage], Awaitable[None]]
 _JSON: Final = (b"content-type", b"application/json")
 
 
-class Exchange:
+class HttpExchange:
     """What is known about a request while it is served, and how its response is sent."""
 
     def __init__(self, scope: AsgiMessage, receive: AsgiReceive, send: AsgiSend, limits: Limits) -> None:

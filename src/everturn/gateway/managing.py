@@ -16,11 +16,11 @@ import aiohttp
 from everturn.adapters.tracking import CallerRequest, ConversationTracker, PreparedCall
 from everturn.adapters.tracking.api_responses import BAD_REQUEST, is_too_long, read_error
 from everturn.decide.compact.values import Compaction, CompactionFailed
-from everturn.gateway.exchange import Exchange
+from everturn.gateway.exchange import HttpExchange
 from everturn.gateway.headers import replace_header, set_betas
 from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.recording import Recorder
-from everturn.gateway.summaries import SummaryCalls
+from everturn.gateway.summaries import GatewaySummaries
 from everturn.gateway.tenants import ClientRequest, NotUnderstood, TenantConversations
 from everturn.gateway.upstream import Upstream
 
@@ -41,14 +41,14 @@ class ManagedRequest:
 
     def __init__(
         self,
-        exchange: Exchange,
+        exchange: HttpExchange,
         given: ClientRequest,
         headers: list[tuple[str, str]],
         *,
         upstream: Upstream,
         recorder: Recorder,
         conversations: TenantConversations,
-        summaries: SummaryCalls,
+        summaries: GatewaySummaries,
         metrics: GatewayMetrics,
         on_sent: Callable[[], None],
     ) -> None:

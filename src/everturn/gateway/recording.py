@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
 from everturn.adapters.tracking import PreparedCall
-from everturn.gateway.exchange import Exchange
+from everturn.gateway.exchange import HttpExchange
 from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.tenants import ClientRequest, NotUnderstood, RelayedReply, Tenants
 
@@ -52,19 +52,19 @@ class Recorder:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def observe(
-        self, exchange: Exchange, given: ClientRequest
+        self, exchange: HttpExchange, given: ClientRequest
     ) -> "asyncio.Task[PreparedCall | NotUnderstood]":
         """Begin to record a request that is relayed as it came."""
         return asyncio.create_task(self._observe(exchange, given))
 
-    async def _observe(self, exchange: Exchange, given: ClientRequest) -> PreparedCall | NotUnderstood:
+    async def _observe(self, exchange: HttpExchange, given: ClientRequest) -> PreparedCall | NotUnderstood:
         await self.wait_for_replies(exchange, given)
         conversations = self._tenants.find(exchange.tenant.name)
         found = await self.run(lambda: conversations.observe(given))
         self.count(exchange, found)
         return found
 
-    def count(self, exchange: Exchange, found: PreparedCall | NotUnderstood) -> None:
+    def count(self, exchange: HttpExchange, found: PreparedCall | NotUnderstood) -> None:
         """Note which conversation it is, or why it is none."""
         if isinstance(found, PreparedCall):
             exchange.session = found.tracked.id
@@ -74,19 +74,19 @@ class Recorder:
             self._metrics.degrade(found.why)
         exchange.notes.append(f"not tracked: {found.why}")
 
-    async def wait_for_replies(self, exchange: Exchange, given: ClientRequest) -> None:
+    async def wait_for_replies(self, exchange: HttpExchange, given: ClientRequest) -> None:
         """Until the replies that were complete when the request arrived are recorded."""
         pending = self._replies.get(_key(exchange, given))
         if pending:
             await asyncio.wait(pending, timeout=MAX_WAIT)
 
-    def take_late_note(self, exchange: Exchange, given: ClientRequest) -> None:
+    def take_late_note(self, exchange: HttpExchange, given: ClientRequest) -> None:
         if note := self._late.pop(_key(exchange, given), ""):
             exchange.notes.append(note)
 
     def finish(
         self,
-        exchange: Exchange,
+        exchange: HttpExchange,
         given: ClientRequest,
         call: "asyncio.Task[PreparedCall | NotUnderstood] | PreparedCall",
         reply: RelayedReply,
@@ -103,7 +103,7 @@ class Recorder:
 
     async def _finish(
         self,
-        exchange: Exchange,
+        exchange: HttpExchange,
         given: ClientRequest,
         call: "asyncio.Task[PreparedCall | NotUnderstood] | PreparedCall",
         reply: RelayedReply,
@@ -124,7 +124,7 @@ class Recorder:
         if not done.cancelled() and (problem := done.exception()) is not None:
             self._metrics.degrade(f"a reply was not recorded: {type(problem).__name__}")
 
-    def _report(self, exchange: Exchange, given: ClientRequest, why: str) -> None:
+    def _report(self, exchange: HttpExchange, given: ClientRequest, why: str) -> None:
         self._metrics.degrade(why)
         self._late[_key(exchange, given)] = f"before this: {why}"
         while len(self._late) > MAX_LATE_NOTES:
@@ -137,5 +137,5 @@ class Recorder:
         await asyncio.to_thread(self._pool.shutdown)
 
 
-def _key(exchange: Exchange, given: ClientRequest) -> SessionKey:
+def _key(exchange: HttpExchange, given: ClientRequest) -> SessionKey:
     return SessionKey(exchange.tenant.name, given.scope)

@@ -7,7 +7,7 @@ from typing import Final
 import aiohttp
 
 from everturn.gateway.bodies import EVENT_STREAM
-from everturn.gateway.exchange import Exchange
+from everturn.gateway.exchange import HttpExchange
 from everturn.gateway.failures import GatewayError, make_error_event
 from everturn.gateway.headers import drop_connection_headers
 from everturn.gateway.tenants import RelayedReply
@@ -34,7 +34,7 @@ class RelayedPieces:
 
 
 async def relay_response(
-    exchange: Exchange,
+    exchange: HttpExchange,
     response: aiohttp.ClientResponse,
     copy: RelayedPieces | None = None,
     body: bytes | None = None,
@@ -66,7 +66,7 @@ async def relay_response(
 
 
 async def _relay_body(
-    exchange: Exchange, response: aiohttp.ClientResponse, copy: RelayedPieces | None
+    exchange: HttpExchange, response: aiohttp.ClientResponse, copy: RelayedPieces | None
 ) -> None:
     async for piece in response.content.iter_any():
         if copy is not None:

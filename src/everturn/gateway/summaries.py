@@ -43,7 +43,7 @@ def make_post(upstream: Upstream, target: str, headers: list[tuple[str, str]]) -
     return post
 
 
-class SummaryCalls:
+class GatewaySummaries:
     """The `send` of one request, for a worker thread."""
 
     def __init__(

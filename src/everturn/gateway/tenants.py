@@ -12,7 +12,7 @@ import msgspec
 from everturn.adapters.tracking import CallerRequest, ConversationTracker, PreparedCall, UnsupportedRequest
 from everturn.adapters.tracking.conversation import TrackedConversation
 from everturn.adapters.tracking.effect_handler import refuse_to_send
-from everturn.gateway.bodies import ReadReply, Unreadable, read_reply, read_request
+from everturn.gateway.bodies import ReadReply, UnreadableBody, read_reply, read_request
 from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.savings import ListSize, compute_saved, estimate_list, estimate_unmanaged
 from everturn.gateway.stores import ConversationStores
@@ -113,7 +113,7 @@ class TenantConversations:
             if isinstance(read, UnsupportedRequest):
                 return NotUnderstood(read.why)
             return prepare(read, fields)
-        except Unreadable as problem:
+        except UnreadableBody as problem:
             return NotUnderstood(str(problem))
         except Exception as problem:
             self.tracker.report_failure(problem)
@@ -128,7 +128,7 @@ class TenantConversations:
                 reply.pieces, reply.content_type, reply.encoding, max_bytes=self._limits.reply_bytes
             )
             self._record(call, given, read, reply)
-        except Unreadable as problem:
+        except UnreadableBody as problem:
             self.tracker.report_problem("a reply was not recorded", str(problem))
             return f"a reply was not recorded: {problem}"
         except Exception as problem:
@@ -206,3 +206,4 @@ class Tenants:
     def close(self) -> None:
         for each in self._known.values():
             each.tracker.close()
+        self._stores.close()

@@ -24,7 +24,7 @@ from everturn.replay.sessions import Unreadable
 from everturn.web_dashboard.index import SessionIndex
 from everturn.web_dashboard.indexer import Publish, begin_worker
 from everturn.web_dashboard.pages.what_if import Job
-from everturn.web_dashboard.queries import SessionRow
+from everturn.web_dashboard.queries import IndexedSession
 
 DEFAULT_POLICIES: Final = "none,recorded,claude-code,frugal,clear-keep-3,clears-only"
 OFFERED: Final = (*REPLAY_POLICIES, "claude-code+1h", "claude-code+refresh", "configured")
@@ -66,7 +66,7 @@ class Comparisons:
         self._pool: ProcessPoolExecutor | None = None
         self._is_stopping = False
 
-    def start(self, sessions: Sequence[SessionRow], policies: str) -> str:
+    def start(self, sessions: Sequence[IndexedSession], policies: str) -> str:
         """Begin to compute; returns the name of the comparison. Raises UsageError for a wrong policy."""
         if not 1 <= len(sessions) <= MAX_SESSIONS:
             raise UsageError(f"Choose 1 to {MAX_SESSIONS} sessions; {len(sessions):,} were chosen.")
@@ -96,7 +96,7 @@ class Comparisons:
         rows = self._index.read("SELECT data FROM comparisons WHERE id = ?", (id,))
         return self._load(rows[0][0]) if rows else None
 
-    def latest_of(self, session: SessionRow) -> tuple[str, SessionComparison | None]:
+    def latest_of(self, session: IndexedSession) -> tuple[str, SessionComparison | None]:
         """The newest comparison that includes this session, with its name; "" and None if there is none."""
         rows = self._index.read(
             "SELECT id, data FROM comparisons WHERE sessions LIKE ? ORDER BY made DESC LIMIT 1",
@@ -127,7 +127,7 @@ class Comparisons:
         return list({each.name: each for each in found}.values())
 
     def _compute(
-        self, id: str, sessions: Sequence[SessionRow], policies: str, parsed: Sequence[ReplayPolicy]
+        self, id: str, sessions: Sequence[IndexedSession], policies: str, parsed: Sequence[ReplayPolicy]
     ) -> None:
         try:
             with self._turn:
@@ -143,7 +143,7 @@ class Comparisons:
         self._publish("job", {"id": id})
 
     def _replay_all(
-        self, id: str, sessions: Sequence[SessionRow], policies: str, parsed: Sequence[ReplayPolicy]
+        self, id: str, sessions: Sequence[IndexedSession], policies: str, parsed: Sequence[ReplayPolicy]
     ) -> KeptComparison:
         wanted = {each.path for each in sessions}
         files = list(dict.fromkeys(each.file for each in sessions))
@@ -173,7 +173,7 @@ class Comparisons:
             return ReplayOutcome(unreadable=(Unreadable(task.file, why),))
 
 
-def _name(sessions: Sequence[SessionRow], policies: str) -> str:
+def _name(sessions: Sequence[IndexedSession], policies: str) -> str:
     """The same sessions in the same state under the same policies have the same name."""
     spelled = [(each.id, each.ended, each.calls) for each in sorted(sessions, key=lambda each: each.id)]
     return blake2b(msgspec.json.encode((spelled, policies)), digest_size=6).hexdigest()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from everturn.safe_files import make_folder, touch_file
+from everturn.session.exclusive_database import open_exclusively
 
 MEMORY: Final = ":memory:"
 # Increased with every change of the tables or of the values in them.
@@ -95,18 +96,7 @@ def _opened_or_new(place: str) -> tuple[sqlite3.Connection, str]:
 
 
 def _locked(place: str) -> sqlite3.Connection:
-    db = _connect(place)
-    try:
-        db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        db.execute("PRAGMA journal_mode = WAL").fetchone()
-        db.execute("PRAGMA synchronous = OFF")
-        # The lock is taken with the first write, not with the pragma.
-        db.execute("BEGIN IMMEDIATE")
-        db.rollback()
-    except BaseException:
-        db.close()
-        raise
-    return db
+    return open_exclusively(place, page_bytes=_PAGE_BYTES, synchronous="OFF")
 
 
 def _connect(place: str) -> sqlite3.Connection:

@@ -49,7 +49,7 @@ class Progress(msgspec.Struct, frozen=True):
         return self.looked and self.done >= self.total
 
 
-class Group(msgspec.Struct, frozen=True):
+class FileGroup(msgspec.Struct, frozen=True):
     """A session file with the files of its sub-agents."""
 
     file: FileStamp
@@ -132,7 +132,7 @@ class Indexer:
         self.progress = progress
         self._publish("progress", {"done": progress.done, "total": progress.total})
 
-    def _read(self, group: Group) -> None:
+    def _read(self, group: FileGroup) -> None:
         found = self._summarize(group.file.path)
         taken = {agent for each in found.sessions for agent in each.agents}
         ours = [each for each in group.agents if agent_of(each.path) in taken]
@@ -194,7 +194,7 @@ def _stamps(files: Iterable[Path]) -> Iterator[FileStamp]:
         yield FileStamp(str(file), state.st_size, state.st_mtime_ns)
 
 
-def group_files(stamps: Mapping[str, FileStamp], known: Mapping[str, FileStamp]) -> list[Group]:
+def group_files(stamps: Mapping[str, FileStamp], known: Mapping[str, FileStamp]) -> list[FileGroup]:
     """Each session file with its sub-agents. Files of sub-agents without a session are groups themselves."""
     agents: dict[str, list[FileStamp]] = {}
     alone: list[FileStamp] = []
@@ -209,7 +209,7 @@ def group_files(stamps: Mapping[str, FileStamp], known: Mapping[str, FileStamp])
             agents.setdefault(parent, []).append(msgspec.structs.replace(stamp, of=parent))
         else:
             alone.append(stamp)
-    return [Group(stamp, tuple(agents.get(stamp.path, ()))) for stamp in alone]
+    return [FileGroup(stamp, tuple(agents.get(stamp.path, ()))) for stamp in alone]
 
 
 def _by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
@@ -237,5 +237,5 @@ def _parent(path: Path, sessions: Mapping[str, list[str]]) -> str:
     return next((each for each in beside if found.session in os.path.basename(each)), "")
 
 
-def _is_changed(group: Group, known: Mapping[str, FileStamp]) -> bool:
+def _is_changed(group: FileGroup, known: Mapping[str, FileStamp]) -> bool:
     return any(known.get(each.path) != each for each in (group.file, *group.agents))

@@ -95,7 +95,7 @@ class GroupRow(msgspec.Struct, frozen=True):
     sums: Sums
 
 
-class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+class IndexedSession(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table `sessions`."""
 
     number: int
@@ -144,7 +144,7 @@ class BreakSums(msgspec.Struct, frozen=True):
 class TextHit(msgspec.Struct, frozen=True):
     """A passage that was found, with its session."""
 
-    session: SessionRow
+    session: IndexedSession
     uuid: str
     at: int | None
     source: str
@@ -272,7 +272,7 @@ def breaks_by_reason(index: SessionIndex, scope: Scope) -> list[BreakSums]:
 
 def list_sessions(
     index: SessionIndex, scope: Scope, sort: Sort = "date", *, start: int = 0, most: int = PAGE_SIZE
-) -> list[SessionRow]:
+) -> list[IndexedSession]:
     where, values = _where(scope, column="sessions.ended")
     query = f"SELECT {_FIELDS} FROM sessions {where} ORDER BY {_ORDER[sort]}, id LIMIT ? OFFSET ?"
     return [_session(row) for row in index.read(query, (*values, most, start))]
@@ -283,7 +283,7 @@ def count_sessions(index: SessionIndex, scope: Scope) -> int:
     return index.read(f"SELECT count(*) FROM sessions {where}", values)[0][0]
 
 
-def find_session(index: SessionIndex, id: str) -> SessionRow | None:
+def find_session(index: SessionIndex, id: str) -> IndexedSession | None:
     rows = index.read(f"SELECT {_FIELDS} FROM sessions WHERE id = ?", (id,))
     return _session(rows[0]) if rows else None
 
@@ -373,10 +373,10 @@ def _sums(row: Sequence[Any]) -> Sums:
     return Sums(**dict(zip(Sums.__struct_fields__, (value or 0 for value in row), strict=True)))
 
 
-def _session(row: Sequence[Any]) -> SessionRow:
-    fields = dict(zip(SessionRow.__struct_fields__, row, strict=True))
+def _session(row: Sequence[Any]) -> IndexedSession:
+    fields = dict(zip(IndexedSession.__struct_fields__, row, strict=True))
     fields["spark"] = msgspec.msgpack.decode(fields["spark"], type=tuple[int, ...])
-    return SessionRow(**fields)
+    return IndexedSession(**fields)
 
 
 def parse_day(text: str, zone: tzinfo | None) -> int:

@@ -21,7 +21,7 @@ from everturn.web_dashboard.pages.session import SessionView, call_part, session
 from everturn.web_dashboard.pages.sessions import sessions_page
 from everturn.web_dashboard.pages.transcript_parts import blocks, difference_part, replaced_part, seen_part
 from everturn.web_dashboard.pages.what_if import Chosen, choose_page, job_page, result_page
-from everturn.web_dashboard.queries import Period, Scope, SessionRow, Sort
+from everturn.web_dashboard.queries import IndexedSession, Period, Scope, Sort
 from everturn.web_dashboard.requests_seen import around, compare_with_previous, replaced_by, seen_at
 
 Query = Mapping[str, str]
@@ -144,7 +144,7 @@ def part_page(dashboard: Dashboard, id: str, part: Html) -> str:
     return render(dashboard.shell("/sessions"), row.title, back, element("section", part))
 
 
-def find(dashboard: Dashboard, id: str) -> SessionRow:
+def find(dashboard: Dashboard, id: str) -> IndexedSession:
     found = queries.find_session(dashboard.index, id)
     if found is None:
         raise NotFound("No session has this address. It may not have been read yet, or its file is gone.")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Final, Literal
 
 from everturn.safe_files import touch_file
+from everturn.session.exclusive_database import open_exclusively
 
 MEMORY: Final = ":memory:"
 # The version of the tables below; an index with another version is rebuilt.
@@ -39,20 +40,7 @@ FullTextEngine = Literal["fts5", "none"]
 def open_on_disk(place: str) -> sqlite3.Connection:
     """Raises `sqlite3.OperationalError` if another process has it open."""
     _touch(place)
-    db = sqlite3.connect(place, timeout=0, check_same_thread=False)
-    try:
-        # Applies to a new file only; an existing one keeps its page size.
-        db.execute(f"PRAGMA page_size = {PAGE}")
-        db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        db.execute("PRAGMA journal_mode = WAL").fetchone()
-        db.execute("PRAGMA synchronous = NORMAL")
-        # The lock is taken with the first write, not with the pragma.
-        db.execute("BEGIN IMMEDIATE")
-        db.rollback()
-    except BaseException:
-        db.close()
-        raise
-    return db
+    return open_exclusively(place, page_bytes=PAGE, synchronous="NORMAL")
 
 
 def open_in_memory(words: FullTextEngine) -> sqlite3.Connection:

@@ -13,7 +13,7 @@ from everturn.web_dashboard.avoidable import AvoidableCost
 from everturn.web_dashboard.pages.filters import Choices, address, form, segmented
 from everturn.web_dashboard.pages.layout import Shell, dollars, empty, panel, render, tile, tiles
 from everturn.web_dashboard.pages.sessions import countdown, session_link
-from everturn.web_dashboard.queries import Grouping, GroupRow, Period, PeriodRow, SessionRow, Sums
+from everturn.web_dashboard.queries import Grouping, GroupRow, IndexedSession, Period, PeriodRow, Sums
 from everturn.web_dashboard.values import NANO
 
 # CSS class, name, and the amount of a period.
@@ -45,8 +45,8 @@ class Overview(msgspec.Struct, frozen=True):
     periods: Sequence[PeriodRow]
     groups: Mapping[Grouping, Sequence[GroupRow]]
     avoidable: Sequence[AvoidableCost]
-    biggest: Sequence[SessionRow]
-    running: Sequence[SessionRow]
+    biggest: Sequence[IndexedSession]
+    running: Sequence[IndexedSession]
 
 
 def overview_page(shell: Shell, data: Overview, query: Mapping[str, str], choices: Choices) -> str:
@@ -259,7 +259,7 @@ def _avoidable(data: Overview) -> Html:
     )
 
 
-def _running(shell: Shell, found: Sequence[SessionRow]) -> Html | str:
+def _running(shell: Shell, found: Sequence[IndexedSession]) -> Html | str:
     if not found:
         return ""
     rows = [
@@ -304,7 +304,7 @@ def _leaf(path: str) -> str:
     return "/".join(path.rstrip("/").split("/")[-2:]) or path
 
 
-def _biggest(shell: Shell, found: Sequence[SessionRow], query: Mapping[str, str]) -> Html:
+def _biggest(shell: Shell, found: Sequence[IndexedSession], query: Mapping[str, str]) -> Html:
     kept = {name: query.get(name, "") for name in ("project", "model", "agent", "since", "until")}
     more = element("a", "All sessions", href=address("/sessions", {**kept, "sort": "cost"}))
     rows = [

@@ -14,7 +14,7 @@ from everturn.web_dashboard import figures
 from everturn.web_dashboard.pages.filters import address
 from everturn.web_dashboard.pages.layout import Shell, dollars, empty, panel, render, tile, tiles, void
 from everturn.web_dashboard.pages.sessions import countdown, short_model
-from everturn.web_dashboard.queries import SessionRow
+from everturn.web_dashboard.queries import IndexedSession
 from everturn.web_dashboard.values import BreakRow, CallDetail, EditDetail, SessionDetail, ThreadDetail
 
 MAX_LISTED = 200
@@ -26,7 +26,7 @@ _PAID = (("read", "read from the cache"), ("write", "written to the cache"), ("p
 class SessionView(msgspec.Struct, frozen=True):
     """What the page shows: a session, one of its conversations, and one of that one's calls."""
 
-    row: SessionRow
+    row: IndexedSession
     detail: SessionDetail
     thread: ThreadDetail
     call: int
@@ -59,7 +59,7 @@ def session_page(shell: Shell, view: SessionView) -> str:
     return render(shell, row.title, _head(shell, view), content, data_row(row))
 
 
-def data_row(row: SessionRow) -> Html:
+def data_row(row: IndexedSession) -> Html:
     """Which session the script asks to be told about."""
     return element("span", data_session_page=row.id, hidden=True)
 
@@ -96,7 +96,7 @@ def _head(shell: Shell, view: SessionView) -> Html:
     )
 
 
-def _action(row: SessionRow, name: str, words: str) -> Html:
+def _action(row: IndexedSession, name: str, words: str) -> Html:
     return element("button", words, type="button", class_="button", data_action=name, data_session=row.id)
 
 

@@ -7,7 +7,7 @@ from everturn.replay.page.markup import Html, element
 from everturn.web_dashboard import figures
 from everturn.web_dashboard.pages.filters import Choices, address, form
 from everturn.web_dashboard.pages.layout import Shell, dollars, empty, panel, render
-from everturn.web_dashboard.queries import PAGE_SIZE, SessionRow, Sort
+from everturn.web_dashboard.queries import PAGE_SIZE, IndexedSession, Sort
 
 _COLUMNS: tuple[tuple[str, Sort | None], ...] = (
     ("Session", "title"),
@@ -24,7 +24,7 @@ _COLUMNS: tuple[tuple[str, Sort | None], ...] = (
 
 def sessions_page(
     shell: Shell,
-    rows: Sequence[SessionRow],
+    rows: Sequence[IndexedSession],
     count: int,
     query: Mapping[str, str],
     choices: Choices,
@@ -50,7 +50,7 @@ def sessions_page(
     )
 
 
-def session_link(each: SessionRow) -> Html:
+def session_link(each: IndexedSession) -> Html:
     where = each.project.rstrip("/").rpartition("/")[2] or each.project
     return element(
         "a",
@@ -61,7 +61,7 @@ def session_link(each: SessionRow) -> Html:
     )
 
 
-def countdown(shell: Shell, each: SessionRow) -> Html | str:
+def countdown(shell: Shell, each: IndexedSession) -> Html | str:
     """When the cache entry of the last call expires; the script counts down."""
     if each.ended is None or not each.ttl or each.ended + each.ttl <= shell.now:
         return ""
@@ -70,7 +70,7 @@ def countdown(shell: Shell, each: SessionRow) -> Html | str:
     return element("span", words, class_="countdown", data_until=each.ended + each.ttl)
 
 
-def _table(shell: Shell, rows: Sequence[SessionRow], query: Mapping[str, str], sort: Sort) -> Html:
+def _table(shell: Shell, rows: Sequence[IndexedSession], query: Mapping[str, str], sort: Sort) -> Html:
     head = element("thead", element("tr", [_head(name, key, query, sort) for name, key in _COLUMNS]))
     table = element("table", head, element("tbody", [_row(shell, each) for each in rows]))
     scroll = element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Sessions")
@@ -85,7 +85,7 @@ def _head(name: str, key: Sort | None, query: Mapping[str, str], sort: Sort) -> 
     return element("th", link, scope="col", aria_sort=order if key == sort else None)
 
 
-def _row(shell: Shell, each: SessionRow) -> Html:
+def _row(shell: Shell, each: IndexedSession) -> Html:
     share = each.context / each.window if each.window else 0
     size = f"{formatting.tokens(each.context)} of {formatting.tokens(each.window)}"
     lost = f"{each.breaks:,} · {dollars(each.break_nanos)}" if each.breaks else "–"
@@ -111,7 +111,7 @@ def _row(shell: Shell, each: SessionRow) -> Html:
     )
 
 
-def _cost(each: SessionRow) -> str:
+def _cost(each: IndexedSession) -> str:
     if each.unpriced and not each.nanos:
         return "no price"
     return dollars(each.nanos) if each.calls else "–"

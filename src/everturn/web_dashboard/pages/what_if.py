@@ -15,7 +15,7 @@ from everturn.replay.page.session_comparison import (
     sum_policies,
 )
 from everturn.web_dashboard.pages.layout import Shell, dollars, empty, panel, render, void
-from everturn.web_dashboard.queries import SessionRow
+from everturn.web_dashboard.queries import IndexedSession
 
 _SWITCHES = "+1h: cache entries live for one hour; +refresh: they are kept alive in pauses"
 
@@ -23,7 +23,7 @@ _SWITCHES = "+1h: cache entries live for one hour; +refresh: they are kept alive
 class Chosen(msgspec.Struct, frozen=True):
     """What to compare: sessions, and policies as `everturn replay --policy` takes them."""
 
-    sessions: Sequence[SessionRow]
+    sessions: Sequence[IndexedSession]
     policies: str
     offered: Sequence[str]
 
