@@ -39,9 +39,27 @@ from everturn.decide.events import (
     Repaired,
     TranscriptShared,
 )
+from everturn.decide.extractive.reading.facts import (
+    AgentReport,
+    EarlierSummary,
+    Facts,
+    FileWork,
+    QuotedText,
+    TaskItem,
+    ToolAction,
+    ToolFailure,
+    WorkState,
+)
+from everturn.decide.extractive.summarize import Summary
+from everturn.decide.extractive.writing.fitting import DroppedEntry, FittedSection, SummaryEntry
+from everturn.decide.micro.cache_edit_state import CacheEditState
+from everturn.decide.micro.context import MicroContext, MicroPlan, OffloadPlan
+from everturn.decide.micro.declarative import AppliedContextEdit
 from everturn.decide.notes.document import Notes, NotesState
 from everturn.decide.notes.extraction import NotUpdated, Replacement
 from everturn.decide.result_tracker import TrackedResult
+from everturn.decide.retention.matching import Item, RetainedItems
+from everturn.decide.retention.score import Retention
 from everturn.decide.rewind import RewindPlan
 from everturn.decide.tools import ToolKinds
 from everturn.decide.view_tracker import TrackerInputs
@@ -54,6 +72,61 @@ DEFAULTS: dict[type, dict[str, Any]] = {
     NoBreak: {"diagnosis": None},
     Baseline: {"answered": None, "read": 0, "under_way": None, "pending": (), "passes_over": "nothing"},
     CacheKeySnapshot: {"scopes": ()},
+    QuotedText: {"record": "", "about": "", "is_reported": False},
+    ToolAction: {"target": "", "new_text": "", "detail": ""},
+    FileWork: {"read": 0, "edited": 0, "wrote": 0, "new_text": "", "notes": "", "by_user": False},
+    ToolFailure: {"then": None, "feedback": "", "passed": False, "passed_since": ""},
+    AgentReport: {"record": "", "failed": False},
+    WorkState: {
+        "permission": "",
+        "is_planning": False,
+        "plan": "",
+        "plan_approved": False,
+        "plan_age": 0,
+        "under_way": "",
+        "git_known": False,
+        "last_check": "",
+    },
+    TaskItem: {"status": "pending"},
+    EarlierSummary: {"intent": ""},
+    Facts: {"turn": 0, "offer": "", "tasks_known": False, "is_answered": False, "ends_with_words": False},
+    Summary: {"dropped": ()},
+    DroppedEntry: {"record": ""},
+    FittedSection: {"dropped": ()},
+    SummaryEntry: {"rank": 0, "short": "", "record": ""},
+    CacheEditState: {
+        "groups": (),
+        "looked_at": 0,
+        "pending": (),
+        "pinned": (),
+        "reported": 0,
+        "baseline": 0,
+        "awaits_report": False,
+        "rests": False,
+    },
+    MicroContext: {
+        "size": 0,
+        "in_tool_loop": False,
+        "binds_thinking": False,
+        "thinking_tokens_after": None,
+        "records": (),
+        "counts": None,
+    },
+    OffloadPlan: {"why": ""},
+    MicroPlan: {
+        "edits": (),
+        "why": "",
+        "tokens_saved": 0,
+        "delete": (),
+        "offload": (),
+        "forgotten": (),
+        "detector_notice": "nothing",
+        "resets_cached": False,
+    },
+    AppliedContextEdit: {"cleared": 0, "tokens": 0},
+    Item: {"weight": 1.0, "least": 0.6, "exact": False, "any_of": ()},
+    RetainedItems: {"kept": 0, "total": 0, "lost": (), "loosely": 0, "weighed": 1.0},
+    Retention: {"wrong": (), "tokens": 0},
     CompactionBreaker: {
         "failures": 0,
         "last": "",

@@ -38,30 +38,31 @@ def answered(flow: Generator[Any, Any, Any], result: Any) -> Any:
 @pytest.mark.parametrize(
     ("flow", "result"),
     [
-        (write_file(WriteFile("a", "b")), "/a"),
-        (read_files(ReadFiles(("a",), 5)), (FileRead("a"),)),
-        (ask_model(ASK), ANSWER),
-        (ask_model(ASK), FAILURE),
-        (run_hooks(HOOKS), HookOutcome(blocked="no")),
+        (lambda: write_file(WriteFile("a", "b")), "/a"),
+        (lambda: read_files(ReadFiles(("a",), 5)), (FileRead("a"),)),
+        (lambda: ask_model(ASK), ANSWER),
+        (lambda: ask_model(ASK), FAILURE),
+        (lambda: run_hooks(HOOKS), HookOutcome(blocked="no")),
     ],
 )
 def test_a_flow_gets_what_the_handler_answered(flow, result):
-    assert answered(flow, result) == result
+    assert answered(flow(), result) == result
 
 
 @pytest.mark.parametrize(
     ("flow", "name"),
     [
-        (write_file(WriteFile("a", "b")), "WriteFile"),
-        (read_files(ReadFiles(("a",), 5)), "ReadFiles"),
-        (ask_model(ASK), "AskModel"),
-        (run_hooks(HOOKS), "RunHooks"),
+        (lambda: write_file(WriteFile("a", "b")), "WriteFile"),
+        (lambda: read_files(ReadFiles(("a",), 5)), "ReadFiles"),
+        (lambda: ask_model(ASK), "AskModel"),
+        (lambda: run_hooks(HOOKS), "RunHooks"),
     ],
 )
 def test_a_handler_that_answers_with_another_type_is_named_at_once(flow, name):
-    next(flow)
+    begun = flow()
+    next(begun)
     with pytest.raises(TypeError) as told:
-        flow.send(None)
+        begun.send(None)
     assert str(told.value) == (
         f"the handler answered the effect {name} with a value of type NoneType; "
         "`everturn.decide.effects` lists what each effect is answered with"

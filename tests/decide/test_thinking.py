@@ -161,6 +161,14 @@ def test_what_stands_before_a_partial_drop_can_still_be_dropped_later():
         )
 
 
+def test_what_a_partial_drop_leaves_is_still_bound_to_what_was_replaced():
+    made = ledger(thought("a"), thought("b"))
+    made.prefix_changed("an undo")
+    made.add(dropped("b"))
+    why = "it is bound to what came before it: an undo"
+    assert made.drop(BINDING, BINDING, in_loop=False) == ThinkingDropped("a", why)
+
+
 def turns_of_thinking(count: int) -> ThinkingTracker:
     """So many turns, each with a loop of two replies that think."""
     made = ledger()

@@ -63,6 +63,16 @@ def test_the_provider_compacts_where_it_is_named():
     assert made.asked[0].request.settings["compaction"] == {"type": "summarize"}
 
 
+def test_the_users_instructions_reach_the_provider():
+    made = scene("provider")
+    signed = block_from_fields({"type": "compaction", "content": "All is well.", "signature": "s"})
+    made.answers = [ModelAnswer((signed,), "end_turn", Usage(10, 0, 0, 5))]
+    compacted(made, CompactionRequest(trigger="manual", instructions="Keep the numbers."))
+    (asked,) = made.asked
+    asks = asked.request.settings["compaction"]
+    assert (asks["type"], "Keep the numbers." in asks["instructions"]) == ("summarize", True)
+
+
 @pytest.mark.spec("CP-6")
 @pytest.mark.parametrize(("way", "asked"), [("direct", "claude-haiku-4-5"), ("fork", "claude-opus-4-6")])
 def test_another_model_summarizes_by_a_direct_call_only(way, asked):

@@ -47,7 +47,8 @@ def test_a_boundary_takes_force_with_its_summary():
 
 @pytest.mark.parametrize("second", [TWO, b.assistant("no summary", uuid="two")])
 def test_a_boundary_without_its_summary_leaves_the_view_standing_and_is_noted(second):
-    log = Log([ONE, b.boundary(), second])
+    log = Log([ONE, b.boundary()])
+    assert log.append(second) == "extended"
     assert shown(log) == ["one", "two"]
     assert log.notes == [
         ThreadIssue("half_compaction", "boundary b has no summary; the view before it stays in force")

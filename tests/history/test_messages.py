@@ -4,7 +4,7 @@ import pytest
 from message_rules import find_message_problems
 
 from everturn.history.blocks import Block, block_from_fields, result_block, text_block
-from everturn.history.messages import Message, is_blank
+from everturn.history.messages import Message, find_last_prompt, is_blank, is_user_prompt
 
 HI, HO = text_block("hi"), text_block("ho")
 CALL = block_from_fields({"type": "tool_use", "id": "c", "name": "N", "input": {}})
@@ -85,3 +85,14 @@ def test_only_a_text_block_can_be_blank():
         False,
         False,
     ]
+
+
+def test_a_prompt_is_a_message_of_the_user_that_is_more_than_results():
+    prompts = [user(HI), user(RESULT, HI), user(RESULT), user(), assistant(HI)]
+    assert [is_user_prompt(message) for message in prompts] == [True, True, False, False, False]
+
+
+def test_the_last_prompt_is_found_from_a_place_on():
+    messages = [user(HI), assistant(CALL), user(RESULT, HO), assistant(HO), user(RESULT)]
+    assert [find_last_prompt(messages, first, otherwise=9) for first in (0, 2, 3)] == [2, 2, 9]
+    assert find_last_prompt([]) == 0

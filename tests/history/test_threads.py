@@ -279,3 +279,7 @@ def test_a_boundary_behind_a_segment_whose_compaction_was_undone_follows_the_rec
 def test_a_log_without_messages_is_a_thread_of_what_there_is():
     records = [b.system(uuid="s1"), b.attachment("x", uuid="x1", parent="s1")]
     assert split_threads(records).main.records == tuple(records)
+
+
+def test_another_reply_to_the_same_message_is_left_behind():
+    assert live(say("1"), reply("2", "1"), reply("3", "1"), say("4", "3")) == ["1", "3", "4"]

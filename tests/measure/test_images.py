@@ -149,3 +149,21 @@ def test_the_tier_follows_the_model():
     assert sharp is not None
     assert standard is not None
     assert (tier_of(sharp), tier_of(standard)) == (SHARP, STANDARD)
+
+
+@given(
+    st.integers(1, 9_000),
+    st.integers(1, 9_000),
+    st.builds(ImageTier, st.integers(28, 900), st.integers(1, 60)),
+)
+def test_an_image_is_shrunk_no_further_than_its_limits_demand(width: int, height: int, tier: ImageTier):
+    """The largest edge within the limits, found by trying all of them."""
+
+    def patches(edge: int) -> int:
+        long, short = max(width, height), min(width, height)
+        other = max(1, round(short * edge / long))
+        return -(-edge // 28) * -(-other // 28)
+
+    edges = range(1, min(max(width, height), tier.long_edge) + 1)
+    fitting = [edge for edge in edges if patches(edge) <= tier.tokens] or [1]
+    assert tokens_of_size(width, height, tier) == min(patches(fitting[-1]), tier.tokens)

@@ -15,6 +15,7 @@ import re
 import re._constants as ops
 import re._parser as parser
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,9 @@ SIZES = (250, 2_000, 8_000)
 # So much time is far more than a linear pattern needs for any of these sizes; a quadratic one needs it for
 # the last of them at the latest.
 SUSPICIOUS_SECONDS = 0.02
+# A quadratic pattern that needs as much for the last size needs a sixteenth for the one before; half of that
+# is not worth the longer text.
+FAST_SECONDS = SUSPICIOUS_SECONDS / 32
 MAX_GROWTH = 9.0
 REPEATS = (ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT)
 # Patterns whose text is cut before they see it, and the length that it is cut to.
@@ -202,14 +206,18 @@ def _class(given: Any) -> str:
 
 
 @cache
-def sources() -> str:
-    return "".join(path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py"))
+def methods_called() -> dict[str, set[str]]:
+    """For each name in the sources the methods that are called on it."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in ROOT.rglob("*.py"):
+        for name, method in re.findall(r"\b(\w+)\.(\w+)\(", path.read_text(encoding="utf-8")):
+            found[name].add(method)
+    return found
 
 
 def only_matched(place: str) -> bool:
     """Whether the pattern is only ever tried at one place of a text, so that it need not be fast at all."""
-    name = place.partition(":")[2].partition("[")[0]
-    used = set(re.findall(rf"\b{re.escape(name)}\.(\w+)\(", sources()))
+    used = methods_called().get(place.partition(":")[2].partition("[")[0], set())
     return bool(used) and used <= {"match", "fullmatch"}
 
 
@@ -240,7 +248,11 @@ def slow_text(place: str, pattern: "re.Pattern[Any]", most: int = SIZES[-1]) -> 
     is_matched = only_matched(place)
     for probe in probes(pattern):
         for size in SIZES:
-            if size > most or seconds(pattern, probe, size, is_matched=is_matched) < SUSPICIOUS_SECONDS:
+            if size > most or (taken := seconds(pattern, probe, size, is_matched=is_matched)) < FAST_SECONDS:
+                if size == SIZES[-2]:
+                    break
+                continue
+            if taken < SUSPICIOUS_SECONDS:
                 continue
             small, large = (
                 min(seconds(pattern, probe, each, is_matched=is_matched) for _ in range(3))

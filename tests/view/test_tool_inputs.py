@@ -135,3 +135,19 @@ def test_schemas_are_read_from_the_definitions_of_tools():
 def test_a_schema_that_is_odd_does_no_harm(schema):
     given = call({"limit": "5"})
     assert fields_of(fitted_call(given, {"Read": schema}, [])) == fields_of(given)
+
+
+DEEP = b'{"a":' * 5_000 + b"1" + b"}" * 5_000
+
+
+def test_a_tool_whose_definition_cannot_be_read_has_no_schema():
+    tool = Block("", DEEP, tool="Deep")
+    assert read_schemas([tool]) == {}
+
+
+def test_a_call_that_cannot_be_read_is_sent_as_recorded_and_reported():
+    repairs: list[Repair] = []
+    block = Block("tool_use", b'{"type":"tool_use","id":"c","name":"Read","input":%s}' % DEEP, "c", "Read")
+    assert fitted_call(block, {"Read": SCHEMA}, repairs) is block
+    (repair,) = repairs
+    assert (repair.kind, repair.where, repair.what[:19]) == ("tool_input", "c", "Read: not checked, ")

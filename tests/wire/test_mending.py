@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.wire.line_repair import LineProblem, RepairedLine, is_json, repair_line
+from everturn.wire.line_repair import LineProblem, RepairedLine, describe_problems, is_json, repair_line
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,8 @@ def test_what_stands_on_the_two_sides_of_a_hole_is_never_put_together():
     found = repair_line(b'{"parent":null,"a":1,' + b"\0" * 64 + b'"uuid":"2","b":1}', 7, is_last=False)
     assert found.objects == ()
     assert [flaw.kind for flaw in found.flaws] == ["hole", "not_json", "not_json"]
+
+
+def test_problems_are_told_by_line():
+    problems = (LineProblem(3, "shape", "odd"), LineProblem(9, "not_json", "cut"))
+    assert describe_problems(problems) == ("line 3: odd", "line 9: cut")

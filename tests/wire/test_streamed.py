@@ -17,7 +17,10 @@ BLOCKS = [
     {
         "type": "text",
         "text": "It rains, often.",
-        "citations": [{"type": "char_location", "cited_text": "rain"}],
+        "citations": [
+            {"type": "char_location", "cited_text": "rain"},
+            {"type": "char_location", "cited_text": "often"},
+        ],
     },
     {
         "type": "tool_use",

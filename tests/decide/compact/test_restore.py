@@ -216,6 +216,8 @@ def test_plan_mode_is_read_from_the_mode_beside_a_persons_words():
         return b.user(f"in {mode}", permissionMode=mode)
 
     approved = used("x", "ExitPlanMode", "approved", plan="1. go")
+    entered = b.attachment("", uuid="on", attachment={"type": "plan_mode"})
+    ended = b.attachment("", uuid="off", attachment={"type": "plan_mode_exit"})
     quoted = b.user('look at {"permissionMode":"plan"}', uuid="quoted")
     answers = {
         "planning": [said("default"), said("plan"), *turns(1)],
@@ -223,9 +225,11 @@ def test_plan_mode_is_read_from_the_mode_beside_a_persons_words():
         "left": [said("plan"), said("acceptEdits")],
         "entered again": [said("plan"), *approved, said("plan")],
         "quoted": [quoted],
+        "attached": [entered],
+        "attached, then ended": [entered, ended],
     }
     modes = {name: found(records).plan_mode for name, records in answers.items()}
-    assert [name for name, is_on in modes.items() if is_on] == ["planning", "entered again"]
+    assert [name for name, is_on in modes.items() if is_on] == ["planning", "entered again", "attached"]
 
 
 @pytest.mark.spec("CP-14")

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import builders as b
 import pytest
 from decide.compact.bench import LIMITS, Bench, turns
 
@@ -191,3 +192,8 @@ def test_calls_that_are_spent_do_not_stop_a_compaction_that_needs_none():
     spent = CompactionBreaker(spent=3, opened_at=NOON.timestamp())
     assert spent.state(NOON) == "open"
     assert decide(breaker=spent) == AUTO
+
+
+def test_what_fills_a_context_is_named_only_if_it_takes_something():
+    spoken = [b.user("Four score and seven years ago our fathers brought forth.", uuid="u")]
+    assert filled_by(accounts_of(Bench(spoken).log.view).metrics()) == "human 100%"

@@ -3,7 +3,7 @@
 import builders as b
 import pytest
 
-from everturn.decide.extractive import summarize
+from everturn.decide.extractive import SummarySettings, summarize
 from everturn.history.records import Record
 
 pytestmark = pytest.mark.spec("BY-5")
@@ -451,3 +451,57 @@ def test_open_items_of_an_earlier_summary_go_when_their_state_is_known_anew():
         ]
     ).sections[7]
     assert done == "   (none)"
+
+
+# ── bounds ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_conclusions_come_from_several_replies_newest_first_and_at_most_as_many_as_set():
+    said = [
+        b.assistant(
+            f"Test {name} fails because the index of {name} is missing.",
+            b.call(name, "Read", file_path=f"/p/{name}.py"),
+            id=f"m-{name}",
+        )
+        for name in ("one", "two", "three")
+    ]
+    answers = [b.result(name) for name in ("one", "two", "three")]
+    records = [b.user("go"), *(each for pair in zip(said, answers, strict=True) for each in pair)]
+    quoted = [f'"Test {name} fails because the index of {name} is missing."' for name in ("two", "one")]
+    every = summarize(records).sections[5]
+    assert [each in every for each in quoted] == [True, True]
+    few = summarize(records, settings=SummarySettings(conclusions=1)).sections[5]
+    assert [each in few for each in quoted] == [False, False]
+
+
+def test_a_sentence_is_a_reason_for_a_change_if_it_says_more_than_the_name():
+    def reason(words: str) -> bool:
+        records = [
+            b.user("go"),
+            b.assistant(words, b.call("c1", "Edit", file_path="/p/a.py", old_string="x", new_string="y")),
+            b.result("c1", "updated"),
+        ]
+        return f'why: "{words}"' in summarize(records).sections[3]
+
+    enough = "a.py " + "so" * 11 + "on"
+    assert len(enough) == len("a.py") + 25
+    assert [reason(enough), reason(enough[:-1]), reason(enough[:-2])] == [True, True, False]
+
+
+def test_only_what_successful_edits_define_is_named():
+    def written(name: str, path: str, text: str, **more: object) -> list[Record]:
+        call = b.call(name, "Write", file_path=path, content=text)
+        return [
+            b.assistant(call, id=f"m-{name}"),
+            b.user([b.answer(name, "written", **more)], uuid=f"r-{name}"),
+        ]
+
+    records = [
+        b.user("go"),
+        *written("c1", "/p/a.py", "def parse_header():\n    pass"),
+        *written("c2", "/p/b.py", "def never_written():\n    pass", is_error=True),
+    ]
+    found = summarize(records).sections[8]
+    assert "changed since that message: /p/a.py (1×)" in found
+    assert "defined in these changes: parse_header\n" in found + "\n"
+    assert "never_written" not in found.partition("defined in these changes")[2].splitlines()[0]

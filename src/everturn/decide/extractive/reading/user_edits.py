@@ -9,9 +9,9 @@ from everturn.history.blocks import Block, text_of
 from everturn.history.records import Record
 
 _SIGN: Final = b"by the user or by a linter"
-_NOTICE: Final = re.compile(
-    r"(?:Note: )?([^\s\"<>][^\n\"<>]{0,400}?) (?:was|has been) modified, either by the user or by a linter"
-)
+_NOTICE: Final = re.compile(r" (?:was|has been) modified, either by the user or by a linter")
+_BEFORE_NAME: Final = re.compile(r"[\n\"<>]")
+_LONGEST_NAME: Final = 400
 _NOTICED: Final = 4_000
 _SINCE_READ: Final = "modified since read"
 _EDITED: Final = "edited_text_file"
@@ -37,10 +37,15 @@ def files_changed_by_user(block: Block, path: str) -> list[str]:
     if _SIGN not in block.raw[-_NOTICED:]:
         return []
     text = text_of(block)
-    named = [found.strip() for found in _NOTICE.findall(text)]
+    named = [_name_before(text, found.start()) for found in _NOTICE.finditer(text)]
     return [name for name in named if "/" in name or "." in name] or (
         [path] if _SINCE_READ in text and path else []
     )
+
+
+def _name_before(text: str, end: int) -> str:
+    line = _BEFORE_NAME.split(text[max(end - _LONGEST_NAME, 0) : end])[-1]
+    return line.strip().removeprefix("Note: ").strip()
 
 
 def file_attached(record: Record) -> str:
