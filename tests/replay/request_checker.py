@@ -5,16 +5,17 @@ request is valid is decided by the twin's validator.
     PYTHONPATH=tests python -m replay.request_checker FILE
 """
 
-import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from everturn.twin.options import TwinOptions
 from everturn.twin.parse import parse_request
@@ -39,8 +40,7 @@ PRICES = {
     "claude-sonnet-4-0": (3.0, 0.3, 15.0, 1024),
     "claude-haiku-4-5": (1.0, 0.1, 5.0, 4096),
 }
-# Tokens behind the last block are counted with it and never written.
-NEAR = 3
+encode = msgspec.json.Encoder(order="sorted").encode
 OPTIONS = TwinOptions(foreign_signatures="accept")
 
 
@@ -49,6 +49,7 @@ class Block:
     key: bytes
     kind: str
     ttl: str | None
+    is_hidden: bool = False
 
 
 @dataclass
@@ -84,9 +85,8 @@ class Cache:
         self._entries: dict[tuple[str, bytes], tuple[str, float]] = {}
 
     def bill(
-        self, model: str, blocks: list[Block], tokens: list[int], now: float, cache: dict[str, Any]
+        self, model: str, blocks: list[Block], ends: list[int], now: float, cache: dict[str, Any]
     ) -> dict[str, int]:
-        ends = list(accumulate(tokens))
         self._apply(model, blocks, ends, now, cache)
         marked = [at for at, block in enumerate(blocks) if block.ttl and ends[at] >= PRICES[model][3]]
         looked = (at for mark in reversed(marked) for at in _walk(blocks, mark))
@@ -132,28 +132,40 @@ def _walk(blocks: list[Block], mark: int) -> Iterator[int]:
     yield mark
     for at in range(mark - 1, -1, -1):
         kind = blocks[at].kind
-        seen += not (kind == blocks[at + 1].kind and kind in ("tool_use", "tool_result"))
+        seen += not blocks[at].is_hidden and not (
+            kind == blocks[at + 1].kind and kind in ("tool_use", "tool_result")
+        )
         if seen > LOOKBACK:
             return
         yield at
 
 
-def _blocks(body: dict[str, Any]) -> list[Block]:
-    """The prompt in the order of the prefix. What is no block but shapes the prompt is in the keys."""
-    messages = [(message["role"], block) for message in body["messages"] for block in message["content"]]
-    images = sum(json.dumps(block).count('"type": "image"') for _, block in messages)
-    salt = json.dumps([body.get("thinking") or {}, body.get("tool_choice"), images], sort_keys=True).encode()
+def _blocks(body: dict[str, Any], hidden: set[int]) -> list[Block]:
+    """The prompt in the order of the prefix. What is no block but shapes the prompt is in the keys. Hidden
+    thinking is not: the API demands it in the request and does not show it to the model.
+    """
     parts = [("tools", block) for block in body.get("tools") or ()]
     parts += [("system", block) for block in body.get("system") or ()]
+    messages = [(message["role"], block) for message in body["messages"] for block in message["content"]]
+    controls = [block.pop("cache_control", None) for _, block in (*parts, *messages)]
+    said = [encode([role, block]) for role, block in (*parts, *messages)]
+    images = sum(text.count(b'"type":"image"') for text in said[len(parts) :])
+    salt = encode([body.get("thinking") or {}, body.get("tool_choice"), images])
     chain = b""
     found: list[Block] = []
-    for at, (role, block) in enumerate((*parts, *messages)):
-        control = block.pop("cache_control", None)
-        said = json.dumps([role, block], sort_keys=True).encode()
-        chain = sha256(chain + (salt if at == len(parts) else b"") + said).digest()
+    for at, (_, block) in enumerate((*parts, *messages)):
+        is_hidden = at in hidden
+        part = (salt if at == len(parts) else b"") + (b"" if is_hidden else said[at])
+        chain = sha256(chain + part).digest() if part else chain
+        control = controls[at]
         ttl = control.get("ttl", "5m") if control else None
-        found.append(Block(chain, block.get("type", "tool"), ttl))
+        found.append(Block(chain, block.get("type", "tool"), ttl, is_hidden))
     return found
+
+
+def _count_blocks(body: dict[str, Any]) -> int:
+    preamble = len(body.get("tools") or ()) + len(body.get("system") or ())
+    return preamble + sum(len(message["content"]) for message in body["messages"])
 
 
 def _price(model: str, parts: dict[str, int], output: int) -> float:
@@ -162,17 +174,20 @@ def _price(model: str, parts: dict[str, int], output: int) -> float:
     return (tokens * plain + parts["read"] * read + output * out) / 1_000_000
 
 
-def check(lines: Iterator[bytes]) -> Checked:
-    found = Checked()
-    caches: dict[tuple[str, str], Cache] = {}
-    for raw in lines:
-        line = json.loads(raw)
+class Checker:
+    """Checks lines one by one. Each session has a cache of its own under each policy."""
+
+    def __init__(self) -> None:
+        self.found = Checked()
+        self._caches: dict[tuple[str, str], Cache] = {}
+
+    def add(self, raw: bytes) -> None:
+        found, line = self.found, msgspec.json.decode(raw)
         owner = line["session"], line["policy"]
         where = f"{line['session']} {line['policy']} {line['thread']} {line['call']} {line['source']}"
         body, usage, model = line["request"], line["usage"], line["model"]
         if problem := _refusal(body):
             found.invalid.append(f"{where}: {problem}")
-        blocks = _blocks(body)
         written = usage["cache_creation"]
         told = {
             "plain": usage["input_tokens"],
@@ -180,12 +195,17 @@ def check(lines: Iterator[bytes]) -> Checked:
             "1h": written["ephemeral_1h_input_tokens"],
             "read": usage["cache_read_input_tokens"],
         }
-        if len(blocks) != len(line["tokens"]) or sum(line["tokens"]) != sum(told.values()):
+        if _count_blocks(body) != len(line["tokens"]) or sum(line["tokens"]) != sum(told.values()):
             found.wrong_sums.append(where)
-            continue
+            return
+        blocks = _blocks(body, set(line["hidden"]))
         now = datetime.fromisoformat(line["time"]).timestamp()
-        ours = caches.setdefault(owner, Cache()).bill(model, blocks, line["tokens"], now, line["cache"])
-        if any(abs(ours[kind] - told[kind]) > NEAR for kind in told):
+        ends = list(accumulate(line["tokens"]))
+        # Tokens after the last block are counted with it and never cached.
+        ends[-1] -= line["trailing"]
+        ours = self._caches.setdefault(owner, Cache()).bill(model, blocks, ends, now, line["cache"])
+        ours["plain"] += line["trailing"]
+        if ours != told:
             found.wrong_usage.append(f"{where}: {ours} instead of {told}")
         if abs(_price(model, told, usage["output_tokens"]) - line["dollars"]) > 1e-9:
             found.wrong_dollars.append(where)
@@ -194,13 +214,19 @@ def check(lines: Iterator[bytes]) -> Checked:
         bill.sources[line["source"]] += 1
         bill.dollars += line["dollars"]
         bill.recomputed += _price(model, ours, usage["output_tokens"])
-    return found
+
+
+def check(lines: Iterable[bytes]) -> Checked:
+    checker = Checker()
+    for line in lines:
+        checker.add(line)
+    return checker.found
 
 
 def _refusal(body: dict[str, Any]) -> str:
     """What the API would answer to this request; "" if it accepts it."""
     try:
-        spelled = json.dumps(body).encode()
+        spelled = encode(body)
         validate(
             parse_request("messages", {"anthropic-version": "2023-06-01"}, spelled, workspace="w"), OPTIONS
         )

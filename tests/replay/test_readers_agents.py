@@ -185,6 +185,38 @@ def test_gemini_cli_puts_results_behind_the_reply_that_called(tmp_path):
     assert only.usage == Usage(input_tokens=60, cache_read_input_tokens=40, output_tokens=15)
 
 
+def test_a_gemini_reply_that_a_notice_cut_in_two_is_one_reply(tmp_path):
+    """The second part has the calls, and neither words nor tokens."""
+    ran = {"id": "c1", "name": "run_shell_command", "args": {"command": "ls"}, "status": "success"}
+    messages = [
+        {"type": "user", "content": "Remove the file."},
+        {
+            "id": "g1", "type": "gemini", "content": "I'll remove it.", "model": "gemini-2.5-flash",
+            "tokens": {"input": 900, "output": 9, "cached": 0},
+        },
+        {"id": "i1", "type": "info", "content": "An update is available."},
+        {
+            "id": "g2", "type": "gemini", "content": "", "model": "gemini-2.5-flash", "toolCalls": [ran],
+            "tokens": {"input": 0, "output": 0, "cached": 0},
+        },
+        {
+            "id": "g3", "type": "gemini", "content": "Done.", "model": "gemini-2.5-flash",
+            "tokens": {"input": 950, "output": 3, "cached": 0},
+        },
+    ]  # fmt: skip
+    session = one(tmp_path, {"sessionId": "s", "projectHash": "h", "messages": messages})
+    (thread,) = session.threads
+    assert [
+        (record.kind, record.message_id, [block.kind for block in record.blocks]) for record in thread.records
+    ] == [
+        ("user", "", ["text"]),
+        ("assistant", "g1", ["text"]),
+        ("assistant", "g1", ["tool_use"]),
+        ("user", "", ["tool_result"]),
+        ("assistant", "g3", ["text"]),
+    ]
+
+
 AIDER_OLD = """
 # aider chat started at 2024-05-21 21:31:46
 

@@ -8,7 +8,7 @@ import pytest
 from builders import answer, assistant, call, say, think, user
 from click.testing import CliRunner
 from replay.request_checker import Checked, check
-from replay.scripts import MODEL, session, steps, text
+from replay.scripts import MODEL, session, stamp, steps, text
 
 from everturn.cli import main
 from everturn.replay.playing.prepared import index_uses
@@ -92,7 +92,7 @@ def test_a_line_says_who_when_and_why_it_was_sent():
     first = lines[0]
     assert list(first) == [
         "session", "policy", "thread", "call", "time", "source", "model", "request", "usage", "dollars",
-        "tokens", "cache",
+        "tokens", "trailing", "hidden", "cache",
     ]  # fmt: skip
     assert (first["session"], first["policy"], first["call"]) == ("made", "claude-code", 1)
     assert (first["time"], first["source"]) == ("2026-03-02T09:00:20Z", "main")
@@ -152,6 +152,52 @@ def test_a_reference_to_a_tool_that_is_not_recorded_is_told_as_text(policy):
     assert problems_of(check(json.dumps(line).encode() for line in lines)) == []
     said = lines[-1]["request"]["messages"][-1]["content"][0]["content"]
     assert said == [{"type": "text", "text": "[tool TaskCreate, its definition is not recorded]"}]
+
+
+@pytest.mark.spec("RP-16")
+@pytest.mark.parametrize("policy", ["none", "recorded", "claude-code"])
+def test_between_two_replies_in_a_row_stands_a_prompt_that_is_not_recorded(policy):
+    """This model refuses a request that ends with its own words."""
+    model = "claude-opus-5"
+    lines = lines_under(
+        policy,
+        user("Say it."),
+        assistant("One.", id="m1", model=model),
+        assistant("Two.", id="m2", model=model),
+        model=model,
+    )
+    assert problems_of(check(json.dumps(line).encode() for line in lines)) == []
+    told = [message["content"][-1]["text"] for message in lines[-1]["request"]["messages"]]
+    assert told == ["Say it.", "One.", "[not in the recording: the prompt of call 2]"]
+
+
+@pytest.mark.spec("RP-4")
+def test_a_summary_before_a_call_without_thinking_reads_what_the_thinking_calls_cached():
+    """The fork asks for thinking as the call before it did, so its cache key is the same."""
+    model = "claude-sonnet-4-5"
+    # What the API reported shows that the last call turned thinking off: it read nothing of the messages.
+    reports = {0: (10_000, 0), 9: (37_000, 36_000), 10: (40_000, 36_990), 11: (46_000, 9_000)}
+    said = []
+    for at in range(12):
+        words = [think(f"I read {at}.")] if at < 11 else []
+        report = {"input_tokens": 3, "output_tokens": 9} if at in reports else None
+        if report:
+            whole, read = reports[at]
+            report |= {"cache_read_input_tokens": read, "cache_creation_input_tokens": whole - read - 3}
+        prompt = text(3_000, f"word{at}") if at < 11 else text(6_000, "last")
+        said += [
+            user(prompt, uuid=f"p{at}", timestamp=stamp(20 * at)),
+            assistant(*words, "Read.", id=f"m{at}", model=model, usage=report, timestamp=stamp(20 * at + 5)),
+        ]
+    lines = []
+    for window in range(60_000, 90_000, 3_000):
+        found, out = session(said, model=model), io.BytesIO()
+        policy = parse_policy("claude-code", window=window)
+        simulate(found, policy, None, observer=make_request_writer(out, f"made{window}", "claude-code"))
+        lines += [json.loads(line) for line in out.getvalue().splitlines()]
+    summaries = [line for line in lines if line["source"] == "compact"]
+    assert [line["call"] for line in summaries if line["call"] == 12] != []
+    assert problems_of(check(json.dumps(line).encode() for line in lines)) == []
 
 
 @pytest.mark.spec("RP-16")

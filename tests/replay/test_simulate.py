@@ -211,7 +211,7 @@ def test_a_compaction_is_billed_like_a_model_call():
     seen = {}
 
     def observer(call, request, tokens):
-        seen[call] = request, sum(tokens)
+        seen[call] = request, sum(tokens.counts)
 
     run = simulate(made, parse_policy("claude-code", window=60_000), None, observer=observer)
     (summary_call,) = [call for call in run.calls if call.source == "compact"]

@@ -142,6 +142,45 @@ def test_recorded_has_the_reported_context_and_shows_both_errors_in_every_output
 
 
 @pytest.mark.spec("RP-12")
+def test_a_call_that_read_nothing_at_all_is_named_with_its_dollars_in_every_output(desk, made):
+    """The agent changed its system prompt, which no file tells: no prediction can have it."""
+    # The fourth call reads only what the first had written: an ordinary loss, which is not counted here.
+    reported = [usage(10, 9_000, 0, 60), usage(12, 4_000, 9_000, 60), usage(15, 18_000, 0, 60)]
+    desk.write(*reported_lines(*reported, usage(15, 13_000, 9_000, 60)))
+    page = desk.folder / "page.html"
+    row = rows(made("--policy", "recorded", "--json", "--html", page))["recorded"]
+    errors = row["error"]
+    assert (errors["events"], errors["unread_events"]) == (2, 1)
+    assert float(errors["unread_dollars"]) == pytest.approx(13_000 * (1.25 - 0.1) / 1e6, rel=0.01)
+    assert row["breaks"] == {
+        "system prompt or tools changed or lost, as in the recording": 1,
+        "the provider lost the entry, as in the recording": 1,
+    }
+    told = "1 call reads nothing ($0.01 of the events), not even system prompt and tools"
+    assert told in " ".join(made("--policy", "recorded", "--no-color").stdout.split())
+    assert told in page.read_text()
+
+
+@pytest.mark.spec("RP-12")
+def test_the_context_is_the_reported_one_after_a_change_of_the_model_and_back(desk, made):
+    """Each model counts the same conversation with its own tokens."""
+    reported = [usage(10, 9_000, 0, 60), usage(12, 4_000, 9_000, 60), usage(15, 17_000, 0, 60)]
+    reported += [usage(15, 5_000, 17_000, 60), usage(15, 22_000, 0, 60), usage(15, 4_000, 22_000, 60)]
+    lines = reported_lines(*reported)
+    for line, model in zip(
+        lines[1::2], ("opus-4-5", "opus-4-5", "sonnet-5", "sonnet-5", "opus-4-5", "opus-4-5"), strict=True
+    ):
+        line["message"]["model"] = f"claude-{model}"
+    desk.write(*lines)
+    requests = desk.folder / "requests.jsonl"
+    row = rows(made("--policy", "recorded", "--requests", requests, "--json"))["recorded"]
+    assert row["error"]["with_events"]["context_within_1"] == 1.0
+    replayed = [context_of(each) for each in usages_of(requests, "recorded")]
+    assert replayed == pytest.approx([context_of(each) for each in reported], abs=20)
+    assert "not in the recording" not in requests.read_text()
+
+
+@pytest.mark.spec("RP-12")
 def test_what_the_api_saw_and_the_file_lacks_is_a_block_of_its_own(desk, made):
     desk.write(*reported_lines(usage(10, 9_000, 0, 60), usage(12, 44_000, 9_000, 60)))
     requests = desk.folder / "requests.jsonl"

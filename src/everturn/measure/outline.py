@@ -10,6 +10,7 @@ in the content of a result. Blocks are compared by their bytes; a block that is 
 different block.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import takewhile
@@ -24,6 +25,8 @@ from everturn.measure.prefix_cache import LOOKBACK, Breakpoint, PromptLayout
 from everturn.measure.rendering import cites, images_in, tools_in_prefix
 
 _T = TypeVar("_T")
+# Messages from the end in which a block is looked for one by one.
+_NEAR_THE_END: Final = 16
 
 
 class TokenCosts(Protocol):
@@ -293,8 +296,11 @@ class Outline:
         return self._parts[message], at - self._starts[message]
 
     def _message_at(self, at: int) -> int:
-        # Only a few blocks near the end are read: a linear walk back is faster than a binary search there.
+        # Mostly a few blocks near the end are read: there a linear walk back is faster than a binary search.
         message = len(self._starts) - 1
+        near = max(0, message - _NEAR_THE_END)
+        if self._starts[near] > at:
+            return bisect_right(self._starts, at, hi=near) - 1
         while self._starts[message] > at:
             message -= 1
         return message

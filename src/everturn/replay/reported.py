@@ -13,6 +13,7 @@ import msgspec
 
 from everturn.history.records import Usage
 from everturn.measure.pricing import PER_MILLION
+from everturn.replay.playing.cache_billing import CacheEvent
 from everturn.replay.runs import ReplayCost, ReportedComparison, ReportedSums, SimulatedCall, rates_of
 
 # A context is near the reported one within this share of it; reads and writes within this share of the
@@ -43,6 +44,9 @@ class RecordedErrors(msgspec.Struct, frozen=True, kw_only=True):
     with_events: ReportedError
     events: int
     event_dollars: Decimal
+    # Those of the events whose calls read nothing, not even system prompt and tools.
+    unread_events: int
+    unread_dollars: Decimal
     # The share of the sessions whose input dollars are within 3 % with the events.
     sessions_within_3: float
 
@@ -109,21 +113,24 @@ def compare_with_reported(pairs: Iterable[tuple[SimulatedCall, Usage]]) -> Repor
 def make_comparison(
     predicted: ReportedSums,
     with_events: ReportedSums,
-    changes: Sequence[Decimal],
+    events: Sequence[CacheEvent],
     *,
     paid: Decimal,
     reported_output: Decimal,
     spent: ReplayCost,
 ) -> ReportedComparison:
-    """The comparison of one session. `changes` are what each copied event changed in dollars, `spent` is what
-    replay computes for it.
+    """The comparison of one session. `events` are those that were copied, `spent` is what replay computes for
+    it.
     """
+    unread = [event for event in events if event.loses_all]
     near = abs(_error(with_events.dollars, with_events.reported_dollars)) <= _NEAR_SESSION
     return ReportedComparison(
         predicted=predicted,
         with_events=with_events,
-        events=len(changes),
-        event_dollars=sum(map(abs, changes), Decimal(0)),
+        events=len(events),
+        event_dollars=_sum_changes(events),
+        unread_events=len(unread),
+        unread_dollars=_sum_changes(unread),
         paid=paid,
         reported_output=reported_output,
         input=spent.plain + spent.write_5m + spent.write_1h + spent.read,
@@ -132,6 +139,11 @@ def make_comparison(
         sessions=int(with_events.calls > 0),
         near_sessions=int(with_events.calls > 0 and near),
     )
+
+
+def _sum_changes(events: Iterable[CacheEvent]) -> Decimal:
+    """What the events changed in dollars, whatever the sign."""
+    return sum((abs(event.dollars) for event in events), Decimal(0))
 
 
 def compute_errors(found: ReportedComparison) -> RecordedErrors | None:
@@ -145,6 +157,8 @@ def compute_errors(found: ReportedComparison) -> RecordedErrors | None:
         with_events=_compute_error(found.with_events),
         events=found.events,
         event_dollars=found.event_dollars,
+        unread_events=found.unread_events,
+        unread_dollars=found.unread_dollars,
         sessions_within_3=found.near_sessions / max(1, found.sessions),
     )
 
@@ -171,7 +185,20 @@ def describe_errors(policy: str, errors: RecordedErrors | None) -> str:
         f"{policy} against the usage that the recording reports ({errors.calls:,} calls). Predicted: "
         f"{_spell(errors.predicted)}. With {errors.events:,} recorded cache events "
         f"(${errors.event_dollars:,.2f}) copied: {_spell(errors.with_events)}; input dollars within 3% on "
-        f"{errors.sessions_within_3:.0%} of the sessions."
+        f"{errors.sessions_within_3:.0%} of the sessions.{_describe_unread(errors)}"
+    )
+
+
+def _describe_unread(errors: RecordedErrors) -> str:
+    """The reason for events that no prediction can have: the file does not tell what changed."""
+    if not errors.unread_events:
+        return ""
+    count = errors.unread_events
+    who = "1 call reads" if count == 1 else f"{count:,} calls read"
+    return (
+        f" {who} nothing (${errors.unread_dollars:,.2f} of the events), not even system prompt and tools, "
+        "while the entry was alive: the agent had changed them, as a restart with the time in the system "
+        "prompt does, or the provider lost everything. The file does not tell, so it is not predicted."
     )
 
 

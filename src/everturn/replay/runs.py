@@ -137,6 +137,9 @@ class ReportedComparison(msgspec.Struct, frozen=True, kw_only=True):
     # Cache events that were copied, and the sum of what each changed, whatever its sign.
     events: int = 0
     event_dollars: Decimal = Decimal(0)
+    # Those of them that lost everything, system prompt and tools included.
+    unread_events: int = 0
+    unread_dollars: Decimal = Decimal(0)
     # What the file says was paid for the whole session, as `everturn audit` counts it, and the part of it
     # that is the output of the replayed calls.
     paid: Decimal = Decimal(0)

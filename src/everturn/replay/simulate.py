@@ -55,15 +55,15 @@ def simulate(
     reported = None
     if policy.repeats_recording and not prepared.guessed(policy):
         # Once more, without what the provider's cache did on its own: that is what a prediction is worth.
-        changes = [event.dollars for found in prepared.anchors for event in found.events.values()]
-        predicted = _play(prepared, policy, None, copies_events=False) if changes else players
+        events = [event for found in prepared.anchors for event in found.events.values()]
+        predicted = _play(prepared, policy, None, copies_events=False) if events else players
         billed = CallTotals()
         for call in iter_billed_calls(session, ""):
             billed.add(call)
         reported = make_comparison(
             compare_with_reported(_with_usage(predicted)),
             compare_with_reported(_with_usage(players)),
-            changes,
+            events,
             paid=Decimal(0) if billed.unpriced else billed.dollars,
             reported_output=sum_reported_output(_with_usage(players)),
             spent=sum_costs([call for player in players for call in player.call_log.calls]),

@@ -24,6 +24,7 @@ from everturn.history.blocks import Block, text_block
 from everturn.history.edits import Cleared, Edit, ThinkingDropped
 from everturn.history.messages import Message
 from everturn.history.records import Record, make_edit_record
+from everturn.measure.model_table import model_or_default
 from everturn.measure.prediction import Prediction
 from everturn.replay.playing.cache_billing import CacheEvent, price_call
 from everturn.replay.playing.counting import (
@@ -31,14 +32,17 @@ from everturn.replay.playing.counting import (
     ScaledCosts,
     count_opening,
     find_preamble_reads,
+    sent_blocks,
 )
 from everturn.replay.playing.player import Player
-from everturn.replay.playing.steps import ReplayStep, ReplayThread
+from everturn.replay.playing.steps import ReplayStep, ReplayThread, make_filler
 
 # The new blocks of a call are scaled if the context grew by at most four times their estimate, with some
 # tokens of slack for small ones.
 _FACTOR: Final = 4
 _SLACK_ABOVE: Final = 500
+# The tokens of two models for the same text differ by less than this factor from what the table says.
+_SAME_TOKENIZER: Final = 1.5
 # System prompt and tools of a file that begins in the middle and never shows them: the median of the main
 # sessions whose beginning is recorded.
 _USUAL_PREAMBLE: Final = 27_000
@@ -102,12 +106,7 @@ def _preamble(levels: Sequence[int], total: int) -> PreambleSizes:
 
 
 def make_past(thread: str, tokens: int) -> tuple[Record, Block]:
-    return _make_filler(f"past-{thread}", f"[history before the recording begins: {tokens} tokens]")
-
-
-def _make_filler(uuid: str, text: str) -> tuple[Record, Block]:
-    block = text_block(text)
-    return Record(kind="user", uuid=uuid, meta=True, blocks=(block,)), block
+    return make_filler(f"past-{thread}", f"[history before the recording begins: {tokens} tokens]")
 
 
 class Anchoring:
@@ -121,16 +120,19 @@ class Anchoring:
         self.unrecorded: dict[int, tuple[Record, ...]] = {}
         self.recorded_only: dict[int, tuple[Record, ...]] = {}
         self.events: dict[int, CacheEvent] = {}
-        self._sent: tuple[object, ...] = ()
+        self._sent: tuple[Message, ...] = ()
+        self._model = ""
 
     def adjust(self, player: Player, step: ReplayStep) -> None:
         """Makes the next request of the player as large as the recording reports."""
+        if self._model not in ("", player.recorded_model):
+            self._carry_sizes(player, step)
         turn = player.plan(step.at)
         if step.context:
             turn = self._meet(player, step, turn)
             if self._knows_cache:
                 self._find_event(player, step, turn.prediction)
-        self._sent = turn.captured.messages
+        self._sent, self._model = turn.captured.messages, player.recorded_model
 
     def _meet(self, player: Player, step: ReplayStep, turn: Turn) -> Turn:
         """The turn whose context is the reported one, as far as that can be explained."""
@@ -143,6 +145,27 @@ class Anchoring:
             estimate = growth
         self._set_sizes(player, blocks, estimate)
         return self._fill(player, step, player.plan(step.at))
+
+    def _carry_sizes(self, player: Player, step: ReplayStep) -> None:
+        """After a change of the model: what the last one has anchored, in the tokens of this one, scaled to
+        what its first call reports. This is done before the request is planned, which counts everything.
+        """
+        known = self.sizes.setdefault(player.recorded_model, {})
+        sent = {block.raw: block for message in self._sent for block in message.blocks}
+        before = self.sizes.get(self._model, {})
+        carried = {raw: before[raw] for raw in sent if raw not in known and raw in before}
+        last = model_or_default(self._model).model.chars_per_token
+        factor = last / model_or_default(player.recorded_model).model.chars_per_token
+        if step.context and not step.is_edited and carried:
+            reply = player.thread.calls[step.number - 2].reply
+            rest = player.preamble_tokens + sum(known[raw] for raw in sent if raw in known)
+            rest += player.costs.all(sent_blocks(reply, step.before)) + player.costs.trailing
+            rest += player.costs.turn * (len(self._sent) + 2)
+            reported = (step.context - rest) / sum(carried.values())
+            factor = reported if factor / _SAME_TOKENIZER < reported < factor * _SAME_TOKENIZER else factor
+        for raw, tokens in carried.items():
+            known[raw] = max(1, round(tokens * factor))
+            player.costs.set_tokens(sent[raw], known[raw])
 
     def _new_blocks(self, player: Player, turn: Turn) -> list[Block]:
         """The blocks that no call before has anchored."""
@@ -170,7 +193,7 @@ class Anchoring:
         was_edited = step.number in self.recorded_only or step.is_edited
         what = "restored after the compaction, not recorded" if was_edited else "not in the recording"
         thread = player.thread.name
-        record, block = _make_filler(
+        record, block = make_filler(
             f"unrecorded-{thread}-{step.number}", f"[{what}, before call {step.number}: {missing} tokens]"
         )
         self.sizes.setdefault(player.recorded_model, {})[block.raw] = missing

@@ -53,6 +53,13 @@ class CacheEvent(msgspec.Struct, frozen=True):
     tokens: int
     dollars: Decimal = Decimal(0)
 
+    @property
+    def loses_all(self) -> bool:
+        """Nothing was read, not even system prompt and tools. An entry that was used a moment ago is hardly
+        lost as a whole: the agent changed the start of its requests, which no file tells.
+        """
+        return self.kind == "lost" and self.tokens == 0
+
 
 class LastPromptForecast(Forecast):
     """A forecast that remembers the last prompt, which a refresh has to send again, and that knows what the
@@ -142,11 +149,23 @@ def usage_from_prediction(parts: Prediction, output: int) -> Usage:
     return Usage(parts.plain, parts.write_5m + parts.write_1h, parts.read, output, written)
 
 
-def block_sizes(prompt: PromptLayout) -> tuple[int, ...]:
-    """Tokens of each block in prefix order; tokens after the last block are counted with it."""
+class BlockTokens(msgspec.Struct, frozen=True):
+    """Tokens of each block of a request in prefix order. `trailing` of those of the last one come after it:
+    they belong to no block and are never cached.
+    """
+
+    counts: tuple[int, ...]
+    trailing: int = 0
+    # Blocks by index that are in the request and not shown to the model: earlier thinking.
+    hidden: tuple[int, ...] = ()
+
+
+def count_blocks(prompt: PromptLayout) -> BlockTokens:
     ends = [0, *prompt.ends[:]]
-    ends[-1] = prompt.total
-    return tuple(end - start for start, end in pairwise(ends))
+    trailing, ends[-1] = prompt.total - ends[-1], prompt.total
+    # What is not shown does not change the key of the prefix.
+    hidden = tuple(at for at, (one, other) in enumerate(pairwise(prompt.keys[:]), 1) if one == other)
+    return BlockTokens(tuple(end - start for start, end in pairwise(ends)), trailing, hidden)
 
 
 def build_prompt(

@@ -1,6 +1,6 @@
 """The billed calls of one thread, and why each read what it read."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
@@ -13,7 +13,7 @@ from everturn.history.records import Record
 from everturn.measure.model import Model
 from everturn.measure.prediction import Prediction
 from everturn.measure.prefix_cache import SECONDS, Ttl
-from everturn.replay.playing.cache_billing import price_call
+from everturn.replay.playing.cache_billing import BlockTokens, price_call
 from everturn.replay.refetches import Refetch
 from everturn.replay.runs import CallSource, SimulatedCall
 from everturn.wire.anthropic import Request
@@ -23,7 +23,7 @@ _DROP_SHARE: Final = 0.05
 _DROP_TOKENS: Final = 2_000
 
 # Called with every request: the call, its body, and the tokens of its blocks in prefix order.
-RequestObserver = Callable[[SimulatedCall, Request, Sequence[int]], None]
+RequestObserver = Callable[[SimulatedCall, Request, BlockTokens], None]
 
 
 class UnpricedCall(msgspec.Struct, frozen=True, kw_only=True):

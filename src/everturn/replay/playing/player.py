@@ -25,8 +25,8 @@ from everturn.replay.playing.cache_billing import (
     CacheEvent,
     LastPromptForecast,
     bill_request,
-    block_sizes,
     build_prompt,
+    count_blocks,
     max_refreshes,
     rates_at,
     refresh_times,
@@ -69,6 +69,8 @@ LEAST_REFRESH_OUTPUT: Final = 100
 # What the API clears itself is not simulated, so no request asks for it.
 PROVIDER: Final = msgspec.structs.replace(ANTHROPIC, context_editing=False)
 _IDLE_LIMITS: Final[Mapping[Ttl, str]] = {"5m": "5 min", "1h": "1 h"}
+_LOST: Final = "the provider lost the entry, as in the recording"
+_LOST_ALL: Final = "system prompt or tools changed or lost, as in the recording"
 _KEY_CHANGED: Final = "the cache key changed (for example, an image was added)"
 
 
@@ -130,8 +132,8 @@ class Player:
         self._breakpoints = Breakpoints()
         self._last_request: Request | None = None
         self._last_thinking: Mapping[str, Any] | None = None
-        # Whether the provider lost entries before the current call, as the recording shows.
-        self._was_lost = False
+        # Why entries were lost before the current call that the recording lost too; "" if none were.
+        self._lost_why = ""
         # What the recording did to its own context since the last call.
         self._recorded_edit = ""
         self.ended_early = ""
@@ -242,7 +244,8 @@ class Player:
     ) -> None:
         """Adds the reply to the history and the call to the log."""
         found, lost_behind = self.forecast.found, self.forecast.lost_behind
-        self._was_lost = lost_behind is not None
+        event = self.forecast.event
+        self._lost_why = "" if lost_behind is None else _LOST_ALL if event and event.loses_all else _LOST
         settled = self.conversation.record_reply(said, usage, self._step.at)
         self._tracker.observe(said, self.conversation.log.view)
         entry = UnpricedCall(
@@ -268,8 +271,8 @@ class Player:
         """Why much less was read than the previous call had cached; "" if that did not happen."""
         if not self.call_log.has_cache_break(turn.prediction):
             return ""
-        if self._was_lost:
-            return "the provider lost the entry, as in the recording"
+        if self._lost_why:
+            return self._lost_why
         if self.call_log.has_expired(self._step.at, self.ttl):
             return f"cache expired (idle more than {_IDLE_LIMITS[self.ttl]})"
         if known := self._recorded_edit or describe_own_edit(turn):
@@ -288,7 +291,7 @@ class Player:
         """`model` is the one that was called, if it is not the conversation's own."""
         call = self.call_log.write(entry, model or self.model)
         if self._observer is not None and request is not None and prompt is not None:
-            self._observer(call, request, block_sizes(prompt))
+            self._observer(call, request, count_blocks(prompt))
 
     # ── what the recording adds ──────────────────────────────────────────────────────────────────
 
@@ -329,7 +332,10 @@ class Player:
 
     def _bill_summary(self, request: Request, text: str, at: datetime) -> Usage | ModelFailure:
         model, costs = self._summary_model_and_costs(request.model)
-        salt = compute_key_salts(model, self.conversation.setting.parameters)
+        # A fork asks for thinking as the call did that it continues, not as the next one will.
+        thinking = request.settings.get("thinking")
+        parameters = msgspec.structs.replace(self.conversation.setting.parameters, thinking=thinking)
+        salt = compute_key_salts(model, parameters)
         prompt = build_prompt(request, costs, salt, PROVIDER, model.min_cache)
         if prompt.total > model.window:
             what = f"prompt is too long: {prompt.total} tokens > {model.window} maximum"
@@ -457,6 +463,10 @@ class Player:
 
     def new_id(self) -> str:
         return next(self._ids)
+
+    @property
+    def preamble_tokens(self) -> int:
+        return self._thread_models.preamble.tokens
 
     @property
     def recorded_model(self) -> str:

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from everturn.history.blocks import Block, block_from_fields, fields_of
+from everturn.history.blocks import Block, block_from_fields, fields_of, text_block
 from everturn.history.edits import Pinned
-from everturn.history.records import Record, Usage, record_time, reported_usage
+from everturn.history.records import Record, Usage, is_sent, record_time, reported_usage
 from everturn.history.threads import Thread
 from everturn.measure.model_table import model_or_default
 from everturn.wire.json_values import is_list, is_object
@@ -83,9 +83,29 @@ def build_replay_thread(thread: Thread, edits: RecordedEdits) -> ReplayThread:
         elif key not in seen:
             seen.add(key)
             now = _time_of(record, now)
+            if found and not _ends_with_user(before):
+                before.append(_make_prompt(thread.agent or MAIN_THREAD, len(found) + 1))
             found.append(_make_step(len(found) + 1, now, before, pieces[key], is_edited))
             before, is_edited = [], False
     return ReplayThread(thread.agent or MAIN_THREAD, _with_thinking(found), tuple(before))
+
+
+def _ends_with_user(records: Sequence[Record]) -> bool:
+    """Whether a request that ends with these records ends with a user message."""
+    return any(record.kind != "assistant" and is_sent(record) and record.blocks for record in records)
+
+
+def _make_prompt(thread: str, number: int) -> Record:
+    """Stands for what was sent between two replies in a row. Without it the request would end with the first
+    reply, which newer models refuse and which no agent sends (RP-16).
+    """
+    return make_filler(f"prompt-{thread}-{number}", f"[not in the recording: the prompt of call {number}]")[0]
+
+
+def make_filler(uuid: str, text: str) -> tuple[Record, Block]:
+    """A message for something that the API saw and the file lacks."""
+    block = text_block(text)
+    return Record(kind="user", uuid=uuid, meta=True, blocks=(block,)), block
 
 
 def _without_references(record: Record) -> Record:

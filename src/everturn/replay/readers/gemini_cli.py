@@ -33,17 +33,29 @@ def _recognises(source: SourceFile) -> bool:
 def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     whole = source.whole
     book = RecordBuilder(texts(whole.get("sessionId")))
+    last: Json = {}
     for message in whole["messages"]:
         at = message.get("timestamp") if is_object(message) else None
         if _type(message) == "user":
             book.user(text_of_parts(message.get("content")), at)
         elif _type(message) == "gemini":
-            _reply(message, book, at)
+            last = {**message, "id": last.get("id")} if _goes_on(last, message) else message
+            _reply(last, book, at)
+        last = last if _type(message) in ("gemini", "info") else {}
     yield RecordedConversation((book.thread,), "", book.notes)
 
 
 def _type(message: Any) -> Any:
     return message.get("type") if is_object(message) else None
+
+
+def _goes_on(last: Json, message: Json) -> bool:
+    """Whether a message is the rest of the reply before it: a notice in between makes two messages of one
+    reply, of which the second has the calls and no words and no tokens.
+    """
+    tokens = message.get("tokens")
+    was_counted = is_object(tokens) and tokens.get("input")
+    return bool(last) and not (last.get("toolCalls") or text_of_parts(message.get("content")) or was_counted)
 
 
 def _reply(message: Json, book: RecordBuilder, at: Any) -> None:
