@@ -10,6 +10,7 @@ from random_logs import broken_logs, sound_logs
 from everturn.decide.compact.plan import measured_now
 from everturn.decide.tools import DEFAULT_TOOLS
 from everturn.decide.view_tracker import TrackerInputs, ViewTracker
+from everturn.history.blocks import fields_of
 from everturn.history.edits import Cleared, Edit, ThinkingDropped, Trimmed, Undone
 from everturn.history.log import Log
 from everturn.history.records import Record
@@ -18,6 +19,7 @@ from everturn.measure.model_table import Model, model_or_default
 from everturn.measure.outline import Preamble
 from everturn.measure.tokens import TokenCounter
 from everturn.session.estimated_costs import EstimatedCosts
+from everturn.wire.anthropic import tool_block
 
 COSTS = EstimatedCosts(model_or_default("claude-opus-4-5").model)
 
@@ -142,3 +144,19 @@ def test_after_a_compaction_all_kept_thinking_is_bound_to_another_prefix_unless_
     first = (b.boundary("b1", kept=("u1", "b1", "a1")), b.summary(uuid="s1", parent="b1"))
     assert thinking_dropped(*BEFORE, *behind) == ThinkingDropped("a1", WHY)
     assert thinking_dropped(*BEFORE, *first) is None
+
+
+def test_calls_fit_the_tools_and_sizes_the_costs_that_were_given_last():
+    followed = Followed()
+    for record in (b.user("look"), b.assistant(b.call("c1", "Read", limit="5")), b.result("c1")):
+        followed.add(record)
+
+    def sent(kind: str) -> object:
+        schema = {"type": "object", "properties": {"limit": {"type": kind}}}
+        preamble = Preamble(tools=(tool_block({"name": "Read", "input_schema": schema}),))
+        (_, reply, _) = followed.follows.messages(preamble, COSTS)
+        return fields_of(reply.blocks[0])["input"]["limit"]
+
+    assert [sent("string"), sent("integer"), sent("integer"), sent("string")] == ["5", 5, 5, "5"]
+    other = EstimatedCosts(model_or_default("claude-opus-5").model)
+    assert followed.follows.build_outline(Preamble(), other).costs is other

@@ -94,3 +94,18 @@ def test_a_body_that_is_no_response_is_refused(body: bytes):
 )
 def test_the_usage_of_the_api_s_own_compaction_is_its_first_iteration(usage, expected):
     assert compaction_usage(json.dumps({"usage": usage}).encode()) == expected
+
+
+def test_pieces_of_messages_are_the_bytes_of_the_whole_also_where_one_is_empty():
+    hello, nothing = Message("user", (text_block("hi"), text_block("ho"))), Message("assistant", ())
+    pieces = MessagePieces()
+    for messages in ((hello,), (hello, nothing), (hello, nothing, hello), (nothing,), ()):
+        spelled = b"".join(pieces.update(messages))
+        assert msgspec.json.decode(b"[" + spelled + b"]") == [
+            {"role": each.role, "content": [msgspec.json.decode(block.raw) for block in each.blocks]}
+            for each in messages
+        ]
+
+
+def test_a_reply_without_a_stop_reason_has_none():
+    assert read_response(b'{"id":"m","content":[]}').reply.stop_reason == ""

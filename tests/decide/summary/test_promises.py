@@ -505,3 +505,14 @@ def test_only_what_successful_edits_define_is_named():
     assert "changed since that message: /p/a.py (1×)" in found
     assert "defined in these changes: parse_header\n" in found + "\n"
     assert "never_written" not in found.partition("defined in these changes")[2].splitlines()[0]
+
+
+def test_the_first_request_is_one_with_words_if_there_is_any():
+    records = [
+        b.user("/review", uuid="u1"),
+        b.user("Mend the parser.", uuid="u2"),
+        b.user("Go on.", uuid="u3"),
+    ]
+    assert summarize(records).sections[1] == '   - first: "Mend the parser."\n   - latest: "Go on."'
+    bare = summarize([b.user("/review", uuid="u1"), b.user("/again", uuid="u2")]).sections[1]
+    assert bare == '   - first: "/review"\n   - latest: "/again"'
