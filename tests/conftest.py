@@ -43,6 +43,7 @@ def _without_the_user_s_configuration(tmp_path_factory: pytest.TempPathFactory) 
         for name in taken:
             patch.delenv(name)
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("no-configuration")))
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("no-cache")))
         yield
 
 

@@ -19,9 +19,13 @@ def main() -> int:
             return run(arguments)
         case _:
             pass
-    from everturn.cli import main as commands
+    try:
+        from everturn.cli import main as commands
 
-    commands(prog_name="everturn")
+        commands(prog_name="everturn")
+    except KeyboardInterrupt:
+        # Ctrl-C before a command runs, or while it ends.
+        return 130
     return 0
 
 

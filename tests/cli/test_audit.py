@@ -1,14 +1,24 @@
 """`everturn audit`, called as people call it."""
 
+import csv
+import io
 import json
 from datetime import datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from click.testing import CliRunner, Result
 from small_session import SmallSession, call, compacted, reading, text
 
-from everturn.cli import main
+from everturn.catalog.names import short_id
+from everturn.catalog.places import files_below
+from everturn.cli import audit_watch, main
+from everturn.cli.period import parse_moment
+from everturn.dashboard.audit import render_changes
+from everturn.dashboard.layout import Screen
+from everturn.replay.audit import Audit, audit
+from everturn.replay.sessions import read_sessions
 
 PEOPLE_SEE = {"COLUMNS": "100", "NO_COLOR": None, "FORCE_COLOR": None}
 
@@ -57,9 +67,13 @@ def test_calls_are_counted_once_and_priced_by_kind(folder):
         "unpriced": {},
     }
     assert {name: [*rows] for name, rows in report["by"].items()} == {
+        "session": [str(folder / "one.jsonl")],
         "day": ["2026-01-05"],
+        "week": ["2026-01-05"],
+        "month": ["2026-01"],
         "project": ["/home/me/parser"],
         "model": ["claude-opus-4-5-20251101"],
+        "agent": ["claude-code"],
     }
 
 
@@ -182,7 +196,11 @@ def test_breaks_name_their_session_only_where_there_are_several(tmp_path):
     assert alone[alone.index("The breaks") + 1].split() == ["call", "lost", "cost", "why"]
     both = run(tmp_path).stdout.splitlines()
     at = both.index("The breaks")
-    assert [line.split()[0] for line in both[at + 1 : at + 4]] == ["session", "a-name-…uld-bear", "b"]
+    ids = [
+        short_id(str(tmp_path / name))
+        for name in ("a-name-much-longer-than-any-reason-could-bear.jsonl", "b.jsonl")
+    ]
+    assert [line.split()[0] for line in both[at + 1 : at + 4]] == ["session", *ids]
 
 
 def test_models_without_a_price_are_named_and_in_no_dollar(tmp_path):
@@ -208,3 +226,167 @@ def test_a_session_without_usage_is_audited_for_what_it_holds(tmp_path):
     assert done.exit_code == 0
     assert "No call in these files reports its usage" in done.stdout
     assert "What filled the context (estimated)" in done.stdout
+
+
+def later(session: SmallSession, hours: float) -> SmallSession:
+    return paused(session, 0, timedelta(hours=hours))
+
+
+@pytest.fixture
+def two_days(tmp_path: Path) -> Path:
+    """A session of two calls a day apart, beginning on Monday, 2026-01-05 at 10:00 UTC; and another one."""
+    one = SmallSession().human("Fix the login.").reply("a1", text("Done."), written=10_000).human("More.")
+    one.reply("a2", text("Done."), read=10_000, written=100)
+    (tmp_path / "one.jsonl").write_bytes(paused(one, 2, timedelta(hours=24)).to_bytes())
+    two = SmallSession().human("Write a page.").reply("b1", text("Done."), written=20_000)
+    (tmp_path / "two.jsonl").write_bytes(later(two, 14 * 24).to_bytes())
+    return tmp_path
+
+
+def test_totals_are_by_session_day_week_month_and_agent_in_the_zone_of_the_reader(two_days):
+    def calls(*args: object) -> dict[str, dict[str, int]]:
+        by = audited(two_days, *args)["by"]
+        names = ("session", "day", "week", "month", "agent")
+        return {name: {Path(key).name: row["calls"] for key, row in by[name].items()} for name in names}
+
+    assert calls("--timezone", "UTC") == {
+        "session": {"one.jsonl": 2, "two.jsonl": 1},
+        "day": {"2026-01-05": 1, "2026-01-06": 1, "2026-01-19": 1},
+        "week": {"2026-01-05": 2, "2026-01-19": 1},
+        "month": {"2026-01": 3},
+        "agent": {"claude-code": 3},
+    }
+    # 14 hours earlier, the first call was on Sunday.
+    early = calls("--timezone", "Etc/GMT+11")
+    assert early["day"] == {"2026-01-04": 1, "2026-01-05": 1, "2026-01-18": 1}
+    assert early["week"] == {"2025-12-29": 1, "2026-01-05": 1, "2026-01-12": 1}
+
+
+def test_a_period_counts_the_calls_in_it_not_the_sessions_that_began_in_it(two_days):
+    def tokens(*args: object) -> int:
+        return audited(two_days, "--timezone", "UTC", *args)["total"]["tokens"].get("cache_write_5m", 0)
+
+    assert tokens("--since", "2026-01-06", "--until", "2026-01-06") == 100
+    assert tokens("--until", "2026-01-06") == 10_100
+    assert tokens("--since", "20260107") == 20_000
+    assert tokens("--since", "2026-01", "--until", "2026-01") == 30_100
+    nothing = run(two_days, "--since", "2026-03")
+    assert (nothing.exit_code, nothing.stderr) == (
+        1, "Error: No session has a call in this period; the last is of 2026-01-19.\n",
+    )  # fmt: skip
+
+
+NOW = datetime(2026, 1, 7, 15, 30, tzinfo=ZoneInfo("Asia/Tokyo"))
+
+
+@pytest.mark.parametrize(
+    ("words", "since", "until"),
+    [
+        ("today", "2026-01-07T00:00", "2026-01-08T00:00"),
+        ("Yesterday", "2026-01-06T00:00", "2026-01-07T00:00"),
+        ("7d", "2025-12-31T00:00", "2026-01-01T00:00"),
+        ("2 weeks ago", "2025-12-24T00:00", "2025-12-25T00:00"),
+        ("12h", "2026-01-07T03:30", "2026-01-07T03:30"),
+        ("monday", "2026-01-05T00:00", "2026-01-06T00:00"),
+        ("2025-12", "2025-12-01T00:00", "2026-01-01T00:00"),
+        ("20260102", "2026-01-02T00:00", "2026-01-03T00:00"),
+        ("2026-01-02T08:00", "2026-01-02T08:00", "2026-01-02T08:00"),
+    ],
+)
+def test_a_time_in_words_is_a_moment_where_the_reader_is(words, since, until):
+    zone = ZoneInfo("Asia/Tokyo")
+    found = [parse_moment(words, NOW, zone, is_end=is_end) for is_end in (False, True)]
+    assert found == [datetime.fromisoformat(each).replace(tzinfo=zone) for each in (since, until)]
+
+
+@pytest.mark.parametrize("words", ["", "lately", "99999y", "2026-13", "2026-02-30", "-1d", "7 parsecs"])
+def test_what_is_no_time_is_refused(words):
+    done = run("--since", words, __file__)
+    assert (done.exit_code, "is not a time. Use a date" in " ".join(done.stderr.split())) == (2, True)
+
+
+def test_sessions_are_named_by_title_id_and_date_and_the_most_expensive_comes_first(two_days):
+    done = CliRunner(env=PEOPLE_SEE | {"COLUMNS": "60", "TZ": "UTC"}).invoke(main, ["audit", str(two_days)])
+    lines = done.stdout.splitlines()
+    at = lines.index("By session")
+    ids = [short_id(str(two_days / name)) for name in ("two.jsonl", "one.jsonl")]
+    assert lines[at + 1 : at + 4] == [
+        "session         id        began             calls  dollars",
+        f"Write a page.   {ids[0]}  2026-01-19 10:00      1  $0.1250",
+        f"Fix the login.  {ids[1]}  2026-01-05 10:00      2  $0.0681",
+    ]
+    assert max(map(len, lines)) <= 60
+
+
+def test_csv_is_one_table_with_plain_numbers_and_no_formula(two_days):
+    evil = SmallSession().human("=HYPERLINK(1)").reply("c1", text("Done."), written=1_000)
+    (two_days / "evil.jsonl").write_bytes(evil.to_bytes())
+    assert run(two_days, "--csv", "--by", "month").stdout.splitlines() == [
+        "month,calls,input,cache_read,cache_write_5m,cache_write_1h,output,dollars,unpriced_calls",
+        "2026-01,4,0,10000,31100,0,0,0.199375,0",
+    ]
+    rows = list(csv.DictReader(io.StringIO(run(two_days, "--csv").stdout)))
+    assert [row["title"] for row in rows] == ["Write a page.", "Fix the login.", "'=HYPERLINK(1)"]
+
+
+def test_breaks_are_sorted_by_dollars_and_the_difference_is_one_command_away(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    dear = SmallSession().human("Go.").reply("a1", text("Went."), written=50_000).human("On.")
+    dear.reply("a2", text("Gone."), written=50_100)
+    cheap = SmallSession("claude-sonnet-4-5-20250929").human("Go.").reply("b1", text("Went."), written=60_000)
+    cheap.human("On.").reply("b2", text("Gone."), written=60_100)
+    (tmp_path / "dear.jsonl").write_bytes(dear.to_bytes())
+    (tmp_path / "cheap.jsonl").write_bytes(cheap.to_bytes())
+    lines = run(tmp_path).stdout.splitlines()
+    at = lines.index("The breaks")
+    ids = [short_id(str(tmp_path / f"{name}.jsonl")) for name in ("dear", "cheap")]
+    assert [line.split()[0] for line in lines[at + 2 : at + 4]] == ids
+    assert lines[at + 4] == f"What changed: everturn audit {ids[0]} --break 2"
+    assert run(ids[0], "--break", "2").stdout.splitlines() == [
+        "The first 1 block of both requests are the same.",
+        "Call 2 only added 2 blocks. So the messages did not break the cache: time, model, tools or system",
+        "prompt did.",
+    ]
+    for wrong in ("0", "7", "x", "zz:2"):
+        assert run(ids[0], "--break", wrong).exit_code in (1, 2)
+
+
+def test_a_change_is_one_line_in_a_watched_pipe(tmp_path):
+    def now() -> Audit:
+        return audit(read_sessions([tmp_path]))
+
+    session = SmallSession().human("Fix \x1b[31mit.").reply("a1", text("Done."), written=10_000)
+    path = tmp_path / "one.jsonl"
+    path.write_bytes(session.to_bytes())
+    before, at, screen = now(), datetime(2026, 1, 5, 12, 0, 1), Screen(100)
+    assert render_changes(None, before, at, screen) == ["12:00:01  1 session, 1 call, $0.0625"]
+    assert render_changes(before, before, at, screen) == []
+    session.human("More.").reply("a2", text("Done."), read=10_000, written=100)
+    path.write_bytes(session.to_bytes())
+    after, id = now(), short_id(str(path))
+    assert render_changes(before, after, at, screen) == [
+        f"12:00:01  {id}  Fix ?[31mit.  +1 call, +$0.0056; all 2 calls, $0.0681"
+    ]
+    path.unlink()
+    assert render_changes(after, now(), at, screen) == [f"12:00:01  {id}  is gone; all 0 calls, $0.00"]
+
+
+def test_only_what_changed_is_read_again_while_watching(two_days, monkeypatch):
+    read: list[str] = []
+    reading_files = audit_watch.read_sessions
+    monkeypatch.setattr(
+        audit_watch, "read_sessions", lambda paths: read.extend(p.name for p in paths) or reading_files(paths)
+    )
+    kept = audit_watch.WatchedSessions(two_days / "own")
+
+    def update() -> tuple[bool, list[str]]:
+        read.clear()
+        return kept.update(files_below([two_days])), sorted(read)
+
+    assert update() == (True, ["one.jsonl", "two.jsonl"])
+    assert update() == (False, [])
+    with (two_days / "two.jsonl").open("ab") as file:
+        file.write(SmallSession().human("Half a line.").to_bytes()[:-20])
+    assert update() == (True, ["two.jsonl"])
+    (two_days / "one.jsonl").unlink()
+    assert update() == (True, [])

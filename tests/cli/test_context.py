@@ -33,7 +33,9 @@ def test_a_session_is_shown(session):
     assert done.exit_code == 0
     assert done.stderr == ""
     lines = done.stdout.splitlines()
-    assert lines[1:3] == [
+    assert lines[0].startswith("Why does the parser fail?")
+    assert lines[1].endswith("session.jsonl")
+    assert lines[2:4] == [
         "Claude Opus 4.5: 40,100 of 200,000 tokens (20%)",
         "76% left until automatic compaction at 167k",
     ]
@@ -43,8 +45,8 @@ def test_a_session_is_shown(session):
 def test_a_dash_reads_standard_input(session):
     from_file, from_stdin = run(session), run("-", stdin=session.read_bytes())
     assert from_stdin.exit_code == 0
-    assert from_stdin.stdout.splitlines()[0] == "standard input"
-    assert from_stdin.stdout.splitlines()[1:] == from_file.stdout.splitlines()[1:]
+    assert from_stdin.stdout.splitlines()[1] == "standard input"
+    assert from_stdin.stdout.splitlines()[2:] == from_file.stdout.splitlines()[2:]
 
 
 def test_json_is_one_complete_object(session):
@@ -61,7 +63,7 @@ def test_one_sub_agent_can_be_shown(session):
 
 def test_the_window_can_be_given(session):
     done = run(session, "--window", "1000000")
-    assert done.stdout.splitlines()[1] == "Claude Opus 4.5: 40,100 of 1,000,000 tokens (4%)"
+    assert done.stdout.splitlines()[2] == "Claude Opus 4.5: 40,100 of 1,000,000 tokens (4%)"
 
 
 def test_an_empty_session_is_no_error(tmp_path):
@@ -88,9 +90,7 @@ def test_input_that_cannot_be_used_is_one_sentence_and_exit_1(session, name, opt
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "args", [[], ["a", "b"], ["a", "--window", "0"], ["a", "--window", "x"], ["a", "--wat"]]
-)
+@pytest.mark.parametrize("args", [["a", "b"], ["a", "--window", "0"], ["a", "--window", "x"], ["a", "--wat"]])
 def test_a_wrong_call_is_exit_2(args):
     done = run(*args)
     assert (done.exit_code, done.stdout) == (2, "")
@@ -126,22 +126,12 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_long_work_is_announced_to_people_and_erased_again(session, monkeypatch):
-    monkeypatch.setattr("everturn.cli.context.MIN_BYTES_FOR_PROGRESS", 1)
+def test_large_files_are_announced_in_megabytes_and_small_ones_are_left_in_peace(session, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
+    with _progress(str(session)) as tell:
+        assert tell is None
+    monkeypatch.setattr("everturn.cli.context.MIN_BYTES_FOR_PROGRESS", 1)
     with _progress(str(session)) as tell:
         assert tell is not None
         tell(50 << 20, 100 << 20)
-        tell(100 << 20, 100 << 20)
-    erase = "\r\x1b[K"
-    assert sys.stderr.getvalue() == f"{erase}Reading 50% ...{erase}Measuring 100 MB ...{erase}"
-
-
-def test_short_work_and_pipes_are_left_in_peace(session, monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    with _progress(str(session)) as tell:
-        assert tell is None
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setattr("everturn.cli.context.MIN_BYTES_FOR_PROGRESS", 1)
-    with _progress(str(session)) as tell:
-        assert tell is None
+    assert "50/100" in sys.stderr.getvalue()

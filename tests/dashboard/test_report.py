@@ -264,6 +264,8 @@ def test_the_split_adds_up_whatever_was_said_and_reported(turns):
 
 
 KEYS = {
+    "title",
+    "id",
     "source", "session", "agent", "records", "model", "window", "size", "limits", "levels", "level", "free",
     "buffer", "calibration", "stretch", "categories", "tools", "duplicate_reads", "largest_results", "views",
     "micro_compactions", "sidechains", "cache", "cost", "oddities",

@@ -11,8 +11,8 @@ from small_session import SmallSession, call, compacted, reading, text
 
 from everturn.dashboard.layout import Screen
 from everturn.dashboard.report import ContextReport, context_report
-from everturn.dashboard.tables import format_dollars
 from everturn.dashboard.terminal import draw, drawn
+from everturn.measure.money import format_dollars
 from everturn.session.recorded import measure_transcript, open_session
 from everturn.wire.claude_code_reader import parse_session_file
 
@@ -96,9 +96,9 @@ def test_nothing_is_wider_than_the_screen(width, session, ascii_only):
         (178_000, "Full: the blocking limit is 177,000 tokens"),
     ],
 )
-def test_the_second_line_says_what_is_about_to_happen(context, says):
+def test_the_headline_says_what_is_about_to_happen(context, says):
     report = report_of(SmallSession().human("Hi.").reply("m1", text(""), plain=context))
-    assert lines_of(report, Screen(80))[2] == says
+    assert lines_of(report, Screen(80))[3] == says
 
 
 class Terminal(io.StringIO):
@@ -150,7 +150,15 @@ def test_a_terminal_without_shapes_gets_letters():
 
 @pytest.mark.parametrize(
     ("amount", "shown"),
-    [("0", "$0.00"), ("0.0001", "<$0.01"), ("0.005", "<$0.01"), ("0.0051", "$0.01"), ("1234.5", "$1,234.50")],
+    [
+        ("0", "$0.00"),
+        ("0.00001", "<$0.0001"),
+        ("0.00005", "<$0.0001"),
+        ("0.5", "$0.5000"),
+        ("1234.5", "$1,234.50"),
+        ("-0.25", "-$0.2500"),
+        ("-0.00001", ">-$0.0001"),
+    ],
 )
 def test_a_price_that_is_not_nothing_is_never_shown_as_nothing(amount, shown):
     assert format_dollars(Decimal(amount)) == shown

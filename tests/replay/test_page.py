@@ -136,7 +136,7 @@ def test_numbers_are_written_with_few_digits():
         "2.3M",
     ]
     assert [formatting.dollars(Decimal(n)) for n in ("0", "0.0042", "3.456", "1234.5")] == [
-        "$0.00", "$0.0042", "$3.46", "$1,234",
+        "$0.00", "$0.0042", "$3.46", "$1,234.50",
     ]  # fmt: skip
     assert formatting.saving(Decimal(66), Decimal(100)) == "+34% saved"
     assert formatting.saving(Decimal(263), Decimal(100)) == "−163% saved"

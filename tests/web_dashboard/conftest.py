@@ -10,10 +10,10 @@ import pytest
 from small_session import SmallSession, call, text
 from web_dashboard.client import Client
 
+from everturn.catalog.places import Places
 from everturn.decide.options import Options
 from everturn.replay.parallel.replays import replay_file
 from everturn.web_dashboard.dashboard import Dashboard
-from everturn.web_dashboard.places import Places
 from everturn.web_dashboard.summarize import summarize_file
 
 NOW = datetime(2026, 1, 6, 12, 0, tzinfo=UTC)

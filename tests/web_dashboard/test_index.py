@@ -10,11 +10,11 @@ from small_session import SmallSession, compacted, reading, text
 from web_dashboard.client import text_of
 from web_dashboard.conftest import MakeDashboard, ids, paused, write
 
+from everturn.catalog.places import Places, find_places, list_files
 from everturn.replay.audit import audit
 from everturn.replay.sessions import read_sessions
 from everturn.web_dashboard.index import SessionIndex
 from everturn.web_dashboard.indexer import Indexer, stamp_files
-from everturn.web_dashboard.places import Places, find_places, list_files
 from everturn.web_dashboard.queries import Scope, total
 from everturn.web_dashboard.summarize import summarize_file, thin
 from everturn.web_dashboard.values import FileSummary, to_dollars

@@ -9,6 +9,8 @@ from small_session import SmallSession, compacted, reading, text
 from web_dashboard.client import Client, Elements, text_of
 from web_dashboard.conftest import MakeDashboard, ids, paused, write
 
+from everturn.catalog.names import ID_SHOWN
+from everturn.measure.money import format_dollars
 from everturn.web_dashboard.avoidable import REMEDIES, find_avoidable
 from everturn.web_dashboard.queries import (
     BreakSums,
@@ -21,9 +23,9 @@ from everturn.web_dashboard.queries import (
 
 # Of one `paused` session with Claude Opus 4.5: 110,000 tokens written at $6.25, 20 uncached at $5, 130 output
 # at $25 per million.
-PAUSED = Decimal("0.69085")
+PAUSED = format_dollars(Decimal("0.69085"))
 # The second call writes the 50,000 tokens again that it could have read at $0.50.
-LOST = Decimal("0.2875")
+LOST = format_dollars(Decimal("0.2875"))
 
 
 @pytest.fixture
@@ -38,9 +40,9 @@ def client(tmp_path: Path, make_dashboard: MakeDashboard) -> Client:
 @pytest.mark.spec("DB-2")
 def test_the_overview_says_what_was_spent_and_what_could_have_been_avoided(client: Client):
     said = text_of(client.page("/?project=/home/me/parser"))
-    assert f"Cost ${PAUSED:.2f} at list price" in said
+    assert f"Cost {PAUSED} at list price" in said
     assert (
-        f"${LOST:.2f} of ${PAUSED:.2f} were cache rewrites after pauses of 5 to 60 minutes "
+        f"{LOST} of {PAUSED} were cache rewrites after pauses of 5 to 60 minutes "
         "1 break, 50k tokens. A cache TTL of one hour survives these pauses; its writes cost 60% more than "
         "with five minutes. Try claude-code+1h"
     ) in said
@@ -132,7 +134,7 @@ def test_the_list_has_title_project_date_model_cost_and_a_small_chart(client: Cl
     id = ids(client)["a"].rpartition("/")[2]
     assert (
         f"Why does the parser fail? parser · claude-code · {id[:8]} 5 Jan 10:33 opus-4-5 "
-        f"60k of 200k ${PAUSED:.2f} 2 0% 1 · ${LOST:.2f} –"
+        f"60k of 200k {PAUSED} 2 0% 1 · {LOST} –"
     ) in text_of(page)
     charts = [each for each in Elements(page).named("svg") if each.get("aria-label")]
     assert [each["aria-label"] for each in charts] == ["context over time, at most 60k"]
@@ -170,9 +172,9 @@ def test_a_long_list_has_pages(tmp_path: Path, make_dashboard: MakeDashboard):
 @pytest.mark.spec("DB-4")
 def test_a_session_shows_its_context_calls_breaks_and_edits(client: Client):
     said = text_of(client.page(ids(client)["a"]))
-    assert f"Cost ${PAUSED:.2f} 2 calls" in said
+    assert f"Cost {PAUSED} 2 calls" in said
     assert "Context 60k 30% of 200k: the window of Claude Opus 4.5" in said
-    assert f"${LOST:.2f} Call 2: 32 minutes idle; the cache entry had a TTL of 5m 50k tokens" in said
+    assert f"{LOST} Call 2: 32 minutes idle; the cache entry had a TTL of 5m 50k tokens" in said
     edits = text_of(client.page(ids(client)["c"])).partition("Edits and compactions")[2]
     assert "1 in order Compacted (auto), 160,000 tokens before it before call 3" in edits
 
@@ -299,3 +301,11 @@ def test_an_empty_dashboard_says_how_to_begin(tmp_path: Path, make_dashboard: Ma
     assert "No sessions found" in client.page("/sessions")
     reading_still = make_dashboard(tmp_path / "nothing", read=False)
     assert "Looking for sessions" in text_of(reading_still.page("/"))
+
+
+def test_the_short_id_that_commands_show_is_an_address_and_is_on_the_page(client: Client):
+    where = ids(client)["a"]
+    short = where[: where.rindex("/") + 1 + ID_SHOWN]
+    assert len(short) < len(where)
+    assert text_of(client.page(short)) == text_of(client.page(where))
+    assert f" {short.rpartition('/')[2]} · " in text_of(client.page(where))

@@ -4,8 +4,9 @@ A command is imported when it is called, and `everturn --help` lists this table,
 but click. To add a command, add a row.
 """
 
+import os
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,9 @@ from everturn import __version__
 from everturn.cli.output import say
 from everturn.errors import EverturnError
 from everturn.terminal_text import printable
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # name: (module and function, description in one line)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -22,6 +26,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "chat": ("everturn.cli.chat:chat", "A coding agent in the terminal, with unlimited conversation length."),
     "compact": ("everturn.cli.compact:compact", "Compact a recorded session: append a summary to its file."),
+    "completion": (
+        "everturn.cli.completion:completion",
+        "Print the script that makes your shell complete these commands.",
+    ),
     "config": (
         "everturn.cli.config:config",
         "Show the effective configuration and the origin of each value.",
@@ -60,6 +68,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "expand": ("everturn.cli.expand:expand", "Show what a compaction replaced."),
     "uninstall": ("everturn.cli.uninstall:uninstall", "Remove everturn from Claude Code."),
 }
+# What shells report for a program that Ctrl-C ended.
+INTERRUPTED = 130
 # Old command names; they still work and print the new name.
 RENAMED = {"unfold": "expand"}
 # Packages that only some commands need, and the extra that installs them.
@@ -87,6 +97,26 @@ class LazyGroup(click.Group):
         except ModuleNotFoundError as missing:
             raise missing_package(cmd_name, missing) from None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in COMMANDS or name in RENAMED or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, [*COMMANDS, *RENAMED], n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "See the list: everturn --help"
+        raise click.UsageError(f"No such command {name!r}. {hint}", ctx)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
+        """From the table: click would import every command to ask for its description."""
+        from click.shell_completion import CompletionItem
+
+        fitting = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        named = [CompletionItem(name, help=COMMANDS[name][1]) for name in fitting]
+        return named + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
@@ -100,6 +130,7 @@ class LazyGroup(click.Group):
             raise make_printable(problem) from None
 
     def invoke(self, ctx: click.Context) -> object:
+        _check_folder()
         try:
             return super().invoke(ctx)
         except EverturnError as problem:
@@ -108,6 +139,17 @@ class LazyGroup(click.Group):
             raise make_printable(problem) from None
         except ModuleNotFoundError as missing:
             raise missing_package(ctx.invoked_subcommand or "", missing) from None
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            raise click.exceptions.Exit(INTERRUPTED) from None
+
+
+def _check_folder() -> None:
+    """Configuration and sessions are those of the current folder, which may have been deleted."""
+    try:
+        os.getcwd()
+    except OSError:
+        raise click.ClickException("The current folder no longer exists. Change to another one.") from None
 
 
 def make_printable(problem: click.ClickException) -> click.ClickException:
@@ -133,4 +175,14 @@ def missing_package(command: str, missing: ModuleNotFoundError) -> Exception:
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="everturn")
 def main() -> None:
-    """A context engine for LLM agents."""
+    """A context engine for LLM agents: what they cost, why, and less of it.
+
+    \b
+    Begin in the folder of a project, or anywhere:
+      everturn audit        what your sessions cost, by session and day, and why
+      everturn context      what fills the context of the newest session here
+      everturn replay       what that session would have cost under other policies
+      everturn dashboard    all of it in the browser
+
+    A SESSION is a file, an id as these commands show it, or a part of a title.
+    """

@@ -10,13 +10,14 @@ import click
 
 from everturn.cli.configured import configured
 from everturn.cli.output import say_json, warn_of_damage
+from everturn.cli.session_names import choose_session, session_argument
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
 
 
 @click.command(short_help="Compact a recorded session: append a summary to its file.")
-@click.argument("file", type=click.Path())
+@session_argument
 @click.option(
     "--from", "from_", metavar="UUID", help="Summarize from this record on; keep everything before it."
 )
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 )
 @configured
 def compact(
-    file: str,
+    session: str | None,
     from_: str | None,
     up_to: str | None,
     instructions: str,
@@ -38,7 +39,10 @@ def compact(
     model: str,
     options: "Options",
 ) -> None:
-    """Compact the Claude Code session in FILE: a boundary and a summary are appended, nothing is deleted.
+    """Compact SESSION: a boundary and a summary are appended to its file, nothing is deleted.
+
+    SESSION is a file, an id as it is shown, or a part of the title. Without it, it is that of the current
+    folder; if there are several, you are asked which.
 
     With ANTHROPIC_API_KEY set, a model writes the summary; without a key it is extracted from the session,
     without a model. `everturn undo` reverts it.
@@ -52,16 +56,17 @@ def compact(
     if from_ is not None and up_to is not None:
         raise click.UsageError("Give --from or --up-to, not both.")
     where = {"from_": from_, "up_to": up_to}
-    with reopen_session(file, model, dry_run=dry_run, options=options) as session:
-        warn_of_damage(file, session.damage)
+    file = choose_session(session, changes=not dry_run)
+    with reopen_session(file, model, dry_run=dry_run, options=options) as opened:
+        warn_of_damage(file, opened.damage)
         outcome: Any = (
-            session.dry_run(instructions, **where) if dry_run else session.compact(instructions, **where)
+            opened.dry_run(instructions, **where) if dry_run else opened.compact(instructions, **where)
         )
         if not isinstance(outcome, Compaction | CompactionPlan):
             raise click.ClickException(f"{file} was not compacted: {outcome.why}")
         if as_json:
-            say_json(spelled(outcome, session.bill))
+            say_json(spelled(outcome, opened.bill))
         elif isinstance(outcome, CompactionPlan):
             print_lines(lambda screen: render_plan(outcome, file, screen))
         else:
-            print_lines(lambda screen: render_compaction(outcome, session.bill, file, screen))
+            print_lines(lambda screen: render_compaction(outcome, opened.bill, file, screen))

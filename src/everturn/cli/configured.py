@@ -17,7 +17,12 @@ def config_options(command: Command) -> Command:
     their values, `config_path` is the file or None."""
 
     @click.option(
-        "--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set a configuration key; repeatable."
+        "--set",
+        "settings",
+        metavar="KEY=VALUE",
+        multiple=True,
+        shell_complete=complete_key,
+        help="Set a configuration key; repeatable.",
     )
     @click.option(
         "--config",
@@ -47,6 +52,12 @@ def configured(command: Command) -> Command:
         return command(*args, options=loaded.options, **rest)
 
     return with_options  # pyright: ignore[reportReturnType]  # the decorated function takes the same arguments
+
+
+def complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from everturn.session.config.keys import KEYS
+
+    return [f"{key}=" for key in KEYS if key.startswith(incomplete)]
 
 
 def parse_setting(setting: str) -> tuple[str, str]:

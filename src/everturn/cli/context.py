@@ -4,7 +4,6 @@ Exit codes: 0, also for an empty session; 1 if the input cannot be used, with on
 wrong usage.
 """
 
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,20 +13,21 @@ import click
 
 from everturn.cli.configured import configured
 from everturn.cli.output import say_json, write_output
-from everturn.session.transcripts import Progress
+from everturn.cli.session_names import choose_session, session_argument
 
 if TYPE_CHECKING:
     from everturn.dashboard.report import ContextReport
     from everturn.decide.options import Options
+    from everturn.session.transcripts import Progress
 
-# Smaller sessions are read before a progress bar could be seen.
+# Smaller sessions are read before anybody would wait.
 MIN_BYTES_FOR_PROGRESS = 50 * 1024 * 1024
 # Width of the image, for use in documents.
 IMAGE_COLUMNS = 80
 
 
 @click.command(short_help="What fills the context of a recorded session.")
-@click.argument("file", type=click.Path(allow_dash=True))
+@session_argument
 @click.option("--agent", metavar="ID", default="", help="Show this sub-agent; a prefix of its id is enough.")
 @click.option(
     "--window",
@@ -42,7 +42,7 @@ IMAGE_COLUMNS = 80
 @click.option("--no-color", is_flag=True, help="Print without colours.")
 @configured
 def context(
-    file: str,
+    session: str | None,
     agent: str,
     window: int | None,
     as_json: bool,
@@ -50,17 +50,21 @@ def context(
     no_color: bool,
     options: "Options",
 ) -> None:
-    """Show what fills the context of the Claude Code session in FILE ("-" for standard input).
+    """Show what fills the context of SESSION: a file, "-", an id as it is shown, or a part of the title.
 
+    Without SESSION it is the newest one of the current folder.
     Totals are what the API reported. The split is estimated, and calibrated on the session itself.
     """
+    from everturn.catalog.names import short_id
     from everturn.dashboard.report import as_json as spelled
     from everturn.dashboard.report import context_report
     from everturn.session.recorded import open_session
 
-    with _progress(file) as progress:
-        session = open_session(file, agent=agent, window=window, progress=progress, options=options)
-        report = context_report(session)
+    file = choose_session(session, is_told=False)
+    with _progress(file) as tell:
+        opened = open_session(file, agent=agent, window=window, progress=tell, options=options)
+        # Whoever named the file needs no other name for it.
+        report = context_report(opened, id="" if file == session else short_id(file))
     if as_json:
         # As bytes: JSON is UTF-8 in any locale.
         say_json(spelled(report))
@@ -86,21 +90,15 @@ def _write_image(report: "ContextReport", out: Path) -> None:
 
 
 @contextmanager
-def _progress(file: str) -> Generator[Progress | None]:
-    """A progress line on stderr, only in a terminal and only for large files."""
-    if not (sys.stderr.isatty() and _size(file) > MIN_BYTES_FOR_PROGRESS):
+def _progress(file: str) -> Generator["Progress | None"]:
+    """In megabytes, for large files."""
+    if _size(file) <= MIN_BYTES_FOR_PROGRESS:
         yield None
         return
-    erase = "\r\x1b[K"
+    from everturn.dashboard.progress import progress
 
-    def tell(done: int, size: int) -> None:
-        said = f"Reading {done / size:.0%}" if done < size else f"Measuring {size >> 20:,} MB"
-        click.echo(f"{erase}{said} ...", err=True, nl=False)
-
-    try:
-        yield tell
-    finally:
-        click.echo(erase, err=True, nl=False)
+    with progress("Reading MB") as tell:
+        yield lambda done, of: tell(done >> 20, of >> 20, "")
 
 
 def _size(file: str) -> int:

@@ -6,15 +6,14 @@ Exit codes: 0 when it was stopped; 1 if it cannot be started, with the reason on
 import os
 import signal
 import webbrowser
-from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 import click
 
 from everturn.cli.configured import configured
 from everturn.cli.output import say
+from everturn.cli.period import get_zone, timezone_option
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
@@ -29,22 +28,20 @@ if TYPE_CHECKING:
     help="Port to listen on; 0 chooses a free one. Default: 8686, or a free one if that is taken.",
 )
 @click.option("--no-browser", is_flag=True, help="Do not open a browser; only print the address.")
-@click.option("--timezone", metavar="NAME", default="", help="Days and times of this zone, like Asia/Tokyo.")
+@timezone_option
 @configured
-def dashboard(
-    paths: tuple[Path, ...], port: int | None, no_browser: bool, timezone: str, options: "Options"
-) -> None:
+def dashboard(paths: tuple[Path, ...], port: int | None, no_browser: bool, options: "Options") -> None:
     """Show recorded and running sessions in the browser: what fills the context, where the money goes.
 
     Without PATHS, sessions are searched in ~/.claude/projects and where everturn keeps its own. The page is
     served on this machine only, and nothing is sent anywhere. Stop it with Ctrl-C.
     """
+    from everturn.catalog.places import find_places
     from everturn.web_dashboard.dashboard import Dashboard
-    from everturn.web_dashboard.places import find_places
     from everturn.web_dashboard.server import DashboardServer, address_of, bind, run
 
     places = find_places(os.environ, home=Path.home(), paths=paths)
-    zone = _zone(timezone)
+    zone = get_zone()
     with bind(port) as listener:
         made = Dashboard(places, options, zone=zone)
         address = address_of(listener, made)
@@ -59,17 +56,6 @@ def dashboard(
         server = DashboardServer(made, ready)
         _stop_on_signals(server)
         run(server, listener, made)
-
-
-def _zone(name: str) -> tzinfo | None:
-    if not name:
-        return None
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        raise click.BadParameter(
-            f"{name!r} is not a known time zone. Use a name like Europe/Berlin.", param_hint="--timezone"
-        ) from None
 
 
 def _open_browser(address: str) -> None:

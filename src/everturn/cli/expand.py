@@ -1,18 +1,22 @@
 """`everturn expand`: show what a compaction replaced, from the transcript."""
 
+import os
+
 import click
 
 from everturn.cli.output import warn_of_damage
+from everturn.cli.session_names import choose_session, session_argument
 
 
 @click.command(short_help="Show what a compaction replaced.")
-@click.argument("file", type=click.Path(allow_dash=True))
+@session_argument
 @click.argument("boundary", default="")
 @click.option("--full", is_flag=True, help="Print every message in full.")
-def expand(file: str, boundary: str, full: bool) -> None:
-    """List the compactions of the Claude Code session in FILE ("-" for standard input).
+def expand(session: str | None, boundary: str, full: bool) -> None:
+    """List the compactions of SESSION: a file, "-", an id as it is shown, or a part of the title.
 
-    With BOUNDARY (the number of a compaction, or the start of its uuid), print the messages that it replaced.
+    Without SESSION it is the newest one of the current folder. With BOUNDARY (the number of a compaction, or
+    the start of its uuid), print the messages that it replaced.
     """
     from everturn.dashboard.recall_output import print_lines, render_compactions, render_expanded
     from everturn.history.threads import split_threads
@@ -20,6 +24,10 @@ def expand(file: str, boundary: str, full: bool) -> None:
     from everturn.session.transcripts import open_transcript
     from everturn.wire.line_repair import describe_problems
 
+    # A number alone is a compaction, not a session.
+    if session and session.isdecimal() and not boundary and not os.path.lexists(session):
+        session, boundary = None, session
+    file = choose_session(session)
     transcript = open_transcript(file)
     warn_of_damage(file, describe_problems(transcript.flaws))
     every = expand_compactions(split_threads(transcript.records).main.records)

@@ -15,7 +15,8 @@ import click
 
 from everturn.cli.configured import configured
 from everturn.cli.output import open_output, say_json, write_output
-from everturn.cli.period import period_options, to_period
+from everturn.cli.period import get_zone, period_options, to_period
+from everturn.cli.session_names import choose_paths, choose_session, remember_paths, sessions_argument
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
@@ -29,13 +30,22 @@ DEFAULT_POLICIES = (
 )
 
 
+def complete_policies(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The last policy of the list that is being written."""
+    from everturn.replay.policies import CONFIGURED, REPLAY_POLICIES
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in (*REPLAY_POLICIES, CONFIGURED) if name.startswith(last)]
+
+
 @click.command(short_help="What recorded sessions would have cost under other policies.")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@sessions_argument
 @click.option(
     "--policy",
     "policies",
     default=DEFAULT_POLICIES,
     show_default=True,
+    shell_complete=complete_policies,
     help="Comma-separated policies, each with optional switches, for example claude-code+1h+refresh. "
     "`configured` is your own configuration, --set included.",
 )
@@ -77,7 +87,7 @@ DEFAULT_POLICIES = (
 @click.option("--no-color", is_flag=True, help="Print without colours.")
 @configured
 def replay(
-    paths: tuple[Path, ...],
+    sessions: tuple[str, ...],
     policies: str,
     model: str,
     summarizer: str,
@@ -96,7 +106,9 @@ def replay(
     no_color: bool,
     options: "Options",
 ) -> None:
-    """Replay the recorded sessions in PATHS (files or folders) under several policies.
+    """Replay recorded SESSIONS under several policies; without SESSIONS, the newest one of this folder.
+
+    SESSIONS are files, folders, ids as they are shown, or parts of titles.
 
     Shows what each policy would have cost, what broke the cache, how often the context was compacted, and how
     often content was needed again after it was removed. Needs no API key and no network, except for
@@ -111,6 +123,7 @@ def replay(
     chosen = _parse_policies(policies, ttl, model, refresh=refresh, options=options)
     chosen = _with_summaries(chosen, summarizer, summary_model)
     period = Period(*to_period(since, until))
+    paths = choose_paths(sessions) or [Path(choose_session(None))]
     keep = ResultCache(str(cache or default_folder(os.environ)))
     writer = _make_writer(keep, options) if any(each.summarizer for each in chosen) else None
     with progress("Replaying") as tell:
@@ -138,9 +151,16 @@ def replay(
     if as_json:
         _say_json(compared, done)
         return
+    _draw(compared, done, color=not no_color)
+
+
+def _draw(compared: "ComparisonTable", done: "ReplayOutcome", *, color: bool) -> None:
+    from everturn.catalog.names import short_id
     from everturn.dashboard.replay_table import draw
 
-    draw(compared, color=not no_color)
+    remember_paths(each.path for each in done.sessions)
+    rows = [(short_id(each.path), each.began, each.title or each.name) for each in done.sessions]
+    draw(compared, sessions=rows, color=color, zone=get_zone())
 
 
 def _say_json(compared: "ComparisonTable", done: "ReplayOutcome") -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from everturn import __version__
 from everturn.errors import UsageError
+from everturn.measure.money import format_dollars
 from everturn.safe_files import write_file
 from everturn.terminal_text import printable
 from everturn.twin.build import load_options
@@ -121,9 +122,10 @@ def _confirm(rehearsals: Sequence[Rehearsal], against: str, budget: float, *, ye
     requests = sum(len(rehearsal.probe.requests) for rehearsal in rehearsals)
     minutes = sum(request.wait for each in rehearsals for request in each.probe.requests) / 60
     waits = f", about {minutes:.0f} minutes of waiting" if minutes else ""
+    price = f"about {format_dollars(estimate)}"
     click.echo(
-        f"{len(rehearsals)} probes with {requests} requests to {against}{waits}: about ${estimate:.4f}. It "
-        f"stops before the budget of ${budget:.2f} would be exceeded."
+        f"{len(rehearsals)} probes with {requests} requests to {against}{waits}: {price}. It stops before "
+        f"the budget of {format_dollars(budget)} would be exceeded."
     )
     if not yes and not click.confirm("Send them?"):
         raise UsageError("Nothing was sent.")

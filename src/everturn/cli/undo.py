@@ -10,18 +10,20 @@ import click
 
 from everturn.cli.configured import configured
 from everturn.cli.output import say_json, warn_of_damage
+from everturn.cli.session_names import choose_session, session_argument
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
 
 
 @click.command(short_help="Undo the last compaction of a session.")
-@click.argument("file", type=click.Path())
+@session_argument
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @configured
-def undo(file: str, as_json: bool, options: "Options") -> None:
-    """Undo the last compaction of the Claude Code session in FILE.
+def undo(session: str | None, as_json: bool, options: "Options") -> None:
+    """Undo the last compaction of SESSION: a file, an id as it is shown, or a part of the title.
 
+    Without SESSION it is that of the current folder; if there are several, you are asked which.
     The model sees the replaced messages again, together with everything since. Nothing is deleted: one line
     is appended. Run it again to undo the compaction before.
     """
@@ -32,13 +34,14 @@ def undo(file: str, as_json: bool, options: "Options") -> None:
     from everturn.decide.compact.values import CompactionSkipped
     from everturn.session.reopen import reopen_session
 
-    with reopen_session(file, options=options) as session:
-        warn_of_damage(file, session.damage)
-        before = session.context()
-        undone = session.undo()
+    file = choose_session(session, changes=True)
+    with reopen_session(file, options=options) as opened:
+        warn_of_damage(file, opened.damage)
+        before = opened.context()
+        undone = opened.undo()
         if isinstance(undone, CompactionSkipped):
             raise click.ClickException(undone.why)
-        after = session.context()
+        after = opened.context()
     if as_json:
         sizes = {"tokens_before": before.size.tokens, "tokens_after": after.size.tokens}
         say_json(msgspec.json.encode({"boundary": undone.boundary} | sizes))

@@ -3,24 +3,32 @@
 Every number comes from `replay/audit.py`. This module formats them as lines that fit the terminal width.
 """
 
+import csv
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, tzinfo
 from decimal import Decimal
+from io import StringIO
 from typing import Final, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
 from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
+from everturn.dashboard.session_list import format_moment
 from everturn.dashboard.tables import KINDS, NOT_KNOWN, TableSection
 from everturn.dashboard.terminal import HEAD, QUIET
-from everturn.replay.audit import Audit
+from everturn.measure.money import format_dollars
+from everturn.replay.audit import Audit, SessionRow
 from everturn.replay.cache_breaks import CacheBreak
 from everturn.replay.call_ledger import CallTotals
 
 MAX_ROWS: Final = 10
 MAX_BREAKS: Final = 15
-SESSION_WIDTH: Final = 16
+AGENT_SHOWN: Final = 8
+# Groupings in the order of time; the others are listed by cost.
+PERIODS: Final = ("day", "week", "month")
+CSV_KINDS: Final = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 REASONS: Final = {
     "compaction": "compaction",
     "clearing": "results cleared",
@@ -32,11 +40,18 @@ REASONS: Final = {
 }
 
 
-def draw(audit: Audit, by: Sequence[str], file: TextIO | None = None, *, color: bool = True) -> None:
-    """Prints an audit; `by` names the requested tables of totals."""
+def draw(
+    audit: Audit,
+    by: Sequence[str],
+    file: TextIO | None = None,
+    *,
+    color: bool = True,
+    zone: tzinfo | None = None,
+) -> None:
+    """Prints an audit; `by` names the requested tables of totals. Times are those of `zone`."""
     out = sys.stdout if file is None else file
     console = Console(file=out, no_color=None if color else True, highlight=False, emoji=False, markup=False)
-    for line in drawn(audit, by, Screen(console.width, ascii_only=_is_ascii(out))):
+    for line in drawn(audit, by, Screen(console.width, ascii_only=_is_ascii(out)), zone):
         console.print(line, soft_wrap=True)
 
 
@@ -48,9 +63,9 @@ def _is_ascii(file: TextIO) -> bool:
     return False
 
 
-def drawn(audit: Audit, by: Sequence[str], screen: Screen) -> list[Text]:
+def drawn(audit: Audit, by: Sequence[str], screen: Screen, zone: tzinfo | None = None) -> list[Text]:
     lines = [Text(line, HEAD if at == 0 else "") for at, line in enumerate(_headline(audit, screen))]
-    for section in sections(audit, by, screen):
+    for section in sections(audit, by, screen, zone):
         lines += [Text(), *(Text(line, HEAD) for line in screen.wrapped(section.title))]
         lines += [
             Text(line, QUIET if at == 0 and section.has_head else "") for at, line in enumerate(section.lines)
@@ -58,12 +73,16 @@ def drawn(audit: Audit, by: Sequence[str], screen: Screen) -> list[Text]:
     return lines
 
 
-def sections(audit: Audit, by: Sequence[str], screen: Screen) -> Iterator[TableSection]:
+def sections(
+    audit: Audit, by: Sequence[str], screen: Screen, zone: tzinfo | None = None
+) -> Iterator[TableSection]:
     """The sections that are not empty."""
     if audit.total.calls:
         yield _kinds(audit, screen)
         for name in by:
-            yield _totals(name, audit.by[name], screen)
+            yield (
+                _sessions(audit, screen, zone) if name == "session" else _totals(name, audit.by[name], screen)
+            )
     if audit.breaks:
         yield _reasons(audit, screen)
         yield _breaks(audit, screen)
@@ -88,7 +107,7 @@ def sections(audit: Audit, by: Sequence[str], screen: Screen) -> Iterator[TableS
 def _headline(audit: Audit, screen: Screen) -> Iterator[str]:
     total = audit.total
     calls = f"{counted(len(audit.sessions), 'session')}, {counted(total.calls, 'call')}"
-    yield from screen.wrapped(f"{calls}, {_money(total.dollars)}" if total.calls else calls)
+    yield from screen.wrapped(f"{calls}, {format_dollars(total.dollars)}" if total.calls else calls)
     if not total.calls:
         yield from screen.wrapped("No call in these files reports its usage, so there are no totals.")
         return
@@ -104,7 +123,7 @@ def _headline(audit: Audit, screen: Screen) -> Iterator[str]:
         yield from screen.wrapped(f"No price known, not included above: {listed}.")
     if costs := audit.recorded_costs:
         said = f"The files of {counted(len(costs), 'such session')} say what they cost"
-        yield from screen.wrapped(f"{said}: {_money(sum(costs, Decimal(0)))}.")
+        yield from screen.wrapped(f"{said}: {format_dollars(sum(costs, Decimal(0)))}.")
     if audit.repeated_calls:
         said = counted(audit.repeated_calls, "repeated response")
         yield from screen.wrapped(f"{said} in other files not counted: each response counts once.")
@@ -123,7 +142,7 @@ def _kinds(audit: Audit, screen: Screen) -> TableSection:
         (
             label,
             tokens(total.tokens[kind]) if kind in total.tokens else NOT_KNOWN,
-            _money(paid.get(kind, Decimal(0))),
+            format_dollars(paid.get(kind, Decimal(0))),
             percent(float(paid.get(kind, Decimal(0)) / total.dollars)) if total.dollars else NOT_KNOWN,
         )
         for kind, label in KINDS.items()
@@ -140,23 +159,94 @@ def _totals(name: str, rows: dict[str, CallTotals], screen: Screen) -> TableSect
         Column("from cache", optional=1),
         Column("dollars"),
     )
-    # Days in order; everything else by cost.
-    order = rows.items() if name == "day" else sorted(rows.items(), key=lambda row: (-row[1].dollars, row[0]))
     drawn = [
         (key, f"{row.calls:,}", tokens(row.context), percent(row.hit_rate or 0), _paid(row))
-        for key, row in order
+        for key, row in _ordered(name, rows)
     ]
-    return TableSection(f"By {name}", screen.table(columns, drawn))
+    title = "By week, from Monday" if name == "week" else f"By {name}"
+    return TableSection(title, screen.table(columns, drawn))
+
+
+def _ordered(name: str, rows: Mapping[str, CallTotals]) -> list[tuple[str, CallTotals]]:
+    """Periods in order; everything else by cost. A row can be empty: its calls were counted elsewhere."""
+    filled = [(key, row) for key, row in rows.items() if row.calls]
+    if name in PERIODS:
+        return sorted(filled)
+    return sorted(filled, key=lambda item: (-item[1].dollars, -item[1].calls, item[0]))
+
+
+def _sessions(audit: Audit, screen: Screen, zone: tzinfo | None) -> TableSection:
+    """By cost, each with what it is called by people and by commands."""
+    columns = (
+        Column("session", "<", grows=True),
+        Column("id", "<"),
+        Column("began", "<", optional=2),
+        Column("calls", optional=1),
+        Column("from cache", optional=3),
+        Column("dollars"),
+    )
+    known = {row.path: row for row in audit.sessions}
+    rows = [
+        (*_named(known.get(path), path, zone), f"{row.calls:,}", percent(row.hit_rate or 0), _paid(row))
+        for path, row in _ordered("session", audit.by["session"])
+    ]
+    title = "The most expensive sessions" if len(rows) > MAX_ROWS else "By session"
+    return TableSection(title, _capped(columns, rows, screen, MAX_ROWS))
+
+
+def _named(row: SessionRow | None, path: str, zone: tzinfo | None) -> tuple[str, str, str]:
+    """Title, id and date."""
+    return (row.title, row.id, format_moment(row.began, zone)) if row else (path, "", "")
+
+
+def render_changes(before: Audit | None, now: Audit, at: datetime, screen: Screen) -> list[str]:
+    """One line for each session that made calls since, or for all of them at the beginning."""
+    total = f"{counted(now.total.calls, 'call')}, {format_dollars(now.total.dollars)}"
+    if before is None:
+        return [screen.fitted(f"{at:%H:%M:%S}  {counted(len(now.sessions), 'session')}, {total}")]
+    earlier = {row.path: row for row in before.sessions}
+    gone = earlier.keys() - {row.path for row in now.sessions}
+    lines = [
+        screen.fitted(f"{at:%H:%M:%S}  {earlier[path].id}  is gone; all {total}") for path in sorted(gone)
+    ]
+    for row in now.sessions:
+        known = earlier.get(row.path)
+        calls = row.calls - (known.calls if known else 0)
+        if calls:
+            more = format_dollars(row.dollars - (known.dollars if known else 0))
+            narrow = screen._replace(width=max(10, screen.width // 2))
+            name = f"{row.id}  {narrow.fitted(row.title)}"
+            lines.append(f"{at:%H:%M:%S}  {name}  +{counted(calls, 'call')}, +{more}; all {total}")
+    return lines
+
+
+def render_csv(audit: Audit, by: str, zone: tzinfo | None = None) -> str:
+    """One table of totals for other programs: plain numbers, one line for each row."""
+    known = {row.path: row for row in audit.sessions}
+    more = ("title", "id", "began", "path") if by == "session" else (by,)
+    out = StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow((*more, "calls", *CSV_KINDS, "dollars", "unpriced_calls"))
+    for key, row in _ordered(by, audit.by[by]):
+        names = (*_named(known.get(key), key, zone), key) if by == "session" else (key,)
+        counts = (row.tokens[kind] for kind in CSV_KINDS)
+        lines.writerow((*map(_cell, names), row.calls, *counts, row.dollars, sum(row.unpriced.values())))
+    return out.getvalue()
+
+
+def _cell(text: str) -> str:
+    """A title comes from anywhere: a spreadsheet would run it as a formula if it began like one."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def _paid(row: CallTotals) -> str:
-    return NOT_KNOWN if row.calls and sum(row.unpriced.values()) == row.calls else _money(row.dollars)
+    return NOT_KNOWN if row.calls and sum(row.unpriced.values()) == row.calls else format_dollars(row.dollars)
 
 
 def _reasons(audit: Audit, screen: Screen) -> TableSection:
     columns = (Column("reason", "<", grows=True), Column("breaks"), Column("tokens"), Column("extra cost"))
     rows = [
-        (REASONS[reason], f"{count:,}", tokens(lost), _money(dollars))
+        (REASONS[reason], f"{count:,}", tokens(lost), format_dollars(dollars))
         for reason, (count, lost, dollars) in audit.break_reasons().items()
     ]
     return TableSection("Why the cache broke", screen.table(columns, rows))
@@ -164,32 +254,41 @@ def _reasons(audit: Audit, screen: Screen) -> TableSection:
 
 def _breaks(audit: Audit, screen: Screen) -> TableSection:
     """Without the session column if there is only one session, to leave space for the reason."""
-    named = screen._replace(width=SESSION_WIDTH)
-    names = {_place(each) for each in audit.breaks}
+    names = {each.path for each in audit.breaks}
     columns = (
         Column("session", "<"),
         Column("call"),
-        Column("lost"),
-        Column("cost", optional=1),
+        Column("lost", optional=1),
+        Column("cost"),
         Column("why", "<", grows=True),
     )[len(names) == 1 :]
-    largest = sorted(audit.breaks, key=lambda each: (-each.lost, each.session, each.number))
+    ids = {row.path: row.id for row in audit.sessions}
+    largest = sort_breaks(audit.breaks)
     rows = [
         (
-            named.fitted(_place(each), cut="middle"),
-            str(each.number),
+            ids.get(each.path, each.session),
+            _place(each),
             tokens(each.lost),
-            _money(each.dollars) if each.dollars is not None else NOT_KNOWN,
+            format_dollars(each.dollars) if each.dollars is not None else NOT_KNOWN,
             each.why,
         )[-len(columns) :]
         for each in largest
     ]
-    title = "The largest breaks" if len(rows) > MAX_BREAKS else "The breaks"
-    return TableSection(title, _capped(columns, rows, screen, MAX_BREAKS))
+    title = "The most expensive breaks" if len(rows) > MAX_BREAKS else "The breaks"
+    first = largest[0]
+    command = f"everturn audit {ids.get(first.path, first.path)} --break {_place(first)}"
+    lines = [*_capped(columns, rows, screen, MAX_BREAKS), *screen.wrapped(f"What changed: {command}")]
+    return TableSection(title, lines)
+
+
+def sort_breaks(breaks: Sequence[CacheBreak]) -> list[CacheBreak]:
+    """By dollars; those without a known price last, by tokens."""
+    return sorted(breaks, key=lambda each: (-(each.dollars or 0), -each.lost, each.session, each.number))
 
 
 def _place(found: CacheBreak) -> str:
-    return f"{found.session} ({found.agent})" if found.agent else found.session
+    """As `--break` takes it."""
+    return f"{found.agent[:AGENT_SHOWN]}:{found.number}" if found.agent else str(found.number)
 
 
 def _filled(audit: Audit, screen: Screen) -> TableSection:
@@ -217,8 +316,3 @@ def _capped(columns: Sequence[Column], rows: Sequence[Sequence[str]], screen: Sc
     lines = screen.table(columns, rows[:most])
     more = len(rows) - most
     return [*lines, screen.fitted(f"and {more:,} more (--json has all)")] if more > 0 else lines
-
-
-def _money(dollars: Decimal) -> str:
-    """Two decimals; four below one dollar."""
-    return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"

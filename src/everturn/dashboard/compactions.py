@@ -12,6 +12,7 @@ from everturn.decide.compact.divide import messages_in
 from everturn.decide.compact.values import Compaction, CompactionPlan, Receipt
 from everturn.decide.retention import RetentionFigures
 from everturn.history.records import Record
+from everturn.measure.money import format_dollars
 from everturn.session.bill import Bill
 from everturn.session.session import ContextUsage
 
@@ -55,7 +56,7 @@ def render_plan(plan: CompactionPlan, file: str, screen: Screen) -> list[Text]:
         ("carries", counted(len(plan.pins), "instruction") + " word for word" if plan.pins else ""),
         ("restores", ", ".join(back)),
         ("tokens", f"{plan.tokens_before:,} before, {after} after"),
-        ("price", f"${plan.expected_dollars:.4f}"),
+        ("price", format_dollars(plan.expected_dollars)),
         ("why", plan.why),
     ]
     return [
@@ -82,7 +83,7 @@ def render_compaction(outcome: Compaction, bill: Bill, file: str, screen: Screen
             for each in outcome.attempts
             if each.problem
         ),
-        ("price", f"${spent.dollars:.4f}" if spent.calls else "nothing: no call was made"),
+        ("price", format_dollars(spent.dollars) if spent.calls else "nothing: no call was made"),
         *receipt_rows(outcome.receipt),
         ("boundary", outcome.boundary.uuid),
     ]

@@ -64,9 +64,14 @@ def table(
     kept = list(range(len(columns)))
     while _too_wide(columns, lines, kept, width, least):
         optional = [at for at in kept if columns[at].optional]
-        if not optional:
+        fixed = [at for at in kept if not columns[at].grows]
+        if optional:
+            kept.remove(max(optional, key=lambda at: columns[at].optional))
+        elif len(fixed) > 1:
+            # Names that cannot be told apart are worth less than one more number.
+            kept.remove(fixed[-1])
+        else:
             break
-        kept.remove(max(optional, key=lambda at: columns[at].optional))
     widths = _widths(columns, lines, kept, width)
     return [_row(columns, line, kept, widths, width, ellipsis) for line in lines]
 

@@ -1,51 +1,82 @@
-"""Progress of long work on stderr: a bar in a terminal, plain lines otherwise.
+"""Progress of long work on stderr: a bar in a terminal, otherwise a plain line every few seconds.
 
-There are at most twenty plain lines, and none for work that takes less than two seconds.
+The plain lines come from a thread, so that a long step does not look like a hung program. There is none for
+work that takes less than two seconds.
 """
 
 import sys
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from everturn.dashboard.layout import plain
-from everturn.replay.parallel.replays import ProgressCallback
 
-_LINES: Final = 20
-# Seconds before the first plain line.
-_QUIET: Final = 2.0
+if TYPE_CHECKING:
+    from everturn.replay.parallel.replays import ProgressCallback
+
+# Seconds before the first plain line, and between two.
+QUIET: Final = 2.0
+BETWEEN: Final = 5.0
+
+# Waits that many seconds; True ends the lines.
+Wait = Callable[[float], bool]
 
 
 @contextmanager
 def progress(
-    what: str, *, to: TextIO | None = None, clock: Callable[[], float] = monotonic
-) -> Generator[ProgressCallback]:
+    what: str, *, to: TextIO | None = None, wait: Wait | None = None
+) -> Generator["ProgressCallback"]:
     """`with progress("Replaying") as tell: tell(done, of, about)`."""
     stream = to or sys.stderr
     if stream.isatty():
         with _bar(what, stream) as tell:
             yield tell
-    else:
-        yield _lines(what, stream, clock)
+        return
+    ended = threading.Event()
+    lines = _Lines(what, stream)
+    thread = threading.Thread(target=lines.run, args=(wait or ended.wait,), daemon=True)
+    thread.start()
+    try:
+        yield lines.tell
+    finally:
+        ended.set()
+        thread.join(timeout=1)
 
 
-def _lines(what: str, stream: TextIO, clock: Callable[[], float]) -> ProgressCallback:
-    said, start = 0, clock()
+class _Lines:
+    """What was told last, and one line about it for each time that passes."""
 
-    def tell(done: int, of: int, about: str) -> None:
-        nonlocal said
-        part = done * _LINES // max(1, of)
-        if (part > said or done == of) and clock() - start > _QUIET:
-            said = part
-            print(f"{what}: {done:,} of {of:,} ({_name(about, stream)})", file=stream, flush=True)
+    def __init__(self, what: str, stream: TextIO) -> None:
+        self._what, self._stream = what, stream
+        self._told: tuple[int, int, str] | None = None
 
-    return tell
+    def tell(self, done: int, of: int, about: str) -> None:
+        self._told = done, of, about
+
+    def run(self, wait: Wait) -> None:
+        passed = QUIET
+        ends = wait(QUIET)
+        while not ends:
+            try:
+                print(self._line(passed), file=self._stream, flush=True)
+            except (OSError, ValueError):
+                # Nobody reads it any more.
+                return
+            passed += BETWEEN
+            ends = wait(BETWEEN)
+
+    def _line(self, passed: float) -> str:
+        if self._told is None:
+            return f"{self._what}: {passed:.0f} s"
+        done, of, about = self._told
+        named = f" ({_name(about, self._stream)})" if about else ""
+        return f"{self._what}: {done:,} of {of:,}{named}, {passed:.0f} s"
 
 
 @contextmanager
-def _bar(what: str, stream: TextIO) -> Generator[ProgressCallback]:
+def _bar(what: str, stream: TextIO) -> Generator["ProgressCallback"]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from everturn.dashboard.layout import Column, Screen, counted, tokens
+from everturn.dashboard.session_list import format_moment
 from everturn.dashboard.terminal import HEAD, QUIET
 from everturn.history.edits import Compacted
-from everturn.history.records import Record
+from everturn.history.records import Record, parse_time
 from everturn.session.recall.expand import ExpandedCompaction
 from everturn.session.recall.passages import SearchableText, iter_searchable_texts
 from everturn.session.recall.search import Hit, RecallResult
@@ -19,6 +20,7 @@ DetailLevel = Literal["short", "full"]
 
 # Enough lines of a message to recognise it.
 SHORT_LINES: Final = 4
+ID_SHOWN: Final = 8
 COLUMNS: Final = (
     Column("no."),
     Column("boundary", "<"),
@@ -38,19 +40,32 @@ def print_lines(drawn: Callable[[Screen], Sequence[Text]], file: TextIO | None =
         console.print(line, overflow="fold")
 
 
-def render_hits(found: RecallResult, notes: Sequence[str], screen: Screen) -> list[Text]:
+def render_hits(found: RecallResult, notes: Sequence[str], screen: Screen, command: str = "") -> list[Text]:
+    """`command` opens a hit with `--open ID`."""
     lines = [Text(line, QUIET) for note in (*notes, found.remark) for line in screen.wrapped(note)]
     if not found.hits:
         return [*lines, Text("Nothing found.")]
     for hit in found.hits:
         lines.append(Text(screen.fitted(_head(hit)), HEAD))
         lines += [Text(f"  {line}") for line in screen._replace(width=screen.width - 2).wrapped(hit.snippet)]
+    if command:
+        lines.append(Text(screen.plain(f"Whole: {command} --open {_id(found.hits[0])}"), QUIET))
     return lines
+
+
+def render_record(record: Record, tools: Mapping[str, str], screen: Screen) -> list[Text]:
+    """One record whole; `tools` are the names of tools by the ids of their calls."""
+    lines = [*_message(record, tools, "full", screen)]
+    return lines[1:] or [Text("This record has no text.")]
 
 
 def _head(hit: Hit) -> str:
     what = f"{hit.source} of {hit.tool}" if hit.tool else hit.source
-    return "  ".join(filter(None, (hit.record[:8], what, hit.state, _time(hit.at))))
+    return "  ".join(filter(None, (_id(hit), what, hit.state, _time(hit.at))))
+
+
+def _id(hit: Hit) -> str:
+    return hit.record[:ID_SHOWN]
 
 
 def render_compactions(every: Sequence[ExpandedCompaction], screen: Screen) -> list[Text]:
@@ -102,4 +117,5 @@ def _lines(said: SearchableText, length: DetailLevel, screen: Screen) -> Iterato
 
 
 def _time(stamp: str) -> str:
-    return stamp[:16].replace("T", " ")
+    """Where the reader is; a time that cannot be read stays as it is."""
+    return format_moment(parse_time(stamp), None) or stamp[:16].replace("T", " ")

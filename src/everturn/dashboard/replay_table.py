@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
+from datetime import datetime, tzinfo
 from typing import Final, NamedTuple, TextIO
 
 from rich.console import Console
 
 from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
+from everturn.dashboard.session_list import render_sessions
 from everturn.errors import UsageError
+from everturn.measure.money import format_dollars
 from everturn.replay.compare import (
     ComparisonRow,
     ComparisonTable,
@@ -40,6 +42,7 @@ LEFT: Final = {
 }
 # The number of reasons for cache breaks that are listed.
 _MAX_REASONS: Final = 6
+_MAX_SESSIONS: Final = 5
 
 
 class Drawn(NamedTuple):
@@ -50,10 +53,24 @@ class Drawn(NamedTuple):
     rows: list[tuple[str, ...]]
 
 
-def draw(compared: ComparisonTable, file: TextIO | None = None, *, color: bool = True) -> None:
+def draw(
+    compared: ComparisonTable,
+    file: TextIO | None = None,
+    *,
+    sessions: Sequence[tuple[str, datetime | None, str]] = (),
+    color: bool = True,
+    zone: tzinfo | None = None,
+) -> None:
+    """Prints the tables, after which sessions they are about: id, time and title of each."""
     out = sys.stdout if file is None else file
     console = Console(file=out, no_color=None if color else True, highlight=False, emoji=False, markup=False)
     screen = Screen(console.width, not _has_shapes(out))
+    for line in render_sessions(sessions[:_MAX_SESSIONS], screen, zone):
+        console.print(line, soft_wrap=True)
+    if more := max(0, len(sessions) - _MAX_SESSIONS):
+        console.print(f"and {counted(more, 'more session')}", soft_wrap=True)
+    if sessions:
+        console.print()
     for drawn in tables(compared):
         console.print(screen.fitted(drawn.title), style="bold", soft_wrap=True)
         for line in screen.table(drawn.columns, drawn.rows):
@@ -110,14 +127,14 @@ def footnotes(compared: ComparisonTable) -> Iterator[str]:
     floors = {row.floor for row in compared.rows if not row.unfinished}
     if floors:
         yield (
-            f"No policy can cost less than {_dollars(max(floors))} (every token paid once, system prompt and "
-            "tools read on every call)."
+            f"No policy can cost less than {format_dollars(max(floors))} (every token paid once, system "
+            "prompt and tools read on every call)."
         )
     plans = [row.clairvoyant for row in compared.rows if row.clairvoyant is not None and not row.unfinished]
     if plans:
         yield (
-            f"With the future known, the same calls cost {_dollars(min(plans))}: resets that keep only what "
-            "is used later, and the cache held whenever that pays."
+            f"With the future known, the same calls cost {format_dollars(min(plans))}: resets that keep only "
+            "what is used later, and the cache held whenever that pays."
         )
     for row in compared.rows:
         if row.unfinished:
@@ -141,23 +158,23 @@ def _summary(compared: ComparisonTable) -> Drawn:
         Column("policy", "<", grows=True),
         Column("calls", optional=7),
         Column("dollars"),
-        Column("error"),
-        Column("saved vs none", optional=2),
+        Column("error", optional=2),
+        Column("saved vs none", optional=4),
         Column("saved vs recorded"),
-        Column("95% interval", optional=3),
-        Column("words kept", optional=1),
-        Column("hit rate", optional=4),
-        Column("mean", optional=5),
+        Column("95% interval", optional=4),
+        Column("words kept", optional=3),
+        Column("hit rate", optional=5),
+        Column("mean", optional=6),
         Column("peak", optional=6),
         Column("breaks", optional=8),
         Column("compactions", optional=9),
-        Column("refetches/100"),
+        Column("refetches/100", optional=1),
     )
     rows = [
         (
             row.policy + ("*" if row.unfinished else ""),
             f"{row.calls:,}",
-            _dollars(row.dollars),
+            format_dollars(row.dollars),
             _error(row.error),
             _saving(row.against_none),
             _saving(row.against_recorded),
@@ -188,7 +205,7 @@ def _by_kind(compared: ComparisonTable) -> Drawn:
         Column("cache saves", optional=1),
     )
     rows = [
-        (row.policy, *(_dollars(getattr(row.spent, kind)) for kind in used), _saving(row.by_cache))
+        (row.policy, *(format_dollars(getattr(row.spent, kind)) for kind in used), _saving(row.by_cache))
         for row in compared.rows
     ]
     return Drawn("Dollars by kind, and what the provider's cache saves", columns, rows)
@@ -229,10 +246,6 @@ def _numbered(row: ComparisonRow) -> Iterator[tuple[bool, tuple[str, int]]]:
         yield at == 0, reason
     if rest := sum(number for _, number in reasons[_MAX_REASONS:]):
         yield False, ("other reasons", rest)
-
-
-def _dollars(amount: Decimal) -> str:
-    return f"${amount:,.2f}" if amount >= Decimal("0.1") or not amount else f"${amount:.4f}"
 
 
 def _saving(saved: Saving | None) -> str:

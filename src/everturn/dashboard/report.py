@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from everturn.catalog.names import find_thread_title
 from everturn.dashboard.figures.calls import CacheUse, Cost, cache_use, collect_calls, cost_of
 from everturn.dashboard.figures.categories import Category, split_context
 from everturn.dashboard.figures.tools import (
@@ -58,6 +59,9 @@ class TranscriptProblems(msgspec.Struct, frozen=True):
 
 class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     source: str
+    # What people call the session, and the short name that every command takes, if it was found by that.
+    title: str
+    id: str
     session: str
     agent: str
     records: int
@@ -87,12 +91,14 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         return not self.records
 
 
-def context_report(session: RecordedSession) -> ContextReport:
+def context_report(session: RecordedSession, id: str = "") -> ContextReport:
     parts = split_context(session)
     calls = collect_calls(_paid_for(session))
     used, window = session.size.tokens, session.window.tokens
     return ContextReport(
         source=session.source,
+        title=find_thread_title(session.thread),
+        id=id,
         session=next((record.session for record in session.thread.records if record.session), ""),
         agent=session.thread.agent,
         records=len(session.view.records),

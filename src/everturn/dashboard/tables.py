@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from typing import Final, NamedTuple
 
 from everturn.dashboard.figures.views import ViewRow
 from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
 from everturn.dashboard.report import ContextReport
+from everturn.dashboard.session_list import format_moment
+from everturn.history.records import parse_time
+from everturn.measure.money import format_dollars
 
 MAX_ROWS: Final = 8
 MAX_FILES: Final = 5
@@ -194,9 +196,4 @@ def _or_unknown(count: int | None) -> str:
 
 
 def _moment(timestamp: str) -> str:
-    return timestamp[:16].replace("T", " ") or NOT_KNOWN
-
-
-def format_dollars(amount: Decimal) -> str:
-    """Amounts that would round to zero are shown as less than a cent."""
-    return "<$0.01" if 0 < amount <= Decimal("0.005") else f"${amount:,.2f}"
+    return format_moment(parse_time(timestamp), None) or timestamp[:16].replace("T", " ") or NOT_KNOWN

@@ -52,9 +52,9 @@ def drawn(report: ContextReport, screen: Screen) -> list[Text]:
 
 
 def _headline(report: ContextReport, screen: Screen) -> Iterator[Text]:
-    name = report.source if report.source != "-" else "standard input"
-    who = f"{name}, sub-agent {report.agent}" if report.agent else name
-    yield Text(screen.fitted(who, cut="start"), HEAD)
+    if report.title:
+        yield Text(screen.fitted(report.title), HEAD)
+    yield Text(_place(report, screen), QUIET if report.title else HEAD)
     if report.is_empty:
         return
     used = report.size.tokens / report.window.tokens
@@ -64,6 +64,14 @@ def _headline(report: ContextReport, screen: Screen) -> Iterator[Text]:
         yield Text(line)
     for line in screen.wrapped(_outlook(report)):
         yield Text(line, LEVEL_STYLES[report.level])
+
+
+def _place(report: ContextReport, screen: Screen) -> str:
+    """The id, which is never cut, and the file."""
+    name = report.source if report.source != "-" else "standard input"
+    who = f"{name}, sub-agent {report.agent}" if report.agent else name
+    id = f"{report.id}  " if report.id else ""
+    return id + screen._replace(width=max(1, screen.width - len(id))).fitted(who, cut="start")
 
 
 def _outlook(report: ContextReport) -> str:

@@ -101,11 +101,17 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def record_time(record: Record) -> datetime | None:
     """The time of a record in UTC; None if it has no readable time."""
+    return parse_time(record.timestamp)
+
+
+def parse_time(text: str) -> datetime | None:
+    """A recorded time in UTC; None if it cannot be read."""
     try:
-        moment = datetime.fromisoformat(record.timestamp)
-    except ValueError:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        # OverflowError: at the first or last day that a date can have.
         return None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def is_sent(record: Record) -> bool:

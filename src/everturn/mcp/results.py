@@ -14,7 +14,7 @@ from everturn.decide.compact.values import CompactionSkipped
 from everturn.decide.options import Options
 from everturn.history.log import Log
 from everturn.history.threads import split_threads
-from everturn.replay.audit import Audit, Auditor
+from everturn.replay.audit import audit as audit_sessions
 from everturn.replay.sessions import read_sessions
 from everturn.session.pin_file import append_pin
 from everturn.session.recall.index import RecallIndex
@@ -49,7 +49,7 @@ def context_usage(file: Path, options: Options | None = None) -> dict[str, Any]:
 
 
 def audit(file: Path) -> dict[str, Any]:
-    found = _audit_session(file)
+    found = audit_sessions(read_sessions([file]))
     total = found.total
     return {
         "calls": total.calls,
@@ -66,7 +66,7 @@ def audit(file: Path) -> dict[str, Any]:
 
 
 def why_cache_miss(file: Path) -> dict[str, Any]:
-    found = _audit_session(file)
+    found = audit_sessions(read_sessions([file]))
     return {
         "calls": found.total.calls,
         "hit_rate": _share(found.total.hit_rate),
@@ -83,13 +83,6 @@ def why_cache_miss(file: Path) -> dict[str, Any]:
             for each in reversed(found.breaks[-MAX_BREAKS:])
         ],
     }
-
-
-def _audit_session(file: Path) -> Audit:
-    auditor = Auditor()
-    for each in read_sessions([file]):
-        auditor.add(each)
-    return auditor.audit()
 
 
 def _share(rate: float | None) -> float | None:

@@ -3,18 +3,15 @@
 The path comes from a model and is not trusted: only sessions below the roots are opened.
 """
 
-import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
+from everturn.catalog.names import session_id
+from everturn.catalog.places import claude_folder, claude_projects
 from everturn.errors import InputError
 from everturn.session.transcripts import SUFFIX
-
-# Claude Code names a project's folder after its path: other characters than letters and digits become dashes.
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]")
 
 
 class SessionLocator(msgspec.Struct, frozen=True):
@@ -28,12 +25,12 @@ class SessionLocator(msgspec.Struct, frozen=True):
 def build_locator(
     environment: Mapping[str, str], *, home: Path, here: Path, more: tuple[Path, ...] = ()
 ) -> SessionLocator:
-    claude = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+    projects = claude_projects(environment, home)
     data = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")
-    roots = (claude / "projects", data / "everturn", here, *more)
+    roots = (projects, data / "everturn", here, *more)
     return SessionLocator(
         tuple(dict.fromkeys(root.resolve() for root in roots)),
-        claude / "projects" / _NOT_IN_A_NAME.sub("-", os.fspath(here)),
+        claude_folder(projects, here),
         environment.get("CLAUDE_CODE_SESSION_ID", ""),
     )
 
@@ -62,13 +59,18 @@ def _inside(where: SessionLocator, path: Path) -> Path:
 
 
 def _by_id(where: SessionLocator, wanted: str) -> Path:
-    found = sorted({path for path in _all(where) if path.name.startswith(wanted)}, key=_changed)
+    found = sorted({path for path in _all(where) if _is_named(path, wanted)}, key=_changed)
     if not found:
         raise InputError(f"No session found whose id starts with {wanted!r} in {_listed(where)}.")
     if len({path.name for path in found}) > 1:
         names = ", ".join(path.stem for path in found[-5:])
         raise InputError(f"{len(found)} session ids start with {wanted!r}: {names}. Give more of the id.")
     return found[-1]
+
+
+def _is_named(path: Path, wanted: str) -> bool:
+    """By the beginning of the file's name, or of the id that our commands show."""
+    return path.name.startswith(wanted) or session_id(str(path)).startswith(wanted)
 
 
 def _newest(where: SessionLocator) -> Path:

@@ -6,28 +6,37 @@ What they would have cost under other policies: `replay/simulate.py`.
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from everturn.catalog.names import find_thread_title, short_id
+from everturn.catalog.places import OWN
 from everturn.history.log import Log
+from everturn.history.records import parse_time
 from everturn.measure.accounting import Metrics, accounts_of
 from everturn.measure.tokens import TokenCounter
-from everturn.replay.cache_breaks import CacheBreak, find_cache_breaks
-from everturn.replay.call_ledger import CallLedger, CallTotals, as_values, iter_billed_calls
+from everturn.replay.cache_breaks import CacheBreak, SessionCacheCheck, find_cache_breaks
+from everturn.replay.call_ledger import BilledCall, CallLedger, CallTotals, as_values, iter_billed_calls
 from everturn.replay.sessions import Period, ReplaySession, Unreadable, began_at
 
 MAX_PATHS: Final = 20
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. `calls`, `dollars` and `hit_rate` leave out calls counted in an earlier session."""
+    """One session. `calls`, `dollars` and `hit_rate` leave out calls counted in an earlier session. `id` is
+    the short name that every command takes."""
 
+    id: str
+    title: str
+    began: datetime | None
     name: str
     path: str
     format: str
+    agent: str
     project: str
     model: str
     calls: int
@@ -73,20 +82,58 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(row.recorded_cost for row in self.sessions if row.recorded_cost is not None)
 
     def break_reasons(self) -> dict[str, tuple[int, int, Decimal]]:
-        """By reason, most tokens first: number of breaks, tokens lost, and dollars where known."""
+        """By reason, most dollars first: number of breaks, tokens lost, and dollars where known."""
         found: dict[str, tuple[int, int, Decimal]] = {}
         for each in self.breaks:
             count, lost, dollars = found.get(each.reason, (0, 0, Decimal(0)))
             found[each.reason] = count + 1, lost + each.lost, dollars + (each.dollars or 0)
-        return dict(sorted(found.items(), key=lambda item: -item[1][1]))
+        return dict(sorted(found.items(), key=lambda item: (-item[1][2], -item[1][1])))
+
+
+class SessionFacts(msgspec.Struct, frozen=True):
+    """What an audit keeps of one session: all that the reading of its file gives."""
+
+    row: SessionRow
+    calls: tuple[BilledCall, ...]
+    check: SessionCacheCheck
+    views: tuple[Metrics, ...]
+
+
+def measure_session(found: ReplaySession, *, own: Path | None = None) -> SessionFacts:
+    """The expensive part of an audit, once for each version of a file. Sessions in `own` are everturn's."""
+    project = project_of(found)
+    agent = OWN if own is not None and Path(found.path).is_relative_to(own) else found.format
+    return SessionFacts(
+        SessionRow(
+            id=short_id(found.path),
+            title=find_thread_title(found.threads[0]) or found.name,
+            began=began_at(found),
+            name=found.name,
+            path=found.path,
+            format=found.format,
+            agent=agent,
+            project=project,
+            model=found.model,
+            calls=0,
+            dollars=Decimal(0),
+            hit_rate=None,
+            breaks=0,
+            notes=found.notes,
+            flaws=found.flaws,
+            recorded_cost=found.recorded_cost,
+        ),
+        tuple(iter_billed_calls(found, project, agent)),
+        find_cache_breaks(found),
+        tuple(_views(found)),
+    )
 
 
 class Auditor:
-    """Collects the numbers of an audit, one session at a time."""
+    """Adds up what sessions did, one at a time. Only what happened in `period` counts; days are of `zone`."""
 
-    def __init__(self, period: Period | None = None) -> None:
+    def __init__(self, period: Period | None = None, zone: tzinfo | None = None) -> None:
         self._period = period or Period()
-        self._ledger = CallLedger()
+        self._ledger = CallLedger(zone)
         self._rows: list[SessionRow] = []
         self._unreadable: list[Unreadable] = []
         # Keyed by response, because a resumed session repeats the breaks of its history.
@@ -96,35 +143,28 @@ class Auditor:
         self._tools: Counter[str] = Counter()
         self._reads: dict[str, tuple[int, int]] = {}
 
-    def add(self, found: ReplaySession | Unreadable) -> None:
+    def add(self, found: SessionFacts | Unreadable) -> None:
         if isinstance(found, Unreadable):
             self._unreadable.append(found)
             return
-        if not self._period.has(began_at(found)):
+        paid = [call for call in found.calls if self._period.has(call.at)]
+        if not paid and not self._period.has(found.row.began):
             return
-        project = project_of(found)
-        paid = [*iter_billed_calls(found, project)]
         sums = self._ledger.add_calls(paid)
         breaks = 0
         if sums.calls or not paid:
             # When every call is already known, this is a copy of an earlier session and was checked there.
-            breaks = self._count_breaks(found)
-            for view in _views(found):
+            breaks = self._count_breaks(found.check)
+            for view in found.views:
                 self._add_metrics(view)
         self._rows.append(
-            SessionRow(
-                name=found.name,
-                path=found.path,
-                format=found.format,
-                project=project,
-                model=found.model,
+            msgspec.structs.replace(
+                found.row,
                 calls=sums.calls,
                 dollars=sums.dollars,
                 hit_rate=sums.hit_rate,
                 breaks=breaks,
-                notes=found.notes,
-                flaws=found.flaws,
-                recorded_cost=found.recorded_cost if +sums.unpriced else None,
+                recorded_cost=found.row.recorded_cost if +sums.unpriced else None,
             )
         )
 
@@ -145,13 +185,13 @@ class Auditor:
             wasted=sum(wasted for _, wasted in self._reads.values()),
         )
 
-    def _count_breaks(self, session: ReplaySession) -> int:
-        found = find_cache_breaks(session)
+    def _count_breaks(self, check: SessionCacheCheck) -> int:
         before = len(self._breaks)
-        for each in found.breaks:
-            self._breaks.setdefault((each.message, each.at), each)
-        self._near += found.near
-        self._judged += found.calls
+        for each in check.breaks:
+            if self._period.has(parse_time(each.at)):
+                self._breaks.setdefault((each.message, each.at), each)
+        self._near += check.near
+        self._judged += check.calls
         return len(self._breaks) - before
 
     def _add_metrics(self, metrics: Metrics) -> None:
@@ -203,7 +243,7 @@ def project_of(session: ReplaySession) -> str:
 def audit(found: Iterable[ReplaySession | Unreadable]) -> Audit:
     auditor = Auditor()
     for each in found:
-        auditor.add(each)
+        auditor.add(each if isinstance(each, Unreadable) else measure_session(each))
     return auditor.audit()
 
 

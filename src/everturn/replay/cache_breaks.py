@@ -45,6 +45,8 @@ class CacheBreak(msgspec.Struct, frozen=True, kw_only=True):
     dollars: Decimal | None
     # The id of the response, which copies of the session repeat.
     message: str = ""
+    # The path of the session.
+    path: str = ""
 
 
 class SessionCacheCheck(msgspec.Struct, frozen=True):
@@ -110,6 +112,7 @@ def _explained(
         idle=idle,
         dollars=_extra(call, lost),
         message=call.first.message_id,
+        path=session.path,
     )
 
 

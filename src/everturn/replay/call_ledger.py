@@ -8,24 +8,27 @@ often too small (FORMATS 1), so their price is a lower bound.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from everturn.history.records import Record, Usage, record_time, reported_usage
 from everturn.measure.model_table import find_model
-from everturn.measure.pricing import compute_priced_usage
+from everturn.measure.pricing import PriceLine, compute_priced_usage
 from everturn.replay.sessions import ReplaySession
 from everturn.session.recorded import LONG_SUFFIX
 
 NO_DAY: Final = "no date"
+GROUPINGS: Final = ("session", "day", "week", "month", "project", "model", "agent")
 NO_MODEL: Final = "unknown model"
 
 
 class BilledCall(msgspec.Struct, frozen=True, gc=False):
-    """One response: where it belongs and what it reported."""
+    """One response: where it belongs and what it reported. `day` is in UTC, as prices are; `session` is the
+    path of the session, and `agent` is the program that recorded it."""
 
     key: str
     day: str
@@ -34,6 +37,9 @@ class BilledCall(msgspec.Struct, frozen=True, gc=False):
     usage: Usage
     # The reported usage as JSON, including fields that only pricing needs (iterations, speed, searches).
     reported: bytes
+    at: datetime | None = None
+    session: str = ""
+    agent: str = ""
 
 
 class CallTotals(msgspec.Struct):
@@ -62,15 +68,24 @@ class CallTotals(msgspec.Struct):
         """Adds a call; `times=-1` subtracts it."""
         self.calls += times
         self.tokens.update({kind: times * count for kind, count in _tokens(paid.usage).items()})
-        model = find_model(paid.model.replace(LONG_SUFFIX, ""))
-        if model is None:
+        lines = _price_lines(paid.model, paid.day, paid.reported)
+        if lines is None:
             self.unpriced[paid.model] += times
             return
-        # Prices change over time. A call without a date is priced as on the model's release date.
-        on = model.released if paid.day == NO_DAY else date.fromisoformat(paid.day)
-        for line in compute_priced_usage(msgspec.json.decode(paid.reported), model, on=on).lines:
+        for line in lines:
             before = self.dollars_by_kind.get(line.kind, Decimal(0))
             self.dollars_by_kind[line.kind] = before + times * line.dollars
+
+
+@lru_cache(maxsize=16)
+def _price_lines(name: str, day: str, reported: bytes) -> tuple[PriceLine, ...] | None:
+    """What a call costs, by kind; None without a known price. Cached because every grouping adds the call."""
+    model = find_model(name.replace(LONG_SUFFIX, ""))
+    if model is None:
+        return None
+    # Prices change over time. A call without a date is priced as on the model's release date.
+    on = model.released if day == NO_DAY else date.fromisoformat(day)
+    return tuple(compute_priced_usage(msgspec.json.decode(reported), model, on=on).lines)
 
 
 def _tokens(usage: Usage) -> dict[str, int]:
@@ -85,18 +100,19 @@ def _tokens(usage: Usage) -> dict[str, int]:
     }
 
 
-def iter_billed_calls(session: ReplaySession, project: str) -> Iterator[BilledCall]:
-    """The responses of a session, including those of sub-agents and of abandoned branches."""
+def iter_billed_calls(session: ReplaySession, project: str, agent: str = "") -> Iterator[BilledCall]:
+    """The responses of a session, including those of sub-agents and of abandoned branches. Without `agent`,
+    the format says who recorded it."""
     found: dict[str, BilledCall] = {}
     for thread in session.threads:
         for record in (*thread.records, *thread.abandoned):
-            if (paid := _paid(record, session, project)) is not None:
+            if (paid := _paid(record, session, project, agent)) is not None:
                 first = found.get(paid.key, paid)
-                found[paid.key] = msgspec.structs.replace(paid, day=first.day)
+                found[paid.key] = msgspec.structs.replace(paid, day=first.day, at=first.at)
     return iter(found.values())
 
 
-def _paid(record: Record, session: ReplaySession, project: str) -> BilledCall | None:
+def _paid(record: Record, session: ReplaySession, project: str, agent: str) -> BilledCall | None:
     usage = reported_usage(record)
     if usage is None or record.reply is None:
         return None
@@ -111,6 +127,9 @@ def _paid(record: Record, session: ReplaySession, project: str) -> BilledCall | 
         model=reply.model or NO_MODEL,
         usage=usage,
         reported=_as_reported(record, usage),
+        at=moment,
+        session=session.path,
+        agent=agent or session.format,
     )
 
 
@@ -134,11 +153,12 @@ def _as_reported(record: Record, usage: Usage) -> bytes:
 
 
 class CallLedger:
-    """Calls over many files, each counted once, in total and by day, project and model."""
+    """Calls over many files, each counted once, in total and by every grouping. Days are those of `zone`."""
 
-    def __init__(self) -> None:
+    def __init__(self, zone: tzinfo | None = None) -> None:
+        self._zone = zone or UTC
         self.total = CallTotals()
-        self.by: Mapping[str, dict[str, CallTotals]] = {"day": {}, "project": {}, "model": {}}
+        self.by: Mapping[str, dict[str, CallTotals]] = {name: {} for name in GROUPINGS}
         self.repeated = 0
         self._known: dict[str, BilledCall] = {}
 
@@ -152,15 +172,30 @@ class CallLedger:
             else:
                 self.repeated += 1
                 self._count(known, times=-1)
-                paid = msgspec.structs.replace(paid, day=known.day, project=known.project)
+                paid = msgspec.structs.replace(
+                    paid, day=known.day, project=known.project, at=known.at, session=known.session,
+                    agent=known.agent,
+                )  # fmt: skip
             self._known[paid.key] = paid
             self._count(paid, times=1)
         return fresh
 
     def _count(self, paid: BilledCall, *, times: int) -> None:
         self.total.add(paid, times=times)
-        for name, key in (("day", paid.day), ("project", paid.project), ("model", paid.model)):
+        for name, key in self._keys(paid).items():
             self.by[name].setdefault(key, CallTotals()).add(paid, times=times)
+
+    def _keys(self, paid: BilledCall) -> dict[str, str]:
+        named = {"session": paid.session, "project": paid.project, "model": paid.model, "agent": paid.agent}
+        try:
+            local = paid.at.astimezone(self._zone).date() if paid.at else None
+            monday = local - timedelta(days=local.weekday()) if local else None
+        except OverflowError:
+            # The first or last day that a date can have, in another time zone.
+            local = monday = None
+        if local is None:
+            return {**named, "day": NO_DAY, "week": NO_DAY, "month": NO_DAY}
+        return {**named, "day": f"{local}", "week": f"{monday}", "month": f"{local}"[:7]}
 
 
 def as_values(sums: CallTotals) -> dict[str, Any]:

@@ -76,3 +76,17 @@ def _last_usages(records: Sequence[Record]) -> dict[str, Usage]:
         if record.message_id and (usage := reported_usage(record)):
             found[record.message_id] = usage
     return found
+
+
+def with_calls(records: Sequence[Record]) -> Iterator[tuple[Record, Usage | None]]:
+    """The records in order; the first one of each response comes with the usage of its call."""
+    # A file without any usage still has calls; theirs is empty.
+    usages = _last_usages(records) or _unreported(records)
+    seen: set[str] = set()
+    for record in records:
+        usage = usages.get(record.message_id) if record.kind == "assistant" else None
+        if usage is not None and record.message_id not in seen:
+            seen.add(record.message_id)
+            yield record, usage
+        else:
+            yield record, None

@@ -10,6 +10,7 @@ a policy does is defined in `decide/`.
 """
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Final, Literal
 
 import msgspec
@@ -129,7 +130,9 @@ def parse_policy(
     name = _FORMER_NAMES.get(name, name)
     found = _configured(configured or Options()) if name == CONFIGURED else REPLAY_POLICIES.get(name)
     if found is None:
-        raise UsageError(f"Unknown policy {name!r}. Choose one of: {', '.join(REPLAY_POLICIES)}.")
+        near = get_close_matches(name, [*REPLAY_POLICIES, CONFIGURED], n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise UsageError(f"Unknown policy {name!r}. {hint}Choose one of: {', '.join(REPLAY_POLICIES)}.")
     unknown = [each for each in switches if each not in ("5m", "1h", "refresh", "refresh-blind", *CAUTIONS)]
     if unknown or {"5m", "1h"} <= set(switches) or {"refresh", "refresh-blind"} <= set(switches):
         raise UsageError(

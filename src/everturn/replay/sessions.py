@@ -8,7 +8,6 @@ name, and `read_session` accepts such a path.
 The file formats: `replay/readers/`.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
@@ -19,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from everturn.catalog.places import files_below
 from everturn.history.records import Record, record_time
 from everturn.history.threads import Thread
 from everturn.replay.readers.claude_code import CLAUDE_CODE, Parent, parent_of
@@ -106,19 +106,6 @@ def read_sessions(
             progress(number, len(ordered), file)
         if file not in taken:
             yield from _sessions_in(file, taken)
-
-
-def files_below(paths: Iterable[Path]) -> list[Path]:
-    """Each file once; folders are listed recursively in a fixed order, without hidden files."""
-    found: dict[Path, None] = {}
-    for path in paths:
-        if not path.is_dir():
-            found[path] = None
-            continue
-        for folder, below, names in os.walk(path):
-            below[:] = sorted(name for name in below if not name.startswith("."))
-            found |= dict.fromkeys(Path(folder, name) for name in sorted(names) if not name.startswith("."))
-    return list(found)
 
 
 def _sessions_in(file: Path, taken: set[Path] | None = None) -> Iterator[ReplaySession | Unreadable]:

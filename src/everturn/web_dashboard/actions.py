@@ -13,6 +13,7 @@ import msgspec
 from everturn.decide.compact.values import Compaction, CompactionPlan, CompactionSkipped, Receipt
 from everturn.decide.options import Options
 from everturn.errors import InputError, SessionLocked
+from everturn.measure.money import format_dollars
 from everturn.session.reopen import reopen_session
 
 # Within this many seconds of its last change, a file counts as being written by its agent.
@@ -51,7 +52,7 @@ class Actions:
             spent = session.bill.parts["compact"]
         if not isinstance(outcome, Compaction):
             raise ActionRefused(f"It was not compacted: {outcome.why}")
-        price = f"${spent.dollars:.4f}" if spent.calls else "nothing: no call was made"
+        price = format_dollars(spent.dollars) if spent.calls else "nothing: no call was made"
         sizes = f"{outcome.tokens_before:,} before, {outcome.tokens_after:,} after"
         rows = (("Tokens", sizes), ("Price", price), *_receipt_rows(outcome.receipt))
         return ActionResult("The session is compacted. Nothing was deleted: you can undo it.", rows)
@@ -99,7 +100,7 @@ def _plan_rows(plan: CompactionPlan) -> list[tuple[str, str]]:
         ("Pins", pins),
         ("Restores", ", ".join(plan.restoration.files) or "no file"),
         ("Tokens", f"{plan.tokens_before:,} before, {after} after"),
-        ("Price", f"${plan.expected_dollars:.4f}, estimated"),
+        ("Price", f"{format_dollars(plan.expected_dollars)}, estimated"),
         ("Why", plan.why),
     ]
 

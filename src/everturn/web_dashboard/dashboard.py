@@ -5,17 +5,17 @@ import time
 from collections.abc import Callable
 from datetime import tzinfo
 
+from everturn.catalog.places import Places
 from everturn.decide.options import Options
 from everturn.replay.parallel import ResultCache
+from everturn.replay.requests_seen import TranscriptReader
 from everturn.web_dashboard.actions import Actions
 from everturn.web_dashboard.comparisons import Comparisons, Replay
 from everturn.web_dashboard.events import EventHub
 from everturn.web_dashboard.index import SessionIndex
 from everturn.web_dashboard.indexer import Indexer, Summarize
 from everturn.web_dashboard.pages.layout import Shell
-from everturn.web_dashboard.places import Places
 from everturn.web_dashboard.queries import Scope, count_sessions
-from everturn.web_dashboard.requests_seen import TranscriptReader
 from everturn.web_dashboard.security import load_key
 
 INDEX = "index.sqlite"

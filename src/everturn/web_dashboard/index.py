@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from everturn.catalog.names import session_id
 from everturn.web_dashboard.database import MEMORY, open_database, remove_database
-from everturn.web_dashboard.places import session_id
 from everturn.web_dashboard.values import FileSummary, SearchText, SessionDetail, SessionSummary
 
 T = TypeVar("T")

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import msgspec
 
+from everturn.catalog.places import OWN, Places, list_files
 from everturn.replay.readers.claude_code import parent_of
 from everturn.safe_files import MAX_SESSION_BYTES, open_stream
 from everturn.web_dashboard.index import FileStamp, SessionIndex
-from everturn.web_dashboard.places import OWN, Places, list_files
 from everturn.web_dashboard.summarize import summarize_file
 from everturn.web_dashboard.values import FileSummary
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
+from everturn.catalog.names import ID_SHOWN
 from everturn.errors import UsageError
 from everturn.session.recall.query import parse_query
 from everturn.web_dashboard.index import NO_QUARTER, QUARTER, SessionIndex
@@ -284,8 +285,11 @@ def count_sessions(index: SessionIndex, scope: Scope) -> int:
 
 
 def find_session(index: SessionIndex, id: str) -> IndexedSession | None:
+    """By its id, or by the beginning of it that commands show, if that is the only one."""
     rows = index.read(f"SELECT {_FIELDS} FROM sessions WHERE id = ?", (id,))
-    return _session(rows[0]) if rows else None
+    if not rows and len(id) >= ID_SHOWN and id.isalnum():
+        rows = index.read(f"SELECT {_FIELDS} FROM sessions WHERE id GLOB ? LIMIT 2", (f"{id}*",))
+    return _session(rows[0]) if len(rows) == 1 else None
 
 
 def list_names(index: SessionIndex, grouping: Grouping) -> list[str]:

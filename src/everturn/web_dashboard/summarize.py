@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from everturn.history.blocks import text_of
+from everturn.catalog.names import find_thread_title
 from everturn.history.records import Record, record_time, reported_usage
 from everturn.measure.model_table import find_model, model_or_default
 from everturn.measure.prefix_cache import SECONDS
@@ -35,7 +35,6 @@ from everturn.web_dashboard.values import (
     to_nanos,
 )
 
-MAX_TITLE: Final = 160
 # A small chart has about this many pixels.
 SPARK_POINTS: Final = 64
 # Beyond this offset, the text of a block is found by `everturn recall` only: one log of a build must not make
@@ -71,7 +70,7 @@ def summarize(session: ReplaySession) -> SessionSummary:
         path=session.path,
         name=session.name,
         format=session.format,
-        title=find_title(records) or session.name,
+        title=find_thread_title(session.threads[0]) or session.name,
         project=project_of(session),
         model=session.model,
         started=min(times, default=None),
@@ -87,18 +86,6 @@ def summarize(session: ReplaySession) -> SessionSummary:
         detail=SessionDetail(_numbered(threads), breaks, window.tokens, window.why, auto, session.notes),
         texts=tuple(_texts(session)),
     )
-
-
-def find_title(records: Sequence[Record]) -> str:
-    """The first words of a person, on one line. Commands and texts of the harness are in angle brackets."""
-    for record in records:
-        if record.kind != "user" or record.meta or record.compact_summary:
-            continue
-        for block in record.blocks:
-            text = " ".join(text_of(block).split()) if block.kind == "text" else ""
-            if text and not text.startswith(("<", "Caveat:")):
-                return text if len(text) <= MAX_TITLE else f"{text[: MAX_TITLE - 1]}…"
-    return ""
 
 
 def thin(values: Sequence[int], most: int = SPARK_POINTS) -> tuple[int, ...]:

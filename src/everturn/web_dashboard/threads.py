@@ -5,7 +5,7 @@ what the API reported. The split by kind is estimated and scaled to that total; 
 the total is an estimate as well.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from everturn.dashboard.figures.categories import LABELS, MAX_STRETCH, text_tokens
@@ -30,6 +30,7 @@ from everturn.measure.accounting import Accounts, accounts_of
 from everturn.measure.calibration import Calibration
 from everturn.measure.overhead import estimate_overhead, is_conversation_start
 from everturn.measure.tokens import TokenCounter
+from everturn.replay.calls import with_calls
 from everturn.session.recorded import calibrate
 from everturn.web_dashboard.values import CallDetail, EditDetail, ThreadDetail
 
@@ -58,36 +59,6 @@ def describe_thread(thread: Thread, prices: Mapping[str, int | None]) -> ThreadD
         if record.edit is not None and (edit := _edit(record, record.edit, len(calls) + 1)):
             edits.append(edit)
     return ThreadDetail(thread.agent, tuple(calls), tuple(edits))
-
-
-def with_calls(records: Sequence[Record]) -> Iterator[tuple[Record, Usage | None]]:
-    """The records in order; the first one of each response comes with the usage of its call."""
-    usages = _usages(records)
-    seen: set[str] = set()
-    for record in records:
-        usage = usages.get(record.message_id) if record.kind == "assistant" else None
-        if usage is not None and record.message_id not in seen:
-            seen.add(record.message_id)
-            yield record, usage
-        else:
-            yield record, None
-
-
-def _usages(records: Sequence[Record]) -> dict[str, Usage]:
-    """By message id. The last line of a response is the most complete. A file without any usage still has
-    calls; theirs is empty."""
-    found = {
-        record.message_id: usage
-        for record in records
-        if record.message_id and (usage := reported_usage(record))
-    }
-    if found:
-        return found
-    return {
-        record.message_id: Usage()
-        for record in records
-        if record.reply and record.message_id and not record.reply.is_synthetic and not record.api_error
-    }
 
 
 def _scale(records: Sequence[Record], counts: TokenCounter) -> _Scale:

@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from everturn.errors import InputError
 from everturn.replay.page.markup import Html, element
+from everturn.replay.requests_seen import around, compare_with_previous, replaced_by, seen_at
 from everturn.web_dashboard import queries
 from everturn.web_dashboard.avoidable import find_avoidable
 from everturn.web_dashboard.comparisons import DEFAULT_POLICIES, OFFERED
@@ -22,7 +23,6 @@ from everturn.web_dashboard.pages.sessions import sessions_page
 from everturn.web_dashboard.pages.transcript_parts import blocks, difference_part, replaced_part, seen_part
 from everturn.web_dashboard.pages.what_if import Chosen, choose_page, job_page, result_page
 from everturn.web_dashboard.queries import IndexedSession, Period, Scope, Sort
-from everturn.web_dashboard.requests_seen import around, compare_with_previous, replaced_by, seen_at
 
 Query = Mapping[str, str]
 _DAY: Final = 86_400

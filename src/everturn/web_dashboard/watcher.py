@@ -10,8 +10,8 @@ from typing import Final
 
 import watchfiles
 
+from everturn.catalog.places import Places, is_candidate
 from everturn.web_dashboard.indexer import Indexer
-from everturn.web_dashboard.places import Places, is_candidate
 
 # How long changes are collected before they are reported, in milliseconds.
 _DEBOUNCE: Final = 200

@@ -79,7 +79,7 @@ def so_far(session: SessionComparison, chosen: str) -> Html:
     shapes += [_level(name, float(amount), top, width) for name, amount in bounds]
     shapes += [_line(name, course, top, chosen) for name, course in courses if course]
     words = [
-        element("span", formatting.dollars(Decimal(str(mark))), style=f"top:{100 - 100 * mark / top:.4g}%")
+        element("span", formatting.axis_dollars(mark), style=f"top:{100 - 100 * mark / top:.4g}%")
         for mark in marks[1:]
     ]
     drawing = plot.svg(width, shapes, label="Cumulative cost, one line for each policy")

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
-# Amounts below a cent need two more digits to show differences between policies.
-_CENT: Final = Decimal("0.01")
+from everturn.measure.money import format_dollars
+
 _MINUS: Final = re.compile(r"(?<!\w)-(?=[$\d])")
 
 
@@ -21,9 +21,12 @@ def tokens(count: int) -> str:
 
 
 def dollars(amount: Decimal) -> str:
-    if amount and abs(amount) < _CENT:
-        return f"${amount:.4f}"
-    return f"${amount:,.2f}" if abs(amount) < 1_000 else f"${amount:,.0f}"
+    return format_dollars(amount)
+
+
+def axis_dollars(value: float) -> str:
+    """For the round numbers beside a chart."""
+    return f"${value:,.0f}" if value >= 10 or value == int(value) else f"${value:,.10g}"
 
 
 def saving(amount: Decimal, against: Decimal) -> str:

@@ -5,9 +5,10 @@ pickled. Workers are started with spawn, so that nothing depends on the state of
 """
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from typing import Any, Final, Literal, TypeVar
 
@@ -43,13 +44,15 @@ def _by_processes(
         while True:
             # Few tasks at a time, so that results do not pile up.
             while len(running) < 2 * workers and (following := next(waiting, None)) is not None:
-                running[pool.submit(work, following[1])] = following[0]
+                with _interrupts_blocked():
+                    running[pool.submit(work, following[1])] = following[0]
             if not running:
                 return
             for done in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(done), done.result()
-    except KeyboardInterrupt:
-        # A worker would finish its session first, which can take a minute.
+    except (KeyboardInterrupt, GeneratorExit):
+        # A worker would finish its session first, which can take a minute. GeneratorExit: the interrupt came
+        # while a result was used.
         for worker in active_children():
             worker.terminate()
         raise
@@ -60,6 +63,16 @@ def _by_processes(
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_blocked() -> Generator[None]:
+    """Processes that start here never see Ctrl-C, not even before they can ignore it. Here it waits."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _ignore_interrupts() -> None:

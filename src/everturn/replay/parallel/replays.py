@@ -15,8 +15,9 @@ from typing import Final
 
 import msgspec
 
+from everturn.catalog.names import find_thread_title
+from everturn.catalog.places import files_below
 from everturn.errors import StoreError
-from everturn.history.blocks import text_of
 from everturn.history.records import is_sent
 from everturn.replay.page.session_comparison import (
     SessionComparison,
@@ -34,7 +35,6 @@ from everturn.replay.sessions import (
     ReplaySession,
     Unreadable,
     began_at,
-    files_below,
     read_sessions,
 )
 from everturn.replay.simulate import index_uses, simulate
@@ -42,7 +42,6 @@ from everturn.replay.simulate import index_uses, simulate
 # Called after every task with the number of finished tasks, the number of all tasks, and the file.
 ProgressCallback = Callable[[int, int, str], None]
 _AGENT: Final = "agent-"
-_TITLE_CHARS: Final = 80
 # Below this size in bytes, starting workers takes longer than the work itself.
 _SMALL: Final = 2_000_000
 
@@ -245,16 +244,6 @@ def _chain(session: ReplaySession) -> tuple[bytes, ...]:
     return tuple(links)
 
 
-def _title(session: ReplaySession) -> str:
-    """The first words of a person."""
-    for record in session.threads[0].records if session.threads else ():
-        if record.kind == "user" and is_sent(record) and not record.meta and not record.compact_summary:
-            text = " ".join("\n".join(map(text_of, record.blocks)).split())
-            if text and not text.startswith("<") and not any(block.is_result for block in record.blocks):
-                return text[:_TITLE_CHARS]
-    return ""
-
-
 def _replay(
     session: ReplaySession, task: ReplayTask, writer: SummaryWriter | None
 ) -> tuple[ReplayedSession, list[Unreadable]]:
@@ -293,7 +282,7 @@ def _replay(
         runs=tuple(runs),
         computed=computed,
         chain=_chain(session),
-        title=_title(session),
+        title=find_thread_title(session.threads[0]) if session.threads else "",
         began=began_at(session),
     )
     return replayed, failed

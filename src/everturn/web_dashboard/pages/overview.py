@@ -150,7 +150,7 @@ def _chart(data: Overview, query: Mapping[str, str]) -> Html:
     ]
     names = [period_name(row.start, data.period) for row in data.periods]
     labels = [name.removeprefix("Week of ") for name in names]
-    unit = _axis_tokens if show == "tokens" else _axis_dollars
+    unit = _axis_tokens if show == "tokens" else formatting.axis_dollars
     rates = [row.sums.read / row.sums.prompt if row.sums.prompt else None for row in data.periods]
     chart = figures.columns(
         layers,
@@ -173,10 +173,6 @@ def _chart(data: Overview, query: Mapping[str, str]) -> Html:
 
 def _axis_tokens(value: float) -> str:
     return formatting.tokens(round(value))
-
-
-def _axis_dollars(value: float) -> str:
-    return f"${value:,.0f}" if value >= 10 or value == int(value) else f"${value:,.2f}"
 
 
 def _said(label: str, sums: Sums) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from everturn.catalog.names import ID_SHOWN
 from everturn.dashboard.figures.categories import LABELS
 from everturn.dashboard.grid import BUFFER, FREE, grid
 from everturn.replay.page import formatting
@@ -67,6 +68,7 @@ def data_row(row: IndexedSession) -> Html:
 def _head(shell: Shell, view: SessionView) -> Html:
     row = view.row
     facts = (
+        row.id[:ID_SHOWN],
         row.project,
         row.agent,
         short_model(row.model),

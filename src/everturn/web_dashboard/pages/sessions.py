@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from everturn.catalog.names import ID_SHOWN
 from everturn.replay.page import formatting
 from everturn.replay.page.markup import Html, element
 from everturn.web_dashboard import figures
@@ -55,7 +56,7 @@ def session_link(each: IndexedSession) -> Html:
     return element(
         "a",
         element("span", each.title, class_="title"),
-        element("small", f"{where} · {each.agent} · {each.id[:8]}"),
+        element("small", f"{where} · {each.agent} · {each.id[:ID_SHOWN]}"),
         href=f"/session/{each.id}",
         class_="session-link",
     )

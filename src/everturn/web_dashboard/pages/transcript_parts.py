@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from everturn.replay.page import formatting
 from everturn.replay.page.markup import Html, element
-from everturn.web_dashboard.requests_seen import Replaced, RequestDifference, SeenBlock, SeenRequest
+from everturn.replay.requests_seen import Replaced, RequestDifference, SeenBlock, SeenRequest
 
 
 def seen_part(seen: SeenRequest) -> Html:

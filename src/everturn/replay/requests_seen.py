@@ -20,11 +20,11 @@ from everturn.history.log import Log
 from everturn.history.messages import Message
 from everturn.history.records import Record
 from everturn.history.threads import Thread
+from everturn.replay.calls import with_calls
 from everturn.replay.sessions import ReplaySession, Unreadable, read_session
 from everturn.session.recall.expand import expand_compactions, select_compaction
 from everturn.session.recall.passages import iter_searchable_texts
 from everturn.view.flatten import flatten
-from everturn.web_dashboard.threads import with_calls
 
 # A longer text is cut on the page, with a note; the export has all of it.
 MAX_CHARACTERS: Final = 4_000

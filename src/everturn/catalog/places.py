@@ -1,20 +1,19 @@
-"""Where sessions are looked for, and where the dashboard keeps its own files (DB-1)."""
+"""Where sessions are looked for: Claude Code's projects and everturn's own folder (DB-1)."""
 
 import os
+import re
 from collections.abc import Iterable, Mapping
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from everturn.replay.sessions import files_below
-
 # Files that everturn keeps beside a session; none of them is one.
 _BESIDE: Final = (".state.json", ".lock", ".pins", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".tmp", ".new")
 _SESSION: Final = ".jsonl"
 OWN: Final = "everturn"
-_ID_BYTES: Final = 6
+# Claude Code names a project's folder after its path: other characters than letters and digits become dashes.
+_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9]")
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -31,11 +30,19 @@ def find_places(environment: Mapping[str, str], *, home: Path, paths: Iterable[P
     """Without paths: Claude Code's projects and everturn's own sessions, by the conventions of both."""
     data = _absolute(environment.get("XDG_DATA_HOME", "")) or home / ".local" / "share"
     cache = _absolute(environment.get("XDG_CACHE_HOME", "")) or home / ".cache"
-    claude = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     own = data / OWN
     given = tuple(dict.fromkeys(Path(os.path.abspath(path)) for path in paths))
-    found = given or (claude / "projects", own)
+    found = given or (claude_projects(environment, home), own)
     return Places(found, own, cache / OWN / "dashboard", bool(given))
+
+
+def claude_projects(environment: Mapping[str, str], home: Path) -> Path:
+    return Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
+
+
+def claude_folder(projects: Path, project: Path) -> Path:
+    """The folder below Claude Code's projects with the sessions of one project."""
+    return projects / _NOT_IN_A_NAME.sub("-", os.fspath(project))
 
 
 def list_files(places: Places) -> list[Path]:
@@ -50,9 +57,17 @@ def is_candidate(path: Path, places: Places) -> bool:
     return places.any_format or path.suffix == _SESSION
 
 
-def session_id(path: str) -> str:
-    """A short name of a session for addresses: the same on every run, so that links can be kept."""
-    return blake2b(path.encode(errors="surrogateescape"), digest_size=_ID_BYTES).hexdigest()
+def files_below(paths: Iterable[Path]) -> list[Path]:
+    """Each file once; folders are listed recursively in a fixed order, without hidden files."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not path.is_dir():
+            found[path] = None
+            continue
+        for folder, below, names in os.walk(path):
+            below[:] = sorted(name for name in below if not name.startswith("."))
+            found |= dict.fromkeys(Path(folder, name) for name in sorted(names) if not name.startswith("."))
+    return list(found)
 
 
 def _absolute(path: str) -> Path | None:

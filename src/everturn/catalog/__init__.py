@@ -1,0 +1,1 @@
+"""The sessions on this machine: where they are, what they are called, and which one a person means."""

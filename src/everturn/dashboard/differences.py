@@ -1,0 +1,44 @@
+"""Two requests in a row, as terminal output: what the later one no longer had, and what it added."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.text import Text
+
+from everturn.dashboard.layout import Screen, counted
+from everturn.dashboard.terminal import HEAD, QUIET
+from everturn.replay.requests_seen import RequestDifference, SeenBlock
+
+# Enough lines of a block to recognise it.
+MAX_LINES: Final = 6
+_INDENT: Final = "  "
+
+
+def render_difference(found: RequestDifference, screen: Screen) -> list[Text]:
+    same = f"The first {counted(found.common, 'block')} of both requests are the same."
+    lines = [Text(line) for line in screen.wrapped(same)]
+    if not found.removed_count:
+        added = f"Call {found.number:,} only added {counted(found.added_count, 'block')}."
+        why = "So the messages did not break the cache: time, model, tools or system prompt did."
+        return [*lines, *(Text(line) for line in screen.wrapped(f"{added} {why}"))]
+    lines += _side(f"Only before call {found.number:,}", found.removed, found.removed_count, screen)
+    return lines + _side(f"Only in call {found.number:,}", found.added, found.added_count, screen)
+
+
+def _side(title: str, blocks: Sequence[SeenBlock], count: int, screen: Screen) -> list[Text]:
+    lines = [Text(), Text(screen.fitted(f"{title}: {counted(count, 'block')}"), HEAD)]
+    for block in blocks:
+        lines.append(Text(screen.fitted(f"{block.role}, {block.kind}"), QUIET))
+        lines += [Text(f"{_INDENT}{line}") for line in _cut(block, screen)]
+    hidden = count - len(blocks)
+    return [*lines, Text(f"and {counted(hidden, 'more block')}", QUIET)] if hidden > 0 else lines
+
+
+def _cut(block: SeenBlock, screen: Screen) -> Iterator[str]:
+    narrow = screen._replace(width=max(1, screen.width - len(_INDENT)))
+    every = [line for line in block.text.splitlines() if line.strip()]
+    yield from (narrow.fitted(line) for line in every[:MAX_LINES])
+    more = max(0, len(every) - MAX_LINES)
+    if more or block.left:
+        left = f" and {counted(block.left, 'character')}" if block.left else ""
+        yield narrow.fitted(f"({counted(more, 'more line')}{left})")
