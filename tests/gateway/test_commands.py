@@ -103,6 +103,18 @@ def test_run_passes_on_the_exit_status_and_prints_what_the_session_cost(tmp_path
     assert "; saved $0.0000 (observed only; --mode manage lets everturn decide)\n" in errors
 
 
+@pytest.mark.spec("GW-2", "GW-24")
+def test_run_says_at_the_end_what_was_passed_through_and_why(tmp_path: Path):
+    body = {"model": "claude-haiku-4-5", "max_tokens": 0, "messages": [{"role": "user", "content": "Hello"}]}
+    with started(
+        tmp_path, "run", "--upstream", "twin", "--", sys.executable, "-c", CALL, json.dumps(body)
+    ) as process:
+        _, errors = process.communicate(timeout=30)
+    assert errors.splitlines()[1:] == [
+        "everturn: 1 request was passed through unchanged: it only warms the cache N"
+    ]
+
+
 @pytest.mark.spec("GW-2")
 def test_run_passes_on_signals(tmp_path: Path):
     script = 'trap "exit 7" TERM; echo ready; while :; do sleep 0.05; done'

@@ -55,7 +55,7 @@ PRINTS = {
     "chat/screen/terminal.py": "for the chat: lines that were fitted to the screen, and `StreamWrapper`",
     "chat/start.py": "an answer for a program, or `printable`",
     "cli/export.py": "the lines of a session as recorded, never to a terminal",
-    "cli/context.py": "the progress line, which has only numbers",
+    "cli/__init__.py": "the end of a line that Ctrl-C has cut",
     "cli/twin.py": "the address, which has only numbers",
     "cli/twin_verify.py": "`printable`, and sentences of our own with numbers",
     "adapters/claude_code/statusline.py": "one line that is checked in its own tests",

@@ -14,7 +14,7 @@ FIELDS = {
     "Write": ("file_path", "content"),
     "Edit": ("file_path", "old_string", "new_string"),
     "Glob": ("pattern",),
-    "Grep": ("pattern", "output_mode"),
+    "Grep": ("pattern", "output_mode", "-i", "head_limit"),
     "Bash": ("command",),
     "TodoWrite": ("todos",),
     "Task": ("prompt",),
@@ -31,6 +31,11 @@ def definition(name):
 def request(messages, tools=tuple(FIELDS), **more):
     body = {"model": "claude-haiku-4-5", "max_tokens": 4000, "messages": messages}
     body |= {"tools": [definition(name) for name in tools]} | more
+    return parse_request("messages", {}, json.dumps(body).encode(), workspace="k")
+
+
+def parse_tools(messages, tools):
+    body = {"model": "claude-haiku-4-5", "max_tokens": 4000, "messages": messages, "tools": tools}
     return parse_request("messages", {}, json.dumps(body).encode(), workspace="k")
 
 
@@ -69,6 +74,39 @@ def project(act):
             return "1 passed"
         case _:
             return "done"
+
+
+def test_it_gives_a_search_only_the_inputs_that_the_tool_has():
+    asked = [{"role": "user", "content": "Where does the tax come from?"}]
+    schema = {"type": "object", "properties": {"pattern": {"type": "string"}}}
+    grep = {"name": "Grep", "description": "d", "input_schema": schema}
+    own = [definition("Read"), definition("Glob"), grep]
+    move = plan_next_step(parse_tools(asked, own))
+    assert isinstance(move, PlannedStep)
+    assert move.calls == (PlannedToolCall("Grep", {"pattern": "tax"}),)
+
+
+def test_after_a_compaction_in_the_middle_of_a_turn_only_its_own_calls_count_as_done():
+    summary = (
+        "<session-summary>\n6. All user messages:\n- What does src/prices.py do?\n"
+        "7. Pending tasks:\n- the question\n</session-summary>"
+    )
+    # The search for the file is summarized; what was read since is not its result.
+    read = {"type": "tool_use", "id": "toolu_9", "name": "Read", "input": {"file_path": "src/prices.py"}}
+    messages = [
+        {"role": "user", "content": summary},
+        {"role": "assistant", "content": [read]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_9", "content": PRICES}]},
+    ]
+    move = plan_next_step(request(messages))
+    assert isinstance(move, PlannedStep)
+    assert move.calls == (PlannedToolCall("Glob", {"pattern": "src/prices.py"}),)
+    find = {"type": "tool_use", "id": "toolu_10", "name": "Glob", "input": {"pattern": "src/prices.py"}}
+    found = {"type": "tool_result", "tool_use_id": "toolu_10", "content": "src/prices.py"}
+    messages += [{"role": "assistant", "content": [find]}, {"role": "user", "content": [found]}]
+    assert plan_next_step(request(messages)) == (
+        "Of src/prices.py I read 4 lines: line 3 is `def tax(x):`, and the file defines tax."
+    )
 
 
 @pytest.mark.spec("TW-8")

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 @click.option(
     "--mcp", is_flag=True, help="Also install the MCP server (~/.claude.json, or .mcp.json of the project)."
 )
+@click.option(
+    "--plugin", is_flag=True, help="Install the hooks (and the MCP server) as a plugin of Claude Code."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
 def install(
     into: str,
@@ -42,24 +45,36 @@ def install(
     no_hooks: bool,
     shrink: int | None,
     mcp: bool,
+    plugin: bool,
     dry_run: bool,
 ) -> None:
     """Add everturn's status line and hooks to Claude Code's settings.
 
     The file is backed up first, and only text is added: `everturn uninstall claude-code` restores the same
-    bytes. Installing twice changes nothing.
+    bytes. Installing twice changes nothing. With --plugin the hooks are a plugin, which `claude plugin list`
+    shows; a plugin cannot have the status line, so that stays in the settings.
     """
     from everturn.adapters.claude_code.settings import files
     from everturn.adapters.claude_code.settings.entries import NAME, InstallOptions
     from everturn.adapters.claude_code.settings.install import plan_installation
+    from everturn.cli.install_plugin import install_plugin, refuse_second_hooks
 
-    if path and (project or mcp):
-        raise click.UsageError("--settings cannot be combined with --project or --mcp.")
+    if path and (project or mcp or plugin):
+        raise click.UsageError("--settings cannot be combined with --project, --mcp or --plugin.")
+    if plugin and (project or no_hooks):
+        raise click.UsageError("--plugin cannot be combined with --project or --no-hooks.")
     # Project settings are shared; a path of this machine would not work for others.
     program = (NAME,) if project else this_program()
     wanted = InstallOptions(program, status_line=not no_statusline, hooks=not no_hooks, shrink=shrink or 0)
     here = os.getcwd()
     own = files.project_settings(here) if project else files.user_settings(os.environ)
+    if plugin:
+        install_plugin(wanted._replace(server=mcp), own, dry_run=dry_run)
+        wanted, mcp = wanted._replace(hooks=False), False
+        if no_statusline:
+            return
+    elif not (path or project or no_hooks):
+        refuse_second_hooks()
     ask = sys.stdin is not None and sys.stdin.isatty() and not dry_run
     # Plan everything before writing anything, so that an error in the second file changes nothing.
     plans = [

@@ -10,7 +10,13 @@ from everturn.cli.gateway import parse_limit, shared_options
 from everturn.cli.output import say
 from everturn.gateway.app import make_gateway
 from everturn.gateway.server import serve_gateway
-from everturn.gateway.start import TWIN, describe_costs, load_settings, open_upstream
+from everturn.gateway.start import (
+    TWIN,
+    describe_costs,
+    describe_passed_through,
+    load_settings,
+    open_upstream,
+)
 from everturn.gateway.values import Mode
 from everturn.processes import find_program, run_in_foreground
 
@@ -67,6 +73,8 @@ def run(
         metrics.calls, float(totals.dollars), float(metrics.saved), metrics.hit_ratio, loaded.mode
     )
     say(f"everturn: {line}", err=True)
+    for reason in describe_passed_through(metrics.passed_through):
+        say(f"everturn: {reason}", err=True)
     raise SystemExit(code if code >= 0 else SIGNALLED - code)
 
 

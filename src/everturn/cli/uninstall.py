@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 @click.option("--project", is_flag=True, help="Change the settings of the project in this folder.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed; change nothing.")
 def uninstall(out_of: str, path: str | None, project: bool, dry_run: bool) -> None:
-    """Remove everturn's entries from Claude Code's settings, and its MCP server if it is installed.
+    """Remove everturn's entries from Claude Code's settings, and its MCP server and plugin if installed.
 
     A file that did not change since the installation is restored byte for byte. In any other file only
     everturn's entries are removed, and a replaced status line is restored.
     """
     from everturn.adapters.claude_code.settings import files
     from everturn.adapters.claude_code.settings.uninstall import apply_removal, plan_removal
+    from everturn.cli.install_plugin import uninstall_plugin
 
     if path and project:
         raise click.UsageError("--settings cannot be combined with --project.")
@@ -36,6 +37,7 @@ def uninstall(out_of: str, path: str | None, project: bool, dry_run: bool) -> No
         paths = [files.project_settings(here), files.project_servers(here)]
     else:
         paths = [files.user_settings(os.environ), files.user_servers(os.environ)]
+    had_plugin = not (path or project) and uninstall_plugin(dry_run=dry_run)
     # Plan everything before writing anything, so that an error in the second file changes nothing.
     removals = [plan_removal(each) for each in paths]
     for removal in removals:
@@ -43,7 +45,7 @@ def uninstall(out_of: str, path: str | None, project: bool, dry_run: bool) -> No
             apply_removal(removal)
         if removal.is_needed:
             _tell(removal, "Would clean" if dry_run else "Cleaned")
-    if not any(removal.is_needed for removal in removals):
+    if not had_plugin and not any(removal.is_needed for removal in removals):
         say(f"No entries of everturn found in {' or '.join(paths)}.")
 
 

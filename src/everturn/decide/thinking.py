@@ -84,7 +84,9 @@ class ThinkingTracker:
 
         Thinking recorded from here on is bound to the new prefix, and valid.
         """
-        if self._thoughts[self._index(since) if since else 0 :]:
+        first = self._index(since) if since else 0
+        known = self._index(self._broken_since) if self._broken_since else 0
+        if self._thoughts[first:] and not (self._broken and known <= first):
             self._broken, self._broken_since = why, since
 
     def ask_replies(self) -> None:

@@ -299,11 +299,11 @@ class Conversation:
         """`costs` now counts blocks that were not answered yet differently."""
         self._tracker.outline.recount()
 
-    def distrust_thinking(self, why: str) -> None:
-        """Recorded thinking may be bound to a different prefix than the one that is sent (PC-16): on a model
-        that checks this, it is not sent again.
+    def distrust_thinking(self, why: str, since: str) -> None:
+        """Thinking from the record `since` on may be bound to a different prefix than the one that is sent
+        (PC-16): on a model that checks this, it is not sent again.
         """
-        self._tracker.thinking.prefix_changed(why)
+        self._tracker.thinking.prefix_changed(why, since)
 
     # ── after a restart ──────────────────────────────────────────────────────────────────────────
 

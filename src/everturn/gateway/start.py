@@ -80,3 +80,12 @@ def describe_costs(calls: int, dollars: float, saved: float, hit_ratio: float, m
     if mode == "observe":
         return f"{cost}; saved $0.0000 (observed only; --mode manage lets everturn decide)"
     return f"{cost}; saved about ${saved:.4f} net"
+
+
+def describe_passed_through(counted: Mapping[str, int]) -> list[str]:
+    """What was relayed without being understood, the most frequent reason first: one line for each."""
+    ordered = sorted(counted.items(), key=lambda each: (-each[1], each[0]))
+    return [
+        f"{count} {'request was' if count == 1 else 'requests were'} passed through unchanged: {reason}"
+        for reason, count in ordered
+    ]

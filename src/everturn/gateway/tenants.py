@@ -154,12 +154,16 @@ class TenantConversations:
         if call.request.is_observed or not call.body:
             return
         tracked = call.tracked
-        now = estimate_list(usage, len(given.body), len(call.body), time.monotonic())
-        before, self._sizes[tracked] = self._sizes.get(tracked), now
+        is_reduced = any(isinstance(record.edit, REMOVING) for record in tracked.records)
+        before = self._sizes.get(tracked)
+        now = self._sizes[tracked] = estimate_list(
+            usage, len(given.body), len(call.body), before, time.monotonic(),
+            is_added=call.request.known > 0, is_reduced=is_reduced,
+        )  # fmt: skip
         spent = tracked.ledger.bill.parts["compact"].dollars
         summaries = spent - self._summaries.get(tracked, Decimal())
         self._summaries[tracked] = spent
-        if any(isinstance(record.edit, REMOVING) for record in tracked.records):
+        if is_reduced:
             ttl = call.request.parameters.lifetime.ttl
             unmanaged = estimate_unmanaged(usage, now, before, ttl)
             self._metrics.add_saved(compute_saved(usage, unmanaged, summaries, model, today))

@@ -53,6 +53,8 @@ class ClientTools:
     """The offered tools by what they are used for; None if the client has no such tool."""
 
     names: frozenset[str]
+    # The inputs of Grep: not every client's has all of them.
+    grep_inputs: frozenset[str] = frozenset()
     reader: OfferedTool | None = None
     runner: OfferedTool | None = None
     editor: OfferedTool | None = None
@@ -86,8 +88,11 @@ class ClientTools:
     def search(self, text: str, *, ignores_case: bool = False) -> PlannedToolCall:
         """The files that contain a text."""
         if "Grep" in self.names:
-            pattern = {"pattern": re.escape(text)} | ({"-i": True} if ignores_case else {})
-            return PlannedToolCall("Grep", pattern | {"head_limit": _MAX_MATCHES})
+            limits = (
+                {"-i": True, "head_limit": _MAX_MATCHES} if ignores_case else {"head_limit": _MAX_MATCHES}
+            )
+            known = {name: value for name, value in limits.items() if name in self.grep_inputs}
+            return PlannedToolCall("Grep", {"pattern": re.escape(text)} | known)
         options = "-rIlFi" if ignores_case else "-rIlF"
         skipped = "--exclude-dir='.?*' --exclude-dir=node_modules"
         return self.run(f"grep {options} {skipped} -e {shlex.quote(text)} . | head -n {_MAX_MATCHES}")
@@ -114,6 +119,9 @@ def find_client_tools(tools: Sequence[ParsedBlock]) -> ClientTools:
     """The tools of a request with known names and inputs."""
     return ClientTools(
         names=frozenset(str(tool.body.get("name")) for tool in tools),
+        grep_inputs=frozenset[str]().union(
+            *(_input_fields(tool) for tool in tools if tool.body.get("name") == "Grep")
+        ),
         reader=_first(tools, "reads"),
         runner=_first(tools, "runs", needs=("command",), has_path=False),
         editor=_first(tools, "edits"),

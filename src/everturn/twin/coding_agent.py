@@ -10,7 +10,7 @@ the user asked for exactly that; otherwise it only reads.
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from everturn.history.repair import NO_RESULT
 from everturn.twin.client_tools import (
@@ -25,7 +25,7 @@ from everturn.twin.intents import Intents, parse_intents
 from everturn.twin.request_text import extract_text, find_paths
 from everturn.twin.tool_loading import find_loaded_tools
 from everturn.twin.user_prompts import UserPrompt, find_prompt, strip_reminders
-from everturn.twin.values import ParsedMessage, ParsedRequest
+from everturn.twin.values import ParsedBlock, ParsedMessage, ParsedRequest
 
 # A turn ends after this many steps, whatever the tools return.
 MAX_STEPS: Final = 30
@@ -64,6 +64,13 @@ class PlannedStep:
     preface: str = ""
 
 
+class _Round(NamedTuple):
+    """The tool calls of one reply, and their results."""
+
+    calls: list[PlannedToolCall]
+    results: list[ObservedResult]
+
+
 CoderTurn = Generator[PlannedStep, Sequence[ObservedResult], str]
 NamedStep = tuple[str, CoderTurn]
 
@@ -83,28 +90,39 @@ def plan_next_step(request: ParsedRequest) -> PlannedStep | str:
     turn = _turn(prompt, find_client_tools(find_loaded_tools(request)))
     if request.get_object("tool_choice").get("disable_parallel_tool_use"):
         turn = _one_at_a_time(turn)
-    rest = request.messages[prompt.at + 1 :]
-    results = _all_results(rest)
+    rounds = _find_rounds(request.messages[prompt.at + 1 :])
+    left = [each for each in rounds[:MAX_STEPS] if all(seen.text != NO_RESULT for seen in each.results)]
     try:
         step = next(turn)
-        for seen in filter(None, results[:MAX_STEPS]):
-            if not any(each.text == NO_RESULT for each in seen):
-                step = turn.send(seen)
+        while (found := _find_round(step, left, in_order=not prompt.follows_summary)) is not None:
+            left.remove(found)
+            step = turn.send(found.results)
     except StopIteration as done:
         return str(done.value)
-    return step if len(results) < MAX_STEPS else "I stopped here: this took too many steps."
+    return step if len(rounds) < MAX_STEPS else "I stopped here: this took too many steps."
 
 
-def _all_results(messages: Sequence[ParsedMessage]) -> list[list[ObservedResult]]:
-    """The results in each user message, in the order of their calls: clients may send them in any order."""
-    found: list[list[ObservedResult]] = []
+def _find_round(step: PlannedStep, left: Sequence[_Round], *, in_order: bool) -> _Round | None:
+    """The round that answers a step. After a compaction the first rounds of a turn may be missing, and only
+    those count whose calls are the planned ones."""
+    if in_order:
+        return next(iter(left), None)
+    return next((each for each in left if each.calls == list(step.calls)), None)
+
+
+def _find_rounds(messages: Sequence[ParsedMessage]) -> list[_Round]:
+    """The rounds of tool calls, with the results in the order of their calls: clients may send them in any
+    order."""
+    found: list[_Round] = []
+    calls: list[ParsedBlock] = []
     order: dict[str, int] = {}
     for message in messages:
         if message.role == "assistant":
-            calls = (block for block in message.blocks if block.kind == "tool_use")
+            calls = [block for block in message.blocks if block.kind == "tool_use"]
             order |= {str(block.body.get("id")): len(order) + at for at, block in enumerate(calls)}
-        elif message.role == "user":
-            found.append(_results(message, order))
+        elif message.role == "user" and (results := _results(message, order)):
+            planned = [PlannedToolCall(str(call.body["name"]), call.body["input"]) for call in calls]
+            found.append(_Round(planned, results))
     return found
 
 

@@ -276,7 +276,9 @@ def read_ttl(control: Any) -> Ttl | None:
 
 
 def compute_digest(body: dict[str, Any]) -> bytes:
-    """The cache identity of a block. Key order counts, `cache_control` does not (api-facts 1.3).
+    """The cache identity of a block. `cache_control` does not count (api-facts 1.3), nor does how a client
+    spells the block itself: the order of its own fields, and fields that are null. SDKs spell replies anew
+    when they send them back. Inside a field the order of keys counts: it is in the prompt.
 
     A signed thinking block is identified by its signature alone.
     """
@@ -287,7 +289,9 @@ def compute_digest(body: dict[str, Any]) -> bytes:
 
 def _without_cache_fields(body: dict[str, Any]) -> dict[str, Any]:
     """Without `cache_control` and references, also in nested blocks; string results become a block."""
-    plain = {name: value for name, value in body.items() if name not in _CACHE_FIELDS}
+    plain = {
+        name: value for name, value in sorted(body.items()) if name not in _CACHE_FIELDS and value is not None
+    }
     content = plain.get("content")
     if isinstance(content, str) and plain.get("type") == "tool_result":
         plain["content"] = [{"type": "text", "text": content}]

@@ -117,7 +117,13 @@ def test_a_huge_result_is_moved_when_it_was_asked_for(hook, state):
 
 
 BAD_INPUT = [
-    ([], b"", "the input is not valid JSON"),
+    ([], b"", "the input is empty; expected"),
+    ([], b" \n", "the input is empty; expected"),
+    ([], b"{}", "the input has no hook_event_name"),
+    ([], b'{"hook_event_name": 5}', "the input has no hook_event_name"),
+    (["PostToolUse", "--shrink", "9000"], b"garbage", "the input is not valid JSON"),
+    (["PostToolUse"], b'{"tool_name": ', "the input is not valid JSON"),
+    (["SessionStart"], b'{"source": "compact"}', "everturn hook: The input has no transcript_path"),
     (["PreCompact"], b"{", "the input is not valid JSON"),
     (["PreCompact"], b"\xff", "the input is not valid JSON"),
     (["PreCompact"], b"[1]", "the input is a JSON list; expected"),

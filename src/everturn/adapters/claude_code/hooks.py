@@ -35,7 +35,7 @@ def run(arguments: list[str]) -> int:
         answer = None if _is_small(event, data, limit) else _answer(event, _payload(data), limit)
     except Exception as problem:
         # A hook must never block the user's work.
-        what = str(problem) if isinstance(problem, HookInputError) else f"{type(problem).__name__}: {problem}"
+        what = str(problem) if _is_for_users(problem) else f"{type(problem).__name__}: {problem}"
         sys.stderr.write(f"everturn hook: {printable(what)}\n")
         return 1
     if answer:
@@ -44,6 +44,12 @@ def run(arguments: list[str]) -> int:
         # ASCII only: the locale of a hook is unknown.
         sys.stdout.write(json.dumps(answer) + "\n")
     return 0
+
+
+def _is_for_users(problem: Exception) -> bool:
+    from everturn.errors import EverturnError
+
+    return isinstance(problem, HookInputError | EverturnError)
 
 
 def _parse_arguments(arguments: list[str]) -> tuple[str, int]:
@@ -64,11 +70,15 @@ def _normalize_event(event: str) -> str:
 
 
 def _is_small(event: str, data: bytes, limit: int) -> bool:
-    """Whether a result is certainly within the limit, so that its input need not be parsed."""
-    return event == "posttooluse" and (limit == 0 or len(data) <= limit)
+    """Whether a result is certainly within the limit, so that its input need not be parsed. What does not
+    look like an object is parsed, to say what is wrong with it."""
+    looks_whole = data[:1] == b"{" and data.rstrip()[-1:] == b"}"
+    return looks_whole and event == "posttooluse" and (limit == 0 or len(data) <= limit)
 
 
 def _payload(data: bytes) -> object:
+    if not data.strip():
+        raise HookInputError("the input is empty; expected the JSON object that Claude Code sends.")
     try:
         payload = decode(data.decode())
     except ValueError as problem:
@@ -84,6 +94,8 @@ def _payload(data: bytes) -> object:
 
 def _answer(event: str, payload: object, limit: int) -> dict[str, object] | None:
     event = event or _normalize_event(get_text(payload, "hook_event_name"))
+    if not event:
+        raise HookInputError("the input has no hook_event_name; expected what Claude Code sends to hooks.")
     if event == "precompact":
         from everturn.adapters.claude_code.compaction_marker import state_folder, write_marker
 

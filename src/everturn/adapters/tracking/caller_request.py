@@ -91,8 +91,9 @@ class CallerRequest(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = ""
     # Sent as it came: it is recorded and billed, and nothing is decided.
     is_observed: bool = False
-    # Whether it has messages with role "system".
+    # Whether it has messages with role "system", and whether one of them has an `output_config`.
     has_system_messages: bool = False
+    has_message_config: bool = False
 
     def role(self, link: int) -> str:
         """The role of the message that a link stands for; of links without a message, the user's."""
@@ -170,7 +171,7 @@ def _read(
     if isinstance(read, UnsupportedMessage):
         return UnsupportedRequest(f"messages.{read.at} has an unsupported role, field or content")
     positions = read.positions
-    if new and (not positions or positions[-1].message != len(new) - 1):
+    if new and (not positions or positions[-1].message < _find_last_said(new)):
         return UnsupportedRequest("its last message has no content")
     chain = [*before.chain, *read.links] if before.chain else read.links
     system, tools = _system(body), body.get("tools") or ()
@@ -183,6 +184,7 @@ def _read(
     if breakpoints == "everturn":
         fields.pop("cache_control", None)
     found = [each for _, each in read.breakpoints]
+    configs = [(at, config) for at in read.system_messages if (config := new[at].get("output_config"))]
     parameters = _parameters(body, betas, found)
     return CallerRequest(
         model=body["model"],
@@ -196,10 +198,21 @@ def _read(
         ends=read.ends,
         known=len(before.chain),
         preamble_digest=preamble_digest,
-        fingerprint=digest(chain[-1], body["model"], preamble_digest, parameters, fields, breakpoints),
+        fingerprint=digest(
+            chain[-1], body["model"], preamble_digest, parameters, fields, breakpoints, configs
+        ),
         marks_messages=breakpoints == "caller" and bool(found),
         has_system_messages=bool(read.system_messages),
+        has_message_config=bool(configs),
     )
+
+
+def _find_last_said(messages: Sequence[Mapping[str, Any]]) -> int:
+    """The last message that must have content: a system message may only set the effort."""
+    last = len(messages) - 1
+    while last > 0 and messages[last].get("output_config") and not messages[last].get("content"):
+        last -= 1
+    return last
 
 
 def read_message_blocks(message: Mapping[str, Any], skip: int = 0) -> tuple[Block, ...]:
@@ -211,7 +224,9 @@ def read_message_blocks(message: Mapping[str, Any], skip: int = 0) -> tuple[Bloc
     else:
         kept = islice(content or (), skip, None)
         blocks = tuple(block_from_fields(without_cache_control(block)) for block in kept)
-    return to_system_blocks(blocks) if message.get("role") == "system" else blocks
+    if message.get("role") != "system" or (skip and not blocks):
+        return blocks
+    return to_system_blocks(blocks, message.get("output_config"))
 
 
 # ── what is not supported ────────────────────────────────────────────────────────────────────────

@@ -24,6 +24,8 @@ from everturn.wire.json_values import is_object, is_sequence
 START: Final = b""
 # The kind of a block that holds the text of a message with role "system" (`system_messages.py`).
 SYSTEM_TEXT: Final = "everturn_system"
+# Where such a block keeps the other fields of its message.
+SYSTEM_FIELDS: Final = "everturn_fields"
 _SIZE: Final = 16
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -132,7 +134,7 @@ def _digest_text_block(role: str, block: dict[str, Any]) -> bytes | None:
     return _texts.digest(text)
 
 
-_TEXT_FIELDS: Final = frozenset({"type", "text", "cache_control"})
+_TEXT_FIELDS: Final = frozenset({"type", "text", "cache_control", SYSTEM_FIELDS})
 
 
 class _DigestMemo:

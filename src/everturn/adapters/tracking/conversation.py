@@ -160,13 +160,17 @@ class TrackedConversation:
         self.preamble, self.preamble_digest = request.preamble, request.preamble_digest
         self.last_request = request.without_messages()
         before = 0 if not request.known else self.messages
+        unknown = ""
         for message in request.new_messages(len(self.known.chain)):
             append = self.runner.hear if message.role == "assistant" else self.runner.put
             self._ready = None
             append(message.blocks)
-            if message.role == "assistant":
-                # Its thinking may be bound to a prompt that was sent earlier and is no longer known.
-                self.runner.conversation.distrust_thinking("it came with a message list that was not known")
+            if message.role == "assistant" and not unknown:
+                # Its thinking may be bound to a prompt that was sent earlier and is no longer known. What was
+                # recorded before it keeps its prompt: clients change replies, such as an input of a call.
+                unknown = self.records[-1].uuid
+                why = "it came with a message list that was not known"
+                self.runner.conversation.distrust_thinking(why, unknown)
             self.known.has_system_text |= message.role == "system"
             new = request.chain[len(self.known.chain) : message.links]
             self.known.add(len(self.records) - 1, new, self.preamble_digest)
@@ -263,7 +267,9 @@ class TrackedConversation:
         body = prepared.body
         if self.known.has_system_text and not request.is_observed:
             captured = build_request(prepared.turn.captured, prepared.turn.breakpoints)
-            body = encode_request(captured, native=request.has_system_messages)
+            body = encode_request(
+                captured, native=request.has_system_messages, has_config=request.has_message_config
+            )
         self._ready = PreparedCall(self, request, prepared, body, len(self.known.chain), len(self.records))
         return self._ready
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from everturn.adapters.tracking.summary_retries import RetryClock, retry, retry_async
-from everturn.adapters.tracking.system_messages import encode_request
+from everturn.adapters.tracking.system_messages import OUTPUT_CONFIG_BETAS, encode_request
 from everturn.decide.effects import (
     AskModel,
     Emit,
@@ -148,7 +148,11 @@ class AsyncTrackingEffectHandler:
 def encode_summary_request(effect: AskModel) -> bytes:
     """The bytes of a summary request. A fork repeats the caller's system messages; the model of a separate
     request may not know that role."""
-    return encode_request(effect.request, native=effect.parent is not None)
+    return encode_request(
+        effect.request,
+        native=effect.parent is not None,
+        has_config=not OUTPUT_CONFIG_BETAS.isdisjoint(effect.betas),
+    )
 
 
 def lift_output_limits(effect: AskModel) -> AskModel:

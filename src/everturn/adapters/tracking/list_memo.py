@@ -137,8 +137,9 @@ def _is_plain(message: Any) -> bool:
     if not is_object(message) or message.get("role") not in ROLES:
         return False
     content = message.get("content")
-    # Other fields of a message (its own effort, a time to be cleared at) could not be sent again.
-    if any(value is not None for name, value in message.items() if name not in ("role", "content")):
+    known = ("role", "content", "output_config") if message["role"] == "system" else ("role", "content")
+    # Other fields of a message (a time to be cleared at) could not be sent again.
+    if any(value is not None for name, value in message.items() if name not in known):
         return False
     if isinstance(content, str):
         return True

@@ -4,17 +4,26 @@ The log knows the roles user and assistant. The text of a system message is reco
 kind in a user's message, so that it is never taken for the user's words, and becomes a message with role
 "system" again in the request. If the caller stops using that role, as clients do for models that refuse it,
 the text is sent as a reminder inside the user's message, which is what those clients do themselves.
+
+Such a message may set the effort from there on (`output_config`), and then it may have no text. Its last
+block keeps that field; it is left out when the caller no longer sends it, because it needs a beta.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from everturn.adapters.tracking.chain import SYSTEM_TEXT
+from everturn.adapters.tracking.chain import SYSTEM_FIELDS, SYSTEM_TEXT
 from everturn.history.blocks import Block, block_from_json
 from everturn.history.messages import Message
 from everturn.wire.anthropic import Request
+
+OUTPUT_CONFIG: Final = "output_config"
+# One of these is needed for that field.
+OUTPUT_CONFIG_BETAS: Final = frozenset(
+    {"mid-conversation-output-config-2026-07-01", "per-turn-control-2026-07-01"}
+)
 
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
@@ -25,27 +34,36 @@ class _WireMessage(msgspec.Struct):
 
     role: str
     content: Sequence[msgspec.Raw]
+    output_config: Any = msgspec.UNSET
 
 
-def to_system_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """How the text blocks of a system message are recorded."""
-    return tuple(_with_type(block, SYSTEM_TEXT) for block in blocks)
+def to_system_blocks(blocks: Sequence[Block], config: Any = None) -> tuple[Block, ...]:
+    """How the text blocks of a system message are recorded, and its `output_config`."""
+    if config is None:
+        return tuple(_with_type(block, SYSTEM_TEXT) for block in blocks)
+    kept = {OUTPUT_CONFIG: config}
+    last = blocks[-1] if blocks else block_from_json(b'{"type":"text","text":""}')
+    return (
+        *(_with_type(block, SYSTEM_TEXT) for block in blocks[:-1]),
+        _with_type(last, SYSTEM_TEXT, **{SYSTEM_FIELDS: kept}),
+    )
 
 
-def encode_request(request: Request, *, native: bool) -> bytes:
-    """The bytes of a request. System text becomes messages with role "system" if `native`, else reminders."""
+def encode_request(request: Request, *, native: bool, has_config: bool) -> bytes:
+    """The bytes of a request. System text becomes messages with role "system" if `native`, else reminders.
+    `has_config`: such messages may have an `output_config`."""
     if all(block.kind != SYSTEM_TEXT for message in request.messages for block in message.blocks):
         return request.to_bytes()
     if not native:
         return msgspec.structs.replace(
             request, messages=tuple(map(_as_reminders, request.messages))
         ).to_bytes()
-    parts = [part for message in request.messages for part in _split(message)]
+    parts = [part for message in request.messages for part in _split(message, has_config)]
     whole = msgspec.structs.replace(request, messages=()).to_bytes()
     return whole[: -len(b"]}")] + _encode(parts)[1:] + b"}"
 
 
-def _split(message: Message) -> Iterator[_WireMessage]:
+def _split(message: Message, has_config: bool) -> Iterator[_WireMessage]:
     """A user's message and the system messages in it. They go behind it: the API accepts no other order."""
     system = [block for block in message.blocks if block.kind == SYSTEM_TEXT]
     others = [block for block in message.blocks if block.kind != SYSTEM_TEXT]
@@ -53,8 +71,22 @@ def _split(message: Message) -> Iterator[_WireMessage]:
         yield _wire(message.role, _as_reminders(message).blocks)
         return
     yield _wire(message.role, others)
-    if system:
-        yield _wire("system", [_with_type(block, "text") for block in system])
+    configs = [config for block in system if has_config and (config := _read_config(block)) is not None]
+    texts = [_with_type(block, "text") for block in system if _read_text(block)]
+    if texts or configs:
+        said = _wire("system", texts)
+        if configs:
+            said.output_config = configs[-1]
+        yield said
+
+
+def _read_text(block: Block) -> str:
+    return msgspec.json.decode(_read_fields(block.raw)["text"], type=str)
+
+
+def _read_config(block: Block) -> Any:
+    kept = _read_fields(block.raw).get(SYSTEM_FIELDS)
+    return None if kept is None else msgspec.json.decode(kept, type=dict[str, Any]).get(OUTPUT_CONFIG)
 
 
 def _wire(role: str, blocks: Iterable[Block]) -> _WireMessage:
@@ -67,12 +99,15 @@ def _as_reminders(message: Message) -> Message:
 
 
 def _as_reminder(block: Block) -> Block:
-    fields: Mapping[str, Any] = _read_fields(block.raw)
-    text = msgspec.json.decode(fields["text"], type=str)
+    fields = _plain_fields(block)
+    text = _read_text(block)
     reminder = f"<system-reminder>\n{text}\n</system-reminder>"
     return block_from_json(_encode({**fields, "type": "text", "text": reminder}))
 
 
-def _with_type(block: Block, kind: str) -> Block:
-    fields: Mapping[str, Any] = _read_fields(block.raw)
-    return block_from_json(_encode({**fields, "type": kind}))
+def _with_type(block: Block, kind: str, **more: Any) -> Block:
+    return block_from_json(_encode({**_plain_fields(block), "type": kind, **more}))
+
+
+def _plain_fields(block: Block) -> Mapping[str, Any]:
+    return {name: value for name, value in _read_fields(block.raw).items() if name != SYSTEM_FIELDS}

@@ -62,7 +62,7 @@ TOOL_KINDS: dict[str, Headers] = {
 # Fields of a message with role "system".
 MESSAGE_FIELDS: dict[str, Headers] = {
     "clear_at": ("mid-conversation-system-clear-at-2026-08-21",),
-    "output_config": ("mid-conversation-output-config-2026-07-01",),
+    "output_config": ("mid-conversation-output-config-2026-07-01", "per-turn-control-2026-07-01"),
 }
 INLINE_TOOLS: Headers = ("inline-tools-2026-09-15",)
 _TASK_BUDGETS: Headers = ("task-budgets-2026-03-13",)

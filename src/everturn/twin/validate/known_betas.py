@@ -30,9 +30,9 @@ _CLAUDE_CODE_BETAS: Final = """
     advanced-tool-use-2025-11-20 afk-mode-2026-01-31 ccr-byoc-2025-07-29 ccr-triggers-2026-01-30
     claude-code-20250219 code-execution-2025-08-25 context-hint-2026-04-09 effort-2025-11-24
     environments-2025-11-01 mcp-servers-2025-12-04 mid-conversation-system-2026-04-07 oauth-2025-04-20
-    oidc-federation-2026-04-01 prompt-caching-scope-2026-01-05 redact-thinking-2026-02-12
-    structured-outputs-2025-12-15 summarize-connector-text-2026-03-13 tool-search-tool-2025-10-19
-    web-search-2025-03-05
+    oidc-federation-2026-04-01 per-turn-control-2026-07-01 prompt-caching-scope-2026-01-05
+    redact-thinking-2026-02-12 structured-outputs-2025-12-15 summarize-connector-text-2026-03-13
+    tool-search-tool-2025-10-19 web-search-2025-03-05
 """
 # Documented once, and generally available or gone since.
 _OLDER_BETAS: Final = """

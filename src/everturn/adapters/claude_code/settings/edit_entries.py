@@ -22,6 +22,7 @@ from everturn.adapters.claude_code.settings.entries import (
     hook_entries,
     is_our_handler,
     is_our_status_line,
+    server_entry,
 )
 from everturn.errors import UsageError
 
@@ -120,7 +121,7 @@ def _with_another_value(change: SettingsChange, names: list[str], value: Any, wh
 def _with_server(change: SettingsChange, wanted: InstallOptions) -> SettingsChange:
     text = change.text
     program, *rest = wanted.program
-    entry = {"command": program, "args": [*rest, "mcp"]}
+    entry = server_entry(wanted)
     if there := json_text.find_member(text, "mcpServers", NAME):
         is_ours = calls_us(there.value, "mcp")
         return _with_another_value(change, ["mcpServers", NAME], entry, "MCP server") if is_ours else change

@@ -96,6 +96,20 @@ def _handler(wanted: InstallOptions, *arguments: str, seconds: int = HOOK_TIMEOU
     return {"type": "command", "command": program, "args": [*rest, "hook", *arguments], "timeout": seconds}
 
 
+def server_entry(wanted: InstallOptions) -> dict[str, Any]:
+    program, *rest = wanted.program
+    return {"command": program, "args": [*rest, "mcp"]}
+
+
+def has_our_hooks(text: str) -> bool:
+    """Whether settings have a hook of ours."""
+    hooks = get_path(json_text.parse_json(text), "hooks")
+    groups = (
+        [each for found in hooks.values() if is_list(found) for each in found] if is_object(hooks) else []
+    )
+    return any(is_our_handler(each) for group in groups for each in handlers_of(group))
+
+
 def is_our_status_line(value: object) -> bool:
     command = get_path(value, "command")
     if not isinstance(command, str):
