@@ -41,9 +41,9 @@ VERDICTS: Final[dict[tuple[str, int], Verdict]] = {
         "whole debate that led to the fix.",
     ),
     ("2372de7ea2ff", 1): Verdict(
-        "model > ours > window",
-        "The model's knows a question that was typed while it worked; the log that ours reads does not "
-        "have it.",
+        "model = ours > window",
+        "Both end with the question that was typed while the model worked; the model's explains each fix, "
+        "ours has the list of five findings.",
     ),
     ("25730c662552", 1): Verdict(
         "model = ours > window",

@@ -87,7 +87,7 @@ def planned(rng: random.Random) -> list[Step]:
 def steady(rng: random.Random) -> list[Step]:
     """One list that grows, under one habit that should cost nothing."""
     spelling, restarts = rng.choice(tuple(SPELLINGS)), rng.choice((0.0, 0.3))
-    begins = tuple((change, rng.random()) for change in CHANGES if rng.random() < 0.4)
+    begins = beginning(rng)
     return [
         Step(
             list_at=0.0,
@@ -104,18 +104,27 @@ def steady(rng: random.Random) -> list[Step]:
 
 def changing(rng: random.Random) -> list[Step]:
     """Lists that are edited, branched and trimmed, under other settings each time."""
+    begins = beginning(rng)
     return [
         Step(
             list_at=rng.random(),
             habit=rng.choice(HABITS),
             at=rng.random(),
-            changes=tuple((change, rng.random()) for change in CHANGES if rng.random() < 0.08),
+            changes=tuple((change, rng.random()) for change in CHANGES if rng.random() < 0.08)
+            if number
+            else begins,
             spelling=rng.choice(tuple(SPELLINGS)) if rng.random() < 0.5 else "plain",
             fault=rng.choice(FAULTS) if rng.random() < 0.15 else "",
             restarts=rng.random() < 0.2,
         )
-        for _ in range(STEPS)
+        for number in range(STEPS)
     ]
+
+
+def beginning(rng: random.Random) -> tuple[tuple[str, float], ...]:
+    """What a program starts with. Most think: what the API refuses, it mostly refuses about thinking."""
+    often = {"thinking": 0.75, "model": 0.6}
+    return tuple((change, rng.random()) for change in CHANGES if rng.random() < often.get(change, 0.4))
 
 
 def spelled_plainly(said: str, reminder: str) -> tuple[Spelling, Spelling]:
@@ -178,18 +187,23 @@ class Model:
         self.question = ""
         # How many results of tools this question has had.
         self.results = 0
+        self.has_answered = False
 
     def lines(self) -> int:
         """How much a tool reads for it."""
         return random.Random(f"{self._seed} {self.question} {self.results} lines").choice((9, 90, 600))
 
     def say(self, request: ParsedRequest, *, rng: random.Random) -> ModelOutput:
+        self.has_answered = True
         own = random.Random(f"{self._seed} {self.question} {self.results}")
-        thinks = request.get_object("thinking").get("type") in ("enabled", "adaptive") and own.random() < 0.7
+        # Many models think where a turn begins, and seldom inside of a tool loop.
+        chance = 0.2 if self.results else 0.9
+        thinks = request.get_object("thinking").get("type") in ("enabled", "adaptive")
+        thinks = thinks and own.random() < chance
         thought = [{"type": "thinking", "thinking": "Let me see. " * own.choice((2, 40))}] if thinks else []
-        may_call = request.body.get("tools") and request.body.get("tool_choice") != {"type": "none"}
+        may_call = request.tools and request.body.get("tool_choice") != {"type": "none"}
         if may_call and self.results < MOST_RESULTS and own.random() < 0.5:
-            names = [tool["name"] for tool in request.body["tools"]]
+            names = [tool.body["name"] for tool in request.tools]
             paths = own.choice((("a.py",), ("a.py",), ("a.py", "b.py")))
             blocks = [
                 {"type": "tool_use", "id": new_id("toolu_", rng), "name": names[0], "input": {"path": path}}
@@ -284,6 +298,8 @@ class Caller:
     def answer(self, asked: str) -> str:
         """What a tool says."""
         number = self._next("result")
+        if self.model.has_answered:
+            self.newest, self.model.has_answered = [], False
         self.model.results += 1
         self.allowed.add(number)
         self.newest.append(f"{number} {RESULT * self.model.lines()}{number}")
@@ -306,7 +322,7 @@ class Caller:
         for _ in range(MOST_TRIES):
             self.allowed = {own, *NUMBER.findall(repr(before))}
             self.allowed |= {each for each, host in self.reminders.items() if host in self.allowed}
-            self.model.question, self.model.results = own, 0
+            self.model.question, self.model.results, self.model.has_answered = own, 0, False
             self.newest = [text for message in sent for text in message]
             try:
                 after = self.surface.ask(before, sent, self.mode)

@@ -11,7 +11,7 @@ from everturn import Session
 from everturn.decide.authorship import AGENT_LABEL, typed_words
 from everturn.decide.compact.gate import false_origin
 from everturn.decide.compact.pins import standing_instructions
-from everturn.decide.compact.unanswered import NOT_TYPED, unanswered_text
+from everturn.decide.compact.unanswered import NOT_TYPED, unanswered_parts
 from everturn.decide.compact.values import Compaction
 from everturn.decide.extractive import summarize
 from everturn.decide.extractive.writing.wording import OURS
@@ -116,7 +116,7 @@ def test_what_a_program_put_into_a_message_is_not_the_users(tag: str, shape: str
     made = summarize(records, budget=200_000)
     for number in (1, 6, 7, 9):
         assert "marker" not in made.sections[number]
-    assert unanswered_text(records).startswith(NOT_TYPED)
+    assert unanswered_parts(records)[0].startswith(NOT_TYPED)
 
 
 def test_what_a_program_added_below_the_users_words_is_no_rule():

@@ -2,6 +2,12 @@
 
 import json
 
+import pytest
+
+from everturn import Session
+from everturn.history.blocks import text_of
+from everturn.session.recall.index import RecallIndex
+from everturn.session.recall.query import parse_query
 from everturn.session.recorded import open_session
 from everturn.wire.claude_code_reader import parse_session_file
 from everturn.wire.queued_messages import QueuedMessage, read_queue
@@ -59,3 +65,59 @@ def test_a_line_that_cannot_be_read_is_passed_over():
     assert read_queue(parse_session_file(data(broken)).lines) == (
         QueuedMessage("", "given", "2026-01-23T17:34:42.719Z"),
     )
+
+
+# ── the summary without a model, and recall ──────────────────────────────────────────────────────
+
+
+def timed(line, minute):
+    return {**line, "timestamp": f"2026-01-23T17:{minute:02}:00.000Z"}
+
+
+def answer(text, uuid, parent):
+    message = {"id": f"msg_{uuid}", "role": "assistant", "content": [{"type": "text", "text": text}]}
+    return {"type": "assistant", "uuid": uuid, "parentUuid": parent, "message": message, "sessionId": "s"}
+
+
+TYPED = [
+    timed(user("Fix the parser. " + "It stops too early. " * 900, "u1"), 1),
+    timed(operation("enqueue", "Could we have a linting rule for it?"), 2),
+    timed(answer("The parser is fixed now, and its tests pass. " * 400, "a1", "u1"), 3),
+    timed(operation("remove"), 3),
+    # The model's own summary repeats the words; that is no message of the user.
+    timed(operation("enqueue", "And a second one?"), 4),
+    timed(user("And a second one?", "u2", "a1"), 5),
+    timed(operation("dequeue"), 5),
+    timed(answer("It is there.", "a2", "u2"), 6),
+]
+
+
+@pytest.fixture
+def typed(tmp_path):
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(data(TYPED))
+    return path
+
+
+@pytest.mark.spec("BY-5")
+def test_a_summary_without_a_model_lists_what_was_typed_while_the_model_worked(typed, twin):
+    options = {"client": twin.client(), "compact": {"strategies": ["extractive"]}, "fsync": "never"}
+    with Session.open(typed, **options) as session:
+        made = session.compact()
+        told = text_of(made.summary.blocks[0])
+        again = text_of(session.conversation.log.view.records[1].blocks[0])
+    messages = told.partition("6. All user messages:")[2].partition("7. Pending tasks:")[0]
+    assert messages.count("Could we have a linting rule for it?") == 1
+    assert messages.count('- "And a second one?"') == 1
+    assert messages.index("linting rule") < messages.index("second one")
+    assert again == told
+
+
+@pytest.mark.spec("BY-4")
+def test_recall_finds_what_was_typed_while_the_model_worked(typed):
+    found = RecallIndex(typed, place=":memory:")
+    matches, _ = found.find(parse_query("linting rule"), 3)
+    assert [(each.passage.source, each.passage.text) for each in matches] == [
+        ("user", "Could we have a linting rule for it?")
+    ]
+    found.close()

@@ -12,7 +12,7 @@ import msgspec
 from everturn.decide.betas import required_betas
 from everturn.decide.compact.build_records import said_by_hooks
 from everturn.decide.compact.chain import chain_of, plan_undo_after_refusal
-from everturn.decide.compact.context import CompactionContext
+from everturn.decide.compact.context import CompactionContext, LeastTokens
 from everturn.decide.compact.flow import preview_compaction, run_compaction
 from everturn.decide.compact.state import CompactionState, usable_notes
 from everturn.decide.compact.summary_calls import CallObserver
@@ -36,8 +36,10 @@ from everturn.engine.values import COMPACTION_DISABLED, CompactionOutcome, Conve
 from everturn.engine.view_edits import drop_thinking, end_deletions, tell_unsendable
 from everturn.history.edits import Compacted, Undone
 from everturn.history.records import Record
+from everturn.measure.model_table import find_model
 from everturn.measure.thresholds import ContextThresholds
 from everturn.view.breakpoints import Breakpoints, keep_existing
+from everturn.wire.queued_messages import QueuedMessage
 
 
 class Compactor:
@@ -46,6 +48,8 @@ class Compactor:
         self.memory = CompactionState(state.setting.options.compact)
         # The session's notes, if it keeps any: they can be used as a summary (SM-6).
         self.notes: Notes | None = None
+        # What the user typed while the model worked in another program, and no record has.
+        self.queued: tuple[QueuedMessage, ...] = ()
         # The last record of a log that already existed; "" for a new conversation.
         self.resumed_at = ""
         # Since the last accepted request: that one was too long, and why a compacted view was refused.
@@ -241,6 +245,7 @@ class Compactor:
         return CompactionContext(
             view=view,
             size=self._next_size,
+            least=self._least_tokens(settings),
             measured=state.tracker.measured(),
             limits=thresholds,
             model=settings.model,
@@ -255,6 +260,7 @@ class Compactor:
             transcript=settings.transcript,
             notes=notes.text,
             notes_end_before=notes.end_before,
+            queued=self.queued,
         )
 
     def _shared_settings(self, settings: ConversationSettings) -> ConversationSettings:
@@ -263,6 +269,14 @@ class Compactor:
         """
         sent = self._state.cache.sent
         return sent if sent is not None and sent.model == settings.model else settings
+
+    def _least_tokens(self, settings: ConversationSettings) -> LeastTokens:
+        """Another model counts the same text differently: its tokenizer may need fewer tokens."""
+        size, view = self._state.size(settings), self._state.log.view
+        anchor = next((each for each in reversed(view.records) if each.uuid == size.anchor), None)
+        counted_by = find_model(anchor.reply.model) if anchor is not None and anchor.reply else None
+        scale = counted_by.chars_per_token / settings.model.chars_per_token if counted_by else 1.0
+        return LeastTokens(max(0, round((size.reported - size.freed) * scale)), size.rough_tail)
 
     def _answered_messages(self) -> int:
         """The number of messages in the last answered request of this view. Records kept from before a
@@ -306,6 +320,9 @@ class Compactor:
             return f"the cache had expired: nothing was sent for {idle:.0f} s"
         if not self._answered_messages():
             return "the messages in view have not been sent in this form before"
+        if not model.keeps_thinking and self._state.tracker.flattener.in_tool_loop:
+            # A question ends the loop, and the API then leaves out the thinking in it: another prefix.
+            return f"{model.id} keeps the thinking of a tool loop only until the next question"
         return "the provider no longer had the entries of the last request"
 
 

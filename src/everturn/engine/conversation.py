@@ -50,6 +50,7 @@ from everturn.measure.calibration import Calibration
 from everturn.measure.meter import ContextSize
 from everturn.measure.prediction import Forecast
 from everturn.measure.thresholds import ContextThresholds, ThresholdLevels, check_thresholds
+from everturn.wire.queued_messages import QueuedMessage
 
 
 class Conversation:
@@ -231,6 +232,10 @@ class Conversation:
     @notes.setter
     def notes(self, notes: Notes | None) -> None:
         self._compactor.notes = notes
+
+    def take_queued(self, queued: Iterable[QueuedMessage]) -> None:
+        """What the user typed while the model worked, if no record has it: for the extractive summary."""
+        self._compactor.queued = tuple(queued)
 
     # ── what is known ────────────────────────────────────────────────────────────────────────────
 

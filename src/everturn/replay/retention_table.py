@@ -23,6 +23,7 @@ from everturn.history.records import Record, is_sent
 from everturn.history.threads import split_threads
 from everturn.safe_files import MAX_SESSION_BYTES, edit_text, read_file
 from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.queued_messages import QueuedMessage, find_unrecorded
 
 FOLDER: Final = Path("../shared/data/claude-code")
 START, END = "<!-- retention table -->", "<!-- end of the retention table -->"
@@ -60,12 +61,17 @@ def iter_compactions(records: Iterable[Record]) -> Iterator[tuple[Sequence[Recor
             yield before, "\n".join(text_of(block) for block in record.blocks)
 
 
-def compare_summaries(before: Sequence[Record], summary: str) -> dict[SummaryAuthor, Retention]:
+def compare_summaries(
+    before: Sequence[Record], summary: str, queued: Iterable[QueuedMessage] = ()
+) -> dict[SummaryAuthor, Retention]:
+    """`queued` is what the user typed while the model worked, and no record has."""
+    known = [each for each in queued if each.timestamp <= before[-1].timestamp]
     by_model = measure_retention(before, summary)
+    same_size = summarize(before, budget=by_model.tokens, queued=known)
     return {
         "model": by_model,
-        "ours": measure_retention(before, summarize(before).text),
-        "ours, same size": measure_retention(before, summarize(before, budget=by_model.tokens).text),
+        "ours": measure_retention(before, summarize(before, queued=known).text),
+        "ours, same size": measure_retention(before, same_size.text),
         "window": measure_retention(before, end_of_conversation(before, by_model.tokens)),
     }
 
@@ -83,10 +89,12 @@ def end_of_conversation(records: Sequence[Record], tokens: int) -> str:
 
 def rows(folder: Path) -> Iterator[RetentionRow]:
     for path in sorted(folder.rglob("*.jsonl")):
-        found = split_threads(parse_session_file(read_file(path, max_bytes=MAX_SESSION_BYTES)).records)
+        transcript = parse_session_file(read_file(path, max_bytes=MAX_SESSION_BYTES))
+        queued = find_unrecorded(transcript.lines, transcript.records)
+        found = split_threads(transcript.records)
         for thread in (found.main, *found.sidechains):
             for number, (before, summary) in enumerate(iter_compactions(thread.records), start=1):
-                yield RetentionRow(path.stem[:12], number, compare_summaries(before, summary))
+                yield RetentionRow(path.stem[:12], number, compare_summaries(before, summary, queued))
 
 
 def render_table(found: Sequence[RetentionRow]) -> str:

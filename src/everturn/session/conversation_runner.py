@@ -242,8 +242,8 @@ class ConversationRunner:
         if turn.size.tokens >= limit:
             raise ContextFullError(
                 f"The context holds {turn.size.tokens:,} tokens, and the limit without a compaction is "
-                f"{limit:,}. Automatic compaction is off: compact by hand, or set "
-                "thresholds.auto_compaction = true."
+                f"{limit:,}. Automatic compaction is off: compact by hand, rewind to an earlier message, "
+                "choose a model with a larger window, or set thresholds.auto_compaction = true."
             )
 
     def compact_after_overflow(self) -> bool:

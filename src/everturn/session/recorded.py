@@ -14,7 +14,6 @@ import msgspec
 
 from everturn.decide.options import Options
 from everturn.errors import InputError, UsageError
-from everturn.history.blocks import text_of
 from everturn.history.edits import Cleared, Compacted
 from everturn.history.log import Log, View
 from everturn.history.messages import Message
@@ -36,7 +35,7 @@ from everturn.measure.tokens import TokenCounter
 from everturn.session.transcripts import Progress, open_transcript
 from everturn.view.flatten import flatten
 from everturn.wire.claude_code_reader import Transcript
-from everturn.wire.queued_messages import read_queue, unrecorded
+from everturn.wire.queued_messages import find_unrecorded
 
 WindowBasis = Literal["given", "name", "context", "compaction", "model", "guess"]
 
@@ -215,11 +214,7 @@ def _about_the_start(thread: Thread) -> tuple[str, ...]:
 
 def _about_the_queue(transcript: Transcript) -> tuple[str, ...]:
     """The user's words that are in the file and in no message of it."""
-    queued = read_queue(transcript.lines)
-    if not queued:
-        return ()
-    texts = (text_of(block) for each in transcript.records if each.kind == "user" for block in each.blocks)
-    left = unrecorded(queued, tuple(filter(None, texts)))
+    left = find_unrecorded(transcript.lines, transcript.records)
     if not left:
         return ()
     words = shorten(" ".join(left[-1].text.split()), MAX_QUEUED_CHARACTERS)

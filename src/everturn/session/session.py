@@ -70,7 +70,7 @@ from everturn.session.tools import (
     run_tools,
     to_blocks,
 )
-from everturn.session.transcripts import open_transcript
+from everturn.session.transcripts import open_transcript, read_queued_messages
 from everturn.session.upstream import Send, drain
 from everturn.view.cache_key import thinking_mode
 from everturn.view.flatten import flatten
@@ -502,4 +502,6 @@ def _restore_conversation(
     )
     conversation.compaction_state.remember(state.breaker, state.refill)
     conversation.economy.state = state.economy
+    if records and settings.transcript:
+        conversation.take_queued(read_queued_messages(settings.transcript, records))
     return conversation

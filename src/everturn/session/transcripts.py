@@ -7,15 +7,17 @@ empty session. A file that is not a session is refused with a message that says 
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from everturn.errors import InputError, NotASession
+from everturn.history.records import Record
 from everturn.safe_files import MAX_SESSION_BYTES, open_stream, read_file
 from everturn.wire.claude_code_reader import Transcript, looks_like_a_session, parse_session_file
 from everturn.wire.line_sums import check_end, check_sums
+from everturn.wire.queued_messages import QUEUE_OPERATION, QueuedMessage, find_unrecorded
 
 STDIN: Final = "-"
 SUFFIX: Final = ".jsonl"
@@ -78,6 +80,18 @@ def read_state_beside(path: str | os.PathLike[str]) -> bytes:
         return read_file(os.path.realpath(path) + STATE_SUFFIX)
     except (OSError, ValueError):
         return b""
+
+
+def read_queued_messages(path: str, records: Sequence[Record]) -> tuple[QueuedMessage, ...]:
+    """What the user typed into another program while its model worked, and no record of the file has."""
+    try:
+        data = read_file(path, max_bytes=MAX_SESSION_BYTES)
+    except (OSError, ValueError):
+        return ()
+    if QUEUE_OPERATION.encode() not in data:
+        return ()
+    lines = b"\n".join(line for line in data.split(b"\n") if QUEUE_OPERATION.encode() in line)
+    return find_unrecorded(parse_session_file(lines).lines, records)
 
 
 def _standard_input() -> bytes:

@@ -2,7 +2,7 @@
 
 They are not records. What was taken from the queue comes again as a user message; what was given to the model
 in the middle of its turn often stands in no other line. The view stays what the API saw; readers of a session
-are told of the words.
+are told of the words, the summary without a model lists them, and recall finds them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from everturn.history.blocks import text_of
+from everturn.history.blocks import Block, text_of
+from everturn.history.records import Record
 from everturn.wire.claude_code_reader import TranscriptLine, blocks_from_content
 
 # A message of its own; given to the model within its turn; taken back into the input line; not taken yet.
@@ -71,6 +72,31 @@ def unrecorded(queued: Iterable[QueuedMessage], said: Sequence[str]) -> tuple[Qu
         for each in queued
         if each.outcome in ("given", "waiting") and each.text and not _is_in(each.text, said)
     )
+
+
+def find_unrecorded(lines: Iterable[TranscriptLine], records: Iterable[Record]) -> tuple[QueuedMessage, ...]:
+    """The messages in these lines that the model may have seen and that stand in none of the records. A
+    summary that repeats one came later: whoever reads what it replaced does not have it."""
+    queued = read_queue(lines)
+    if not queued:
+        return ()
+    users = (each for each in records if each.kind in ("user", "attachment") and not each.compact_summary)
+    texts = (_words(block) for record in users for block in record.blocks)
+    return unrecorded(queued, tuple(filter(None, texts)))
+
+
+class _Attached(msgspec.Struct):
+    prompt: str = ""
+
+
+def _words(block: Block) -> str:
+    """The text of a block; of an attachment, the message that it brought."""
+    if block.kind != "attachment":
+        return text_of(block)
+    try:
+        return msgspec.json.decode(block.raw, type=_Attached).prompt
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
 
 
 def _is_in(words: str, said: Sequence[str]) -> bool:

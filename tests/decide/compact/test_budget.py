@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.decide.compact.budget import TruncatedText, truncate_middle
+from everturn.decide.compact.budget import TruncatedText, truncate_middle, truncate_parts
 
 
 def test_what_fits_is_whole():
@@ -32,3 +32,15 @@ def test_nothing_is_invented_and_nothing_is_shown_twice(text, tokens):
     assert (text.startswith(head), text.endswith(tail)) == (True, True)
     assert len(head) + len(tail) + found.left_out == len(text)
     assert len(head) + len(tail) <= tokens
+
+
+def test_of_several_texts_short_ones_are_whole_and_each_long_one_has_its_head_and_its_tail():
+    parts = ["short", "A" * 40 + "a" * 40, "B" * 30 + "b" * 30]
+    found = truncate_parts(parts, 65, len)
+    assert found == TruncatedText(
+        f"short\n\n{'A' * 15}\n[... 50 characters left out ...]\n{'a' * 15}"
+        f"\n\n{'B' * 15}\n[... 30 characters left out ...]\n{'b' * 15}",
+        is_cut=True,
+        left_out=80,
+    )
+    assert truncate_parts(parts, 149, len) == TruncatedText("\n\n".join(parts))

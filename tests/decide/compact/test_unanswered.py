@@ -7,7 +7,7 @@ import builders as b
 import pytest
 from decide.compact.bench import AUTO, Bench, turn, turns
 
-from everturn.decide.compact.unanswered import UNANSWERED, start_of_unanswered, unanswered_text
+from everturn.decide.compact.unanswered import UNANSWERED, start_of_unanswered, unanswered_parts
 from everturn.history.blocks import fields_of
 from everturn.history.records import Record
 
@@ -20,21 +20,21 @@ def carried(records: tuple[Record, ...]) -> list[Any]:
 
 def test_what_was_said_behind_the_last_answer_is_unanswered():
     said = [*turn(1), b.user("First this.", uuid="u8"), b.user("Then that.", uuid="u9")]
-    assert unanswered_text(said) == "First this.\n\nThen that."
+    assert unanswered_parts(said) == ["First this.", "Then that."]
 
 
 def test_an_answer_and_our_own_words_are_no_question():
-    assert unanswered_text(turn(1)) == ""
+    assert unanswered_parts(turn(1)) == []
     assert (
-        unanswered_text([*turn(1), b.user("<system-reminder>x</system-reminder>", uuid="m", isMeta=True)])
-        == ""
+        unanswered_parts([*turn(1), b.user("<system-reminder>x</system-reminder>", uuid="m", isMeta=True)])
+        == []
     )
 
 
 def test_a_result_without_an_answer_is_told_with_its_call():
     called = [b.user("Go on.", uuid="u1"), b.assistant(b.call("c1", "Read"), id="m1", uuid="a1")]
-    told = unanswered_text([*called, b.user([b.answer("c1", "text")], uuid="r1")])
-    assert told == "Read() gave:\n<tool-output>\ntext\n</tool-output>"
+    told = unanswered_parts([*called, b.user([b.answer("c1", "text")], uuid="r1")])
+    assert told == ["Read() gave:\n<tool-output>\ntext\n</tool-output>"]
 
 
 def test_the_cut_before_what_is_unanswered_keeps_calls_with_their_results():
@@ -57,7 +57,7 @@ def test_a_compaction_carries_it_and_so_does_the_next_one_without_a_reply():
     words = "And what about &lt;system-reminder> tags?"
     assert carried(first.restored) == [[f"{HEADING}:", words]]
     assert "the last message verbatim" in first.receipt.retained
-    assert unanswered_text(bench.log.view.records) == words
+    assert unanswered_parts(bench.log.view.records) == [words]
     for record in turn(4):
         bench.log.append(record)
     assert carried(bench.compact(AUTO).restored) == []

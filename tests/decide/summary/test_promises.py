@@ -81,6 +81,26 @@ def test_another_run_of_tests_that_passed_later_is_told_with_the_failure():
     assert "`go test ./a`; later `mise run test` reported no failure" in summarize(records).sections[7]
 
 
+def test_a_related_check_that_passed_later_is_told_with_the_failed_build():
+    records = [
+        b.user("go"),
+        *ran("c1", "go build ./a", "a.go:1:2: error: undefined: x", is_error=True),
+        *ran("c2", "go vet ./a", ""),
+        *ran("c3", "npm run lint", "ok"),
+    ]
+    assert "`go build ./a`; later `go vet ./a` reported no failure" in summarize(records).sections[7]
+
+
+def test_a_summary_of_a_summary_counts_lines_that_were_left_out_once():
+    written = "\n".join(f"line {n}" for n in range(100))
+    first = summarize([b.user("go"), *edited("c1", "/p/a.py", new_string=written)])
+    again = summarize([b.summary(first.text), b.user("go on", uuid="u2")])
+    twice = summarize([b.summary(again.text), b.user("and on", uuid="u3")])
+    # The heading of the change takes one of the lines that are carried over.
+    counted = [each.sections[3].partition("[… ")[2].partition(" ")[0] for each in (first, again, twice)]
+    assert counted == ["88", "89", "89"]
+
+
 def test_a_command_that_succeeded_is_not_called_done_and_its_last_line_is_shown():
     found = summarize([b.user("go"), *ran("c1", "make", "building\n0 warnings")]).sections[8]
     assert found.endswith("called: Bash `make`, no failure reported\n     > 0 warnings")

@@ -156,6 +156,11 @@ def test_a_conclusion_is_the_sentence_around_a_telling_word_within_its_limits():
     ]
 
 
+def test_an_announcement_may_begin_with_next_and_a_comma():
+    said = "The parser is done. Next, I change the writer. What comes next is open."
+    assert list(announcements(said, 99)) == ["Next, I change the writer."]
+
+
 def test_an_announcement_that_introduces_a_call_is_none():
     assert list(announcements("Next I change the parser.\nNow let me read the file:", 99)) == [
         "Next I change the parser."

@@ -16,7 +16,7 @@ from everturn.adapters.tracking.chain import (
     record_links,
     role_of,
 )
-from everturn.adapters.tracking.respelling import Alignment, align, is_identifying, split_segments
+from everturn.adapters.tracking.respelling import Alignment, align, has_result, is_identifying, split_segments
 from everturn.history.blocks import fields_of
 from everturn.history.records import Record
 from everturn.session.state_file import SettledList
@@ -50,6 +50,8 @@ class KnownList:
         # Recorded replies: message id, and the number of links up to and including it.
         self.replies: dict[str, int] = {}
         self._first_reply = 0
+        # Where the last turn begins in the chain; kept up to date, because a tool loop may be long.
+        self._turn_start = 0
         self._index_replies(0)
         self.has_system_text = any(block.kind == SYSTEM_TEXT for record in records for block in record.blocks)
 
@@ -91,10 +93,16 @@ class KnownList:
         return found
 
     def _index_replies(self, start: int) -> None:
+        """Index what was added to the chain behind its first `start` links."""
+        was_reply = not start or self._records[self._positions[start - 1]].kind == "assistant"
         for links in range(start + 1, len(self.chain) + 1):
             record = self._records[self._positions[links - 1]]
             if record.message_id:
                 self.replies[record.message_id] = links
+            is_reply = record.kind == "assistant"
+            if was_reply and not is_reply and not has_result(record):
+                self._turn_start = links - 1
+            was_reply = is_reply
         self._first_reply = next(iter(self.replies.values()), 0)
 
     # ── forks ────────────────────────────────────────────────────────────────────────────────────
@@ -128,15 +136,15 @@ class KnownList:
         return not known or list(request.chain[known - 1 : known]) == self.chain[-1:]
 
     def sent_last(self) -> bytes:
-        """A digest of the newest answered message as it was sent."""
-        start = self._last_exchange()
+        """A digest of the newest answered turn as it was sent."""
+        start = self._last_turn()
         records = self._records[self._positions[start] :] if start < len(self.chain) else ()
         return digest(*(block.raw for record in records for block in record.blocks))
 
     def settled_list(self) -> SettledList:
-        """The part of the caller's list before the last answered message. It is kept for after a restart,
+        """The part of the caller's list before the last answered turn. It is kept for after a restart,
         when the chain has to be read from the records, which have what was sent."""
-        start = self._last_exchange()
+        start = self._last_turn()
         return SettledList(start, self.chain[start - 1].hex()) if start else SettledList()
 
     def align(
@@ -174,24 +182,20 @@ class KnownList:
         self.replies = {name: links for name, links in self.replies.items() if links <= start}
         self._index_replies(start)
 
-    def _last_exchange(self) -> int:
-        """Where the last answered message begins in the chain; its length if the last message has no answer
-        from here."""
+    def _last_turn(self) -> int:
+        """Where the last turn begins in the chain: what the caller said, with the tool loop behind it; the
+        chain's length if the last message has no answer from here. A caller keeps what it adds to a message
+        until the loop has ended."""
         records, positions = self._records, self._positions
-        at = len(self.chain)
-        if not at or not records[positions[-1]].message_id:
-            return at
-        while at and records[positions[at - 1]].kind == "assistant":
-            at -= 1
-        while at and records[positions[at - 1]].kind == "user":
-            at -= 1
-        return at
+        if not positions or not records[positions[-1]].message_id:
+            return len(self.chain)
+        return self._turn_start
 
     def _respelling_start(self, request: CallerRequest) -> int:
-        """Where the request may differ from what was sent: in the last exchange. A caller that stops using
+        """Where the request may differ from what was sent: in the last turn. A caller that stops using
         system messages spells all of them as reminders."""
         stops_using = self.has_system_text and not request.has_system_messages
-        return 0 if stops_using else self._last_exchange()
+        return 0 if stops_using else self._last_turn()
 
     def _is_identified(self, first: int) -> bool:
         """Whether the replies that the caller has show that this is its conversation. Messages before the

@@ -62,6 +62,19 @@ def split_segments(records: Iterable[tuple[int, Record]]) -> list[Segment]:
     return found
 
 
+def has_result(record: Record) -> bool:
+    """Whether a message answers calls: it goes on with a tool loop, and begins no turn."""
+    return any(block.is_result for block in record.blocks)
+
+
+def count_turns(segments: Iterable[Segment]) -> int:
+    """How often the caller said something that was not the result of a call."""
+    return sum(
+        not segment.is_reply and not any(has_result(record) for _, record in segment.records)
+        for segment in segments
+    )
+
+
 def align(segments: Sequence[Segment], request: CallerRequest, start: int) -> Alignment:
     """Walk through the segments and the request from link `start` on, as far as they agree."""
     link, places, is_respelled = start, list[int](), False

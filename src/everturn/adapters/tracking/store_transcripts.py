@@ -51,7 +51,7 @@ class StoreTranscripts:
         same = [each.name for each in stores.conversations(self._tenant, family=first, most=MAX_CANDIDATES)]
         yield from self._open_all(same, exclude)
         for name, line in stores.first_lines(self._tenant, MAX_PEEKED).items():
-            if name not in same and may_begin(line, request):
+            if name not in same and may_begin((line,), request):
                 yield from self._open_all([name], exclude)
 
     def close(self) -> None:

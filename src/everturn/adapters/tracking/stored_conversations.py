@@ -1,18 +1,15 @@
 """Finds the conversation of a request among the transcripts of a folder, after a restart."""
 
 from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from everturn.adapters.tracking.caller_list import CallerList, read_caller_list
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.chain import common_prefix_length, is_caller_message
-from everturn.adapters.tracking.respelling import Segment, align, is_identifying, split_segments
+from everturn.adapters.tracking.respelling import Segment, align, count_turns, is_identifying, split_segments
 from everturn.adapters.tracking.transcript_folder import TranscriptFile, Transcripts
 from everturn.history.records import Record
 from everturn.session.state_file import SettledList, read_state
-
-# A message and its answer: nothing of them can have come back yet.
-FIRST_EXCHANGE: Final = 2
 
 
 class StoredMatch(NamedTuple):
@@ -77,8 +74,8 @@ def _match_respelled(
     transcript: TranscriptFile, records: Sequence[Record], request: CallerRequest
 ) -> StoredMatch | None:
     """The same where the caller has left out parts of what was sent: of messages that had come back without
-    them, and of the newest answered one if this is the next request. Whatever else is missing, the caller has
-    edited or trimmed."""
+    them, and of the newest answered turn if this is the next request. Whatever else is missing, the caller
+    has edited or trimmed."""
     if request.known or transcript.store is None:
         return None
     settled = read_state(transcript.store).settled
@@ -87,7 +84,8 @@ def _match_respelled(
     found = align(segments, request, 0)
     is_known = _has_settled(request, settled, found.links)
     is_next = found.segments == len(segments) and found.links >= request.last_reply
-    if not found.is_respelled or not (is_known or (is_next and len(segments) <= FIRST_EXCHANGE)):
+    # Of a first turn, nothing can have come back yet.
+    if not found.is_respelled or not (is_known or (is_next and count_turns(segments) <= 1)):
         return None
     done = found.segments if is_next else _segments_before(segments, found.records[settled.links - 1])
     links = found.links if is_next else settled.links

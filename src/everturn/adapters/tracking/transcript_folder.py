@@ -12,7 +12,7 @@ One process writes a transcript at a time. A transcript that another process is 
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -37,8 +37,10 @@ ReportDamage = Callable[[str, Sequence[str]], None]
 
 # Files with the same first message that are opened, newest first: each one has to be read. Our choice.
 MAX_CANDIDATES: Final = 16
-# Files with another first link whose first line is read, newest first, and the longest such line. Our choice.
+# Files with another first link whose first lines are read, newest first; so many lines, because a caller
+# rarely says more before the first reply; and the longest such line. Our choice.
 MAX_PEEKED: Final = 64
+MAX_FIRST_LINES: Final = 4
 MAX_FIRST_LINE: Final = 1_000_000
 _NAME: Final = re.compile(r"^\d{4}-\d\d-\d\d-\d{6}-([0-9a-f]{32})-([\w-]+)\.jsonl$")
 
@@ -212,25 +214,31 @@ def full_name(first: bytes, name: str, now: datetime) -> str:
 
 
 def _may_begin(path: Path, request: CallerRequest) -> bool:
-    """The same for the transcript in a file. Only its first line is read."""
+    """The same for the transcript in a file. Only its first lines are read."""
     try:
         with open_stream(path, max_bytes=MAX_SESSION_BYTES) as file:
-            line = file.readline(MAX_FIRST_LINE)
+            lines = [file.readline(MAX_FIRST_LINE) for _ in range(MAX_FIRST_LINES)]
     except OSError:
         return False
-    return may_begin(line, request)
+    return may_begin(lines, request)
 
 
-def may_begin(line: bytes, request: CallerRequest) -> bool:
-    """Whether the request's first message may be that of this first line, with a part left out."""
+def may_begin(lines: Iterable[bytes], request: CallerRequest) -> bool:
+    """Whether the request's first message may be among the messages of these first lines, with a part left
+    out. What the caller said first may have been several messages."""
     if request.known or request.role(0) != "user":
         return False
-    try:
-        sent = msgspec.json.decode(line, type=_FirstLine).message.content
-    except (ValueError, RecursionError, msgspec.MsgspecError):
-        return False
-    blocks = sent if isinstance(sent, list) else [sent]
-    return is_reduced([("user", block) for block in blocks], [("user", request.block(0))])
+    sent: list[tuple[str, Any]] = []
+    for line in lines:
+        try:
+            found = msgspec.json.decode(line, type=_FirstLine)
+        except (ValueError, RecursionError, msgspec.MsgspecError):
+            break
+        if found.type != "user":
+            break
+        content = found.message.content
+        sent += [("user", block) for block in (content if isinstance(content, list) else [content])]
+    return is_reduced(sent, [("user", request.block(0))])
 
 
 class _FirstMessage(msgspec.Struct):
@@ -238,4 +246,5 @@ class _FirstMessage(msgspec.Struct):
 
 
 class _FirstLine(msgspec.Struct):
+    type: str = ""
     message: _FirstMessage = msgspec.field(default_factory=_FirstMessage)

@@ -1,6 +1,6 @@
 """A text within so many tokens: whole or cut, and how much was cut."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -33,3 +33,22 @@ def truncate_middle(text: str, tokens: int, estimate: Callable[[str], int]) -> T
     tail = truncate_to_tokens(text[::-1], tokens // 2, estimate).text[::-1]
     left_out = len(text) - len(head) - len(tail)
     return TruncatedText(f"{head}\n[... {left_out:,} characters left out ...]\n{tail}", True, left_out)
+
+
+def truncate_parts(parts: Sequence[str], tokens: int, estimate: Callable[[str], int]) -> TruncatedText:
+    """Several texts, blank lines between them. Where they do not fit together, short ones are whole, and each
+    of the others has its head and its tail: of parallel results none disappears."""
+    whole = "\n\n".join(parts)
+    if estimate(whole) <= tokens:
+        return TruncatedText(whole)
+    sizes = [estimate(part) for part in parts]
+    left, share = tokens, 0
+    for done, size in enumerate(sorted(sizes)):
+        share = left // (len(sizes) - done)
+        if size > share:
+            break
+        left -= size
+    cut = [truncate_middle(part, share, estimate) for part in parts]
+    return TruncatedText(
+        "\n\n".join(each.text for each in cut), is_cut=True, left_out=sum(each.left_out for each in cut)
+    )

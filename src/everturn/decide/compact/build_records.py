@@ -69,7 +69,8 @@ def build_compaction(
     told = summary_message(text, form=_shown_as(plan, since), transcript=transcript, resuming=resuming)
     summary = made.summary(text_block(told), summary_id, after=boundary)
     back = build_restored_attachments(plan, files, hooks, settings, counts.estimator.text)
-    receipt = receipt_of(plan, text, back, transcript=transcript, settings=settings)
+    unread = attempts[-1].unread if attempts else 0
+    receipt = receipt_of(plan, text, back, transcript=transcript, settings=settings, unread=unread)
     restored = made.attachments((*back.payloads, _receipt_payload(receipt, plan, strategy)), after=summary)
     added = sum((counts.of(record).whole for record in (summary, *restored, *since)), TokenCount())
     return Compaction(

@@ -13,6 +13,20 @@ from everturn.measure.tokens import TokenCounter
 from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable
 from everturn.view.breakpoints import Breakpoints
 from everturn.view.forks import CapturedRequest
+from everturn.wire.queued_messages import QueuedMessage
+
+
+class LeastTokens(msgspec.Struct, frozen=True):
+    """What a request with the whole view has at least: as reported in the last answered request, counted for
+    the model that is asked now, and what came since without padding. Zero where it is not known.
+    """
+
+    sent: int = 0
+    unsent: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.sent + self.unsent
 
 
 class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +34,8 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
 
     view: View
     size: int
+    # A request that has more tokens than the window even by this count is not worth sending.
+    least: LeastTokens = LeastTokens()
     # The view as it was tracked; None where it was not.
     measured: Measured | None = None
     limits: ContextThresholds
@@ -41,6 +57,8 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
     # are none that can be used.
     notes: str = ""
     notes_end_before: str = ""
+    # What the user typed while the model worked, and no record has.
+    queued: tuple[QueuedMessage, ...] = ()
     # How many calls of a model this compaction may make; None for as many as the settings allow.
     calls: int | None = None
 

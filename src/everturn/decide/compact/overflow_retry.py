@@ -43,6 +43,11 @@ def drop_oldest_rounds(
     return (_MARKER, *rest) if rest[0].role == "assistant" else tuple(rest)
 
 
+def messages_left_out(whole: Sequence[Message], shown: Sequence[Message]) -> int:
+    """How many of all messages a shortened request does not have."""
+    return len(whole) - len(_without_marker(shown))
+
+
 def _without_marker(messages: Sequence[Message]) -> Sequence[Message]:
     """Without what an earlier retry put there: it would be the round that this one drops."""
     return messages[1:] if messages and messages[0] == _MARKER else messages

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from everturn.decide.compact.budget import TruncatedText, truncate_middle
+from everturn.decide.compact.budget import TruncatedText, truncate_parts
 from everturn.decide.compact.divide import Division, divide_view, messages_in
 from everturn.decide.compact.pins import Pins, pins_of
 from everturn.decide.compact.restoration import plan_restoration
 from everturn.decide.compact.settings import CompactSettings
-from everturn.decide.compact.unanswered import unanswered_text
+from everturn.decide.compact.unanswered import unanswered_parts
 from everturn.decide.compact.values import (
     CompactionChain,
     CompactionPlan,
@@ -150,9 +150,9 @@ def _open_question(
     division: Division, limits: ContextThresholds, settings: CompactSettings, counts: TokenCounter
 ) -> TruncatedText | None:
     """What was said last, where it has no answer and is not among the kept messages."""
-    text = "" if division.kept else unanswered_text(division.summarized)
+    parts = [] if division.kept else unanswered_parts(division.summarized)
     most = settings.max_unanswered(limits.auto)
-    return truncate_middle(text, most, counts.estimator.text) if text else None
+    return truncate_parts(parts, most, counts.estimator.text) if parts else None
 
 
 def _expected_new(

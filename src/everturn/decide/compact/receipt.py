@@ -33,14 +33,21 @@ class _Gone(NamedTuple):
 
 
 def receipt_of(
-    plan: CompactionPlan, summary: str, back: RestoredThings, *, transcript: str, settings: CompactSettings
+    plan: CompactionPlan,
+    summary: str,
+    back: RestoredThings,
+    *,
+    transcript: str,
+    settings: CompactSettings,
+    unread: int = 0,
 ) -> Receipt:
+    """`unread` messages did not fit into the request for the summary."""
     gone = _gone(plan.summarized)
     return Receipt(
         retention=_retention(plan, summary, back, settings),
         retained=_retained(plan, back, settings),
         recoverable=_recoverable(plan, back, gone, transcript, settings),
-        dropped=_dropped(plan, back, gone, settings),
+        dropped=_dropped(plan, back, gone, settings, unread),
     )
 
 
@@ -86,12 +93,13 @@ def _recoverable(
 
 
 def _dropped(
-    plan: CompactionPlan, back: RestoredThings, gone: _Gone, settings: CompactSettings
+    plan: CompactionPlan, back: RestoredThings, gone: _Gone, settings: CompactSettings, unread: int
 ) -> tuple[str, ...]:
     left_out = [f"{path} ({why})" for path, why in back.left_out]
     every = (
         _count(gone.pictures, "image or document", plural="images and documents"),
         _count(gone.thoughts, "thinking block"),
+        _count(unread, "message", "too many for the summary call, which read an extract instead"),
         _cut_from(plan.restoration.unanswered),
         _named("files that could not be shown", left_out, settings),
         _pins("older instruction", "over the pin budget", plan.unpinned, settings),

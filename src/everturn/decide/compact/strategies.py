@@ -12,7 +12,7 @@ import msgspec
 from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.divide import first_words
 from everturn.decide.compact.gate import check_gate, false_origin
-from everturn.decide.compact.overflow_retry import drop_oldest_rounds
+from everturn.decide.compact.overflow_retry import drop_oldest_rounds, messages_left_out
 from everturn.decide.compact.prepare import prepare_messages, with_prompt
 from everturn.decide.compact.provider import BETA, build_compaction_request, compaction_block
 from everturn.decide.compact.summary_calls import SummaryCalls
@@ -32,6 +32,8 @@ from everturn.history.messages import Message
 from everturn.history.records import Usage
 from everturn.measure.model import Model
 from everturn.measure.model_table import find_model
+from everturn.measure.thresholds import compute_thresholds
+from everturn.measure.tokens import estimate_block
 from everturn.view.forks import CapturedRequest, make_fork
 from everturn.view.fragments.summarizer import SUMMARIZER
 from everturn.view.fragments.summary_prompt import (
@@ -41,8 +43,14 @@ from everturn.view.fragments.summary_prompt import (
 )
 from everturn.view.requests import build_request, place_fork_breakpoints
 from everturn.wire.anthropic import Request
+from everturn.wire.overflow import Overflow
 
 NO_NOTES: Final = "no usable notes found"
+# Reported tokens over estimated ones. A larger ratio says that more was sent than the view holds.
+_MAX_SCALE: Final = 2.0
+# The extract of messages that did not fit: its share of their tokens. A shorter one would say nothing.
+_EXTRACT_SHARE: Final = 0.25
+_MIN_EXTRACT: Final = 500
 AttemptFlow = Flow[Attempt]
 
 
@@ -59,6 +67,9 @@ def _hindrance(strategy: Strategy, form: CompactionForm, context: CompactionCont
         case "provider":
             can = context.capabilities.native_compaction and context.model.compacts and form == "full"
             return "" if can else "the provider cannot compact this"
+        case "fork" if context.calls != 0:
+            # What was not sent yet may be left out of it.
+            return _too_long(context.least.sent, context.model)
         case "fork" | "direct":
             return "no model may be asked" if context.calls == 0 else ""
         case "extractive":
@@ -76,6 +87,8 @@ def _by_notes(plan: CompactionPlan, context: CompactionContext, calls: SummaryCa
 def _by_fork(plan: CompactionPlan, context: CompactionContext, calls: SummaryCalls) -> AttemptFlow:
     """A call that shares the conversation's cached prefix: only its prompt is new (PC-12)."""
     sent = as_sent(plan, context)
+    if problem := _too_long(context.least.sent if sent else context.least.total, context.model):
+        return Attempt(strategy="fork", problem=problem)
     parent = sent or context.captured
     prompt = summary_prompt(
         plan.asked.form,
@@ -92,29 +105,106 @@ def _by_fork(plan: CompactionPlan, context: CompactionContext, calls: SummaryCal
 
 
 def _by_direct_call(plan: CompactionPlan, context: CompactionContext, calls: SummaryCalls) -> AttemptFlow:
-    """A call of its own: short system prompt, no tools, no thinking, a cap on its output (CP-6)."""
-    prompt = summary_prompt(plan.asked.form, plan.asked.instructions)
-    messages = prepare_messages(context.view, plan.summarized, context.settings)
+    """A call of its own: short system prompt, no tools, no thinking, a cap on its output (CP-6). If the whole
+    does not fit, it reads the newest rounds and an extract of everything.
+    """
+    whole = prepare_messages(context.view, plan.summarized, context.settings)
+    messages = _cut_to_window(whole, plan, context)
+    if isinstance(messages, CompactionSkipped):
+        return Attempt(strategy="direct", problem=messages.why)
     tried = 0
     while True:
         current = messages
+        unread = messages_left_out(whole, messages)
+        extract = _extract(whole[:unread], plan, context)
+        prompt = summary_prompt(plan.asked.form, plan.asked.instructions, extract=extract)
 
-        def request(said: Sequence[Message], shown: tuple[Message, ...] = current) -> Request:
+        def request(
+            said: Sequence[Message], shown: tuple[Message, ...] = current, prompt: str = prompt
+        ) -> Request:
             return _direct_request((*with_prompt(shown, prompt), *said), context)
 
         attempt = yield from _asked("direct", request, (), plan, context, calls, is_retry=tried > 0)
         if attempt.failure is None or attempt.failure.kind != "too_long":
-            return attempt
-        shorter = drop_oldest_rounds(messages, attempt.failure.overflow, tried, settings=context.settings)
+            return msgspec.structs.replace(attempt, unread=unread)
+        overflow = _with_extract(attempt.failure.overflow, context)
+        shorter = drop_oldest_rounds(messages, overflow, tried, settings=context.settings)
         if isinstance(shorter, CompactionSkipped):
             return msgspec.structs.replace(attempt, problem=shorter.why)
         messages, tried = shorter, tried + 1
 
 
+def _cut_to_window(
+    messages: tuple[Message, ...], plan: CompactionPlan, context: CompactionContext
+) -> tuple[Message, ...] | CompactionSkipped:
+    """Without the oldest rounds, if the request is known to be too long with them: the refusal of the API
+    would not tell more (CP-9).
+    """
+    model = summary_model(context)
+    estimator = context.counts.estimator
+    rough = sum(estimate_block(block, estimator) for each in messages for block in each.blocks)
+    # The share of the view that is summarized, in tokens as they were reported.
+    known = plan.tokens_summarized + plan.tokens_kept
+    reported = context.least.total * plan.tokens_summarized // known if known else 0
+    scale = min(max(1.0, reported / rough), _MAX_SCALE) if rough else 1.0
+    tokens, window = round(rough * scale), _widest(model)
+    if tokens <= window:
+        return messages
+    room = compute_thresholds(window, model.max_output).effective - context.summary.budget
+    gap = Overflow("anthropic", round(tokens / scale), round(room / scale))
+    return drop_oldest_rounds(
+        messages, gap, 0, settings=context.settings, estimate=lambda block: estimate_block(block, estimator)
+    )
+
+
+def _extract(left_out: Sequence[Message], plan: CompactionPlan, context: CompactionContext) -> str:
+    """What the model cannot read, in the words of the summary that needs no model; "" for nothing, or for so
+    little that an extract of it would say nothing.
+    """
+    tokens = sum(
+        estimate_block(block, context.counts.estimator) for each in left_out for block in each.blocks
+    )
+    budget = min(context.summary.budget, int(tokens * _EXTRACT_SHARE))
+    if budget < _MIN_EXTRACT:
+        return ""
+    made = summarize(
+        plan.summarized,
+        budget=budget,
+        form=plan.asked.form,
+        settings=context.summary,
+        tools=context.tools,
+        queued=context.queued,
+    )
+    return made.text
+
+
+def _with_extract(overflow: Overflow | None, context: CompactionContext) -> Overflow | None:
+    """So much more has to go that the extract of what goes has room too."""
+    if overflow is None or not overflow.gap:
+        return overflow
+    share = int(overflow.gap * _EXTRACT_SHARE / (1 - _EXTRACT_SHARE)) + 1
+    return msgspec.structs.replace(overflow, tokens=overflow.tokens + min(share, context.summary.budget))
+
+
+def _too_long(tokens: int, model: Model) -> str:
+    """Why a request is not sent that the API would refuse; "" where it may fit."""
+    window = _widest(model)
+    if tokens <= window:
+        return ""
+    return f"the conversation has at least {tokens:,} tokens, and {model.id} takes {window:,}"
+
+
+def _widest(model: Model) -> int:
+    """A smaller window may be configured; the API takes what the model takes."""
+    listed = find_model(model.id)
+    return max(model.window, listed.window if listed else 0)
+
+
 def _by_provider(plan: CompactionPlan, context: CompactionContext, calls: SummaryCalls) -> AttemptFlow:
     """The API's own compaction: it summarizes everything, and its block is sent back unchanged (CP-35)."""
     parent = context.captured if plan.asked.form == "full" else as_sent(plan, context)
-    problem = _hindrance("provider", "full", context)
+    tokens = context.least.total if plan.asked.form == "full" else context.least.sent
+    problem = _hindrance("provider", "full", context) or _too_long(tokens, context.model)
     if problem or parent is None:
         return Attempt(strategy="provider", problem=problem or "the provider cannot compact this part")
     request = build_compaction_request(parent, plan.asked.instructions)
@@ -135,10 +225,12 @@ def _by_extraction(plan: CompactionPlan, context: CompactionContext, calls: Summ
     """The summarizer that needs no model: a session goes on while the API is down (BY-5)."""
     made = summarize(
         plan.summarized,
+        budget=_extractive_budget(plan, context),
         instructions=plan.asked.instructions,
         form=plan.asked.form,
         settings=context.summary,
         tools=context.tools,
+        queued=context.queued,
     )
     text = made.text
     # The gate looks for what a model gets wrong; this text is ours, and may quote anything.
@@ -149,6 +241,15 @@ def _by_extraction(plan: CompactionPlan, context: CompactionContext, calls: Summ
         )
     return Attempt(strategy="extractive", text=text)
     yield  # a generator like the others, though it asks for nothing
+
+
+def _extractive_budget(plan: CompactionPlan, context: CompactionContext) -> int:
+    """In a small window the usual budget would fill the context again at once: at most half of the room up to
+    the automatic threshold is used, counted with padding.
+    """
+    taken, limits = plan.fixed + plan.tokens_kept, context.limits
+    room = limits.auto - taken if taken < limits.auto else limits.effective - taken
+    return min(context.summary.budget, max(_MIN_EXTRACT, room * 3 // 8))
 
 
 STRATEGIES: Mapping[Strategy, Callable[[CompactionPlan, CompactionContext, SummaryCalls], AttemptFlow]] = {

@@ -34,12 +34,12 @@ def start_of_unanswered(records: Sequence[Record]) -> int:
     return max((cut for cut in find_cut_points(records) if cut <= limit), default=0)
 
 
-def unanswered_text(records: Sequence[Record]) -> str:
+def unanswered_parts(records: Sequence[Record]) -> list[str]:
     """The words behind the last reply, and what its calls gave; also those words that an earlier compaction
     carried and no reply followed. Nothing in it can close a wrapper; what tools gave is marked as theirs."""
     last = _last_reply(records)
     calls = {block.call: block for record in records for block in record.blocks if block.is_call}
-    return "\n\n".join(part for record in records[last + 1 :] for part in _words(record, calls))
+    return [part for record in records[last + 1 :] for part in _words(record, calls)]
 
 
 def _last_reply(records: Sequence[Record]) -> int:

@@ -134,6 +134,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     # Where no answer came at all; and where the API compacted by itself, the block that must be sent back.
     failure: ModelFailure | None = None
     block: Block | None = None
+    # Messages that did not fit into the request: the model saw only an extract of them.
+    unread: int = 0
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ measuring a model's summary (`decide/retention/`). Equal records give equal byte
 exceeds the budget by the rough estimator. What did not fit is in `dropped`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -25,6 +25,7 @@ from everturn.decide.extractive.writing.fitting import (
 from everturn.history.records import Record
 from everturn.measure.tokens import ROUGH
 from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable
+from everturn.wire.queued_messages import QueuedMessage
 
 _DEFAULT = SummarySettings()
 
@@ -45,11 +46,13 @@ def summarize(
     form: CompactionForm = "full",
     settings: SummarySettings = _DEFAULT,
     tools: ToolTable = DEFAULT_TOOL_TABLE,
+    queued: Iterable[QueuedMessage] = (),
 ) -> Summary:
     """`budget` in tokens, if different from the settings. `instructions` are included, and entries that
-    contain their words are kept first.
+    contain their words are kept first. `queued` is what the user typed while the model worked and no record
+    has.
     """
-    facts = extract_facts(records, tools)
+    facts = extract_facts(records, tools, queued)
     entries = _entries(facts, settings, instructions, form)
     titles = wording.titles(form)
     preface = _preface(form)

@@ -26,9 +26,10 @@ from everturn.session.recall.database import (
     open_on_disk,
     remove_database,
 )
-from everturn.session.recall.passages import Passage, iter_passages
+from everturn.session.recall.passages import Passage, iter_passages, queued_passages
 from everturn.session.recall.query import Query
 from everturn.wire.claude_code_reader import parse_session_file
+from everturn.wire.queued_messages import find_unrecorded
 
 SUFFIX: Final = ".index.sqlite"
 # Bytes at the start of the file and at the indexed end that are hashed to notice a different file.
@@ -168,7 +169,11 @@ class RecallIndex:
 
     def _rows(self, fresh: bytes) -> Iterator[tuple[object, ...]]:
         tools: dict[str, str] = {}
-        for record in parse_session_file(fresh).records:
+        transcript = parse_session_file(fresh)
+        for queued in find_unrecorded(transcript.lines, transcript.records):
+            for passage in queued_passages(queued):
+                yield msgspec.structs.astuple(passage)
+        for record in transcript.records:
             tools.update((block.call, block.tool) for block in record.blocks if block.is_call)
             for passage in iter_passages(record, lambda call: tools.get(call) or self._tool_of(call)):
                 yield msgspec.structs.astuple(passage)

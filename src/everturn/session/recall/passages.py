@@ -13,6 +13,7 @@ from everturn.history.blocks import Block, fields_of, text_of
 from everturn.history.records import Record
 from everturn.view.fragments.recalled import NAME
 from everturn.view.fragments.reminder import attachment_words
+from everturn.wire.queued_messages import QueuedMessage
 
 PassageSource = Literal["user", "assistant", "thinking", "call", "result", "summary", "attachment"]
 
@@ -55,6 +56,12 @@ def iter_passages(record: Record, tool_of: Callable[[str], str]) -> Iterator[Pas
         place = (found.source, tool, block.call, record.agent, record.timestamp)
         for start, text in _cut(found.words):
             yield Passage(record.uuid, number, start, *place, text)
+
+
+def queued_passages(message: QueuedMessage) -> Iterator[Passage]:
+    """What the user typed while the model worked, if it stands in no record. Its name is made of its time."""
+    for start, text in _cut(message.text):
+        yield Passage(f"queued-{message.timestamp}", 0, start, "user", "", "", "", message.timestamp, text)
 
 
 def iter_searchable_texts(record: Record) -> Iterator[SearchableText]:

@@ -3,7 +3,7 @@
 from typing import Final, Literal
 
 from everturn.history.blocks import text_block
-from everturn.view.fragments.escaping import escaped
+from everturn.view.fragments.escaping import OUTPUT_TAG, escaped
 
 CompactionForm = Literal["full", "from", "up_to"]
 
@@ -71,13 +71,24 @@ _RULES: Final = (
 )
 
 
-def summary_prompt(form: CompactionForm, instructions: str = "", *, divided_at: str = "") -> str:
+_EXTRACT: Final = (
+    "The beginning of the conversation did not fit into this request. The following was extracted from the "
+    "whole conversation without a model. Use it for what you cannot see: carry over the user's messages, "
+    "decisions, files and open items in it that still matter."
+)
+
+
+def summary_prompt(
+    form: CompactionForm, instructions: str = "", *, divided_at: str = "", extract: str = ""
+) -> str:
     """The last message of a summary request.
 
     `divided_at` is the beginning of the message at which a partial compaction divides the view, if the
-    request shows both sides.
+    request shows both sides. `extract` stands for messages that did not fit into the request.
     """
     parts = [_TEXT_ONLY, _TASK[form]]
+    if extract:
+        parts.append(f"{_EXTRACT}\n<{OUTPUT_TAG}>\n{escaped(extract)}\n</{OUTPUT_TAG}>")
     if divided_at and _WHERE[form]:
         parts.append(f"{_WHERE[form]}\n> {escaped(divided_at)}")
     parts += [_FORM, "\n".join((*_SECTIONS, *(_LAST_UP_TO if form == "up_to" else _LAST))), _RULES]

@@ -47,7 +47,7 @@ class CommandRuns:
             self._open[at] = ran, commands.is_narrowed(command)
 
     def still_failing(self) -> dict[int, str]:
-        """Open failures, each with a run of other tests that passed later, if there was one."""
+        """Open failures, each with a related check that passed later, if there was one."""
         return {at: self._passed_since.get(at, "") for at in self._open}
 
     def uncommitted(self) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class CommandRuns:
         for at, (left, was_narrowed) in list(self._open.items()):
             if is_narrowed and not was_narrowed:
                 continue
-            if not is_narrowed and commands.tests_only(left) and commands.tests_only(ran):
+            if not is_narrowed and (commands.tests_only((*left, *ran)) or _is_related(command, left, ran)):
                 self._passed_since[at] = command
             left -= ran
             if not left:
@@ -86,3 +86,12 @@ class CommandRuns:
         self.pushes += commands.pushes_in(output)
         if "pr create" in command:
             self.requests += commands.requests_in(output)
+
+
+def _is_related(command: str, failed: set[str], ran: set[str]) -> bool:
+    """Whether a check of the same toolchain ran: `go vet` compiles what `go build` could not."""
+    return commands.is_check(command) and not _tools(failed).isdisjoint(_tools(ran))
+
+
+def _tools(programs: set[str]) -> set[str]:
+    return {program.partition(" ")[0] for program in programs}

@@ -27,8 +27,8 @@ _CONCLUSION: Final = re.compile(
     re.IGNORECASE,
 )
 _ANNOUNCED: Final = re.compile(
-    r"\b(?:TODO|FIXME)\b"
-    r"|\b(?:next(?:,| step| up| I)|remaining|still (?:need|have|to)|left to do|not yet|then I(?:'ll| will)"
+    r"\b(?:(?:TODO|FIXME)\b|next,)"
+    r"|\b(?:next(?: step| up| I)|remaining|still (?:need|have|to)|left to do|not yet|then I(?:'ll| will)"
     r"|let me now|now (?:I'll|let me)|I(?:'ll| will) (?:now|then|next))\b",
     re.IGNORECASE,
 )

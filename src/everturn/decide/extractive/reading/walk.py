@@ -35,6 +35,7 @@ from everturn.history.edits import Pinned
 from everturn.history.records import Record, is_sent
 from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable
 from everturn.view.flatten import is_shown_to_user
+from everturn.wire.queued_messages import QueuedMessage
 
 _INTERRUPTED: Final = "[Request interrupted by user"
 _QUEUED: Final = "queued_command"
@@ -45,10 +46,23 @@ _MATCHES: Final = 4
 _PICTURES: Final = {"image": "[image]", "document": "[document]"}
 
 
-def extract_facts(records: Iterable[Record], tools: ToolTable = DEFAULT_TOOL_TABLE) -> Facts:
+def extract_facts(
+    records: Iterable[Record],
+    tools: ToolTable = DEFAULT_TOOL_TABLE,
+    queued: Iterable[QueuedMessage] = (),
+) -> Facts:
+    """`queued` is what the user typed while the model worked, if no record has it. By its time it stands
+    between two records; what is older than all of them belongs to an earlier view.
+    """
     walk = _Walk(tools)
+    waiting, started = deque(sorted(queued, key=lambda each: each.timestamp)), ""
     for record in records:
+        started = started or record.timestamp
+        while started and waiting and waiting[0].timestamp < record.timestamp:
+            walk.hear_queued(waiting.popleft(), started)
         walk.add(record)
+    for message in waiting:
+        walk.hear_queued(message, started)
     return walk.facts()
 
 
@@ -124,6 +138,10 @@ class _Walk:
             self._hear_words(text, record.uuid)
         elif path := user_edits.file_attached(record):
             self._changed_by_user(path)
+
+    def hear_queued(self, message: QueuedMessage, started: str) -> None:
+        if message.timestamp >= started and (text := typed_words(message.text)):
+            self._hear_words(text, "")
 
     def facts(self) -> Facts:
         turns = self._turns

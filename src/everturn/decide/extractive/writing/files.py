@@ -143,13 +143,21 @@ def _snippet(text: str, settings: SummarySettings) -> list[str]:
             break
         shown.append(line)
         room -= len(line)
-    more = [f"{INSIDE}[… {len(lines) - len(shown):,} more lines …]"] if len(shown) < len(lines) else []
-    return [*filter(None, (prefix_lines(shown),)), *more]
+    return [*filter(None, (prefix_lines(shown),)), *_more_lines(len(lines) - len(shown))]
 
 
 def _notes(notes: str, settings: SummarySettings) -> str:
     """What an earlier summary said about a file; ours is indented already, a model's is indented now."""
-    lines = escaped(notes).splitlines()
-    shown = [line if line.startswith(INSIDE) else INSIDE + line for line in lines[: settings.snippet_lines]]
-    more = [f"{INSIDE}[… {len(lines) - len(shown):,} more lines …]"] if len(shown) < len(lines) else []
-    return "\n".join(shown + more)
+    counted, lines = 0, list[str]()
+    for line in escaped(notes).splitlines():
+        # Lines that the earlier summary had left out stay counted; its remark is not one of them.
+        if found := wording.MORE_LINES.match(line.strip()):
+            counted += int(found[1].replace(",", ""))
+        else:
+            lines.append(line if line.startswith(INSIDE) else INSIDE + line)
+    shown = lines[: settings.snippet_lines]
+    return "\n".join((*shown, *_more_lines(counted + len(lines) - len(shown))))
+
+
+def _more_lines(left_out: int) -> list[str]:
+    return [INSIDE + wording.more_lines(left_out)] if left_out else []

@@ -56,6 +56,7 @@ READ, EDITED, WROTE = "read", "edited", "wrote"
 BELOW: Final = "…/"
 ROOT: Final = re.compile(r"^…/ stands for (\S.*/)$")
 MISSING: Final = re.compile(r"\[the oldest ([\d,]+) messages are left out: ([\d,]+) characters\]")
+MORE_LINES: Final = re.compile(r"\[… ([\d,]+) more lines …\]$")
 COUNTS: Final = re.compile(r"^(?P<path>\S.*?) \((?P<counts>(?:(?:read|edited|wrote) [\d,]+×(?:, )?)+)\)$")
 MENTIONED: Final = re.compile(r"^(?P<word>\S+) \(([\d,]+)×\)$")
 
@@ -76,6 +77,10 @@ def root(path: str) -> str:
 
 def missing(messages: int, characters: int) -> str:
     return f"[the oldest {messages:,} messages are left out: {characters:,} characters]"
+
+
+def more_lines(number: int) -> str:
+    return f"[… {number:,} more lines …]"
 
 
 def left_out(entries: int) -> str:
