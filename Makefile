@@ -138,6 +138,11 @@ bench: $(STAMP)  ## run every benchmark in bench/
 	  [ -e "$$file" ] || { echo "no benchmarks in bench/ yet"; break; }; \
 	  echo "== $$file"; $(BIN)/python "$$file"; done
 
+# SECONDS=120 for each number of CLIENTS=8,64.
+.PHONY: bench-gateway
+bench-gateway: $(STAMP)  ## put 1,000 conversations through a relay and through gateways, and compare
+	@$(BIN)/python bench/gateway_load.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(CLIENTS),--clients $(CLIENTS))
+
 # The other libraries are large and need different versions of the same packages: each is installed into its own
 # environment below build/peers. One that cannot be installed or run is listed in the tables with the reason. PART: turn, dollars, compaction, or all.
 # PEERS_ARGS passes on more: `--peer langchain` for one of them, `--count 0` for all recorded sessions.

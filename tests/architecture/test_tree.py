@@ -27,6 +27,7 @@ GROUNDS = {
     "Makefile": "commands for development",
     "README.md": "what it does, with examples",
     "bench/": "benchmarks",
+    "deploy/": "container image, compose file, nginx and systemd for the gateway",
     "docs/": "the documentation, by task and by package",
     "examples/": "a recorded session, and short agents",
     "pyproject.toml": "the package and its tools",

@@ -228,7 +228,7 @@ def open_lab(
     operator_port: int | None = None,
     **settings: Any,
 ) -> Generator[Lab, None, None]:
-    own = {name: settings.pop(name) for name in ("tokens", "caps", "log_request") if name in settings}
+    own = {name: settings.pop(name) for name in ("tokens", "log_request") if name in settings}
     parts = make_parts(None, config=None, folder=folder, **(overrides or {}))
     gateway = app.make_gateway(GatewaySettings(parts=parts, upstream=upstream, **settings), **own)
     with serve_gateway(gateway, operator_port=operator_port, shutdown_seconds=1) as (url, operator):

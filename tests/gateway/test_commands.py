@@ -6,9 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ from click.testing import CliRunner
 from gateway.lab import wait_until
 
 from everturn.cli import main
+from everturn.session.store.migrations import Migration
+from everturn.session.store.places import open_stores
+from everturn.session.store.postgres.schema import MIGRATIONS
+from everturn.session.store.postgres.stores import PostgresStores
 
 ASK = b'{"model":"claude-haiku-4-5","max_tokens":50,"messages":[{"role":"user","content":"Hello"}]}'
 CALL = (
@@ -164,4 +169,66 @@ def test_a_port_in_use_is_named_with_what_to_do():
     assert second.output == (
         f"Error: Cannot listen on 127.0.0.1 port {port} for /metrics; another gateway may be running. Choose "
         "another port with --operator-port, or 0 for a free one.\n"
+    )
+
+
+def test_a_store_that_does_not_answer_is_named_at_the_start_and_the_gateway_serves(tmp_path: Path):
+    store = "store.url=postgresql://me:secret@127.0.0.1:9/none"
+    words = ("--upstream", "twin", "--port", "0", "--operator-port", "0", "--set", store)
+    with started(tmp_path, "gateway", *words) as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline().startswith("export ANTHROPIC_BASE_URL=http://127.0.0.1:")
+        told = process.stderr.readline()
+    assert told.startswith("Warning: PostgreSQL at 127.0.0.1:9/none cannot be used: ")
+    assert told.endswith(
+        "Check that the server runs, the address, and that it has connections left. Until it answers, "
+        "requests are relayed and not recorded.\n"
+    )
+    assert "secret" not in told
+
+
+def test_what_the_operator_has_to_change_about_a_store_ends_the_command_with_a_sentence(
+    tmp_path: Path, new_database: str
+):
+    def start(url: str) -> str:
+        words = ["gateway", "--upstream", "twin", "--port", "0", "--operator-port", "0"]
+        found = CliRunner().invoke(main, [*words, "--set", f"store.url={url}"])
+        assert found.exit_code == 1
+        return found.output
+
+    newer = Migration(9, 8, ("CREATE TABLE everturn.later (id int)",))
+    PostgresStores(new_database, tmp_path, migrations=(*MIGRATIONS, newer)).close()
+    assert start(new_database).endswith(
+        "was written by a newer everturn: its schema has version 9 and needs a program that knows at least "
+        "version 8; this one knows 1. Update everturn.\n"
+    )
+    path = tmp_path / "kept" / "one.sqlite"
+    used = open_stores(f"sqlite:{path}")
+    assert start(f"sqlite:{path}") == (
+        f"Error: The store {path} is used by process {os.getpid()}. An SQLite store belongs to one process: "
+        "end the other one, choose another file, or use PostgreSQL for several gateways.\n"
+    )
+    used.close()
+    assert "redis: is not a kind of store." in start("redis://h/0")
+
+
+def test_an_upstream_that_cannot_be_reached_is_named_with_what_to_do(tmp_path: Path):
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+    words = ("--upstream", f"http://127.0.0.1:{port}", "--port", "0", "--operator-port", "0")
+    with started(tmp_path, "gateway", *words) as process:
+        assert process.stdout
+        url = process.stdout.readline().strip().removeprefix("export ANTHROPIC_BASE_URL=")
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(urllib.request.Request(f"{url}/v1/messages", ASK))
+        with caught.value as answer:
+            status, error = answer.code, json.load(answer)["error"]
+    assert (status, error) == (
+        502,
+        {
+            "type": "everturn_upstream_unreachable",
+            "message": f"The upstream http://127.0.0.1:{port} cannot be reached (ClientConnectorError). "
+            "Check the network, and the gateway's --upstream.",
+        },
     )

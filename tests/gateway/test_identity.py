@@ -27,7 +27,7 @@ class Client:
         # Thinking is bound to the prompt it came with; this model has none unless it is asked for.
         self.fields = {"model": "claude-haiku-4-5", "max_tokens": 1000, "system": SYSTEM, **fields}
         self.messages: list[dict[str, Any]] = []
-        self.note = ""
+        self.note = self.mode = ""
 
     def ask(self, *messages: Any) -> str:
         """Send the list with these messages; returns the name of the conversation."""
@@ -36,6 +36,7 @@ class Client:
         found = self.lab.ask({**self.fields, "messages": self.messages}, headers=self.headers)
         assert found.status == 200, found.body
         self.note = found.headers.get("x-everturn-note", "")
+        self.mode = found.headers["x-everturn-mode"]
         self.messages.append({"role": "assistant", "content": json.loads(found.body)["content"]})
         return found.headers["x-everturn-session"]
 

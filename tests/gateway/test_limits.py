@@ -2,10 +2,13 @@
 
 import gzip
 import json
+import re
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from gateway.lab import MODEL, Connection, OpenLab, RawUpstream, Seen, events, message, reply, wait_until
 
@@ -163,3 +166,19 @@ def test_limits_are_changed_by_name():
         change_limits({"mesages": "5"})
     with pytest.raises(UsageError, match="give a number that is not negative"):
         change_limits({"messages": "many"})
+
+
+@pytest.mark.spec("GW-20")
+def test_every_limit_has_its_default_in_the_manual():
+    page = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text(encoding="utf-8")
+    shown: dict[str, str] = {}
+    for names, values in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]+) \|", page, re.MULTILINE):
+        shown |= zip(re.findall(r"\w+", names), re.split(r", (?=\d)", values), strict=False)
+    defaults = msgspec.to_builtins(Limits()) | msgspec.to_builtins(CapSettings())
+
+    def spell(value: float) -> set[str]:
+        return {f"{value:,.0f}", f"{value / (1 << 20):,.0f} MiB"}
+
+    assert {name: shown.get(name, "") in spell(value) for name, value in defaults.items()} == dict.fromkeys(
+        defaults, True
+    )

@@ -3,17 +3,14 @@
 import json
 import threading
 import time
-from datetime import date
 from typing import Any
 
 import pytest
 from gateway.lab import MODEL, Connection, Lab, OpenLab, RawUpstream, Seen, events, message, reply, wait_until
 from surfaces.desk import SUMMARY
 
-from everturn.gateway.caps import CapKey, LocalCaps
 from everturn.gateway.limits import CapSettings
 from everturn.gateway.values import Timing
-from everturn.session.bill import UsageTotals
 
 TOO_LONG = (
     b'{"type":"error","error":{"type":"invalid_request_error",'
@@ -209,30 +206,9 @@ def test_a_client_that_disconnects_during_a_summary_ends_it(lab: OpenLab):
 def test_summaries_have_caps_per_session_and_tenant(lab: OpenLab):
     for named in ("session_calls", "session_tokens", "session_dollars", "tenant_calls", "tenant_dollars"):
         upstream = RawUpstream(answering(OK))
-        running = managed(lab, upstream, name=named, caps=LocalCaps(CapSettings(**{named: 0})))
+        running = managed(lab, upstream, name=named, caps=CapSettings(**{named: 0}))
         found = running.ask(body_of(12))
         assert found.status == 200
         assert sum(map(is_summary, upstream.seen)) == 0
         assert f"no summary: the cap {named} is used up" in found.headers["x-everturn-note"]
         assert running.gateway.metrics.degradations[f"the cap {named} is used up"] == 1
-
-
-def test_caps_count_what_summaries_used_on_a_day():
-    caps = LocalCaps(CapSettings(session_calls=2, tenant_calls=3))
-    monday, tuesday = date(2026, 11, 16), date(2026, 11, 17)
-    one = UsageTotals(calls=1, input=10)
-    told = []
-    for session, day in [
-        ("a", monday),
-        ("a", monday),
-        ("a", monday),
-        ("b", monday),
-        ("b", monday),
-        ("b", tuesday),
-    ]:
-        key = CapKey("tenant", session, day)
-        told.append(caps.find_exceeded(key))
-        if not told[-1]:
-            caps.add(key, one)
-    assert told == ["", "", "session_calls", "", "tenant_calls", ""]
-    assert caps.find_exceeded(CapKey("other", "a", monday)) == ""

@@ -10,6 +10,7 @@ from reliability.callers import called
 from reliability.clocks import jumped
 from reliability.crashes import killed, refused
 from reliability.damage import damaged
+from reliability.gateways import gated
 from reliability.hostile_input import HOSTILE_KINDS
 from reliability.indexes import indexed
 from reliability.machine import walked
@@ -37,6 +38,7 @@ _KINDS: Final = (
 # Where there is a PostgreSQL: what cannot be run has no place on the board.
 _REPLICAS: Final = (
     Kind("replicas", survived, "nothing acknowledged is lost, doubled or forked", "operations", share=1),
+    Kind("gateways", gated, "the same through gateways, which send the same bytes", "operations", share=1),
 ) if find_programs() else ()
 # fmt: on
 

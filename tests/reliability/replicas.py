@@ -55,10 +55,14 @@ class Forked(AssertionError):
 
 
 def survived(seed: int) -> Counter[str]:
-    rng = random.Random(f"replicas {seed}")
+    return endure(Nemesis, "replicas", seed)
+
+
+def endure(kind: "type[Nemesis]", name: str, seed: int) -> Counter[str]:
+    rng = random.Random(f"{name} {seed}")
     server = _server()
-    with TemporaryDirectory(prefix="everturn-replicas-") as folder:
-        nemesis = Nemesis(server, f"t{seed}-{os.getpid()}", Path(folder), rng)
+    with TemporaryDirectory(prefix=f"everturn-{name}-") as folder:
+        nemesis = kind(server, f"t{seed}-{os.getpid()}", Path(folder), rng)
         try:
             nemesis.run()
         finally:
@@ -78,7 +82,8 @@ def _server() -> Server:
     return _SERVERS[os.getpid()]
 
 
-def _fork(act: Callable[[], None]) -> int:
+def fork(act: Callable[[], None], seconds: int = SECONDS) -> int:
+    """A process that ends after so many seconds, whatever becomes of this one."""
     with warnings.catch_warnings():
         # Newer Pythons warn of threads; no other thread runs code of ours here.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -86,7 +91,7 @@ def _fork(act: Callable[[], None]) -> int:
     if child:
         return child
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(SECONDS)
+    signal.alarm(seconds)
     try:
         act()
     finally:
@@ -170,6 +175,8 @@ class Replica:
 
 
 class Nemesis:
+    lifetime = SECONDS
+
     def __init__(self, server: Server, tenant: str, folder: Path, rng: random.Random) -> None:
         self.server, self.tenant, self.folder, self.rng = server, tenant, folder, rng
         self.counts: Counter[str] = Counter()
@@ -200,7 +207,7 @@ class Nemesis:
                     proxy.set(("open", *MODES)[int(order)])
                 os.write(answers, b".")
 
-        self._door = _fork(serve)
+        self._door = fork(serve, self.lifetime)
         os.close(told)
         os.close(answers)
         os.read(self._heard_door, 1)
@@ -214,17 +221,23 @@ class Nemesis:
         self._born += 1
         name = f"r{self._born}-{self.rng.randrange(10**6)}"
         replica = Replica(self.url, self.tenant, self.folder / name, name, self._writing)
-        return _fork(replica.run)
+        return fork(replica.run)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Acknowledged operations, and faults."""
+        return OPERATIONS, MAX_FAULTS
 
     def run(self) -> None:
         end = time.monotonic() + SECONDS
         done = 0
-        while done < OPERATIONS:
+        operations, faults = self.size
+        while done < operations:
             if time.monotonic() > end:
                 raise TimeoutError(f"only {done} operations in {SECONDS} s")
             self._listen(self.rng.uniform(0.005, 0.03))
             # Spread over the operations, so that each falls into the middle of some.
-            if done > (self.counts["faults"] + 0.5) * OPERATIONS / (MAX_FAULTS + 1) and MAX_FAULTS:
+            if done > (self.counts["faults"] + 0.5) * operations / (faults + 1) and faults:
                 self._hurt(self.rng.choice(FAULTS))
             done = sum(map(len, self.kept.values())) + self.counted
         self.counts["operations"] += done

@@ -16,8 +16,8 @@ from everturn.cli.configured import config_options, parse_setting
 from everturn.cli.output import say
 from everturn.errors import UsageError
 from everturn.gateway.access_log import LogRequest, make_access_log
-from everturn.gateway.app import make_gateway
-from everturn.gateway.server import GatewayServer
+from everturn.gateway.app import Gateway, make_gateway
+from everturn.gateway.server import SHUTDOWN_SECONDS, GatewayServer
 from everturn.gateway.start import TWIN, check_reachable, load_settings, open_upstream
 from everturn.gateway.tokens import add_token, load_tokens
 from everturn.gateway.values import (
@@ -78,6 +78,13 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Port of /livez, /readyz and /metrics.",
 )
 @click.option("--operator-host", default=DEFAULT_HOST, show_default=True, help="Address of that listener.")
+@click.option(
+    "--shutdown-seconds",
+    default=SHUTDOWN_SECONDS,
+    show_default=True,
+    type=click.IntRange(0),
+    help="How long running requests may go on after SIGTERM.",
+)
 @click.option("--access-log", metavar="FILE", help="Append a line of JSON per request; '-' for stderr.")
 @shared_options
 @click.pass_context
@@ -91,6 +98,7 @@ def gateway(
     allowed_hosts: tuple[str, ...],
     operator_port: int,
     operator_host: str,
+    shutdown_seconds: int,
     access_log: str | None,
     mode: Mode | None,
     limits: tuple[str, ...],
@@ -119,6 +127,7 @@ def gateway(
             tokens=load_tokens(tokens_file) if tokens_file else None,
             log_request=_open_access_log(access_log) if access_log else lambda _: None,
         )
+        warn_about_store(made)
         with (
             closing(bind_socket(host, port)) as listener,
             closing(_bind_operator(operator_host, operator_port)) as operator,
@@ -130,7 +139,7 @@ def gateway(
                 say(f"export ANTHROPIC_BASE_URL={address}")
                 say(f"{loaded.mode} mode; upstream: {where}; metrics: {metrics}", err=True)
 
-            server = GatewayServer(made, say_ready, operator)
+            server = GatewayServer(made, say_ready, operator, shutdown_seconds)
             _stop_on_signals(server)
             server.run(sockets=[listener])
 
@@ -142,6 +151,12 @@ def gateway(
 def token(tenant: str, tokens_file: Path, mode: Mode | None) -> None:
     """Make a token for TENANT and print it. The file gets its digest only, so keep the token."""
     say(add_token(tokens_file, tenant, mode or "", secrets.token_urlsafe(32)))
+
+
+def warn_about_store(made: Gateway) -> None:
+    """A store that does not answer may be back soon; whatever else is wrong with it ends the command."""
+    if problem := made.check_store():
+        say(f"Warning: {problem} Until it answers, requests are relayed and not recorded.", err=True)
 
 
 def parse_limit(text: str) -> tuple[str, str]:

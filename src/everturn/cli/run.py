@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from everturn.cli.gateway import parse_limit, shared_options
+from everturn.cli.gateway import parse_limit, shared_options, warn_about_store
 from everturn.cli.output import say
 from everturn.gateway.app import make_gateway
 from everturn.gateway.server import serve_gateway
@@ -65,6 +65,7 @@ def run(
             limits=dict(map(parse_limit, limits)),
         )  # fmt: skip
         made = make_gateway(loaded)
+        warn_about_store(made)
         with serve_gateway(made) as (url, _):
             environment = make_environment(os.environ.copy(), url, is_twin=upstream == TWIN)
             code = _run(program, command, environment)

@@ -8,6 +8,7 @@ required.
 from collections.abc import Collection
 from typing import Final
 
+from everturn.errors import InputError
 from everturn.gateway.failures import GatewayError
 from everturn.gateway.headers import TOKEN, RawHeaders, find_header, read_bearer
 from everturn.gateway.tokens import Tokens
@@ -44,7 +45,16 @@ def find_tenant(headers: RawHeaders, tokens: Tokens | None, allowed_hosts: Colle
         check_local(headers, allowed_hosts)
         return Tenant(LOCAL_TENANT)
     given = find_header(headers, TOKEN).decode("latin-1")
-    tenant = tokens.find_tenant(given or read_bearer(find_header(headers, b"authorization")))
+    try:
+        tenant = tokens.find_tenant(given or read_bearer(find_header(headers, b"authorization")))
+    except InputError:
+        # Not 401: a client that is told that its token is wrong asks its user for another one.
+        raise GatewayError(
+            503,
+            "identity_unavailable",
+            "The gateway cannot read its tokens now, so it cannot tell whose request this is. Send it again "
+            "later; the operator finds the reason in the file of tokens.",
+        ) from None
     if tenant is None:
         what = "The token is not known" if given else "There is no token"
         raise GatewayError(

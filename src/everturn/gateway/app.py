@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import aiohttp
+
 from everturn.adapters.tracking.scopes import make_scope
+from everturn.errors import StoreUnavailable
 from everturn.gateway.access import find_tenant
 from everturn.gateway.access_log import LogRequest
 from everturn.gateway.bodies import TooLarge, UnreadableBody, decompress
-from everturn.gateway.caps import LocalCaps, SummaryCaps
+from everturn.gateway.caps import SummaryCaps
 from everturn.gateway.exchange import AsgiMessage, AsgiReceive, AsgiSend, HttpExchange
 from everturn.gateway.failures import ClientGone, GatewayError
 from everturn.gateway.headers import (
@@ -23,7 +26,7 @@ from everturn.gateway.headers import (
 )
 from everturn.gateway.managing import ManagedRequest
 from everturn.gateway.metrics import GatewayMetrics
-from everturn.gateway.recording import Recorder
+from everturn.gateway.recording import PENDING, Call, Recorder
 from everturn.gateway.relay import RelayedPieces, is_recorded, make_relayed_reply, relay_response
 from everturn.gateway.routes import CLIENT_ROUTES, Route, find_route
 from everturn.gateway.stores import ConversationStores, SharedStores, TenantFolders
@@ -52,6 +55,7 @@ class Gateway:
         self.settings = settings
         self.metrics = GatewayMetrics()
         self.tenants = Tenants(settings, stores, self.metrics)
+        self._stores = stores
         self.is_ready = False
         self._tokens = tokens
         self._caps = caps
@@ -59,6 +63,15 @@ class Gateway:
         self._upstream = Upstream(settings.upstream, settings.timing)
         self.recorder = Recorder(self.tenants, self.metrics, settings.limits.recordings)
         self._running: Counter[str] = Counter()
+
+    def check_store(self) -> str:
+        """Open the store of conversations. Returns why it does not answer now, which may pass; raises for
+        what the operator has to change."""
+        try:
+            self._stores.open()
+        except StoreUnavailable as problem:
+            return str(problem)
+        return ""
 
     async def start(self) -> None:
         await self._upstream.connect()
@@ -182,13 +195,15 @@ class Gateway:
         try:
             await asyncio.wait({call}, timeout=self.settings.timing.session)
             if not call.done():
-                exchange.session = "pending"
+                exchange.session = PENDING
                 exchange.notes.append("the record of this request is late")
                 self.metrics.degrade("a record is late")
-            await relay_response(exchange, response, copy)
+            await relay_response(
+                exchange, response, copy, before_end=self._recorded(exchange, given, call, response, copy)
+            )
         finally:
             response.close()
-            if is_recorded(response, copy):
+            if not copy.is_taken and is_recorded(response, copy):
                 self.recorder.finish(exchange, given, call, make_relayed_reply(response, copy))
 
     async def _manage(self, exchange: HttpExchange, given: ClientRequest) -> None:
@@ -211,15 +226,41 @@ class Gateway:
             summaries=summaries,
             metrics=self.metrics,
             on_sent=lambda: self._note_sent(exchange),
+            seconds=timing.prepare,
         )
         response, call, body = await request.answer_in_time(timing.quiet, timing.ping)
         copy = RelayedPieces(exchange.limits.reply_bytes)
         try:
-            await relay_response(exchange, response, copy, body)
+            before_end = self._recorded(exchange, given, call, response, copy) if call else None
+            await relay_response(exchange, response, copy, body, before_end)
         finally:
             response.close()
-            if call is not None and is_recorded(response, copy):
+            if call is not None and not copy.is_taken and is_recorded(response, copy):
                 self.recorder.finish(exchange, given, call, make_relayed_reply(response, copy))
+
+    def _recorded(
+        self,
+        exchange: HttpExchange,
+        given: ClientRequest,
+        call: Call,
+        response: aiohttp.ClientResponse,
+        copy: RelayedPieces,
+    ) -> Callable[[], Awaitable[None]] | None:
+        """Where replicas share conversations, a reply is recorded before it ends: the client's next request
+        may arrive at another one. A store that is slow delays the end for a moment only."""
+        if not self._stores.is_shared:
+            return None
+
+        async def record() -> None:
+            if is_recorded(response, copy):
+                copy.is_taken = True
+                reply = make_relayed_reply(response, copy)
+                if (task := self.recorder.finish(exchange, given, call, reply)) is not None:
+                    done, _ = await asyncio.wait({task}, timeout=self.settings.timing.record)
+                    if not done:
+                        self.metrics.degrade("a reply ended before it was recorded")
+
+        return record
 
     def _note_sent(self, exchange: HttpExchange) -> None:
         self.metrics.observe_added(exchange.mode, time.perf_counter() - exchange.began)
@@ -247,14 +288,14 @@ def make_gateway(
     *,
     tokens: Tokens | None = None,
     stores: ConversationStores | None = None,
-    caps: SummaryCaps | None = None,
     log_request: LogRequest = lambda _: None,
 ) -> Gateway:
     """A gateway. Without tokens every local program may use it."""
+    stores = stores or _open_stores(settings)
     return Gateway(
         settings,
         tokens=tokens,
-        stores=stores or _open_stores(settings),
-        caps=caps or LocalCaps(settings.caps),
+        stores=stores,
+        caps=SummaryCaps(settings.caps, stores.open),
         log_request=log_request,
     )

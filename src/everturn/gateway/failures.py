@@ -2,6 +2,8 @@
 
 import json
 
+from everturn.errors import LeaseLost, SessionLocked, StoreError, StoreUnavailable
+
 
 class GatewayError(Exception):
     """Answered to the client. The message says what to do, and has no content, path or key in it."""
@@ -26,6 +28,15 @@ class GatewayError(Exception):
 
 class ClientGone(Exception):
     """The client has disconnected; there is nobody to answer."""
+
+
+def describe_failure(problem: Exception) -> str:
+    """What failed, for notes and metrics: few values, without content."""
+    if isinstance(problem, StoreUnavailable):
+        return "the store does not answer"
+    if isinstance(problem, SessionLocked | LeaseLost):
+        return "another replica is writing this conversation"
+    return "the store refused" if isinstance(problem, StoreError) else "everturn failed"
 
 
 def make_error_event(body: bytes) -> bytes:

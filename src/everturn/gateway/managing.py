@@ -51,12 +51,15 @@ class ManagedRequest:
         summaries: GatewaySummaries,
         metrics: GatewayMetrics,
         on_sent: Callable[[], None],
+        seconds: float,
     ) -> None:
+        """`seconds` is how long the request may be prepared, where no summary is written."""
         self._exchange, self._given, self._headers = exchange, given, headers
         self._upstream, self._recorder = upstream, recorder
         self._conversations, self._summaries = conversations, summaries
         self._metrics = metrics
         self._on_sent = on_sent
+        self._seconds = seconds
         self.is_streamed = False
 
     @property
@@ -65,18 +68,34 @@ class ManagedRequest:
 
     async def answer(self) -> Answer:
         """Prepare the request and send it."""
-        await self._recorder.wait_for_replies(self._exchange, self._given)
-        found = await self._recorder.run(
-            lambda: self._conversations.prepare(self._given, self._summaries, self._note_request)
-        )
+        found = await self._prepare_in_time()
         self._recorder.count(self._exchange, found)
         if isinstance(found, NotUnderstood):
+            if found.is_failure:
+                self._exchange.mode = "observe"
             return Answer(await self._send_own(), None)
         self._note_decisions(found)
         response = await self._send(found)
         if response.status != BAD_REQUEST:
             return Answer(response, found)
         return await self._handle_bad_request(response, found)
+
+    async def _prepare_in_time(self) -> PreparedCall | NotUnderstood:
+        """The prepared request. Only a summary may take longer than the deadline; a store that is slow may
+        not (GW-15)."""
+        task = asyncio.create_task(self._prepare())
+        done, _ = await asyncio.wait({task}, timeout=self._seconds)
+        if done or self._summaries.is_used:
+            return await task
+        self._summaries.cancel()
+        task.cancel()
+        return NotUnderstood("it could not be prepared in time", is_failure=True)
+
+    async def _prepare(self) -> PreparedCall | NotUnderstood:
+        await self._recorder.wait_for_replies(self._exchange, self._given)
+        return await self._recorder.run(
+            lambda: self._conversations.prepare(self._given, self._summaries, self._note_request)
+        )
 
     def _note_request(self, read: CallerRequest, is_streamed: bool) -> None:
         self.is_streamed = is_streamed

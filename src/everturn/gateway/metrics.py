@@ -13,6 +13,7 @@ from typing import Any, Final
 import prometheus_client
 
 from everturn.decide.events import Event
+from everturn.errors import StoreUnavailable
 from everturn.history.records import Usage
 from everturn.session.events.prometheus import prometheus_sink
 
@@ -54,6 +55,8 @@ class GatewayMetrics:
         self._saved = make(gauge, "dollars_saved_net", "Estimated saving, less the cost of summaries.")
         self._passed = make(counter, "passed_through", "Requests not understood.", ("reason",))
         self._degraded = make(counter, "degradations", "What failed and was worked around.", ("reason",))
+        self._store = make(gauge, "store_up", "1: the store of conversations answered last time; 0: not.")
+        self._store.set(1)
         ratio = make(gauge, "cache_hit_ratio", "Share of input read from the prompt cache.")
         ratio.set_function(lambda: self.hit_ratio)
 
@@ -80,6 +83,10 @@ class GatewayMetrics:
             label = _label(self.degradations, reason)
             self.degradations[label] += 1
         self._degraded.labels(label).inc()
+
+    def note_store(self, problem: Exception | None) -> None:
+        """What came of the last work on a conversation."""
+        self._store.set(0 if isinstance(problem, StoreUnavailable) else 1)
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 

@@ -16,12 +16,18 @@ from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.tenants import ClientRequest, NotUnderstood, RelayedReply, Tenants
 
 T = TypeVar("T")
+# Stands for the conversation in a response that begins before its request is recorded.
+PENDING: Final = "pending"
 
 # A thread waits while a summary is written, and while another request of its conversation is prepared.
 MAX_THREADS: Final = 128
 MAX_LATE_NOTES: Final = 1000
 # A reply that takes longer to be recorded than this is not waited for.
 MAX_WAIT: Final = 30.0
+
+
+# A request that is prepared, or will be.
+Call = PreparedCall | asyncio.Task[PreparedCall | NotUnderstood]
 
 
 class SessionKey(NamedTuple):
@@ -39,6 +45,8 @@ class Recorder:
         self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="everturn-gateway")
         self._replies: dict[SessionKey, set[asyncio.Task[None]]] = {}
         self._running: set[asyncio.Task[None]] = set()
+        # Requests that wait to be recorded.
+        self._observing = 0
         # What went wrong after a response had begun, for the next response of the session.
         self._late: OrderedDict[SessionKey, str] = OrderedDict()
 
@@ -58,9 +66,17 @@ class Recorder:
         return asyncio.create_task(self._observe(exchange, given))
 
     async def _observe(self, exchange: HttpExchange, given: ClientRequest) -> PreparedCall | NotUnderstood:
-        await self.wait_for_replies(exchange, given)
-        conversations = self._tenants.find(exchange.tenant.name)
-        found = await self.run(lambda: conversations.observe(given))
+        if self._observing >= self._max:
+            found = NotUnderstood("too many requests wait to be recorded", is_failure=True)
+            self.count(exchange, found)
+            return found
+        self._observing += 1
+        try:
+            await self.wait_for_replies(exchange, given)
+            conversations = self._tenants.find(exchange.tenant.name)
+            found = await self.run(lambda: conversations.observe(given))
+        finally:
+            self._observing -= 1
         self.count(exchange, found)
         return found
 
@@ -88,28 +104,32 @@ class Recorder:
         self,
         exchange: HttpExchange,
         given: ClientRequest,
-        call: "asyncio.Task[PreparedCall | NotUnderstood] | PreparedCall",
+        call: Call,
         reply: RelayedReply,
-    ) -> None:
-        """Record a reply, later. `call` is its request."""
+    ) -> "asyncio.Task[None] | None":
+        """Record a reply, later. `call` is its request. None if it is not recorded."""
         if len(self._running) >= self._max:
             self._report(exchange, given, "a reply was not recorded: too many are waiting")
-            return
+            return None
         key = _key(exchange, given)
         task = asyncio.create_task(self._finish(exchange, given, call, reply))
         self._running.add(task)
         self._replies.setdefault(key, set()).add(task)
         task.add_done_callback(lambda done: self._forget(key, done))
+        return task
 
     async def _finish(
         self,
         exchange: HttpExchange,
         given: ClientRequest,
-        call: "asyncio.Task[PreparedCall | NotUnderstood] | PreparedCall",
+        call: Call,
         reply: RelayedReply,
     ) -> None:
         found = await call if isinstance(call, asyncio.Task) else call
         if isinstance(found, NotUnderstood):
+            if found.is_failure and exchange.session == PENDING:
+                # The response had begun when it failed.
+                self._report(exchange, given, f"a reply was not recorded: {found.why}")
             return
         conversations = self._tenants.find(exchange.tenant.name)
         if why := await self.run(lambda: conversations.record(found, given, reply)):

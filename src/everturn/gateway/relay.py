@@ -1,7 +1,7 @@
 """Sends what the upstream answers to the client: every byte as it came, as soon as it came."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import aiohttp
@@ -21,6 +21,8 @@ class RelayedPieces:
     def __init__(self, limit: int) -> None:
         self.pieces: list[bytes] = []
         self.is_whole = False
+        # Somebody records it already.
+        self.is_taken = False
         self._room = limit
 
     def add(self, piece: bytes) -> None:
@@ -38,9 +40,11 @@ async def relay_response(
     response: aiohttp.ClientResponse,
     copy: RelayedPieces | None = None,
     body: bytes | None = None,
+    before_end: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Relay a response to its end; `body` is its body if it was read already. If the upstream cuts it off, so
-    does the gateway. After an early start only the body is sent, and an error becomes an event."""
+    does the gateway. After an early start only the body is sent, and an error becomes an event. `before_end`
+    is awaited when all has arrived, before the client can know that."""
     try:
         async with asyncio.timeout(exchange.limits.stream_seconds):
             if exchange.is_started and response.status not in _IS_SUCCESS:
@@ -49,7 +53,7 @@ async def relay_response(
             if not exchange.is_started:
                 await exchange.start(response.status, drop_connection_headers(response.raw_headers))
             if body is None:
-                await _relay_body(exchange, response, copy)
+                await _relay_body(exchange, response, copy, before_end)
             else:
                 await exchange.finish(body)
     except TimeoutError:
@@ -66,15 +70,31 @@ async def relay_response(
 
 
 async def _relay_body(
-    exchange: HttpExchange, response: aiohttp.ClientResponse, copy: RelayedPieces | None
+    exchange: HttpExchange,
+    response: aiohttp.ClientResponse,
+    copy: RelayedPieces | None,
+    before_end: Callable[[], Awaitable[None]] | None,
 ) -> None:
-    async for piece in response.content.iter_any():
-        if copy is not None:
-            copy.add(piece)
-        await exchange.write(piece)
+    # A stream ends with its connection or an empty chunk; another body is complete with its last byte.
+    holds_last = before_end is not None and response.content_length is not None
+    held = b""
+    try:
+        async for piece in response.content.iter_any():
+            if copy is not None:
+                copy.add(piece)
+            if holds_last:
+                piece, held = held, piece
+            if piece:
+                await exchange.write(piece)
+    except (aiohttp.ClientError, OSError):
+        if held:
+            await exchange.write(held)
+        raise
     if copy is not None:
         copy.is_whole = True
-    await exchange.finish()
+    if before_end is not None:
+        await before_end()
+    await exchange.finish(held)
 
 
 def _take_unread(content: aiohttp.StreamReader) -> bytes:

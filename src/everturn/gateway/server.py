@@ -21,7 +21,7 @@ from everturn.twin.app import bind_socket, url_of
 
 # Claude Code and the SDKs reuse connections; uvicorn closes idle ones after 5 s by default.
 KEEP_ALIVE_SECONDS: Final = 75
-# How long open streams may go on after SIGTERM.
+# How long running requests may go on after SIGTERM. Our choice: most replies end in that time.
 SHUTDOWN_SECONDS: Final = 30
 
 
@@ -100,6 +100,7 @@ class GatewayServer(uvicorn.Server):
                 timeout_graceful_shutdown=shutdown_seconds, **_QUIET,
             )
         )  # fmt: skip
+        self._gateway = gateway
         self._on_ready = on_ready
         self._operator_socket = operator
         app = OperatorApp(gateway, gateway.settings.allowed_hosts)
@@ -119,6 +120,13 @@ class GatewayServer(uvicorn.Server):
             self._operator.should_exit = True
             if operator is not None:
                 await operator
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting, let running requests end, cut off those that do not in time, record all of them,
+        and release the conversations (GW-16)."""
+        # A load balancer that asks sends nothing more, while streams end.
+        self._gateway.is_ready = False
+        await super().shutdown(sockets=sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)

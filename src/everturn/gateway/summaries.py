@@ -15,6 +15,7 @@ import msgspec
 
 from everturn.adapters.tracking.api_responses import read_response_body
 from everturn.adapters.tracking.summary_retries import SendError
+from everturn.errors import StoreError
 from everturn.gateway.caps import CapKey, SummaryCaps
 from everturn.gateway.failures import GatewayError
 from everturn.gateway.headers import replace_header, set_betas
@@ -97,7 +98,11 @@ class GatewaySummaries:
             raise SendError(0, "cancelled", "the client has disconnected")
         if time.monotonic() >= self._ends:
             raise SendError(0, "late", "there is no time left for a summary")
-        self.exceeded = self._caps.find_exceeded(key)
+        try:
+            self.exceeded = self._caps.begin(key)
+        except StoreError as problem:
+            # Not sent: nobody knows what it would be on top of.
+            raise SendError(0, "cap", f"the caps on summaries cannot be read: {problem}") from None
         if self.exceeded:
             raise SendError(0, "cap", f"the cap {self.exceeded} on summaries is used up")
 
@@ -107,7 +112,10 @@ class GatewaySummaries:
         except msgspec.MsgspecError:
             said = _Answer()
         spent = price_usage(said.usage, said.model, key.day)
-        self._caps.add(key, spent)
+        try:
+            self._caps.end(key, spent)
+        except StoreError:
+            self._metrics.degrade("the cost of a summary was not counted")
         self._metrics.add_usage(said.usage)
         self._metrics.add_dollars("summary", spent.dollars)
 

@@ -13,6 +13,7 @@ from everturn.adapters.tracking import CallerRequest, ConversationTracker, Prepa
 from everturn.adapters.tracking.conversation import TrackedConversation
 from everturn.adapters.tracking.effect_handler import refuse_to_send
 from everturn.gateway.bodies import ReadReply, UnreadableBody, read_reply, read_request
+from everturn.gateway.failures import describe_failure
 from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.savings import ListSize, compute_saved, estimate_list, estimate_unmanaged
 from everturn.gateway.stores import ConversationStores
@@ -112,12 +113,16 @@ class TenantConversations:
             read = self.tracker.read(fields, given.betas, scope=given.scope, observe=observe)
             if isinstance(read, UnsupportedRequest):
                 return NotUnderstood(read.why)
-            return prepare(read, fields)
+            prepared = prepare(read, fields)
+            self._metrics.note_store(None)
+            return prepared
         except UnreadableBody as problem:
             return NotUnderstood(str(problem))
         except Exception as problem:
-            self.tracker.report_failure(problem)
-            return NotUnderstood("everturn failed", is_failure=True)
+            why = describe_failure(problem)
+            self.tracker.report_failure(problem, why=why)
+            self._metrics.note_store(problem)
+            return NotUnderstood(why, is_failure=True)
 
     # ── replies ──────────────────────────────────────────────────────────────────────────────────
 
@@ -132,8 +137,10 @@ class TenantConversations:
             self.tracker.report_problem("a reply was not recorded", str(problem))
             return f"a reply was not recorded: {problem}"
         except Exception as problem:
-            self.tracker.report_failure(problem, call)
-            return "a reply was not recorded: everturn failed"
+            why = describe_failure(problem)
+            self.tracker.report_failure(problem, call, why=why)
+            self._metrics.note_store(problem)
+            return f"a reply was not recorded: {why}"
         return ""
 
     def _record(self, call: PreparedCall, given: ClientRequest, read: ReadReply, reply: RelayedReply) -> None:

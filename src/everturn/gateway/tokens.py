@@ -7,6 +7,8 @@ is compared, each in constant time, so that the time says nothing about which of
 import hashlib
 import hmac
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
@@ -17,6 +19,8 @@ from everturn.gateway.headers import TOKEN_PREFIX
 from everturn.gateway.values import Mode, Tenant
 from everturn.safe_files import read_file, replace_file
 
+# How often the file is looked at. Our choice.
+REFRESH_SECONDS: Final = 1.0
 _TENANT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -31,12 +35,32 @@ class _TokenFile(msgspec.Struct, frozen=True):
 
 
 class Tokens:
-    """The tokens that are accepted."""
+    """The tokens that are accepted. `refresh` returns them as they are now, or None if they have not changed;
+    whatever it raises means that nobody knows."""
 
-    def __init__(self, entries: tuple[TokenEntry, ...]) -> None:
+    def __init__(
+        self,
+        entries: tuple[TokenEntry, ...],
+        refresh: Callable[[], tuple[TokenEntry, ...] | None] = lambda: None,
+    ) -> None:
         self._entries = entries
+        self._refresh = refresh
+        self._refreshed = time.monotonic()
 
     def find_tenant(self, token: str) -> Tenant | None:
+        """Raises `InputError` for an unknown token if the file of tokens cannot be read now."""
+        if time.monotonic() - self._refreshed < REFRESH_SECONDS:
+            return self._find(token)
+        try:
+            self._entries = self._refresh() or self._entries
+            self._refreshed = time.monotonic()
+        except InputError:
+            if (found := self._find(token)) is None:
+                raise
+            return found
+        return self._find(token)
+
+    def _find(self, token: str) -> Tenant | None:
         given = digest_token(token)
         found: Tenant | None = None
         for entry in self._entries:
@@ -50,10 +74,33 @@ def digest_token(token: str) -> str:
 
 
 def load_tokens(path: Path) -> Tokens:
+    """The tokens of a file, which is read again when it changes: a new token needs no restart."""
+    seen = _read_version(path)
+
+    def refresh() -> tuple[TokenEntry, ...] | None:
+        nonlocal seen
+        now = _read_version(path)
+        if now == seen:
+            return None
+        entries, seen = _read_some(path), now
+        return entries
+
+    return Tokens(_read_some(path), refresh)
+
+
+def _read_version(path: Path) -> tuple[int, int, int]:
+    try:
+        found = path.stat()
+    except OSError as problem:
+        raise InputError(f"Cannot read the tokens in {path}: {problem.strerror}.") from None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _read_some(path: Path) -> tuple[TokenEntry, ...]:
     entries = _read(path)
     if not entries:
         raise InputError(f"{path} has no token. Add one: everturn gateway token TENANT --tokens {path}")
-    return Tokens(entries)
+    return entries
 
 
 def add_token(path: Path, tenant: str, mode: Mode | Literal[""], random: str) -> str:

@@ -33,8 +33,12 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     ping: float = 10.0
     # After this a summary is abandoned, and the request is sent as it is.
     summary: float = 240.0
+    # How long a request is prepared where no summary is written; then it is sent as it came.
+    prepare: float = 10.0
     # How long the headers of a response wait for the name of the conversation.
     session: float = 0.1
+    # How long the end of a reply waits for its record, where replicas share conversations.
+    record: float = 0.5
     # How long an upstream may take to accept a connection, and to send the next byte.
     connect: float = 15.0
     silence: float = 600.0

@@ -30,6 +30,8 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     settled: SettledList = SettledList()
     # What carrying and doing nothing would have cost so far (EC-5, EC-8).
     economy: EconomyState = EconomyState()
+    # The blob with the system prompt and tools of a thread, whose later requests do not repeat them.
+    preamble: str = ""
 
 
 def read_state(store: Store) -> SessionState:

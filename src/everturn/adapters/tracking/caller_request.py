@@ -94,6 +94,8 @@ class CallerRequest(msgspec.Struct, frozen=True, kw_only=True):
     # Whether it has messages with role "system", and whether one of them has an `output_config`.
     has_system_messages: bool = False
     has_message_config: bool = False
+    # Whether later requests may name its reply instead of repeating what was said.
+    is_in_thread: bool = False
 
     def role(self, link: int) -> str:
         """The role of the message that a link stands for; of links without a message, the user's."""
@@ -150,6 +152,8 @@ def read_request(
         before = found
     if why := _find_unsupported(body, before):
         return UnsupportedRequest(why)
+    if before.chain and not (before.preamble_digest or is_observed or _system(body) or body.get("tools")):
+        return UnsupportedRequest("it continues a thread whose system prompt and tools are not known here")
     read = _read(body, tuple(betas), breakpoints, before)
     if isinstance(read, UnsupportedRequest) or not (scope or is_observed):
         return read
@@ -204,6 +208,7 @@ def _read(
         marks_messages=breakpoints == "caller" and bool(found),
         has_system_messages=bool(read.system_messages),
         has_message_config=bool(configs),
+        is_in_thread=body.get("thread") is not None,
     )
 
 

@@ -72,6 +72,15 @@ def is_caller_message(record: Record) -> bool:
     return record.kind in ("user", "assistant") and not (record.compact_summary or record.meta)
 
 
+def is_reply(records: Sequence[Record], blocks: Sequence[Block]) -> bool:
+    """Whether the first message of these records is a reply with these blocks."""
+    said = next(filter(is_caller_message, records), None)
+    if said is None or said.kind != "assistant":
+        return False
+    reply = msgspec.structs.replace(said, blocks=tuple(blocks))
+    return record_links(START, said) == record_links(START, reply)
+
+
 def common_prefix_length(one: Sequence[bytes], other: Sequence[bytes]) -> int:
     """How many links two chains share. Equal links mean equal prefixes, so a binary search finds the last."""
     low, high = 0, min(len(one), len(other))

@@ -15,6 +15,7 @@ from everturn.adapters.tracking.caller_list import CallerList, KnownList
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.chain import is_caller_message, record_links
 from everturn.adapters.tracking.fair_lock import FairLock
+from everturn.adapters.tracking.kept_preambles import KeptPreamble, write_preamble
 from everturn.adapters.tracking.respelling import Alignment
 from everturn.adapters.tracking.system_messages import encode_request
 from everturn.adapters.tracking.transcript_folder import TranscriptFile
@@ -139,9 +140,21 @@ class TrackedConversation:
             compaction.refill,
             self.known.settled_list(),
             conversation.economy.state,
+            self.transcript.preamble,
         )
         write_state(self.transcript.store, state)
         self.state_written, self.is_state_owed = time.monotonic(), False
+
+    def keep_preamble(self) -> None:
+        """For a thread: a replica that continues it needs the system prompt and tools, which are not sent
+        again. They are written once."""
+        transcript, kept = self.transcript, KeptPreamble(self.preamble, self.preamble_digest)
+        if transcript.store is None or not transcript.is_indexed or not kept.digest:
+            return
+        if transcript.preamble != kept.name:
+            write_preamble(transcript.store, kept)
+            transcript.preamble = kept.name
+            self.write_state()
 
     def respelled_links(self, request: CallerRequest) -> int | None:
         """How many links of the request are this conversation with a part of the newest message left out;

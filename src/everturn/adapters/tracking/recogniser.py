@@ -27,12 +27,12 @@ from everturn.adapters.tracking.parts import TrackerParts
 from everturn.adapters.tracking.reporter import Reporter
 from everturn.adapters.tracking.scopes import is_in_scope, name_conversation
 from everturn.adapters.tracking.store_transcripts import StoreTranscripts
-from everturn.adapters.tracking.stored_conversations import StoredMatch, find_stored
+from everturn.adapters.tracking.stored_conversations import StoredMatch, find_stored, find_stored_prefix
 from everturn.adapters.tracking.transcript_folder import TranscriptFile, TranscriptFolder, Transcripts
 from everturn.decide.cache_breaks import Baseline, CacheBreakDetector
 from everturn.decide.events import Event, EventContext, ForksRepeated, TranscriptShared
 from everturn.engine import Conversation, ConversationSettings
-from everturn.errors import UsageError
+from everturn.errors import SessionLocked, UsageError
 from everturn.history.records import Record
 from everturn.session.bill import BillPurpose, Ledger, UsageTotals
 from everturn.session.conversation_runner import ConversationRunner
@@ -42,6 +42,16 @@ from everturn.session.store.places import open_configured
 
 Asides = Mapping[BillPurpose, UsageTotals]
 log: Final = logging.getLogger("everturn")
+
+
+@contextmanager
+def _closed_on_error(transcript: TranscriptFile) -> Generator[None, None, None]:
+    """Nobody else will release its lease."""
+    try:
+        yield
+    except BaseException:
+        transcript.close()
+        raise
 
 
 class Recogniser:
@@ -135,11 +145,12 @@ class Recogniser:
                 tracked.users -= 1
 
     def find_prefix(self, reply: str) -> KnownPrefix | None:
-        """What is known of a conversation up to and including a reply."""
+        """What is known of a conversation up to and including a reply: in memory, or in the store, where
+        another replica may have recorded it."""
         with self._guard:
             found = self._known.find_reply(reply)
         if found is None:
-            return None
+            return find_stored_prefix(self._transcripts, reply)
         tracked = found.tracked
         return KnownPrefix(
             tuple(tracked.known.chain[: found.links]), tracked.preamble, tracked.preamble_digest
@@ -160,6 +171,17 @@ class Recogniser:
         self._known.remember(tracked)
         while (old := self._known.oldest_beyond(self._parts.options.limits.conversations)) is not None:
             self.forget(old)
+
+    def read_after(self, tracked: TrackedConversation, cut: int) -> Sequence[Record] | None:
+        """The records behind the first `cut` of a conversation that was removed from memory, as they are now.
+        None where replicas share nothing."""
+        transcript = self._transcripts.read_again(tracked.transcript)
+        if transcript is None:
+            return None
+        try:
+            return transcript.records[cut:]
+        finally:
+            transcript.close()
 
     def forget(self, tracked: TrackedConversation) -> None:
         """Remove it from memory. It is read from its file again when a request continues it."""
@@ -188,7 +210,12 @@ class Recogniser:
             covered = found.covered if found else 0
             stored = find_stored(self._transcripts, request, self._open_paths(), covered)
             if stored is not None and stored.transcript.is_writable:
-                return self._load(request, stored)
+                with _closed_on_error(stored.transcript):
+                    return self._load(request, stored)
+            if stored is not None and stored.transcript.is_written_elsewhere:
+                # No copy: the other replica may be compacting it, and its view must not be compacted twice.
+                stored.transcript.close()
+                raise SessionLocked(f"Another replica is writing the conversation {stored.transcript.name}.")
             if stored is not None:
                 return self._share(request, stored, found)
         if found is None:
@@ -204,7 +231,8 @@ class Recogniser:
     def _new(self, request: CallerRequest) -> TrackedConversation:
         name = name_conversation(self._parts.new_id(), request.scope)
         transcript = self._transcripts.new(request.chain[0], name, self._parts.clock())
-        return self._create(name, self._conversation(request, transcript), transcript)
+        with _closed_on_error(transcript):
+            return self._create(name, self._conversation(request, transcript), transcript)
 
     def _fork_at(
         self, request: CallerRequest, parent: TrackedConversation, links: int
@@ -226,13 +254,14 @@ class Recogniser:
         is_same = parent.known.had_same_preamble(len(shared.chain), request.preamble_digest)
         baselines = parent.runner.conversation.detector.baselines if is_same else None
         transcript = self._transcripts.new(request.chain[0], name, self._parts.clock())
-        transcript.append(records)
-        conversation = self._conversation(request, transcript, records, baselines)
-        # A fork reads less from the cache than its parent did. That is expected, not a cache break.
-        conversation.detector.deleted(conversation.setting.source)
-        fork = self._create(name, conversation, transcript, caller_list=shared, lineage=parent.lineage)
-        fork.inherit_preamble(parent)
-        return fork
+        with _closed_on_error(transcript):
+            transcript.append(records)
+            conversation = self._conversation(request, transcript, records, baselines)
+            # A fork reads less from the cache than its parent did. That is expected, not a cache break.
+            conversation.detector.deleted(conversation.setting.source)
+            fork = self._create(name, conversation, transcript, caller_list=shared, lineage=parent.lineage)
+            fork.inherit_preamble(parent)
+            return fork
 
     def rewind(self, tracked: TrackedConversation, uuid: str) -> list[dict[str, Any]]:
         """A fork before one of the caller's messages, by default the last one. Returns its messages."""
@@ -312,6 +341,7 @@ class Recogniser:
         conversation = self._conversation(request, transcript, transcript.records, state.baselines)
         conversation.compaction_state.remember(state.breaker, state.refill)
         conversation.economy.state = state.economy
+        transcript.preamble = state.preamble
         name = transcript.name
         if stored.is_whole and is_in_scope(name, request.scope):
             return self._create(

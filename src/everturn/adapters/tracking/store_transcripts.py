@@ -43,7 +43,7 @@ class StoreTranscripts:
     def new(self, first: bytes, name: str, now: datetime) -> TranscriptFile:
         stores = self._stores()
         store = stores.open(self._tenant, full_name(first, name, now), family=first.hex())
-        return TranscriptFile(store, self._report_problem)
+        return TranscriptFile(store, self._report_problem, is_indexed=True)
 
     def candidates(self, request: CallerRequest, exclude: Collection[str]) -> Iterator[TranscriptFile]:
         """Conversations that may have the beginning of this request, newest first. The caller closes them."""
@@ -54,6 +54,19 @@ class StoreTranscripts:
             if name not in same and may_begin((line,), request):
                 yield from self._open_all([name], exclude)
 
+    def find_reply(self, message_id: str) -> TranscriptFile | None:
+        stores = self._stores()
+        name = stores.find_by_message(self._tenant, message_id)
+        if name is None:
+            return None
+        return self._read(name)
+
+    def read_again(self, transcript: TranscriptFile) -> TranscriptFile | None:
+        return self._read(os.path.basename(transcript.path).removesuffix(SUFFIX))
+
+    def _read(self, name: str) -> TranscriptFile:
+        return TranscriptFile(self._stores().open(self._tenant, name, access="read"), self._report_problem)
+
     def close(self) -> None:
         stores, self._opened = self._opened, None
         if stores is not None and self._is_ours:
@@ -63,7 +76,7 @@ class StoreTranscripts:
         known = {os.path.basename(path) for path in exclude}
         for name in names:
             if name + SUFFIX not in known:
-                yield TranscriptFile(self._open(name), self._report_problem)
+                yield TranscriptFile(self._open(name), self._report_problem, is_indexed=True)
 
     def _open(self, name: str) -> Store:
         stores = self._stores()

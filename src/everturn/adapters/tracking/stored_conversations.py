@@ -1,11 +1,13 @@
 """Finds the conversation of a request among the transcripts of a folder, after a restart."""
 
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from typing import NamedTuple
 
-from everturn.adapters.tracking.caller_list import CallerList, read_caller_list
-from everturn.adapters.tracking.caller_request import CallerRequest
+from everturn.adapters.tracking.caller_list import CallerList, KnownList, read_caller_list
+from everturn.adapters.tracking.caller_request import CallerRequest, KnownPrefix
 from everturn.adapters.tracking.chain import common_prefix_length, is_caller_message
+from everturn.adapters.tracking.kept_preambles import read_preamble
 from everturn.adapters.tracking.respelling import Segment, align, count_turns, is_identifying, split_segments
 from everturn.adapters.tracking.transcript_folder import TranscriptFile, Transcripts
 from everturn.history.records import Record
@@ -27,14 +29,34 @@ def find_stored(
     """The transcript that has most of the request, if that is more than `known` links. The others are
     closed."""
     best: StoredMatch | None = None
-    for transcript in transcripts.candidates(request, open_paths):
-        found = _match(transcript, request)
-        if found is not None and len(found.shared.chain) > (len(best.shared.chain) if best else known):
-            best, found = found, best
-        loser = found.transcript if found else transcript
-        if best is None or loser is not best.transcript:
-            loser.close()
+    with ExitStack() as opened:
+        for transcript in transcripts.candidates(request, open_paths):
+            # Whatever fails, a lease that nobody uses must not be renewed for ever.
+            opened.callback(transcript.close)
+            found = _match(transcript, request)
+            if found is not None and len(found.shared.chain) > (len(best.shared.chain) if best else known):
+                best, found = found, best
+            loser = found.transcript if found else transcript
+            if best is None or loser is not best.transcript:
+                loser.close()
+        opened.pop_all()
     return best
+
+
+def find_stored_prefix(transcripts: Transcripts, message_id: str) -> KnownPrefix | None:
+    """What is stored of a conversation up to and including a reply."""
+    transcript = transcripts.find_reply(message_id)
+    if transcript is None or transcript.store is None:
+        return None
+    try:
+        known = KnownList(transcript.records)
+        links = known.replies.get(message_id)
+        if links is None:
+            return None
+        kept = read_preamble(transcript.store)
+        return KnownPrefix(tuple(known.chain[:links]), kept.preamble, kept.digest)
+    finally:
+        transcript.close()
 
 
 def _match(transcript: TranscriptFile, request: CallerRequest) -> StoredMatch | None:

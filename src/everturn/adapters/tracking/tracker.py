@@ -25,6 +25,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from everturn.adapters.tracking.caller_request import CallerRequest, UnsupportedRequest, read_request
+from everturn.adapters.tracking.chain import is_reply
 from everturn.adapters.tracking.conversation import PreparedCall, TrackedConversation
 from everturn.adapters.tracking.effect_handler import (
     AsyncSend,
@@ -38,7 +39,8 @@ from everturn.decide.cache_breaks import DetectedBreak
 from everturn.decide.effects import AskModel
 from everturn.decide.events import Event
 from everturn.engine import Flow
-from everturn.errors import StoreError, UsageError
+from everturn.engine.wire import ParsedReply
+from everturn.errors import SessionLocked, StoreError, UsageError
 from everturn.history.records import Usage
 from everturn.session.bill import Bill, BillPurpose, Ledger, UsageTotals, price_usage
 from everturn.session.cache_break_reports import ReportNotWritten, write_cache_break_report
@@ -53,9 +55,25 @@ T = TypeVar("T")
 MAX_TRIES: Final = 100
 # How old the state of an observed conversation may be. Our choice.
 STATE_SECONDS: Final = 10.0
+# How long a request waits for another replica to release its conversation, and how often it asks. Most leases
+# are held for milliseconds; one under which a summary is written is not waited for. Our choice.
+LEASE_SECONDS: Final = 2.0
+LEASE_PAUSE: Final = 0.05
 ALWAYS_CHANGED: Final = (
     f"Another request changed the conversation {MAX_TRIES} times while this one waited for it. Send it again."
 )
+
+
+class _LeaseWaits:
+    """The pauses of one request while another replica writes its conversation."""
+
+    def __init__(self) -> None:
+        self._ends = time.monotonic() + LEASE_SECONDS
+
+    def next_pause(self, locked: SessionLocked) -> float:
+        if time.monotonic() > self._ends:
+            raise locked
+        return LEASE_PAUSE
 
 
 class ConversationTracker:
@@ -118,29 +136,38 @@ class ConversationTracker:
     # ── one request ──────────────────────────────────────────────────────────────────────────────
 
     def prepare(self, request: CallerRequest, send: Send) -> PreparedCall:
+        waits = _LeaseWaits()
         for _ in range(MAX_TRIES):
-            with (
-                self._recogniser.in_use(self._recogniser.recognise(request)) as tracked,
-                tracked.lock.acquire(),
-            ):
-                if tracked.can_continue(request) and self._resume(tracked):
-                    flow = tracked.prepare_flow(
-                        request, self._recogniser.settings(request, tracked.transcript)
-                    )
-                    return self._run_flow(tracked, flow, send)
-        raise StoreError(ALWAYS_CHANGED)
-
-    async def prepare_async(self, request: CallerRequest, send: AsyncSend) -> PreparedCall:
-        for _ in range(MAX_TRIES):
-            with self._recogniser.in_use(
-                self._recogniser.find_in_memory(request) or await self._recogniser.recognise_async(request)
-            ) as tracked:
-                async with tracked.lock.acquire_async():
-                    if tracked.can_continue(request) and await self._resume_async(tracked):
+            try:
+                with (
+                    self._recogniser.in_use(self._recogniser.recognise(request)) as tracked,
+                    tracked.lock.acquire(),
+                ):
+                    if tracked.can_continue(request) and self._resume(tracked):
                         flow = tracked.prepare_flow(
                             request, self._recogniser.settings(request, tracked.transcript)
                         )
-                        return await self._run_flow_async(tracked, flow, send)
+                        return self._run_flow(tracked, flow, send)
+            except SessionLocked as locked:
+                time.sleep(waits.next_pause(locked))
+        raise StoreError(ALWAYS_CHANGED)
+
+    async def prepare_async(self, request: CallerRequest, send: AsyncSend) -> PreparedCall:
+        waits = _LeaseWaits()
+        for _ in range(MAX_TRIES):
+            try:
+                with self._recogniser.in_use(
+                    self._recogniser.find_in_memory(request)
+                    or await self._recogniser.recognise_async(request)
+                ) as tracked:
+                    async with tracked.lock.acquire_async():
+                        if tracked.can_continue(request) and await self._resume_async(tracked):
+                            flow = tracked.prepare_flow(
+                                request, self._recogniser.settings(request, tracked.transcript)
+                            )
+                            return await self._run_flow_async(tracked, flow, send)
+            except SessionLocked as locked:
+                await asyncio.sleep(waits.next_pause(locked))
         raise StoreError(ALWAYS_CHANGED)
 
     def compact_after_overflow(self, call: PreparedCall, send: Send) -> PreparedCall | None:
@@ -174,14 +201,26 @@ class ConversationTracker:
             return await self._run_flow_async(tracked, tracked.undo_after_refusal_flow(call, refusal), send)
 
     def record_response(self, call: PreparedCall, raw: RawResponse) -> None:
+        waits = _LeaseWaits()
         with call.tracked.lock.acquire():
-            self._resume(call.tracked)
+            while True:
+                try:
+                    self._resume(call.tracked)
+                    break
+                except SessionLocked as locked:
+                    time.sleep(waits.next_pause(locked))
             self._record(call, raw)
             call.tracked.transcript.release()
 
     async def record_response_async(self, call: PreparedCall, raw: RawResponse) -> None:
+        waits = _LeaseWaits()
         async with call.tracked.lock.acquire_async():
-            await self._resume_async(call.tracked)
+            while True:
+                try:
+                    await self._resume_async(call.tracked)
+                    break
+                except SessionLocked as locked:
+                    await asyncio.sleep(waits.next_pause(locked))
             self._record(call, raw)
             call.tracked.transcript.release()
 
@@ -227,12 +266,40 @@ class ConversationTracker:
         if not response.blocks:
             # An empty reply is not recorded: the next request shows what the caller kept of it.
             return
+        if tracked.is_evicted and self._record_in_store(call, parsed, spent):
+            return
         if not tracked.is_waiting_for(call) or tracked.is_evicted:
             tracked = self._recogniser.fork(
                 call.request, tracked, tracked.known.first(call.links), call.records
             )
-        self._report_break(tracked, tracked.record_response(call, parsed))
-        self._add_to("conversation", spent, tracked.ledger)
+        self._record_in(tracked, call, parsed, spent)
+
+    def _record_in_store(self, call: PreparedCall, parsed: ParsedReply, spent: UsageTotals) -> bool:
+        """For a conversation that was removed from memory, because of an error or because another replica has
+        continued it: record the reply where the store has its request. False if a fork has to be made."""
+        after = self._recogniser.read_after(call.tracked, call.records)
+        if after is None:
+            return False
+        if after:
+            # The caller's next request has brought it, or the caller got another reply to this one.
+            return is_reply(after, parsed.response.blocks)
+        with (
+            self._recogniser.in_use(self._recogniser.recognise(call.request)) as again,
+            again.lock.acquire(),
+        ):
+            if len(again.records) != call.records or not self._resume(again):
+                return False
+            self._record_in(again, call, parsed, spent)
+            return True
+
+    def _record_in(
+        self, tracked: TrackedConversation, call: PreparedCall, parsed: ParsedReply, spent: UsageTotals
+    ) -> None:
+        with self._forget_on_error(tracked):
+            self._report_break(tracked, tracked.record_response(call, parsed))
+            if call.request.is_in_thread:
+                tracked.keep_preamble()
+            self._add_to("conversation", spent, tracked.ledger)
         self._recogniser.remember(tracked)
         # An observed call has decided nothing: what the state says of it only helps to explain later ones.
         is_recent = time.monotonic() - tracked.state_written < STATE_SECONDS
@@ -264,12 +331,12 @@ class ConversationTracker:
     def close(self) -> None:
         self._recogniser.close()
 
-    def report_failure(self, problem: Exception, call: PreparedCall | None = None) -> None:
+    def report_failure(
+        self, problem: Exception, call: PreparedCall | None = None, *, why: str = "everturn failed"
+    ) -> None:
         """Report that everturn failed and the caller's own request is sent instead. The conversation in
         memory may be incomplete, so it is removed and read from its file when it is needed again."""
-        self._reporter.report_problem(
-            "everturn failed; the caller's request was sent unchanged", repr(problem)
-        )
+        self._reporter.report_problem(f"{why}; the caller's request was sent unchanged", repr(problem))
         if call is not None:
             self._recogniser.forget(call.tracked)
 

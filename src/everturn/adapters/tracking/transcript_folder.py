@@ -27,7 +27,7 @@ from everturn.history.threads import split_threads
 from everturn.safe_files import MAX_SESSION_BYTES, open_stream, read_file
 from everturn.session.store import JsonlStore
 from everturn.session.store.lock import SUFFIX as LOCK_SUFFIX
-from everturn.session.store.protocol import SharedStore, Store
+from everturn.session.store.protocol import READ_ONLY, SharedStore, Store
 from everturn.wire.claude_code_writer import LineContext
 
 # Takes what happened and the error message.
@@ -57,6 +57,15 @@ class Transcripts(Protocol):
         excluded. The caller closes them."""
         ...
 
+    def find_reply(self, message_id: str) -> "TranscriptFile | None":
+        """The transcript with the reply that has this id, for reading; the caller closes it."""
+        ...
+
+    def read_again(self, transcript: "TranscriptFile") -> "TranscriptFile | None":
+        """A transcript that another replica has continued, as it is now, for reading; the caller closes it.
+        None where replicas share nothing."""
+        ...
+
     def close(self) -> None:
         """No conversation is open any more."""
         ...
@@ -69,8 +78,14 @@ OpenTranscripts = Callable[[ReportProblem, ReportDamage], Transcripts]
 class TranscriptFile:
     """The transcript of one conversation. Without a store, nothing is written and the path is empty."""
 
-    def __init__(self, store: Store | None, report_problem: ReportProblem) -> None:
+    def __init__(
+        self, store: Store | None, report_problem: ReportProblem, *, is_indexed: bool = False
+    ) -> None:
+        """`is_indexed`: it can be found by the id of a reply."""
         self.store = store
+        self.is_indexed = is_indexed
+        # The blob with the system prompt and tools of a thread.
+        self.preamble = ""
         self.path = store.path if store else ""
         self._report_problem = report_problem
 
@@ -99,6 +114,11 @@ class TranscriptFile:
         except (OSError, ValueError):
             number = ""
         return f"process {number}" if number.isdigit() else "another process"
+
+    @property
+    def is_written_elsewhere(self) -> bool:
+        """Whether another replica holds the lease, so that this one could open it for reading only."""
+        return isinstance(self.store, SharedStore) and self.store.read_only_reason == READ_ONLY
 
     @property
     def is_writable(self) -> bool:
@@ -160,6 +180,13 @@ class TranscriptFolder:
             transcript = self._open(path, quietly=True)
             if transcript.store is not None:
                 yield transcript
+
+    def find_reply(self, message_id: str) -> TranscriptFile | None:
+        """None: a folder has no index, and reading all of it for any id that a caller names takes long."""
+        return None
+
+    def read_again(self, transcript: TranscriptFile) -> TranscriptFile | None:
+        return None
 
     def close(self) -> None:
         """Nothing is open but the transcripts, and each is closed by its conversation."""

@@ -7,12 +7,14 @@ factory (`factory.py`).
 """
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Final, Literal, Protocol, runtime_checkable
 
 from everturn.history.records import Record
 from everturn.wire.claude_code_writer import LineContext
 
 Access = Literal["write", "read"]
+# Why nothing can be appended to a store of a database that was opened with "read".
+READ_ONLY: Final = "it was opened for reading only"
 
 
 class Store(Protocol):

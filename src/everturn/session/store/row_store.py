@@ -9,19 +9,17 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from everturn.errors import EverturnError, StoreError, StoreUnavailable
 from everturn.history.records import Record
 from everturn.session.private_files import write_blob, write_private_file
 from everturn.session.store.jsonl_store import CLOSED, FILES_SUFFIX
 from everturn.session.store.line_tags import FORMAT, find_newest_format
-from everturn.session.store.protocol import Access
+from everturn.session.store.protocol import READ_ONLY, Access
 from everturn.session.store.record_lines import RecordLines
 from everturn.session.transcripts import SUFFIX, parse_whole_file
 from everturn.wire.claude_code_writer import LineContext
-
-READ_ONLY: Final = "it was opened for reading only"
 
 
 class NotTried(StoreUnavailable):

