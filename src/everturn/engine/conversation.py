@@ -10,7 +10,7 @@ from datetime import datetime
 
 import msgspec
 
-from everturn.decide.cache_breaks import CacheBreakDetector, Diagnosis
+from everturn.decide.cache_breaks import CacheBreakDetector, DetectedBreak, Diagnosis, NoBreak
 from everturn.decide.compact.state import CompactionState
 from everturn.decide.compact.triggers import Proposal, ProposalResponse
 from everturn.decide.compact.values import Compaction, CompactionPlan, CompactionRequest, CompactionSkipped
@@ -132,6 +132,26 @@ class Conversation:
             self.add(record)
         return ReplyAssessment(check, verdict, saved)
 
+    def observe(self, now: datetime) -> None:
+        """A request is sent as its caller made it: nothing is decided. Its key is noted, so that a cache
+        break can be explained."""
+        settings = self.setting
+        if self._state.note_observed():
+            self.detector.compacted(settings.source)
+        self.cache.observe_call(settings, now)
+
+    def record_observed_reply(
+        self, records: Sequence[Record], usage: Usage, now: datetime, *, diagnosis: Diagnosis | None = None
+    ) -> DetectedBreak | NoBreak:
+        """Add the answer to an observed request to the log, and see whether the cache broke."""
+        self.cache.settle_observed()
+        verdict = self.detector.after_call((self.cache.sent or self.setting).source, usage, diagnosis)
+        self._compactor.accepted()
+        self.economy.record_reply(usage, now)
+        for record in records:
+            self.add_observed(record)
+        return verdict
+
     # ── the steps of a turn ──────────────────────────────────────────────────────────────────────
 
     def _effective_settings(self) -> tuple[ConversationSettings, tuple[str, ...]]:
@@ -241,6 +261,10 @@ class Conversation:
 
     def add(self, record: Record) -> None:
         self._state.add(record)
+
+    def add_observed(self, record: Record) -> None:
+        """Add a message of a conversation in which nothing is decided."""
+        self._state.add_unfolded(record)
 
     @property
     def setting(self) -> ConversationSettings:

@@ -28,10 +28,15 @@ class _SizeKey(NamedTuple):
 
     records: int
     settings: ConversationSettings
-    sent: ConversationSettings | None
+    # Whether system prompt and tools are those of the last request.
+    is_same_preamble: bool
 
     def is_same(self, other: "_SizeKey") -> bool:
-        return self.records == other.records and self.settings is other.settings and self.sent is other.sent
+        return (
+            self.records == other.records
+            and self.settings is other.settings
+            and self.is_same_preamble == other.is_same_preamble
+        )
 
 
 class ConversationState:
@@ -42,21 +47,57 @@ class ConversationState:
         self.counts = TokenCounter(setting.estimator or ROUGH)
         self._calibrator = Calibrator(self.counts)
         self._overhead = OverheadMeter(self.counts, (setting.model.id, *setting.model.aliases))
-        self.tracker = ViewTracker(self.log.view, self._tracker_inputs(), is_new=False)
+        self._tracker = ViewTracker(self.log.view, self._tracker_inputs(), is_new=False)
+        # Messages that are in the log and not in the tracker yet.
+        self._unfolded: list[Record] = []
         # Whether the last usage shows that the cache is gone in which results were deleted (MC-20).
         self.lost_deletions = False
         self._sized: tuple[_SizeKey, ContextSize] | None = None
 
     def add(self, record: Record) -> None:
+        self._fold()
         self._calibrator.add(record)
         self._overhead.add(record)
         if self.log.append(record) == "replaced":
-            self.tracker = ViewTracker.of_replaced(
+            self._tracker = ViewTracker.of_replaced(
                 self.log.view, self._tracker_inputs(), is_undone=isinstance(record.edit, Undone)
             )
             self.cache.forget_view()
         elif not record.is_boundary:
-            self.tracker.add(record)
+            self._tracker.add(record)
+
+    def add_unfolded(self, record: Record) -> None:
+        """Add a message that nothing is decided from: the tracker reads it when somebody asks for it."""
+        if self.log.is_compacting or record.edit is not None or record.compact_summary:
+            # It may replace the view.
+            self.add(record)
+            return
+        self.log.append(record)
+        self._unfolded.append(record)
+
+    def _fold(self) -> None:
+        if not self._unfolded:
+            return
+        records, self._unfolded = self._unfolded, []
+        for record in records:
+            self._calibrator.add(record)
+            self._overhead.add(record)
+            self._tracker.add(record)
+
+    @property
+    def tracker(self) -> ViewTracker:
+        """What is in view. A view that is replaced gets a new one."""
+        if self._unfolded:
+            self._fold()
+        return self._tracker
+
+    def note_observed(self) -> bool:
+        """A caller's own request is sent: where its breakpoints are is not known. Returns whether the
+        provider has not seen this view, but has seen an earlier one."""
+        self._tracker.reached = -1
+        # The tracker is asked only where the answer can be yes.
+        is_new, self._tracker.is_new = self._tracker.is_new and self.tracker.is_new, False
+        return is_new
 
     def appender(self, now: datetime, new_id: NewId) -> Callable[..., None]:
         """A function that appends edits as records; None stands for no edit."""
@@ -87,11 +128,12 @@ class ConversationState:
     @property
     def calibration(self) -> Calibration:
         """How far estimates are off in this session, learned from its own usage (TOK-7)."""
+        self._fold()
         return self._calibrator.calibration()
 
     def size(self, settings: ConversationSettings) -> ContextSize:
         """Computed once for a log and these settings: a turn asks several times."""
-        key = _SizeKey(len(self.log.records), settings, self.cache.sent)
+        key = _SizeKey(len(self.log.records), settings, self._has_same_preamble(settings))
         if self._sized is None or not self._sized[0].is_same(key):
             size = self.tracker.size(
                 settings.preamble,
@@ -110,10 +152,13 @@ class ConversationState:
         """What system prompt and tools take, as the first usage told; None once they have changed, or if the
         log does not go back to the beginning.
         """
-        sent = self.cache.sent
-        is_same = sent is None or sent.preamble == settings.preamble
+        is_same = self._has_same_preamble(settings)
         starts = is_conversation_start(self.log.records)
         return self._overhead.tokens(self.calibration) if is_same and starts else None
+
+    def _has_same_preamble(self, settings: ConversationSettings) -> bool:
+        sent = self.cache.sent
+        return sent is None or sent.preamble is settings.preamble or sent.preamble == settings.preamble
 
     def estimate_tokens(self, records: Iterable[Record]) -> int:
         """Tokens of records as they were recorded, whatever is in view; not padded."""

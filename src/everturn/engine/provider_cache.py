@@ -77,6 +77,22 @@ class ProviderCache:
         changes = self.detector.before_call(settings.source, sent, settings.preamble, now.timestamp())
         return found, prediction, changes
 
+    def observe_call(self, settings: ConversationSettings, now: datetime) -> None:
+        """A request is about to be sent as its caller made it: only its key is known."""
+        parameters = self.latch(settings).parameters
+        self._latched, self.sent = parameters, settings
+        self._under_way, self.breakpoints = (now, -1), Breakpoints()
+        digests = self._digest(settings.preamble)
+        sent = take_key_snapshot(settings.model.id, settings.preamble, parameters, self.breakpoints, digests)
+        self.detector.before_call(settings.source, sent, settings.preamble, now.timestamp())
+
+    def settle_observed(self) -> None:
+        """An observed call was answered. What it left in the cache is not known."""
+        if self._under_way is not None:
+            (self.called_at, _), self._under_way = self._under_way, None
+            self.held_at = None
+        self.doubts, self.answered_breakpoints = (), self.breakpoints
+
     def _digest(self, preamble: Preamble) -> PreambleDigests:
         """The preamble is the same for most requests: its digests are computed once."""
         if self._digested is None or self._digested[0] is not preamble:

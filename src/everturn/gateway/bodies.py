@@ -9,12 +9,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from everturn.gateway.known_bodies import BodyMemo
 from everturn.wire.json_values import is_list, is_object
 from everturn.wire.streamed import StreamedReply
 
 EVENT_STREAM: Final = "text/event-stream"
 _PIECE: Final = 1 << 16
-_decode = msgspec.json.Decoder().decode
+_bodies: Final = BodyMemo()
 
 
 class UnreadableBody(Exception):
@@ -55,12 +56,14 @@ def decompress(pieces: Iterable[bytes], encoding: str, limit: int) -> Iterator[b
             rest = decoder.unconsumed_tail
 
 
-def read_request(body: bytes, encoding: str, *, max_bytes: int, max_messages: int) -> Mapping[str, Any]:
-    """The fields of a request; raises `UnreadableBody`."""
+def read_request(
+    body: bytes, encoding: str, *, max_bytes: int, max_messages: int, scope: str = ""
+) -> Mapping[str, Any]:
+    """The fields of a request; raises `UnreadableBody`. `scope` names its session, if the client does."""
     if encoding:
         body = b"".join(decompress([body], encoding, max_bytes))
     try:
-        fields = _decode(body)
+        fields = _bodies.decode(body, scope)
     except RecursionError:
         raise UnreadableBody("its JSON is nested too deep") from None
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -103,6 +103,8 @@ class ManagedRequest:
         self._summaries.session = self._given.scope or read.chain[0].hex()
 
     def _note_decisions(self, call: PreparedCall) -> None:
+        if call.prepared is None:
+            return
         turn, notes = call.prepared.turn, self._exchange.notes
         if turn.plan.edits or turn.plan.delete:
             notes.append(f"micro-compaction: {turn.plan.kind}")
@@ -123,7 +125,7 @@ class ManagedRequest:
         if self.is_streamed:
             # Events can be sent on after an early start only as they are.
             headers = replace_header(headers, "accept-encoding", "identity")
-            body = b'{"stream":true,' + body[1:]
+            body = b"".join((b'{"stream":true,', memoryview(body)[1:]))
         self._on_sent()
         return await self._upstream.send("POST", self._exchange.target, headers, body)
 

@@ -72,6 +72,7 @@ class TenantConversations:
         self._metrics = metrics
         self._sizes: WeakKeyDictionary[TrackedConversation, ListSize] = WeakKeyDictionary()
         self._summaries: WeakKeyDictionary[TrackedConversation, Decimal] = WeakKeyDictionary()
+        self._removed: WeakKeyDictionary[TrackedConversation, tuple[bool, int]] = WeakKeyDictionary()
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────
 
@@ -109,6 +110,7 @@ class TenantConversations:
                 given.encoding,
                 max_bytes=limits.decompressed_bytes,
                 max_messages=limits.messages,
+                scope=given.scope,
             )
             read = self.tracker.read(fields, given.betas, scope=given.scope, observe=observe)
             if isinstance(read, UnsupportedRequest):
@@ -161,7 +163,7 @@ class TenantConversations:
         if call.request.is_observed or not call.body:
             return
         tracked = call.tracked
-        is_reduced = any(isinstance(record.edit, REMOVING) for record in tracked.records)
+        is_reduced = self._has_removed(tracked)
         before = self._sizes.get(tracked)
         now = self._sizes[tracked] = estimate_list(
             usage, len(given.body), len(call.body), before, time.monotonic(),
@@ -174,6 +176,14 @@ class TenantConversations:
             ttl = call.request.parameters.lifetime.ttl
             unmanaged = estimate_unmanaged(usage, now, before, ttl)
             self._metrics.add_saved(compute_saved(usage, unmanaged, summaries, model, today))
+
+    def _has_removed(self, tracked: TrackedConversation) -> bool:
+        """Whether something was taken out of what is sent. Each record is looked at once."""
+        found, seen = self._removed.get(tracked, (False, 0))
+        records = tracked.records
+        found = found or any(isinstance(each.edit, REMOVING) for each in records[seen:])
+        self._removed[tracked] = found, len(records)
+        return found
 
 
 class Tenants:

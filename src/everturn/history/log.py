@@ -110,6 +110,11 @@ class Log:
         return View(shown, self._cleared, self._offloaded, self._stale, self._pins, self._shrunk)
 
     @property
+    def is_compacting(self) -> bool:
+        """Whether a boundary waits for its summary."""
+        return self._pending is not None
+
+    @property
     def views_before(self) -> tuple[View, ...]:
         """The views that compactions replaced, oldest first."""
         return tuple(View(past.shown, self._cleared, self._offloaded, past.stale) for past in self._past)

@@ -91,7 +91,7 @@ class Calibrator:
 
     def add(self, record: Record) -> None:
         # A pin does not change what is sent; every other edit does.
-        if record.is_boundary or not isinstance(record.edit, Pinned | None):
+        if record.is_boundary or (record.edit is not None and not isinstance(record.edit, Pinned)):
             self._last = None
         usage = reported_usage(record)
         if usage is not None and record.reply is not None:

@@ -149,10 +149,11 @@ class PrefixCache:
     def _highest_hit(
         self, prompt: PromptLayout, markers: list[Breakpoint], now: float
     ) -> tuple[int, CacheEntry] | None:
+        positions = prompt.positions
         for marker in reversed(markers):
-            nearest = prompt.positions[marker.index]
+            nearest = positions[marker.index]
             for index in range(marker.index, -1, -1):
-                if nearest - prompt.positions[index] >= prompt.lookback:
+                if nearest - positions[index] >= prompt.lookback:
                     break
                 if (entry := self._alive(prompt, index, now)) is not None:
                     return index, entry

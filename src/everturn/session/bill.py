@@ -13,8 +13,9 @@ from typing import Final, Literal
 import msgspec
 
 from everturn.history.records import Record, Usage, record_time, reported_usage
+from everturn.measure.model import Model
 from everturn.measure.model_table import find_model
-from everturn.measure.pricing import compute_priced_usage
+from everturn.measure.pricing import BilledTokens, PricedUsage, price_tokens
 
 BillPurpose = Literal["conversation", "compact", "session_memory", "hold"]
 BILL_PURPOSES: Final[tuple[BillPurpose, ...]] = ("conversation", "compact", "session_memory", "hold")
@@ -63,11 +64,7 @@ class Bill(msgspec.Struct, frozen=True):
 def price_usage(usage: Usage, model_id: str, on: date) -> UsageTotals:
     model = find_model(model_id)
     priced = model is not None and bool(model.prices)
-    dollars = (
-        compute_priced_usage(msgspec.to_builtins(usage), model, on=on).dollars
-        if model and priced
-        else Decimal()
-    )
+    dollars = _price(usage, model, on) if model and priced else Decimal()
     return UsageTotals(
         calls=1,
         input=usage.input_tokens,
@@ -77,6 +74,21 @@ def price_usage(usage: Usage, model_id: str, on: date) -> UsageTotals:
         dollars=dollars,
         unpriced=int(not priced),
     )
+
+
+def _price(usage: Usage, model: Model, on: date) -> Decimal:
+    """As `compute_priced_usage`, for a usage that has been read."""
+    written, by_ttl = usage.cache_creation_input_tokens, usage.cache_creation
+    write_1h = min(written, by_ttl.ephemeral_1h_input_tokens) if by_ttl else 0
+    tokens = BilledTokens(
+        input=usage.input_tokens,
+        read=usage.cache_read_input_tokens,
+        write_5m=written - write_1h,
+        write_1h=write_1h,
+        output=usage.output_tokens,
+    )
+    rates = model.rates(on=on, prompt_tokens=tokens.prompt)
+    return PricedUsage(price_tokens(tokens, rates)).dollars
 
 
 class Ledger:

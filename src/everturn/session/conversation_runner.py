@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from everturn.decide.cache_breaks import DetectedBreak
+from everturn.decide.cache_breaks import DetectedBreak, NoBreak
 from everturn.decide.compact.triggers import Proposal, ProposalResponse
 from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionRequest
 from everturn.decide.events import (
@@ -202,9 +202,8 @@ class ConversationRunner:
         `KeyboardInterrupt` if a compaction was cancelled meanwhile; the view is then unchanged."""
         return drive(self.prepare_flow(), self.handler, self.keep_appended)
 
-    def prepare_flow(self, *, is_sent: bool = True) -> Flow[PreparedRequest]:
-        """`prepare` as a flow, for callers that perform its effects differently, for example with awaits.
-        Without `is_sent` there is no body: the caller sends its own."""
+    def prepare_flow(self) -> Flow[PreparedRequest]:
+        """`prepare` as a flow, for callers that perform its effects differently, for example with awaits."""
         self._before("turn")
         size = self.conversation.size.tokens
         turn = yield from self.conversation.turn(self._clock(), self._new_id)
@@ -224,8 +223,6 @@ class ConversationRunner:
                 "There is nothing to send: no message of this conversation has a visible character. "
                 "Say something first."
             )
-        if not is_sent:
-            return PreparedRequest(turn, b"", ())
         sent = self._wire.spell_request(
             turn.captured, turn.breakpoints, previous_message=self._last_message, spelled=self._spelled
         )
@@ -272,9 +269,7 @@ class ConversationRunner:
     def record_reply(self, prepared: PreparedRequest, parsed: ParsedReply) -> Exchange:
         """`record_response` of a response that was parsed already."""
         response, applied = self._counted(parsed.response), parsed.applied
-        reply = self._record("assistant", response.blocks, response.reply)
-        records = [reply, *self._facts(applied, reply)]
-        self._keep(records)
+        records = self._keep_reply(response, applied)
         settled = self.conversation.record_reply(
             records,
             response.reply.usage or Usage(),
@@ -282,14 +277,52 @@ class ConversationRunner:
             diagnosis=parsed.diagnosis,
             applied=applied,
         )
+        self._note_reply(response)
+        missed = make_prediction_missed(settled.check, self.event_context()) if settled.check else None
+        self._told(missed)
+        self._tell_break(settled.verdict)
+        return Exchange(prepared.turn, response, settled)
+
+    def _keep_reply(self, response: Response, applied: Sequence[AppliedContextEdit]) -> list[Record]:
+        """The records of a reply, made durable."""
+        reply = self._record("assistant", response.blocks, response.reply)
+        records = [reply, *self._facts(applied, reply)]
+        self._keep(records)
+        return records
+
+    def _note_reply(self, response: Response) -> None:
         self._durable = len(self.conversation.log.records)
         self._last_message = response.reply.message_id
-        missed = make_prediction_missed(settled.check, self.event_context()) if settled.check else None
-        broken = isinstance(settled.verdict, DetectedBreak) and make_cache_broken(
-            settled.verdict, self.event_context()
+
+    def _tell_break(self, verdict: DetectedBreak | NoBreak) -> None:
+        if isinstance(verdict, DetectedBreak):
+            self._told(make_cache_broken(verdict, self.event_context()))
+
+    # ── calls that are sent as their caller made them ────────────────────────────────────────────
+
+    def put_observed(self, blocks: tuple[Block, ...]) -> None:
+        """`put` where nothing is decided from the message."""
+        record = self._record("user", blocks)
+        self._keep([record])
+        self.conversation.add_observed(record)
+        self._durable = len(self.conversation.log.records)
+
+    def observe_call(self) -> None:
+        """The caller's own request is about to be sent."""
+        self.conversation.observe(self._clock())
+
+    def record_observed_reply(self, parsed: ParsedReply) -> DetectedBreak | NoBreak:
+        """Keep the reply to an observed request."""
+        response = self._counted(parsed.response)
+        verdict = self.conversation.record_observed_reply(
+            self._keep_reply(response, parsed.applied),
+            response.reply.usage or Usage(),
+            self._clock(),
+            diagnosis=parsed.diagnosis,
         )
-        self._told(missed, broken or None)
-        return Exchange(prepared.turn, response, settled)
+        self._note_reply(response)
+        self._tell_break(verdict)
+        return verdict
 
     def _told(self, *events: Event | None) -> None:
         for event in events:

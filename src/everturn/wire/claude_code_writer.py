@@ -36,7 +36,8 @@ def encode_record(record: Record, place: LineContext | None = None) -> bytes:
         fields["attachment"] = msgspec.Raw(record.blocks[0].raw)
     else:
         fields |= _message(record)
-    fields |= _flags(record) | {"uuid": record.uuid, "timestamp": record.timestamp}
+    _add_flags(record, fields)
+    fields["uuid"], fields["timestamp"] = record.uuid, record.timestamp
     return _encode(fields)
 
 
@@ -44,17 +45,16 @@ def _envelope(record: Record, place: LineContext) -> dict[str, Any]:
     fields: dict[str, Any] = {"parentUuid": record.parent or None}
     if isinstance(record.edit, Compacted) and record.edit.logical_parent:
         fields["logicalParentUuid"] = record.edit.logical_parent
-    fields |= {
-        "isSidechain": record.sidechain,
-        "userType": "external",
-        "cwd": place.cwd,
-        "sessionId": record.session,
-        "version": place.version,
-        "gitBranch": place.git_branch,
-    }
+    fields["isSidechain"] = record.sidechain
+    fields["userType"] = "external"
+    fields["cwd"] = place.cwd
+    fields["sessionId"] = record.session
+    fields["version"] = place.version
+    fields["gitBranch"] = place.git_branch
     if record.agent:
         fields["agentId"] = record.agent
-    return fields | {"type": record.kind}
+    fields["type"] = record.kind
+    return fields
 
 
 def _message(record: Record) -> dict[str, Any]:
@@ -78,15 +78,17 @@ def _message(record: Record) -> dict[str, Any]:
     return fields
 
 
-def _flags(record: Record) -> dict[str, bool]:
-    flags = {
-        "isMeta": record.meta,
-        "isCompactSummary": record.compact_summary,
-        "isVisibleInTranscriptOnly": record.transcript_only,
-        "isVirtual": record.display_only,
-        "isApiErrorMessage": record.api_error,
-    }
-    return {name: True for name, is_set in flags.items() if is_set}
+def _add_flags(record: Record, fields: dict[str, Any]) -> None:
+    if record.meta:
+        fields["isMeta"] = True
+    if record.compact_summary:
+        fields["isCompactSummary"] = True
+    if record.transcript_only:
+        fields["isVisibleInTranscriptOnly"] = True
+    if record.display_only:
+        fields["isVirtual"] = True
+    if record.api_error:
+        fields["isApiErrorMessage"] = True
 
 
 def _system(record: Record) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
 
 def is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
     """Whether a value is an array: decoded JSON has lists, a caller's own body may have tuples."""
-    return isinstance(value, list | tuple)
+    return isinstance(value, (list, tuple))
 
 
 def as_object(value: object) -> dict[str, Any]:

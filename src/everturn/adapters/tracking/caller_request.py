@@ -20,7 +20,7 @@ from everturn.adapters.tracking.chain import (
     digest,
     without_cache_control,
 )
-from everturn.adapters.tracking.list_memo import ListMemo, UnsupportedMessage
+from everturn.adapters.tracking.list_memo import ListMemo, OwnedList, UnsupportedMessage
 from everturn.adapters.tracking.system_messages import to_system_blocks
 from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.measure.capabilities import Scope
@@ -154,10 +154,7 @@ def read_request(
         return UnsupportedRequest(why)
     if before.chain and not (before.preamble_digest or is_observed or _system(body) or body.get("tools")):
         return UnsupportedRequest("it continues a thread whose system prompt and tools are not known here")
-    read = _read(body, tuple(betas), breakpoints, before)
-    if isinstance(read, UnsupportedRequest) or not (scope or is_observed):
-        return read
-    return msgspec.structs.replace(read, scope=scope, is_observed=is_observed)
+    return _read(body, tuple(betas), breakpoints, before, scope=scope, is_observed=is_observed)
 
 
 def _read_previous_reply(body: Mapping[str, Any]) -> str | None:
@@ -168,7 +165,13 @@ def _read_previous_reply(body: Mapping[str, Any]) -> str | None:
 
 
 def _read(
-    body: Mapping[str, Any], betas: tuple[str, ...], breakpoints: BreakpointOwner, before: KnownPrefix
+    body: Mapping[str, Any],
+    betas: tuple[str, ...],
+    breakpoints: BreakpointOwner,
+    before: KnownPrefix,
+    *,
+    scope: str,
+    is_observed: bool,
 ) -> CallerRequest | UnsupportedRequest:
     new: list[dict[str, Any]] = body["messages"]
     read = _lists.read(new, before.chain[-1] if before.chain else START)
@@ -206,6 +209,8 @@ def _read(
             chain[-1], body["model"], preamble_digest, parameters, fields, breakpoints, configs
         ),
         marks_messages=breakpoints == "caller" and bool(found),
+        scope=scope,
+        is_observed=is_observed,
         has_system_messages=bool(read.system_messages),
         has_message_config=bool(configs),
         is_in_thread=body.get("thread") is not None,
@@ -247,7 +252,7 @@ def _find_unsupported(body: Mapping[str, Any], before: KnownPrefix) -> str:
         return "it has no model or no messages"
     if body.get("max_tokens") == 0:
         return "it only warms the cache (max_tokens is 0)"
-    if not isinstance(body.get("system") or "", str | list):
+    if not isinstance(body.get("system") or "", (str, list)):
         return "its system prompt is neither a string nor a list of blocks"
     return ""
 
@@ -281,8 +286,23 @@ class _PreambleMemo:
 
     def __init__(self) -> None:
         self._known: dict[tuple[BreakpointOwner, bytes, bytes], tuple[Preamble, bytes]] = {}
+        # The same by the objects, if nobody changes them. They are kept, so that no other has their id.
+        self._owned: dict[tuple[BreakpointOwner, int, int], tuple[Any, Any, tuple[Preamble, bytes]]] = {}
 
     def read(
+        self, system: Sequence[Any], tools: Sequence[Any], breakpoints: BreakpointOwner
+    ) -> tuple[Preamble, bytes]:
+        if not isinstance(system, OwnedList) or not isinstance(tools, OwnedList):
+            return self._read(system, tools, breakpoints)
+        key = (breakpoints, id(system), id(tools))
+        known = self._owned.get(key)
+        if known is None:
+            if len(self._owned) >= self.MAX_ENTRIES:
+                self._owned = {}
+            known = self._owned[key] = system, tools, self._read(system, tools, breakpoints)
+        return known[2]
+
+    def _read(
         self, system: Sequence[Any], tools: Sequence[Any], breakpoints: BreakpointOwner
     ) -> tuple[Preamble, bytes]:
         # In the caller's order of keys: they are sent in that order.

@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 
 from everturn.adapters.tracking.caller_list import CallerList, KnownList
-from everturn.adapters.tracking.caller_request import CallerRequest
+from everturn.adapters.tracking.caller_request import CallerRequest, NewMessage
 from everturn.adapters.tracking.chain import is_caller_message, record_links
 from everturn.adapters.tracking.fair_lock import FairLock
 from everturn.adapters.tracking.kept_preambles import KeptPreamble, write_preamble
 from everturn.adapters.tracking.respelling import Alignment
 from everturn.adapters.tracking.system_messages import encode_request
 from everturn.adapters.tracking.transcript_folder import TranscriptFile
+from everturn.decide.cache_breaks import DetectedBreak, NoBreak
 from everturn.decide.compact.values import CompactionRequest
 from everturn.decide.events import EventContext
 from everturn.engine import ConversationSettings, Flow
@@ -29,7 +30,7 @@ from everturn.history.edits import Edit
 from everturn.history.records import Record, make_edit_record
 from everturn.measure.outline import Preamble
 from everturn.session.bill import Ledger
-from everturn.session.conversation_runner import ConversationRunner, Exchange, PreparedRequest
+from everturn.session.conversation_runner import ConversationRunner, PreparedRequest
 from everturn.session.state_file import SessionState, write_state
 from everturn.view.fragments.recalled import NAME as RECALL
 from everturn.view.requests import build_request
@@ -40,7 +41,8 @@ class PreparedCall(msgspec.Struct, frozen=True):
 
     tracked: "TrackedConversation"
     request: CallerRequest
-    prepared: PreparedRequest
+    # None if the request is observed: it is sent as it came.
+    prepared: PreparedRequest | None
     body: bytes
     # Length of the chain and the log. If they have grown when the response arrives, it goes to a fork.
     links: int
@@ -49,7 +51,7 @@ class PreparedCall(msgspec.Struct, frozen=True):
     @property
     def betas(self) -> tuple[str, ...]:
         """The betas that the header must name, including the caller's own."""
-        return self.prepared.betas
+        return self.prepared.betas if self.prepared else self.request.parameters.betas
 
     def fields(self) -> dict[str, Any]:
         """The body, decoded."""
@@ -175,9 +177,8 @@ class TrackedConversation:
         before = 0 if not request.known else self.messages
         unknown = ""
         for message in request.new_messages(len(self.known.chain)):
-            append = self.runner.hear if message.role == "assistant" else self.runner.put
             self._ready = None
-            append(message.blocks)
+            self._append(message, is_observed=request.is_observed)
             if message.role == "assistant" and not unknown:
                 # Its thinking may be bound to a prompt that was sent earlier and is no longer known. What was
                 # recorded before it keeps its prompt: clients change replies, such as an input of a call.
@@ -189,6 +190,13 @@ class TrackedConversation:
             self.known.add(len(self.records) - 1, new, self.preamble_digest)
         self.messages = before + len(request.messages)
         return (yield from self._prepare(request))
+
+    def _append(self, message: NewMessage, *, is_observed: bool) -> None:
+        runner = self.runner
+        if message.role == "assistant":
+            runner.hear(message.blocks)
+        else:
+            (runner.put_observed if is_observed else runner.put)(message.blocks)
 
     def compact_after_overflow_flow(self, call: PreparedCall) -> Flow[PreparedCall | None]:
         """After "too long": the same request after a compaction; None if nothing could be compacted."""
@@ -221,14 +229,18 @@ class TrackedConversation:
     def wire(self) -> Wire:
         return self.runner.conversation.setting.provider_wire
 
-    def record_response(self, call: PreparedCall, parsed: ParsedReply) -> Exchange:
+    def record_response(self, call: PreparedCall, parsed: ParsedReply) -> DetectedBreak | NoBreak:
+        """Returns whether the provider's cache broke."""
         at = len(self.records)
-        exchange = self.runner.record_reply(call.prepared, parsed)
+        if call.prepared is None:
+            verdict = self.runner.record_observed_reply(parsed)
+        else:
+            verdict = self.runner.record_reply(call.prepared, parsed).settled.verdict
         self._ready = None
         links = record_links(self.known.last_link, self.records[at])
         self.known.add(at, links, self.preamble_digest)
         self.messages += 1
-        return exchange
+        return verdict
 
     def request_compaction(self, instructions: str) -> None:
         """Compact before the next request, at any size (CP-27, CP-39)."""
@@ -276,9 +288,13 @@ class TrackedConversation:
         requested, self._requested = self._requested, None
         if requested is not None:
             yield from self.runner.compact_flow(requested)
-        prepared = yield from self.runner.prepare_flow(is_sent=not request.is_observed)
-        body = prepared.body
-        if self.known.has_system_text and not request.is_observed:
+        if request.is_observed:
+            self.runner.observe_call()
+            prepared, body = None, b""
+        else:
+            prepared = yield from self.runner.prepare_flow()
+            body = prepared.body
+        if prepared is not None and self.known.has_system_text:
             captured = build_request(prepared.turn.captured, prepared.turn.breakpoints)
             body = encode_request(
                 captured, native=request.has_system_messages, has_config=request.has_message_config

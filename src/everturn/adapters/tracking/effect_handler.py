@@ -8,6 +8,7 @@ for a summary. They are not part of the cache key.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -143,6 +144,32 @@ class AsyncTrackingEffectHandler:
                 return self._handler.read_answer(asked, raw)
             except UpstreamError as problem:
                 return to_model_failure(problem)
+
+
+class DeferredEffectHandler:
+    """A handler, sync or async, that is made when the first effect comes: most turns have none."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    @cached_property
+    def _handler(self) -> Any:
+        return self._make()
+
+    def write_file(self, effect: WriteFile) -> Any:
+        return self._handler.write_file(effect)
+
+    def read_files(self, effect: ReadFiles) -> Any:
+        return self._handler.read_files(effect)
+
+    def ask_model(self, effect: AskModel) -> Any:
+        return self._handler.ask_model(effect)
+
+    def run_hooks(self, effect: RunHooks) -> Any:
+        return self._handler.run_hooks(effect)
+
+    def emit(self, effect: Emit) -> Any:
+        return self._handler.emit(effect)
 
 
 def encode_summary_request(effect: AskModel) -> bytes:

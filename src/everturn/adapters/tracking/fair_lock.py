@@ -6,9 +6,9 @@ thread blocks on its result, a task awaits it. Releasing the lock completes the 
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from threading import Lock
 
 
@@ -20,15 +20,13 @@ class FairLock:
         self._is_locked = False
         self._waiting: deque[Future[None]] = deque()
 
-    @contextmanager
-    def acquire(self) -> Generator[None, None, None]:
+    def acquire(self) -> "_Acquired":
+        return _Acquired(self)
+
+    def wait(self) -> None:
         granted = self._request()
         if granted is not None:
             granted.result()
-        try:
-            yield
-        finally:
-            self._release()
 
     @asynccontextmanager
     async def acquire_async(self) -> AsyncGenerator[None, None]:
@@ -38,7 +36,7 @@ class FairLock:
         try:
             yield
         finally:
-            self._release()
+            self.release()
 
     async def _wait(self, granted: "Future[None]") -> None:
         try:
@@ -46,7 +44,7 @@ class FairLock:
         except asyncio.CancelledError:
             # If the lock was granted just before the cancellation, pass it on to the next waiter.
             if not granted.cancel():
-                self._release()
+                self.release()
             raise
 
     def _request(self) -> "Future[None] | None":
@@ -59,7 +57,7 @@ class FairLock:
             self._waiting.append(granted)
             return granted
 
-    def _release(self) -> None:
+    def release(self) -> None:
         while True:
             with self._guard:
                 if not self._waiting:
@@ -69,3 +67,16 @@ class FairLock:
             if waiter.set_running_or_notify_cancel():
                 waiter.set_result(None)
                 return
+
+
+class _Acquired:
+    """Holds the lock in a `with` block. A class, because every call needs one: a generator costs more."""
+
+    def __init__(self, lock: FairLock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        self._lock.wait()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

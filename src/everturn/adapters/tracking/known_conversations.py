@@ -85,7 +85,9 @@ class KnownConversations:
             for tracked in known
             if _may_be(tracked, links, preamble_digest, scope)
         ]
-        return max(found, key=lambda each: self._rank(each, preamble_digest, scope), default=None)
+        if len(found) <= 1:
+            return found[0] if found else None
+        return max(found, key=lambda each: self._rank(each, preamble_digest, scope))
 
     def find_respelled(self, request: CallerRequest) -> ConversationMatch | None:
         """The conversation that the request continues without a part of what was sent last. None if several
@@ -111,11 +113,7 @@ class KnownConversations:
     def remember(self, tracked: TrackedConversation) -> None:
         """Index the new links of a conversation and make it the most recently used."""
         indexed = self._indexed.setdefault(tracked.id, [])
-        same = common_prefix_length(indexed, tracked.known.chain)
-        self._remove_links(tracked.id, indexed[same:])
-        indexed[same:] = tracked.known.chain[same:]
-        for each in indexed[same:]:
-            self._by_link.setdefault(each, set()).add(tracked.id)
+        self._index(tracked.id, indexed, tracked.known.chain)
         for each in reversed(tracked.known.replies):
             # Earlier replies are indexed already. A fork takes over the replies that it shares.
             if self._by_reply.get(each) == tracked.id:
@@ -123,6 +121,18 @@ class KnownConversations:
             self._by_reply[each] = tracked.id
         self._conversations[tracked.id] = tracked
         self._conversations.move_to_end(tracked.id)
+
+    def _index(self, name: str, indexed: list[bytes], chain: Sequence[bytes]) -> None:
+        # Equal links mean equal beginnings: nearly always the last link is where it was.
+        same = len(indexed)
+        if same > len(chain) or indexed[-1:] != chain[same - 1 : same]:
+            same = common_prefix_length(indexed, chain)
+            self._remove_links(name, indexed[same:])
+        added = chain[same:]
+        if added or same < len(indexed):
+            indexed[same:] = added
+        for each in added:
+            self._by_link.setdefault(each, set()).add(name)
 
     def forget(self, tracked: TrackedConversation) -> None:
         if self._conversations.pop(tracked.id, None) is None:

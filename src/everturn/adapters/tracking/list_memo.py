@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from everturn.adapters.tracking.chain import START, BlockPosition, append_links, digest
+from everturn.adapters.tracking.chain import START, BlockPosition, append_links
 from everturn.wire.json_values import is_list, is_object, is_sequence
 
 ROLES: Final = ("user", "assistant", "system")
@@ -20,6 +20,10 @@ ROLES: Final = ("user", "assistant", "system")
 MAX_LISTS: Final = 128
 MAX_ALIKE: Final = 8
 KEY_CHARACTERS: Final = 200
+
+
+class OwnedList(list[Any]):
+    """A list that nobody changes, nor anything in it. It is remembered without a copy."""
 
 
 class MessageList(msgspec.Struct, frozen=True):
@@ -45,7 +49,7 @@ class ListMemo:
     """The last lists, by the words that they begin with. Safe to use from threads."""
 
     def __init__(self) -> None:
-        self._lists: OrderedDict[bytes, list[MessageList]] = OrderedDict()
+        self._lists: OrderedDict[tuple[bytes, str], list[MessageList]] = OrderedDict()
         self._lock = Lock()
 
     def read(
@@ -54,7 +58,7 @@ class ListMemo:
         """`start` is the link before the first message."""
         if not messages:
             return _EMPTY
-        key = digest(start, _first_words(messages[0]))
+        key = (start, _first_words(messages[0]))
         with self._lock:
             known = list(self._lists.get(key, ()))
         best, same = max(
@@ -67,7 +71,7 @@ class ListMemo:
             self._remember(key, read, best)
         return read
 
-    def _remember(self, key: bytes, read: MessageList, before: MessageList) -> None:
+    def _remember(self, key: tuple[bytes, str], read: MessageList, before: MessageList) -> None:
         """Replaces the list that this one continues."""
         is_continued = len(before.messages) <= len(read.messages)
         with self._lock:
@@ -104,8 +108,9 @@ def _extend(
 ) -> MessageList | UnsupportedMessage:
     """The first `same` messages of a known list, and the messages behind them."""
     end = known.ends[same - 1] if same else 0
+    new = messages[same:] if isinstance(messages, OwnedList) else map(_copy, messages[same:])
     found = MessageList(
-        messages=[*known.messages[:same], *(_copy(each) for each in messages[same:])],
+        messages=[*known.messages[:same], *new],
         links=known.links[:end],
         positions=known.positions[:end],
         ends=known.ends[:same],

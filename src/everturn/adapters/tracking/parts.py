@@ -22,6 +22,7 @@ from everturn.decide.options import Options
 from everturn.engine import ConversationSettings
 from everturn.measure.capabilities import ANTHROPIC, Capabilities
 from everturn.measure.model import Model
+from everturn.measure.model_table import find_model
 from everturn.measure.outline import TokenCosts
 from everturn.measure.tokens import Estimator
 from everturn.session.config.load import ConfigChoice, resolve_options
@@ -64,22 +65,50 @@ class TrackerParts(msgspec.Struct, frozen=True, kw_only=True):
     # Notices of the config loader: renamed keys, ignored values.
     notes: tuple[str, ...] = ()
 
+
+class SettingsSource:
+    """The settings for requests. What depends only on the model and on who decides is built once: most
+    requests have a model that an earlier one had."""
+
+    MAX_ENTRIES: Final = 64
+
+    def __init__(self, parts: TrackerParts) -> None:
+        self._parts = parts
+        self._observed = msgspec.structs.replace(parts.options, enabled=False)
+        self._without_breakpoints = msgspec.structs.replace(parts.capabilities, max_breakpoints=0)
+        self._known: dict[tuple[str, bool, bool], tuple[Model | None, ConversationSettings]] = {}
+
     def settings_for(self, request: CallerRequest, transcript: str) -> ConversationSettings:
         """The settings for one request. `transcript` is the path of the conversation's transcript."""
-        capabilities = self.capabilities
-        if request.breakpoints == "caller":
-            capabilities = msgspec.structs.replace(capabilities, max_breakpoints=0)
-        return build_settings(
-            msgspec.structs.replace(self.options, enabled=False) if request.is_observed else self.options,
-            capabilities=capabilities,
-            costs=self.costs or _estimated_costs(resolve_model(request.model, self.options)),
+        return msgspec.structs.replace(
+            self._find(request),
             transcript=transcript,
-            model=request.model,
             preamble=request.preamble,
             parameters=request.parameters,
             fields=request.fields,
+        )
+
+    def _find(self, request: CallerRequest) -> ConversationSettings:
+        key = (request.model, request.is_observed, request.breakpoints == "caller")
+        # A program may add a row to the table at any time.
+        row, known = find_model(request.model), self._known.get(key)
+        if known is None or known[0] is not row:
+            if len(self._known) >= self.MAX_ENTRIES:
+                self._known = {}
+            known = self._known[key] = row, self._build(request)
+        return known[1]
+
+    def _build(self, request: CallerRequest) -> ConversationSettings:
+        parts = self._parts
+        return build_settings(
+            self._observed if request.is_observed else parts.options,
+            capabilities=self._without_breakpoints if request.breakpoints == "caller" else parts.capabilities,
+            costs=parts.costs or _estimated_costs(resolve_model(request.model, parts.options)),
+            model=request.model,
+            parameters=request.parameters,
+            fields={},
             decides="caller",
-            estimator=self.estimator,
+            estimator=parts.estimator,
         )
 
 

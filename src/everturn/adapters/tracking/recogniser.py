@@ -23,7 +23,7 @@ from everturn.adapters.tracking.effect_handler import refuse_to_send
 from everturn.adapters.tracking.fork_records import take_shared_records
 from everturn.adapters.tracking.fork_watch import ForkWatch, describe_difference
 from everturn.adapters.tracking.known_conversations import ConversationMatch, KnownConversations
-from everturn.adapters.tracking.parts import TrackerParts
+from everturn.adapters.tracking.parts import SettingsSource, TrackerParts
 from everturn.adapters.tracking.reporter import Reporter
 from everturn.adapters.tracking.scopes import is_in_scope, name_conversation
 from everturn.adapters.tracking.store_transcripts import StoreTranscripts
@@ -62,6 +62,7 @@ class Recogniser:
         self._reporter = reporter
         self._note = note
         self._known = KnownConversations()
+        self._settings = SettingsSource(parts)
         self._transcripts = self._open_transcripts()
         self._forks = ForkWatch()
         # `_guard` is held briefly, for state in memory; `_load_lock` while conversations are read from files.
@@ -198,7 +199,7 @@ class Recogniser:
         self._transcripts.close()
 
     def settings(self, request: CallerRequest, transcript: TranscriptFile) -> ConversationSettings:
-        return self._parts.settings_for(request, transcript.told_path)
+        return self._settings.settings_for(request, transcript.told_path)
 
     # ── new conversations and forks ──────────────────────────────────────────────────────────────
 

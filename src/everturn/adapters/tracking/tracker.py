@@ -30,12 +30,13 @@ from everturn.adapters.tracking.conversation import PreparedCall, TrackedConvers
 from everturn.adapters.tracking.effect_handler import (
     AsyncSend,
     AsyncTrackingEffectHandler,
+    DeferredEffectHandler,
     TrackingEffectHandler,
 )
 from everturn.adapters.tracking.parts import TrackerParts
 from everturn.adapters.tracking.recogniser import Recogniser
 from everturn.adapters.tracking.reporter import Reporter
-from everturn.decide.cache_breaks import DetectedBreak
+from everturn.decide.cache_breaks import DetectedBreak, NoBreak
 from everturn.decide.effects import AskModel
 from everturn.decide.events import Event
 from everturn.engine import Flow
@@ -44,7 +45,6 @@ from everturn.errors import SessionLocked, StoreError, UsageError
 from everturn.history.records import Usage
 from everturn.session.bill import Bill, BillPurpose, Ledger, UsageTotals, price_usage
 from everturn.session.cache_break_reports import ReportNotWritten, write_cache_break_report
-from everturn.session.conversation_runner import Exchange
 from everturn.session.drivers import drive, drive_async
 from everturn.session.events.build import with_session
 from everturn.session.store.jsonl_store import FILES_SUFFIX
@@ -314,15 +314,13 @@ class ConversationTracker:
             for ledger in ledgers:
                 ledger.add(purpose, spent)
 
-    def _report_break(self, tracked: TrackedConversation, exchange: Exchange) -> None:
+    def _report_break(self, tracked: TrackedConversation, verdict: DetectedBreak | NoBreak) -> None:
         """Write the difference between the two prompts to a file, if there is a transcript (CB-4)."""
-        verdict, detector = exchange.settled.verdict, tracked.runner.conversation.detector
-        preambles = detector.preambles(tracked.runner.conversation.setting.source)
-        if (
-            isinstance(verdict, DetectedBreak)
-            and preambles is not None
-            and tracked.transcript.store is not None
-        ):
+        if not isinstance(verdict, DetectedBreak):
+            return
+        conversation = tracked.runner.conversation
+        preambles = conversation.detector.preambles(conversation.setting.source)
+        if preambles is not None and tracked.transcript.store is not None:
             folder = Path(tracked.transcript.path + FILES_SUFFIX)
             written = write_cache_break_report(verdict, preambles, folder, at=self.parts.clock())
             if isinstance(written, ReportNotWritten):
@@ -346,14 +344,16 @@ class ConversationTracker:
     # ── running flows ────────────────────────────────────────────────────────────────────────────
 
     def _run_flow(self, tracked: TrackedConversation, flow: Flow[T], send: Send) -> T:
-        handler = TrackingEffectHandler(send, **self._handler_options(tracked))
+        handler = DeferredEffectHandler(lambda: TrackingEffectHandler(send, **self._handler_options(tracked)))
         with self._forget_on_error(tracked):
             done = drive(flow, handler, tracked.runner.keep_appended)
         tracked.transcript.release()
         return done
 
     async def _run_flow_async(self, tracked: TrackedConversation, flow: Flow[T], send: AsyncSend) -> T:
-        handler = AsyncTrackingEffectHandler(send, **self._handler_options(tracked))
+        handler = DeferredEffectHandler(
+            lambda: AsyncTrackingEffectHandler(send, **self._handler_options(tracked))
+        )
         with self._forget_on_error(tracked):
             done = await drive_async(flow, handler, tracked.runner.keep_appended)
         tracked.transcript.release()

@@ -88,6 +88,8 @@ class TranscriptFile:
         self.preamble = ""
         self.path = store.path if store else ""
         self._report_problem = report_problem
+        # Looked at once: to compare an object with a protocol takes longer than the rest of a release.
+        self._shared = store if isinstance(store, SharedStore) else None
 
     @property
     def name(self) -> str:
@@ -98,7 +100,7 @@ class TranscriptFile:
     @property
     def is_shared(self) -> bool:
         """Whether other replicas may continue the conversation between two requests."""
-        return isinstance(self.store, SharedStore)
+        return self._shared is not None
 
     @property
     def told_path(self) -> str:
@@ -135,7 +137,7 @@ class TranscriptFile:
         try:
             self.store.append(records)
         except EverturnError as problem:
-            if isinstance(self.store, SharedStore):
+            if self._shared is not None:
                 # Another replica continues what the store holds; a copy in memory would differ from it.
                 raise
             self._report_problem(
@@ -145,15 +147,15 @@ class TranscriptFile:
 
     def resume(self) -> bool:
         """Before something is recorded: False if another replica has continued the conversation since."""
-        return self.store.resume() if isinstance(self.store, SharedStore) else True
+        return self._shared.resume() if self._shared is not None else True
 
     def release(self) -> None:
         """Between two requests any replica can continue the conversation."""
-        if isinstance(self.store, SharedStore):
-            self.store.release()
+        if self._shared is not None:
+            self._shared.release()
 
     def close(self) -> None:
-        store, self.store = self.store, None
+        store, self.store, self._shared = self.store, None, None
         if store is not None:
             store.close()
 

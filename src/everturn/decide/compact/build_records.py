@@ -54,9 +54,11 @@ def build_compaction(
     since: Sequence[Record] = (),
     counts: TokenCounter | None = None,
     settings: CompactSettings = DEFAULTS,
+    is_scored: bool = True,
 ) -> Compaction:
     """`text` is a summary that was formatted and accepted. `since` are records that were appended after the
-    plan was made: they are kept in every form but "from", where they would have to be moved."""
+    plan was made: they are kept in every form but "from", where they would have to be moved. `is_scored`:
+    the receipt has the retention score."""
     if since and plan.asked.form == "from":
         raise UsageError("A message was added while a compaction `from` a message ran. Start it again.")
     counts = counts or TokenCounter()
@@ -70,7 +72,9 @@ def build_compaction(
     summary = made.summary(text_block(told), summary_id, after=boundary)
     back = build_restored_attachments(plan, files, hooks, settings, counts.estimator.text)
     unread = attempts[-1].unread if attempts else 0
-    receipt = receipt_of(plan, text, back, transcript=transcript, settings=settings, unread=unread)
+    receipt = receipt_of(
+        plan, text, back, transcript=transcript, settings=settings, unread=unread, is_scored=is_scored
+    )
     restored = made.attachments((*back.payloads, _receipt_payload(receipt, plan, strategy)), after=summary)
     added = sum((counts.of(record).whole for record in (summary, *restored, *since)), TokenCount())
     return Compaction(

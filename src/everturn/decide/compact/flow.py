@@ -107,7 +107,8 @@ def _smallest(plan: CompactionPlan, context: CompactionContext, now: datetime) -
     """The result with as few words as the gate accepts, without files and hooks."""
     words = "word " * context.settings.least_words
     nothing = _Surroundings((), ())
-    return _finished(plan, Attempt(strategy="extractive", text=words), nothing, context, (), now, lambda: "")
+    attempt = Attempt(strategy="extractive", text=words)
+    return _finished(plan, attempt, nothing, context, (), now, lambda: "", is_scored=False)
 
 
 def _preview(
@@ -277,6 +278,8 @@ def _finished(
     attempts: tuple[Attempt, ...],
     now: datetime,
     new_id: Callable[[], str],
+    *,
+    is_scored: bool = True,
 ) -> Compaction:
     made = build_compaction(
         plan,
@@ -291,6 +294,7 @@ def _finished(
         attempts=attempts,
         counts=context.counts,
         settings=context.settings,
+        is_scored=is_scored,
     )
     made = msgspec.structs.replace(made, plan=plan)
     return with_block(made, attempt.block) if attempt.block else made

@@ -40,11 +40,13 @@ def receipt_of(
     transcript: str,
     settings: CompactSettings,
     unread: int = 0,
+    is_scored: bool = True,
 ) -> Receipt:
-    """`unread` messages did not fit into the request for the summary."""
+    """`unread` messages did not fit into the request for the summary. The score reads everything that was
+    said: it is left out where only the size counts."""
     gone = _gone(plan.summarized)
     return Receipt(
-        retention=_retention(plan, summary, back, settings),
+        retention=_retention(plan, summary, back, settings) if is_scored else None,
         retained=_retained(plan, back, settings),
         recoverable=_recoverable(plan, back, gone, transcript, settings),
         dropped=_dropped(plan, back, gone, settings, unread),

@@ -116,7 +116,8 @@ def _match_paths(paths: Sequence[str], text: SummaryText) -> RetainedItems:
     """A file counts as named if the text contains the shortest end of its path that no
     other touched file has.
     """
-    lost = tuple(path for path in paths if not _is_named(_telling_end(path, paths), text.paths))
+    plain = [path.replace("\\", "/") for path in paths]
+    lost = tuple(path for path in paths if not _is_named(_telling_end(path, plain), text.paths))
     weighed = 1 - len(lost) / len(paths) if paths else 1.0
     return RetainedItems(len(paths) - len(lost), len(paths), lost, 0, weighed)
 
@@ -125,7 +126,8 @@ def _telling_end(path: str, paths: Sequence[str]) -> str:
     parts = path.replace("\\", "/").strip("/").split("/")
     for count in range(1, min(len(parts), _DEEPEST) + 1):
         end = "/".join(parts[-count:])
-        if sum(other.replace("\\", "/").endswith(("/" + end, end)) for other in paths) == 1:
+        # What ends with the end and a separator before it ends with it.
+        if sum(other.endswith(end) for other in paths) == 1:
             return end
     return "/".join(parts)
 

@@ -54,6 +54,8 @@ class TaggedLines(NamedTuple):
 def tag_lines(records: Sequence[Record], place: LineContext, state: int) -> TaggedLines:
     """One line for each record. The first line that we encode ourselves holds the format version. `state` is
     that of the checksum before the lines."""
+    if not records:
+        return TaggedLines(b"", state)
     together = len(records) if is_compaction(records) else 0
     lines: list[bytes] = []
     says_format = True

@@ -1,0 +1,97 @@
+"""Observed calls: nothing is decided, the view is there when somebody asks for it, breaks are explained."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from builders import answer, assistant, boundary, call, edited, result, summary, think, user
+from engine.alone import NOON, Alone
+from engine.held import head
+
+from everturn.decide.cache_breaks import DetectedBreak
+from everturn.history.edits import Cleared, Undone
+from everturn.history.records import Record, Usage
+
+MODEL = "claude-opus-4-6"
+
+
+def usage(tokens: int) -> dict[str, int]:
+    return {"input_tokens": 10, "cache_read_input_tokens": tokens, "output_tokens": 20}
+
+
+SAID: list[Record] = [
+    user("Look at the parser. " * 40, uuid="u1"),
+    assistant(think("I read it."), call("a", path="parser.py"), id="m1", usage=usage(900)),
+    result("a", "def parse(): ... " * 200),
+    assistant("It drops a token.", call("b", path="lexer.py"), id="m2", usage=usage(1_800)),
+    user([answer("b", "def lex(): ... " * 100), {"type": "text", "text": "And now?"}], uuid="u2"),
+    edited(Cleared(("a",), tokens_saved=800, why="it is old"), "c1"),
+    assistant(" ", id="m3", usage=usage(2_500)),
+    user("Mend it.", uuid="u3"),
+    boundary(uuid="b1"),
+    summary(uuid="s1", parent="b1"),
+    assistant("Done.", id="m4", usage=usage(700)),
+    user("Thanks.", uuid="u4"),
+    edited(Undone("b1", "the user wants it back"), "x1"),
+    user("Go on.", uuid="u5"),
+]
+
+
+@pytest.mark.parametrize("count", range(1, len(SAID) + 1))
+def test_an_observed_conversation_has_the_view_of_any_other_once_it_is_asked_for(count: int):
+    one, other = Alone(model=MODEL), Alone(model=MODEL)
+    for record in SAID[:count]:
+        one.conversation.add(record)
+        other.conversation.add_observed(record)
+    found = [
+        (it.size, it.metrics, it.calibration, it.repairs, it.log.records, it.estimate_tokens(SAID[:count]))
+        for it in (one.conversation, other.conversation)
+    ]
+    assert found[0] == found[1]
+    sent, sent_later = one.turn(), other.turn()
+    assert sent_later.captured == sent.captured
+    assert sent_later.appended == sent.appended
+    assert sent_later.prediction == sent.prediction
+
+
+def observe(alone: Alone, read: int, *, id: str) -> object:
+    alone.conversation.observe(alone.now)
+    reply = assistant("Yes.", id=id, usage=usage(read))
+    said = Usage(10, 0, read, 20)
+    return alone.conversation.record_observed_reply([reply], said, alone.now)
+
+
+def change_system(alone: Alone) -> None:
+    conversation = alone.conversation
+    conversation.setting = msgspec.structs.replace(conversation.setting, preamble=head("Another prompt."))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (change_system, "system prompt changed"),
+        (lambda _: None, "likely server-side (prompt unchanged, gap under 5 min)"),
+    ],
+)
+def test_a_cache_break_of_an_observed_conversation_is_explained(change: Callable[[Alone], None], why: str):
+    alone = Alone(model=MODEL, preamble=head())
+    alone.conversation.add_observed(user("Begin."))
+    observe(alone, 9_000, id="m1")
+    change(alone)
+    alone.conversation.add_observed(user("Go on."))
+    verdict = observe(alone, 0, id="m2")
+    assert isinstance(verdict, DetectedBreak)
+    assert verdict.why.startswith(why)
+    assert (verdict.tokens_lost, alone.now) == (9_000, NOON)
+
+
+def test_nothing_is_decided_for_an_observed_call():
+    alone = Alone(model="claude-sonnet-4-5")
+    records = [user("Begin."), assistant(think("Well."), "Yes.", id="m1", usage=usage(10)), user("Go on.")]
+    for record in records:
+        alone.conversation.add_observed(record)
+    observe(alone, 100, id="m2")
+    # A request of our own would leave out the thinking, and record that.
+    assert [each.uuid for each in alone.conversation.log.records[:3]] == [each.uuid for each in records]
+    assert len(alone.conversation.log.records) == 4
+    assert alone.effects == []
