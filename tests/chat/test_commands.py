@@ -1,6 +1,8 @@
 """The slash commands: each does its thing, and none of them reaches the model."""
 
 import re
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from everturn.chat.agent import ChatAgent
 from everturn.chat.commands import COMMANDS, run_slash_command
 from everturn.chat.screen.input import SlashCommand, parse_input
+from everturn.decide.economy.settings import EconomySettings
 from everturn.errors import NotASession, UsageError
 from everturn.session.recorded import open_session
 from everturn.session.upstream import UpstreamError
@@ -78,6 +81,24 @@ def test_cost_is_told_by_purpose(desk: Desk):
     head, conversation, total = run(begun(desk), "/cost")
     assert head.split() == ["for", "calls", "read", "written", "plain", "output", "dollars"]
     assert (conversation.split()[:2], total.split()[:2]) == (["conversation", "1"], ["all", "1"])
+
+
+def test_a_hold_is_told_before_the_next_answer_and_its_saving_with_the_cost(desk: Desk):
+    economy = EconomySettings(enabled=True, holds=True, hold_after=timedelta(milliseconds=20))
+    agent = desk.agent(model="claude-opus-4-5", economy=economy)
+    desk.twin.script("Seen.", "Yes.")
+    agent.answer("The log: " + "the token comes late. " * 2_300)
+    until = time.monotonic() + 10
+    while len(desk.twin.ledger) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    # Not while somebody may be typing.
+    assert "Cache held" not in desk.paper.text
+    agent.answer("Go on.")
+    assert "Cache held for $0.0" in desk.paper.text
+    *_, held, _, saved = run(agent, "/cost")
+    assert held.split()[0] == "holds"
+    assert re.match(r"Input so far \$0\.\d{4}, holds and resets included: \$0\.\d{4} (less|more) than", saved)
 
 
 @pytest.mark.moves_cache_prefix(reason="a compaction is made and taken back by hand")

@@ -10,10 +10,12 @@ from everturn.decide.compact.values import CompactionChain
 from everturn.decide.events import (
     BreakerOpened,
     CacheBroken,
+    CacheHeld,
     Compacting,
     CompactionDone,
     CompactionNotDone,
     EventContext,
+    HoldChecked,
     HookTrouble,
     MicroCompacted,
     NotesRejected,
@@ -52,6 +54,18 @@ def not_done(**fields: str) -> CompactionNotDone:
             "Cleared 3 old results from the context: 2.0k tokens.",
         ),
         (not_done(reason="cancelled"), "Compaction cancelled; nothing changed."),
+        (
+            CacheHeld(moment=AT, at=AT.at, tokens=9, why="held for $0.041, expected saving $0.190: 63%"),
+            "Cache held for $0.041, expected saving $0.190: 63%.",
+        ),
+        (
+            CacheHeld(moment=AT, at=AT.at, tokens=0, why="the hold failed: Overloaded"),
+            "Cache not held: the hold failed: Overloaded.",
+        ),
+        (
+            HoldChecked(moment=AT, kept=False, tokens_read=0, tokens_held=9, why="0 of 9 tokens were read"),
+            "Hold lost: 0 of 9 tokens were read.",
+        ),
         (
             not_done(reason="api_error", detail="fork: Overloaded"),
             "Not compacted: fork: Overloaded.",

@@ -71,6 +71,7 @@ DEFAULTS: dict[type, dict[str, Any]] = {
         "rewrites_below_hit": True,
         "alive_at_ttl": True,
         "longer_marker_lengthens": False,
+        "hour_survives_prefix": True,
     },
     PriceLine: {"iteration": "message"},
     BilledTokens: {"input": 0, "read": 0, "write_5m": 0, "write_1h": 0, "output": 0},

@@ -28,9 +28,11 @@ from scripted_twin import scripted_options
 from surfaces.desk import SUMMARY, Desk, assistant_line, call, result, text, tool, user_line
 
 import everturn
-from everturn import Session
+from everturn import Session, Tool
 from everturn.errors import EverturnError
 from everturn.session.config.keys import KEYS
+from everturn.session.hold_timers import VirtualTimer
+from everturn.twin.clock import VirtualClock
 from everturn.twin.testing import TwinForTests
 from everturn.view.fragments.notes import SECTIONS
 
@@ -453,6 +455,51 @@ def middleware(lab: Lab) -> None:
         between.close()
 
 
+def pausing_caller(lab: Lab) -> None:
+    """A program with the SDK's middleware in which nobody speaks for a while."""
+    clock = lab.twin.twin.clock
+    assert isinstance(clock, VirtualClock)
+    timer = VirtualTimer(clock.now, clock.set)
+    with patch.dict(os.environ, {"XDG_DATA_HOME": str(lab.folder / "data")}):
+        between = everturn.middleware(
+            config=None, folder=None, clock=clock.now, new_id=lab.new_id, hold_timer=timer, **lab.overrides
+        )
+        client = lab.twin.client(middleware=[between], max_retries=0)
+        messages: Any = [{"role": "user", "content": "The token comes late. " * 2_300}]
+        lab.twin.script("Seen.")
+        client.messages.create(model="claude-opus-4-5", max_tokens=100, messages=messages)
+        timer.advance(600)
+        lab.observe(len(lab.twin.ledger))
+        between.close()
+
+
+def pausing_client(lab: Lab) -> None:
+    """A client of the gateway that says nothing for a while."""
+    from everturn.gateway.app import make_gateway
+    from everturn.gateway.server import serve_gateway
+    from everturn.gateway.start import load_settings
+    from everturn.twin.app import serve_twin
+
+    settings = {"store.kind": "memory", **lab.overrides}
+    with (
+        patch.dict(os.environ, {"XDG_DATA_HOME": str(lab.folder / "data")}),
+        serve_twin(lab.twin.twin) as upstream,
+    ):
+        loaded = load_settings(
+            upstream=upstream, mode="manage", settings=settings, config_path=None, limits={}
+        )
+        with serve_gateway(make_gateway(loaded), shutdown_seconds=1) as (url, _):
+            lab.twin.script("Well.")
+            client = anthropic.Anthropic(api_key="any", base_url=url, max_retries=0)
+            messages: Any = [{"role": "user", "content": "The token comes late. " * 2_300}]
+            client.messages.create(model="claude-opus-4-5", max_tokens=100, messages=messages)
+            until = time.monotonic() + 1.5
+            while len(lab.twin.ledger) < 2 and time.monotonic() < until:
+                time.sleep(0.01)
+            lab.observe(len(lab.twin.ledger) > 1)
+            client.close()
+
+
 def gateway(lab: Lab) -> None:
     """A request over HTTP; the response names the mode."""
     from everturn.gateway.app import make_gateway
@@ -506,6 +553,15 @@ def carrying(lab: Lab) -> None:
         lab.twin.advance(301)
         lab.say(session)
         lab.observe(session.context().levels)
+
+
+def idle_tools(lab: Lab) -> None:
+    """A large tool that nobody calls, and a pause."""
+    large = {**FETCH.definition, "description": "It fetches a page and more. " * 900}
+    for turns in (12, 1):
+        with lab.open(model="claude-opus-4-5", tools=[READ, Tool(large)]) as session:
+            lab.talk(session, turns)
+            lab.twin.advance(301)
 
 
 def pausing(lab: Lab) -> None:

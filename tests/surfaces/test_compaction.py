@@ -4,6 +4,7 @@ import base64
 import json
 import struct
 import zlib
+from decimal import Decimal
 
 import pytest
 from surfaces.desk import (
@@ -660,3 +661,48 @@ def test_a_compaction_ahead_of_time_is_proposed_and_answered(
         assert (session.propose_compaction() is not None) == is_proposed_again
     assert len(boundaries(desk)) == boundary_count
     assert [event.response for event in desk.heard("ProposalAnswered")] == [response]
+
+
+# ── cheap summaries ──────────────────────────────────────────────────────────────────────────────
+
+CHEAP = {
+    "model": "claude-opus-4-5",
+    "compact": {"strategies": ("direct",), "summary_model": "claude-haiku-4-5"},
+}
+REFUSED = "<summary>No.</summary>"
+
+
+@pytest.mark.spec("EC-6")
+@pytest.mark.moves_cache_prefix(reason="a compaction by hand")
+def test_a_summary_model_whose_words_are_refused_twice_gives_way_to_the_own_model(desk):
+    with desk.open(**CHEAP) as session:
+        desk.talk(session)
+        desk.twin.script(REFUSED, REFUSED, SUMMARY)
+        made = session.compact()
+        asked = [body["model"] for body in desk.bodies[3:]]
+        spent = session.bill.parts["compact"]
+    assert asked == ["claude-haiku-4-5", "claude-haiku-4-5", "claude-opus-4-5"]
+    assert [(bool(each.problem), each.model) for each in made.attempts] == [
+        (True, ""),
+        (False, "claude-opus-4-5"),
+    ]
+    assert spent.dollars == sum(Decimal(str(row["dollars"])) for row in desk.twin.ledger[3:])
+
+
+@pytest.mark.moves_cache_prefix(reason="a compaction by hand")
+def test_the_middleware_asks_the_own_model_after_two_refused_summaries(desk):
+    given = everturn.middleware(folder=None, clock=desk.twin.twin.clock.now, compact=CHEAP["compact"])
+    client = desk.twin.client(middleware=[given, desk.recorder()], max_retries=0)
+    messages = []
+    for n in range(3):
+        desk.twin.script("As far as the results show. " * 400)
+        messages.append({"role": "user", "content": f"Question {n}. " + "Look closely. " * 400})
+        made = client.messages.create(model="claude-opus-4-5", max_tokens=5000, messages=messages)
+        messages.append({"role": "assistant", "content": [each.model_dump() for each in made.content]})
+    given.compact()
+    desk.twin.script(REFUSED, REFUSED, SUMMARY, "Well.")
+    messages.append({"role": "user", "content": "Go on."})
+    client.messages.create(model="claude-opus-4-5", max_tokens=5000, messages=messages)
+    asked = [body["model"] for body in desk.bodies[3:]]
+    assert asked == ["claude-haiku-4-5", "claude-haiku-4-5", "claude-opus-4-5", "claude-opus-4-5"]
+    assert "The login test in auth.py was fixed" in json.dumps(desk.bodies[-1])

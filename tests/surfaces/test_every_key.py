@@ -123,6 +123,8 @@ TABLE: dict[str, Row] = {
     "economy.holds": Row(scenes.pausing, False, HOLDS),
     "economy.hold_dollars": Row(scenes.pausing, 0.0, HOLDS),
     "economy.hold_after": Row(scenes.pausing, "1h", HOLDS),
+    "economy.defer_tools": Row(scenes.idle_tools, True, {**EXTRACTIVE, "economy.enabled": True}),
+    "economy.day_dollars": Row(scenes.pausing_caller, 0.0, {**HOLDS, "economy.hold_after": "290s"}),
     "compact.enabled": Row(scenes.restored, False),
     "compact.strategies": Row(scenes.restored, ("extractive",)),
     "compact.summary_model": Row(scenes.summaries, "claude-opus-5"),
@@ -196,6 +198,7 @@ TABLE: dict[str, Row] = {
     "limits.conversations": Row(scenes.middleware, 1),
     "tokens.calibrate": Row(scenes.filling, False),
     "gateway.mode": Row(scenes.gateway, "manage"),
+    "gateway.hold_tenants": Row(scenes.pausing_client, ("local",), HOLDS),
 }
 
 

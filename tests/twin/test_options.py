@@ -32,6 +32,16 @@ def test_an_hour_marker_that_hits_a_short_entry(lengthens: bool):
     assert (asked.usage(messages=[user(text(WORDS, HOUR))])[0] > 0) is lengthens
 
 
+@pytest.mark.parametrize("survives", [True, False])
+def test_an_hour_entry_on_top_of_a_short_one(survives: bool):
+    asked = desk(hour_survives_prefix=survives)
+    asked.ask(messages=[user(text(WORDS, FIVE))])
+    held = [user(text(WORDS), text("What is known.", HOUR), text("."))]
+    asked.ask(messages=held)
+    asked.clock.advance(301)
+    assert (asked.usage(messages=held)[0] > 0) is survives
+
+
 @pytest.mark.parametrize("share", [True, False])
 def test_speeds_and_the_entries_of_tools(share: bool):
     asked = desk(speeds_share_tools=share)

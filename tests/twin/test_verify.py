@@ -51,7 +51,7 @@ def differing(results):
 def test_there_are_enough_probes_and_each_has_its_own_id_and_question():
     assert 40 <= len(PROBES) <= 60
     assert len({probe.id for probe in PROBES}) == len({probe.asks for probe in PROBES}) == len(PROBES)
-    assert sum(probe.is_slow for probe in PROBES) == 3
+    assert sum(probe.is_slow for probe in PROBES) == 4
 
 
 def test_two_equal_twins_differ_in_nothing_and_cost_what_was_estimated():
@@ -82,6 +82,7 @@ OTHERS = [
     ({"runs_are_one_position": False}, {"cache.runs"}),
     ({"min_cache": {"claude-sonnet-5-5": 512}}, {"cache.minimum"}),
     ({"longer_marker_lengthens": True}, {"cache.longer-marker"}),
+    ({"hour_survives_prefix": False}, {"cache.hour-over-five"}),
     ({"chars_per_token": {"claude-haiku-5-5": 3.2}}, COUNTS),
 ]
 

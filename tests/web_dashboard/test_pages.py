@@ -1,16 +1,21 @@
 """What the pages say: overview, list, one session, recall, in numbers that can be added up by hand."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 from small_session import SmallSession, compacted, reading, text
 from web_dashboard.client import Client, Elements, text_of
 from web_dashboard.conftest import MakeDashboard, ids, paused, write
 
 from everturn.catalog.names import ID_SHOWN
+from everturn.decide.economy.decisions import EconomicDecision
+from everturn.decide.economy.head import HeadTool
 from everturn.measure.money import format_dollars
+from everturn.session.state_file import SessionState
 from everturn.web_dashboard.avoidable import REMEDIES, find_avoidable
 from everturn.web_dashboard.queries import (
     BreakSums,
@@ -301,6 +306,26 @@ def test_an_empty_dashboard_says_how_to_begin(tmp_path: Path, make_dashboard: Ma
     assert "No sessions found" in client.page("/sessions")
     reading_still = make_dashboard(tmp_path / "nothing", read=False)
     assert "Looking for sessions" in text_of(reading_still.page("/"))
+
+
+@pytest.mark.spec("EC-10")
+def test_a_session_of_everturn_shows_what_it_decided_by_price_and_which_tools_nobody_called(
+    tmp_path: Path, make_dashboard: MakeDashboard
+):
+    at = datetime(2026, 1, 5, 10, 20, tzinfo=UTC)
+    held = EconomicDecision(at=at, kind="hold", done=True, why="held for $0.041, expected saving $0.190: 63%")
+    head = (HeadTool(name="Read", tokens=400, calls=3), HeadTool(name="<Deploy>", tokens=2_000))
+    path = write(tmp_path / "sessions" / "a.jsonl", paused())
+    path.with_name("a.jsonl.state.json").write_bytes(
+        msgspec.json.encode(SessionState(decisions=(held,), head=head))
+    )
+    client = make_dashboard(tmp_path / "sessions")
+    said = text_of(client.page(ids(client)["a"]))
+    assert (
+        "Decided by price the latest first held for $0.041, expected saving $0.190: 63% 5 Jan 10:20" in said
+    )
+    assert "Definitions of tools 1 tool never called: 2.0k tokens in every prompt" in said
+    assert "<Deploy> 2.0k never called Read 400 3" in said
 
 
 def test_the_short_id_that_commands_show_is_an_address_and_is_on_the_page(client: Client):

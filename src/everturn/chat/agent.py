@@ -34,7 +34,14 @@ from everturn.dashboard.report import context_level
 from everturn.dashboard.terminal import QUIET
 from everturn.decide.compact.chain import RECEIPT
 from everturn.decide.effects import HookEvent, HookOutcome
-from everturn.decide.events import Compacting, CompactionDone, Event, MicroCompacted, Repaired
+from everturn.decide.events import (
+    CacheHeld,
+    Compacting,
+    CompactionDone,
+    Event,
+    MicroCompacted,
+    Repaired,
+)
 from everturn.decide.options import DEFAULT_MODEL, Options
 from everturn.history.blocks import text_of
 from everturn.history.records import Record, RecordKind, record_time
@@ -97,6 +104,8 @@ class ChatAgent:
         self.end_reason: EndReason = "other"
         self._tools = self._toolbox()
         self._done: list[CompactionDone] = []
+        # Told by another thread while the user may be typing.
+        self._held: list[CacheHeld] = []
         self.answered = ""
         # State of the current turn, needed when it is interrupted: the text streamed so far.
         self._is_answering = False
@@ -192,6 +201,8 @@ class ChatAgent:
     def answer(self, words: str = "") -> Reply:
         """Send a message and show the answer. Without a message, the last turn continues."""
         self._spoken, self._is_answering, self._watching.was_interrupted = "", True, False
+        held, self._held = self._held, []
+        self.terminal.show(line for each in held for line in format_event(each, self.terminal.screen))
         pieces = self.session.stream(self._said(words))
         self._unfinished = ""
         self._watching.wait()
@@ -311,6 +322,8 @@ class ChatAgent:
                 self._nested.forget()
                 self._workspace.forget()
                 self._instructions_hooks("compact")
+            case CacheHeld():
+                self._held.append(event)
             case MicroCompacted():
                 self._workspace.forget_shown()
                 self.terminal.show(format_event(event, self.terminal.screen))

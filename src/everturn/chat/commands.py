@@ -105,6 +105,14 @@ def cost(agent: ChatAgent, _: str) -> Lines:
         lines.append(
             Text(f"{counted(total.unpriced, 'call')} of models without a known price count as $0.", QUIET)
         )
+    if saved := agent.session.context().saved:
+        without = saved.unmanaged - saved.spent
+        more = "less" if without >= 0 else "more"
+        said = (
+            f"Input so far ${saved.spent:.4f}, holds and resets included: ${abs(without):.4f} {more} than "
+            "without them."
+        )
+        lines += [Text(line, QUIET) for line in agent.terminal.screen.wrapped(said)]
     return lines
 
 

@@ -90,6 +90,8 @@ def sections(
         yield _filled(audit, screen)
     if audit.tools:
         yield _tools(audit, screen)
+    if audit.unused_tools:
+        yield _unused(audit, screen)
     if audit.reads_again:
         yield _reads(audit, screen)
     if damaged := [each for each in audit.sessions if each.flaws]:
@@ -303,6 +305,15 @@ def _tools(audit: Audit, screen: Screen) -> TableSection:
     rows = [(name, tokens(count), percent(count / whole)) for name, count in audit.tools.items() if count]
     columns = (Column("tool", "<", grows=True), Column("results"), Column("of all"))
     return TableSection("Tools", _capped(columns, rows, screen, MAX_ROWS))
+
+
+def _unused(audit: Audit, screen: Screen) -> TableSection:
+    unused = audit.unused_tools
+    columns = (Column("tool", "<", grows=True), Column("tokens"), Column("prompts"))
+    rows = [(each.tool, tokens(each.tokens), f"{each.prompts:,}") for each in unused]
+    cost = tokens(sum(each.tokens for each in unused))
+    title = f"Never called: {counted(len(unused), 'tool')}, {cost} tokens in every prompt"
+    return TableSection(title, _capped(columns, rows, screen, MAX_ROWS))
 
 
 def _reads(audit: Audit, screen: Screen) -> TableSection:

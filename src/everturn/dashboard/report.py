@@ -27,6 +27,8 @@ from everturn.dashboard.figures.views import (
     sidechain_rows,
     view_rows,
 )
+from everturn.decide.economy.decisions import EconomicDecision
+from everturn.decide.economy.head import HeadTool
 from everturn.history.records import Record
 from everturn.history.repair import Repair
 from everturn.history.threads import ThreadIssue
@@ -85,6 +87,10 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     cache: CacheUse
     cost: Cost
     oddities: TranscriptProblems
+    # The latest decisions that were made by price, the newest last; and what the definition of each tool
+    # costs. Only sessions of everturn keep them.
+    decisions: tuple[EconomicDecision, ...]
+    head: tuple[HeadTool, ...]
 
     @property
     def is_empty(self) -> bool:
@@ -122,6 +128,8 @@ def context_report(session: RecordedSession, id: str = "") -> ContextReport:
         cache=cache_use(calls),
         cost=cost_of(calls),
         oddities=_oddities(session),
+        decisions=() if session.thread.agent else session.kept.decisions,
+        head=() if session.thread.agent else session.kept.head,
     )
 
 

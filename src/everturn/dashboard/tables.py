@@ -37,6 +37,8 @@ def sections(report: ContextReport, screen: Screen) -> Iterator[TableSection]:
     """The sections that are not empty."""
     if report.tools:
         yield _tools(report, screen)
+    if report.head:
+        yield _head(report, screen)
     if report.duplicate_reads:
         yield _duplicates(report, screen)
     if report.largest_results:
@@ -49,6 +51,8 @@ def sections(report: ContextReport, screen: Screen) -> Iterator[TableSection]:
         yield _sidechains(report, screen)
     if report.cache.calls:
         yield _cache_and_cost(report, screen)
+    if report.decisions:
+        yield _decisions(report, screen)
     if _oddity_lines(report):
         yield _oddities(report, screen)
 
@@ -66,6 +70,23 @@ def _tools(report: ContextReport, screen: Screen) -> TableSection:
         for use in report.tools
     ]
     return TableSection("Tools", _capped(columns, rows, screen, MAX_ROWS))
+
+
+def _head(report: ContextReport, screen: Screen) -> TableSection:
+    unused = [tool for tool in report.head if tool.is_unused]
+    columns = (Column("definition of", "<", grows=True), Column("tokens"), Column("calls"))
+    rows = [
+        (f"{tool.name} (deferred)" if tool.is_deferred else tool.name, tokens(tool.tokens), f"{tool.calls:,}")
+        for tool in sorted(report.head, key=lambda tool: (not tool.is_unused, -tool.tokens))
+    ]
+    cost = tokens(sum(tool.tokens for tool in unused))
+    title = f"Never called: {counted(len(unused), 'tool')}, {cost} tokens in every prompt"
+    return TableSection(title if unused else "Definitions of tools", _capped(columns, rows, screen, MAX_ROWS))
+
+
+def _decisions(report: ContextReport, screen: Screen) -> TableSection:
+    lines = [line for each in report.decisions for line in screen.wrapped(each.sentence)]
+    return TableSection("Decided by price", lines, has_head=False)
 
 
 def _duplicates(report: ContextReport, screen: Screen) -> TableSection:

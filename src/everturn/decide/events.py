@@ -21,6 +21,7 @@ from everturn.decide.compact.values import (
     CompactionPlan,
     Strategy,
 )
+from everturn.decide.economy.trust import HoldCheck
 from everturn.decide.effects import FailureKind, HookEvent, HookOutcome
 from everturn.decide.micro.context import MicroPlan, PlanKind
 from everturn.history.edits import Cleared, ThinkingDropped, Trigger
@@ -128,9 +129,43 @@ class NotesTaken(Event, frozen=True, kw_only=True, tag="notes_taken"):
 
 
 class CacheHeld(Event, frozen=True, kw_only=True, tag="cache_held"):
-    """A call that kept the provider's cache alive during a pause, with its terms; or why it failed (EC-1)."""
+    """A call that kept the provider's cache alive during a pause, with its terms; or why it failed (EC-1).
+    Dollars are what it cost, and what it was expected to save; `usage` is None if it was not answered.
+    """
 
     at: datetime
+    tokens: int
+    why: str
+    dollars: float = 0.0
+    expected: float = 0.0
+    usage: Usage | None = None
+
+
+class CacheNotHeld(Event, frozen=True, kw_only=True, tag="cache_not_held"):
+    """A pause begins and the cache is not kept alive, with the terms of that decision. Said once for each
+    kind of reason.
+    """
+
+    why: str
+    dollars: float
+    expected: float
+
+
+class HoldChecked(Event, frozen=True, kw_only=True, tag="hold_checked"):
+    """What the first return after a hold has read: whether the hold has kept the prefix (EC-3)."""
+
+    kept: bool
+    tokens_read: int
+    tokens_held: int
+    why: str
+
+
+class ToolsDeferred(Event, frozen=True, kw_only=True, tag="tools_deferred"):
+    """Tools that were never called are no longer part of every prompt; the model finds them by a search
+    (EC-10). `tools` is how many, `tokens` what their definitions cost with every call.
+    """
+
+    tools: int
     tokens: int
     why: str
 
@@ -326,6 +361,12 @@ def make_cache_broken(verdict: DetectedBreak, moment: EventContext) -> CacheBrok
         tokens_lost=verdict.tokens_lost,
         idle=verdict.idle,
         disagreement=verdict.disagreement,
+    )
+
+
+def make_hold_checked(check: HoldCheck, moment: EventContext) -> HoldChecked:
+    return HoldChecked(
+        moment=moment, kept=check.kept, tokens_read=check.read, tokens_held=check.held, why=check.why
     )
 
 

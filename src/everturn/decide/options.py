@@ -143,6 +143,8 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What `everturn gateway` does where neither its command line, a tenant nor a request says so."""
 
     mode: Literal["observe", "manage"] = "observe"
+    # Tenants whose conversations are held through pauses (EC-11), with their own keys; "*" for all.
+    hold_tenants: tuple[str, ...] = ()
 
 
 class TokenSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,6 +201,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def holds_cache(self) -> bool:
         """Whether calls of our own keep the cache alive during pauses (EC-11)."""
         return self.enabled and self.economy.enabled and self.economy.holds
+
+    @property
+    def defers_tools(self) -> bool:
+        """Whether tools that were never called may be left out of the prompt (EC-10)."""
+        return self.enabled and self.economy.enabled and self.economy.defer_tools
 
     @property
     def steps(self) -> tuple[MicroStepName, ...]:

@@ -120,7 +120,8 @@ class Conversation:
         verdict = self.detector.after_call(source, usage, diagnosis)
         self._tracker.results.settle()
         self._compactor.accepted()
-        self.economy.record_reply(usage, now)
+        expected = check.predicted.read if check else 0
+        hold_check = self.economy.record_reply(usage, now, expected=expected)
         # Nothing was read although deletions were made in the cache: that cache is gone (MC-20).
         self._state.lost_deletions = bool(self._tracker.cached.pinned) and not usage.cache_read_input_tokens
         saved = 0
@@ -130,7 +131,7 @@ class Conversation:
                     self._tracker.cached, record.reply.deleted_tokens
                 )
             self.add(record)
-        return ReplyAssessment(check, verdict, saved)
+        return ReplyAssessment(check, verdict, saved, hold_check)
 
     def observe(self, now: datetime) -> None:
         """A request is sent as its caller made it: nothing is decided. Its key is noted, so that a cache
@@ -237,8 +238,8 @@ class Conversation:
     def plan_hold(self, now: datetime) -> PlannedHold | None:
         return self.economy.plan_hold(now)
 
-    def record_hold(self, usage: Usage, now: datetime) -> None:
-        self.economy.record_hold(usage, now)
+    def record_hold(self, planned: PlannedHold, usage: Usage, now: datetime) -> None:
+        self.economy.record_hold(planned, usage, now)
 
     @property
     def compaction_state(self) -> CompactionState:
@@ -303,6 +304,11 @@ class Conversation:
         """
         size, settings = self.size, self.setting.options.effective_thresholds
         return check_thresholds(size.next_request, self.thresholds, settings, warns=not size.freed)
+
+    @property
+    def last_reply(self) -> datetime | None:
+        """When the model last answered, as far as the view tells."""
+        return self._tracker.last_reply
 
     @property
     def calibration(self) -> Calibration:

@@ -3,19 +3,23 @@ the bill that both are measured by (chapter EC). The decisions are in `decide/ec
 """
 
 from datetime import datetime
+from typing import Final
 
 from everturn.decide.compact.settings import to_strategy
 from everturn.decide.compact.values import Compaction, CompactionRequest, CompactionSkipped
-from everturn.decide.economy.holds import HoldInputs, decide_hold
+from everturn.decide.economy.decisions import DecisionKind, EconomicDecision, add_decision
+from everturn.decide.economy.holds import HoldForm, HoldInputs, decide_hold
 from everturn.decide.economy.pauses import DEFAULT_PAUSES, PauseTable
 from everturn.decide.economy.prices import RelativePrices
 from everturn.decide.economy.resets import ResetDecision, ResetInputs, decide_reset
 from everturn.decide.economy.settings import COLD_TOKENS, KEPT_TOKENS, SUMMARY_TOKENS
 from everturn.decide.economy.state import EconomyState
+from everturn.decide.economy.trust import HoldCheck, check_hold
 from everturn.engine.capture import capture_request
 from everturn.engine.conversation_state import ConversationState
 from everturn.engine.holds import (
     PlannedHold,
+    held_for,
     hindrance,
     is_answered,
     least_output,
@@ -29,6 +33,9 @@ from everturn.measure.prediction import Prediction
 from everturn.measure.prefix_cache import Ttl
 from everturn.view.breakpoints import Breakpoints
 
+# For a hold that is not sent.
+NOTHING_READ: Final = Prediction(0, 0, 0, 0)
+
 
 class Economy:
     """Keeps no bill while the policy is off."""
@@ -37,6 +44,19 @@ class Economy:
         self._conversation = conversation
         self._pauses = pauses
         self.state = EconomyState()
+        # The latest decisions, with their numbers (EC-1).
+        self.decisions: tuple[EconomicDecision, ...] = ()
+        # Why holds of an hour are not used, by model: one was sent and the prefix was lost (EC-3).
+        self.lost_holds: dict[str, str] = {}
+        # The last hold of an hour since the last call: when, and how many tokens it covered.
+        self._held: tuple[datetime, int] | None = None
+        self._is_trusted = False
+
+    def note(
+        self, kind: DecisionKind, why: str, at: datetime, *, done: bool, cost: float, expected: float
+    ) -> None:
+        new = EconomicDecision(at=at, kind=kind, done=done, why=why, cost=cost, expected=expected)
+        self.decisions = add_decision(self.decisions, new)
 
     # ── resets ───────────────────────────────────────────────────────────────────────────────────
 
@@ -52,6 +72,9 @@ class Economy:
         parameters = cache.latch(settings).parameters
         _, prediction = cache.look_ahead(conversation.tracker, settings, parameters, now)
         decision = self._weigh_reset(settings, prediction, has_notes=has_notes, now=now)
+        why = f"{decision.kind} reset: {decision.why}" if decision.kind else decision.why
+        done = decision.kind is not None
+        self.note("reset", why, now, done=done, cost=decision.cost, expected=decision.against)
         if decision.kind is None:
             return due
         return CompactionRequest(trigger="auto", economics=f"{decision.kind} reset: {decision.why}")
@@ -75,13 +98,38 @@ class Economy:
         )
         return decide_reset(given, prices, settings.options.economy)
 
-    def record_reply(self, usage: Usage, now: datetime) -> None:
+    def record_reply(self, usage: Usage, now: datetime, *, expected: int = 0) -> HoldCheck | None:
+        """`expected` are the tokens that should have been read. Returns what the reply tells about the last
+        hold, if that is news (EC-3)."""
         settings = self._settings
+        checked = self._check_hold(usage, now, expected)
         if settings.options.economy.enabled:
             prices, base = prices_of(settings, now, usage.context), self._base(settings)
             self.state = self.state.after_reply(
                 usage, prices, base=base, now=now.timestamp(), ttl=_ttl(settings)
             )
+        return checked
+
+    def _check_hold(self, usage: Usage, now: datetime, expected: int) -> HoldCheck | None:
+        held, self._held = self._held, None
+        if held is None:
+            return None
+        at, tokens = held
+        checked = check_hold(
+            held=tokens,
+            read=usage.cache_read_input_tokens,
+            seconds=((self._conversation.cache.called_at or now) - at).total_seconds(),
+            is_same_prompt=expected > tokens / 2 and not self.state.was_reset,
+        )
+        if checked is None or (checked.kept and self._is_trusted):
+            return None
+        self._is_trusted = checked.kept
+        if not checked.kept:
+            self.lost_holds[self._settings.model.id] = checked.why
+        prices = prices_of(self._settings, now, usage.context)
+        saved = (prices.write_5m - prices.read) * checked.read * prices.dollars
+        self.note("check", checked.why, now, done=checked.kept, cost=self.state.held, expected=saved)
+        return checked
 
     def record_compaction(self, made: Compaction, now: datetime) -> None:
         settings, before = self._conversation.setting, made.tokens_before
@@ -90,40 +138,66 @@ class Economy:
         own = prices_of(settings, now, before)
         other = find_model(settings.options.compact.summary_model)
         cheap = RelativePrices.from_rates(other.rates(on=now.date(), prompt_tokens=before)) if other else own
-        spent = ((cheap if each.strategy == "direct" else own).whole(each.usage) for each in made.attempts)
+        spent = (
+            (cheap if each.strategy == "direct" and not each.model else own).whole(each.usage)
+            for each in made.attempts
+        )
         self.state = self.state.after_reset(before, made.tokens_after, sum(spent))
 
     # ── holds ────────────────────────────────────────────────────────────────────────────────────
 
     def plan_hold(self, now: datetime) -> PlannedHold | None:
         """A call that keeps the cache alive while nobody speaks, with its price and what it is expected to
-        save (EC-2). None where there is nothing to hold, or the API would refuse it.
+        save (EC-2); where the API would refuse it, the decision says so. None where there is nothing to hold.
         """
         conversation, cache = self._conversation, self._conversation.cache
         settings, tracker = cache.sent, conversation.tracker
         if settings is None or not settings.capabilities.caching:
             return None
-        parameters = cache.summary_parameters(settings)
+        if not is_answered(conversation.log.view.records):
+            return None
+        parameters, form = cache.summary_parameters(settings), self._hold_form(settings)
         messages = up_to_reply(tracker.messages(settings.preamble, settings.costs))
         captured = capture_request(settings, parameters, messages, Breakpoints())
-        if not is_answered(conversation.log.view.records) or hindrance(captured, settings.model):
-            return None
         state = self.state
         given = HoldInputs(
             state=state,
             silence=now.timestamp() - state.called_at if state.called_at is not None else 0.0,
-            least_output=least_output(parameters.thinking),
+            least_output=least_output(parameters.thinking, form),
             prices=prices_of(settings, now, state.prompt + state.output),
             settings=settings.options.economy,
             pauses=self._pauses,
+            form=form,
         )
-        held = to_hold(captured)
-        return PlannedHold(given, decide_hold(given), held, cache.predict_hold(tracker, settings, held, now))
+        decision = decide_hold(given)
+        if why := hindrance(captured, settings.model, form):
+            return PlannedHold(given, decision.refused(why), captured, NOTHING_READ)
+        held = to_hold(captured, form)
+        return PlannedHold(given, decision, held, cache.predict_hold(tracker, settings, held, now))
 
-    def record_hold(self, usage: Usage, now: datetime) -> None:
-        """A hold was answered. Its usage tells whether there was something to hold."""
-        self._conversation.cache.settle_hold(usage, now)
-        self.state = self.state.after_hold(prices_of(self._settings, now, usage.context).whole(usage))
+    def _hold_form(self, settings: ConversationSettings) -> HoldForm:
+        if not settings.capabilities.max_breakpoints:
+            return "repeat"
+        return "refresh" if settings.model.id in self.lost_holds else "hour"
+
+    def record_hold(self, planned: PlannedHold, usage: Usage, now: datetime) -> None:
+        """A hold that was sent at this time was answered. If the conversation has gone on since, only its
+        price matters."""
+        form, called_at = planned.given.form, self.state.called_at
+        cost = prices_of(self._settings, now, usage.context).whole(usage)
+        if called_at is not None and now.timestamp() < called_at:
+            self.state = self.state.after_late_hold(cost)
+        else:
+            self._conversation.cache.settle_hold(usage, now, lasts="1h" if form == "hour" else "5m")
+            self.state = self.state.after_hold(cost)
+            self._held = (now, usage.context) if form == "hour" else None
+        decision = planned.decision
+        self.note("hold", held_for(cost, decision), now, done=True, cost=cost, expected=decision.expected)
+
+    def note_not_held(self, planned: PlannedHold, now: datetime) -> None:
+        decision = planned.decision
+        cost, expected = decision.cost, decision.expected
+        self.note("hold", decision.why, now, done=False, cost=cost, expected=expected)
 
     @property
     def _settings(self) -> ConversationSettings:

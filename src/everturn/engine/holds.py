@@ -4,6 +4,9 @@ nothing asked for.
 The API answers `max_tokens: 0` with an empty reply and writes at the breakpoints (api-facts 1.9). It wants a
 message of the user behind the breakpoint: a full stop, or a stand-in result for each tool that still runs.
 Whatever comes next in the conversation, its prefix is the same up to the last reply.
+
+Where somebody else places the breakpoints, the last request is sent once more instead: that renews the entry
+it wrote. One token of an answer is asked for, because its breakpoint is on the last message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from everturn.decide.economy.holds import HoldDecision, HoldInputs, decide_hold
+from everturn.decide.economy.holds import HoldDecision, HoldForm, HoldInputs, decide_hold
 from everturn.history.blocks import result_block, text_block
 from everturn.history.messages import Message
 from everturn.history.records import Record, Usage
@@ -39,7 +42,7 @@ class PlannedHold(msgspec.Struct, frozen=True):
     prediction: Prediction
 
     def renewed(self, usage: Usage) -> "PlannedHold":
-        """The next hold of the same pause, an hour later."""
+        """The next hold of the same pause."""
         given = self.given.after_hold(usage)
         return msgspec.structs.replace(self, given=given, decision=decide_hold(given))
 
@@ -47,9 +50,16 @@ class PlannedHold(msgspec.Struct, frozen=True):
         return build_request(self.captured, self.captured.breakpoints)
 
 
-def least_output(thinking: Mapping[str, Any] | None) -> int:
+def held_for(cost: float, decision: HoldDecision) -> str:
+    """What a hold has cost, beside what it was expected to."""
+    return f"held for ${cost:.3f}, {decision.why.partition(', ')[2]}"
+
+
+def least_output(thinking: Mapping[str, Any] | None, form: HoldForm = "hour") -> int:
     """Tokens that the answer to a hold has: none, except in the mode `enabled` (api-facts 1.9)."""
-    return LEAST_OUTPUT if (thinking or {}).get("type") == "enabled" else 0
+    if (thinking or {}).get("type") == "enabled":
+        return LEAST_OUTPUT
+    return 1 if form == "repeat" else 0
 
 
 def is_answered(records: Sequence[Record]) -> bool:
@@ -64,8 +74,10 @@ def up_to_reply(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return messages[: last + 1]
 
 
-def hindrance(captured: CapturedRequest, model: Model) -> str:
+def hindrance(captured: CapturedRequest, model: Model, form: HoldForm = "hour") -> str:
     """Why the API would refuse a hold of this conversation, or read nothing for it; "" if it would not."""
+    if form == "repeat":
+        return "" if captured.messages else "there is no reply yet"
     fields: Mapping[str, Any] = captured.settings
     output: Mapping[str, Any] = fields.get("output_config") or {}
     choice: Mapping[str, Any] = fields.get("tool_choice") or {}
@@ -83,13 +95,17 @@ def hindrance(captured: CapturedRequest, model: Model) -> str:
     return ""
 
 
-def to_hold(captured: CapturedRequest) -> CapturedRequest:
+def to_hold(captured: CapturedRequest, form: HoldForm = "hour") -> CapturedRequest:
     """The request of a hold. `captured` ends with the reply and has no `hindrance`."""
-    spot = _spot(captured.messages)
-    places = ((spot, Breakpoint(-1, "1h")),) if spot else ()
     budget = (captured.parameters.thinking or {}).get("budget_tokens", 0)
-    most = budget + 1 if least_output(captured.parameters.thinking) else 0
+    most = budget + 1 if least_output(captured.parameters.thinking, form) else 0
     fields = {name: value for name, value in captured.settings.items() if name != "stream"}
+    if form == "repeat":
+        return msgspec.structs.replace(
+            captured, messages=captured.messages[:-1], settings={**fields, "max_tokens": most}
+        )
+    spot = _spot(captured.messages)
+    places = ((spot, Breakpoint(-1, "1h" if form == "hour" else "5m")),) if spot else ()
     return msgspec.structs.replace(
         captured,
         messages=(*captured.messages, _stand_in(captured.messages[-1])),

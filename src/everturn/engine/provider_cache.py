@@ -22,7 +22,7 @@ from everturn.engine.values import ConversationSettings
 from everturn.history.records import Usage
 from everturn.measure.outline import Outline, Preamble
 from everturn.measure.prediction import Forecast, Prediction, PredictionCheck
-from everturn.measure.prefix_cache import SECONDS, PromptLayout
+from everturn.measure.prefix_cache import SECONDS, PromptLayout, Ttl
 from everturn.view.breakpoints import Breakpoints, place_breakpoints
 from everturn.view.cache_key import compute_key_salts
 from everturn.view.forks import CapturedRequest, make_fork
@@ -44,8 +44,9 @@ class ProviderCache:
         self.called_at: datetime | None = None
         self._under_way: tuple[datetime, int] | None = None
         self._digested: tuple[Preamble, PreambleDigests] | None = None
-        # When a hold last renewed the entries, for an hour; and what it sent.
+        # When a hold last renewed the entries, for how long, and what it sent.
         self.held_at: datetime | None = None
+        self._held_for: Ttl = "1h"
         self._held: PromptLayout | None = None
         # Why the next prediction may be wrong, for display.
         self.doubts: tuple[str, ...] = ()
@@ -185,12 +186,12 @@ class ProviderCache:
         self._held = outline.prompt(salt, held.breakpoints.places, minimum=settings.model.min_cache)
         return self.forecast.predict(self._held, now.timestamp())
 
-    def settle_hold(self, usage: Usage, at: datetime) -> None:
+    def settle_hold(self, usage: Usage, at: datetime, *, lasts: Ttl = "1h") -> None:
         """A hold that was sent at this time was answered. Holds of one pause send the same prompt."""
         if self._held is not None:
             self.forecast.predict(self._held, at.timestamp())
             self.forecast.settle(usage, at.timestamp())
-            self.held_at = at
+            self.held_at, self._held_for = at, lasts
 
     def seconds_idle_beyond_ttl(
         self, settings: ConversationSettings, now: datetime, last_reply: datetime | None = None
@@ -207,7 +208,7 @@ class ProviderCache:
 
     def is_held(self, now: datetime) -> bool:
         """Whether a hold since the last call still keeps the entries alive."""
-        return self.held_at is not None and (now - self.held_at).total_seconds() <= SECONDS["1h"]
+        return self.held_at is not None and (now - self.held_at).total_seconds() <= SECONDS[self._held_for]
 
     # ── after a restart ──────────────────────────────────────────────────────────────────────────
 

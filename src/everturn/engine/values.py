@@ -13,6 +13,7 @@ from everturn.decide.compact.values import (
     CompactionFailed,
     CompactionSkipped,
 )
+from everturn.decide.economy.trust import HoldCheck
 from everturn.decide.micro.context import MicroPlan
 from everturn.decide.options import Options
 from everturn.engine.wire import AnthropicWire, Wire
@@ -95,3 +96,5 @@ class ReplyAssessment(msgspec.Struct, frozen=True):
     # What the newest deletion in the provider's cache saved, as the provider counts it;
     # reported once (MC-11).
     deletion_saved: int = 0
+    # What it tells about the last hold (EC-3).
+    hold_check: HoldCheck | None = None

@@ -94,7 +94,9 @@ class ManagedRequest:
     async def _prepare(self) -> PreparedCall | NotUnderstood:
         await self._recorder.wait_for_replies(self._exchange, self._given)
         return await self._recorder.run(
-            lambda: self._conversations.prepare(self._given, self._summaries, self._note_request)
+            lambda: self._conversations.prepare(
+                self._given, self._summaries, self._note_request, self._summaries.hold
+            )
         )
 
     def _note_request(self, read: CallerRequest, is_streamed: bool) -> None:

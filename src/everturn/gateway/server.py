@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Final
 
 import uvicorn
@@ -17,6 +18,7 @@ from everturn.gateway.app import Gateway
 from everturn.gateway.failures import GatewayError
 from everturn.gateway.limits import Limits
 from everturn.gateway.operator import OperatorApp
+from everturn.session.hold_timers import end_holds
 from everturn.twin.app import bind_socket, url_of
 
 # Claude Code and the SDKs reuse connections; uvicorn closes idle ones after 5 s by default.
@@ -131,6 +133,11 @@ class GatewayServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         self._on_ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Told to end: streams may go on for a while, holds may not."""
+        end_holds()
+        super().handle_exit(sig, frame)
 
 
 class _OperatorServer(uvicorn.Server):

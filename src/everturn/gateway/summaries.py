@@ -19,6 +19,7 @@ from everturn.errors import StoreError
 from everturn.gateway.caps import CapKey, SummaryCaps
 from everturn.gateway.failures import GatewayError
 from everturn.gateway.headers import replace_header, set_betas
+from everturn.gateway.holds import HoldSender
 from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.upstream import Upstream
 from everturn.history.records import Usage
@@ -86,6 +87,11 @@ class GatewaySummaries:
             raise SendError(0, "cancelled", "the client has disconnected") from None
         self._count(key, raw)
         return raw
+
+    @property
+    def hold(self) -> HoldSender:
+        """The `send` of holds after this request: with its headers, whatever becomes of its connection."""
+        return HoldSender(self._post, self._loop, self._metrics, self._clock)
 
     def cancel(self) -> None:
         """The client has gone: end the running request, and allow no other."""

@@ -14,6 +14,7 @@ from everturn.adapters.tracking.conversation import TrackedConversation
 from everturn.adapters.tracking.effect_handler import refuse_to_send
 from everturn.gateway.bodies import ReadReply, UnreadableBody, read_reply, read_request
 from everturn.gateway.failures import describe_failure
+from everturn.gateway.holds import options_of_tenant
 from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.savings import ListSize, compute_saved, estimate_list, estimate_unmanaged
 from everturn.gateway.stores import ConversationStores
@@ -85,14 +86,18 @@ class TenantConversations:
         return self._understand(given, prepare, observe=True)
 
     def prepare(
-        self, given: ClientRequest, send: Send, on_read: Callable[[CallerRequest, bool], None]
+        self,
+        given: ClientRequest,
+        send: Send,
+        on_read: Callable[[CallerRequest, bool], None],
+        hold: Send | None = None,
     ) -> PreparedCall | NotUnderstood:
         """Decide what is sent. `on_read` is told the request, and whether its reply is streamed, before
-        `send` is used for a summary."""
+        `send` is used for a summary. `hold` sends holds after it."""
 
         def prepare(read: CallerRequest, fields: Mapping[str, Any]) -> PreparedCall:
             on_read(read, fields.get("stream") is True)
-            return self.tracker.prepare(read, send)
+            return self.tracker.prepare(read, send, hold)
 
         return self._understand(given, prepare, observe=False)
 
@@ -208,7 +213,10 @@ class Tenants:
                     given.listen(event)
 
                 parts = msgspec.structs.replace(
-                    given, listen=listen, transcripts=self._stores.find_transcripts(tenant)
+                    given,
+                    options=options_of_tenant(given.options, tenant),
+                    listen=listen,
+                    transcripts=self._stores.find_transcripts(tenant),
                 )
                 tracker = ConversationTracker(parts)
                 self._known[tenant] = TenantConversations(tracker, self._settings, self._metrics)

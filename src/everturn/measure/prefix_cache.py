@@ -54,10 +54,12 @@ class PromptLayout(msgspec.Struct, frozen=True):
     # Whether missing entries at breakpoints before the hit are written again, free (api-facts 1.3: not
     # proven).
     rewrites_below_hit: bool = True
-    # Two more assumptions that are not proven: whether an entry can be read at exactly its TTL, and whether a
-    # 1h breakpoint that hits a 5m entry makes it a 1h entry.
+    # Three more assumptions that are not proven: whether an entry can be read at exactly its TTL, whether a
+    # 1h breakpoint that hits a 5m entry makes it a 1h entry, and whether a 1h entry that was written on top
+    # of a 5m entry outlives it.
     alive_at_ttl: bool = True
     longer_marker_lengthens: bool = False
+    hour_survives_prefix: bool = True
 
 
 class CacheEntry(msgspec.Struct, frozen=True):
@@ -118,7 +120,7 @@ class PrefixCache:
             if index is not None and hit is not None
             else None,
             written=tuple(
-                _at(prompt, marker.index, marker.ttl, now)
+                _at(prompt, marker.index, _lifetime(prompt, marker, hit), now)
                 for marker in markers
                 if self._alive(prompt, marker.index, now) is None
                 and (prompt.rewrites_below_hit or index is None or marker.index > index)
@@ -180,6 +182,11 @@ class PrefixCache:
 
 def _at(prompt: PromptLayout, index: int, ttl: Ttl, now: float) -> CacheEntry:
     return CacheEntry(prompt.scope, prompt.keys[index], index, prompt.ends[index], ttl, now + SECONDS[ttl])
+
+
+def _lifetime(prompt: PromptLayout, marker: Breakpoint, below: CacheEntry | None) -> Ttl:
+    dies_with_it = not prompt.hour_survives_prefix and below is not None and below.ttl == "5m"
+    return "5m" if dies_with_it else marker.ttl
 
 
 def _refreshed(

@@ -22,6 +22,8 @@ from everturn.measure.tokens import TokenCounter
 from everturn.replay.cache_breaks import CacheBreak, SessionCacheCheck, find_cache_breaks
 from everturn.replay.call_ledger import BilledCall, CallLedger, CallTotals, as_values, iter_billed_calls
 from everturn.replay.sessions import Period, ReplaySession, Unreadable, began_at
+from everturn.session.state_file import decode_state
+from everturn.session.transcripts import read_state_beside
 
 MAX_PATHS: Final = 20
 
@@ -58,6 +60,14 @@ class RepeatedPath(msgspec.Struct, frozen=True, kw_only=True):
     wasted: int
 
 
+class UnusedTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that no session has called: tokens of its definition, and how many prompts had it."""
+
+    tool: str
+    tokens: int
+    prompts: int
+
+
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionRow, ...]
     unreadable: tuple[Unreadable, ...]
@@ -75,6 +85,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     tools: dict[str, int]
     reads_again: tuple[RepeatedPath, ...]
     wasted: int
+    # Only sessions of everturn keep what the definitions of their tools cost (EC-10).
+    unused_tools: tuple[UnusedTool, ...] = ()
 
     @property
     def recorded_costs(self) -> tuple[Decimal, ...]:
@@ -142,6 +154,8 @@ class Auditor:
         self._filled: Counter[str] = Counter()
         self._tools: Counter[str] = Counter()
         self._reads: dict[str, tuple[int, int]] = {}
+        # Of each tool: its calls, the tokens of its definition, and the prompts that had it.
+        self._head: dict[str, tuple[int, int, int]] = {}
 
     def add(self, found: SessionFacts | Unreadable) -> None:
         if isinstance(found, Unreadable):
@@ -157,6 +171,7 @@ class Auditor:
             breaks = self._count_breaks(found.check)
             for view in found.views:
                 self._add_metrics(view)
+            self._add_head(found.row.path, sums.calls)
         self._rows.append(
             msgspec.structs.replace(
                 found.row,
@@ -183,7 +198,22 @@ class Auditor:
             tools=dict(self._tools.most_common()),
             reads_again=tuple(sorted(reads, key=lambda read: (-read.wasted, read.path))[:MAX_PATHS]),
             wasted=sum(wasted for _, wasted in self._reads.values()),
+            unused_tools=self._unused_tools(),
         )
+
+    def _add_head(self, path: str, prompts: int) -> None:
+        for tool in decode_state(read_state_beside(path)).head:
+            calls, tokens, seen = self._head.get(tool.name, (0, 0, 0))
+            seen += 0 if tool.is_deferred else prompts
+            self._head[tool.name] = calls + tool.calls, max(tokens, tool.tokens), seen
+
+    def _unused_tools(self) -> tuple[UnusedTool, ...]:
+        unused = (
+            UnusedTool(tool=tool, tokens=tokens, prompts=prompts)
+            for tool, (calls, tokens, prompts) in self._head.items()
+            if not calls and prompts
+        )
+        return tuple(sorted(unused, key=lambda each: (-each.tokens * each.prompts, each.tool)))
 
     def _count_breaks(self, check: SessionCacheCheck) -> int:
         before = len(self._breaks)

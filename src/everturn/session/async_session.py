@@ -1,8 +1,9 @@
 """`AsyncSession`: a `Session` that runs in its own thread, with awaitable methods.
 
 Most of the time goes into waiting for the model, so a second, asynchronous implementation would gain
-nothing. Calls run one at a time, in the order they were made. A call that is cancelled while it is queued
-never runs. A call that is cancelled while it runs still finishes, and the transcript holds what it appended.
+nothing. Holds wait in tasks of the event loop (`hold_timers.py`). Calls run one at a time, in the order they
+were made. A call that is cancelled while it is queued never runs. A call that is cancelled while it runs
+still finishes, and the transcript holds what it appended.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from everturn.decide.rewind import Branch
 from everturn.engine import CompactionOutcome
 from everturn.history.edits import Undone
 from everturn.session.bill import Bill
+from everturn.session.hold_timers import TaskTimer
 from everturn.session.session import ContextUsage, Reply, Rewind, Session, UserInput
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class AsyncSession:
     async def open(cls, path: str | os.PathLike[str], **arguments: Any) -> "AsyncSession":
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="everturn session")
         loop = asyncio.get_running_loop()
+        arguments.setdefault("hold_timer", TaskTimer(loop))
         try:
             session = await loop.run_in_executor(thread, lambda: Session.open(path, **arguments))
         except BaseException:

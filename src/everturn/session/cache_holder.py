@@ -1,117 +1,263 @@
 """Holds: keeps the provider's cache alive while nobody speaks (EC-2, EC-11).
 
-What a hold sends and whether it is worth its price is decided beforehand, as values (`engine/holds.py`). Here
-is the waiting: one thread per pause, started after a reply and cancelled by the next call and by `close`. The
-conversation's thread never waits for it: what a hold has cost is collected before the next request, and a
-hold that is under way then is collected after it.
+What a hold sends and whether it is worth its price is decided beforehand, as values (`engine/holds.py`). Who
+waits is a timer (`hold_timers.py`). Here is what belongs to one conversation: a pause begins after a reply,
+and the next call and `close` end it. The conversation never waits for a hold: what one has cost is collected
+before the next request, and one that is under way then is collected after it.
 """
 
-import threading
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
 
 import msgspec
 
+from everturn.decide.economy.holds import Refusal
 from everturn.decide.economy.pauses import HOUR
-from everturn.decide.events import CacheHeld, Event, EventContext
+from everturn.decide.events import CacheHeld, CacheNotHeld, Event, EventContext
 from everturn.engine import Conversation
-from everturn.engine.holds import PlannedHold
+from everturn.engine.holds import PlannedHold, held_for
 from everturn.errors import UpstreamError
 from everturn.history.records import Usage
-from everturn.session.upstream import Send, clamp_usage, parse_reply
+from everturn.session.hold_timers import HoldTimer, PendingHold, TaskTimer
+from everturn.session.upstream import RawResponse, Send, clamp_usage, parse_reply
+from everturn.wire.anthropic import Request
 
-# Waits so many seconds, or until the event is set; returns whether it was set.
-Wait = Callable[[threading.Event, float], bool]
+AsyncSend = Callable[[bytes, Sequence[str]], Awaitable[RawResponse]]
+
+
+class HoldConnection(NamedTuple):
+    """How the holds of a conversation are sent: one of the two, or none if there are to be none."""
+
+    send: Send | None = None
+    send_async: AsyncSend | None = None
+
+
+class HoldBudget(Protocol):
+    """Dollars that several conversations share."""
+
+    def reserve(self, dollars: float) -> str:
+        """Take so much for a hold. Returns why it may not be spent, or ""."""
+        ...
+
+    def settle(self, reserved: float, spent: float) -> None:
+        """A hold for which so much was reserved has cost so much."""
+        ...
 
 
 class HeldCall(msgspec.Struct, frozen=True):
-    """One hold that was sent: when, and its usage; or why it failed."""
+    """One hold that was sent: when, and its usage; None if it failed."""
 
+    planned: PlannedHold
     at: datetime
     usage: Usage | None
-    why: str
 
 
 class _Pause:
-    """The holds of one pause. `calls` is only appended to, by the pause's own thread."""
+    """The holds of one pause. Its timer adds to `calls`; the conversation counts what it has collected."""
 
     def __init__(self, planned: PlannedHold, betas: tuple[str, ...]) -> None:
         self.planned, self.betas = planned, betas
-        self.cancelled = threading.Event()
+        self.waiting = PendingHold()
         self.calls: list[HeldCall] = []
         self.collected = 0
-        self.thread: threading.Thread | None = None
+        # When the hold that is under way was sent.
+        self.sent_at: datetime | None = None
+        # Not renewed, and why.
+        self.refused: PlannedHold | None = None
 
     @property
     def is_over(self) -> bool:
-        return self.collected == len(self.calls) and not (self.thread and self.thread.is_alive())
+        return self.collected == len(self.calls) and self.sent_at is None
 
 
 class CacheHolder:
-    """Call it from the conversation's thread; the holds run in their own."""
+    """The holds of one conversation. Its methods belong to whoever works on the conversation; what runs when
+    a hold is due only sends, tells events and calls `on_answer`."""
 
     def __init__(
         self,
         conversation: Conversation,
-        send: Send,
         *,
         clock: Callable[[], datetime],
         tell: Callable[[Event], None],
         paid: Callable[[Usage], None],
         moment: Callable[[], EventContext],
-        wait: Wait = lambda cancelled, seconds: cancelled.wait(seconds),
+        is_alive: Callable[[], bool] = lambda: True,
+        budget: HoldBudget | None = None,
+        encode: Callable[[Request], bytes] = Request.to_bytes,
     ) -> None:
-        self._conversation, self._send, self._clock = conversation, send, clock
-        self._tell, self._paid, self._moment, self._wait = tell, paid, moment, wait
+        """`is_alive` says whether the conversation is still kept in memory; otherwise nothing is sent."""
+        self._conversation, self._clock = conversation, clock
+        self._tell, self._paid, self._moment = tell, paid, moment
+        self._is_alive, self._budget, self._encode = is_alive, budget, encode
         self._pauses: list[_Pause] = []
+        # Decisions against a hold are told once for each kind of reason.
+        self._told: set[Refusal] = set()
 
-    def begin(self, betas: tuple[str, ...]) -> None:
-        """A reply has come: from now on it is quiet. Plan the holds of this pause, if they are worth it."""
-        after = self._conversation.setting.options.economy.hold_after
-        planned = self._conversation.plan_hold(self._clock() + after)
-        if planned is None or not planned.decision.holds:
+    # ── a pause ──────────────────────────────────────────────────────────────────────────────────
+
+    def begin(
+        self, betas: tuple[str, ...], send: Send, timer: HoldTimer, on_answer: Callable[[], None]
+    ) -> None:
+        """A reply has come: from now on it is quiet. Plan the holds of this pause, if they are worth it.
+        `on_answer` is called after each, where the timer runs."""
+        pause = self._plan(betas)
+        if pause is None:
             return
-        pause = _Pause(planned, betas)
-        self._pauses.append(pause)
-        waits = after.total_seconds()
-        pause.thread = threading.Thread(
-            target=self._hold, args=(pause, waits), name="cache hold", daemon=True
-        )
-        pause.thread.start()
+
+        def step() -> float | None:
+            body = self._begin_step(pause)
+            if body is None:
+                return None
+            try:
+                raw = send(body, pause.betas)
+            except Exception as problem:
+                return self._end_step(pause, problem)
+            seconds = self._end_step(pause, raw)
+            on_answer()
+            return seconds
+
+        pause.waiting = timer.start(self._first_wait.total_seconds(), step)
+
+    def begin_async(
+        self,
+        betas: tuple[str, ...],
+        send: AsyncSend,
+        timer: TaskTimer,
+        on_answer: Callable[[], Awaitable[None]],
+    ) -> None:
+        pause = self._plan(betas)
+        if pause is None:
+            return
+
+        async def step() -> float | None:
+            body = self._begin_step(pause)
+            if body is None:
+                return None
+            try:
+                raw = await send(body, pause.betas)
+            except Exception as problem:
+                return self._end_step(pause, problem)
+            seconds = self._end_step(pause, raw)
+            await on_answer()
+            return seconds
+
+        pause.waiting = timer.start_async(self._first_wait.total_seconds(), step)
 
     def end(self) -> None:
-        """Somebody speaks, or the session closes: no further hold is sent. Collect what was."""
+        """Somebody speaks, or the conversation is closed: no further hold is sent. Collect what was."""
+        self.cancel()
+        self.collect()
+
+    def cancel(self) -> None:
+        """No further hold is sent. Callable from any thread."""
+        for pause in tuple(self._pauses):
+            pause.waiting.cancel()
+
+    def collect(self) -> bool:
+        """Take over what holds have cost and what they tell about the cache. Whether there was something."""
+        found = any(pause.collected < len(pause.calls) or pause.refused for pause in self._pauses)
         for pause in self._pauses:
-            pause.cancelled.set()
             for call in pause.calls[pause.collected :]:
                 pause.collected += 1
-                self._collect(call)
-        self._pauses = [pause for pause in self._pauses if not pause.is_over]
+                if call.usage is not None:
+                    self._conversation.record_hold(call.planned, call.usage, call.at)
+                    self._paid(call.usage)
+            refused, pause.refused = pause.refused, None
+            if refused is not None:
+                self._refuse(refused)
+        self._pauses = [each for each in self._pauses if not (each.waiting.is_cancelled and each.is_over)]
+        return found
 
-    def _collect(self, call: HeldCall) -> None:
-        if call.usage is not None:
-            self._conversation.record_hold(call.usage, call.at)
-            self._paid(call.usage)
-        tokens = call.usage.context if call.usage else 0
-        self._tell(CacheHeld(moment=self._moment(), at=call.at, tokens=tokens, why=call.why))
+    @property
+    def _first_wait(self) -> timedelta:
+        """Until just before the entries of the last call expire."""
+        settings = self._conversation.setting
+        is_hour = settings.parameters.lifetime.ttl == "1h"
+        return timedelta(seconds=HOUR) if is_hour else settings.options.economy.hold_after
 
-    # ── runs in the pause's own thread ───────────────────────────────────────────────────────────
+    def _plan(self, betas: tuple[str, ...]) -> _Pause | None:
+        self.end()
+        planned = self._conversation.plan_hold(self._clock() + self._first_wait)
+        if planned is None:
+            return None
+        if not planned.decision.holds:
+            self._refuse(planned)
+            return None
+        pause = _Pause(planned, betas)
+        self._pauses.append(pause)
+        return pause
 
-    def _hold(self, pause: _Pause, seconds: float) -> None:
-        planned = pause.planned
-        while planned.decision.holds and not self._wait(pause.cancelled, seconds):
-            call = self._ask(planned, pause.betas, self._clock())
-            pause.calls.append(call)
-            if call.usage is None:
-                return
-            planned, seconds = planned.renewed(call.usage), HOUR
+    def _refuse(self, planned: PlannedHold) -> None:
+        decision = planned.decision
+        self._conversation.economy.note_not_held(planned, self._clock())
+        if decision.refusal not in self._told:
+            self._told.add(decision.refusal)
+            self._tell(
+                CacheNotHeld(
+                    moment=self._moment(),
+                    why=decision.why,
+                    dollars=decision.cost,
+                    expected=decision.expected,
+                )
+            )
 
-    def _ask(self, planned: PlannedHold, betas: tuple[str, ...], at: datetime) -> HeldCall:
+    # ── when a hold is due, in the timer's thread or task ────────────────────────────────────────
+
+    def _begin_step(self, pause: _Pause) -> bytes | None:
+        """The bytes to send; None if nothing is sent any more."""
+        if pause.waiting.is_cancelled or not self._is_alive():
+            return None
+        if not pause.planned.decision.holds:
+            pause.refused = pause.planned
+            return None
+        body = self._encode(pause.planned.request())
+        stop = self._budget.reserve(pause.planned.decision.cost) if self._budget else ""
+        if stop:
+            refused = pause.planned.decision.refused(stop)
+            pause.refused = msgspec.structs.replace(pause.planned, decision=refused)
+            return None
+        pause.sent_at = self._clock()
+        return body
+
+    def _end_step(self, pause: _Pause, answered: RawResponse | Exception) -> float | None:
+        """Keep the answer, and tell it. Returns when the next hold is due."""
+        planned, at = pause.planned, pause.sent_at or self._clock()
+        usage = _usage_of(answered)
+        dollars = planned.given.prices.whole(usage) if isinstance(usage, Usage) else 0.0
+        if self._budget is not None:
+            self._budget.settle(planned.decision.cost, dollars)
         try:
-            answered = parse_reply(self._send(planned.request().to_bytes(), betas)).response
-        except UpstreamError as problem:
-            return HeldCall(at, None, f"the hold failed: {problem}")
-        except Exception as problem:
-            # Only the type: the message may hold private text.
-            return HeldCall(at, None, f"the hold raised {type(problem).__name__}")
-        return HeldCall(at, clamp_usage(answered.reply.usage or Usage()), planned.decision.why)
+            pause.calls.append(HeldCall(planned, at, usage if isinstance(usage, Usage) else None))
+            if isinstance(usage, str):
+                self._tell(CacheHeld(moment=self._moment(), at=at, tokens=0, why=usage))
+                return None
+            self._tell(
+                CacheHeld(
+                    moment=self._moment(),
+                    at=at,
+                    tokens=usage.context,
+                    why=held_for(dollars, planned.decision),
+                    dollars=dollars,
+                    expected=planned.decision.expected,
+                    usage=usage,
+                )
+            )
+        finally:
+            pause.sent_at = None
+        pause.planned = planned.renewed(usage)
+        return pause.planned.given.interval
+
+
+def _usage_of(answered: RawResponse | Exception) -> Usage | str:
+    """The usage of a hold, or why it failed."""
+    try:
+        if isinstance(answered, Exception):
+            raise answered
+        return clamp_usage(parse_reply(answered).response.reply.usage or Usage())
+    except UpstreamError as problem:
+        return f"the hold failed: {problem}"
+    except Exception as problem:
+        # Only the type: the message may hold private text.
+        return f"the hold raised {type(problem).__name__}"

@@ -20,6 +20,7 @@ from everturn.decide.events import (
     EventContext,
     find_failure_reason,
     make_cache_broken,
+    make_hold_checked,
     make_micro_compacted,
     make_prediction_missed,
     make_repaired,
@@ -279,8 +280,10 @@ class ConversationRunner:
         )
         self._note_reply(response)
         missed = make_prediction_missed(settled.check, self.event_context()) if settled.check else None
+        checked = make_hold_checked(settled.hold_check, self.event_context()) if settled.hold_check else None
         self._told(missed)
         self._tell_break(settled.verdict)
+        self._told(checked)
         return Exchange(prepared.turn, response, settled)
 
     def _keep_reply(self, response: Response, applied: Sequence[AppliedContextEdit]) -> list[Record]:

@@ -17,7 +17,7 @@ from everturn.measure.outline import Preamble, TokenCosts
 from everturn.measure.tokens import Estimator
 from everturn.session.estimated_costs import EstimatedCosts
 from everturn.session.tools import Tool
-from everturn.session.upstream import Send, Stream, make_sdk_send, make_sdk_stream
+from everturn.session.upstream import RawResponse, Send, Stream, make_sdk_send, make_sdk_stream
 from everturn.view.key_parameters import KeyParameters, choose_ttl
 from everturn.view.system_prompt import (
     SystemPromptSections,
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
 
 class ProviderClient(NamedTuple):
-    """How requests reach the model. `close` ends connections that were opened for this session only."""
+    """How requests reach the model. `close` ends connections that were opened for this session only.
+    `send_once` does not try again: a hold that got no answer may have been paid."""
 
     send: Send
+    send_once: Send
     stream: Stream | None = None
     close: Callable[[], None] = lambda: None
 
@@ -60,11 +62,18 @@ def connect(
     if send is not None:
         if client is not None:
             raise UsageError("Give a session either `client` or `send`, not both.")
-        return ProviderClient(send)
+        return ProviderClient(send, send)
     if client is not None:
-        return ProviderClient(make_sdk_send(client), make_sdk_stream(client))
+        return _connect(client)
     own = make_client(provider)
-    return ProviderClient(make_sdk_send(own), make_sdk_stream(own), own.close)
+    return _connect(own)._replace(close=own.close)
+
+
+def _connect(client: "anthropic.Anthropic") -> ProviderClient:
+    def send_once(body: bytes, betas: Sequence[str]) -> RawResponse:
+        return make_sdk_send(client.with_options(max_retries=0))(body, betas)
+
+    return ProviderClient(make_sdk_send(client), send_once, make_sdk_stream(client))
 
 
 def capabilities_of(options: Options) -> Capabilities:

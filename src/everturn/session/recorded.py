@@ -32,7 +32,8 @@ from everturn.measure.thresholds import (
     compute_thresholds,
 )
 from everturn.measure.tokens import TokenCounter
-from everturn.session.transcripts import Progress, open_transcript
+from everturn.session.state_file import SessionState, decode_state
+from everturn.session.transcripts import Progress, open_transcript, read_state_beside
 from everturn.view.flatten import flatten
 from everturn.wire.claude_code_reader import Transcript
 from everturn.wire.queued_messages import find_unrecorded
@@ -78,6 +79,8 @@ class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
     # Caches the count of each record for later calls.
     counts: TokenCounter
     remarks: tuple[str, ...] = ()
+    # What the session has kept beside its records: the latest decisions by price, and the cost of its tools.
+    kept: SessionState = SessionState()
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -96,7 +99,10 @@ def open_session(
     """Open a Claude Code session file, or standard input for "-", and measure it. Thresholds, window and
     tools are those of the options."""
     transcript = open_transcript(path, progress)
-    return measure_transcript(transcript, source=os.fspath(path), agent=agent, window=window, options=options)
+    found = measure_transcript(
+        transcript, source=os.fspath(path), agent=agent, window=window, options=options
+    )
+    return msgspec.structs.replace(found, kept=decode_state(read_state_beside(path)))
 
 
 def measure_transcript(

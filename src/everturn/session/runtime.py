@@ -13,19 +13,27 @@ import msgspec
 from everturn.decide.authorship import label_agent_pin
 from everturn.decide.cache_breaks import DetectedBreak
 from everturn.decide.compact.build_records import said_by_hooks
+from everturn.decide.economy.head import HeadTool, decide_deferral
 from everturn.decide.effects import AskModel, HookEvent, HookOutcome, RunHooks
-from everturn.decide.events import CompactionDone, Event, EventContext
+from everturn.decide.events import CacheHeld, CompactionDone, Event, EventContext, HoldChecked, ToolsDeferred
 from everturn.decide.options import Options
 from everturn.engine import Conversation
-from everturn.errors import InputError
+from everturn.engine.economy import prices_of
+from everturn.errors import InputError, StoreError
 from everturn.history.edits import Edit, Pinned, Rewound
 from everturn.history.records import Record, Usage, make_edit_record
 from everturn.session.bill import Ledger
 from everturn.session.cache_break_reports import ReportNotWritten, write_cache_break_report
 from everturn.session.cache_holder import CacheHolder
 from everturn.session.conversation_runner import ConversationRunner, Exchange, StepKind
+from everturn.session.deferred_tools import can_defer, can_search, defer_tools
 from everturn.session.events.build import build_sinks, with_session
+from everturn.session.events.serialize import serialize_event
+from everturn.session.events.sinks import event_record
 from everturn.session.files import resolve_roots
+from everturn.session.hold_memory import HoldMemory
+from everturn.session.hold_records import RecordedHold
+from everturn.session.hold_timers import THREADS, HoldTimer
 from everturn.session.hooks.run import Hooks
 from everturn.session.loop_hooks import PermissionCallback
 from everturn.session.memory_files.attach import SessionMemory
@@ -35,7 +43,9 @@ from everturn.session.pin_file import read_pins
 from everturn.session.session_effects import SessionCallbacks, SessionEffectHandler
 from everturn.session.state_file import SessionState, read_state, write_state
 from everturn.session.store import Store
+from everturn.session.tool_calls import ToolCalls
 from everturn.session.tools import Tool, index_tools
+from everturn.view.fragments.recalled import NAME as RECALL
 from everturn.view.system_prompt import SystemPromptSections
 
 if TYPE_CHECKING:
@@ -59,6 +69,8 @@ class SessionParts(NamedTuple):
     cwd: str
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
+    # Waits until a hold is due.
+    hold_timer: HoldTimer = THREADS
     # Ends the connection to the place where the session is kept.
     end_stores: Callable[[], None] = lambda: None
 
@@ -73,6 +85,9 @@ class SessionRuntime:
         self.remarks: list[str] = list(store.notes)
         self.ledger = Ledger(conversation.log.records, read_state(store).asides)
         self.tools = index_tools(parts.tools)
+        self._tool_calls = ToolCalls(conversation)
+        # Which tools are deferred (EC-10); None while that is not decided.
+        self._deferred = read_state(store).deferred_tools
         self._index: RecallIndex | None = None
         self._sinks = build_sinks(
             parts.options.events,
@@ -103,8 +118,13 @@ class SessionRuntime:
         named = (record.session for record in reversed(self.conversation.log.records))
         return next(filter(None, named), "") or Path(self.store.path).stem
 
+    @property
+    def head(self) -> tuple[HeadTool, ...]:
+        """What the definition of each tool costs, and how often it was called (EC-10)."""
+        return self._tool_calls.head
+
     def _make_handler(self) -> SessionEffectHandler:
-        send, stream, _ = self.parts.provider
+        send, stream = self.parts.provider.send, self.parts.provider.stream
         common = {"session_id": self.id, "transcript_path": self.store.path, "cwd": self.parts.cwd}
         hooks = msgspec.structs.replace(self.parts.hooks, told={**common, **self.parts.hooks.told})
         return SessionEffectHandler(
@@ -139,7 +159,6 @@ class SessionRuntime:
     def _cache_holder(self) -> CacheHolder:
         return CacheHolder(
             self.conversation,
-            self.parts.provider.send,
             clock=self.parts.clock,
             tell=self._handle_event,
             paid=lambda usage: self._paid("hold", usage),
@@ -158,6 +177,19 @@ class SessionRuntime:
             if self.notes is not None:
                 self.notes.heard(record)
 
+    def take_holds(self, recorded: Sequence[RecordedHold]) -> None:
+        """Count the holds that an earlier process has recorded and could not count any more."""
+        counted = self.ledger.bill.parts["hold"].calls
+        for hold in recorded[counted:]:
+            self._paid("hold", hold.usage)
+            economy = self.conversation.economy
+            economy.state = economy.state.after_late_hold(hold.dollars)
+
+    def collect_holds(self) -> None:
+        """Take over what the holds of a pause have cost so far."""
+        if self._holder is not None and self._holder.collect():
+            self.write_state()
+
     def append_edit(self, edit: Edit) -> None:
         after = self.conversation.log.tip
         made = make_edit_record(edit, uuid=self.parts.new_id(), after=after, at=self.parts.clock())
@@ -170,6 +202,8 @@ class SessionRuntime:
 
     def reopen_store(self) -> Store:
         """The same store, read again from the start. This runtime ends with it."""
+        if self._holder is not None:
+            self._holder.end()
         self.write_state()
         if self._index is not None:
             self._index.close()
@@ -179,9 +213,17 @@ class SessionRuntime:
         if self.store.read_only_reason:
             return
         compaction, baselines = self.conversation.compaction_state, dict(self.conversation.detector.baselines)
-        economy = self.conversation.economy.state
+        economy = self.conversation.economy
         state = SessionState(
-            baselines, self.ledger.asides, compaction.breaker, compaction.refill, economy=economy
+            baselines,
+            self.ledger.asides,
+            compaction.breaker,
+            compaction.refill,
+            economy=economy.state,
+            decisions=economy.decisions,
+            lost_holds=economy.lost_holds,
+            head=self.head,
+            deferred_tools=self._deferred,
         )
         if state != SessionState():
             self.remark(write_state(self.store, state))
@@ -198,12 +240,41 @@ class SessionRuntime:
         notes. If a compaction is due, also wait for notes in progress (SM-3) and read the pin file."""
         if self._holder is not None:
             self._holder.end()
+        if step == "turn" and self.parts.options.defers_tools and self._deferred is None:
+            self._decide_deferral()
         self._refresh_preamble()
         is_due = step == "compaction" or self.conversation.size.tokens >= self.conversation.thresholds.auto
         if is_due:
             self._take_pins()
         if self.notes is not None:
             self.conversation.notes = self.notes.settle("a while" if is_due else "none")
+
+    def _decide_deferral(self) -> None:
+        """Once per session, when the cache is cold and a changed head costs nothing extra (EC-10)."""
+        conversation, now = self.conversation, self.parts.clock()
+        settings, tip = conversation.setting, conversation.log.tip
+        in_loop = tip is not None and any(block.is_result for block in tip.blocks)
+        last = conversation.last_reply
+        is_cold = conversation.cache.seconds_idle_beyond_ttl(settings, now, last) is not None
+        if in_loop or not is_cold or not can_search(settings.model):
+            return
+        size = conversation.size.tokens
+        decision = decide_deferral(
+            self.head,
+            replies=self.ledger.bill.parts["conversation"].calls,
+            size=size,
+            prices=prices_of(settings, now, size),
+            kept={name for name, tool in self.tools.items() if name == RECALL or not can_defer(tool)},
+        )
+        if decision is None:
+            return
+        self._deferred, done = decision.tools, bool(decision.tools)
+        cost, expected = decision.cost, decision.expected
+        conversation.economy.note("tools", decision.why, now, done=done, cost=cost, expected=expected)
+        if done:
+            tools, tokens = len(decision.tools), decision.tokens
+            moment = self.event_context()
+            self._handle_event(ToolsDeferred(moment=moment, tools=tools, tokens=tokens, why=decision.why))
 
     def _take_pins(self) -> None:
         known = {pin.text for pin in self.conversation.log.view.pins}
@@ -218,7 +289,8 @@ class SessionRuntime:
 
     def _refresh_preamble(self) -> None:
         setting = self.conversation.setting
-        preamble = build_preamble(self.parts.system, tuple(self.tools.values()), setting.capabilities)
+        tools = defer_tools(tuple(self.tools.values()), self._deferred or ())
+        preamble = build_preamble(self.parts.system, tools, setting.capabilities)
         if preamble != setting.preamble:
             self.conversation.setting = msgspec.structs.replace(setting, preamble=preamble)
 
@@ -226,8 +298,29 @@ class SessionRuntime:
         if isinstance(event, CompactionDone):
             self._reset_after_compaction(event)
         event = with_session(event, self.id)
+        if isinstance(event, HoldChecked) and not event.kept:
+            self._remember_lost_hold(event)
+        if isinstance(event, ToolsDeferred) or (isinstance(event, CacheHeld) and event.usage is not None):
+            self._keep_event(event)
         self._sinks(event)
         self.parts.listen(event)
+
+    def _remember_lost_hold(self, event: HoldChecked) -> None:
+        memory, now = HoldMemory(self.parts.options.provider), self.parts.clock()
+        self.remark(memory.remember(event.moment.model, event.why, now))
+
+    def _keep_event(self, event: Event) -> None:
+        """A hold was paid: keep that at once, in the thread that has sent it, because the process may be
+        ended before somebody speaks. And whoever reads why a prompt has changed finds it in the transcript.
+        A transcript with all events has both anyway."""
+        if self.parts.options.events.transcript or self.store.read_only_reason:
+            return
+        tip = self.conversation.log.tip
+        try:
+            made = event_record(serialize_event(event), event, uuid=self.parts.new_id(), after=tip)
+            self.store.append([made])
+        except StoreError as problem:
+            self.remark(str(problem))
 
     def _reset_after_compaction(self, done: CompactionDone) -> None:
         """Discard what was computed for the old view (CP-19). Sub-agents may share the system prompt, so only
@@ -257,7 +350,8 @@ class SessionRuntime:
         if self.notes is not None:
             self._consider_notes(self.notes, exchange)
         if self._holder is not None:
-            self._holder.begin(exchange.turn.betas)
+            send, timer = self.parts.provider.send_once, self.parts.hold_timer
+            self._holder.begin(exchange.turn.betas, send, timer, lambda: None)
         self.write_state()
 
     def _consider_notes(self, notes: NoteTaker, exchange: Exchange) -> None:

@@ -29,6 +29,9 @@ from everturn.decide.compact.chain import plan_undo
 from everturn.decide.compact.pins import check_pin
 from everturn.decide.compact.triggers import Proposal, ProposalResponse
 from everturn.decide.compact.values import CompactionPlan, CompactionRequest, CompactionSkipped
+from everturn.decide.economy.decisions import EconomicDecision
+from everturn.decide.economy.head import HeadTool
+from everturn.decide.economy.state import EconomyState
 from everturn.decide.effects import HookEvent, HookOutcome
 from everturn.decide.events import Event
 from everturn.decide.options import Options
@@ -49,6 +52,10 @@ from everturn.measure.tokens import Estimator
 from everturn.session.bill import Bill
 from everturn.session.config.load import ConfigChoice, resolve_options
 from everturn.session.conversation_runner import Exchange
+from everturn.session.deferred_tools import defer_tools
+from everturn.session.hold_memory import HoldMemory
+from everturn.session.hold_records import read_holds
+from everturn.session.hold_timers import THREADS, HoldTimer
 from everturn.session.hooks.load import load_hooks
 from everturn.session.hooks.run import Hooks, add_hooks
 from everturn.session.loop_hooks import LoopHooks, PermissionCallback, deny_all
@@ -127,6 +134,12 @@ class ContextUsage(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Metrics
     # How token estimates are scaled to match the usage reported in this session.
     calibration: Calibration
+    # The latest decisions that were made by price, the newest last (EC-1).
+    decisions: tuple[EconomicDecision, ...] = ()
+    # Dollars so far beside those of doing nothing; None unless decisions are made by price (EC-8).
+    saved: EconomyState | None = None
+    # What the definition of each tool costs, and how often it was called (EC-10).
+    head: tuple[HeadTool, ...] = ()
 
 
 class Session:
@@ -159,6 +172,7 @@ class Session:
         access: Access = "write",
         session_start: SessionStart = "auto",
         config: ConfigChoice = "auto",
+        hold_timer: HoldTimer = THREADS,
         **overrides: Any,
     ) -> "Session":
         """Open the session in this file, or create it. With a store (`store.url`) `path` is its name there.
@@ -175,16 +189,13 @@ class Session:
         4. `permit` decides about tool calls that a hook wants a person to confirm; by default they are
         refused. `may_read` is called for every memory file and decides whether it is read. With
         `access="read"` nothing is written and no message can be sent. `session_start` is the source passed
-        to SessionStart hooks: "auto" means startup or resume; "none" runs no SessionStart hooks.
+        to SessionStart hooks: "auto" means startup or resume; "none" runs none. `hold_timer` waits for holds.
         """
         loaded = resolve_options(options, _renamed(overrides), config=config)
         chosen = loaded.options
+        able, told = capabilities or capabilities_of(chosen), _told_path(path, chosen)
         settings = build_settings(
-            chosen,
-            capabilities=capabilities or capabilities_of(chosen),
-            costs=costs,
-            transcript=_told_path(path, chosen),
-            estimator=estimator,
+            chosen, capabilities=able, costs=costs, transcript=told, estimator=estimator
         )
         found = load_hooks(chosen.hooks)
         store, end_stores = open_session_store(path, chosen.store, access)
@@ -204,6 +215,7 @@ class Session:
                 cwd=folder,
                 clock=clock,
                 new_id=new_id,
+                hold_timer=hold_timer,
                 end_stores=end_stores,
             )
             session = cls._resume(settings, store, parts, session_start)
@@ -217,9 +229,12 @@ class Session:
     def _resume(
         cls, settings: ConversationSettings, store: Store, parts: SessionParts, start: SessionStart
     ) -> "Session":
+        holds = read_holds(store.records)
+        store.drop_lines()
         found = split_threads(store.records).main
         conversation = _restore_conversation(settings, found.records, read_state(store), parts)
         runtime = SessionRuntime(conversation, store, parts)
+        runtime.take_holds(holds)
         session = cls(runtime)
         if parts.options.recall.enabled:
             runtime.tools = index_tools((*parts.tools, session.recall_tool))
@@ -331,6 +346,7 @@ class Session:
     # ── context and compaction ───────────────────────────────────────────────────────────────────
 
     def context(self) -> ContextUsage:
+        self._runtime.collect_holds()
         setting, size = self.conversation.setting, self.conversation.size
         thresholds = self.conversation.thresholds
         return ContextUsage(
@@ -341,6 +357,9 @@ class Session:
             levels=self.conversation.levels,
             metrics=self.conversation.metrics,
             calibration=self.conversation.calibration,
+            decisions=self.conversation.economy.decisions,
+            saved=self.conversation.economy.state if setting.options.economy.enabled else None,
+            head=self._runtime.head,
         )
 
     def compact(
@@ -433,7 +452,8 @@ class Session:
 
     @property
     def bill(self) -> Bill:
-        """What the session has cost so far, including calls for summaries and notes."""
+        """What the session has cost so far, including calls for summaries, notes and holds."""
+        self._runtime.collect_holds()
         return self._runtime.ledger.bill
 
     # ── hooks and close ──────────────────────────────────────────────────────────────────────────
@@ -481,7 +501,6 @@ def _place_session(store: Store, cwd: str | os.PathLike[str] | None) -> str:
     """The folder that the session works in: as given, else as recorded, else the current one."""
     folder = os.fspath(cwd) if cwd is not None else recorded_folder(store.records) or os.getcwd()
     store.place = LineContext(cwd=folder)
-    store.drop_lines()
     return folder
 
 
@@ -494,14 +513,19 @@ def _restore_conversation(
 ) -> Conversation:
     """The engine's conversation with these records, and with what the last process knew about it."""
     recall = [Tool(RECALL)] if parts.options.recall.enabled else []
-    preamble = build_preamble(parts.system, (*parts.tools, *recall), settings.capabilities)
+    tools = defer_tools((*parts.tools, *recall), state.deferred_tools or ())
+    preamble = build_preamble(parts.system, tools, settings.capabilities)
     conversation = Conversation(
         msgspec.structs.replace(settings, preamble=preamble),
         records,
         detector=CacheBreakDetector(parts.options.cache.breaks, state.baselines),
     )
     conversation.compaction_state.remember(state.breaker, state.refill)
-    conversation.economy.state = state.economy
+    economy = conversation.economy
+    economy.state, economy.decisions = state.economy, state.decisions
+    economy.lost_holds = dict(state.lost_holds)
+    if parts.options.holds_cache:
+        economy.lost_holds |= HoldMemory(parts.options.provider).read(parts.clock())
     if records and settings.transcript:
         conversation.take_queued(read_queued_messages(settings.transcript, records))
     return conversation

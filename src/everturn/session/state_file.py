@@ -9,6 +9,8 @@ import msgspec
 
 from everturn.decide.cache_breaks import Baseline
 from everturn.decide.compact.breakers import CompactionBreaker, RefillBreaker
+from everturn.decide.economy.decisions import EconomicDecision
+from everturn.decide.economy.head import HeadTool
 from everturn.decide.economy.state import EconomyState
 from everturn.session.bill import BillPurpose, UsageTotals
 from everturn.session.store.protocol import Store
@@ -30,13 +32,24 @@ class SessionState(msgspec.Struct, frozen=True, omit_defaults=True):
     settled: SettledList = SettledList()
     # What carrying and doing nothing would have cost so far (EC-5, EC-8).
     economy: EconomyState = EconomyState()
+    # The latest decisions by price (EC-1), and why holds of an hour are not used, by model (EC-3).
+    decisions: tuple[EconomicDecision, ...] = ()
+    lost_holds: dict[str, str] = {}
+    # What the definition of each tool costs; and which tools are deferred, decided once (EC-10): None while
+    # nothing is decided.
+    head: tuple[HeadTool, ...] = ()
+    deferred_tools: tuple[str, ...] | None = None
     # The blob with the system prompt and tools of a thread, whose later requests do not repeat them.
     preamble: str = ""
 
 
 def read_state(store: Store) -> SessionState:
+    return decode_state(store.read_state())
+
+
+def decode_state(data: bytes) -> SessionState:
     try:
-        return msgspec.json.decode(store.read_state(), type=SessionState)
+        return msgspec.json.decode(data, type=SessionState)
     except (ValueError, RecursionError, msgspec.MsgspecError):
         return SessionState()
 

@@ -34,6 +34,7 @@ _BLOCKS: Final[dict[str, tuple[str, type]]] = {
     "server_tool_use": ("name", str),
     "web_search_tool_result": ("tool_use_id", str),
     "web_fetch_tool_result": ("tool_use_id", str),
+    "tool_search_tool_result": ("tool_use_id", str),
 }
 # The errors that a stream event can carry.
 _STREAM_ERRORS: Final = ("overloaded", "rate_limit", "server_error", "timeout")

@@ -27,6 +27,7 @@ class TwinOptions:
     rewrites_below_hit: bool = True
     alive_at_ttl: bool = True
     longer_marker_lengthens: bool = False
+    hour_survives_prefix: bool = True
     # The sources disagree: by the invalidation matrix a change of speed keeps the tools cached; by the page
     # on fast mode the two speeds share nothing.
     speeds_share_tools: bool = False

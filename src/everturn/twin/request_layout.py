@@ -82,6 +82,7 @@ def lay_out(
         rewrites_below_hit=options.rewrites_below_hit,
         alive_at_ttl=options.alive_at_ttl,
         longer_marker_lengthens=options.longer_marker_lengthens,
+        hour_survives_prefix=options.hour_survives_prefix,
     )
     return RequestLayout(tuple(placing.blocks), prompt, options.trailing_tokens)
 

@@ -10,6 +10,8 @@ from typing import Final, cast
 from everturn.errors import InputError
 from everturn.replay.page.markup import Html, element
 from everturn.replay.requests_seen import around, compare_with_previous, replaced_by, seen_at
+from everturn.session.state_file import SessionState, decode_state
+from everturn.session.transcripts import read_state_beside
 from everturn.web_dashboard import queries
 from everturn.web_dashboard.avoidable import find_avoidable
 from everturn.web_dashboard.comparisons import DEFAULT_POLICIES, OFFERED
@@ -164,7 +166,8 @@ def _view(dashboard: Dashboard, id: str, query: Query, number: int) -> SessionVi
     at = number if 1 <= number <= len(thread.calls) else len(thread.calls)
     name, policies = dashboard.comparisons.latest_of(row)
     can_act = row.format == _WRITABLE and row.path == row.file
-    return SessionView(row, detail, thread, at, can_act, policies, name)
+    kept = decode_state(read_state_beside(row.path)) if can_act and not agent else SessionState()
+    return SessionView(row, detail, thread, at, can_act, policies, name, kept)
 
 
 def _scope(dashboard: Dashboard, query: Query) -> tuple[Scope, Scope | None]:

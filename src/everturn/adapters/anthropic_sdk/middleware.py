@@ -47,6 +47,7 @@ from everturn.measure.capabilities import Capabilities
 from everturn.measure.outline import TokenCosts
 from everturn.measure.tokens import Estimator
 from everturn.session.config.load import ConfigChoice
+from everturn.session.hold_timers import THREADS, HoldTimer
 from everturn.session.hooks.run import Hooks
 from everturn.session.upstream import RawResponse, Send
 
@@ -69,7 +70,7 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
             return call_next(request)
         send = _make_send(request, call_next)
         try:
-            prepared = self.tracker.prepare(read, send)
+            prepared = self.tracker.prepare(read, send, hold=send)
             attempt = apply_prepared_call(request, prepared, call_next)
         except Exception as problem:
             self.tracker.report_failure(problem)
@@ -140,7 +141,7 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
             return await call_next(request)
         send = _make_send_async(request, call_next)
         try:
-            prepared = await self.tracker.prepare_async(read, send)
+            prepared = await self.tracker.prepare_async(read, send, hold=send)
             attempt = apply_prepared_call(request, prepared, call_next)
         except Exception as problem:
             self.tracker.report_failure(problem)
@@ -262,6 +263,7 @@ def middleware(
     costs: TokenCosts | None = None,
     estimator: Estimator | None = None,
     capabilities: Capabilities = ADAPTER_CAPABILITIES,
+    hold_timer: HoldTimer = THREADS,
     **overrides: Any,
 ) -> AnthropicSDKMiddleware:
     """A middleware for `anthropic.Anthropic` and `anthropic.AsyncAnthropic`: unlimited conversation length.
@@ -272,7 +274,8 @@ def middleware(
     configuration file, unless `config` is None. `folder` is the folder for transcripts: the user's
     data folder by default, None to keep conversations in memory only. `readable` lists folders from which
     files may be read again after a compaction. `breakpoints` says who places `cache_control`. `new_id`,
-    `costs`, `estimator` and `capabilities` are for tests and other providers (`docs/middleware.md`).
+    `costs`, `estimator`, `capabilities` and `hold_timer` are for tests and other providers
+    (`docs/middleware.md`).
     """
     parts = make_parts(
         options,
@@ -288,6 +291,7 @@ def middleware(
         costs=costs,
         estimator=estimator,
         capabilities=capabilities,
+        hold_timer=hold_timer,
         **overrides,
     )
     return AnthropicSDKMiddleware(ConversationTracker(parts))

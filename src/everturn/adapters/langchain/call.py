@@ -39,6 +39,11 @@ class LangChainCall:
         self._converted: list[FrameworkMessage] = list(map(to_framework_message, self._messages))
         self._cache_control = _read_cache_control(request)
 
+    @property
+    def is_cached(self) -> bool:
+        """Whether the model's provider caches prompts where breakpoints say so."""
+        return self._cache_control is not None
+
     def body(self) -> dict[str, Any]:
         """The request in the format of the Messages API. It includes tools and system prompt for counting."""
         request = self.request

@@ -86,7 +86,7 @@ class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
         call, asked = read
         send = functions.make_send(call)
         try:
-            prepared = yield lambda: functions.prepare(asked, send)
+            prepared = yield lambda: functions.prepare(asked, send, hold=send if call.is_cached else None)
             attempt = call.build_request(prepared)
         except Exception as problem:
             self.tracker.report_failure(problem)

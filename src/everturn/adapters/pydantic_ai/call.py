@@ -38,6 +38,11 @@ class PydanticAICall:
         self._sources: list[ConvertedMessage] = list(map(convert_message, context.messages))
         self._converted: list[FrameworkMessage] = [each.converted for each in self._sources]
 
+    @property
+    def is_anthropic(self) -> bool:
+        """Whether the prices and the cache of the model are those of the Messages API."""
+        return self.context.model.system == "anthropic"
+
     def body(self) -> dict[str, Any]:
         """The request in the format of the Messages API. It includes tools and instructions for counting."""
         is_long = any(value == HOUR for name, value in self._settings.items() if "cache" in name)

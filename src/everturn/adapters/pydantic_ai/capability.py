@@ -82,7 +82,9 @@ class Everturn(FrameworkAdapter, AbstractCapability[Any]):
             read = self.tracker.read(call.body())
             if isinstance(read, UnsupportedRequest):
                 return request_context
-            prepared = await self.tracker.prepare_async(read, self._make_send(call))
+            send = self._make_send(call)
+            hold = send if call.is_anthropic else None
+            prepared = await self.tracker.prepare_async(read, send, hold=hold)
             attempt = call.build_request(prepared)
         except Exception as problem:
             self.tracker.report_failure(problem)

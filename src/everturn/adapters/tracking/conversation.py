@@ -7,7 +7,7 @@ fork needs nothing else. `recogniser.py` decides which conversation a request be
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from everturn.adapters.tracking.system_messages import encode_request
 from everturn.adapters.tracking.transcript_folder import TranscriptFile
 from everturn.decide.cache_breaks import DetectedBreak, NoBreak
 from everturn.decide.compact.values import CompactionRequest
+from everturn.decide.economy.trust import HoldCheck
 from everturn.decide.events import EventContext
 from everturn.engine import ConversationSettings, Flow
 from everturn.engine.wire import ParsedReply, Wire
@@ -30,10 +31,13 @@ from everturn.history.edits import Edit
 from everturn.history.records import Record, make_edit_record
 from everturn.measure.outline import Preamble
 from everturn.session.bill import Ledger
+from everturn.session.cache_holder import CacheHolder, HoldConnection
 from everturn.session.conversation_runner import ConversationRunner, PreparedRequest
 from everturn.session.state_file import SessionState, write_state
+from everturn.session.tool_calls import ToolCalls
 from everturn.view.fragments.recalled import NAME as RECALL
 from everturn.view.requests import build_request
+from everturn.wire.anthropic import Request
 
 
 class PreparedCall(msgspec.Struct, frozen=True):
@@ -60,6 +64,13 @@ class PreparedCall(msgspec.Struct, frozen=True):
             # The caller moves its breakpoint with every request: it belongs on the last block.
             _mark_last(fields["messages"])
         return fields
+
+
+class RecordedReply(NamedTuple):
+    """Whether the provider's cache broke, and what the reply says about the hold before it."""
+
+    verdict: DetectedBreak | NoBreak
+    hold_check: HoldCheck | None = None
 
 
 class TrackedConversation:
@@ -96,6 +107,10 @@ class TrackedConversation:
         self.preamble = Preamble()
         self.preamble_digest = b""
         self.last_request: CallerRequest | None = None
+        self.tool_calls = ToolCalls(runner.conversation)
+        # Keeps the provider's cache alive between two requests, where that is switched on.
+        self.holder: CacheHolder | None = None
+        self.hold_connection = HoldConnection()
         self._ready: PreparedCall | None = None
         self._requested: CompactionRequest | None = None
 
@@ -136,13 +151,16 @@ class TrackedConversation:
         conversation = self.runner.conversation
         compaction, baselines = conversation.compaction_state, dict(conversation.detector.baselines)
         state = SessionState(
-            baselines,
-            self.ledger.asides,
-            compaction.breaker,
-            compaction.refill,
-            self.known.settled_list(),
-            conversation.economy.state,
-            self.transcript.preamble,
+            baselines=baselines,
+            asides=self.ledger.asides,
+            breaker=compaction.breaker,
+            refill=compaction.refill,
+            settled=self.known.settled_list(),
+            economy=conversation.economy.state,
+            decisions=conversation.economy.decisions,
+            lost_holds=conversation.economy.lost_holds,
+            head=self.tool_calls.head,
+            preamble=self.transcript.preamble,
         )
         write_state(self.transcript.store, state)
         self.state_written, self.is_state_owed = time.monotonic(), False
@@ -229,18 +247,18 @@ class TrackedConversation:
     def wire(self) -> Wire:
         return self.runner.conversation.setting.provider_wire
 
-    def record_response(self, call: PreparedCall, parsed: ParsedReply) -> DetectedBreak | NoBreak:
-        """Returns whether the provider's cache broke."""
+    def record_response(self, call: PreparedCall, parsed: ParsedReply) -> RecordedReply:
         at = len(self.records)
         if call.prepared is None:
-            verdict = self.runner.record_observed_reply(parsed)
+            recorded = RecordedReply(self.runner.record_observed_reply(parsed))
         else:
-            verdict = self.runner.record_reply(call.prepared, parsed).settled.verdict
+            settled = self.runner.record_reply(call.prepared, parsed).settled
+            recorded = RecordedReply(settled.verdict, settled.hold_check)
         self._ready = None
         links = record_links(self.known.last_link, self.records[at])
         self.known.add(at, links, self.preamble_digest)
         self.messages += 1
-        return verdict
+        return recorded
 
     def request_compaction(self, instructions: str) -> None:
         """Compact before the next request, at any size (CP-27, CP-39)."""
@@ -301,6 +319,21 @@ class TrackedConversation:
             )
         self._ready = PreparedCall(self, request, prepared, body, len(self.known.chain), len(self.records))
         return self._ready
+
+    def encode_hold(self, request: Request) -> bytes:
+        """The bytes of a hold, spelled as the last request was."""
+        last = self.last_request
+        if self.known.has_system_text and last is not None:
+            body = encode_request(
+                request, native=last.has_system_messages, has_config=last.has_message_config
+            )
+        else:
+            body = request.to_bytes()
+        if last is None or not last.marks_messages:
+            return body
+        fields: dict[str, Any] = msgspec.json.decode(body)
+        _mark_last(fields["messages"])
+        return msgspec.json.encode(fields)
 
     def _align(self, request: CallerRequest) -> Alignment | None:
         return self.known.align(request, self.last_request, self.preamble_digest)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from everturn.adapters.tracking.conversation import TrackedConversation
+from everturn.decide.economy.decisions import EconomicDecision
 from everturn.errors import EverturnError, UsageError
 from everturn.history.blocks import block_from_fields
 from everturn.history.edits import Compacted
@@ -30,6 +31,8 @@ class ConversationOverview(msgspec.Struct, frozen=True, kw_only=True):
     window: int
     compactions: int
     bill: Bill
+    # The latest decisions that were made by price, the newest last (EC-1).
+    decisions: tuple[EconomicDecision, ...] = ()
 
 
 def make_overview(tracked: TrackedConversation) -> ConversationOverview:
@@ -44,6 +47,7 @@ def make_overview(tracked: TrackedConversation) -> ConversationOverview:
         window=setting.model.window,
         compactions=sum(isinstance(record.edit, Compacted) for record in tracked.records),
         bill=tracked.ledger.bill,
+        decisions=conversation.economy.decisions,
     )
 
 

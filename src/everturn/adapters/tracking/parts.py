@@ -28,6 +28,7 @@ from everturn.measure.tokens import Estimator
 from everturn.session.config.load import ConfigChoice, resolve_options
 from everturn.session.estimated_costs import EstimatedCosts
 from everturn.session.files import Roots, resolve_roots
+from everturn.session.hold_timers import THREADS, HoldTimer
 from everturn.session.hooks.load import load_hooks
 from everturn.session.hooks.run import Hooks, add_hooks
 from everturn.session.opening import build_settings, resolve_model
@@ -62,6 +63,8 @@ class TrackerParts(msgspec.Struct, frozen=True, kw_only=True):
     listen: Callable[[Event], None] = lambda _: None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    # Waits until a hold is due, for callers that are not asynchronous.
+    hold_timer: HoldTimer = THREADS
     # Notices of the config loader: renamed keys, ignored values.
     notes: tuple[str, ...] = ()
 
@@ -128,6 +131,7 @@ def make_parts(
     costs: TokenCosts | None = None,
     estimator: Estimator | None = None,
     capabilities: Capabilities = ADAPTER_CAPABILITIES,
+    hold_timer: HoldTimer = THREADS,
     **overrides: Any,
 ) -> TrackerParts:
     """Load the options and build the parts. `options` may be the name of a policy; `overrides` are config
@@ -165,6 +169,7 @@ def make_parts(
         listen=listen,
         clock=clock,
         new_id=new_id,
+        hold_timer=hold_timer,
         notes=(*loaded.notes, *found.notes),
     )
 

@@ -341,7 +341,9 @@ class Recogniser:
         state = read_state(transcript.store) if transcript.store else SessionState()
         conversation = self._conversation(request, transcript, transcript.records, state.baselines)
         conversation.compaction_state.remember(state.breaker, state.refill)
-        conversation.economy.state = state.economy
+        economy = conversation.economy
+        economy.state, economy.decisions = state.economy, state.decisions
+        economy.lost_holds = dict(state.lost_holds)
         transcript.preamble = state.preamble
         name = transcript.name
         if stored.is_whole and is_in_scope(name, request.scope):

@@ -16,7 +16,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -33,10 +33,12 @@ from everturn.adapters.tracking.effect_handler import (
     DeferredEffectHandler,
     TrackingEffectHandler,
 )
+from everturn.adapters.tracking.holds import TrackedHolds
 from everturn.adapters.tracking.parts import TrackerParts
 from everturn.adapters.tracking.recogniser import Recogniser
 from everturn.adapters.tracking.reporter import Reporter
 from everturn.decide.cache_breaks import DetectedBreak, NoBreak
+from everturn.decide.economy.trust import HoldCheck
 from everturn.decide.effects import AskModel
 from everturn.decide.events import Event
 from everturn.engine import Flow
@@ -45,6 +47,7 @@ from everturn.errors import SessionLocked, StoreError, UsageError
 from everturn.history.records import Usage
 from everturn.session.bill import Bill, BillPurpose, Ledger, UsageTotals, price_usage
 from everturn.session.cache_break_reports import ReportNotWritten, write_cache_break_report
+from everturn.session.cache_holder import HoldConnection
 from everturn.session.drivers import drive, drive_async
 from everturn.session.events.build import with_session
 from everturn.session.store.jsonl_store import FILES_SUFFIX
@@ -84,6 +87,13 @@ class ConversationTracker:
         self._ledger = Ledger()
         self._reporter = Reporter(parts)
         self._recogniser = Recogniser(parts, self._reporter, self._ledger.note)
+        self._holds = TrackedHolds(
+            parts,
+            tell=lambda event, tracked: self._reporter.tell(with_session(event, tracked.id)),
+            paid=self._add_hold,
+            settle=self._settle_hold,
+            settle_async=self._settle_hold_async,
+        )
         # Requests that were sent unchanged, by reason.
         self.unsupported: Counter[str] = Counter()
         # Held briefly, for counts and bills.
@@ -135,7 +145,9 @@ class ConversationTracker:
 
     # ── one request ──────────────────────────────────────────────────────────────────────────────
 
-    def prepare(self, request: CallerRequest, send: Send) -> PreparedCall:
+    def prepare(self, request: CallerRequest, send: Send, hold: Send | None = None) -> PreparedCall:
+        """`send` asks for a summary on the caller's connection; `hold` sends holds, None if there are to be
+        none."""
         waits = _LeaseWaits()
         for _ in range(MAX_TRIES):
             try:
@@ -144,6 +156,7 @@ class ConversationTracker:
                     tracked.lock.acquire(),
                 ):
                     if tracked.can_continue(request) and self._resume(tracked):
+                        self._holds.connect(tracked, HoldConnection(send=hold))
                         flow = tracked.prepare_flow(
                             request, self._recogniser.settings(request, tracked.transcript)
                         )
@@ -152,7 +165,9 @@ class ConversationTracker:
                 time.sleep(waits.next_pause(locked))
         raise StoreError(ALWAYS_CHANGED)
 
-    async def prepare_async(self, request: CallerRequest, send: AsyncSend) -> PreparedCall:
+    async def prepare_async(
+        self, request: CallerRequest, send: AsyncSend, hold: AsyncSend | None = None
+    ) -> PreparedCall:
         waits = _LeaseWaits()
         for _ in range(MAX_TRIES):
             try:
@@ -162,6 +177,7 @@ class ConversationTracker:
                 ) as tracked:
                     async with tracked.lock.acquire_async():
                         if tracked.can_continue(request) and await self._resume_async(tracked):
+                            self._holds.connect(tracked, HoldConnection(send_async=hold))
                             flow = tracked.prepare_flow(
                                 request, self._recogniser.settings(request, tracked.transcript)
                             )
@@ -296,7 +312,9 @@ class ConversationTracker:
         self, tracked: TrackedConversation, call: PreparedCall, parsed: ParsedReply, spent: UsageTotals
     ) -> None:
         with self._forget_on_error(tracked):
-            self._report_break(tracked, tracked.record_response(call, parsed))
+            recorded = tracked.record_response(call, parsed)
+            self._report_break(tracked, recorded.verdict)
+            self._begin_holds(tracked, call, recorded.hold_check)
             if call.request.is_in_thread:
                 tracked.keep_preamble()
             self._add_to("conversation", spent, tracked.ledger)
@@ -307,6 +325,38 @@ class ConversationTracker:
         if not tracked.is_state_owed:
             tracked.write_state()
         tracked.transcript.release()
+
+    def _begin_holds(self, tracked: TrackedConversation, call: PreparedCall, check: HoldCheck | None) -> None:
+        try:
+            if tracked is not call.tracked:
+                tracked.hold_connection = call.tracked.hold_connection
+            self._holds.begin(tracked, call, check)
+        except Exception as problem:
+            # The reply is recorded; a pause without holds only costs money.
+            self._reporter.report_problem("holds could not be planned", repr(problem))
+
+    def _add_hold(self, tracked: TrackedConversation, usage: Usage) -> None:
+        model = tracked.runner.conversation.setting.model.id
+        spent = price_usage(usage, model, self.parts.clock().date())
+        self._add_to("hold", spent, self._ledger, tracked.ledger)
+
+    def _settle_hold(self, tracked: TrackedConversation, collect: Callable[[], object]) -> None:
+        """After a hold was answered, in its own thread. While a reply is awaited, nothing is touched: the
+        hold is collected with the next request."""
+        with tracked.lock.acquire():
+            if tracked.is_evicted or tracked.is_awaiting_reply or not self._resume(tracked):
+                return
+            collect()
+            tracked.write_state()
+            tracked.transcript.release()
+
+    async def _settle_hold_async(self, tracked: TrackedConversation, collect: Callable[[], object]) -> None:
+        async with tracked.lock.acquire_async():
+            if tracked.is_evicted or tracked.is_awaiting_reply or not await self._resume_async(tracked):
+                return
+            collect()
+            tracked.write_state()
+            tracked.transcript.release()
 
     def _add_to(self, purpose: BillPurpose, spent: UsageTotals, *ledgers: Ledger) -> None:
         # Adding to a total reads and then writes it: one thread at a time.
@@ -327,6 +377,7 @@ class ConversationTracker:
                 self._reporter.report_problem("a cache break report could not be written", written.why)
 
     def close(self) -> None:
+        self._holds.close()
         self._recogniser.close()
 
     def report_failure(

@@ -14,14 +14,17 @@ from everturn.dashboard.terminal import HEAD, QUIET
 from everturn.decide.events import (
     BreakerOpened,
     CacheBroken,
+    CacheHeld,
     Compacting,
     CompactionDone,
     CompactionNotDone,
     Event,
+    HoldChecked,
     HookTrouble,
     MicroCompacted,
     NotesRejected,
     Repaired,
+    ToolsDeferred,
 )
 from everturn.history.repair import RepairKind
 
@@ -50,6 +53,12 @@ def _words(event: Event) -> Iterator[str]:
             yield f"Not compacted: {detail or reason.replace('_', ' ')}."
         case CacheBroken(why=why, tokens_lost=lost):
             yield f"Cache miss: {why}. {tokens(lost)} tokens are billed again."
+        case CacheHeld(why=why):
+            yield f"Cache {why}." if why.startswith("held") else f"Cache not held: {why}."
+        case HoldChecked(kept=False, why=why):
+            yield f"Hold lost: {why}."
+        case ToolsDeferred(why=why):
+            yield f"Tools deferred: {why}."
         case BreakerOpened(count=count):
             failed = f"it failed {counted(count, 'time')} in a row"
             yield f"Automatic compaction is paused: {failed}. /clear starts a new conversation."
@@ -82,7 +91,8 @@ def format_compaction(done: CompactionDone, receipt: str, transcript: str, scree
     arrow = "->" if screen.ascii_only else "→"
     head = f"Compacted: {tokens(done.tokens_before)} {arrow} {tokens(done.tokens_after)} tokens"
     said = receipt.replace(f" in {transcript}", _SHORT_ENDING)
-    rows = [("summary by", STRATEGY_LABELS[done.way]), *_receipt(said)]
+    rows = [("summary by", STRATEGY_LABELS[done.way]), *([("why", done.why)] if done.why else [])]
+    rows += _receipt(said)
     return [Text(screen.fitted(head), HEAD), *format_labelled(rows, screen)]
 
 

@@ -3,7 +3,8 @@
     PreCompact hooks ─ plan ─ strategy 1 ─ strategy 2 ─ ... ─ files, SessionStart hooks ─ records
                               │
                               ask ─ too long? drop the oldest rounds, ask again (at most 3 times)
-                                  ─ check, format, gate; refused? ask the same strategy once more
+                                  ─ check, format, gate; refused? ask the same strategy once more;
+                                    refused again? not the summary model but the conversation's own
                                   ─ result over the threshold? next strategy
                                   ─ no call left? strategies that need none
 
@@ -21,7 +22,13 @@ from everturn.decide.compact.build_records import build_compaction
 from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.plan import plan_compaction
 from everturn.decide.compact.provider import with_block
-from everturn.decide.compact.strategies import STRATEGIES, runnable_strategies, summary_model
+from everturn.decide.compact.strategies import (
+    STRATEGIES,
+    is_refused_text,
+    runnable_strategies,
+    summary_model,
+    with_own_model,
+)
 from everturn.decide.compact.summary_calls import CallObserver, SummaryCalls
 from everturn.decide.compact.unanswered import start_of_unanswered
 from everturn.decide.compact.unsent import first_unsent
@@ -67,6 +74,10 @@ def run_compaction(
     for strategy in context.strategies:
         own_plan = _plan_for(strategy, plan, context, now, most)
         attempt = yield from STRATEGIES[strategy](own_plan, context, calls)
+        if is_refused_text(attempt) and (own := with_own_model(strategy, context)) is not None:
+            attempts.append(attempt)
+            made_by_own = yield from STRATEGIES[strategy](own_plan, own, calls)
+            attempt = msgspec.structs.replace(made_by_own, model=context.model.id)
         if attempt.problem:
             attempts.append(attempt)
             if attempt.failure is not None and attempt.failure.kind == "cancelled":

@@ -320,6 +320,21 @@ def _divided_at(plan: CompactionPlan) -> str:
     return first_words(plan.summarized if plan.asked.form == "from" else plan.kept)
 
 
+def is_refused_text(attempt: Attempt) -> bool:
+    """Whether a model answered, and its words were refused each time."""
+    return bool(attempt.problem) and attempt.failure is None
+
+
+def with_own_model(strategy: Strategy, context: CompactionContext) -> CompactionContext | None:
+    """The same without a summary model: the conversation's own model is dearer and better. None if it was the
+    one that was asked."""
+    named = context.settings.summary_model
+    if strategy != "direct" or not named or summary_model(context).id == context.model.id:
+        return None
+    settings = msgspec.structs.replace(context.settings, summary_model="")
+    return msgspec.structs.replace(context, settings=settings)
+
+
 def summary_model(context: CompactionContext) -> Model:
     """Who writes the summary of a direct call; of a name that is not in the table, the conversation's own
     figures hold."""

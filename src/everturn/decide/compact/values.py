@@ -131,6 +131,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     problem: str = ""
     usage: Usage = Usage()
+    # Who was asked, if not the model that the settings name.
+    model: str = ""
     # Where no answer came at all; and where the API compacted by itself, the block that must be sent back.
     failure: ModelFailure | None = None
     block: Block | None = None

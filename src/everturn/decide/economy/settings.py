@@ -37,8 +37,13 @@ class EconomySettings(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool = False
     # Dollars that the holds of one conversation may cost in all.
     hold_dollars: float = 2.0
+    # Dollars that the holds of all conversations of an adapter, or of a tenant of the gateway, may cost on
+    # one day.
+    day_dollars: float = 10.0
     # A hold is sent this long after the last call: just before a five-minute entry expires.
     hold_after: timedelta = timedelta(seconds=290)
+    # Defer tools that were never called, when that is cheaper; decided once per session (EC-10).
+    defer_tools: bool = False
     # Never more than this above what doing nothing would have cost, whichever is larger (EC-8).
     above_share: float = 0.03
     above_dollars: float = 0.05

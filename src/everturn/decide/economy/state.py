@@ -74,3 +74,7 @@ class EconomyState(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self, spent=self.spent + dollars, held=self.held + dollars, holds=self.holds + 1
         )
+
+    def after_late_hold(self, dollars: float) -> "EconomyState":
+        """A hold of an earlier pause, or of an earlier process: its price counts, its effect does not."""
+        return msgspec.structs.replace(self, spent=self.spent + dollars, held=self.held + dollars)

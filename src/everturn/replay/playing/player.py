@@ -401,7 +401,7 @@ class Player:
                 output=usage.output_tokens,
                 why=planned.decision.why,
             )
-            self.conversation.record_hold(usage, at)
+            self.conversation.record_hold(planned, usage, at)
             request = planned.request() if self._observer is not None else None
             self._log_call(entry, request, self.forecast.prompt)
             at += timedelta(seconds=HOUR)

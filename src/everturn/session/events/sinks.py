@@ -13,6 +13,7 @@ from everturn.decide.events import (
     CompactionNotDone,
     Event,
     ForksRepeated,
+    HoldChecked,
     HookTrouble,
     PassedThrough,
     TranscriptDamaged,
@@ -40,7 +41,8 @@ FIELD: Final = "everturnEvent"
 
 
 def level_of(event: Event) -> int:
-    return logging.WARNING if isinstance(event, WARNINGS) else logging.INFO
+    is_lost_hold = isinstance(event, HoldChecked) and not event.kept
+    return logging.WARNING if is_lost_hold or isinstance(event, WARNINGS) else logging.INFO
 
 
 def log_sink(logger: logging.Logger | None = None, content: ContentMode = "omitted") -> Sink:

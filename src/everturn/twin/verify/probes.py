@@ -73,6 +73,12 @@ def _system(name: str, marker: dict[str, str] | None = None) -> list[dict[str, A
     return [_text(f"{{salt}} {name}. {_LONG}", marker or _FIVE)]
 
 
+def _held() -> dict[str, Any]:
+    """The prompt whose system prompt has an entry of five minutes, with one of an hour on top."""
+    system = [_text(f"{{salt}} hold. {_LONG}")]
+    return {"system": system, "messages": [_user(_text(_SENTENCE * 3, _HOUR), "Say OK.")]}
+
+
 def _image(data: str, media_type: str = "image/png") -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
 
@@ -297,6 +303,15 @@ PROBES: Final[tuple[Probe, ...]] = (
         _ask(system=_system("longer", _HOUR), wait=320),
         slow=True,
         learns=LearnedOption("longer_marker_lengthens", 5, {"something": True, "nothing": False}),
+    ),
+    _caches(
+        "cache.hour-over-five",
+        "a 1h entry on top of a 5m entry outlives it: what a hold relies on",
+        _ask(system=_system("hold")),
+        _ask(**_held()),
+        _ask(**_held(), wait=320),
+        slow=True,
+        learns=LearnedOption("hour_survives_prefix", 5, {"something": True, "nothing": False}),
     ),
     # ── errors (free) ──
     _refuses("error.unknown-field", "a field that does not exist", _ask(colour="red")),

@@ -11,7 +11,9 @@ from everturn.replay.page import formatting
 from everturn.replay.page.cost_figures import so_far, swatches
 from everturn.replay.page.markup import Html, element
 from everturn.replay.page.session_comparison import SessionComparison, cheapest, sum_policies
+from everturn.session.state_file import SessionState
 from everturn.web_dashboard import figures
+from everturn.web_dashboard.pages.economy import economy_panels
 from everturn.web_dashboard.pages.filters import address
 from everturn.web_dashboard.pages.layout import Shell, dollars, empty, panel, render, tile, tiles, void
 from everturn.web_dashboard.pages.sessions import countdown, short_model
@@ -36,6 +38,8 @@ class SessionView(msgspec.Struct, frozen=True):
     # The newest comparison with this session, and its name.
     policies: SessionComparison | None = None
     comparison: str = ""
+    # What everturn keeps beside the transcript of a session of its own.
+    kept: SessionState = SessionState()
 
     @property
     def breaks(self) -> list[BreakRow]:
@@ -53,6 +57,7 @@ def session_page(shell: Shell, view: SessionView) -> str:
         _threads(view),
         _context(shell, view),
         element("div", _breaks(shell, view), _edits(shell, view), class_="columns"),
+        economy_panels(shell, view.kept),
         _policies(view),
         _notes(view.detail.notes),
         data_live="session",

@@ -1,0 +1,170 @@
+"""Holds in sessions: who waits, what they cost, and what the first return tells (EC-1, EC-3, EC-11)."""
+
+import asyncio
+import json
+
+import pytest
+from scripted_twin import scripted_options
+from surfaces.desk import RULES, Desk
+from surfaces.test_economy import HOLDS, OPUS, SAYS, grow, speak, wait_for_calls
+
+from everturn import AsyncSession
+from everturn.session.hold_timers import VirtualTimer
+from everturn.twin.testing import TwinForTests
+
+VIRTUAL = {**OPUS, "economy": {"holds": True}}
+
+
+@pytest.fixture(autouse=True)
+def data_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path / "data" / "everturn"
+
+
+@pytest.fixture
+def losing_desk(tmp_path):
+    """A provider whose entries of an hour die with the five-minute entries below them."""
+    twin = TwinForTests(options=scripted_options(hour_survives_prefix=False))
+    yield Desk(tmp_path, twin)
+    twin.close()
+
+
+def timer_of(desk):
+    clock = desk.twin.twin.clock
+    return VirtualTimer(clock.now, clock.set)
+
+
+def kinds(session):
+    return [each.label for each in session.context().decisions]
+
+
+@pytest.mark.spec("EC-1")
+def test_a_hold_and_its_terms_are_in_the_event_the_transcript_and_the_context(desk):
+    timer = timer_of(desk)
+    with desk.open(**VIRTUAL, hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        timer.advance(2_000)
+        [held] = session.context().decisions
+        cost = session.bill.parts["hold"].dollars
+    [event] = desk.heard("CacheHeld")
+    assert (held.kind, held.done, held.label) == ("hold", True, "held")
+    assert held.why == event.why
+    assert event.why == (
+        f"held for ${cost:.3f}, expected saving ${held.expected:.3f}: 52% of pauses this long end within the "
+        "hour"
+    )
+    assert (float(cost), event.usage.context) == (pytest.approx(held.cost), event.tokens)
+    [line] = [each for each in desk.lines() if each.get("subtype") == "everturn_event"]
+    assert line["everturnEvent"]["why"] == event.why
+    printed = desk.everturn("context", desk.path, "--no-color").stdout
+    assert f"Decided by price\n{event.why}\n" in printed
+    told = json.loads(desk.everturn("context", desk.path, "--json").stdout)["decisions"]
+    assert [(each["kind"], each["why"]) for each in told] == [("hold", event.why)]
+
+
+@pytest.mark.spec("EC-1")
+def test_a_decision_against_a_hold_has_its_numbers_and_is_told_once(desk):
+    timer = timer_of(desk)
+    with desk.open(**OPUS, economy={"holds": True, "hold_dollars": 0.0}, hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        speak(desk, session)
+        timer.advance(2_000)
+        [decision] = session.context().decisions
+    [event] = desk.heard("CacheNotHeld")
+    assert event.why.endswith("but not now: holds have cost $0.00 of $0.00")
+    assert (decision.label, decision.done) == ("not held", False)
+    assert decision.why.startswith(f"${decision.cost:.3f} to hold, expected saving ${decision.expected:.3f}")
+    assert len(desk.twin.ledger) == 2
+
+
+@pytest.mark.spec("EC-3")
+def test_a_return_that_finds_nothing_makes_the_next_pauses_five_minute_refreshes(losing_desk, data_folder):
+    desk = losing_desk
+    timer = timer_of(desk)
+    with desk.open(**VIRTUAL, hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        timer.advance(1_500)
+        speak(desk, session)
+        assert kinds(session) == ["held", "hold lost"]
+        timer.advance(1_500)
+        speak(desk, session)
+    [checked] = desk.heard("HoldChecked")
+    assert (checked.kept, checked.tokens_read) == (False, 0)
+    held = [body for body in desk.bodies if body["max_tokens"] == 0]
+    marks = [body["messages"][-2]["content"][-1]["cache_control"] for body in held]
+    # In the second pause: while more than 8.7% of the pauses end within five minutes.
+    assert marks == [{"type": "ephemeral", "ttl": "1h"}, {"type": "ephemeral"}, {"type": "ephemeral"}]
+    remembered = json.loads((data_folder / "holds.json").read_text())["lost"]
+    assert list(remembered) == ["anthropic"]
+    assert list(remembered["anthropic"]) == ["claude-opus-4-5"]
+
+
+@pytest.mark.spec("EC-3")
+@pytest.mark.parametrize("damage", [None, "file", "state"])
+def test_what_a_return_has_told_is_remembered_by_other_sessions_and_after_damage(
+    losing_desk, data_folder, damage
+):
+    desk = losing_desk
+    timer = timer_of(desk)
+    with desk.open(**VIRTUAL, hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        timer.advance(1_500)
+        speak(desk, session)
+    if damage == "file":
+        (data_folder / "holds.json").write_text('{"lost": {"anthropic": 5')
+    if damage == "state":
+        (desk.folder / "session.jsonl.state.json").unlink()
+    if damage is None:
+        desk.path = desk.folder / "other.jsonl"
+    seen = len(desk.bodies)
+    with desk.open(**VIRTUAL, hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        timer.advance(400)
+    marks = [body["messages"][-2]["content"][-1]["cache_control"] for body in desk.bodies[seen + 1 :]]
+    assert marks == [{"type": "ephemeral"}]
+
+
+@pytest.mark.spec("EC-3")
+def test_a_return_that_reads_the_prefix_confirms_the_hold_and_is_told_once(desk):
+    timer = timer_of(desk)
+    with desk.open(**VIRTUAL, hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        for _ in range(2):
+            timer.advance(2_000)
+            speak(desk, session)
+        assert kinds(session) == ["held", "hold checked", "held"]
+    [checked] = desk.heard("HoldChecked")
+    assert checked.kept
+    assert checked.tokens_read >= checked.tokens_held - 10
+
+
+def test_a_return_within_five_minutes_of_the_hold_tells_nothing(losing_desk):
+    timer = timer_of(losing_desk)
+    with losing_desk.open(**VIRTUAL, hold_timer=timer) as session:
+        grow(losing_desk, session, logs=1)
+        timer.advance(500)
+        speak(losing_desk, session)
+    assert losing_desk.heard("HoldChecked") == []
+
+
+@pytest.mark.spec("EC-11")
+def test_the_holds_of_an_async_session_wait_in_a_task_and_end_with_it(desk):
+    async def live():
+        client = desk.twin.client(middleware=[desk.recorder()], max_retries=0)
+        async with await AsyncSession.open(
+            desk.path, client=client, system=RULES, clock=desk.twin.twin.clock.now, **OPUS, economy=HOLDS
+        ) as session:
+            desk.twin.script("Seen.")
+            await session.send("Log: " + SAYS * 2_300)
+            waiting = [task for task in asyncio.all_tasks() if "_sleep" in repr(task)]
+            assert len(waiting) == 1
+            await asyncio.to_thread(wait_for_calls, desk, 2)
+            desk.twin.script("Yes.")
+            await session.send("Go on.")
+        seen = len(desk.twin.ledger)
+        await asyncio.sleep(0.1)
+        return seen, session.bill.parts["hold"].calls
+
+    seen, holds = asyncio.run(live())
+    assert len(desk.twin.ledger) == seen
+    assert holds == sum(body["max_tokens"] == 0 for body in desk.bodies)
