@@ -1,5 +1,6 @@
 """What a summary call did to the cache is known without measuring the conversation a second time."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -37,7 +38,7 @@ def held_and_captured(hold: Any) -> tuple[Conversation, CapturedRequest]:
     list(talk(held, 4))
     held.runner.say("And now?")
     steps = held.runner.conversation
-    ground = steps._compactor.context(steps.setting)
+    ground = steps._compactor.context(steps.setting, datetime(2026, 8, 1, tzinfo=UTC))
     assert ground is not None
     return steps, ground.captured
 

@@ -54,7 +54,7 @@ def test_thinking_that_may_be_bound_to_another_prefix_is_not_sent_where_that_is_
 
     assert thoughts(talked()) == 1
     distrusted = talked()
-    distrusted.conversation.distrust_thinking("opened elsewhere")
+    distrusted.conversation.distrust_thinking("opened elsewhere", "a1")
     assert thoughts(distrusted) == sent
 
 
@@ -117,7 +117,7 @@ def test_a_summary_request_is_sent_without_the_thinking_that_the_api_would_refus
     scene.conversation.add(
         b.assistant(b.think("Hm."), "Done so far.", id="m1", uuid="a1", model="claude-opus-5-5")
     )
-    scene.conversation.distrust_thinking("opened elsewhere")
+    scene.conversation.distrust_thinking("opened elsewhere", "a1")
     asked = CompactionRequest(trigger="manual")
     made = scene.run(scene.conversation.compact(asked, scene.now, scene.new_id))
     assert isinstance(made, Compaction)

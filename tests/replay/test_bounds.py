@@ -125,7 +125,7 @@ def test_clears_only_clears_for_free_when_the_prefix_has_lapsed():
 
 @pytest.mark.spec("EC-12")
 def test_the_plan_finds_what_others_kept_in_the_cache_and_pays_no_more_than_anybody_else():
-    call = PlannedCall(new=500, needed=0, pause=0.0, read=0.1, write=1.0, output=Decimal(0))
+    call = PlannedCall(new=500, needed=0, pause=0.0, read=0.1, write=1.25, plain=1.0, output=Decimal(0))
     warm = msgspec.structs.replace(call, held=10_000)
     assert cheapest_plan([call], 10_000) == 10_500
     assert cheapest_plan([warm], 10_000) == Decimal("1500.0")

@@ -1,9 +1,14 @@
 """The economic policy in sessions and in replays (EC)."""
 
+import json
 import time
 
 import pytest
+from click.testing import CliRunner
 from surfaces.desk import call, tool
+
+from everturn.cli import main
+from everturn.measure.tokens import ROUGH
 
 SAYS = "The token comes late. "
 OPUS = {"model": "claude-opus-4-5", "policy": "economic", "compact": {"strategies": ("extractive",)}}
@@ -65,6 +70,7 @@ def test_a_warm_context_is_reset_once_carrying_it_has_cost_as_much(desk, caution
     assert [event.why.partition(":")[0] for event in done] == ["warm reset"] * resets
 
 
+@pytest.mark.spec("EC-8")
 def test_a_reset_that_doing_nothing_would_not_repay_is_not_made(desk):
     economy = {"caution": "frugal", "above_dollars": 0.0, "above_share": 0.0}
     with desk.open(**OPUS, economy=economy) as session:
@@ -141,3 +147,55 @@ def test_what_carrying_has_cost_is_remembered_over_a_restart(desk):
         with desk.open(**OPUS, economy=economy) as session:
             speak(desk, session, f"Question {n}.")
     assert [event.why.partition(":")[0] for event in desk.heard("CompactionDone")] == ["warm reset"]
+
+
+@pytest.mark.spec("EC-6")
+@pytest.mark.moves_cache_prefix(reason="a reset replaces the context on purpose")
+def test_a_reset_keeps_the_last_round_and_a_recent_edit_word_for_word_and_a_short_summary(desk):
+    edited = "    wait_for(token, seconds=30)"
+    with desk.open(**OPUS, tools=[tool("Edit", run=lambda given: "The file was changed.")]) as session:
+        grow(desk, session)
+        given = {"file_path": "login.py", "old_string": "    pass", "new_string": edited}
+        desk.twin.script({"content": [call("toolu_1", "Edit", **given)]}, "The login test waits now.")
+        session.send("Make the login test wait.")
+        desk.twin.advance(301)
+        speak(desk, session, "Which line was it?")
+    done = desk.heard("CompactionDone")[-1]
+    assert done.why.startswith("cold reset: ")
+    messages = desk.bodies[-1]["messages"]
+    said = [block["text"] for each in messages for block in each["content"] if block["type"] == "text"]
+    shown = next(each for each in said if edited in each)
+    assert "[Edit]\nfile_path: login.py\n" in shown
+    assert "The file was changed." in shown
+    # The round before the question, which a summary would paraphrase.
+    assert [each for each in said if each in ("The login test waits now.", "Which line was it?")] == [
+        "The login test waits now.",
+        "Which line was it?",
+    ]
+    receipt = next(each for each in said if "What the compaction did" in each)
+    assert "2 messages verbatim; 1 earlier call with its result" in receipt
+    assert ROUGH.text(next(each for each in said if "session-summary" in each)) < 3_500
+
+
+@pytest.mark.spec("EC-13")
+def test_the_command_charges_a_hold_after_the_last_call_of_a_recording(tmp_path):
+    file, kept = str(tmp_path / "session.jsonl"), str(tmp_path / "kept")
+    given = ["--tokens", "12000", "--seed", "1", "--sidechains", "0", "--images", "0", "--idle-gaps", "0"]
+    assert CliRunner().invoke(main, ["make-session", *given, "--out", file]).exit_code == 0
+    asked = [
+        "replay",
+        file,
+        "--policy",
+        "economic,claude-code",
+        "--json",
+        "--cache",
+        kept,
+        "--engine",
+        "here",
+    ]
+    ours, other = json.loads(CliRunner().invoke(main, asked).stdout)["rows"]
+    # No pause is recorded, so the only hold is the one after the end.
+    assert (ours["refreshes"], other["refreshes"]) == (1, 0)
+    assert float(ours["dollars"]) == pytest.approx(
+        float(other["dollars"]) + float(ours["spent"]["refresh"]), abs=1e-6
+    )

@@ -42,6 +42,7 @@ HOOKS = {"hooks.files": ("~/hooks.json",)}
 
 FRUGAL = {**EXTRACTIVE, "economy.enabled": True, "economy.caution": "frugal"}
 HOLDS = {**EXTRACTIVE, "economy.enabled": True, "economy.holds": True, "economy.hold_after": "20ms"}
+PRICED = {**EXTRACTIVE, "economy.enabled": True}
 
 TABLE: dict[str, Row] = {
     "policy": Row(scenes.reading, "none"),
@@ -125,6 +126,11 @@ TABLE: dict[str, Row] = {
     "economy.hold_after": Row(scenes.pausing, "1h", HOLDS),
     "economy.defer_tools": Row(scenes.idle_tools, True, {**EXTRACTIVE, "economy.enabled": True}),
     "economy.day_dollars": Row(scenes.pausing_caller, 0.0, {**HOLDS, "economy.hold_after": "290s"}),
+    "economy.pauses": Row(scenes.pausing, ("290 0/500",), HOLDS),
+    "economy.reuse": Row(scenes.restored, ("reads 0 0/9 0/9 0/9",), PRICED),
+    "economy.keep_tokens": Row(scenes.restored, 0, PRICED),
+    "economy.last_round_tokens": Row(scenes.restored, 0, PRICED),
+    "compact.summary_tokens": Row(scenes.restored, 300, EXTRACTIVE),
     "compact.enabled": Row(scenes.restored, False),
     "compact.strategies": Row(scenes.restored, ("extractive",)),
     "compact.summary_model": Row(scenes.summaries, "claude-opus-5"),

@@ -63,6 +63,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "everturn.cli.statusline:statusline",
         "Print the Claude Code status line (called by Claude Code).",
     ),
+    "tune": ("everturn.cli.tune:tune", "Fit the economic policy to your own sessions."),
     "twin": ("everturn.cli.twin:twin", "Run a local Messages API for development and tests."),
     "undo": ("everturn.cli.undo:undo", "Undo the last compaction of a session."),
     "expand": ("everturn.cli.expand:expand", "Show what a compaction replaced."),

@@ -40,6 +40,7 @@ _ALL: Final = (
         "economic",
         "compact when carrying has cost as much as a reset, or a cold cache must be written anyway",
         economy=EconomySettings(enabled=True),
+        compact=CompactSettings(summary_tokens=3_000),
     ),
     _policy(
         "when-cold",

@@ -65,7 +65,7 @@ class Compactor:
         """Replace the view by a summary of it, with the first strategy that succeeds; or say why not."""
         state = self._state
         self._make_sendable(now, new_id)
-        context = self.context(state.setting)
+        context = self.context(state.setting, now)
         if context is None:
             return COMPACTION_DISABLED
         context = self.memory.grant_calls(asked, context, now)
@@ -160,7 +160,7 @@ class Compactor:
 
     def dry_run(self, asked: CompactionRequest, now: datetime) -> CompactionPlan | CompactionSkipped:
         """What a compaction would do (CP-29)."""
-        context = self.context(self._state.setting)
+        context = self.context(self._state.setting, now)
         return preview_compaction(asked, context, now) if context else COMPACTION_DISABLED
 
     def propose(self, now: datetime) -> Proposal | None:
@@ -220,7 +220,7 @@ class Compactor:
         shared = self._shared_settings(settings)
         append(tell_unsendable(state, shared, state.cache.summary_parameters(shared)))
 
-    def context(self, settings: ConversationSettings) -> CompactionContext | None:
+    def context(self, settings: ConversationSettings, now: datetime) -> CompactionContext | None:
         """What a compaction starts from; None if this conversation is never compacted."""
         if not settings.options.may_compact:
             return None
@@ -261,6 +261,7 @@ class Compactor:
             notes=notes.text,
             notes_end_before=notes.end_before,
             queued=self.queued,
+            keep=self._economy.keep_rule(settings, now),
         )
 
     def _shared_settings(self, settings: ConversationSettings) -> ConversationSettings:

@@ -9,10 +9,10 @@ from everturn.decide.compact.settings import to_strategy
 from everturn.decide.compact.values import Compaction, CompactionRequest, CompactionSkipped
 from everturn.decide.economy.decisions import DecisionKind, EconomicDecision, add_decision
 from everturn.decide.economy.holds import HoldForm, HoldInputs, decide_hold
-from everturn.decide.economy.pauses import DEFAULT_PAUSES, PauseTable
+from everturn.decide.economy.keeping import KeepRule, make_keep_rule
 from everturn.decide.economy.prices import RelativePrices
 from everturn.decide.economy.resets import ResetDecision, ResetInputs, decide_reset
-from everturn.decide.economy.settings import COLD_TOKENS, KEPT_TOKENS, SUMMARY_TOKENS
+from everturn.decide.economy.settings import COLD_TOKENS, KEPT_TOKENS, SUMMARY_TOKENS, WRITTEN_TOKENS
 from everturn.decide.economy.state import EconomyState
 from everturn.decide.economy.trust import HoldCheck, check_hold
 from everturn.engine.capture import capture_request
@@ -40,9 +40,8 @@ NOTHING_READ: Final = Prediction(0, 0, 0, 0)
 class Economy:
     """Keeps no bill while the policy is off."""
 
-    def __init__(self, conversation: ConversationState, pauses: PauseTable = DEFAULT_PAUSES) -> None:
+    def __init__(self, conversation: ConversationState) -> None:
         self._conversation = conversation
-        self._pauses = pauses
         self.state = EconomyState()
         # The latest decisions, with their numbers (EC-1).
         self.decisions: tuple[EconomicDecision, ...] = ()
@@ -51,6 +50,11 @@ class Economy:
         # The last hold of an hour since the last call: when, and how many tokens it covered.
         self._held: tuple[datetime, int] | None = None
         self._is_trusted = False
+        # Tokens that the provider kept beyond their time before the next call, without any hold. Only a
+        # replay knows that.
+        self.kept_anyway = 0
+        # What the last look ahead expected to be read; None after a call.
+        self._looked: int | None = None
 
     def note(
         self, kind: DecisionKind, why: str, at: datetime, *, done: bool, cost: float, expected: float
@@ -71,6 +75,7 @@ class Economy:
         cache = conversation.cache
         parameters = cache.latch(settings).parameters
         _, prediction = cache.look_ahead(conversation.tracker, settings, parameters, now)
+        self._looked = prediction.read
         decision = self._weigh_reset(settings, prediction, has_notes=has_notes, now=now)
         why = f"{decision.kind} reset: {decision.why}" if decision.kind else decision.why
         done = decision.kind is not None
@@ -84,7 +89,12 @@ class Economy:
     ) -> ResetDecision:
         prices, state = prices_of(settings, now, prediction.total), self.state
         call = state.unmanaged_call(
-            prediction.total, prediction.read, now.timestamp(), prices, _ttl(settings)
+            prediction.total,
+            prediction.read,
+            now.timestamp(),
+            prices,
+            _ttl(settings),
+            kept_anyway=self.kept_anyway,
         )
         given = ResetInputs(
             size=prediction.total,
@@ -98,6 +108,14 @@ class Economy:
         )
         return decide_reset(given, prices, settings.options.economy)
 
+    def keep_rule(self, settings: ConversationSettings, now: datetime) -> KeepRule | None:
+        """What a compaction keeps by price (EC-6); None while the policy is off."""
+        economy = settings.options.economy
+        if not economy.enabled:
+            return None
+        base = self._conversation.preamble_tokens(settings) + WRITTEN_TOKENS
+        return make_keep_rule(economy.reuse_table, base, prices_of(settings, now, base), economy)
+
     def record_reply(self, usage: Usage, now: datetime, *, expected: int = 0) -> HoldCheck | None:
         """`expected` are the tokens that should have been read. Returns what the reply tells about the last
         hold, if that is news (EC-3)."""
@@ -106,8 +124,14 @@ class Economy:
         if settings.options.economy.enabled:
             prices, base = prices_of(settings, now, usage.context), self._base(settings)
             self.state = self.state.after_reply(
-                usage, prices, base=base, now=now.timestamp(), ttl=_ttl(settings)
+                usage,
+                prices,
+                base=base,
+                now=now.timestamp(),
+                ttl=_ttl(settings),
+                kept_anyway=self.kept_anyway,
             )
+        self._looked = None
         return checked
 
     def _check_hold(self, usage: Usage, now: datetime, expected: int) -> HoldCheck | None:
@@ -142,7 +166,7 @@ class Economy:
             (cheap if each.strategy == "direct" and not each.model else own).whole(each.usage)
             for each in made.attempts
         )
-        self.state = self.state.after_reset(before, made.tokens_after, sum(spent))
+        self.state = self.state.after_reset(before, made.tokens_after, sum(spent), self._looked)
 
     # ── holds ────────────────────────────────────────────────────────────────────────────────────
 
@@ -166,7 +190,7 @@ class Economy:
             least_output=least_output(parameters.thinking, form),
             prices=prices_of(settings, now, state.prompt + state.output),
             settings=settings.options.economy,
-            pauses=self._pauses,
+            pauses=settings.options.economy.pause_table,
             form=form,
         )
         decision = decide_hold(given)

@@ -21,15 +21,18 @@ FOLDER: Final = Path("../shared/data/claude-code")
 
 
 def iter_silences(paths: Iterable[Path]) -> Iterator[float]:
-    """Seconds between the calls of each main conversation."""
     for session in read_sessions(paths):
-        if not isinstance(session, ReplaySession):
-            continue
-        calls = next(iter(prepare(session).whole), None)
-        times = [call.at for call in calls.calls] if calls else []
-        yield from ((later - sooner).total_seconds() for sooner, later in pairwise(times))
-        if times:
-            yield inf
+        if isinstance(session, ReplaySession):
+            yield from silences_of(session)
+
+
+def silences_of(session: ReplaySession) -> Iterator[float]:
+    """Seconds between the calls of the main conversation, and after the last one."""
+    calls = next(iter(prepare(session).whole), None)
+    times = [call.at for call in calls.calls] if calls else []
+    yield from ((later - sooner).total_seconds() for sooner, later in pairwise(times))
+    if times:
+        yield inf
 
 
 def main(arguments: list[str]) -> int:

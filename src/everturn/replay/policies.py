@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.compact.settings import Strategy
 from everturn.decide.economy.settings import CAUTIONS
 from everturn.decide.options import Options, TokenSettings
 from everturn.decide.policy import POLICIES
@@ -69,7 +69,7 @@ _AT_85: Final = Options(
 _AS_RECORDED: Final = Options(policy="recorded", micro=_NO_CLEARING)
 _CLEARS_ONLY: Final = Options(policy="clears-only", micro=_NO_CLEARING)
 # A recording has no notes, so a summary is obtained from the conversation.
-_COMPACTS_BY: Final = CompactSettings(strategies=("fork", "direct", "extractive"))
+_STRATEGIES: Final[tuple[Strategy, ...]] = ("fork", "direct", "extractive")
 # Clearing alone does not keep a long session inside its window, so policies that only clear also compact at
 # the threshold. A sliding window never reaches it, and `none` ends there.
 _COMPACTS: Final[dict[str, CompactionMode]] = {
@@ -95,7 +95,9 @@ _OPTIONS: Final = {
 
 def _replay_policy(name: str) -> ReplayPolicy:
     compacts = _COMPACTS.get(name, "never")
-    how = msgspec.structs.replace(_COMPACTS_BY, enabled=compacts == "automatic")
+    how = msgspec.structs.replace(
+        _OPTIONS[name].compact, strategies=_STRATEGIES, enabled=compacts == "automatic"
+    )
     # Where prices decide, they decide about pauses too.
     economy = msgspec.structs.replace(_OPTIONS[name].economy, holds=_OPTIONS[name].economy.enabled)
     # Recorded counts are exact already: nothing is left to calibrate.

@@ -10,9 +10,9 @@ from everturn.decide.economy.resets import ResetDecision, ResetInputs, decide_re
 from everturn.decide.economy.settings import EconomySettings
 
 OPUS = RelativePrices(read=0.1, write_5m=1.25, write_1h=2.0, output=5.0, dollars=5e-6)
-ON = EconomySettings(enabled=True)
+ON = EconomySettings(enabled=True, caution="balanced")
 WARM = ResetInputs(
-    size=120_000, window=200_000, read=118_000, base=40_000, carry=0.0, summary=0.0, spent=5.0, unmanaged=5.0
+    size=120_000, window=200_000, read=118_000, base=40_000, carry=0.0, summary=0.0, spent=5.0, unmanaged=5.5
 )
 
 
@@ -72,13 +72,13 @@ def test_close_to_the_window_a_reset_is_made_whatever_it_costs():
 
 
 def test_a_reset_that_would_cost_more_than_doing_nothing_ever_did_is_not_made_and_says_so():
-    late = msgspec.structs.replace(WARM, carry=1e6, spent=5.06)
+    late = msgspec.structs.replace(WARM, carry=1e6, spent=5.5)
     assert decide_reset(late, OPUS, ON) == ResetDecision(
         kind=None,
         cost=154_812.5 * 5e-6,
         against=5.0,
         why="carrying 80,000 tokens has cost $5.000 since the last reset, a reset and what it forgets cost "
-        "$0.774; but not now: $5.160 with it is above the limit of $5.150",
+        "$0.774; but not now: $5.912 with it is above the limit of $5.665",
     )
 
 
@@ -107,5 +107,7 @@ def test_no_reset_below_the_window_takes_a_session_beyond_its_limit(
         unmanaged=unmanaged,
     )
     found = decide_reset(asked, prices, ON)
-    now = (1.25 * 16_000 + summary) * 5e-6
+    # At worst a reset writes 30,000 tokens and makes us fetch 2.5 results of 4,300 again.
+    again = 2.5 * (price * size + 600 + 1.25 * 4_300)
+    now = (1.25 * 30_000 + summary + again) * 5e-6
     assert found.kind in (None, "window") or asked.spent + now <= spending_limit(unmanaged, ON)

@@ -70,6 +70,10 @@ class CallIndex(msgspec.Struct, frozen=True):
         made = {spot.block.call: spot for spot in self._calls_where(lambda row: row.does in purposes)}
         return tuple(self._with_result(spot) for spot in made.values())
 
+    def every(self) -> tuple[Called, ...]:
+        """All calls, oldest first."""
+        return tuple(map(self._with_result, self._calls_where(lambda row: True)))
+
     def file_reads(self) -> tuple[tuple[str, Called], ...]:
         """The calls that read one file, each with its path, oldest first."""
         made = {

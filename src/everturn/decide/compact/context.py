@@ -4,6 +4,7 @@ import msgspec
 
 from everturn.decide.compact.settings import CompactSettings, Strategy, to_strategy
 from everturn.decide.compact.values import CompactionChain, Measured
+from everturn.decide.economy.keeping import KeepRule
 from everturn.decide.extractive.settings import SummarySettings
 from everturn.history.log import View
 from everturn.measure.capabilities import Capabilities
@@ -59,6 +60,8 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
     notes_end_before: str = ""
     # What the user typed while the model worked, and no record has.
     queued: tuple[QueuedMessage, ...] = ()
+    # Where prices decide what a compaction keeps; None where the settings do (EC-6).
+    keep: KeepRule | None = None
     # How many calls of a model this compaction may make; None for as many as the settings allow.
     calls: int | None = None
 

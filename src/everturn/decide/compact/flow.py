@@ -30,7 +30,7 @@ from everturn.decide.compact.strategies import (
     with_own_model,
 )
 from everturn.decide.compact.summary_calls import CallObserver, SummaryCalls
-from everturn.decide.compact.unanswered import start_of_unanswered
+from everturn.decide.compact.unanswered import start_of_last_round, start_of_unanswered
 from everturn.decide.compact.unsent import first_unsent
 from everturn.decide.compact.values import (
     Attempt,
@@ -43,7 +43,7 @@ from everturn.decide.compact.values import (
     describe_attempts,
 )
 from everturn.decide.effects import FileRead, Flow, ReadFiles, RunHooks, read_files, run_hooks
-from everturn.measure.tokens import pad_estimate
+from everturn.measure.tokens import TokenCount, pad_estimate
 
 
 class _Surroundings(msgspec.Struct, frozen=True):
@@ -127,7 +127,7 @@ def _preview(
 ) -> CompactionPlan | CompactionSkipped:
     """What nobody has answered yet is not summarized but kept, wherever it fits into the window (CP-37)."""
     may_keep = asked.form == "full" and not asked.keeps_nothing
-    start = start_of_unanswered(context.view.records) if may_keep else 0
+    start = _start_of_kept(context) if may_keep else 0
     if start:
         kept = _planned(_up_to(asked, context.view.records[start].uuid), context, now)
         if isinstance(kept, CompactionSkipped):
@@ -143,6 +143,18 @@ def _preview(
             strategies = runnable_strategies("full", context)
             return msgspec.structs.replace(kept, keeps_newest=True, strategies=strategies)
     return _planned(asked, context, now)
+
+
+def _start_of_kept(context: CompactionContext) -> int:
+    """Where what is kept begins: what has no answer yet; and where prices decide, the whole last round, if it
+    is not too large (EC-6)."""
+    records = context.view.records
+    start = start_of_unanswered(records)
+    last = start_of_last_round(records)
+    if context.keep is None or last <= 0 or (start and last >= start):
+        return start
+    tokens = sum((context.counts.of(each).whole for each in records[last:]), TokenCount())
+    return last if tokens.padded <= context.keep.last_round else start
 
 
 def _up_to(asked: CompactionRequest, at: str) -> CompactionRequest:
@@ -194,6 +206,7 @@ def _planned(
         measured=context.measured,
         transcript=context.transcript,
         tools=context.tools,
+        keep=context.keep,
     )
 
 

@@ -25,6 +25,7 @@ from everturn.decide.compact.values import (
     RestorationPlan,
     Strategy,
 )
+from everturn.decide.economy.keeping import KeepRule
 from everturn.history.log import View
 from everturn.history.records import Record, reported_usage
 from everturn.measure.accounting import accounts_of
@@ -52,6 +53,7 @@ def plan_compaction(
     measured: Measured | None = None,
     transcript: str = "",
     tools: ToolTable = DEFAULT_TOOL_TABLE,
+    keep: KeepRule | None = None,
 ) -> CompactionPlan | CompactionSkipped:
     """`payer` is the model whose prices hold, where it is not `model`; `on` is their day; without one, the
     newest known. `measured` is the view as it was tracked; else it is measured here. `transcript` is the path
@@ -63,17 +65,18 @@ def plan_compaction(
     fixed = _fixed(view, size, whole, counts)
     if asked.trigger == "auto" and fixed >= limits.auto:
         return _preamble_is_too_large(fixed, limits)
-    back = msgspec.structs.replace(
-        plan_restoration(
-            division.summarized,
-            division.kept,
-            settings,
-            hidden=view.cleared,
-            transcript=transcript,
-            tools=tools,
-        ),
-        unanswered=_open_question(division, limits, settings, counts),
+    question = _open_question(division, limits, settings, counts)
+    back = plan_restoration(
+        division.summarized,
+        division.kept,
+        settings,
+        hidden=view.cleared,
+        transcript=transcript,
+        tools=tools,
+        keep=keep,
+        estimate=counts.estimator.text,
     )
+    back = msgspec.structs.replace(back, unanswered=question)
     pins = pins_of(view.pins, division.summarized, settings, counts.estimator.text)
     sizes = _measure_sides(view, division, whole, asked, counts)
     messages = _Messages(messages_in(division.summarized), messages_in(division.kept))
@@ -162,7 +165,8 @@ def _expected_new(
     estimate = counts.estimator.text
     files = min(len(back.files) * settings.file_tokens, settings.files_tokens)
     skills = sum(min(estimate(body), settings.skill_tokens) for _, body in back.skills)
-    words = (back.todos, back.plan, *back.agents, *back.tools, *pins.carried)
+    kept = (each.text for each in back.exchanges)
+    words = (back.todos, back.plan, *back.agents, *back.tools, *pins.carried, *kept)
     lines = (line for _, listed in back.listings for line in listed)
     asked = estimate(back.unanswered.text) if back.unanswered else 0
     told = sum(map(estimate, (*words, *lines))) + min(skills, settings.skills_tokens) + asked

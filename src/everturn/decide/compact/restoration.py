@@ -5,7 +5,7 @@ is. What was restored by an earlier compaction is found in its attachments and r
 plan and agents there are: `work.py`; how it is worded: `view/fragments/restored.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -20,13 +20,16 @@ from everturn.decide.compact.call_index import (
     strings,
     text,
 )
+from everturn.decide.compact.exchanges import choose_exchanges
 from everturn.decide.compact.settings import CompactSettings
-from everturn.decide.compact.values import RestorationPlan
+from everturn.decide.compact.values import RestorationPlan, RestoredExchange
 from everturn.decide.compact.work import agents_at_work, is_planning, plan_made, todo_list
+from everturn.decide.economy.keeping import KeepRule
 from everturn.history.blocks import fields_of, text_of
 from everturn.history.edits import Compacted
 from everturn.history.records import Record
 from everturn.measure.accounting import is_unchanged_note
+from everturn.measure.tokens import ROUGH
 from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable
 
 FILE, SKILL, TOOLS, LISTING = "restored_file", "restored_skill", "restored_tools", "restored_listing"
@@ -47,6 +50,8 @@ def plan_restoration(
     hidden: Mapping[str, object] | None = None,
     transcript: str = "",
     tools: ToolTable = DEFAULT_TOOL_TABLE,
+    keep: KeepRule | None = None,
+    estimate: Callable[[str], int] = ROUGH.text,
 ) -> RestorationPlan:
     """`hidden` are the calls whose results the model no longer sees: their files are not visible. The
     transcript, and files beside it that begin with its name, are what was just summarized."""
@@ -55,6 +60,9 @@ def plan_restoration(
     every = index_calls((*summarized, *kept), tools) if kept else gone
     read = _newest_first(gone)
     files, skipped = _files(read, gone, stays, settings, hidden or {}, transcript)
+    exchanges: tuple[RestoredExchange, ...] = ()
+    if keep is not None:
+        files, exchanges = (), choose_exchanges(summarized, keep, estimate, tools, hidden or {})
     return RestorationPlan(
         files=files,
         skipped=skipped,
@@ -67,6 +75,7 @@ def plan_restoration(
         listings=_listings(gone, stays),
         discovered=_discovered(every),
         read=read,
+        exchanges=exchanges,
     )
 
 

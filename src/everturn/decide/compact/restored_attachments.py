@@ -11,6 +11,7 @@ import msgspec
 
 from everturn.decide.compact import restoration, work
 from everturn.decide.compact.budget import truncate_to_tokens
+from everturn.decide.compact.exchanges import EXCHANGE
 from everturn.decide.compact.pins import CARRIED
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.unanswered import UNANSWERED
@@ -53,6 +54,12 @@ def build_restored_attachments(
         [RestoredAttachment("restored_files_left_out", say.files_left_out(left_out))] if left_out else []
     )
     said = [RestoredAttachment(SAID_BY_HOOKS, (each,)) for each in hooks if each.strip()]
+    exchanges = [
+        RestoredAttachment(
+            EXCHANGE, say.exchange(each.text), {"tool": each.tool, "path": each.path, "age": each.age}
+        )
+        for each in plan.restoration.exchanges
+    ]
     # Last, where the model looks for what to do next.
     question = plan.restoration.unanswered
     asked = (
@@ -61,7 +68,7 @@ def build_restored_attachments(
         else []
     )
     return RestoredThings(
-        payloads=(*_words(plan), *skills, *_announced(plan), *shown, *missing, *said, *asked),
+        payloads=(*_words(plan), *skills, *_announced(plan), *exchanges, *shown, *missing, *said, *asked),
         files=tuple(each.fields["path"] for each in shown),
         left_out=tuple(left_out),
         skills=tuple(each.fields["name"] for each in skills),

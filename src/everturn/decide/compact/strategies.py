@@ -94,6 +94,7 @@ def _by_fork(plan: CompactionPlan, context: CompactionContext, calls: SummaryCal
         plan.asked.form,
         plan.asked.instructions,
         divided_at="" if sent else _divided_at(plan),
+        max_tokens=context.settings.summary_tokens,
     )
     messages = with_prompt(parent.messages, prompt)
     breakpoints = place_fork_breakpoints(make_fork(parent, ()), context.capabilities)
@@ -117,7 +118,12 @@ def _by_direct_call(plan: CompactionPlan, context: CompactionContext, calls: Sum
         current = messages
         unread = messages_left_out(whole, messages)
         extract = _extract(whole[:unread], plan, context)
-        prompt = summary_prompt(plan.asked.form, plan.asked.instructions, extract=extract)
+        prompt = summary_prompt(
+            plan.asked.form,
+            plan.asked.instructions,
+            extract=extract,
+            max_tokens=context.settings.summary_tokens,
+        )
 
         def request(
             said: Sequence[Message], shown: tuple[Message, ...] = current, prompt: str = prompt
@@ -249,7 +255,8 @@ def _extractive_budget(plan: CompactionPlan, context: CompactionContext) -> int:
     """
     taken, limits = plan.fixed + plan.tokens_kept, context.limits
     room = limits.auto - taken if taken < limits.auto else limits.effective - taken
-    return min(context.summary.budget, max(_MIN_EXTRACT, room * 3 // 8))
+    wanted = context.settings.summary_tokens or context.summary.budget
+    return min(wanted, max(_MIN_EXTRACT, room * 3 // 8))
 
 
 STRATEGIES: Mapping[Strategy, Callable[[CompactionPlan, CompactionContext, SummaryCalls], AttemptFlow]] = {

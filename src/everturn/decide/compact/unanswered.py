@@ -34,6 +34,12 @@ def start_of_unanswered(records: Sequence[Record]) -> int:
     return max((cut for cut in find_cut_points(records) if cut <= limit), default=0)
 
 
+def start_of_last_round(records: Sequence[Record]) -> int:
+    """The cut before the last response; 0 if there is none, or nothing before it."""
+    last = _last_reply(records)
+    return max((cut for cut in find_cut_points(records) if cut <= last), default=0)
+
+
 def unanswered_parts(records: Sequence[Record]) -> list[str]:
     """The words behind the last reply, and what its calls gave; also those words that an earlier compaction
     carried and no reply followed. Nothing in it can close a wrapper; what tools gave is marked as theirs."""

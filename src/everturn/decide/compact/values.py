@@ -55,6 +55,15 @@ class Measured(msgspec.Struct, frozen=True):
     metrics: Metrics
 
 
+class RestoredExchange(msgspec.Struct, frozen=True):
+    """A call and its result, word for word: the tool, its file, the calls since, and the text (EC-6)."""
+
+    tool: str
+    path: str
+    age: int
+    text: str
+
+
 class RestorationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is brought back beside the summary (CP-13 to CP-17)."""
 
@@ -75,6 +84,8 @@ class RestorationPlan(msgspec.Struct, frozen=True, kw_only=True):
     discovered: tuple[str, ...] = ()
     # Every file that is summarized away, most recently read first.
     read: tuple[str, ...] = ()
+    # Where prices decide what is kept, instead of files.
+    exchanges: tuple[RestoredExchange, ...] = ()
 
 
 class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):

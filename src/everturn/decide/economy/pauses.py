@@ -4,6 +4,7 @@ Fitted to recorded sessions, the end of a recording counted as never. `everturn 
 person's own sessions.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -11,6 +12,7 @@ import msgspec
 
 # A hold renews an entry shortly before its hour is over.
 HOUR: Final = 3_590.0
+_LINE: Final = re.compile(r"(\d+) (\d+)/(\d+)", re.ASCII)
 
 
 class PauseRow(msgspec.Struct, frozen=True):
@@ -34,6 +36,22 @@ class PauseTable(msgspec.Struct, frozen=True):
         row = found[-1] if found else self.rows[0]
         # One return and one silence more: a row that saw nothing is not certain of it.
         return (row.returns + 1) / (row.silences + 2)
+
+    def to_lines(self) -> tuple[str, ...]:
+        """As a setting has it: seconds, and returns/silences."""
+        return tuple(f"{row.seconds:.0f} {row.returns}/{row.silences}" for row in self.rows)
+
+
+def parse_pauses(lines: Iterable[str]) -> PauseTable:
+    """Reads what `to_lines` wrote. Raises ValueError with what is wrong."""
+    return PauseTable(tuple(map(_parse_row, lines)))
+
+
+def _parse_row(line: str) -> PauseRow:
+    found = _LINE.fullmatch(line.strip())
+    if found is None:
+        raise ValueError(f"{line!r} is not a row of a table of pauses, for example '290 104/198'")
+    return PauseRow(float(found[1]), int(found[3]), int(found[2]))
 
 
 def fit_pauses(silences: Iterable[float], *, first: float = 290.0, rows: int = 6) -> PauseTable:

@@ -13,6 +13,7 @@ from everturn.decide.economy.prices import RelativePrices
 from everturn.decide.economy.settings import (
     COLD_SHARE,
     COLD_TOKENS,
+    MAX_WRITTEN_TOKENS,
     REFETCH_ASKS,
     REFETCH_TOKENS,
     REFETCHES,
@@ -70,8 +71,11 @@ def decide_reset(given: ResetInputs, prices: RelativePrices, settings: EconomySe
     if found.kind is None:
         return found
     limit = spending_limit(given.unmanaged, settings)
-    if given.spent + now > limit:
-        above = f"${given.spent + now:.3f} with it is above the limit of ${limit:.3f}"
+    worst = (
+        prices.write_5m * MAX_WRITTEN_TOKENS + given.summary + _refetches(given.size, prices)
+    ) * prices.dollars
+    if given.spent + worst > limit:
+        above = f"${given.spent + worst:.3f} with it is above the limit of ${limit:.3f}"
         return msgspec.structs.replace(found, kind=None, why=f"{found.why}; but not now: {above}")
     return found
 
@@ -102,8 +106,11 @@ def _warm(given: ResetInputs, now: float, prices: RelativePrices, settings: Econ
 
 def expected_refetches(size: int, prices: RelativePrices, settings: EconomySettings) -> float:
     """What a reset is expected to make us fetch again, in input tokens, weighed by the caution (EC-7)."""
-    once = prices.read * size + REFETCH_ASKS + prices.write_5m * REFETCH_TOKENS
-    return settings.phi * REFETCHES * once
+    return settings.phi * _refetches(size, prices)
+
+
+def _refetches(size: int, prices: RelativePrices) -> float:
+    return REFETCHES * (prices.read * size + REFETCH_ASKS + prices.write_5m * REFETCH_TOKENS)
 
 
 def spending_limit(unmanaged: float, settings: EconomySettings) -> float:

@@ -5,6 +5,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from everturn.decide.economy.pauses import DEFAULT_PAUSES, PauseTable, parse_pauses
+from everturn.decide.economy.reuse import DEFAULT_REUSE, ReuseTable, parse_reuse
+
 Caution = Literal["frugal", "balanced", "careful"]
 
 # How much worse a refetch is than the tokens it costs (EC-7).
@@ -20,18 +23,24 @@ WINDOW_MARGIN: Final = 40_000
 # What a conversation holds besides system prompt and tools after its first reset, and what a reset writes.
 KEPT_TOKENS: Final = 6_000
 WRITTEN_TOKENS: Final = 16_000
+# The most that a recorded reset has written: what the limit of EC-8 reckons with.
+MAX_WRITTEN_TOKENS: Final = 30_000
 # Output of a summary.
 SUMMARY_TOKENS: Final = 3_500
 # A reset causes so many refetches, each of this many tokens, asked for with so many.
 REFETCHES: Final = 2.5
 REFETCH_TOKENS: Final = 4_300
 REFETCH_ASKS: Final = 600
+# Calls that read what a reset keeps, until the next one.
+CARRIED_CALLS: Final = 35
 
 
 class EconomySettings(msgspec.Struct, frozen=True, kw_only=True):
     # Decide by price when to compact. Off: only the thresholds decide.
     enabled: bool = False
-    caution: Caution = "balanced"
+    # The default is the one with at most one refetch per 100 calls more than `claude-code` on recorded
+    # sessions (EC-7).
+    caution: Caution = "careful"
     # Keep the cache alive through pauses with calls of our own (EC-2, EC-11): paid calls that nobody asked
     # for, so it must be switched on.
     holds: bool = False
@@ -47,6 +56,28 @@ class EconomySettings(msgspec.Struct, frozen=True, kw_only=True):
     # Never more than this above what doing nothing would have cost, whichever is larger (EC-8).
     above_share: float = 0.03
     above_dollars: float = 0.05
+
+    # Tokens of earlier calls and results that a reset keeps word for word because they are likely to be
+    # needed again, and of the last round, which is kept whole up to this size (EC-6).
+    keep_tokens: int = 12_000
+    last_round_tokens: int = 3_000
+
+    # Tables that `everturn tune` has fitted, a row each; empty for those of recorded sessions (EC-9).
+    pauses: tuple[str, ...] = ()
+    reuse: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """A row that cannot be read is refused where it is given."""
+        parse_pauses(self.pauses)
+        parse_reuse(self.reuse)
+
+    @property
+    def pause_table(self) -> PauseTable:
+        return parse_pauses(self.pauses) if self.pauses else DEFAULT_PAUSES
+
+    @property
+    def reuse_table(self) -> ReuseTable:
+        return parse_reuse(self.reuse) if self.reuse else DEFAULT_REUSE
 
     @property
     def phi(self) -> float:

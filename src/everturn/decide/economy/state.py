@@ -25,40 +25,62 @@ class EconomyState(msgspec.Struct, frozen=True, kw_only=True):
     # Since that call: holds, and whether the context was reset.
     holds: int = 0
     was_reset: bool = False
+    # The share of the last prompt that would have been read if it had not been reset; None if nobody looked.
+    share_before: float | None = None
 
-    def unmanaged_call(self, size: int, read: int, now: float, prices: RelativePrices, ttl: Ttl) -> float:
+    def unmanaged_call(
+        self, size: int, read: int, now: float, prices: RelativePrices, ttl: Ttl, *, kept_anyway: int = 0
+    ) -> float:
         """What a call of this size, which reads so much, would have cost in dollars if nothing had ever been
-        reset or held. What the provider lost by itself, it would have lost then too.
+        reset or held. What the provider lost by itself, it would have lost then too; `kept_anyway` are tokens
+        that it is known to have kept beyond their time by itself.
         """
         size, before = size + self.surplus, self.prompt + self.surplus
         is_late = self.called_at is None or now - self.called_at > SECONDS[ttl]
-        if self.was_reset or (is_late and self.holds):
+        if self.was_reset and self.share_before is not None:
+            share = self.share_before
+        elif self.was_reset or (is_late and self.holds):
             share = 0.0 if is_late else 1.0
         else:
-            share = min(1.0, read / self.prompt) if self.prompt else 0.0
-        found = share * min(before, size)
+            share = read / self.prompt if self.prompt else 0.0
+        if is_late and before:
+            share = max(share, kept_anyway / before)
+        # Before the first call nothing of ours is there, and what others keep is read in any case.
+        found = min(1.0, share) * min(before, size) if self.prompt else min(read, size)
         return (prices.read * found + prices.write_5m * (size - found)) * prices.dollars
 
     def after_reply(
-        self, usage: Usage, prices: RelativePrices, *, base: int, now: float, ttl: Ttl
+        self,
+        usage: Usage,
+        prices: RelativePrices,
+        *,
+        base: int,
+        now: float,
+        ttl: Ttl,
+        kept_anyway: int = 0,
     ) -> "EconomyState":
         """`base` is the size to count from while there was no reset."""
         base = self.base if self.base is not None else base
         read = usage.cache_read_input_tokens
+        unmanaged = self.unmanaged_call(usage.context, read, now, prices, ttl, kept_anyway=kept_anyway)
         return msgspec.structs.replace(
             self,
             carry=self.carry + prices.read * max(0, usage.context - base),
             spent=self.spent + prices.input_side(usage),
-            unmanaged=self.unmanaged + self.unmanaged_call(usage.context, read, now, prices, ttl),
+            unmanaged=self.unmanaged + unmanaged,
             prompt=usage.context,
             output=usage.output_tokens,
             called_at=now,
             holds=0,
             was_reset=False,
+            share_before=None,
         )
 
-    def after_reset(self, before: int, after: int, dollars: float) -> "EconomyState":
-        """The next prompt has become this much smaller, for a summary of so many dollars."""
+    def after_reset(self, before: int, after: int, dollars: float, read: int | None = None) -> "EconomyState":
+        """The next prompt has become this much smaller, for a summary of so many dollars. `read` is what
+        would have been read of it without that; None if nobody looked.
+        """
+        looked = None if read is None or not self.prompt else min(1.0, read / self.prompt)
         return msgspec.structs.replace(
             self,
             base=after,
@@ -68,6 +90,7 @@ class EconomyState(msgspec.Struct, frozen=True, kw_only=True):
             # What is left of the last prompt: nobody knows exactly, and a new prompt is written anyway.
             prompt=min(self.prompt, after),
             was_reset=True,
+            share_before=self.share_before if self.was_reset else looked,
         )
 
     def after_hold(self, dollars: float) -> "EconomyState":

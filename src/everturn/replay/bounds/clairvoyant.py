@@ -2,8 +2,10 @@
 
 The plan may reset the context before any call, for nothing: it then keeps exactly the blocks that are used
 later, and no summary. It may keep the cache alive during a pause, in the cheapest way, if that costs less
-than writing again. Which resets are best is found by dynamic programming over the calls. No policy that can
-run knows enough to follow it.
+than writing again. What the next call reads has to be written to the cache; only what the next call does not
+read is paid as plain input. Which resets are best is found by dynamic programming over the calls. No policy
+that can run knows enough to follow it, and a reset that costs nothing is more than foresight could do: the
+plan is a bound, not an aim.
 """
 
 from bisect import bisect_right
@@ -14,7 +16,6 @@ from typing import Final
 
 import msgspec
 
-from everturn.measure.model import Rates
 from everturn.measure.prefix_cache import SECONDS
 from everturn.measure.pricing import PER_MILLION
 from everturn.replay.playing.counting import ScaledCosts, sent_blocks
@@ -39,7 +40,9 @@ class PlannedCall(msgspec.Struct, frozen=True):
     # Seconds since the call before.
     pause: float
     read: float
+    # New input that a later call reads, and that none does.
     write: float
+    plain: float
     output: Decimal
     # Tokens from the beginning that were in the provider's cache, whoever had written them.
     held: int = 0
@@ -69,27 +72,28 @@ def cheapest_plan(calls: Sequence[PlannedCall], preamble: int) -> Decimal:
                 known, new = preamble, call.needed + call.new
             else:
                 known, new = 0, preamble + call.new
-            spent += _price_input(call, known, new)
+            # Before a reset, and after the last call, nobody reads what this call has written.
+            best[at + 1] = min(best[at + 1], spent + _price_input(call, known, new, call.plain))
+            spent += _price_input(call, known, new, call.write)
             context = known + new
-            best[at + 1] = min(best[at + 1], spent)
     return Decimal(str(best[-1])) + sum((call.output for call in calls), Decimal(0))
 
 
-def _price_input(call: PlannedCall, known: int, new: int) -> float:
+def _price_input(call: PlannedCall, known: int, new: int, rate: float) -> float:
     """What was sent before and what is new; or less, if others had kept the beginning in the cache."""
     total = known + new
     held = min(call.held, total)
-    return min(_keep(call, known) + new * call.write, held * call.read + (total - held) * call.write)
+    return min(_keep(call, known, rate) + new * rate, held * call.read + (total - held) * rate)
 
 
-def _keep(call: PlannedCall, context: int) -> float:
+def _keep(call: PlannedCall, context: int, rate: float) -> float:
     """Reading what was sent before, after a pause in which it was kept alive, or writing it again."""
     again = call.read * context
     if call.pause <= SECONDS["5m"]:
         return again
     refreshes = ceil(call.pause / _REFRESH_EVERY) - 1
     hours = ceil(call.pause / SECONDS["1h"])
-    return min(again + min(refreshes, hours) * call.read * context, call.write * context)
+    return min(again + min(refreshes, hours) * call.read * context, rate * context)
 
 
 def _planned(calls: Sequence[ReplayStep], models: ThreadModels, uses: ThreadUses) -> list[PlannedCall]:
@@ -107,7 +111,8 @@ def _planned(calls: Sequence[ReplayStep], models: ThreadModels, uses: ThreadUses
                 needed=needed[at],
                 pause=(step.at - last.at).total_seconds() if last else 0.0,
                 read=float(rates.read / PER_MILLION),
-                write=_cheapest_new(rates),
+                write=float(min(rates.write_5m, rates.write_1h) / PER_MILLION),
+                plain=float(min(rates.input, rates.write_5m, rates.write_1h) / PER_MILLION),
                 output=costs.all(sent_blocks(step.reply)) * rates.output / PER_MILLION,
                 held=_held(models, step.number),
             )
@@ -126,10 +131,6 @@ def _said(last: ReplayStep | None, costs: ScaledCosts) -> int:
     """The reply before, without thinking, which need not be sent again."""
     blocks = sent_blocks(last.reply) if last else ()
     return costs.all(block for block in blocks if not block.is_thinking)
-
-
-def _cheapest_new(rates: Rates) -> float:
-    return float(min(rates.input, rates.write_5m, rates.write_1h) / PER_MILLION)
 
 
 def _needed_before(uses: ThreadUses, count: int) -> list[int]:

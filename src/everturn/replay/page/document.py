@@ -41,6 +41,11 @@ def render_page(
     return "<!doctype html>\n" + element("html", _head(), element("body", body), lang="en") + "\n"
 
 
+def wrap_page(title: str, body: Html) -> str:
+    """Another page in the same style, with the same limits."""
+    return "<!doctype html>\n" + element("html", _head(title), element("body", body), lang="en") + "\n"
+
+
 def _told(
     sessions: Sequence[SessionComparison], compared: ComparisonTable, unreadable: Sequence[tuple[str, str]]
 ) -> Html:
@@ -74,14 +79,14 @@ def _unread(unreadable: Sequence[tuple[str, str]]) -> Html | str:
     return element("section", title, element("div", element("table", rows), class_="scroll tall-table"))
 
 
-def _head() -> Html:
+def _head(title: str = "everturn replay") -> Html:
     return element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name_="viewport", content="width=device-width, initial-scale=1"),
         raw(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"/>'),
         raw(f'<link rel="icon" href="{_ICON}"/>'),
-        element("title", "everturn replay"),
+        element("title", title),
         element("style", _own("style.css")),
     )
 

@@ -40,11 +40,17 @@ class OfflineEffectHandler:
     """Performs the effects of one compaction or turn. `view` returns the records that are visible now."""
 
     def __init__(
-        self, view: Callable[[], Sequence[Record]], bills: BillSummary, writer: SummaryWriter | None = None
+        self,
+        view: Callable[[], Sequence[Record]],
+        bills: BillSummary,
+        writer: SummaryWriter | None = None,
+        *,
+        summary_tokens: int = 0,
     ) -> None:
         self._view = view
         self._writer = writer
         self._bills = bills
+        self._summary_tokens = summary_tokens
         self._has_answered = False
 
     def write_file(self, effect: WriteFile) -> str:
@@ -68,7 +74,9 @@ class OfflineEffectHandler:
         if self._has_answered:
             return ModelFailure("refused", "the summary of this replay is already billed")
         # It stands for a model, so it must not say that no model wrote it: the gate refuses that.
-        text = summarize(self._view()).text.removeprefix(PREFACE).lstrip()
+        text = (
+            summarize(self._view(), budget=self._summary_tokens or None).text.removeprefix(PREFACE).lstrip()
+        )
         answer = self._bill(effect.request, ModelAnswer((text_block(text),), "end_turn", Usage()))
         self._has_answered = isinstance(answer, ModelAnswer)
         return answer

@@ -150,6 +150,7 @@ class Player:
             self._refresh_cache(step.at)
             self._switch_model(step)
             self.forecast.event = self._thread_models.events.get(step.number)
+            self.conversation.economy.kept_anyway = _kept_anyway(self.forecast.event)
             self.forecast.warm = self._thread_models.warm.get(step.number, 0)
             self._apply_advice(step)
             if self._before_call is not None:
@@ -328,6 +329,7 @@ class Player:
             lambda: self.conversation.log.view.records,
             lambda request, text: self._bill_summary(request, text, at),
             self._writer,
+            summary_tokens=self.policy.options.compact.summary_tokens,
         )
 
     def _bill_summary(self, request: Request, text: str, at: datetime) -> Usage | ModelFailure:
@@ -507,6 +509,11 @@ class Player:
             source=MAIN_THREAD if self.thread.name == MAIN_THREAD else f"agent:{self.thread.name}",
             fields={"max_tokens": self.model.max_output},
         )
+
+
+def _kept_anyway(event: CacheEvent | None) -> int:
+    """What the recording shows that the provider kept beyond its time: doing nothing would have read it."""
+    return event.tokens if event is not None and event.kind == "found" else 0
 
 
 def thinking_parameter(model: Model, step: ReplayStep) -> Mapping[str, Any] | None:

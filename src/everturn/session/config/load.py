@@ -172,12 +172,18 @@ def config_files(
 ) -> tuple[TomlFile, ...]:
     """The user's file, then the project's, if they exist. The file in EVERTURN_CONFIG must exist."""
     named = environment.get("EVERTURN_CONFIG", "")
-    folder = environment.get("XDG_CONFIG_HOME") or home / ".config"
-    own = Path(named) if named else Path(folder) / "everturn" / "config.toml"
+    own = user_config_path(environment, home=home)
     found = [_file(own, "user"), _file(cwd / PROJECT_FILE, "project") if cwd else None]
     if named and found[0] is None:
         raise InputError(f"EVERTURN_CONFIG names the file {named}, which does not exist.")
     return tuple(file for file in found if file is not None)
+
+
+def user_config_path(environment: Mapping[str, str], *, home: Path) -> Path:
+    """Where the user's own file is, or would be."""
+    named = environment.get("EVERTURN_CONFIG", "")
+    folder = environment.get("XDG_CONFIG_HOME") or home / ".config"
+    return Path(named) if named else Path(folder) / "everturn" / "config.toml"
 
 
 def config_file(path: Path) -> TomlFile:

@@ -4,14 +4,32 @@ Each is the content of an attachment: a heading, and then the item itself as its
 compaction finds it again without parsing our own sentences.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from everturn.view.fragments.escaping import escaped
+import msgspec
+
+from everturn.view.fragments.escaping import OUTPUT_TAG, escaped
 
 
 def file(path: str, text: str, *, is_cut: bool) -> tuple[str, str]:
     how = "its beginning; read the rest where needed" if is_cut else "whole"
     return f"{path} was read before the compaction. This is its content now ({how}):", escaped(text)
+
+
+def exchange(text: str) -> tuple[str, str]:
+    return "This call was made before the compaction. It and its result are shown as they were then:", text
+
+
+def exchange_text(tool: str, given: Mapping[str, Any], answer: str) -> str:
+    """A call with its input and its result. Texts keep their lines, so that they can be quoted."""
+    lines = (f"{name}: {value if isinstance(value, str) else _json(value)}" for name, value in given.items())
+    asked = escaped("\n".join((f"[{tool}]", *lines)))
+    return f"{asked}\n<{OUTPUT_TAG}>\n{escaped(answer)}\n</{OUTPUT_TAG}>"
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def files_left_out(problems: Iterable[tuple[str, str]]) -> tuple[str, ...]:

@@ -79,12 +79,18 @@ _EXTRACT: Final = (
 
 
 def summary_prompt(
-    form: CompactionForm, instructions: str = "", *, divided_at: str = "", extract: str = ""
+    form: CompactionForm,
+    instructions: str = "",
+    *,
+    divided_at: str = "",
+    extract: str = "",
+    max_tokens: int = 0,
 ) -> str:
     """The last message of a summary request.
 
     `divided_at` is the beginning of the message at which a partial compaction divides the view, if the
-    request shows both sides. `extract` stands for messages that did not fit into the request.
+    request shows both sides. `extract` stands for messages that did not fit into the request. `max_tokens`
+    is what the summary should have at most; 0 for no limit.
     """
     parts = [_TEXT_ONLY, _TASK[form]]
     if extract:
@@ -92,9 +98,19 @@ def summary_prompt(
     if divided_at and _WHERE[form]:
         parts.append(f"{_WHERE[form]}\n> {escaped(divided_at)}")
     parts += [_FORM, "\n".join((*_SECTIONS, *(_LAST_UP_TO if form == "up_to" else _LAST))), _RULES]
+    if max_tokens:
+        parts.append(_brief(max_tokens))
     if instructions.strip():
         parts.append(f"Instructions for this summary:\n{instructions.strip()}")
     return "\n\n".join((*parts, _TEXT_ONLY))
+
+
+def _brief(tokens: int) -> str:
+    # Three words take about four tokens.
+    return (
+        f"The text in the <summary> tags has at most {tokens * 3 // 4:,} words. Rules and requests of the "
+        "user come first; shorten what files and results say, which can be read again."
+    )
 
 
 # Used for a refused answer that was empty: a message cannot be empty.

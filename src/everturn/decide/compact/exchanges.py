@@ -1,0 +1,128 @@
+"""Calls and their results that a reset by price keeps word for word, as text beside the summary (EC-6).
+
+Which are worth their tokens is decided in `decide/economy/keeping.py`. A read of a file that was read or
+changed later shows an old state and is never kept; neither are results that the model no longer sees, or that
+are not text.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from everturn.decide.compact.call_index import (
+    Called,
+    CallIndex,
+    attached,
+    index_calls,
+    parts_inside,
+    text,
+)
+from everturn.decide.compact.values import RestoredExchange
+from everturn.decide.economy.keeping import KeepRule
+from everturn.decide.economy.reuse import ToolExchange, exchange_kind
+from everturn.history.records import Record
+from everturn.measure.tool_table import ToolTable
+from everturn.view.fragments.restored import exchange_text
+
+EXCHANGE: Final = "restored_exchange"
+_NOT_TEXT: Final = ("image", "document", "tool_reference")
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    """`at` orders them; those that an earlier compaction kept come first."""
+
+    at: int
+    shown: RestoredExchange
+    tokens: int
+
+
+def choose_exchanges(
+    summarized: Sequence[Record],
+    rule: KeepRule,
+    estimate: Callable[[str], int],
+    tools: ToolTable,
+    hidden: Mapping[str, object],
+) -> tuple[RestoredExchange, ...]:
+    """Those with the highest expected use per token, as long as they are worth it, oldest first."""
+    ages = _calls_after(summarized)
+    index = index_calls(summarized, tools)
+    found = [*_kept_before(summarized, ages, estimate), *_made(index, ages, estimate, hidden)]
+    newest = {each.shown.path: each.at for each in found}
+    current = [each for each in found if not _is_replaced(each, newest, tools)]
+    gains = {each.at: rule.gain(_exchange(each, tools)) for each in current}
+    left = rule.max_tokens
+    chosen: list[_Candidate] = []
+    for each in sorted(current, key=lambda each: -gains[each.at]):
+        if gains[each.at] > 0 and each.tokens <= left:
+            left -= each.tokens
+            chosen.append(each)
+    return tuple(each.shown for each in sorted(chosen, key=lambda each: each.at))
+
+
+def _exchange(each: _Candidate, tools: ToolTable) -> ToolExchange:
+    return ToolExchange(
+        exchange_kind(tools.find(each.shown.tool).does) or "other", each.tokens, each.shown.age
+    )
+
+
+def _is_replaced(each: _Candidate, newest: Mapping[str, int], tools: ToolTable) -> bool:
+    """Whether it read a file that was read or changed later."""
+    path = each.shown.path
+    return tools.find(each.shown.tool).does == "reads" and bool(path) and newest[path] > each.at
+
+
+def _calls_after(records: Sequence[Record]) -> list[int]:
+    """For each record, how many responses begin after it."""
+    found: list[int] = []
+    count, last = 0, ""
+    for record in reversed(records):
+        found.append(count)
+        if record.kind == "assistant" and (not record.message_id or record.message_id != last):
+            count, last = count + 1, record.message_id
+    return found[::-1]
+
+
+def _kept_before(
+    records: Sequence[Record], ages: Sequence[int], estimate: Callable[[str], int]
+) -> list[_Candidate]:
+    found = attached(records, EXCHANGE)
+    return [
+        _Candidate(
+            number - len(found),
+            RestoredExchange(
+                text(each.payload.get("tool")),
+                text(each.payload.get("path")),
+                _number(each.payload.get("age")) + ages[each.at],
+                each.parts[-1],
+            ),
+            estimate(each.parts[-1]),
+        )
+        for number, each in enumerate(found)
+        if each.parts
+    ]
+
+
+def _made(
+    index: CallIndex, ages: Sequence[int], estimate: Callable[[str], int], hidden: Mapping[str, object]
+) -> list[_Candidate]:
+    found: list[_Candidate] = []
+    for each in index.every():
+        row = index.tools.find(each.tool)
+        result = each.result
+        if exchange_kind(row.does) is None or result is None or each.block.call in hidden:
+            continue
+        if each.failed or parts_inside(result, *_NOT_TEXT):
+            continue
+        words = exchange_text(each.tool, each.given, each.answer)
+        shown = RestoredExchange(each.tool, _path(each, row.path), ages[each.at], words)
+        found.append(_Candidate(len(found), shown, estimate(words)))
+    return found
+
+
+def _path(call: Called, names: Sequence[str]) -> str:
+    return next((path for name in names if (path := text(call.given.get(name)))), "")
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0
