@@ -143,6 +143,11 @@ def test_no_rule_is_passed_over_for_want_of_its_words(sentence: str):
     assert may_state_rule(sentence)
 
 
+@pytest.mark.parametrize("rule", ["From  now on, answer in German.", "From\tnow on, answer in German."])
+def test_a_rule_is_found_with_any_space_between_its_words(rule: str):
+    assert standing_instructions(b.user(rule, uuid="u"), LONGEST) == (rule,)
+
+
 def test_words_without_a_rule_are_not_searched_for_one():
     assert not may_state_rule("The parser fails on the second line, please have a look at it.")
 

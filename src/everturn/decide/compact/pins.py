@@ -39,7 +39,7 @@ RULES: Final = re.compile(
 )
 # No rule without one of these. Only for ASCII: beyond it, letters have more than two cases.
 _WORDS_OF_RULES: Final = (
-    "never", "always", "not", "don", "must", "from now", "circumstances", "matter", "only", "mind",
+    "never", "always", "not", "don", "must", "now", "circumstances", "matter", "only", "mind",
     "remember", "sure", "use", "avoid", "stop", "leave",
 )  # fmt: skip
 _SENTENCES: Final = re.compile(r"(?<=[.!?])\s+|\n+")
