@@ -65,6 +65,8 @@ pictures: demo browser  ## update the pictures in the README
 	  --user-data-dir=build/chromium --window-size=1280,905 --screenshot=docs/pictures/replay.png \
 	  "file://$(CURDIR)/build/replay.html" 2>/dev/null
 	@PYTHONPATH=tests $(BIN)/python -m web_dashboard.pictures docs/pictures
+	@PYTHONPATH=tests $(BIN)/python -m pictures.recording docs/pictures/chat.svg
+	@PYTHONPATH=tests $(BIN)/python -m pictures.results docs/results.md docs/pictures/results.svg
 	@ls -l docs/pictures
 
 # The page is tested in a browser and the chat in a terminal, if they are installed. Installing them is tried once; if it
@@ -132,6 +134,7 @@ results: $(STAMP)  ## update the tables in docs/results.md from the recorded ses
 	@$(BIN)/everturn replay $(DATA)/claude-code --into docs/results.md lifetimes > /dev/null \
 	  --policy $(subst $(empty) $(empty),$(comma),$(SWITCHED))
 	@$(BIN)/everturn replay $(addprefix $(DATA)/,$(OTHERS)) --model claude-sonnet-4-5 --into docs/results.md others > /dev/null
+	@PYTHONPATH=tests $(BIN)/python -m pictures.results docs/results.md docs/pictures/results.svg
 
 bench: $(STAMP)  ## run every benchmark in bench/
 	@set -e; for file in bench/[a-z]*.py; do \

@@ -27,7 +27,7 @@ def connection(script: Path, speed: str) -> ModelConnection:
         seed=os.getpid(),
     )
     if not slow:
-        return ModelConnection(send=make_twin_send(twin))
+        return ModelConnection(send=make_twin_send(twin), is_practice=True)
     # Only here: the SDK takes longer to import than a test to run.
     import anthropic
     import httpx2

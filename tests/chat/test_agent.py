@@ -7,8 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from everturn.chat.model_connection import ModelConnection
+from everturn.chat.model_connection import ModelConnection, connect_to_model
+from everturn.chat.start import scale_reserves
 from everturn.chat.system_prompt import MAX_UNFINISHED_CHARACTERS, describe_interrupted_answer, format_memory
+from everturn.decide.options import Options, ProviderSettings
 from everturn.history.blocks import text_of
 from everturn.history.records import Record
 from everturn.session.memory_files.discovery import find_memory
@@ -272,3 +274,19 @@ def test_text_is_shown_as_it_comes_through_the_sdk(desk: Desk, monkeypatch: pyte
     reply = desk.agent(connection=ModelConnection(client=desk.twin.client())).answer("Why?")
     assert len(pieces) > 5
     assert "".join(pieces) == reply.text
+
+
+@pytest.mark.moves_cache_prefix(reason="a compaction in the middle of a task")
+def test_the_twin_reads_every_file_once_though_a_compaction_comes_in_between(desk: Desk):
+    names = [f"part{number:02}.py" for number in range(15)]
+    for name in names:
+        body = (f"def f{number}(value):\n    return take(value, {number})\n" for number in range(60))
+        (desk.project / name).write_text("\n".join(body))
+    thresholds = scale_reserves(Options(window=32_000)).thresholds
+    twin = connect_to_model(ProviderSettings(), "twin")
+    agent = desk.agent(connection=twin, model="claude-opus-5", window=32_000, thresholds=thresholds)
+    said = agent.answer("Read all files").text
+    assert "Compacted: " in desk.paper.text
+    read = [line.split()[2] for line in desk.paper.lines if line.startswith("● Read ")]
+    assert sorted(read) == ["app.py", *names]
+    assert said.startswith("I read 16 files, 15 of them before the summary; ")

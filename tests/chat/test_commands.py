@@ -2,7 +2,7 @@
 
 import re
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from everturn.chat.agent import ChatAgent
 from everturn.chat.commands import COMMANDS, run_slash_command
 from everturn.chat.screen.input import SlashCommand, parse_input
+from everturn.chat.screen.status import format_dollars
 from everturn.decide.economy.settings import EconomySettings
 from everturn.errors import NotASession, UsageError
 from everturn.session.recorded import open_session
@@ -81,6 +82,64 @@ def test_cost_is_told_by_purpose(desk: Desk):
     head, conversation, total = run(begun(desk), "/cost")
     assert head.split() == ["for", "calls", "read", "written", "plain", "output", "dollars"]
     assert (conversation.split()[:2], total.split()[:2]) == (["conversation", "1"], ["all", "1"])
+
+
+def told_everywhere(agent: ChatAgent) -> tuple[set[str], set[str]]:
+    """The sizes and the prices that /context, /cost and the status line show."""
+    drawn, bill = run(agent, "/context"), run(agent, "/cost")
+    figures = agent.figures(datetime.now(UTC))
+    found = next(found for line in drawn if (found := re.search(r"([\d,]+) of ([\d,]+) tokens", line)))
+    size, window = (int(each.replace(",", "")) for each in found.groups())
+    sizes = {str(size), str(round(figures.used_share * window))}
+    totals = [line.split()[-1] for lines in (drawn, bill) for line in lines if line.startswith("all ")]
+    return sizes, {*totals, format_dollars(figures.dollars)}
+
+
+@pytest.mark.moves_cache_prefix(reason="a compaction is made by hand")
+def test_context_cost_and_status_tell_one_size_and_one_price_also_after_a_resume(desk: Desk):
+    desk.twin.script(
+        desk.call("Task", prompt="Find it"), "It is in app.py.", "It returns None. " * 30, SUMMARY
+    )
+    desk.twin.faults("overloaded")
+    agent = desk.agent(window=32_000)
+    with pytest.raises(UpstreamError):
+        agent.answer("Why does the login fail? " * 300)
+    # Nothing is reported yet: the file does not show the system prompt and the tools.
+    unanswered = told_everywhere(agent)
+    agent.answer()
+    before = told_everywhere(agent)
+    run(agent, "/compact")
+    after = told_everywhere(agent)
+    agent.close()
+    resumed = told_everywhere(desk.agent(window=32_000))
+    assert [len(each) for told in (unanswered, before, after, resumed) for each in told] == [1] * 8
+    assert resumed == after != before
+
+
+def test_practice_costs_nothing_and_says_so(desk: Desk):
+    desk.twin.script("Hello.")
+    agent = desk.agent(connection=desk.connection()._replace(is_practice=True))
+    agent.answer("Hello.")
+    lines = run(agent, "/cost")
+    assert lines[0].split()[-2:] == ["would", "cost"]
+    assert lines[-2].startswith("Practice with the twin: nothing was billed.")
+    agent.close()
+    # With a real model, what the twin was asked before was not paid for.
+    told = [line.plain for line in desk.agent().format_greeting()]
+    assert " ".join(told[-2:]) == (
+        "The twin has answered in this conversation: the cost includes prices nobody paid."
+    )
+
+
+@pytest.mark.spec("CP-36")
+@pytest.mark.moves_cache_prefix(reason="a compaction is left behind")
+def test_a_message_that_was_summarized_can_be_gone_back_to(desk: Desk):
+    agent = begun(desk, SUMMARY)
+    run(agent, "/compact")
+    (listed, *_) = run(agent, "/rewind")
+    assert listed.startswith("  1  Why does the login fail?")
+    assert run(agent, "/rewind 1")[0].endswith("left behind. To say it differently:")
+    assert [each for each in agent.session.conversation.log.view.records if each.blocks] == []
 
 
 def test_a_hold_is_told_before_the_next_answer_and_its_saving_with_the_cost(desk: Desk):

@@ -5,12 +5,14 @@ import pytest
 from everturn.chat.loop import ask_permission, converse
 from everturn.chat.model_connection import ModelConnection, connect_to_model
 from everturn.chat.permission import PermissionRequest
+from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.options import ProviderSettings, Secret
 from everturn.errors import StoreError
+from everturn.measure.prefix_cache import SECONDS
 from everturn.session.store.file_system import LocalFileSystem
 from everturn.session.upstream import RawResponse, UpstreamError
 
-from .conftest import Desk, Paper
+from .conftest import SUMMARY, Desk, Paper
 
 WISH = PermissionRequest("Bash", "run make test", "make test", "make test …")
 
@@ -111,6 +113,37 @@ def test_a_status_line_stands_below_an_answer_for_people_and_not_for_programs(de
     shown = hold(desk, "Are you there?", "")
     assert shown[-2:] == [shown[-1]] * 2
     assert shown[-1].startswith("context ")
+
+
+@pytest.mark.spec("CP-24")
+@pytest.mark.parametrize(
+    ("kind", "typed", "is_compacted", "asked"),
+    [
+        ("plain", ["y"], True, 2),
+        ("plain", ["l"], False, 1),
+        ("plain", ["n"], False, 1),
+        ("plain", [""], False, 1),
+        ("plain", [EOFError], False, 1),
+        ("pipe", [], False, 0),
+    ],
+)
+@pytest.mark.moves_cache_prefix(reason="a compaction is accepted")
+def test_a_message_into_a_cold_cache_is_preceded_by_the_offer_to_compact(
+    desk: Desk, kind, typed, is_compacted, asked, monkeypatch
+):
+    desk.twin.script("It returns None. " * 30, *([SUMMARY] if is_compacted else []), "Yes.", "Still.")
+    desk.paper = Paper(kind)
+    agent = desk.agent(compact=CompactSettings(cold_share=0.001))
+    desk.paper.answers = ["Why does the login fail? " * 30]
+    converse(agent)
+    assert "Compact before" not in desk.paper.text
+    monkeypatch.setitem(SECONDS, "5m", 0)
+    # Whoever said no or later is not asked again for the next message.
+    desk.paper.answers = ["Are you there?", *typed, "And now?", *(["later"] if is_compacted else [])]
+    converse(agent)
+    assert " ".join(desk.paper.text.split()).count("Compact before this message is sent?") == asked
+    assert ("Compacted: " in desk.paper.text) == is_compacted
+    assert [line for line in desk.paper.lines if line in ("Yes.", "Still.")] == ["Yes.", "Still."]
 
 
 # ── permission ───────────────────────────────────────────────────────────────────────────────────

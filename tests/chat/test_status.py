@@ -84,3 +84,13 @@ def test_time_is_told_as_on_a_kitchen_timer(seconds, said):
 )
 def test_small_amounts_have_more_digits(amount, said):
     assert format_dollars(Decimal(amount)) == said
+
+
+def test_practice_with_the_twin_shows_no_price():
+    practice = msgspec.structs.replace(FIGURES, is_practice=True)
+    lines = [format_status(practice, Screen(width)).plain for width in (80, 40, 20)]
+    assert lines == [
+        "context 34%  cache 92%  warm 4:32  practice, nothing billed  claude-opus-5",
+        "ctx 34%  cache 92%  warm 4:32  practice",
+        "ctx 34%  practice",
+    ]

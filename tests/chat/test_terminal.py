@@ -4,9 +4,13 @@ import io
 import json
 import os
 import pty
+import re
+import signal
+import subprocess
 import sys
 import termios
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +20,7 @@ import pytest
 
 from everturn.chat.screen.terminal import Terminal, detect_terminal_kind
 
-from .tmux import TMUX, Tmux
+from .tmux import DEADLINE, TMUX, Tmux
 
 STAGE = Path(__file__).parent / "stage.py"
 Open = Callable[..., Tmux]
@@ -85,7 +89,7 @@ def call(tool: str, **given: Any) -> dict[str, Any]:
 def test_a_long_task_goes_through_two_compactions_and_an_undo(chat: Open, place: Place):
     names = ("app", "auth", "cache", "form", "page", "store", "token", "view")
     terminal = chat("--window", "32000", "--permission-mode", "all")
-    assert "No API key found: this is the twin" in terminal.text
+    assert "No API key found. This is practice with the twin" in terminal.text
     answers = 0
     while terminal.text.count("Compacted: ") < 2:
         answers += 1
@@ -93,7 +97,7 @@ def test_a_long_task_goes_through_two_compactions_and_an_undo(chat: Open, place:
         # Unchanged files would be answered with a note, and never fill the context.
         place.write(*names, functions=60 + answers)
         terminal.type("Read all files")
-        terminal.wait_for("claude-opus-5", times=answers + 1)
+        terminal.wait_for_prompt(answers + 1)
     assert "recallable" in terminal.text
     terminal.type("/undo")
     terminal.wait_for("no longer holds")
@@ -237,13 +241,13 @@ def test_esc_twice_at_an_empty_prompt_opens_rewind(chat: Open, place: Place):
     terminal = chat(script=["The first answer.", "The second answer.", "The third answer."])
     for at, number in enumerate(("first", "second")):
         terminal.type(f"The {number} question")
-        terminal.wait_for("claude-opus-5", times=at + 2)
+        terminal.wait_for_prompt(at + 2)
     terminal.write("half a line")
     terminal.press("Escape", "Escape")
     terminal.type(": the third question")
     terminal.wait_for("The third answer.")
     assert "goes back to before that message" not in terminal.text
-    terminal.wait_for("claude-opus-5", times=4)
+    terminal.wait_for_prompt(4)
     terminal.press("Escape", "Escape")
     shown = terminal.wait_for("› /rewind")
     assert "  1  half a line: the third question" in shown
@@ -252,6 +256,73 @@ def test_esc_twice_at_an_empty_prompt_opens_rewind(chat: Open, place: Place):
     assert "The second question" in terminal.wait_for("4 messages left behind.")
     terminal.type("/rewind b1")
     terminal.wait_for("Back on the branch")
+
+
+def test_at_the_prompt_the_time_that_the_cache_has_left_counts_down(chat: Open):
+    terminal = chat(script=["Good morning."])
+    terminal.type("Hello")
+    terminal.wait_for_prompt(2)
+    first = terminal.wait_for("warm 4:5").splitlines()[-1]
+    until = time.monotonic() + DEADLINE
+    while (last := terminal.lines[-1]) == first and time.monotonic() < until:
+        time.sleep(0.1)
+    parts = [
+        re.fullmatch(r"context <1%  cache 0%  warm 4:(\d\d)  practice, .*", each) for each in (first, last)
+    ]
+    seconds = [int(part[1]) for part in parts if part]
+    assert len(seconds) == 2
+    assert seconds[1] < seconds[0]
+
+
+def test_a_chosen_model_is_kept_and_leaving_says_how_to_go_on(chat: Open, place: Place):
+    terminal = chat(script=["Good morning."])
+    terminal.type("Hello")
+    terminal.wait_for_prompt(2)
+    terminal.type("/model claude-sonnet-4-5")
+    terminal.wait_for("Model set to")
+    terminal.type("/quit")
+    lines = terminal.wait_for("ended: 0").splitlines()
+    assert lines[-3:] == [
+        "Practice: nothing was billed. To go on with this conversation:",
+        f"  everturn chat --resume {place.transcript.stem}",
+        "ended: 0",
+    ]
+    again = chat("--resume", place.transcript.stem, script=["And again."])
+    assert again.lines[0] == "everturn chat  practice as claude-sonnet-4-5"
+    named = chat("--session", str(place.folder / "other.jsonl"), "--model", "claude-haiku-4-5", script=[])
+    assert named.lines[0] == "everturn chat  practice as claude-haiku-4-5"
+
+
+def test_commands_of_the_agent_end_with_it_when_the_terminal_is_closed_or_it_is_killed(place: Place):
+    started: list[tuple[subprocess.Popen[bytes], Path, signal.Signals]] = []
+    for number in (signal.SIGHUP, signal.SIGKILL):
+        file, script = place.project / f"{number.name}.pid", place.folder / f"{number.name}.json"
+        command = f"sleep 61 & echo $$ > {file.name}; sleep 62"
+        script.write_text(json.dumps({"replies": [call("Bash", command=command)]}))
+        chat = [sys.executable, str(STAGE), "at once", str(script), "--permission-mode", "all", "-p", "Wait"]
+        started.append((subprocess.Popen(chat, cwd=place.project, env=place.environment), file, number))
+    until = time.monotonic() + DEADLINE
+    for process, file, number in started:
+        while not (file.exists() and file.read_text().strip()):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        group = int(file.read_text())
+        assert len(running_in(group)) == 2
+        process.send_signal(number)
+        assert process.wait(DEADLINE) == -number
+        while running_in(group) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert running_in(group) == []
+
+
+def running_in(group: int) -> list[str]:
+    """The processes of a group that have not ended."""
+    found: list[str] = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, of = each.read_text().rpartition(")")[2].split()[:3]
+            found += [each.parent.name] if int(of) == group and state != "Z" else []
+    return found
 
 
 # ── by itself ────────────────────────────────────────────────────────────────────────────────────

@@ -25,7 +25,13 @@ class Tmux:
     """One pane. `command` gets exactly this environment; when it is over, the pane says `ended: CODE`."""
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], cwd: Path, *, columns: int = 80
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: Path,
+        *,
+        columns: int = 80,
+        rows: int = 40,
     ) -> None:
         self._socket = f"everturn-{os.getpid()}-{next(_NUMBERS)}"
         settings = cwd.parent / f"{self._socket}.conf"
@@ -33,7 +39,7 @@ class Tmux:
         given = [f"{name}={value}" for name, value in {"TERM": "screen", **environment}.items()]
         # A shell waits for it: tmux itself may overlook the end of a process while the machine is busy.
         line = f"{shlex.join(['env', '-i', *given, *command])}; echo ended: $?; exec sleep {LONGEST}"
-        size = ("-x", str(columns), "-y", "40")
+        size = ("-x", str(columns), "-y", str(rows))
         self._tmux("-f", str(settings), "new-session", "-d", *size, "-c", str(cwd), line)
 
     def _tmux(self, *words: str) -> str:
@@ -47,6 +53,11 @@ class Tmux:
     def text(self) -> str:
         """All that was shown so far, the oldest line first."""
         return self._tmux("capture-pane", "-p", "-S", "-5000").rstrip()
+
+    @property
+    def screen(self) -> list[str]:
+        """The lines that are on the screen now, with their color codes."""
+        return self._tmux("capture-pane", "-p", "-e").splitlines()
 
     @property
     def whole_lines(self) -> list[str]:
@@ -81,6 +92,18 @@ class Tmux:
                 pytest.fail(f"{words!r} did not appear {times} times. On the screen:\n{text}")
             time.sleep(0.1)
         return text
+
+    def wait_for_prompt(self, number: int) -> str:
+        """Until an empty prompt stands at the end and so many are on the screen; the whole text."""
+        until = time.monotonic() + DEADLINE
+        while True:
+            text = self.text
+            prompts = [line for line in text.splitlines() if line.startswith("›")]
+            if len(prompts) >= number and prompts[-1].strip() == "›":
+                return text
+            if time.monotonic() > until:
+                pytest.fail(f"Prompt {number} did not appear. On the screen:\n{text}")
+            time.sleep(0.1)
 
     def kill(self) -> None:
         """As kill -9 does."""

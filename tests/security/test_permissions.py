@@ -11,8 +11,8 @@ import pytest
 
 from everturn import Session, Tool
 from everturn.adapters.claude_code.compaction_marker import write_marker
-from everturn.chat.screen.line_history import append_history
-from everturn.chat.sessions import new_session_path, project_folder
+from everturn.chat.screen.line_editor import OwnerHistory
+from everturn.chat.sessions import ChatState, new_session_path, project_folder, write_chat_state
 from everturn.session.pin_file import append_pin
 from everturn.session.private_files import replace_file, write_private_file
 from everturn.session.store import JsonlStore
@@ -83,8 +83,11 @@ def test_a_file_that_was_open_to_all_is_closed_when_it_is_replaced(tmp_path: Pat
 
 def test_conversations_of_the_chat_lie_in_folders_of_their_own(tmp_path: Path, umask: int):
     folder = project_folder(tmp_path / "project", {"XDG_DATA_HOME": str(tmp_path / "data")}, tmp_path)
-    with JsonlStore.open(new_session_path(folder, datetime(2026, 1, 1, tzinfo=UTC), "abcd"), fsync="never"):
-        append_history("What I typed.", str(folder / "history"))
+    path = new_session_path(folder, datetime(2026, 1, 1, tzinfo=UTC), "abcd")
+    with JsonlStore.open(path, fsync="never"):
+        OwnerHistory(str(folder / "history")).append_string("What I typed.")
+        write_chat_state(path, ChatState(model="claude-haiku-4-5"))
+        assert (path.with_name(f"{path.name}.files") / "chat.json").exists()
         assert modes(tmp_path) == {}
 
 

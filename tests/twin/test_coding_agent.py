@@ -8,6 +8,8 @@ from everturn.twin.agent import RuleBasedAgent
 from everturn.twin.client_tools import PlannedToolCall
 from everturn.twin.coding_agent import MAX_STEPS, PlannedStep, can_handle, plan_next_step
 from everturn.twin.parse import parse_request
+from everturn.twin.summarizer import summarize
+from everturn.twin.user_prompts import extract_files_read
 
 FIELDS = {
     "Read": ("file_path", "offset"),
@@ -20,6 +22,7 @@ FIELDS = {
     "Task": ("prompt",),
     "recall": ("query",),
 }
+CONTINUED = "This session is being continued from a previous conversation that ran out of context.\n"
 PRICES = "     1\tRATE = 0.2\n     2\t\n     3\tdef tax(x):\n     4\t    return x * RATE"
 
 
@@ -39,9 +42,10 @@ def parse_tools(messages, tools):
     return parse_request("messages", {}, json.dumps(body).encode(), workspace="k")
 
 
-def played(asked, answers, tools=tuple(FIELDS)):
-    """A complete turn: the calls made, and the final text. `answers` gives the result of a call."""
-    messages, made = [{"role": "user", "content": asked}], []
+def played(asked, answers, tools=tuple(FIELDS), kept=()):
+    """A complete turn: the calls made, and the final text. `answers` gives the result of a call; `kept` are
+    messages behind the request."""
+    messages, made = [{"role": "user", "content": asked}, *kept], []
     while isinstance(move := plan_next_step(request(messages, tools)), PlannedStep):
         made += [(act.tool, act.input) for act in move.calls]
         calls = [
@@ -220,6 +224,47 @@ def test_after_a_summary_in_the_middle_of_a_turn_it_continues_with_the_last_requ
     assert made[0][1]["pattern"] == "tax"
     again, _ = played(summary.replace("where is the tax?", "read every file"), project)
     assert [tool for tool, _ in again] == ["Glob", "Read"]
+
+
+def test_after_a_summary_it_reads_the_files_that_it_has_not_read_and_counts_all():
+    files = [f"f{number}.py" for number in range(9)]
+
+    def folder(act):
+        return "\n".join(files) if act.tool == "Glob" else PRICES
+
+    def round_of(*paths):
+        calls = [
+            {"type": "tool_use", "id": f"toolu_{path}", "name": "Read", "input": {"file_path": path}}
+            for path in paths
+        ]
+        results = [
+            {"type": "tool_result", "tool_use_id": f"toolu_{path}", "content": PRICES} for path in paths
+        ]
+        return [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]
+
+    before = [{"role": "user", "content": "read all files"}, *round_of(*files[:3])]
+    summary = summarize(request(before).messages)
+    # A second summary of the same turn remembers the first one.
+    begun = [{"role": "user", "content": f"{CONTINUED}{summary}"}, *round_of(files[3])]
+    again = summarize(request(begun).messages)
+    made, said = played(f"{CONTINUED}{again}", folder, kept=[*round_of(files[4]), *round_of(files[5])])
+    assert [given.get("file_path") for _, given in made] == [None, "f6.py", "f7.py", "f8.py"]
+    assert said == (
+        "I read 9 files, 6 of them before the summary; among them f0.py, f1.py, f2.py, f3.py and f4.py."
+    )
+
+
+def test_what_was_read_for_an_earlier_request_is_read_again_for_the_next():
+    reads = [{"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": "a.py"}}]
+    seen = [{"type": "tool_result", "tool_use_id": "toolu_1", "content": PRICES}]
+    messages = [
+        {"role": "user", "content": "read a.py"},
+        {"role": "assistant", "content": reads},
+        {"role": "user", "content": seen},
+        {"role": "assistant", "content": "Done."},
+        {"role": "user", "content": "read all files"},
+    ]
+    assert extract_files_read(summarize(request(messages).messages)) == ()
 
 
 def test_a_prompt_after_a_summary_takes_precedence_over_the_summary():

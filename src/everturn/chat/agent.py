@@ -21,7 +21,7 @@ from everturn.chat.screen.event_lines import format_compaction, format_event, fo
 from everturn.chat.screen.status import StatusFigures
 from everturn.chat.screen.terminal import Terminal
 from everturn.chat.screen.welcome import ResumedConversation, format_resumed
-from everturn.chat.sessions import remove_if_empty
+from everturn.chat.sessions import ChatState, read_chat_state, remove_if_empty, write_chat_state
 from everturn.chat.subagent import SearchAgent
 from everturn.chat.system_prompt import build_system_prompt, describe_interrupted_answer, find_memory_files
 from everturn.chat.tool_display import ToolDisplay
@@ -46,6 +46,7 @@ from everturn.decide.options import DEFAULT_MODEL, Options
 from everturn.history.blocks import text_of
 from everturn.history.records import Record, RecordKind, record_time
 from everturn.measure.prefix_cache import SECONDS
+from everturn.session.bill import UsageTotals
 from everturn.session.hooks.run import Hooks
 from everturn.session.memory_files.discovery import MemoryFile, MemoryFiles
 from everturn.session.memory_files.nested import NestedMemory
@@ -69,6 +70,8 @@ class ChatSettings(NamedTuple):
     options: Options
     # Of Claude Code's settings files; those of `hooks.files` are added by the session.
     hooks: Hooks = Hooks()
+    # As named for this run, which counts more than what a resumed conversation used.
+    model: str = ""
 
 
 class ChatAgent:
@@ -89,7 +92,8 @@ class ChatAgent:
         self._prompt = build_system_prompt(
             settings.folder, settings.home, lambda: datetime.now().date(), self._memory_loaded
         )
-        self.model = settings.options.model or DEFAULT_MODEL
+        self.model = self._default_model
+        self._state = ChatState()
         self._session: Session | None = None
         self._nested = self._nested_memory()
         self._workspace = Workspace(settings.folder)
@@ -126,14 +130,46 @@ class ChatAgent:
         if self._session is not None and os.path.realpath(path) == self._session.path:
             return
         self._prompt.forget()
-        opened = self._main(path, "clear" if cause == "clear" else "auto")
+        before, state = self.model, self.choose_model(path, cause)
+        try:
+            opened = self._main(path, "clear" if cause == "clear" else "auto")
+        except BaseException:
+            self.model = before
+            raise
         self.close(cause or "other")
-        self._session = opened
+        self._session, self._state, self.searcher.spent = opened, state, state.searches
         self._nested.forget()
         self._workspace.forget()
         self.todo.replace(())
         self._unfinished = ""
         self._instructions_hooks("session_start")
+
+    def choose_model(self, path: str | Path, cause: str = "") -> ChatState:
+        """Set the model for a conversation: as named for this run, else as it used last. After /clear, the
+        model of the one before."""
+        state = read_chat_state(path)
+        if self._session is None and self.settings.model:
+            self.model = self.settings.model
+        else:
+            self.model = state.model or (self.model if cause == "clear" else self._default_model)
+        return state
+
+    @property
+    def _default_model(self) -> str:
+        return self.settings.options.model or DEFAULT_MODEL
+
+    def change_model(self, name: str) -> None:
+        self.model = name
+        self.reopen()
+        self._write_state()
+
+    def _write_state(self) -> None:
+        model = "" if self.model == self._default_model else self.model
+        has_practice = self._state.has_practice or self.connection.is_practice
+        state = ChatState(model, self.searcher.spent, has_practice)
+        if state != self._state and self.session.conversation.log.records:
+            self._state = state
+            write_chat_state(self.session.path, state)
 
     def reopen(self) -> None:
         """Open the same conversation again from its file. Ctrl-C is ignored until that is done."""
@@ -182,7 +218,10 @@ class ChatAgent:
     def format_greeting(self) -> list[Text]:
         """The first lines shown for a resumed conversation; only remarks for a new one."""
         log, screen = self.session.conversation.log, self.terminal.screen
-        remarks = [Text(line, QUIET) for each in self.session.remarks for line in screen.wrapped(each)]
+        told = list(self.session.remarks)
+        if self._state.has_practice and not self.connection.is_practice:
+            told.append("The twin has answered in this conversation: the cost includes prices nobody paid.")
+        remarks = [Text(line, QUIET) for each in told for line in screen.wrapped(each)]
         sent = [record for record in log.records if record.kind in ("user", "assistant")]
         if not sent:
             return remarks
@@ -214,6 +253,7 @@ class ChatAgent:
             return done.value
         finally:
             pieces.close()
+            self._write_state()
             self.terminal.end_text()
             self.show_compactions()
 
@@ -349,20 +389,34 @@ class ChatAgent:
             used_share=context.size.tokens / context.window,
             level=context_level(context.levels),
             hit_rate=spent.read / seen if seen else None,
-            cache_seconds_left=self._cache_seconds_left(now),
-            dollars=self.session.bill.dollars + self.searcher.spent.dollars,
+            cache_seconds_left=self.cache_seconds_left(now),
+            dollars=self.spent.dollars,
             model=context.model,
+            is_practice=self.connection.is_practice,
         )
 
-    def _cache_seconds_left(self, now: datetime) -> float | None:
+    @property
+    def spent(self) -> UsageTotals:
+        """What the conversation has cost so far, with summaries, notes and searches."""
+        return self.session.bill.total + self.searcher.spent
+
+    def cache_seconds_left(self, now: datetime) -> float | None:
         """Seconds until the prompt cache expires, counted from the last answer."""
-        records = self.session.conversation.log.records
-        last = next((record_time(each) for each in reversed(records) if each.reply is not None), None)
+        last = self._last_answer_time
         if last is None:
             return None
         lives = SECONDS[self.session.conversation.setting.parameters.lifetime.ttl]
         left = lives - (now.astimezone(UTC) - last).total_seconds()
         return left if left > 0 else None
+
+    def is_cache_cold(self, now: datetime) -> bool:
+        """Whether there was something in the cache, and it has expired."""
+        return self._last_answer_time is not None and self.cache_seconds_left(now) is None
+
+    @property
+    def _last_answer_time(self) -> datetime | None:
+        records = self.session.conversation.log.records
+        return next((record_time(each) for each in reversed(records) if each.reply is not None), None)
 
 
 class _ReportedMemory(NestedMemory):

@@ -7,10 +7,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
+import msgspec
 from rich.text import Text
 
 from everturn.chat.agent import ChatAgent
@@ -18,9 +20,11 @@ from everturn.chat.permission import MODES, PermissionMode
 from everturn.chat.rewind import format_outcome, format_sentence, run_rewind
 from everturn.chat.screen.event_lines import format_labelled
 from everturn.chat.screen.input import SlashCommand
+from everturn.chat.screen.status import format_dollars
 from everturn.chat.screen.welcome import format_session_list
 from everturn.chat.sessions import list_sessions, new_session_path, select_session
 from everturn.dashboard import compactions, recall_output, terminal
+from everturn.dashboard.figures.calls import Cost
 from everturn.dashboard.layout import Column, Screen, counted, tokens
 from everturn.dashboard.report import context_report
 from everturn.dashboard.terminal import HEAD, QUIET
@@ -35,6 +39,7 @@ _DRY: Final = "--dry-run"
 _PURPOSES: Final = {
     "conversation": "conversation", "compact": "summaries", "session_memory": "notes", "hold": "holds",
 }  # fmt: skip
+_PRACTICE: Final = "Practice with the twin: nothing was billed. These are list prices of the model's tokens."
 
 
 class CommandSpec(NamedTuple):
@@ -68,10 +73,25 @@ def _stacked(row: tuple[str, str], screen: Screen) -> Lines:
 
 
 def context(agent: ChatAgent, _: str) -> Lines:
-    """The same chart as `everturn context` draws for the file."""
-    session = agent.session
-    report = context_report(open_session(session.path, window=session.context().window))
-    return terminal.drawn(report, agent.terminal.screen)
+    """The same chart as `everturn context` draws for the file, with the size of the status line and the price
+    of /cost: the session knows its preamble, its thresholds and its summary calls, the file does not."""
+    held = agent.session.context()
+    recorded = open_session(agent.session.path, window=held.window, options=agent.settings.options)
+    row = agent.session.conversation.setting.model
+    recorded = msgspec.structs.replace(
+        recorded,
+        model_id=held.model,
+        model=row,
+        guess="" if find_model(held.model) else recorded.guess or "not in the table of models",
+        size=held.size,
+        limits=held.limits,
+        levels=held.levels,
+    )
+    report = msgspec.structs.replace(context_report(recorded), cost=Cost(Decimal(), (), {}))
+    yield from terminal.drawn(report, agent.terminal.screen)
+    if agent.spent.calls:
+        yield Text()
+        yield from cost(agent, "")
 
 
 def cost(agent: ChatAgent, _: str) -> Lines:
@@ -80,7 +100,7 @@ def cost(agent: ChatAgent, _: str) -> Lines:
     rows = [(name, spent) for name, spent in (*parts, ("searches", searches)) if spent.calls]
     if not rows:
         return [Text("No calls yet.")]
-    total = bill.total + searches
+    total, is_practice = agent.spent, agent.connection.is_practice
     columns = (
         Column("for", "<"),
         Column("calls"),
@@ -88,23 +108,22 @@ def cost(agent: ChatAgent, _: str) -> Lines:
         Column("written", optional=3),
         Column("plain", optional=4),
         Column("output", optional=1),
-        Column("dollars"),
+        Column("would cost" if is_practice else "dollars"),
     )
     cells = [
         [
             name,
             str(each.calls),
             *map(tokens, (each.read, each.written, each.input, each.output)),
-            f"${each.dollars:.4f}",
+            format_dollars(each.dollars),
         ]
         for name, each in (*rows, ("all", total))
     ]
     head, *body = agent.terminal.screen.table(columns, cells)
     lines = [Text(head, QUIET), *map(Text, body)]
     if total.unpriced:
-        lines.append(
-            Text(f"{counted(total.unpriced, 'call')} of models without a known price count as $0.", QUIET)
-        )
+        unpriced = f"{counted(total.unpriced, 'call')} of models without a known price count as $0."
+        lines += format_sentence(agent, unpriced, QUIET)
     if saved := agent.session.context().saved:
         without = saved.unmanaged - saved.spent
         more = "less" if without >= 0 else "more"
@@ -112,8 +131,8 @@ def cost(agent: ChatAgent, _: str) -> Lines:
             f"Input so far ${saved.spent:.4f}, holds and resets included: ${abs(without):.4f} {more} than "
             "without them."
         )
-        lines += [Text(line, QUIET) for line in agent.terminal.screen.wrapped(said)]
-    return lines
+        lines += format_sentence(agent, said, QUIET)
+    return [*lines, *(format_sentence(agent, _PRACTICE, "yellow") if is_practice else ())]
 
 
 def compact(agent: ChatAgent, rest: str) -> Lines:
@@ -174,8 +193,7 @@ def clear(agent: ChatAgent, _: str) -> Lines:
 def model(agent: ChatAgent, rest: str) -> Lines:
     if not rest:
         return format_sentence(agent, f"The model is {agent.model}. Change it with /model NAME.")
-    agent.model = rest
-    agent.reopen()
+    agent.change_model(rest)
     guess = "" if find_model(rest) else " Unknown model: its window and prices are estimates."
     return format_sentence(agent, f"Model set to {rest}. Its cache starts empty.{guess}")
 

@@ -10,8 +10,12 @@ An error of the provider is shown with advice, and the prompt returns. The messa
 again.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
+
+from msgspec import structs
+from rich.text import Text
 
 from everturn.chat.agent import ChatAgent
 from everturn.chat.commands import run_slash_command
@@ -23,6 +27,7 @@ from everturn.chat.screen.status import format_status
 from everturn.chat.screen.terminal import Terminal
 from everturn.chat.screen.tool_calls import format_permission_request, format_question
 from everturn.dashboard.terminal import QUIET
+from everturn.decide.compact.triggers import ProposalResponse
 from everturn.errors import EverturnError, StoreError, UpstreamError
 
 ERROR_STYLE: Final = "red"
@@ -30,6 +35,8 @@ ERROR_STYLE: Final = "red"
 CHANGES_CONTEXT: Final = ("retry", "compact", "undo")
 # How often one permission question is repeated; "s" (show all) does not answer it.
 MAX_QUESTIONS: Final = 3
+# By its first letter; every other answer means later.
+PROPOSAL_ANSWERS: Final[dict[str, ProposalResponse]] = {"y": "accept", "n": "decline"}
 
 
 def converse(agent: ChatAgent) -> None:
@@ -38,7 +45,7 @@ def converse(agent: ChatAgent) -> None:
     terminal.offer_command("/rewind", lambda: run_rewind(agent, ""))
     while stops < 2:
         try:
-            handle_input(agent, terminal.read())
+            handle_input(agent, terminal.read(status_line(agent)))
             stops = 0
         except EOFError:
             break
@@ -95,6 +102,7 @@ def run_input(agent: ChatAgent, meant: PromptInput | SlashCommand) -> bool:
 def _dispatch(agent: ChatAgent, meant: PromptInput | SlashCommand) -> bool:
     match meant:
         case PromptInput(text=words):
+            offer_compaction(agent)
             if stopped := agent.answer(words).stopped:
                 agent.terminal.say(f"Stopped: {stopped}. /retry continues.", QUIET)
         case SlashCommand():
@@ -103,10 +111,40 @@ def _dispatch(agent: ChatAgent, meant: PromptInput | SlashCommand) -> bool:
 
 
 def show_status(agent: ChatAgent) -> None:
-    """Shown below each answer and for an empty line, but not in a pipe."""
+    """Shown below each answer and for an empty line, where it does not stand below the prompt."""
     terminal = agent.terminal
-    if terminal.kind != "pipe":
-        terminal.show([format_status(agent.figures(datetime.now(UTC)), terminal.screen)])
+    if terminal.kind != "pipe" and not terminal.has_status_at_prompt:
+        terminal.show([status_line(agent)()])
+
+
+def status_line(agent: ChatAgent) -> Callable[[], Text]:
+    """The status line of every moment: only the time that the cache has left changes at the prompt."""
+    figures = agent.figures(datetime.now(UTC))
+
+    def line() -> Text:
+        left = agent.cache_seconds_left(datetime.now(UTC))
+        return format_status(structs.replace(figures, cache_seconds_left=left), agent.terminal.screen)
+
+    return line
+
+
+def offer_compaction(agent: ChatAgent) -> None:
+    """Before a message is sent into a large context whose cache is cold, offer to compact first: now it would
+    be paid in full (CP-24). Not in a pipe: there the automatic threshold decides, without a question."""
+    terminal = agent.terminal
+    if terminal.kind == "pipe" or not agent.is_cache_cold(datetime.now(UTC)):
+        return
+    proposal = agent.session.propose_compaction()
+    if proposal is None:
+        return
+    terminal.say(f"{proposal.why[0].upper()}{proposal.why[1:]}. Compact before this message is sent?")
+    try:
+        said = terminal.ask("[y]es, [l]ater, [n]ot before it must be: ").strip().lower()
+    except EOFError:
+        said = ""
+    response = PROPOSAL_ANSWERS.get(said[:1], "defer")
+    agent.session.answer_proposal(proposal, response)
+    agent.show_compactions()
 
 
 def ask_permission(terminal: Terminal, request: PermissionRequest) -> PermissionAnswer:

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 ModelChoice = Literal["whatever there is", "twin"]
 
-_TWIN: Final = "the twin, a rule-based test agent. Let it change only files that you can lose"
-TWIN_WITHOUT_KEY: Final = f"No API key found: this is {_TWIN}; set ANTHROPIC_API_KEY to use a real model."
+_TWIN: Final = (
+    "practice with the twin, a rule-based test agent: not a model, and nothing is billed. Let it change only "
+    "files that you can lose"
+)
+TWIN_WITHOUT_KEY: Final = f"No API key found. This is {_TWIN}; set ANTHROPIC_API_KEY to use a real model."
 TWIN_CHOSEN: Final = f"This is {_TWIN}."
 NO_PACKAGE: Final = (
     "An API key is set, but the package 'anthropic' is not installed: run pip install 'everturn[chat]'. "
@@ -32,20 +35,21 @@ INVALID_KEY: Final = (
 
 
 class ModelConnection(NamedTuple):
-    """Either `client` or `send`, as `Session.open` takes them. `notice` is shown to the user at the start."""
+    """Either `client` or `send`, as `Session.open` takes them. `notice` is shown to the user at the start.
+    `is_practice` says that the twin answers: nothing is billed."""
 
     client: "anthropic.Anthropic | None" = None
     send: Send | None = None
     notice: str = ""
+    is_practice: bool = False
 
 
 def connect_to_model(keys: ProviderSettings, wanted: ModelChoice = "whatever there is") -> ModelConnection:
     has_key = bool(keys.api_key or keys.auth_token)
     if wanted == "twin" or not has_key:
         unused = " ANTHROPIC_BASE_URL is ignored without a key." if keys.base_url else ""
-        return ModelConnection(
-            send=_twin(), notice=TWIN_CHOSEN if wanted == "twin" else TWIN_WITHOUT_KEY + unused
-        )
+        notice = TWIN_CHOSEN if wanted == "twin" else TWIN_WITHOUT_KEY + unused
+        return ModelConnection(send=_twin(), notice=notice, is_practice=True)
     if not _could_be_keys(keys):
         return ModelConnection(send=_raise_on_send(INVALID_KEY), notice=INVALID_KEY)
     try:

@@ -32,7 +32,8 @@ _BRANCHES: Final = "/rewind b1 returns to that branch."
 
 
 def run_rewind(agent: ChatAgent, rest: str) -> Iterable[Text]:
-    said = [record for record in agent.session.conversation.log.view.records if _is_said_by_user(record)]
+    # Also what was summarized: going back to before a compaction brings the earlier context back.
+    said = [record for record in agent.session.conversation.log.records if _is_said_by_user(record)]
     messages = {str(number): each for number, each in enumerate(reversed(said[-MAX_LISTED:]), start=1)}
     branches = agent.session.branches()[-MAX_LISTED:]
     left = {f"b{number}": each for number, each in enumerate(reversed(branches), start=1)}

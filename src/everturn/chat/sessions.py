@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -17,12 +18,15 @@ from typing import Any, Final
 import msgspec
 
 from everturn.errors import UsageError
-from everturn.safe_files import MAX_SESSION_BYTES, open_stream
+from everturn.safe_files import MAX_SESSION_BYTES, make_folder, open_stream, read_file, write_file
+from everturn.session.bill import UsageTotals
+from everturn.session.store.jsonl_store import FILES_SUFFIX
 from everturn.session.transcripts import SUFFIX
 
 NEWEST: Final = "newest"
 # How much of a file is searched for the first prompt, which follows only hooks and settings.
 _MAX_BYTES_READ: Final = 256 * 1024
+_MAX_STATE_BYTES: Final = 64 * 1024
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -84,6 +88,37 @@ def remove_if_empty(path: Path) -> None:
             path.unlink()
     except OSError:
         pass
+
+
+class ChatState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a resumed conversation starts with, beside its transcript: the model, if one was chosen, what
+    search agents have cost, and whether the twin has answered in it."""
+
+    model: str = ""
+    searches: UsageTotals = UsageTotals()
+    has_practice: bool = False
+
+
+def read_chat_state(transcript: str | Path) -> ChatState:
+    try:
+        found = msgspec.json.decode(
+            read_file(_state_path(transcript), max_bytes=_MAX_STATE_BYTES), type=ChatState
+        )
+    except (OSError, msgspec.MsgspecError, ValueError):
+        return ChatState()
+    return found if found.model.isprintable() else msgspec.structs.replace(found, model="")
+
+
+def write_chat_state(transcript: str | Path, state: ChatState) -> None:
+    """A disk that is full or read-only costs nothing but this."""
+    path = _state_path(transcript)
+    with suppress(OSError):
+        make_folder(path.parent)
+        write_file(path, msgspec.json.encode(state))
+
+
+def _state_path(transcript: str | Path) -> Path:
+    return Path(f"{transcript}{FILES_SUFFIX}") / "chat.json"
 
 
 def _files(folder: Path) -> list[Path]:

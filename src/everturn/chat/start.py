@@ -1,6 +1,7 @@
 """Starts the chat: configuration, model connection, transcript, terminal; then runs `loop.py`."""
 
 import os
+import shlex
 import sys
 import uuid
 from collections.abc import Mapping
@@ -17,8 +18,9 @@ from everturn.chat.loop import ask_permission, converse, run_input
 from everturn.chat.model_connection import ModelChoice, connect_to_model
 from everturn.chat.permission import PermissionMode, Permissions
 from everturn.chat.screen.input import EmptyInput, PromptInput, SlashCommand, parse_input
+from everturn.chat.screen.status import PRACTICE, format_dollars
 from everturn.chat.screen.terminal import Terminal
-from everturn.chat.screen.welcome import format_banner
+from everturn.chat.screen.welcome import format_banner, format_farewell
 from everturn.chat.sessions import list_sessions, new_session_path, project_folder, select_session
 from everturn.dashboard.terminal import QUIET
 from everturn.decide.options import DEFAULT_MODEL, Options
@@ -45,6 +47,8 @@ class ChatOptions(NamedTuple):
     session: Path | None
     wanted: ModelChoice
     mode: str
+    # The folder as it was named on the command line, to be named again by whoever goes on.
+    location: tuple[str, ...] = ()
 
 
 def start_chat(options: ChatOptions) -> int:
@@ -64,16 +68,22 @@ def start_chat(options: ChatOptions) -> int:
     path = options.session or _path(kept, options.resume)
     chosen = scale_reserves(loaded.options)
     agent = ChatAgent(
-        ChatSettings(folder, home, kept, chosen, Hooks(hooks.hooks)), connection, terminal, permissions
+        ChatSettings(folder, home, kept, chosen, Hooks(hooks.hooks), str(options.settings.get("model", ""))),
+        connection,
+        terminal,
+        permissions,
     )
+    agent.choose_model(path)
     _introduce(agent, (*loaded.notes, *claude.notes, *hooks.notes))
     agent.open(path)
     try:
         if options.words is not None:
             return _run_once(agent, options.words)
+        # First, because it takes a moment, and keys that are typed meanwhile are shown twice.
+        terminal.start_editor(str(kept / "history"))
         _greet(agent)
-        terminal.load_line_history(str(kept / "history"))
         converse(agent)
+        _say_farewell(agent, options)
         return 0
     finally:
         agent.close()
@@ -144,9 +154,26 @@ def _introduce(agent: ChatAgent, notes: tuple[str, ...]) -> None:
             click.echo(printable(said), err=True)
         return
     where = _abbreviate_home(agent.settings.folder, agent.settings.home)
-    terminal.show(format_banner(agent.model, where, agent.connection.notice, terminal.screen))
+    model = f"{PRACTICE} as {agent.model}" if agent.connection.is_practice else agent.model
+    terminal.show(format_banner(model, where, agent.connection.notice, terminal.screen))
     for note in notes:
         terminal.say(note, QUIET)
+
+
+def _say_farewell(agent: ChatAgent, options: ChatOptions) -> None:
+    """How to go on with a conversation that is not empty, and what it has cost."""
+    terminal, session = agent.terminal, agent.session
+    if terminal.kind == "pipe" or not session.conversation.log.records:
+        return
+    is_practice = agent.connection.is_practice
+    spent = (
+        "Practice: nothing was billed." if is_practice else f"{format_dollars(agent.spent.dollars)} so far."
+    )
+    command = ["everturn", "chat", *options.location]
+    command += ["--twin"] if options.wanted == "twin" else []
+    is_listed = Path(session.path).parent == agent.settings.sessions_folder
+    command += ["--resume", session.id] if is_listed else ["--session", session.path]
+    terminal.show(format_farewell(shlex.join(command), spent, terminal.screen))
 
 
 def _abbreviate_home(folder: Path, home: Path) -> str:

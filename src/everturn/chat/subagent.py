@@ -5,8 +5,6 @@ conversation with its own transcript in the session's files folder, so it can be
 is summed up here, for the bill.
 """
 
-import functools
-import operator
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -49,7 +47,7 @@ def run_no_hooks(event: HookEvent, **payload: Any) -> HookOutcome:
 
 
 class SearchAgent:
-    """Answers questions one after another; `spent` is their total cost."""
+    """Answers questions one after another; `spent` is their total cost in this conversation."""
 
     def __init__(
         self,
@@ -66,11 +64,7 @@ class SearchAgent:
         self._opens = opens
         self._new_path = new_path
         self._run_hooks = run_hooks
-        self._bills: list[UsageTotals] = []
-
-    @property
-    def spent(self) -> UsageTotals:
-        return functools.reduce(operator.add, self._bills, UsageTotals())
+        self.spent = UsageTotals()
 
     def __call__(self, question: str) -> str:
         path = self._new_path()
@@ -81,7 +75,7 @@ class SearchAgent:
             report = _report(session, "\n\n".join((*started.context, question)))
             return self._finish(session, report, about | {"agent_transcript_path": session.path})
         finally:
-            self._bills.append(session.bill.total)
+            self.spent += session.bill.total
             # SubagentStop takes the place of SessionEnd.
             session.close(reason="")
 

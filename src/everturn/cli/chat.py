@@ -75,5 +75,6 @@ def chat(
         session=session,
         wanted="twin" if twin else "whatever there is",
         mode=mode.replace("-", " "),
+        location=() if folder == Path() else (str(folder),),
     )
     raise SystemExit(start_chat(options))

@@ -10,6 +10,7 @@ the user asked for exactly that; otherwise it only reads.
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from everturn.history.repair import NO_RESULT
@@ -86,11 +87,11 @@ def can_handle(request: ParsedRequest) -> bool:
 
 def plan_next_step(request: ParsedRequest) -> PlannedStep | str:
     """The next calls, or the final text. Calls whose results were lost are repeated."""
-    prompt = find_prompt(request.messages)
-    turn = _turn(prompt, find_client_tools(find_loaded_tools(request)))
+    tools, prompt = find_client_tools(find_loaded_tools(request)), find_prompt(request.messages)
+    rounds = _find_rounds(request.messages[prompt.at + 1 :])
+    turn = _turn(_add_kept_reads(prompt, rounds, tools), tools)
     if request.get_object("tool_choice").get("disable_parallel_tool_use"):
         turn = _one_at_a_time(turn)
-    rounds = _find_rounds(request.messages[prompt.at + 1 :])
     left = [each for each in rounds[:MAX_STEPS] if all(seen.text != NO_RESULT for seen in each.results)]
     try:
         step = next(turn)
@@ -102,12 +103,22 @@ def plan_next_step(request: ParsedRequest) -> PlannedStep | str:
     return step if len(rounds) < MAX_STEPS else "I stopped here: this took too many steps."
 
 
+def _add_kept_reads(prompt: UserPrompt, rounds: Sequence[_Round], tools: ClientTools) -> UserPrompt:
+    """The prompt with the files that were read in rounds kept behind the summary. No turn begins with a read,
+    so the first ones are of the turn before it."""
+    if not (prompt.follows_summary and tools.reader):
+        return prompt
+    name, path = tools.reader.name, tools.reader.path
+    kept = takewhile(lambda each: all(call.tool == name for call in each.calls), rounds)
+    read = (str(call.input.get(path)) for each in kept for call in each.calls)
+    return replace(prompt, files_read=tuple(dict.fromkeys((*prompt.files_read, *read))))
+
+
 def _find_round(step: PlannedStep, left: Sequence[_Round], *, in_order: bool) -> _Round | None:
     """The round that answers a step. After a compaction the first rounds of a turn may be missing, and only
     those count whose calls are the planned ones."""
-    if in_order:
-        return next(iter(left), None)
-    return next((each for each in left if each.calls == list(step.calls)), None)
+    whole = (each for each in left if len(each.results) == len(step.calls))
+    return next((each for each in whole if in_order or each.calls == list(step.calls)), None)
 
 
 def _find_rounds(messages: Sequence[ParsedMessage]) -> list[_Round]:
@@ -156,11 +167,13 @@ def _turn(prompt: UserPrompt, tools: ClientTools) -> CoderTurn:
         return _NOTHING_PENDING
     intents = parse_intents(prompt.text)
     if prompt.follows_summary:
-        # Reading all files filled the context before, and would fill it again.
-        intents = replace(intents, reads_all_files=False, follows_summary=True)
+        # Reading all files filled the context before, and would fill it again and again: it goes on only if
+        # it is known which were read.
+        reads_rest = intents.reads_all_files and bool(prompt.files_read)
+        intents = replace(intents, reads_all_files=reads_rest, follows_summary=True)
     if intents.small_talk:
         return _SMALL_TALK[intents.small_talk]
-    steps = list(_steps(intents, tools, prompt.text))
+    steps = list(_steps(intents, tools, prompt))
     left = _LATER if intents.plans and not (intents.changes or intents.runs) else ()
     keeps_list = intents.plans or len(steps) > 1
     report = yield from _work_through(steps, left, tools, keeps_list=keeps_list, asked=intents.plans)
@@ -221,10 +234,10 @@ def _todos(steps: Sequence[NamedStep], names: Sequence[str], at: int) -> Planned
     return PlannedToolCall("TodoWrite", {"todos": listed})
 
 
-def _steps(intents: Intents, tools: ClientTools, asked: str) -> Iterator[NamedStep]:
+def _steps(intents: Intents, tools: ClientTools, prompt: UserPrompt) -> Iterator[NamedStep]:
     """The steps for the intents, in order."""
     if intents.recalls and "recall" in tools.names and intents.words:
-        yield "Search the history", _recall(intents, asked)
+        yield "Search the history", _recall(intents, prompt.text)
     elif intents.delegates_search and (agent := _find_agent_tool(tools)):
         yield "Have the search agent look", _delegate_search(intents, agent)
     elif intents.changes:
@@ -233,7 +246,7 @@ def _steps(intents: Intents, tools: ClientTools, asked: str) -> Iterator[NamedSt
     elif intents.lists_files:
         yield "List the files", _list_files(tools)
     elif intents.reads_all_files:
-        yield "Read the files", _read_all(tools)
+        yield "Read the files", _read_all(tools, prompt.files_read)
     elif not intents.runs or intents.needs_unsupported_change:
         yield "Find the places that matter", _search_and_read(intents, tools)
     if intents.runs and tools.runner:
@@ -277,17 +290,27 @@ def _list_files(tools: ClientTools) -> CoderTurn:
     return f"I found {_pluralize(len(files), 'file')}: {', '.join(files[:_MAX_FILES_READ])}{rest}."
 
 
-def _read_all(tools: ClientTools) -> CoderTurn:
-    (listed,) = yield PlannedStep((tools.find(),), "I'll read the files one after another.")
+def _read_all(tools: ClientTools, before: Sequence[str]) -> CoderTurn:
+    """Read the files; those that were read `before` a summary are not read again."""
+    about = (
+        "I'll go on with the files that I have not read."
+        if before
+        else "I'll read the files one after another."
+    )
+    (listed,) = yield PlannedStep((tools.find(),), about)
     files = parse_file_list(listed)[:_MAX_FILES_READ]
+    left = [path for path in files if path not in before]
     lines = 0
-    for at in range(0, len(files), _MAX_PARALLEL_READS):
-        for seen in (yield PlannedStep(tuple(map(tools.read, files[at : at + _MAX_PARALLEL_READS])))):
+    for at in range(0, len(left), _MAX_PARALLEL_READS):
+        for seen in (yield PlannedStep(tuple(map(tools.read, left[at : at + _MAX_PARALLEL_READS])))):
             lines += len(parse_numbered_lines(seen))
     if not files:
         return "There are no files here yet."
-    read = _pluralize(len(files), "file")
-    return f"I read {read} with {lines:,} lines in all; among them {_join_names(files[:5])}."
+    read = f"I read {_pluralize(len(files), 'file')}"
+    if before:
+        earlier = len(files) - len(left)
+        return f"{read}, {earlier:,} of them before the summary; among them {_join_names(files[:5])}."
+    return f"{read} with {lines:,} lines in all; among them {_join_names(files[:5])}."
 
 
 def _search_and_read(intents: Intents, tools: ClientTools) -> CoderTurn:

@@ -9,10 +9,18 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE
 from everturn.twin.request_text import extract_text, extract_user_text, find_all_paths
 from everturn.twin.summary_requests import is_summary_prompt
-from everturn.twin.user_prompts import extract_own_words, extract_summarized_requests, strip_reminders
+from everturn.twin.user_prompts import (
+    HAS_READ,
+    extract_files_read,
+    extract_own_words,
+    extract_summarized_requests,
+    strip_reminders,
+)
 from everturn.twin.values import ParsedBlock, ParsedMessage
+from everturn.wire.json_values import as_object
 
 MAX_USER_MESSAGES: Final = 40
 MAX_QUOTE: Final = 600
@@ -43,7 +51,7 @@ def summarize(messages: Sequence[ParsedMessage], instructions: str | None = None
         ("Problem Solving", _calls(messages)),
         ("All user messages", _quote(asked[-MAX_USER_MESSAGES:])),
         ("Pending Tasks", _quote(asked[-1:] if is_pending else ())),
-        ("Current Work", _clip(_last_reply(messages), MAX_LAST) or "None."),
+        ("Current Work", _current_work(messages, is_pending=is_pending)),
         ("Optional Next Step", "Continue with the last request above." if is_pending else "None."),
     )
     body = "\n\n".join(f"{number}. {title}:\n{text}" for number, (title, text) in enumerate(sections, 1))
@@ -145,6 +153,34 @@ def _calls(messages: Sequence[ParsedMessage]) -> str:
     return (
         "\n".join(f"   - {name}: {count} calls" for name, count in names.items()) or "   - No tool was used."
     )
+
+
+def _current_work(messages: Sequence[ParsedMessage], *, is_pending: bool) -> str:
+    """The last reply, and what was read for a request that is not finished: nothing is read twice for it."""
+    read = _files_read(messages) if is_pending else []
+    lines = [f"   {HAS_READ}{_clip(path, MAX_QUOTE)}" for path in read[:MAX_PATHS]]
+    return "\n".join(filter(None, [_clip(_last_reply(messages), MAX_LAST), *lines])) or "None."
+
+
+def _files_read(messages: Sequence[ParsedMessage]) -> list[str]:
+    """The files read since the last request of the user, the first one first."""
+    found: list[str] = []
+    for message in reversed(messages):
+        if message.role == "assistant":
+            found[:0] = [path for block in message.blocks if (path := _read_path(block))]
+        elif any(True for _ in _requests_in(message)):
+            texts = (extract_text(block) for block in message.blocks if block.kind == "text")
+            found[:0] = [path for text in texts for path in extract_files_read(text)]
+            break
+    return list(dict.fromkeys(found))
+
+
+def _read_path(block: ParsedBlock) -> str:
+    row = DEFAULT_TOOL_TABLE.find(str(block.body.get("name")))
+    if block.kind != "tool_use" or row.does != "reads":
+        return ""
+    given = as_object(block.body.get("input"))
+    return next((path for name in row.path if isinstance(path := given.get(name), str)), "")
 
 
 def _last_reply(messages: Sequence[ParsedMessage]) -> str:

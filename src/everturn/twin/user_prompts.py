@@ -23,6 +23,8 @@ _CONTINUATIONS: Final = (
 _CONTINUE: Final = "Continue from where you left off."
 # Commands of the client itself: they are done, and ask the model for nothing.
 _TYPED_COMMANDS: Final = ("<command-", "<bash-")
+# How a summary of the twin lists what was read for the request that is pending.
+HAS_READ: Final = "- Has been read: "
 _NOTHING: Final = frozenset(("", "none", "nothing", "no pending tasks", "none yet", "no tasks"))
 
 
@@ -34,6 +36,8 @@ class UserPrompt:
     at: int = 0
     # The request comes from a summary: parts of it may be done already.
     follows_summary: bool = False
+    # Files that were read for it before the summary.
+    files_read: tuple[str, ...] = ()
 
 
 def find_prompt(messages: Sequence[ParsedMessage]) -> UserPrompt:
@@ -45,7 +49,7 @@ def find_prompt(messages: Sequence[ParsedMessage]) -> UserPrompt:
         if own:
             return UserPrompt("\n".join(own), at)
         if summaries:
-            return UserPrompt(_pending_request(summaries[-1]), at, follows_summary=True)
+            return UserPrompt(_pending_request(summaries[-1]), at, True, extract_files_read(summaries[-1]))
     return UserPrompt("")
 
 
@@ -89,6 +93,12 @@ def extract_summarized_requests(text: str) -> list[str] | None:
     """The user messages that a session summary lists; None if the text contains no summary."""
     summary = extract_summary_text(text)
     return None if summary is None else _listed_items(summary, 6)
+
+
+def extract_files_read(summary: str) -> tuple[str, ...]:
+    """The files that a summary of the twin lists as read for the request that is pending."""
+    lines = (line.strip() for line in _section(summary, 8) or ())
+    return tuple(line.removeprefix(HAS_READ) for line in lines if line.startswith(HAS_READ))
 
 
 def _split_texts(message: ParsedMessage) -> tuple[list[str], list[str]]:

@@ -16,6 +16,8 @@ from everturn.dashboard.terminal import LEVEL_STYLES, QUIET
 
 # Seconds before a waiting line appears; a shorter wait would only flicker.
 PATIENCE: Final = 0.4
+# What stands where a price would, when the twin answers.
+PRACTICE: Final = "practice"
 
 
 class StatusFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +29,8 @@ class StatusFigures(msgspec.Struct, frozen=True, kw_only=True):
     cache_seconds_left: float | None
     dollars: Decimal
     model: str
+    # The twin answers: nothing is billed.
+    is_practice: bool = False
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -47,7 +51,7 @@ def format_status(figures: StatusFigures, screen: Screen) -> Text:
 
 
 def _parts(figures: StatusFigures, screen: Screen) -> list[_Part]:
-    full, spent = _share(figures.used_share), format_dollars(figures.dollars)
+    full = _share(figures.used_share)
     style = QUIET if figures.level == "ok" else LEVEL_STYLES[figures.level]
     parts = [_Part(f"context {full}", f"ctx {full}", style=style)]
     if figures.hit_rate is not None:
@@ -59,9 +63,16 @@ def _parts(figures: StatusFigures, screen: Screen) -> list[_Part]:
             else f"warm {format_duration(figures.cache_seconds_left)}"
         )
         parts.append(_Part(left, left, optional=3))
-    parts.append(_Part(spent, spent, optional=1))
+    parts.append(_spent(figures))
     parts.append(_Part(screen.plain(figures.model), screen.plain(figures.model), optional=4))
     return parts
+
+
+def _spent(figures: StatusFigures) -> _Part:
+    if figures.is_practice:
+        return _Part(f"{PRACTICE}, nothing billed", PRACTICE, optional=1, style="yellow")
+    spent = format_dollars(figures.dollars)
+    return _Part(spent, spent, optional=1)
 
 
 def _share(fraction: float) -> str:

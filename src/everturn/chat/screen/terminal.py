@@ -18,8 +18,8 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
-from typing import Final, Literal, TextIO
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final, Literal, TextIO
 
 from rich.console import Console
 from rich.text import Text
@@ -28,6 +28,9 @@ from everturn.chat.screen.input import is_continued, join_lines
 from everturn.chat.screen.status import PATIENCE
 from everturn.chat.screen.wrapping import StreamWrapper
 from everturn.dashboard.layout import Screen
+
+if TYPE_CHECKING:
+    from everturn.chat.screen.line_editor import LineEditor
 
 TerminalKind = Literal["live", "plain", "pipe"]
 
@@ -57,9 +60,8 @@ class Terminal:
         self._since = 0.0
         self._is_painted = False
         self._painter: threading.Thread | None = None
-        self._history = ""
+        self._editor: LineEditor | None = None
         self._is_working = False
-        self._is_at_prompt = False
 
     @property
     def screen(self) -> Screen:
@@ -163,46 +165,42 @@ class Terminal:
 
     # ── input ────────────────────────────────────────────────────────────────────────────────────
 
-    def load_line_history(self, file: str) -> None:
-        """Keep the input history in this file; arrow keys recall it, also in later runs."""
-        if self.kind == "pipe":
+    def start_editor(self, history: str) -> None:
+        """Edit lines with a history in this file, if the terminal and the installation can."""
+        if self.kind != "live":
             return
-        from everturn.chat.screen import line_history
+        with suppress(ModuleNotFoundError):
+            from everturn.chat.screen.line_editor import LineEditor
 
-        self._history = file
-        line_history.load_history(file)
+            self._editor = LineEditor(history)
+
+    @property
+    def has_status_at_prompt(self) -> bool:
+        return self._editor is not None
 
     def offer_command(self, command: str, listed: Callable[[], Iterable[Text]]) -> None:
         """When Esc is pressed twice at an empty prompt, show these lines and begin the command."""
-        if not self._history:
-            return
-        from everturn.chat.screen import line_history
+        if self._editor is not None:
+            self._editor.bind_double_escape(command, lambda: self.show(listed()))
 
-        def pressed() -> str:
-            if not self._is_at_prompt:
-                return ""
-            self.blank()
-            self.show(listed())
-            self._out.write(self._prompt().replace("\x01", "").replace("\x02", ""))
-            self._out.flush()
-            return f"{command} "
-
-        line_history.bind_double_escape(pressed)
-
-    def read(self) -> str:
-        """Read one input; a line that ends with a backslash continues. Raises EOFError at the end."""
-        self._is_at_prompt = True
-        try:
-            lines = [self._line(self._prompt())]
-        finally:
-            self._is_at_prompt = False
+    def read(self, status: Callable[[], Text] = Text) -> str:
+        """Read one input; a line that ends with a backslash continues. `status` is drawn below it, again and
+        again, where that is possible. Raises EOFError at the end."""
+        lines = [self._typed_line("first", status)]
         while is_continued(lines[-1]):
-            lines.append(self._line(self._prompt("more")))
-        if self._history:
-            from everturn.chat.screen import line_history
-
-            line_history.append_history(join_lines(lines), self._history)
+            lines.append(self._typed_line("more", status))
         return join_lines(lines)
+
+    def _typed_line(self, which: Literal["first", "more"], status: Callable[[], Text]) -> str:
+        if self._editor is None:
+            return self._line(self._prompt(which))
+        self.stop_waiting()
+        return self._editor.read(self._prompt(which), lambda: self._colored(status()))
+
+    def _colored(self, line: Text) -> str:
+        with self._console.capture() as captured:
+            self._console.print(line, end="")
+        return captured.get()
 
     def ask(self, question: str) -> str:
         """Ask a question and return the answer; "" in a pipe."""
@@ -225,13 +223,12 @@ class Terminal:
             raise EOFError
         return line.rstrip("\r\n")
 
-    def _prompt(self, which: Literal["first", "more"] = "first") -> str:
+    def _prompt(self, which: Literal["first", "more"]) -> str:
         first, more = ("> ", ". ") if self.is_ascii else ("› ", "· ")
         sign = first if which == "first" else more
         if self.kind == "plain" or self._console.no_color:
             return sign
-        # \x01 and \x02 tell readline that the color codes have no width.
-        return f"\x01\x1b[1;36m\x02{sign}\x01\x1b[0m\x02"
+        return f"\x1b[1;36m{sign}\x1b[0m"
 
 
 def detect_terminal_kind(stdin: TextIO, stdout: TextIO, term: str) -> TerminalKind:

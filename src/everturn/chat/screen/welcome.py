@@ -37,6 +37,12 @@ def format_banner(model: str, folder: str, says: str, screen: Screen) -> list[Te
     return [head, where, *(Text(line, "yellow") for line in screen.wrapped(says))]
 
 
+def format_farewell(command: str, spent: str, screen: Screen) -> list[Text]:
+    """The last lines: what was spent, and the command that goes on with the conversation."""
+    lines = [*screen.wrapped(f"{spent} To go on with this conversation:"), f"  {command}"]
+    return [Text(line, QUIET) for line in lines]
+
+
 def format_resumed(found: ResumedConversation, screen: Screen) -> list[Text]:
     """Length and last messages of a resumed conversation."""
     size = f"{counted(found.messages, 'message')}, about {tokens(found.tokens)} tokens"
