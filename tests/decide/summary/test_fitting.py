@@ -1,5 +1,6 @@
 """Room is granted by share and then by order; entries by rank, short before whole."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,3 +41,10 @@ def test_an_entry_without_room_is_counted_on_the_page():
     found = fit(4, [SummaryEntry("a" * 60, rank=1), SummaryEntry("b", rank=0)], 10)
     assert found.body == "   - b\n   [1 more left out]"
     assert found.dropped == (DroppedEntry(4, "a" * 60, 60),)
+
+
+def test_a_shorter_summary_gives_the_users_messages_more_of_its_room():
+    short = SummarySettings(shares={6: 0.2, 8: 0.6, 1: 0.2}, short_messages=0.6).shortened_to(3_000)
+    assert short.budget == 3_000
+    assert short.shares == {6: 0.6, 8: pytest.approx(0.3), 1: pytest.approx(0.1)}
+    assert sum(SummarySettings().shortened_to(100).shares.values()) <= 1.0 + 1e-9

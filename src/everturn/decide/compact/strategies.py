@@ -229,12 +229,14 @@ def _by_provider(plan: CompactionPlan, context: CompactionContext, calls: Summar
 
 def _by_extraction(plan: CompactionPlan, context: CompactionContext, calls: SummaryCalls) -> AttemptFlow:
     """The summarizer that needs no model: a session goes on while the API is down (BY-5)."""
+    wanted = context.settings.summary_tokens
+    settings = context.summary.shortened_to(wanted) if wanted else context.summary
     made = summarize(
         plan.summarized,
-        budget=_extractive_budget(plan, context),
+        budget=min(settings.budget, _room_for_extract(plan, context)),
         instructions=plan.asked.instructions,
         form=plan.asked.form,
-        settings=context.summary,
+        settings=settings,
         tools=context.tools,
         queued=context.queued,
     )
@@ -249,14 +251,13 @@ def _by_extraction(plan: CompactionPlan, context: CompactionContext, calls: Summ
     yield  # a generator like the others, though it asks for nothing
 
 
-def _extractive_budget(plan: CompactionPlan, context: CompactionContext) -> int:
+def _room_for_extract(plan: CompactionPlan, context: CompactionContext) -> int:
     """In a small window the usual budget would fill the context again at once: at most half of the room up to
     the automatic threshold is used, counted with padding.
     """
     taken, limits = plan.fixed + plan.tokens_kept, context.limits
     room = limits.auto - taken if taken < limits.auto else limits.effective - taken
-    wanted = context.settings.summary_tokens or context.summary.budget
-    return min(wanted, max(_MIN_EXTRACT, room * 3 // 8))
+    return max(_MIN_EXTRACT, room * 3 // 8)
 
 
 STRATEGIES: Mapping[Strategy, Callable[[CompactionPlan, CompactionContext, SummaryCalls], AttemptFlow]] = {

@@ -21,7 +21,7 @@ from everturn.decide.effects import (
     RunHooks,
     WriteFile,
 )
-from everturn.decide.extractive import summarize
+from everturn.decide.extractive import SummarySettings, summarize
 from everturn.decide.extractive.writing.wording import PREFACE
 from everturn.history.blocks import text_block, text_of
 from everturn.history.records import Record, Usage
@@ -50,7 +50,8 @@ class OfflineEffectHandler:
         self._view = view
         self._writer = writer
         self._bills = bills
-        self._summary_tokens = summary_tokens
+        usual = SummarySettings()
+        self._summary = usual.shortened_to(summary_tokens) if summary_tokens else usual
         self._has_answered = False
 
     def write_file(self, effect: WriteFile) -> str:
@@ -74,9 +75,7 @@ class OfflineEffectHandler:
         if self._has_answered:
             return ModelFailure("refused", "the summary of this replay is already billed")
         # It stands for a model, so it must not say that no model wrote it: the gate refuses that.
-        text = (
-            summarize(self._view(), budget=self._summary_tokens or None).text.removeprefix(PREFACE).lstrip()
-        )
+        text = summarize(self._view(), settings=self._summary).text.removeprefix(PREFACE).lstrip()
         answer = self._bill(effect.request, ModelAnswer((text_block(text),), "end_turn", Usage()))
         self._has_answered = isinstance(answer, ModelAnswer)
         return answer

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from everturn.decide.extractive.settings import CompactionForm
+from everturn.decide.extractive.settings import USER_MESSAGES, CompactionForm
 
 TITLES: Final[Mapping[int, str]] = {
     1: "Primary request and intent",
@@ -20,7 +20,7 @@ TITLES: Final[Mapping[int, str]] = {
     8: "Current work",
     9: "Optional next step",
 }
-MESSAGES: Final = 6
+MESSAGES: Final = USER_MESSAGES
 # CP-5: the kept messages follow the summary, so it has no current work and no next step of its own.
 _UP_TO: Final[Mapping[int, str]] = {8: "Work completed", 9: "Context for continuing work"}
 
