@@ -119,5 +119,5 @@ def test_no_summary_is_made_while_nobody_knows_what_was_used(lab: OpenLab, monke
     monkeypatch.setattr(SummaryCaps, "begin", raise_unavailable)
     found = running.ask(body_of(12))
     assert found.status == 200
-    assert "a compaction failed" in found.headers["x-everturn-note"]
+    assert found.headers["x-everturn-note"].startswith("compacted: ")  # by the summary without a model
     assert sum(map(is_summary, upstream.seen)) == 0

@@ -48,7 +48,7 @@ FILE_CALLS = {"open", "fdopen", "read_text", "write_text", "read_bytes", "write_
               "mkstemp", "NamedTemporaryFile", "TemporaryFile", "copy", "copyfile", "copytree"}  # fmt: skip
 # Methods of our own with these names.
 OUR_OPENS = {"Session", "AsyncSession", "JsonlStore", "FolderStore", "agent", "cls", "_io", "io", "self",
-             "super", "stores", "_transcripts"}  # fmt: skip
+             "super", "stores", "_stores", "_transcripts"}  # fmt: skip
 # The only modules that print; all others return words.
 PRINTS = {
     "cli/output.py": "for commands: `printable`",
@@ -69,6 +69,7 @@ PRINTS = {
     "dashboard/terminal.py": "lines that were fitted to the screen",
     "replay/cache_check.py": "numbers, for developers",
     "replay/pause_table.py": "numbers, for developers",
+    "replay/reuse_table.py": "numbers, for developers",
     "replay/refetches/sample.py": "a sample to be judged, for developers",
     "replay/retention_table.py": "numbers, for developers",
 }

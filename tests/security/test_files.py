@@ -128,7 +128,8 @@ TRUNCATED = (b"", b"{", b'{"a": ', b'{"a": [1, 2', b'"unfinished', b"[" * 100_00
 def test_a_truncated_input_ends_in_one_sentence(tmp_path: Path, given: bytes):
     hook = everturn("hook", cwd=tmp_path, home=tmp_path, given=given)
     assert (hook.returncode, hook.stdout, hook.stderr.count(b"\n")) == (1, b"", 1)
-    assert hook.stderr.startswith(b"everturn hook: the input is not valid JSON (")
+    what = b"not valid JSON (" if given else b"empty; expected the JSON object that Claude Code sends."
+    assert hook.stderr.startswith(b"everturn hook: the input is " + what)
     assert b"SystemError" not in hook.stderr
     line = everturn("statusline", cwd=tmp_path, home=tmp_path, given=given)
     assert (line.returncode, line.stderr) == (0, b"")

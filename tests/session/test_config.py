@@ -182,6 +182,8 @@ def test_every_key_can_be_set_from_the_environment(key):
         "policy": "none",
         "provider.base_url": "https://example.org/v1",
         "thinking.budget_tokens": "2048",
+        "economy.pauses": "290 104/198,3890 7/94",
+        "economy.reuse": "reads 300 58/173 45/294 39/755",
     }
     kind = get_origin(key.type)
     text = (

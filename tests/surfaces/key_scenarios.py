@@ -381,7 +381,10 @@ def chat(lab: Lab) -> None:
     lab.observe(done.exit_code, done.stderr)
     # It has the real time and ids of its own.
     for each in lab.folder.glob("chat.jsonl*"):
-        each.unlink()
+        if each.is_dir():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
 
 
 def events(lab: Lab) -> None:

@@ -69,7 +69,7 @@ def test_the_clock_is_advanced_or_set():
             read_script,
             {"replies": [{"content": [{"type": "txet"}]}]},
             "replies[0].content[0].type is 'txet'; allowed: text, thinking, redacted_thinking, tool_use, "
-            "server_tool_use, web_search_tool_result, web_fetch_tool_result.",
+            "server_tool_use, web_search_tool_result, web_fetch_tool_result, tool_search_tool_result.",
         ),
         (
             read_script,

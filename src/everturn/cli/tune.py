@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from everturn.cli.output import say, write_output
+from everturn.safe_files import make_folder, read_file
 
 if TYPE_CHECKING:
     from everturn.replay.compare import ComparisonTable
@@ -141,8 +142,8 @@ def _offer(lines: Sequence[str], *, yes: bool) -> None:
     if not yes and not click.confirm(f"Write these settings to {path}?", default=False):
         say("Nothing was written.")
         return
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    text = read_file(path).decode() if path.exists() else ""
+    make_folder(path.parent)
     write_output(path, with_settings(text, lines, str(path)).encode())
     say(f"Written to {path}.")
 

@@ -58,7 +58,7 @@ def test_a_status_line_loads_nothing_slow(payload):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["Notification"], [], ["PostToolUse"], ["PostToolUse", "--shrink", "9000"]]
+    "arguments", [["Notification"], ["PostToolUse"], ["PostToolUse", "--shrink", "9000"]]
 )
 def test_a_hook_with_nothing_to_do_loads_nothing_slow(payload, arguments):
     code, answer, loaded = started("hook", *arguments, given=payload)

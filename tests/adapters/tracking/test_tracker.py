@@ -207,6 +207,19 @@ def test_a_foreign_history_brings_no_bound_thinking(caller):
         assert [block["type"] for block in sent[1]["content"]] == kinds
 
 
+def test_a_foreign_history_that_begins_without_thinking_brings_none_either(caller):
+    think = {"type": "thinking", "thinking": "Hm.", "signature": "of another prefix"}
+    said = (
+        "one",
+        [{"type": "text", "text": "without a thought"}],
+        "two",
+        [think, {"type": "text", "text": "with one"}],
+        "three",
+    )
+    sent = caller.ask(*said, model="claude-opus-5-5").fields()["messages"]
+    assert [block["type"] for message in sent for block in message["content"]] == ["text"] * 5
+
+
 async def test_who_is_cancelled_while_files_are_read_wants_nothing_any_more(tmp_path):
     caller = Caller(tmp_path)
     began, may_go = Event(), Event()

@@ -197,10 +197,10 @@ class TrackedConversation:
         for message in request.new_messages(len(self.known.chain)):
             self._ready = None
             self._append(message, is_observed=request.is_observed)
-            if message.role == "assistant" and not unknown:
+            if message.role == "assistant":
                 # Its thinking may be bound to a prompt that was sent earlier and is no longer known. What was
                 # recorded before it keeps its prompt: clients change replies, such as an input of a call.
-                unknown = self.records[-1].uuid
+                unknown = unknown or self.records[-1].uuid
                 why = "it came with a message list that was not known"
                 self.runner.conversation.distrust_thinking(why, unknown)
             self.known.has_system_text |= message.role == "system"

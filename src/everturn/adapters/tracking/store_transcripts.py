@@ -65,7 +65,8 @@ class StoreTranscripts:
         return self._read(os.path.basename(transcript.path).removesuffix(SUFFIX))
 
     def _read(self, name: str) -> TranscriptFile:
-        return TranscriptFile(self._stores().open(self._tenant, name, access="read"), self._report_problem)
+        stores = self._stores()
+        return TranscriptFile(stores.open(self._tenant, name, access="read"), self._report_problem)
 
     def close(self) -> None:
         stores, self._opened = self._opened, None

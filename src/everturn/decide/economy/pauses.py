@@ -12,7 +12,7 @@ import msgspec
 
 # A hold renews an entry shortly before its hour is over.
 HOUR: Final = 3_590.0
-_LINE: Final = re.compile(r"(\d+) (\d+)/(\d+)", re.ASCII)
+_LINE: Final = re.compile(r"(\d{1,9}) (\d{1,9})/(\d{1,9})", re.ASCII)
 
 
 class PauseRow(msgspec.Struct, frozen=True):
