@@ -16,7 +16,7 @@ from everturn.replay.sessions import ReplaySession, read_session, read_sessions
 from everturn.replay.synthetic import SessionShape, generate_session
 
 FEWEST_CALLS = 40
-DEFAULT_COUNT = 8
+DEFAULT_COUNT = 14
 # Tokens and seeds of the made-up ones. Their model has a window of a million: only marks that are no share of
 # the window are reached in them.
 _MADE_UP = ((100_000, 11), (250_000, 12))

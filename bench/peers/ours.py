@@ -33,7 +33,7 @@ MODEL = "claude-opus-5"
 # Beyond every size that is measured: turns look whether a compaction is due, and none is.
 ENDLESS = 10_000_000
 # Of everturn's policies, those that are laid beside the peers' ways; the first is the default.
-POLICIES = ("claude-code", "frugal", "clear-keep-3", "none")
+POLICIES = ("claude-code", "economic", "frugal", "clear-keep-3", "none")
 DEFAULT = POLICIES[0]
 
 

@@ -9,8 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-_START = "<!-- replay: claude-code -->"
-_NAMES, _BARS, _ROW, _TOP, _WIDTH = 150, 360, 30, 74, 860
+_START = "<!-- replay: economic -->"
+_NAMES, _BARS, _ROW, _TOP, _WIDTH = 170, 340, 30, 74, 860
 _FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 # They end before the session does, or know what comes: their totals cannot be compared.
 _LEFT_OUT = ("none", "clears-only")

@@ -6,7 +6,7 @@ from .animation import Frame, draw_animation
 from .results import Row, draw, read_rows
 
 PAGE = """
-<!-- replay: claude-code -->
+<!-- replay: economic -->
 ### 2 sessions: total cost
 
 | policy | dollars | words kept | refetches/100 |
@@ -31,7 +31,7 @@ def test_the_chart_has_the_rows_of_the_table_that_can_be_compared():
     texts = [each.text for each in drawn.iter(f"{SVG}text")]
     assert texts[-4:] == ["frugal", "$652", "99.6 %", "1.2"]
     widths = [float(each.get("width", 0)) for each in drawn.iter(f"{SVG}rect")]
-    assert widths[1:] == [360.0, 180.0]
+    assert widths[1:] == [340.0, 170.0]
 
 
 def test_a_recording_keeps_colours_over_lines_and_draws_equal_lines_once():
