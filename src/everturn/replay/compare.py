@@ -171,11 +171,10 @@ def make_headline(compared: ComparisonTable) -> str:
         return f"No policy can be named that was compared with {RECORDED} and has {LIMITS}."
     row, saved = max(rows, key=lambda each: each[1].share)
     if saved.interval is None:
-        what = (
-            f"{row.policy} saves {saved.share:.1%} against {RECORDED}"
-            if saved.share >= 0
-            else f"No policy with {LIMITS} is cheaper than {RECORDED}: {row.policy} costs {-saved.share:.1%} more"
-        )
+        what = f"{row.policy} saves {saved.share:.1%} against {RECORDED}"
+        if saved.share < 0:
+            none = f"No policy with {LIMITS} is cheaper than {RECORDED}"
+            what = f"{none}: {row.policy} costs {-saved.share:.1%} more"
         return f"{what}; too few sessions to say how far that holds for others."
     if not saved.is_clear or saved.share <= 0:
         return (
