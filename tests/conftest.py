@@ -1,6 +1,7 @@
 """Settings that every test shares."""
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,15 @@ settings.load_profile(os.environ.get("EVERTURN_PROFILE", "default"))
 
 # What the suite itself reads; every other variable of ours is configuration.
 OF_THE_SUITE = ("EVERTURN_PROFILE", "EVERTURN_WRITE_")
+
+
+def pytest_sessionstart() -> None:
+    """A job in the background of a shell, or under nohup, ignores these signals, and so do all processes that
+    it starts: tests of Ctrl-C and of a closed terminal would wait in vain.
+    """
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -30,7 +30,7 @@ ROOT = Path(everturn.__file__).parent
 SIZES = (250, 2_000, 8_000)
 # So much time is far more than a linear pattern needs for any of these sizes; a quadratic one needs it for
 # the last of them at the latest.
-SUSPICIOUS_SECONDS = 0.02
+SUSPICIOUS_SECONDS = 0.008
 # A quadratic pattern that needs as much for the last size needs a sixteenth for the one before; half of that
 # is not worth the longer text.
 FAST_SECONDS = SUSPICIOUS_SECONDS / 32
