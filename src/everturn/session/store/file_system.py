@@ -6,6 +6,7 @@ There are no retries here; `jsonl_store.py` handles each `OSError`.
 import errno
 import fcntl
 import os
+from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from everturn.safe_files import (
@@ -115,5 +116,7 @@ def make_folders(io: FileSystem, path: str) -> list[str]:
         missing.append(path)
         path = os.path.dirname(path)
     for each in reversed(missing):
-        io.make_folder(each)
+        # Another session may begin in the same new folder at the same time.
+        with suppress(FileExistsError):
+            io.make_folder(each)
     return [os.path.dirname(each) for each in reversed(missing)]
