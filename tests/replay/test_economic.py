@@ -23,10 +23,12 @@ from everturn.replay.simulate import simulate
     model=st.sampled_from(["claude-opus-4-5", "claude-opus-5-5", "claude-fable-5-2", "claude-haiku-5-5"]),
     caution=st.sampled_from(["frugal", "balanced", "careful"]),
     cheap=st.booleans(),
-    gap=st.just(20.0),
+    gap=st.sampled_from([20.0, 150.0, 285.0, 295.0]),
 )
 # Every pause is held, and ends before the entry would have expired: each hold is a loss.
 @example([9_000] * 6, {}, "claude-opus-4-5", "frugal", True, 295.0)
+# Large results, which a budget for results would clear in a warm cache.
+@example([9_000] * 8, {}, "claude-opus-4-5", "frugal", True, 295.0)
 @settings(max_examples=15, deadline=None)
 def test_no_session_costs_much_more_than_the_same_calls_without_holds_and_resets(
     sizes, pauses, model, caution, cheap, gap

@@ -1,10 +1,8 @@
 """What a value has by default: where a caller, a file of an earlier version or a provider says nothing."""
 
-from collections.abc import Iterable
-from inspect import signature
 from typing import Any
 
-import msgspec
+from struct_defaults import defaults
 
 from everturn.wire.anthropic import Request
 from everturn.wire.claude_code_reader import Transcript, TranscriptLine
@@ -19,17 +17,6 @@ DEFAULTS: dict[type, dict[str, Any]] = {
     LineContext: {"cwd": "", "version": "", "git_branch": ""},
     Overflow: {"tokens": 0, "limit": 0},
 }
-
-
-def defaults(made: type, names: Iterable[str]) -> dict[str, Any]:
-    if not issubclass(made, msgspec.Struct):
-        return {name: signature(made).parameters[name].default for name in names}
-    fields = {each.name: each for each in msgspec.structs.fields(made)}
-    return {name: default_of(fields[name]) for name in names}
-
-
-def default_of(field: msgspec.structs.FieldInfo) -> Any:
-    return field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
 
 
 def test_what_is_not_given_has_these_values():

@@ -39,6 +39,8 @@ _ALL: Final = (
     _policy(
         "economic",
         "compact when carrying has cost as much as a reset, or a cold cache must be written anyway",
+        # No budget for results: clearing in a warm cache writes all that follows again; a reset saves more.
+        micro=MicroSettings(steps=("oversize", "time", "cached")),
         economy=EconomySettings(enabled=True),
         compact=CompactSettings(summary_tokens=3_000),
     ),
