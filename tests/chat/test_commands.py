@@ -79,6 +79,7 @@ def test_context_is_the_picture_that_the_command_line_draws(desk: Desk):
 def test_cost_is_told_by_purpose(desk: Desk):
     assert run(desk.agent(), "/cost") == ["No calls yet."]
     desk.agents.pop().close()
+    # Nothing was held or reset, so nothing is said about saving.
     head, conversation, total = run(begun(desk), "/cost")
     assert head.split() == ["for", "calls", "read", "written", "plain", "output", "dollars"]
     assert (conversation.split()[:2], total.split()[:2]) == (["conversation", "1"], ["all", "1"])

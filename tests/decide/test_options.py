@@ -11,7 +11,7 @@ from everturn.measure.model_table import find_model
 
 # Every default by its configuration key, except `tools.*`: a change of one changes what every user gets.
 DEFAULTS = {
-    "policy": "claude-code",
+    "policy": "economic",
     "enabled": True,
     "model": "",
     "window": None,
@@ -48,7 +48,7 @@ DEFAULTS = {
     "micro.budget.tokens": 40000,
     "micro.budget.keep": 3,
     "micro.budget.save_at_least": 20000,
-    "micro.budget.where": "unprotected",
+    "micro.budget.where": "uncached",
     "micro.oversize.enabled": True,
     "micro.oversize.message": 200000,
     "micro.oversize.single": 50000,
@@ -84,7 +84,7 @@ DEFAULTS = {
     "compact.autonomous": False,
     "compact.max_output": 20000,
     "compact.expected_summary": 3000,
-    "compact.summary_tokens": 0,
+    "compact.summary_tokens": 3_000,
     "compact.expected_output": 6000,
     "compact.retries": 3,
     "compact.drop_share": 0.2,
@@ -154,7 +154,7 @@ DEFAULTS = {
     "events.content": "omitted",
     "gateway.mode": "observe",
     "gateway.hold_tenants": (),
-    "economy.enabled": False,
+    "economy.enabled": True,
     "economy.caution": "careful",
     "economy.holds": False,
     "economy.hold_dollars": 2.0,
@@ -193,7 +193,7 @@ def test_what_nobody_has_configured_has_these_values():
 
 
 def test_the_default_policy_and_model_are_known():
-    assert (DEFAULT_POLICY, DEFAULT_MODEL) == ("claude-code", "claude-opus-5")
+    assert (DEFAULT_POLICY, DEFAULT_MODEL) == ("economic", "claude-opus-5")
     assert find_model(DEFAULT_MODEL) is not None
 
 

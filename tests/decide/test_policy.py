@@ -54,7 +54,7 @@ def test_the_manual_shows_the_policies_as_they_are():
 
 
 def test_every_number_can_be_replaced_and_a_policy_is_a_plain_value():
-    preset = get_policy("claude-code").options
+    preset = get_policy("economic").options
     changed = msgspec.structs.replace(preset, micro=MicroSettings(main="sdk"))
     assert changed != preset
     assert preset == Options()

@@ -74,9 +74,9 @@ def test_a_reply_is_booked_with_its_price_and_what_doing_nothing_would_have_cost
     scene = economic(SMALL)
     replied(scene, Usage(input_tokens=1_000, output_tokens=100))
     state = scene.conversation.economy.state
-    # Opus 4.6: 5 dollars per million of input, 6.25 to write it. Output costs the same in any case.
-    assert state.spent == pytest.approx(0.005)
-    assert state.unmanaged == pytest.approx(0.00625)
+    # Opus 4.6: 5 dollars per million of input. Output costs the same in any case, and nothing was done yet.
+    assert (state.spent, state.unmanaged) == pytest.approx((0.005, 0.005))
+    assert not state.has_acted
     assert (state.prompt, state.output, state.called_at) == (1_000, 100, NOON.timestamp())
 
 

@@ -19,6 +19,7 @@ from scripted_twin import scripted_options
 from everturn.decide.cache_breaks import DetectedBreak
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Compaction, CompactionRequest
+from everturn.decide.economy.settings import EconomySettings
 from everturn.decide.effects import AskModel, Effect, HookOutcome, ReadFiles, RunHooks, WriteFile
 from everturn.decide.options import Options
 from everturn.decide.settings import MicroSettings, OversizeSettings
@@ -48,6 +49,8 @@ SCENE: tuple[tuple[str, int], ...] = (
     ("read", 300), ("ask", 100),
 )  # fmt: skip
 OPTIONS = Options(
+    policy="claude-code",
+    economy=EconomySettings(enabled=False),
     compact=CompactSettings(strategies=("fork", "direct", "extract")),
     thresholds=ThresholdSettings(auto_percent=9),
     micro=MicroSettings(oversize=OversizeSettings(message=30_000, single=9_000, preview=200)),

@@ -43,6 +43,7 @@ from everturn.view.flatten import flatten
 Driver = Literal["sync", "async"]
 RULES = "Read a file before you change it, and say honestly what the tests have shown. " * 220
 SMALL = Options(
+    policy="claude-code",
     thresholds=ThresholdSettings(auto_percent=4),
     micro=MicroSettings(oversize=OversizeSettings(message=30_000, single=9_000, preview=200)),
 )

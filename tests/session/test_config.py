@@ -61,7 +61,7 @@ def test_later_sources_win_and_every_value_knows_where_it_came_from():
 @pytest.mark.spec("CF-1")
 def test_without_any_source_everything_is_its_default():
     loaded = layer_options()
-    assert loaded.options == get_policy("claude-code").options == Options()
+    assert loaded.options == get_policy("economic").options == Options()
     assert set(loaded.origins.values()) == {"default"}
     assert loaded.values().keys() == KEYS.keys()
 
@@ -233,7 +233,7 @@ def test_no_two_keys_share_a_variable():
         ),
         (
             "[micro.budget]\nwhere = 'here'",
-            "micro.budget.where = 'here', allowed is one of unprotected, everywhere.",
+            "micro.budget.where = 'here', allowed is one of uncached, unprotected, everywhere.",
         ),
         ("[cache.ttl]\nsources = 'main'", "cache.ttl.sources = 'main', allowed is a list of texts."),
         (
@@ -383,10 +383,12 @@ def test_the_command_shows_what_is_in_force_and_where_it_came_from(tmp_path: Pat
     done = run(tmp_path, "--changed", "--file", str(file), "--set", "window=9", ANTHROPIC_API_KEY=CANARY)
     assert (done.exit_code, done.stdout) == (
         0,
-        f"policy              frugal  ({file})\n"
-        "window              9  (argument)\n"
-        "provider.api_key    (set, not shown)  (environment ANTHROPIC_API_KEY)\n"
-        "micro.budget.where  everywhere  (policy frugal)\n",
+        f"policy                  frugal  ({file})\n"
+        "window                  9  (argument)\n"
+        "provider.api_key        (set, not shown)  (environment ANTHROPIC_API_KEY)\n"
+        "micro.budget.where      everywhere  (policy frugal)\n"
+        "compact.summary_tokens  0  (policy frugal)\n"
+        "economy.enabled         False  (policy frugal)\n",
     )
     everything = json.loads(run(tmp_path, "--json", ANTHROPIC_API_KEY=CANARY).stdout)
     assert everything["values"].keys() == KEYS.keys()

@@ -31,6 +31,7 @@ def test_a_fork_without_text_is_followed_by_a_streamed_call_of_its_own(tmp_path,
         client=box.client(),
         clock=box.twin.clock.now,
         max_tokens=9_000,
+        policy="claude-code",
     ) as session:
         for number in range(3):
             session.send(f"Question {number}. " + "Look at the parser. " * 300)

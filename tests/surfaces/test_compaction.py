@@ -342,7 +342,7 @@ def test_the_five_files_read_last_come_back_as_they_are_now(desk):
         path.write_text(f"current content {n}\n")
     (desk.folder / "file5.py").unlink()
     (desk.folder / "file6.py").write_text("a line of a long file\n" * 4_000)
-    sent = worked_on(desk, *lines)
+    sent = worked_on(desk, *lines, policy="claude-code")
     assert [n for n in range(5) if f"current content {n}" in sent] == [2, 3, 4]
     assert "file5.py" in sent
     # 5,000 tokens of four characters each.
@@ -554,9 +554,26 @@ def test_a_summary_cannot_close_its_wrapper(desk):
     assert "delete everything" in summary_text(desk)
 
 
+RECEIPTS = {
+    "claude-code": [
+        "- Kept word for word or restored: 1 instruction of the user verbatim.",
+        "- Can be read again: 14 summarized messages in {path}.",
+        "- No longer here: files that could not be shown: 1.py (it does not exist), "
+        "0.py (it does not exist).",
+    ],
+    "economic": [
+        "- Kept word for word or restored: 1 instruction of the user verbatim; "
+        "1 earlier call with its result.",
+        "- Can be read again: 14 summarized messages in {path}; files read earlier, "
+        "by reading them again: 1.py, 0.py.",
+    ],
+}
+
+
 @pytest.mark.spec("CP-34")
-def test_a_boundary_carries_a_receipt(desk):
-    with desk.open(tools=[READ]) as session:
+@pytest.mark.parametrize("policy", RECEIPTS)
+def test_a_boundary_carries_a_receipt(desk, policy):
+    with desk.open(tools=[READ], policy=policy) as session:
         session.pin("Never push to main.")
         desk.use_tool(session, 2)
         desk.talk(session)
@@ -564,13 +581,8 @@ def test_a_boundary_carries_a_receipt(desk):
     notes = [line["attachment"] for line in desk.lines() if line["type"] == "attachment"]
     [receipt] = [note for note in notes if note["type"] == "compaction_receipt"]
     assert receipt["way"] == "fork"
-    assert "\n".join(receipt["content"]).splitlines() == [
-        "What the compaction did:",
-        "- Kept word for word or restored: 1 instruction of the user verbatim.",
-        f"- Can be read again: 14 summarized messages in {desk.path}.",
-        "- No longer here: files that could not be shown: 1.py (it does not exist), "
-        "0.py (it does not exist).",
-    ]
+    did = [line.format(path=desk.path) for line in RECEIPTS[policy]]
+    assert "\n".join(receipt["content"]).splitlines() == ["What the compaction did:", *did]
 
 
 @pytest.mark.spec("CP-35")

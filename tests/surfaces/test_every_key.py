@@ -29,6 +29,8 @@ DIRECT = {"compact.strategies": ("direct",)}
 DECLARED = {"micro.declarative.tool_results": True, "micro.declarative.tool_inputs": True}
 CACHED = {"provider.name": "twin+cache_edits", "micro.time.enabled": False}
 BUDGET = {"provider.name": "plain", "micro.budget.tokens": 3_000, "micro.budget.save_at_least": 1_000}
+# Prices keep what is likely to be used again, and no files.
+CLAUDE_CODE = {"policy": "claude-code"}
 MASKING = {"policy": "masking"}
 CLEAR_AT = {"policy": "clear-keep-3", "micro.clear_at.trigger": 8_000}
 WINDOW = {"policy": "sliding-window", "micro.window.tokens": 10_000}
@@ -40,9 +42,8 @@ OPUS = {"model": scenes.OPUS}
 BUDGETED = {"thinking.type": "enabled", "thinking.budget_tokens": 1_024}
 HOOKS = {"hooks.files": ("~/hooks.json",)}
 
-FRUGAL = {**EXTRACTIVE, "economy.enabled": True, "economy.caution": "frugal"}
-HOLDS = {**EXTRACTIVE, "economy.enabled": True, "economy.holds": True, "economy.hold_after": "20ms"}
-PRICED = {**EXTRACTIVE, "economy.enabled": True}
+FRUGAL = {**EXTRACTIVE, "economy.caution": "frugal"}
+HOLDS = {**EXTRACTIVE, "economy.holds": True, "economy.hold_after": "20ms"}
 
 TABLE: dict[str, Row] = {
     "policy": Row(scenes.reading, "none"),
@@ -117,19 +118,19 @@ TABLE: dict[str, Row] = {
     "tools.keep": Row(scenes.reading, ("Read",)),
     "tools.reads": Row(scenes.reading, ("fetch_*",)),
     "tools.clear_all": Row(scenes.reading, True),
-    "economy.enabled": Row(scenes.carrying, True, EXTRACTIVE),
+    "economy.enabled": Row(scenes.carrying, False, EXTRACTIVE),
     "economy.caution": Row(scenes.carrying, "careful", {**FRUGAL, "economy.above_dollars": 1.0}),
     "economy.above_dollars": Row(scenes.carrying, 1.0, FRUGAL),
     "economy.above_share": Row(scenes.carrying, 0.9, FRUGAL),
     "economy.holds": Row(scenes.pausing, False, HOLDS),
     "economy.hold_dollars": Row(scenes.pausing, 0.0, HOLDS),
     "economy.hold_after": Row(scenes.pausing, "1h", HOLDS),
-    "economy.defer_tools": Row(scenes.idle_tools, True, {**EXTRACTIVE, "economy.enabled": True}),
+    "economy.defer_tools": Row(scenes.idle_tools, True, EXTRACTIVE),
     "economy.day_dollars": Row(scenes.pausing_caller, 0.0, {**HOLDS, "economy.hold_after": "290s"}),
     "economy.pauses": Row(scenes.pausing, ("290 0/500",), HOLDS),
-    "economy.reuse": Row(scenes.restored, ("reads 0 0/9 0/9 0/9",), PRICED),
-    "economy.keep_tokens": Row(scenes.restored, 0, PRICED),
-    "economy.last_round_tokens": Row(scenes.restored, 0, PRICED),
+    "economy.reuse": Row(scenes.restored, ("reads 0 0/9 0/9 0/9",), EXTRACTIVE),
+    "economy.keep_tokens": Row(scenes.restored, 0, EXTRACTIVE),
+    "economy.last_round_tokens": Row(scenes.restored, 0, EXTRACTIVE),
     "compact.summary_tokens": Row(scenes.restored, 300, EXTRACTIVE),
     "compact.enabled": Row(scenes.restored, False),
     "compact.strategies": Row(scenes.restored, ("extractive",)),
@@ -143,11 +144,11 @@ TABLE: dict[str, Row] = {
     "compact.calls": Row(scenes.summaries, 1),
     "compact.unsent_share": Row(scenes.long_answer, 0.9),
     "compact.most_unsent": Row(scenes.long_answer, 0.01),
-    "compact.files": Row(scenes.restored, 2),
-    "compact.file_tokens": Row(scenes.restored, 500),
+    "compact.files": Row(scenes.restored, 2, CLAUDE_CODE),
+    "compact.file_tokens": Row(scenes.restored, 500, CLAUDE_CODE),
     "compact.unanswered_tokens": Row(scenes.filling, 1_000),
     "compact.most_unanswered": Row(scenes.filling, 0.01),
-    "compact.files_tokens": Row(scenes.restored, 1_000),
+    "compact.files_tokens": Row(scenes.restored, 1_000, CLAUDE_CODE),
     "compact.skill_tokens": Row(scenes.restored, 500),
     "compact.skills_tokens": Row(scenes.restored, 6_000),
     "compact.pin_tokens": Row(scenes.restored, 100),

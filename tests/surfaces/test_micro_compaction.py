@@ -176,7 +176,7 @@ def test_after_a_clearing_the_warning_rests_until_the_next_size_is_known(desk):
         lines.append(assistant_line(call(f"toolu_{n}", file_path=f"{n}.py"), id=f"msg_{n}"))
         lines.append(user_line([result(f"toolu_{n}", CODE)]))
     desk.write(*lines, assistant_line(text("Done."), id="msg_9", usage=usage(165_000)))
-    with desk.open(tools=[READ]) as session:
+    with desk.open(tools=[READ], policy="claude-code") as session:
         assert warned() == (True, True)
         desk.twin.advance(7_200)
         desk.twin.faults("server_error")

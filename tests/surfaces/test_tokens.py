@@ -263,7 +263,7 @@ def test_a_session_compacts_by_itself_from_the_threshold_on(desk, used, compacts
     long = "The login test waits for the token. " * 16_000
     desk.write(user_line(long), assistant_line(text("I see."), usage=usage(used)))
     desk.twin.script("Well.")
-    with desk.open(ways=("extract",)) as session:
+    with desk.open(ways=("extract",), policy="claude-code") as session:
         session.send("And now?")
     assert bool(desk.heard("CompactionDone")) is compacts
 

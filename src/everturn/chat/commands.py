@@ -124,7 +124,8 @@ def cost(agent: ChatAgent, _: str) -> Lines:
     if total.unpriced:
         unpriced = f"{counted(total.unpriced, 'call')} of models without a known price count as $0."
         lines += format_sentence(agent, unpriced, QUIET)
-    if saved := agent.session.context().saved:
+    saved = agent.session.context().saved
+    if saved is not None and saved.has_acted:
         without = saved.unmanaged - saved.spent
         more = "less" if without >= 0 else "more"
         said = (

@@ -19,7 +19,7 @@ from everturn.decide.tools import DEFAULT_TOOLS, ToolKinds
 from everturn.measure.thresholds import ThresholdSettings
 from everturn.view.key_parameters import TtlSettings
 
-DEFAULT_POLICY: Final = "claude-code"
+DEFAULT_POLICY: Final = "economic"
 DEFAULT_MODEL: Final = "claude-opus-5"
 ProviderName = Literal["anthropic", "bedrock", "vertex", "twin+cache_edits", "plain"]
 EventContent = Literal["omitted", "included"]

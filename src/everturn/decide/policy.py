@@ -26,50 +26,53 @@ def _policy(name: str, about: str, **fields: object) -> Policy:
     return Policy(name, about, Options(policy=name, **fields))  # pyright: ignore[reportArgumentType]
 
 
+def _fixed(name: str, about: str, micro: MicroSettings, **fields: object) -> Policy:
+    """A policy that decides by thresholds, not by price; a summary is as long as it needs to be."""
+    by_threshold = {"economy": EconomySettings(enabled=False), "compact": CompactSettings(summary_tokens=0)}
+    return _policy(name, about, micro=micro, **(by_threshold | fields))
+
+
 _ALL: Final = (
-    _policy(
-        "claude-code",
-        "cold: clear; warm: delete in the cache where possible; large results go to files",
-    ),
-    _policy(
-        "frugal",
-        "like claude-code, and results beyond the budget are cleared even where that costs a cache",
-        micro=MicroSettings(budget=BudgetSettings(where="everywhere")),
-    ),
     _policy(
         "economic",
         "compact when carrying has cost as much as a reset, or a cold cache must be written anyway",
-        # No budget for results: clearing in a warm cache writes all that follows again; a reset saves more.
-        micro=MicroSettings(steps=("oversize", "time", "cached")),
-        economy=EconomySettings(enabled=True),
-        compact=CompactSettings(summary_tokens=3_000),
     ),
-    _policy(
+    _fixed(
+        "claude-code",
+        "cold: clear; warm: delete in the cache where possible; large results go to files",
+        MicroSettings(budget=BudgetSettings(where="unprotected")),
+    ),
+    _fixed(
+        "frugal",
+        "like claude-code, and results beyond the budget are cleared even where that costs a cache",
+        MicroSettings(budget=BudgetSettings(where="everywhere")),
+    ),
+    _fixed(
         "when-cold",
         "clear old results once the cache is surely cold",
-        micro=MicroSettings(steps=("time",), declare=False),
+        MicroSettings(steps=("time",), declare=False),
     ),
-    _policy(
+    _fixed(
         "none",
         "nothing is ever changed; the conversation ends when the window is full",
-        micro=MicroSettings(steps=(), declare=False),
-        compact=CompactSettings(enabled=False),
+        MicroSettings(steps=(), declare=False),
+        compact=CompactSettings(enabled=False, summary_tokens=0),
     ),
-    _policy(
+    _fixed(
         "sliding-window",
         "the oldest rounds are dropped at a budget",
-        micro=MicroSettings(steps=("window",), declare=False),
+        MicroSettings(steps=("window",), declare=False),
     ),
-    _policy(
+    _fixed(
         "clear-keep-3",
         "all but the newest results are cleared, as the API's clear_tool_uses does",
-        micro=MicroSettings(steps=("clear_at",), declare=False),
+        MicroSettings(steps=("clear_at",), declare=False),
         tools=ALL_ALIKE,
     ),
-    _policy(
+    _fixed(
         "masking",
         "only the newest results are shown, decided anew on every turn",
-        micro=MicroSettings(steps=("masking",), declare=False),
+        MicroSettings(steps=("masking",), declare=False),
         tools=ALL_ALIKE,
     ),
 )

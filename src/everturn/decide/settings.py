@@ -71,8 +71,9 @@ class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int = 40_000
     keep: int = 3
     save_at_least: int = 20_000
-    # "unprotected": only if there is no cache, or the provider can neither delete nor clear itself.
-    where: Literal["unprotected", "everywhere"] = "unprotected"
+    # "uncached": only if there is no cache; clearing in a warm one writes all that follows again, and a reset
+    # saves more. "unprotected": also where the provider can neither delete nor clear itself.
+    where: Literal["uncached", "unprotected", "everywhere"] = "uncached"
 
 
 class OversizeSettings(msgspec.Struct, frozen=True, kw_only=True):

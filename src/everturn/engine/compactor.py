@@ -37,7 +37,7 @@ from everturn.engine.view_edits import drop_thinking, end_deletions, tell_unsend
 from everturn.history.edits import Compacted, Undone
 from everturn.history.records import Record
 from everturn.measure.model_table import find_model
-from everturn.measure.thresholds import ContextThresholds
+from everturn.measure.thresholds import ContextThresholds, check_thresholds
 from everturn.view.breakpoints import Breakpoints, keep_existing
 from everturn.wire.queued_messages import QueuedMessage
 
@@ -115,17 +115,22 @@ class Compactor:
             chain=lambda: chain_of(state.log.view, threshold=thresholds.auto, source=settings.source),
             metrics=lambda: state.tracker.accounts.metrics(),
         )
-        if isinstance(due, CompactionSkipped) and self._may_reset(settings):
+        if isinstance(due, CompactionSkipped) and self._may_reset(settings, thresholds):
             due = self._economy.reset_if_cheaper(due, settings, now, has_notes=self.notes is not None)
         if isinstance(due, CompactionSkipped):
             return due
         return (yield from self.compact(due, now, new_id))
 
-    def _may_reset(self, settings: ConversationSettings) -> bool:
-        """Whether a price may be a reason to compact, below the threshold (EC-4, EC-5)."""
+    def _may_reset(self, settings: ConversationSettings, thresholds: ContextThresholds) -> bool:
+        """Whether a price may be a reason to compact (EC-4, EC-5). Only below the threshold: above it, a
+        breaker had a reason not to.
+        """
         options = settings.options
         is_on = options.economy.enabled and options.effective_thresholds.auto_compaction
-        return is_on and not self.memory.breaker.is_open and not is_internal(settings.source, options.compact)
+        is_below = not check_thresholds(self._next_size, thresholds, options.effective_thresholds).above_auto
+        if not is_on or not is_below or self.memory.breaker.is_open:
+            return False
+        return not is_internal(settings.source, options.compact)
 
     def _compact_otherwise(
         self, thresholds: ContextThresholds, now: datetime, new_id: NewId

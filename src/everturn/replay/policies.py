@@ -15,8 +15,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from everturn.decide.compact.settings import Strategy
-from everturn.decide.economy.settings import CAUTIONS
+from everturn.decide.compact.settings import CompactSettings, Strategy
+from everturn.decide.economy.settings import CAUTIONS, EconomySettings
 from everturn.decide.options import Options, TokenSettings
 from everturn.decide.policy import POLICIES
 from everturn.decide.settings import MicroSettings
@@ -59,15 +59,21 @@ class ReplayPolicy(msgspec.Struct, frozen=True):
         return self.compacts == "recorded" and self.ttl == "5m" and not (self.refresh or self.model)
 
 
-# The threshold of `summarize-85` is a share of the whole window, without reserves.
+_BY_THRESHOLD: Final = EconomySettings(enabled=False)
+_WHOLE_SUMMARY: Final = CompactSettings(summary_tokens=0)
 _NO_CLEARING: Final = MicroSettings(steps=(), declare=False)
+# The threshold of `summarize-85` is a share of the whole window, without reserves.
 _AT_85: Final = Options(
     policy="summarize-85",
     micro=_NO_CLEARING,
+    compact=_WHOLE_SUMMARY,
+    economy=_BY_THRESHOLD,
     thresholds=ThresholdSettings(output_reserve=0, auto_margin=0, auto_percent=85.0),
 )
-_AS_RECORDED: Final = Options(policy="recorded", micro=_NO_CLEARING)
-_CLEARS_ONLY: Final = Options(policy="clears-only", micro=_NO_CLEARING)
+_AS_RECORDED: Final = Options(
+    policy="recorded", micro=_NO_CLEARING, compact=_WHOLE_SUMMARY, economy=_BY_THRESHOLD
+)
+_CLEARS_ONLY: Final = msgspec.structs.replace(_AS_RECORDED, policy="clears-only")
 # A recording has no notes, so a summary is obtained from the conversation.
 _STRATEGIES: Final[tuple[Strategy, ...]] = ("fork", "direct", "extractive")
 # Clearing alone does not keep a long session inside its window, so policies that only clear also compact at

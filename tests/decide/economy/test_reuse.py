@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.decide.compact.exchanges import choose_exchanges
+from everturn.decide.compact.exchanges import choose_exchanges, current_exchanges, read_paths
+from everturn.decide.compact.values import RestoredExchange
 from everturn.decide.economy.keeping import KeepRule, make_keep_rule
 from everturn.decide.economy.prices import RelativePrices
 from everturn.decide.economy.reuse import (
@@ -17,10 +18,12 @@ from everturn.decide.economy.reuse import (
     fit_reuse,
 )
 from everturn.decide.economy.settings import EconomySettings
+from everturn.decide.effects import FileRead
 from everturn.history.blocks import block_from_fields, result_block
 from everturn.history.records import Record
 from everturn.measure.tokens import ROUGH
 from everturn.measure.tool_table import DEFAULT_TOOL_TABLE
+from everturn.view.fragments.restored import exchange_text
 
 OPUS = RelativePrices(read=0.1, write_5m=1.25, write_1h=2.0, output=5.0, dollars=5e-6)
 
@@ -113,3 +116,32 @@ def test_what_is_kept_never_exceeds_its_budget(kinds, budget, price):
 @given(st.sampled_from(KINDS), st.integers(0, 10**6), st.integers(0, 10**4))
 def test_a_chance_is_between_nothing_and_certainty(kind, tokens, age):
     assert 0.0 <= DEFAULT_REUSE.chance(ToolExchange(kind, tokens, age)) <= 1.0
+
+
+def read_of(answer: str, tool: str = "Read", path: str = "a.py") -> RestoredExchange:
+    return RestoredExchange(tool, path, 3, exchange_text(tool, {"file_path": path}, answer))
+
+
+@pytest.mark.parametrize(
+    ("answer", "now", "stays"),
+    [
+        ("x = 1\ny = 2\n", FileRead("a.py", "x = 1\ny = 2\n"), True),
+        ("x = 1\ny = 2\n", FileRead("a.py", "x = 1\ny = 3\n"), False),
+        # A part of a longer file, as Claude Code numbers it, with a remark behind it.
+        ("    41→x = 1\n    42→y = a < b\nThe file is longer.", FileRead("a.py", "...\nx = 1\ny = a < b\n"), True),
+        ("    41→x = 1\n    42→y = 2\n", FileRead("a.py", "x = 1\n"), False),
+        # Nobody knows what the file is like now.
+        ("x = 1\n", FileRead("a.py", problem="it does not exist"), True),
+        ("x = 1\n", FileRead("a.py", "y = 2\n", is_cut=True), True),
+        ("x = 1\n", FileRead("b.py", "y = 2\n"), True),
+    ],
+)  # fmt: skip
+@pytest.mark.spec("EC-6")
+def test_a_read_is_not_kept_if_its_file_no_longer_has_its_lines(answer, now, stays):
+    read = read_of(answer)
+    assert current_exchanges((read,), (now,)) == ((read,) if stays else ())
+
+
+def test_only_files_that_kept_calls_have_read_are_looked_at_each_once():
+    kept = (read_of("x"), read_of("y"), read_of("z", tool="Bash"), read_of("w", path=""))
+    assert read_paths(kept, DEFAULT_TOOL_TABLE) == ("a.py",)

@@ -1,10 +1,11 @@
 """Calls and their results that a reset by price keeps word for word, as text beside the summary (EC-6).
 
 Which are worth their tokens is decided in `decide/economy/keeping.py`. A read of a file that was read or
-changed later shows an old state and is never kept; neither are results that the model no longer sees, or that
-are not text.
+changed later, by whomever, shows an old state and is never kept; neither are results that the model no longer
+sees, or that are not text.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,11 +22,14 @@ from everturn.decide.compact.call_index import (
 from everturn.decide.compact.values import RestoredExchange
 from everturn.decide.economy.keeping import KeepRule
 from everturn.decide.economy.reuse import ToolExchange, exchange_kind
+from everturn.decide.effects import FileRead
 from everturn.history.records import Record
 from everturn.measure.tool_table import ToolTable
+from everturn.view.fragments.escaping import OUTPUT_TAG, escaped
 from everturn.view.fragments.restored import exchange_text
 
 EXCHANGE: Final = "restored_exchange"
+_NUMBERED: Final = re.compile(r"[ ]{0,12}\d{1,9}[→\t](.*)")
 _NOT_TEXT: Final = ("image", "document", "tool_reference")
 
 
@@ -60,6 +64,33 @@ def choose_exchanges(
     return tuple(each.shown for each in sorted(chosen, key=lambda each: each.at))
 
 
+def read_paths(kept: Sequence[RestoredExchange], tools: ToolTable) -> tuple[str, ...]:
+    """The files that kept calls have read."""
+    return tuple(dict.fromkeys(each.path for each in kept if each.path and _reads(each.tool, tools)))
+
+
+def current_exchanges(
+    kept: Sequence[RestoredExchange], files: Sequence[FileRead]
+) -> tuple[RestoredExchange, ...]:
+    """Without reads that show lines which their files no longer have. A file that cannot be read here, or not
+    whole, says nothing: the read is kept, and says that it is of an earlier time."""
+    now = {file.path: escaped(file.text) for file in files if not (file.problem or file.is_cut)}
+    return tuple(each for each in kept if each.path not in now or _shows(each, now[each.path]))
+
+
+def _shows(read: RestoredExchange, text_now: str) -> bool:
+    answer = read.text.partition(f"\n<{OUTPUT_TAG}>\n")[2].rpartition(f"\n</{OUTPUT_TAG}>")[0]
+    lines = answer.splitlines()
+    # Claude Code's reads number their lines; others beside those are remarks.
+    numbered = [found[1] for line in lines if (found := _NUMBERED.match(line))]
+    there = set(text_now.splitlines())
+    return all(line in there for line in numbered or lines if line.strip())
+
+
+def _reads(tool: str, tools: ToolTable) -> bool:
+    return tools.find(tool).does == "reads"
+
+
 def _exchange(each: _Candidate, tools: ToolTable) -> ToolExchange:
     return ToolExchange(
         exchange_kind(tools.find(each.shown.tool).does) or "other", each.tokens, each.shown.age
@@ -69,7 +100,7 @@ def _exchange(each: _Candidate, tools: ToolTable) -> ToolExchange:
 def _is_replaced(each: _Candidate, newest: Mapping[str, int], tools: ToolTable) -> bool:
     """Whether it read a file that was read or changed later."""
     path = each.shown.path
-    return tools.find(each.shown.tool).does == "reads" and bool(path) and newest[path] > each.at
+    return _reads(each.shown.tool, tools) and bool(path) and newest[path] > each.at
 
 
 def _calls_after(records: Sequence[Record]) -> list[int]:

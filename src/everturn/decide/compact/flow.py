@@ -20,6 +20,7 @@ import msgspec
 
 from everturn.decide.compact.build_records import build_compaction
 from everturn.decide.compact.context import CompactionContext
+from everturn.decide.compact.exchanges import current_exchanges, read_paths
 from everturn.decide.compact.plan import plan_compaction
 from everturn.decide.compact.provider import with_block
 from everturn.decide.compact.strategies import (
@@ -42,6 +43,7 @@ from everturn.decide.compact.values import (
     Strategy,
     describe_attempts,
 )
+from everturn.decide.economy.keeping import KeepRule
 from everturn.decide.effects import FileRead, Flow, ReadFiles, RunHooks, read_files, run_hooks
 from everturn.measure.tokens import TokenCount, pad_estimate
 
@@ -51,6 +53,8 @@ class _Surroundings(msgspec.Struct, frozen=True):
 
     files: tuple[FileRead, ...]
     context: tuple[str, ...]
+    # Files whose reads are kept, as they are now: to know which reads are out of date.
+    now: tuple[FileRead, ...] = ()
 
 
 def run_compaction(
@@ -84,10 +88,12 @@ def run_compaction(
                 break
             continue
         surroundings = surroundings or (yield from _read_surroundings(own_plan, context))
+        own_plan = _without_outdated(own_plan, surroundings)
         made = _finished(own_plan, attempt, surroundings, context, (*attempts, attempt), now, new_id)
-        if made.tokens_after >= min(most, context.limits.auto) and surroundings.files:
-            # Files can be read again, and must not be why the context is full at once.
-            surroundings = _without_files(surroundings)
+        has_more = bool(surroundings.files or own_plan.restoration.exchanges)
+        if made.tokens_after >= min(most, context.limits.auto) and has_more:
+            # They can be read again, and must not be why the context is full at once.
+            surroundings, own_plan = _without_files(surroundings), _without_exchanges(own_plan)
             made = _finished(own_plan, attempt, surroundings, context, (*attempts, attempt), now, new_id)
         if made.tokens_after < most:
             return made
@@ -119,42 +125,65 @@ def _smallest(plan: CompactionPlan, context: CompactionContext, now: datetime) -
     words = "word " * context.settings.least_words
     nothing = _Surroundings((), ())
     attempt = Attempt(strategy="extractive", text=words)
-    return _finished(plan, attempt, nothing, context, (), now, lambda: "", is_scored=False)
+    bare = _without_exchanges(plan)
+    return _finished(bare, attempt, nothing, context, (), now, lambda: "", is_scored=False)
 
 
 def _preview(
     asked: CompactionRequest, context: CompactionContext, now: datetime
 ) -> CompactionPlan | CompactionSkipped:
-    """What nobody has answered yet is not summarized but kept, wherever it fits into the window (CP-37)."""
-    may_keep = asked.form == "full" and not asked.keeps_nothing
-    start = _start_of_kept(context) if may_keep else 0
-    if start:
-        kept = _planned(_up_to(asked, context.view.records[start].uuid), context, now)
-        if isinstance(kept, CompactionSkipped):
-            # Nothing but that message could be summarized, and if it fits there is no need to.
-            return kept if _fits_as_it_is(asked, context) else _planned(asked, context, now)
-        least = _least_after(kept, context)
-        if _fits_as_it_is(asked, context) and least >= context.size:
-            return CompactionSkipped(
-                f"A compaction would enlarge the context, from {context.size:,} to about {least:,} tokens: "
-                "nearly all of it is the newest message, which is kept."
-            )
-        if _fits(kept, context):
-            strategies = runnable_strategies("full", context)
-            return msgspec.structs.replace(kept, keeps_newest=True, strategies=strategies)
-    return _planned(asked, context, now)
+    """What nobody has answered yet is not summarized but kept, wherever it fits into the window (CP-37); and
+    where prices decide, the whole last round, if less than now remains with it (EC-6)."""
+    if asked.form != "full" or asked.keeps_nothing:
+        return _planned(asked, context, now)
+    if last := _start_of_kept_round(context):
+        kept = _planned(_up_to(asked, context.view.records[last].uuid), context, now)
+        if (
+            isinstance(kept, CompactionPlan)
+            and _least_after(kept, context) < context.size
+            and _fits(kept, context)
+        ):
+            return _with_newest(kept, context)
+    start = start_of_unanswered(context.view.records)
+    if not start:
+        return _planned(asked, context, now)
+    kept = _planned(_up_to(asked, context.view.records[start].uuid), context, now)
+    if isinstance(kept, CompactionSkipped):
+        # Nothing but that message could be summarized, and if it fits there is no need to.
+        return kept if _fits_as_it_is(asked, context) else _planned(asked, context, now)
+    least = _least_after(kept, context)
+    if _fits_as_it_is(asked, context) and least >= context.size:
+        return CompactionSkipped(
+            f"A compaction would enlarge the context, from {context.size:,} to about {least:,} tokens: "
+            "nearly all of it is the newest message, which is kept."
+        )
+    return _with_newest(kept, context) if _fits(kept, context) else _planned(asked, context, now)
 
 
-def _start_of_kept(context: CompactionContext) -> int:
-    """Where what is kept begins: what has no answer yet; and where prices decide, the whole last round, if it
-    is not too large (EC-6)."""
-    records = context.view.records
-    start = start_of_unanswered(records)
+def _with_newest(kept: CompactionPlan, context: CompactionContext) -> CompactionPlan:
+    strategies = runnable_strategies("full", context)
+    return msgspec.structs.replace(kept, keeps_newest=True, strategies=strategies)
+
+
+def _start_of_kept_round(context: CompactionContext) -> int:
+    """Where the last round begins, if prices decide and it is small enough to be kept whole; otherwise 0."""
+    records, keep = context.view.records, _keep_rule(context)
+    unanswered = start_of_unanswered(records)
     last = start_of_last_round(records)
-    if context.keep is None or last <= 0 or (start and last >= start):
-        return start
+    if keep is None or last <= 0 or (unanswered and last >= unanswered):
+        return 0
     tokens = sum((context.counts.of(each).whole for each in records[last:]), TokenCount())
-    return last if tokens.padded <= context.keep.last_round else start
+    return last if tokens.padded <= keep.last_round else 0
+
+
+def _keep_rule(context: CompactionContext) -> KeepRule | None:
+    """In a small window less is kept: a quarter of the threshold for each part. Our choice."""
+    if context.keep is None:
+        return None
+    most, keep = context.limits.auto // 4, context.keep
+    return msgspec.structs.replace(
+        keep, max_tokens=min(keep.max_tokens, most), last_round=min(keep.last_round, most)
+    )
 
 
 def _up_to(asked: CompactionRequest, at: str) -> CompactionRequest:
@@ -206,7 +235,7 @@ def _planned(
         measured=context.measured,
         transcript=context.transcript,
         tools=context.tools,
-        keep=context.keep,
+        keep=_keep_rule(context),
     )
 
 
@@ -278,12 +307,13 @@ def _explain(attempts: Sequence[Attempt]) -> str:
 
 def _read_surroundings(plan: CompactionPlan, context: CompactionContext) -> Flow[_Surroundings]:
     """What comes back beside the summary is read now, as it is on disk, and hooks may add to it (CP-18)."""
-    files: tuple[FileRead, ...] = ()
-    if plan.restoration.files:
-        wanted = ReadFiles(plan.restoration.files, context.settings.read_characters)
-        files = yield from read_files(wanted)
+    wanted = (*plan.restoration.files, *read_paths(plan.restoration.exchanges, context.tools))
+    read: tuple[FileRead, ...] = ()
+    if wanted:
+        read = yield from read_files(ReadFiles(wanted, context.settings.read_characters))
     started = yield from run_hooks(RunHooks("SessionStart", {"source": "compact"}))
-    return _Surroundings(files, started.context)
+    first = len(plan.restoration.files)
+    return _Surroundings(read[:first], started.context, now=read[first:])
 
 
 def _without_files(surroundings: _Surroundings) -> _Surroundings:
@@ -292,6 +322,18 @@ def _without_files(surroundings: _Surroundings) -> _Surroundings:
         for each in surroundings.files
     )
     return msgspec.structs.replace(surroundings, files=named)
+
+
+def _without_outdated(plan: CompactionPlan, surroundings: _Surroundings) -> CompactionPlan:
+    """A file that somebody else has changed since must not come back as it once was (cc#92949)."""
+    current = current_exchanges(plan.restoration.exchanges, surroundings.now)
+    return msgspec.structs.replace(
+        plan, restoration=msgspec.structs.replace(plan.restoration, exchanges=current)
+    )
+
+
+def _without_exchanges(plan: CompactionPlan) -> CompactionPlan:
+    return msgspec.structs.replace(plan, restoration=msgspec.structs.replace(plan.restoration, exchanges=()))
 
 
 def _finished(

@@ -38,7 +38,7 @@ class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_output: int = 20_000
     expected_summary: int = 3_000
     # The most tokens that a summary should have; 0 for as many as it needs. A model is asked for no more.
-    summary_tokens: int = 0
+    summary_tokens: int = 3_000
     expected_output: int = 6_000
 
     # A summary request that is itself too long is repeated this often, each time without its oldest rounds

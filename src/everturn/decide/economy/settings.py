@@ -37,7 +37,7 @@ CARRIED_CALLS: Final = 35
 
 class EconomySettings(msgspec.Struct, frozen=True, kw_only=True):
     # Decide by price when to compact. Off: only the thresholds decide.
-    enabled: bool = False
+    enabled: bool = True
     # The default is the one with at most one refetch per 100 calls more than `claude-code` on recorded
     # sessions (EC-7).
     caution: Caution = "careful"

@@ -28,6 +28,11 @@ class EconomyState(msgspec.Struct, frozen=True, kw_only=True):
     # The share of the last prompt that would have been read if it had not been reset; None if nobody looked.
     share_before: float | None = None
 
+    @property
+    def has_acted(self) -> bool:
+        """Whether there was a reset or a hold."""
+        return self.base is not None or self.held > 0 or self.holds > 0
+
     def unmanaged_call(
         self, size: int, read: int, now: float, prices: RelativePrices, ttl: Ttl, *, kept_anyway: int = 0
     ) -> float:
@@ -62,7 +67,12 @@ class EconomyState(msgspec.Struct, frozen=True, kw_only=True):
         """`base` is the size to count from while there was no reset."""
         base = self.base if self.base is not None else base
         read = usage.cache_read_input_tokens
-        unmanaged = self.unmanaged_call(usage.context, read, now, prices, ttl, kept_anyway=kept_anyway)
+        # While nothing was reset or held, it is what was paid, whatever was cached and why.
+        unmanaged = (
+            self.unmanaged_call(usage.context, read, now, prices, ttl, kept_anyway=kept_anyway)
+            if self.has_acted
+            else prices.input_side(usage)
+        )
         return msgspec.structs.replace(
             self,
             carry=self.carry + prices.read * max(0, usage.context - base),

@@ -7,7 +7,10 @@ from everturn.decide.result_tracker import TrackedResult
 
 def plan_budget_clearing(situation: MicroContext) -> MicroPlan:
     settings, held = situation.options.micro.budget, situation.results.tokens
-    if settings.where == "unprotected" and _has_better(situation):
+    can = situation.capabilities
+    if settings.where == "uncached" and can.caching:
+        return no_change("clearing would write the cache again")
+    if settings.where == "unprotected" and can.caching and (can.cache_edits or can.context_editing):
         return no_change("the provider can clear without losing the cache")
     if held <= settings.tokens:
         return no_change(f"results hold {held:,} of {settings.tokens:,} tokens")
@@ -16,11 +19,6 @@ def plan_budget_clearing(situation: MicroContext) -> MicroPlan:
     if saved < settings.save_at_least or not to_clear:
         return no_change(f"{saved:,} tokens to save, fewer than {settings.save_at_least:,}")
     return clearing("budget", situation, to_clear, f"results hold {held:,} of {settings.tokens:,} tokens")
-
-
-def _has_better(situation: MicroContext) -> bool:
-    can = situation.capabilities
-    return can.caching and (can.cache_edits or can.context_editing)
 
 
 def _oldest_until_it_fits(situation: MicroContext) -> list[TrackedResult]:
