@@ -128,7 +128,7 @@ def read_of(answer: str, tool: str = "Read", path: str = "a.py") -> RestoredExch
         ("x = 1\ny = 2\n", FileRead("a.py", "x = 1\ny = 2\n"), True),
         ("x = 1\ny = 2\n", FileRead("a.py", "x = 1\ny = 3\n"), False),
         # A part of a longer file, as Claude Code numbers it, with a remark behind it.
-        ("    41→x = 1\n    42→y = a < b\nThe file is longer.", FileRead("a.py", "...\nx = 1\ny = a < b\n"), True),
+        ("    41→x = 1\n    42→y = a < b\nA remark.", FileRead("a.py", "z\nx = 1\ny = a < b\n"), True),
         ("    41→x = 1\n    42→y = 2\n", FileRead("a.py", "x = 1\n"), False),
         # Nobody knows what the file is like now.
         ("x = 1\n", FileRead("a.py", problem="it does not exist"), True),
