@@ -1,5 +1,14 @@
 """`everturn tune`: tables and settings from a person's own sessions (EC-9)."""
 
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -11,6 +20,7 @@ from everturn.decide.economy.reuse import DEFAULT_REUSE, parse_reuse
 from everturn.replay.tuning import FittedTables, settings_lines, split_files
 from everturn.session.config.load import resolve_options
 
+ECONOMY = Path(__file__).parents[2] / "docs" / "economy.md"
 OWN = FittedTables(DEFAULT_PAUSES, DEFAULT_REUSE, 10_000, 10_000)
 
 
@@ -20,14 +30,73 @@ def tune(tmp_path, *arguments, **more):
     return CliRunner(env=home).invoke(main, given, **more)
 
 
-@pytest.mark.spec("EC-9")
-def test_three_sessions_are_compared_with_a_picture_and_nothing_is_written_in_a_dry_run(tmp_path):
-    folder, page = tmp_path / "sessions", tmp_path / "page.html"
+def make_sessions(folder, count):
     folder.mkdir()
-    for seed in range(3):
+    for seed in range(count):
         given = f"--tokens 12000 --seed {seed} --sidechains 0 --images 0 --idle-gaps 0".split()
         made = CliRunner().invoke(main, ["make-session", *given, "--out", str(folder / f"{seed}.jsonl")])
         assert made.exit_code == 0, made.output
+    return folder
+
+
+@pytest.mark.spec("EC-9")
+def test_one_session_is_compared_and_it_says_that_this_is_little(tmp_path):
+    done = tune(tmp_path, make_sessions(tmp_path / "sessions", 1), "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert "One or two sessions say little about others." in done.stdout
+    assert "economic+balanced" in done.stdout
+
+
+@pytest.mark.spec("EC-7")
+def test_the_default_caution_is_the_cheapest_with_at_most_one_refetch_more_than_claude_code():
+    """By the published table, with summaries by a small model and holds."""
+    shown = CliRunner().invoke(main, ["config", "--json"])
+    assert shown.exit_code == 0, shown.output
+    default = json.loads(shown.stdout)["values"]["economy.caution"]["value"]
+    rows = re.findall(r"^\| ([\w-]+)(, small model, holds)? \| ([\d.]+) .*?\| ([\d.]+) \| [\d.]+ % \|$",
+                      ECONOMY.read_text(), re.MULTILINE)  # fmt: skip
+    found = {name: (float(dollars), float(refetches)) for name, _, dollars, refetches in rows}
+    limit = found.pop("claude-code")[1] + 1
+    allowed = {name: dollars for name, (dollars, refetches) in found.items() if refetches <= limit}
+    assert set(found) == {"frugal", "balanced", "careful"}
+    assert min(allowed, key=lambda name: allowed[name]) == default
+
+
+def test_ctrl_c_ends_it_with_130_writes_nothing_and_shows_no_traceback(tmp_path):
+    os.mkfifo(tmp_path / "never")
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "sessions" / "one.jsonl").write_text("{}")
+    # Reading the session takes for ever: it waits for somebody to write.
+    code = (
+        "import everturn.replay.sessions as s, sys\n"
+        "def read(*a, **k): print('begun', flush=True); return open(never).read()\n"
+        "s.read_file, never = read, sys.argv.pop()\n"
+        "from everturn.__main__ import main; sys.exit(main())"
+    )
+    home = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": ""}
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "tune",
+        str(tmp_path / "sessions"),
+        "--yes",
+        str(tmp_path / "never"),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=home)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert not (tmp_path / ".config").exists()
+
+
+@pytest.mark.spec("EC-9")
+def test_three_sessions_are_compared_with_a_picture_and_nothing_is_written_in_a_dry_run(tmp_path):
+    folder, page = make_sessions(tmp_path / "sessions", 3), tmp_path / "page.html"
     done = tune(tmp_path, folder, "--dry-run", "--html", page)
     assert done.exit_code == 0, done.output
     cautions = ("economic+frugal", "economic+balanced", "economic+careful")

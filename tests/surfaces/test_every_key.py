@@ -131,6 +131,7 @@ TABLE: dict[str, Row] = {
     "economy.reuse": Row(scenes.restored, ("reads 0 0/9 0/9 0/9",), EXTRACTIVE),
     "economy.keep_tokens": Row(scenes.restored, 0, EXTRACTIVE),
     "economy.last_round_tokens": Row(scenes.restored, 0, EXTRACTIVE),
+    "economy.outline_tokens": Row(scenes.restored, 0, EXTRACTIVE),
     "compact.summary_tokens": Row(scenes.restored, 300, EXTRACTIVE),
     "compact.enabled": Row(scenes.restored, False),
     "compact.strategies": Row(scenes.restored, ("extractive",)),

@@ -104,6 +104,36 @@ def test_the_holds_of_all_conversations_stay_within_the_budget_of_a_day(desk):
     assert refused.why.startswith("the holds of today have cost $0.01 of $0.01 ($0.010 to hold, expected")
 
 
+@pytest.mark.spec("EC-11")
+@pytest.mark.parametrize("kept_in", ["a folder", "a store"])
+def test_programs_that_keep_conversations_in_one_place_share_the_budget_of_a_day(desk, kept_in):
+    place = desk.folder / "shared"
+    where = {"folder": place} if kept_in == "a folder" else {"store": {"url": str(place)}}
+    first, second = (Caller(desk, economy={"holds": True, "day_dollars": 0.014}, **where) for _ in range(2))
+    for caller, words in ((first, "One log: "), (second, "Another log: ")):
+        caller.ask(words + SAYS * 2_300)
+        caller.timer.advance(600)
+    assert len(holds(desk)) == 1
+    second.timer.advance(24 * 3_600)
+    second.messages = []
+    second.ask("A log of tomorrow: " + SAYS * 2_300)
+    second.timer.advance(600)
+    assert len(holds(desk)) == 2
+
+
+def test_a_hold_that_cannot_be_counted_is_not_sent(desk):
+    place = desk.folder / "kept"
+    place.mkdir()
+    (place / "counters.sqlite").write_bytes(b"not a database" * 100)
+    caller = Caller(desk)
+    caller.ask("Log: " + SAYS * 2_300)
+    caller.timer.advance(600)
+    caller.ask("Go on.")
+    assert holds(desk) == []
+    [refused] = desk.heard("CacheNotHeld")
+    assert refused.why.startswith("what the holds of today have cost is not known: The database")
+
+
 def test_a_fork_ends_the_holds_of_the_list_that_it_comes_from(desk):
     caller = Caller(desk)
     caller.ask("Log: " + SAYS * 2_300)

@@ -78,3 +78,8 @@ def test_formatting_what_is_formatted_changes_nothing(pieces: list[str]):
     if "<analysis>" not in once and "<summary>" not in once:
         assert formatted(once) == once
     assert "\n\n\n" not in once
+
+
+def test_an_indented_line_behind_a_blank_one_keeps_its_indentation():
+    told = '6. All user messages:\n   - "first\n\n     1. second"\n \n\n   - "third"'
+    assert formatted(told) == '6. All user messages:\n   - "first\n\n     1. second"\n\n   - "third"'

@@ -7,41 +7,79 @@ it. Bookkeeping needs the conversation's lock, sending does not: a request never
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import date, datetime
+from math import ceil
 from threading import Lock
+from typing import Final
 
 from everturn.adapters.tracking.conversation import PreparedCall, TrackedConversation
 from everturn.adapters.tracking.parts import TrackerParts
 from everturn.decide.economy.trust import HoldCheck
 from everturn.decide.events import Event
+from everturn.errors import EverturnError
 from everturn.history.records import Usage
 from everturn.session.cache_holder import CacheHolder, HoldConnection
 from everturn.session.hold_memory import HoldMemory
 from everturn.session.hold_timers import TaskTimer
+from everturn.session.store.factory import CounterStep, StoreFactory, find_exceeded
 
+# Where several processes count together, and as which tenant; None if this one counts alone.
+Counters = Callable[[], tuple[StoreFactory, str] | None]
+# Counters are whole numbers.
+_MICRO: Final = 1_000_000
 Paid = Callable[[TrackedConversation, Usage], None]
 Tell = Callable[[Event, TrackedConversation], None]
 
 
 class DayBudget:
-    """What the holds of all conversations may cost on one day. Safe to use from threads."""
+    """What the holds of all conversations may cost on one day, of all processes and replicas that keep their
+    conversations in the same place. Safe to use from threads."""
 
-    def __init__(self, dollars: float, today: Callable[[], date]) -> None:
-        self._dollars, self._today = dollars, today
+    def __init__(self, dollars: float, today: Callable[[], date], counters: Counters) -> None:
+        self._dollars, self._today, self._counters = dollars, today, counters
+        # For who counts alone.
         self._lock = Lock()
-        self._day, self._spent = today(), 0.0
+        self._own: dict[str, int] = {}
 
     def reserve(self, dollars: float) -> str:
-        with self._lock:
-            if self._today() != self._day:
-                self._day, self._spent = self._today(), 0.0
-            if self._spent + dollars > self._dollars:
-                return f"the holds of today have cost ${self._spent:.2f} of ${self._dollars:.2f}"
-            self._spent += dollars
-            return ""
+        """A hold that nobody can count is not sent: the cap would not be one."""
+        name = self._name()
+        try:
+            if not self._count(CounterStep(name, _to_micro(dollars), _to_micro(self._dollars))):
+                return ""
+            spent = self._read(name) / _MICRO
+        except EverturnError as problem:
+            return f"what the holds of today have cost is not known: {problem}"
+        return f"the holds of today have cost ${spent:.2f} of ${self._dollars:.2f}"
 
     def settle(self, reserved: float, spent: float) -> None:
+        try:
+            self._count(CounterStep(self._name(), _to_micro(spent) - _to_micro(reserved)))
+        except EverturnError:
+            # What was reserved stays counted, which is about what the hold has cost.
+            return
+
+    def _count(self, step: CounterStep) -> str:
+        """The counter's name if its cap does not allow it, or ""."""
+        if (shared := self._counters()) is not None:
+            stores, tenant = shared
+            return stores.count(tenant, [step])
         with self._lock:
-            self._spent += spent - reserved
+            if not (exceeded := find_exceeded([step], self._own)):
+                self._own[step.name] = self._own.get(step.name, 0) + step.amount
+            return exceeded
+
+    def _read(self, name: str) -> int:
+        if (shared := self._counters()) is None:
+            return self._own.get(name, 0)
+        stores, tenant = shared
+        return stores.read_counters(tenant, [name])[name]
+
+    def _name(self) -> str:
+        return f"holds/{self._today().isoformat()}/dollars"
+
+
+def _to_micro(dollars: float) -> int:
+    return ceil(dollars * _MICRO)
 
 
 class TrackedHolds:
@@ -54,13 +92,14 @@ class TrackedHolds:
         *,
         tell: Tell,
         paid: Paid,
+        counters: Counters,
         settle: Callable[[TrackedConversation, Callable[[], object]], None],
         settle_async: Callable[[TrackedConversation, Callable[[], object]], Awaitable[None]],
     ) -> None:
         self._parts, self._tell, self._paid = parts, tell, paid
         self._settle, self._settle_async = settle, settle_async
         self._is_on = parts.options.holds_cache
-        self._budget = DayBudget(parts.options.economy.day_dollars, lambda: parts.clock().date())
+        self._budget = DayBudget(parts.options.economy.day_dollars, lambda: parts.clock().date(), counters)
         self._memory = HoldMemory(parts.options.provider)
         self._lost = self._memory.read(parts.clock()) if self._is_on else {}
         # Of conversations that are forks of each other, only the last one is held.

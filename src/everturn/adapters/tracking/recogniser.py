@@ -38,6 +38,7 @@ from everturn.session.bill import BillPurpose, Ledger, UsageTotals
 from everturn.session.conversation_runner import ConversationRunner
 from everturn.session.events.build import with_session
 from everturn.session.state_file import SessionState, read_state
+from everturn.session.store.factory import StoreFactory
 from everturn.session.store.places import open_configured
 
 Asides = Mapping[BillPurpose, UsageTotals]
@@ -83,6 +84,10 @@ class Recogniser:
 
     def _report_damage(self, path: str, problems: Sequence[str]) -> None:
         self._reporter.report_damage(path, problems, self._note)
+
+    def counters(self) -> tuple[StoreFactory, str] | None:
+        """Where everybody who keeps conversations in the same place counts together, and as which tenant."""
+        return self._transcripts.counters()
 
     def __iter__(self) -> Iterator[TrackedConversation]:
         """The conversations in memory, the most recently used last."""

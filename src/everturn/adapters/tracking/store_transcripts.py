@@ -68,6 +68,9 @@ class StoreTranscripts:
         stores = self._stores()
         return TranscriptFile(stores.open(self._tenant, name, access="read"), self._report_problem)
 
+    def counters(self) -> tuple[StoreFactory, str]:
+        return self._stores(), self._tenant
+
     def close(self) -> None:
         stores, self._opened = self._opened, None
         if stores is not None and self._is_ours:

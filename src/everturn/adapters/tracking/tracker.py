@@ -91,6 +91,7 @@ class ConversationTracker:
             parts,
             tell=lambda event, tracked: self._reporter.tell(with_session(event, tracked.id)),
             paid=self._add_hold,
+            counters=self._recogniser.counters,
             settle=self._settle_hold,
             settle_async=self._settle_hold_async,
         )

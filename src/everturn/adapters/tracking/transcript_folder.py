@@ -26,6 +26,7 @@ from everturn.history.records import Record
 from everturn.history.threads import split_threads
 from everturn.safe_files import MAX_SESSION_BYTES, open_stream, read_file
 from everturn.session.store import JsonlStore
+from everturn.session.store.factory import StoreFactory
 from everturn.session.store.lock import SUFFIX as LOCK_SUFFIX
 from everturn.session.store.protocol import READ_ONLY, SharedStore, Store
 from everturn.wire.claude_code_writer import LineContext
@@ -35,6 +36,8 @@ ReportProblem = Callable[[str, str], None]
 # Takes the path, and what is wrong with the file, line by line.
 ReportDamage = Callable[[str, Sequence[str]], None]
 
+# A folder belongs to one tenant.
+_EVERYBODY: Final = "everybody"
 # Files with the same first message that are opened, newest first: each one has to be read. Our choice.
 MAX_CANDIDATES: Final = 16
 # Files with another first link whose first lines are read, newest first; so many lines, because a caller
@@ -64,6 +67,11 @@ class Transcripts(Protocol):
     def read_again(self, transcript: "TranscriptFile") -> "TranscriptFile | None":
         """A transcript that another replica has continued, as it is now, for reading; the caller closes it.
         None where replicas share nothing."""
+        ...
+
+    def counters(self) -> "tuple[StoreFactory, str] | None":
+        """Where everybody who keeps conversations in this place counts together, and as which tenant; None
+        where nothing is kept. Raises `StoreError` if it cannot be opened."""
         ...
 
     def close(self) -> None:
@@ -169,6 +177,7 @@ class TranscriptFolder:
         self.folder = folder
         self._report_problem = report_problem
         self._report_damage = report_damage
+        self._counters: StoreFactory | None = None
 
     def new(self, first: bytes, name: str, now: datetime) -> TranscriptFile:
         if self.folder is None:
@@ -190,8 +199,21 @@ class TranscriptFolder:
     def read_again(self, transcript: TranscriptFile) -> TranscriptFile | None:
         return None
 
+    def counters(self) -> tuple[StoreFactory, str] | None:
+        """A database in the folder."""
+        if self.folder is None:
+            return None
+        # Not above: most programs count nothing, and need no database.
+        from everturn.session.store.folder import FolderStores
+
+        self._counters = self._counters or FolderStores(self.folder)
+        return self._counters, _EVERYBODY
+
     def close(self) -> None:
-        """Nothing is open but the transcripts, and each is closed by its conversation."""
+        """Each transcript is closed by its conversation."""
+        counters, self._counters = self._counters, None
+        if counters is not None:
+            counters.close()
 
     def _list_paths(self, first: bytes, exclude: Collection[str]) -> tuple[list[Path], list[Path]]:
         """The files with this first link, and the others; those that were written last come first."""

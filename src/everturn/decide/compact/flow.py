@@ -21,6 +21,7 @@ import msgspec
 from everturn.decide.compact.build_records import build_compaction
 from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.exchanges import current_exchanges, read_paths
+from everturn.decide.compact.outline import FileOutline
 from everturn.decide.compact.plan import plan_compaction
 from everturn.decide.compact.provider import with_block
 from everturn.decide.compact.strategies import (
@@ -90,7 +91,8 @@ def run_compaction(
         surroundings = surroundings or (yield from _read_surroundings(own_plan, context))
         own_plan = _without_outdated(own_plan, surroundings)
         made = _finished(own_plan, attempt, surroundings, context, (*attempts, attempt), now, new_id)
-        has_more = bool(surroundings.files or own_plan.restoration.exchanges)
+        back = own_plan.restoration
+        has_more = bool(surroundings.files or back.exchanges or back.outline.lines)
         if made.tokens_after >= min(most, context.limits.auto) and has_more:
             # They can be read again, and must not be why the context is full at once.
             surroundings, own_plan = _without_files(surroundings), _without_exchanges(own_plan)
@@ -182,7 +184,10 @@ def _keep_rule(context: CompactionContext) -> KeepRule | None:
         return None
     most, keep = context.limits.auto // 4, context.keep
     return msgspec.structs.replace(
-        keep, max_tokens=min(keep.max_tokens, most), last_round=min(keep.last_round, most)
+        keep,
+        max_tokens=min(keep.max_tokens, most),
+        last_round=min(keep.last_round, most),
+        outline=min(keep.outline, most),
     )
 
 
@@ -333,7 +338,8 @@ def _without_outdated(plan: CompactionPlan, surroundings: _Surroundings) -> Comp
 
 
 def _without_exchanges(plan: CompactionPlan) -> CompactionPlan:
-    return msgspec.structs.replace(plan, restoration=msgspec.structs.replace(plan.restoration, exchanges=()))
+    bare = msgspec.structs.replace(plan.restoration, exchanges=(), outline=FileOutline())
+    return msgspec.structs.replace(plan, restoration=bare)
 
 
 def _finished(

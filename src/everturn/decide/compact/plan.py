@@ -165,7 +165,7 @@ def _expected_new(
     estimate = counts.estimator.text
     files = min(len(back.files) * settings.file_tokens, settings.files_tokens)
     skills = sum(min(estimate(body), settings.skill_tokens) for _, body in back.skills)
-    kept = (each.text for each in back.exchanges)
+    kept = (*(each.text for each in back.exchanges), *back.outline.lines)
     words = (back.todos, back.plan, *back.agents, *back.tools, *pins.carried, *kept)
     lines = (line for _, listed in back.listings for line in listed)
     asked = estimate(back.unanswered.text) if back.unanswered else 0

@@ -21,6 +21,7 @@ from everturn.decide.compact.call_index import (
     text,
 )
 from everturn.decide.compact.exchanges import choose_exchanges
+from everturn.decide.compact.outline import FileOutline, outline_files
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import RestorationPlan, RestoredExchange
 from everturn.decide.compact.work import agents_at_work, is_planning, plan_made, todo_list
@@ -61,8 +62,10 @@ def plan_restoration(
     read = _newest_first(gone)
     files, skipped = _files(read, gone, stays, settings, hidden or {}, transcript)
     exchanges: tuple[RestoredExchange, ...] = ()
+    outline = FileOutline()
     if keep is not None:
         files, exchanges = (), choose_exchanges(summarized, keep, estimate, tools, hidden or {})
+        outline = outline_files(gone, estimate, keep.outline)
     return RestorationPlan(
         files=files,
         skipped=skipped,
@@ -76,6 +79,7 @@ def plan_restoration(
         discovered=_discovered(every),
         read=read,
         exchanges=exchanges,
+        outline=outline,
     )
 
 

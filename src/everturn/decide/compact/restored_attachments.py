@@ -12,6 +12,7 @@ import msgspec
 from everturn.decide.compact import restoration, work
 from everturn.decide.compact.budget import truncate_to_tokens
 from everturn.decide.compact.exchanges import EXCHANGE
+from everturn.decide.compact.outline import OUTLINE
 from everturn.decide.compact.pins import CARRIED
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.unanswered import UNANSWERED
@@ -60,6 +61,12 @@ def build_restored_attachments(
         )
         for each in plan.restoration.exchanges
     ]
+    outline = plan.restoration.outline
+    outlined = (
+        [RestoredAttachment(OUTLINE, say.outline(outline.root, outline.lines), {"root": outline.root})]
+        if outline.lines
+        else []
+    )
     # Last, where the model looks for what to do next.
     question = plan.restoration.unanswered
     asked = (
@@ -68,7 +75,17 @@ def build_restored_attachments(
         else []
     )
     return RestoredThings(
-        payloads=(*_words(plan), *skills, *_announced(plan), *exchanges, *shown, *missing, *said, *asked),
+        payloads=(
+            *_words(plan),
+            *skills,
+            *_announced(plan),
+            *outlined,
+            *exchanges,
+            *shown,
+            *missing,
+            *said,
+            *asked,
+        ),
         files=tuple(each.fields["path"] for each in shown),
         left_out=tuple(left_out),
         skills=tuple(each.fields["name"] for each in skills),

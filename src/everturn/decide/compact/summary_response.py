@@ -31,7 +31,8 @@ _REFUSAL: Final = re.compile(
 )
 _DRAFT, _DRAFT_ENDS, _SUMMARY, _SUMMARY_ENDS = "<analysis>", "</analysis>", "<summary>", "</summary>"
 _TAGS: Final = re.compile(r"<(/?)summary>")
-_BLANK: Final = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
+# Not the indentation of the line behind them: it tells a quoted line from an entry.
+_BLANK: Final = re.compile(r"\n(?:[^\S\n]*\n)+")
 _HEADING: Final = "Summary:\n"
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from everturn.decide.compact.budget import TruncatedText
+from everturn.decide.compact.outline import FileOutline
 from everturn.decide.compact.settings import Strategy
 from everturn.decide.effects import ModelFailure
 from everturn.decide.retention import RetentionFigures
@@ -86,6 +87,7 @@ class RestorationPlan(msgspec.Struct, frozen=True, kw_only=True):
     read: tuple[str, ...] = ()
     # Where prices decide what is kept, instead of files.
     exchanges: tuple[RestoredExchange, ...] = ()
+    outline: FileOutline = FileOutline()
 
 
 class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):

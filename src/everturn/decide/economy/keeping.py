@@ -4,7 +4,7 @@ import msgspec
 
 from everturn.decide.economy.prices import RelativePrices
 from everturn.decide.economy.reuse import ReuseTable, ToolExchange
-from everturn.decide.economy.settings import CARRIED_CALLS, REFETCH_ASKS, EconomySettings
+from everturn.decide.economy.settings import CARRIED_CALLS, KEEP_WEIGHT, REFETCH_ASKS, EconomySettings
 
 
 class KeepRule(msgspec.Struct, frozen=True):
@@ -22,6 +22,8 @@ class KeepRule(msgspec.Struct, frozen=True):
     max_tokens: int
     # The last round is kept word for word if it has no more tokens than this.
     last_round: int
+    # Tokens of the outline: lines about files that are no longer shown.
+    outline: int
 
     def gain(self, exchange: ToolExchange) -> float:
         """What keeping it is expected to save, per token; negative if it is cheaper to fetch it again."""
@@ -39,7 +41,8 @@ def make_keep_rule(
         refetch=prices.read * base + REFETCH_ASKS,
         write=prices.write_5m,
         carry=prices.write_5m + prices.read * CARRIED_CALLS,
-        phi=settings.phi,
+        phi=KEEP_WEIGHT * settings.phi,
         max_tokens=settings.keep_tokens,
         last_round=settings.last_round_tokens,
+        outline=settings.outline_tokens,
     )

@@ -31,6 +31,9 @@ SUMMARY_TOKENS: Final = 3_500
 REFETCHES: Final = 2.5
 REFETCH_TOKENS: Final = 4_300
 REFETCH_ASKS: Final = 600
+# The table of reuse counts only needs that can be shown, so it counts too few. A refetch that this weight
+# avoids costs less than one that a higher caution avoids (docs/log.md).
+KEEP_WEIGHT: Final = 1.2
 # Calls that read what a reset keeps, until the next one.
 CARRIED_CALLS: Final = 35
 
@@ -40,7 +43,7 @@ class EconomySettings(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     # The default is the one with at most one refetch per 100 calls more than `claude-code` on recorded
     # sessions (EC-7).
-    caution: Caution = "careful"
+    caution: Caution = "balanced"
     # Keep the cache alive through pauses with calls of our own (EC-2, EC-11): paid calls that nobody asked
     # for, so it must be switched on.
     holds: bool = False
@@ -61,6 +64,8 @@ class EconomySettings(msgspec.Struct, frozen=True, kw_only=True):
     # needed again, and of the last round, which is kept whole up to this size (EC-6).
     keep_tokens: int = 12_000
     last_round_tokens: int = 3_000
+    # Tokens of a list of the files that a reset takes out of sight, with names that they define.
+    outline_tokens: int = 1_500
 
     # Tables that `everturn tune` has fitted, a row each; empty for those of recorded sessions (EC-9).
     pauses: tuple[str, ...] = ()

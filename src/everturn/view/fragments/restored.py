@@ -17,6 +17,12 @@ def file(path: str, text: str, *, is_cut: bool) -> tuple[str, str]:
     return f"{path} was read before the compaction. This is its content now ({how}):", escaped(text)
 
 
+def outline(root: str, lines: Iterable[str]) -> tuple[str, ...]:
+    below = f", below {root}" if root else ""
+    heading = f"Files that were seen before the compaction{below}, each with names that it defines:"
+    return heading, *map(escaped, lines)
+
+
 def exchange(text: str) -> tuple[str, str]:
     return "This call was made before the compaction. It and its result are shown as they were then:", text
 

@@ -114,7 +114,7 @@ def _messages(items: Sequence[str], *, is_ours: bool) -> tuple[tuple[QuotedText,
     found: list[QuotedText] = []
     missing = (0, 0)
     for item in items:
-        words, about = split_about(item) if is_ours else (item, "")
+        words, about = split_about(item)
         if gone := wording.MISSING.match(item):
             missing = (_number(gone[1]), _number(gone[2]))
         elif text := unquoted(words.removeprefix(wording.REPORTED)).strip():

@@ -1,0 +1,81 @@
+"""Files that a reset takes out of sight keep a line each, with the names that they define (EC-6)."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.decide.compact.call_index import index_calls
+from everturn.decide.compact.outline import OUTLINE, FileOutline, outline_files
+from everturn.history.blocks import block_from_fields, result_block
+from everturn.history.records import Record
+from everturn.measure.tokens import ROUGH
+from everturn.view.fragments import restored as say
+
+
+def exchange(number, tool, given, answer):
+    call = block_from_fields({"type": "tool_use", "id": f"toolu_{number}", "name": tool, "input": given})
+    return [
+        Record(kind="assistant", uuid=f"a{number}", blocks=(call,)),
+        Record(kind="user", uuid=f"u{number}", blocks=(result_block(f"toolu_{number}", answer),)),
+    ]
+
+
+def outlined(records, tokens=1_500):
+    return outline_files(index_calls(records), ROUGH.text, tokens)
+
+
+def carried(made: FileOutline) -> Record:
+    fields = {"type": OUTLINE, "content": list(say.outline(made.root, made.lines)), "root": made.root}
+    return Record(kind="attachment", subtype=OUTLINE, uuid="o", blocks=(block_from_fields(fields),))
+
+
+def test_a_file_has_the_names_that_it_defines_in_any_language_the_newest_file_first():
+    go = "     1\tpackage main\n     2\tfunc (s *Store) Open(path string) {\n     3\ttype Branch struct {"
+    python = "class Reader:\n    async def read_all(self):\n        define = undefined"
+    records = [
+        *exchange(1, "Read", {"file_path": "/work/src/store.go"}, go),
+        *exchange(2, "Write", {"file_path": "/work/src/reader.py", "content": python}, "done"),
+        *exchange(
+            3, "Edit", {"file_path": "/work/web/app.ts", "new_string": "export const shown = 1"}, "done"
+        ),
+    ]
+    assert outlined(records) == FileOutline(
+        "/work/", ("web/app.ts: shown", "src/reader.py: Reader, read_all", "src/store.go: Open, Branch")
+    )
+
+
+def test_a_path_that_only_a_search_has_shown_has_a_line_and_none_is_named_twice():
+    records = [
+        *exchange(
+            1, "Grep", {"pattern": "x"}, "cli/main.py:3: x = 1\ncli/other.py:9: x\nsee https://a.example/b"
+        ),
+        *exchange(2, "Read", {"file_path": "/work/cli/main.py"}, "x = 1"),
+    ]
+    assert outlined(records).lines == ("main.py", "cli/other.py")
+
+
+def test_a_second_reset_carries_the_outline_of_the_first():
+    first = outlined(
+        [
+            *exchange(1, "Read", {"file_path": "/work/a/one.py"}, "def first(): ..."),
+            *exchange(2, "Read", {"file_path": "/work/b/two.py"}, "def second(): ..."),
+        ]
+    )
+    again = [carried(first), *exchange(3, "Read", {"file_path": "/work/b/two.py"}, "def third(): ...")]
+    assert outlined(again) == FileOutline("/work/", ("b/two.py: third, second", "a/one.py: first"))
+
+
+def test_a_file_that_could_not_be_read_is_not_named():
+    failed = exchange(1, "Read", {"file_path": "/work/gone.py"}, "")
+    raw = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "no such file", "is_error": True}
+    failed[1] = Record(kind="user", uuid="u1", blocks=(block_from_fields(raw),))
+    assert outlined(failed) == FileOutline()
+
+
+@given(st.lists(st.text(st.characters(codec="ascii"), max_size=60), max_size=30), st.integers(0, 300))
+def test_an_outline_never_exceeds_its_budget(paths, tokens):
+    records = [
+        record
+        for number, path in enumerate(paths)
+        for record in exchange(number, "Read", {"file_path": path}, f"def name_{number}(): ...")
+    ]
+    assert sum(map(ROUGH.text, outlined(records, tokens).lines)) <= tokens
