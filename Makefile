@@ -133,7 +133,7 @@ SUMMARY_MODEL := claude-haiku-4-5
 results: $(STAMP)  ## update the tables in docs/results.md from the recorded sessions in DATA
 	@$(BIN)/everturn replay $(DATA)/claude-code --into docs/results.md claude-code > /dev/null
 	@$(BIN)/everturn replay $(DATA)/claude-code --into docs/results.md economic > /dev/null \
-	  --policy recorded,claude-code,economic,economic+balanced,economic+frugal --summary-model $(SUMMARY_MODEL)
+	  --policy recorded,claude-code,economic,economic+careful,economic+frugal --summary-model $(SUMMARY_MODEL)
 	@$(BIN)/everturn replay $(DATA)/claude-code --into docs/results.md lifetimes > /dev/null \
 	  --policy $(subst $(empty) $(empty),$(comma),$(SWITCHED))
 	@$(BIN)/everturn replay $(addprefix $(DATA)/,$(OTHERS)) --model claude-sonnet-4-5 --into docs/results.md others > /dev/null
