@@ -2,12 +2,13 @@
 
 plan      what is summarized, kept, pinned and restored, and what filled the view
 prompt    the request for the summary by the fork way, without its bytes
-score     the retention score of the summary, which reads everything that was said once more
-whole     all of it, with the check of the answer, the score and the records that follow from it
+whole     all of it, with the check of the answer and the records that follow from it
+score     the retention score of the summary, which reads everything that was said once more. It is not part
+          of the whole: it is computed when somebody reads it, in the receipt or in the event
 
-At 1M tokens the whole without the score costs less than two plain msgspec decodes of the records that it is
-about: a few walks through the view. Its sizes are known, for whoever follows the view has followed them. The
-score costs less than five.
+At 1M tokens the whole costs less than two plain msgspec decodes of the records that it is about: a few walks
+through the view. Its sizes are known, for whoever follows the view has followed them. The score costs less
+than five.
 """
 
 import sys
@@ -103,7 +104,7 @@ def driven(flow: Any) -> Any:
 
 def parts(held: Conversation) -> dict[str, Callable[[], Any]]:
     ids = count()
-    ground = held._compactor.context(held.setting)  # pyright: ignore[reportPrivateUsage]
+    ground = held._compactor.context(held.setting, NOW)  # pyright: ignore[reportPrivateUsage]
     assert ground is not None
     plan = preview_compaction(BY_HAND, ground, NOW)
     assert isinstance(plan, CompactionPlan)
@@ -121,25 +122,25 @@ def parts(held: Conversation) -> dict[str, Callable[[], Any]]:
 
 
 def measured(tokens: int) -> tuple[float, float]:
-    """Plain decodes that one compaction costs without its score, and what that costs."""
+    """Plain decodes that one compaction costs, and those that reading its score costs."""
     records = records_of(tokens)
     lines = [record.raw for record in records]
     decode = msgspec.json.Decoder().decode
     plain = best(lambda: [decode(line) for line in lines])
-    times = {name: best(part) for name, part in parts(conversation(records)).items()}
+    times = {name: best(part) for name, part in parts(conversation(records, window=2 * tokens)).items()}
     told = ", ".join(f"{name} {1000 * time:.1f} ms" for name, time in times.items())
     print(
         f"{tokens // 1000:>5}K tokens, {len(records):,} records: {told}; "
         f"one decode {1000 * plain:.1f} ms, so {times['whole'] / plain:.1f} decodes"
     )
-    return (times["whole"] - times["score"]) / plain, times["score"] / plain
+    return times["whole"] / plain, times["score"] / plain
 
 
 def main() -> int:
     costs = {size: measured(size) for size in SIZES}
-    rest, score = costs[JUDGED]
-    ok = rest < DECODES and score < SCORE_DECODES
-    told = f"{rest:.1f} of {DECODES} allowed, the score {score:.1f} of {SCORE_DECODES}"
+    whole, score = costs[JUDGED]
+    ok = whole < DECODES and score < SCORE_DECODES
+    told = f"{whole:.1f} of {DECODES} allowed, the score {score:.1f} of {SCORE_DECODES}"
     print(told if ok else f"OUT OF BOUNDS: {told}")
     return 0 if ok else 1
 

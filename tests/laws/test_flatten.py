@@ -14,13 +14,13 @@ from everturn.history.log import Log
 from everturn.history.messages import Message
 from everturn.history.records import Record
 from everturn.view.flatten import Flattener, flatten, is_sent
-from everturn.wire.anthropic import messages_pieces
+from everturn.wire.anthropic import MessagePieces
 
 any_log = st.one_of(broken_logs(), sound_logs())
 
 
 def bytes_of(messages: tuple[Message, ...]) -> bytes:
-    return b"".join(messages_pieces(messages))
+    return b"".join(MessagePieces().update(messages))
 
 
 @pytest.mark.spec("TR-11", "FLAT-8")

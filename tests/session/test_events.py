@@ -25,7 +25,9 @@ from everturn.decide.events import (
     MicroCompacted,
     NotesRejected,
     Repaired,
+    Source,
 )
+from everturn.decide.retention import ScoredSummary
 from everturn.errors import UsageError
 from everturn.history.records import Record, Usage
 from everturn.measure.tokens import TokenCounter
@@ -66,6 +68,8 @@ def _built(kind: Any, private: str, plain: str) -> Any:
 
 
 def _word(hint: Any, private: str, plain: str) -> Any:
+    if hint is Source:
+        return ScoredSummary((user(private),), private)
     if getattr(hint, "__metadata__", None):
         return private
     arguments = get_args(hint)
@@ -273,6 +277,15 @@ def test_the_log_gets_one_json_object_per_line():
     assert [len(line.splitlines()) for line in lines.lines] == [1, 1, 1]
     assert lines.levels == [logging.INFO, logging.INFO, logging.WARNING]
     assert level_of(DONE) == logging.INFO
+
+
+@pytest.mark.spec("BY-6")
+def test_a_sink_writes_the_score_and_nothing_that_it_was_computed_from():
+    scored = ScoredSummary((user("Fix the login test."),), "1. Fix the login test.")
+    done = msgspec.structs.replace(DONE, scored=scored)
+    assert serialize_event(done, "included") == serialize_event(DONE) | {"score": scored.figures.score}
+    assert serialize_event(DONE)["score"] is None
+    assert "login" not in repr(done)
 
 
 def test_a_log_that_is_not_listening_is_told_nothing():

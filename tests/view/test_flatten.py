@@ -113,6 +113,16 @@ def test_user_messages_in_a_row_are_one_with_its_results_first():
     )
 
 
+def test_what_was_sent_stays_the_same_objects_once_the_reply_is_recorded():
+    fold = Flattener()
+    for record in (b.user("go"), b.assistant(b.call("a")), b.result("a", "A")):
+        fold.add(record)
+    sent = fold.flat().messages
+    fold.add(b.assistant("done", id="m2"))
+    again = fold.flat().messages
+    assert [old is new for old, new in zip(sent, again, strict=False)] == [True, True, True]
+
+
 @pytest.mark.spec("FLAT-4", "TR-7")
 def test_pieces_of_a_response_are_one_message_also_around_results():
     records = [

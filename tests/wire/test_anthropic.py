@@ -13,7 +13,6 @@ from everturn.wire.anthropic import (
     Request,
     Response,
     compaction_usage,
-    messages_pieces,
     read_response,
 )
 
@@ -38,7 +37,7 @@ def test_a_request_holds_the_bytes_of_its_blocks_as_they_came():
 
 def test_a_request_of_nothing_is_still_json():
     assert json.loads(Request(model="m", messages=()).to_bytes()) == {"model": "m", "messages": []}
-    assert messages_pieces(()) == []
+    assert MessagePieces().update(()) == []
 
 
 WORDS = tuple(Message("user", tuple(text_block(f"{at}.{part}") for part in range(at % 3))) for at in range(6))
@@ -60,6 +59,13 @@ def test_bytes_with_a_memo_of_the_last_request_are_those_without(after: tuple[Me
     memo = MessagePieces()
     for messages in (WORDS, after, WORDS):
         request = Request(model="m", messages=messages)
+        assert request.to_bytes(memo) == request.to_bytes()
+
+
+def test_tools_and_system_that_change_are_spelled_anew_with_a_memo_too():
+    memo, one, other = MessagePieces(), (text_block("one"),), (text_block("other"), ODD)
+    for tools, system in ((one, other), (one, other), (other, one), ((), one), (one, ()), ((), ())):
+        request = Request(model="m", messages=WORDS, tools=tools, system=system)
         assert request.to_bytes(memo) == request.to_bytes()
 
 

@@ -139,12 +139,21 @@ def as_json(outcome: Compaction | CompactionPlan, bill: Bill) -> bytes:
         "tokens_before": outcome.tokens_before,
         "tokens_after": outcome.tokens_after,
         "dollars": bill.parts["compact"].dollars,
-        "receipt": outcome.receipt,
+        "receipt": _receipt_fields(outcome.receipt),
         "problems": [
             {"way": each.strategy, "problem": each.problem} for each in outcome.attempts if each.problem
         ],
     }
     return _encoded(fields)
+
+
+def _receipt_fields(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "retained": receipt.retained,
+        "recoverable": receipt.recoverable,
+        "dropped": receipt.dropped,
+        "retention": receipt.retention,
+    }
 
 
 def _plan_fields(plan: CompactionPlan) -> dict[str, Any]:

@@ -103,13 +103,13 @@ def diff_key_snapshots(before: CacheKeySnapshot, after: CacheKeySnapshot) -> tup
 
 
 def _tool_changes(before: CacheKeySnapshot, after: CacheKeySnapshot) -> list[CacheKeyChange]:
+    if before.tool_order == after.tool_order and before.tools == after.tools:
+        return []
     added = [name for name in after.tools if name not in before.tools]
     removed = [name for name in before.tools if name not in after.tools]
     edited = [
         name for name in after.tools if name in before.tools and after.tools[name] != before.tools[name]
     ]
-    if not (added or removed or edited) and before.tool_order == after.tool_order:
-        return []
     names = [
         *(f"+{name}" for name in added),
         *(f"-{name}" for name in removed),

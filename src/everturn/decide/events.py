@@ -24,12 +24,15 @@ from everturn.decide.compact.values import (
 from everturn.decide.economy.trust import HoldCheck
 from everturn.decide.effects import FailureKind, HookEvent, HookOutcome
 from everturn.decide.micro.context import MicroPlan, PlanKind
+from everturn.decide.retention import ScoredSummary
 from everturn.history.edits import Cleared, ThinkingDropped, Trigger
 from everturn.history.records import Usage
 from everturn.history.repair import Repair, RepairKind
 from everturn.measure.accounting import Metrics, Shares
 from everturn.measure.prediction import PredictionCheck, Verdict
 
+# What a value is computed from when somebody reads it: sinks write the property of that name instead.
+Source = Annotated[ScoredSummary | None, msgspec.Meta(extra={"written_as": "score"})]
 # Text that may contain what a person, a file or a provider said.
 Private = Annotated[str, msgspec.Meta(extra={"private": True})]
 CompactionFailureReason = Literal[
@@ -88,10 +91,14 @@ class CompactionDone(Event, frozen=True, kw_only=True, tag="compaction_done"):
     usage: Usage
     chain: CompactionChain
     figures: ContextBreakdown | None = None
-    # The retention score of the summary (BY-6).
-    score: float | None = None
+    scored: Source = None
     # The terms of the decision, where it was made by price (EC-1).
     why: str = ""
+
+    @property
+    def score(self) -> float | None:
+        """The retention score of the summary (BY-6)."""
+        return self.scored.figures.score if self.scored else None
 
 
 class CompactionNotDone(Event, frozen=True, kw_only=True, tag="compaction_not_done"):
@@ -305,7 +312,7 @@ def make_compaction_done(
         usage=_spent(made.attempts),
         chain=plan.chain,
         figures=make_context_breakdown(metrics) if metrics else None,
-        score=made.receipt.retention.score if made.receipt.retention else None,
+        scored=made.receipt.scored,
         why=plan.asked.economics,
     )
 

@@ -274,7 +274,7 @@ class Compactor:
         one has a different system prompt or different tools. Another model has a cache of its own.
         """
         sent = self._state.cache.sent
-        return sent if sent is not None and sent.model == settings.model else settings
+        return sent if sent is not None and sent.has_same_model(settings) else settings
 
     def _least_tokens(self, settings: ConversationSettings) -> LeastTokens:
         """Another model counts the same text differently: its tokenizer may need fewer tokens."""

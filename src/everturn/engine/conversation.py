@@ -162,9 +162,10 @@ class Conversation:
         sent, wanted = self.cache.sent, self.setting
         if sent is None or not self._tracker.flattener.in_tool_loop:
             return wanted, ()
-        if sent.model != wanted.model and wanted.decides == "engine":
+        is_same_model = sent.has_same_model(wanted)
+        if not is_same_model and wanted.decides == "engine":
             waits = "the model"
-        elif sent.model == wanted.model and sent.preamble != wanted.preamble and wanted.model.binds_thinking:
+        elif is_same_model and sent.preamble != wanted.preamble and wanted.model.binds_thinking:
             waits = "system prompt and tools"
         else:
             return wanted, ()

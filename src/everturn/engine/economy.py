@@ -16,7 +16,7 @@ from everturn.decide.economy.settings import COLD_TOKENS, KEPT_TOKENS, SUMMARY_T
 from everturn.decide.economy.state import EconomyState
 from everturn.decide.economy.trust import HoldCheck, check_hold
 from everturn.engine.capture import capture_request
-from everturn.engine.conversation_state import ConversationState
+from everturn.engine.conversation_state import ConversationState, thresholds_of
 from everturn.engine.holds import (
     PlannedHold,
     held_for,
@@ -114,7 +114,8 @@ class Economy:
         if not economy.enabled:
             return None
         base = self._conversation.preamble_tokens(settings) + WRITTEN_TOKENS
-        return make_keep_rule(economy.reuse_table, base, prices_of(settings, now, base), economy)
+        rule = make_keep_rule(economy.reuse_table, base, prices_of(settings, now, base), economy)
+        return rule.within(thresholds_of(settings).auto)
 
     def record_reply(self, usage: Usage, now: datetime, *, expected: int = 0) -> HoldCheck | None:
         """`expected` are the tokens that should have been read. Returns what the reply tells about the last

@@ -61,7 +61,7 @@ class ProviderCache:
         """
         latched = self._latched
         if latched is not None and self.sent is not None:
-            is_same = self.sent.model == settings.model and settings.decides == "engine"
+            is_same = self.sent.has_same_model(settings) and settings.decides == "engine"
             if not is_same:
                 latched = msgspec.structs.replace(settings.parameters, lifetime=latched.lifetime)
         return latch_parameters(latched, settings.parameters)
@@ -131,7 +131,7 @@ class ProviderCache:
     def summary_parameters(self, settings: ConversationSettings) -> KeyParameters:
         """The parameters of a request that shares the last one's prefix; another model may not support them,
         and gets its own."""
-        is_shared = self.sent is not None and self.sent.model == settings.model
+        is_shared = self.sent is not None and self.sent.has_same_model(settings)
         return self._latched if self._latched and is_shared else self.latch(settings).parameters
 
     def written_breakpoints(

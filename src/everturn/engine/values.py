@@ -63,6 +63,10 @@ class ConversationSettings(msgspec.Struct, frozen=True, kw_only=True):
     def provider_wire(self) -> Wire:
         return self.wire or AnthropicWire(self.capabilities)
 
+    def has_same_model(self, other: "ConversationSettings") -> bool:
+        # Nearly always the same object: equality would compare its many fields, several times per turn.
+        return self.model is other.model or self.model == other.model
+
 
 class Turn(msgspec.Struct, frozen=True):
     """A request that is ready to be sent, and every decision that led to it."""

@@ -63,16 +63,19 @@ def split_rounds(records: Sequence[Record]) -> tuple[Round, ...]:
 
 def find_cut_points(records: Sequence[Record]) -> tuple[int, ...]:
     """Positions where the records may be divided without separating what belongs together."""
-    first: dict[tuple[str, str], int] = {}
-    last: dict[tuple[str, str], int] = {}
+    # What ties records together, from the first to the last of them: a message, and a call with its result.
+    messages: dict[str, list[int]] = {}
+    calls: dict[str, list[int]] = {}
     for at, record in enumerate(records):
-        for tie in _ties(record):
-            first.setdefault(tie, at)
-            last[tie] = at
+        if name := record.message_id:
+            messages.setdefault(name, [at, at])[1] = at
+        for block in record.blocks:
+            if name := block.call:
+                calls.setdefault(name, [at, at])[1] = at
     open_ties = [0] * (len(records) + 1)
-    for tie, start in first.items():
-        open_ties[start] += 1
-        open_ties[last[tie]] -= 1
+    for first, last in (*messages.values(), *calls.values()):
+        open_ties[first] += 1
+        open_ties[last] -= 1
     points: list[int] = []
     held = 0
     for at in range(len(records)):
@@ -80,12 +83,3 @@ def find_cut_points(records: Sequence[Record]) -> tuple[int, ...]:
             points.append(at)
         held += open_ties[at]
     return (*points, len(records))
-
-
-def _ties(record: Record) -> Iterable[tuple[str, str]]:
-    """The keys that tie a record to others: its message, and each call that it makes or answers."""
-    if record.message_id:
-        yield "message", record.message_id
-    for block in record.blocks:
-        if block.call:
-            yield "call", block.call

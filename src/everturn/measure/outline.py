@@ -10,7 +10,6 @@ in the content of a result. Blocks are compared by their bytes; a block that is 
 different block.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import takewhile
@@ -25,8 +24,6 @@ from everturn.measure.prefix_cache import LOOKBACK, Breakpoint, PromptLayout
 from everturn.measure.rendering import cites, images_in, tools_in_prefix
 
 _T = TypeVar("_T")
-# Messages from the end in which a block is looked for one by one.
-_NEAR_THE_END: Final = 16
 
 
 class TokenCosts(Protocol):
@@ -86,15 +83,12 @@ class Preamble(msgspec.Struct, frozen=True):
     scopes: tuple[Scope, ...] = ()
 
 
-class _Part(NamedTuple):
-    """The blocks of one message: chained digests, token ends and positions, cumulative over all messages."""
+class _Summed(NamedTuple):
+    """What is known of all blocks up to the end of a message."""
 
-    chains: tuple[bytes, ...]
-    ends: tuple[int, ...]
-    positions: tuple[int, ...]
-    images: int
-    cites: bool
-    last_kind: str
+    images: int = 0
+    cites: bool = False
+    last_kind: str = ""
 
 
 class _PreamblePart(NamedTuple):
@@ -113,7 +107,7 @@ class _PreamblePart(NamedTuple):
         return self.ends[-1] + self.left
 
 
-_NOTHING: Final = _Part((b"",), (0,), (-1,), 0, False, "")
+_NOTHING: Final = _Summed()
 _NO_PREAMBLE: Final = _PreamblePart((b"",), (0,), (), 0, 0)
 _RUNS: Final = ("tool_use", "tool_result")
 
@@ -133,8 +127,13 @@ class Outline:
         self._preamble = Preamble()
         self._preamble_part = _NO_PREAMBLE
         self._messages: list[Message] = []
-        self._parts: list[_Part] = []
+        # Of all blocks of the messages: chained digests, token ends and positions. They grow in place.
+        self._chains: list[bytes] = []
+        self._ends: list[int] = []
+        self._positions: list[int] = []
+        # For each message, its first block among them, and what is known up to its end.
         self._starts: list[int] = []
+        self._summed: list[_Summed] = []
         # Thinking in the messages before this one is not shown to the model.
         self._thinking_from = 0
 
@@ -150,7 +149,6 @@ class Outline:
         self._costs = costs
         self._preamble_part = self._measure_preamble(self._preamble)
         messages, self._messages = self._messages, []
-        self._parts, self._starts = [], []
         self.replace_from(0, messages)
 
     def set_preamble(self, preamble: Preamble) -> None:
@@ -185,14 +183,17 @@ class Outline:
         return next((at for at in between if _has_thinking(self._messages[at])), count)
 
     def _measure_from(self, first: int) -> None:
-        del self._parts[first:], self._starts[first:]
+        if first < len(self._starts):
+            start = self._starts[first]
+            del self._chains[start:], self._ends[start:], self._positions[start:]
+            del self._starts[first:], self._summed[first:]
         for at in range(first, len(self._messages)):
             message = self._messages[at]
-            before = self._parts[-1] if self._parts else _NOTHING
-            self._starts.append(self._starts[-1] + len(self._messages[at - 1].blocks) if at else 0)
+            before = self._summed[-1] if self._summed else _NOTHING
             opens_turn = not at or message.role != self._messages[at - 1].role
             is_shown = at >= self._thinking_from
-            self._parts.append(self._measure(message, before, opens_turn=opens_turn, is_shown=is_shown))
+            self._starts.append(len(self._chains))
+            self._summed.append(self._measure(message, before, opens_turn=opens_turn, is_shown=is_shown))
 
     def recount(self) -> None:
         """The costs now count blocks of the last messages differently: they are measured again."""
@@ -212,8 +213,11 @@ class Outline:
         made = Outline(self._costs, lookback=self._lookback, runs_are_one=self._runs_are_one)
         made.deleted, made._measured_deleted = set(self.deleted), self._measured_deleted
         made._preamble, made._preamble_part = self._preamble, self._preamble_part
-        made._messages, made._parts = self._messages[:count], self._parts[:count]
+        made._messages, made._summed = self._messages[:count], self._summed[:count]
         made._starts = self._starts[:count]
+        end = self._starts[count] if count < len(self._starts) else len(self._chains)
+        made._chains, made._ends = self._chains[:end], self._ends[:end]
+        made._positions = self._positions[:end]
         made._thinking_from = self._thinking_from
         made._measure_from(made._place_thinking(count))
         return made
@@ -236,18 +240,16 @@ class Outline:
         """The lookback position of a block, as the provider counts the distance between breakpoints."""
         if spot.message < 0:
             return self._index(spot)
-        return len(self._preamble_part.order) + self._parts[spot.message].positions[spot.block]
+        return len(self._preamble_part.order) + self._positions[self._starts[spot.message] + spot.block]
 
     def prompt(
         self, salts: CacheKeySalts, breakpoints: Sequence[tuple[BlockLocation, Breakpoint]], *, minimum: int
     ) -> PromptLayout:
         """The input of `PrefixCache.look`. Values are computed only for the blocks that are read."""
-        preamble, count, tools = (
-            self._preamble_part,
-            len(self._preamble_part.order),
-            self._preamble_part.tools,
-        )
-        last = self._parts[-1] if self._parts else _NOTHING
+        preamble = self._preamble_part
+        count, tools = len(preamble.order), preamble.tools
+        chains, ends, positions = self._chains, self._ends, self._positions
+        last = self._summed[-1] if self._summed else _NOTHING
         start = preamble.tokens + (salts.forced_tokens if self._preamble.tools else 0)
         opening = (salts.tools, salts.system, last.cites)
         closing = (*opening, salts.messages, last.images, preamble.chains[-1])
@@ -255,22 +257,15 @@ class Outline:
         def key(at: int) -> Hashable:
             if at < count:
                 return (salts.tools if at < tools else opening, preamble.chains[at + 1])
-            part, index = self._find(at - count)
-            return (closing, part.chains[index])
+            return (closing, chains[at - count])
 
         def end(at: int) -> int:
-            if at < count:
-                return preamble.ends[at + 1]
-            part, index = self._find(at - count)
-            return start + part.ends[index]
+            return preamble.ends[at + 1] if at < count else start + ends[at - count]
 
         def position(at: int) -> int:
-            if at < count:
-                return at
-            part, index = self._find(at - count)
-            return count + part.positions[index]
+            return at if at < count else count + positions[at - count]
 
-        size = count + (self._starts[-1] + len(self._messages[-1].blocks) if self._messages else 0)
+        size = count + len(chains)
         return PromptLayout(
             scope=salts.scope,
             keys=_Lazy(size, key),
@@ -281,7 +276,7 @@ class Outline:
                 (Breakpoint(self._index(spot), breakpoint.ttl) for spot, breakpoint in breakpoints),
                 key=lambda m: m.index,
             ),
-            total=start + last.ends[-1] + self.costs.trailing,
+            total=start + (ends[-1] if ends else 0) + self.costs.trailing,
             minimum=minimum,
             lookback=self._lookback,
         )
@@ -290,20 +285,6 @@ class Outline:
         if spot.message < 0:
             return self._preamble_part.order.index(spot.block)
         return len(self._preamble_part.order) + self._starts[spot.message] + spot.block
-
-    def _find(self, at: int) -> tuple[_Part, int]:
-        message = self._message_at(at)
-        return self._parts[message], at - self._starts[message]
-
-    def _message_at(self, at: int) -> int:
-        # Mostly a few blocks near the end are read: there a linear walk back is faster than a binary search.
-        message = len(self._starts) - 1
-        near = max(0, message - _NEAR_THE_END)
-        if self._starts[near] > at:
-            return bisect_right(self._starts, at, hi=near) - 1
-        while self._starts[message] > at:
-            message -= 1
-        return message
 
     def _measure_preamble(self, preamble: Preamble) -> _PreamblePart:
         blocks = (*preamble.tools, *preamble.system)
@@ -319,32 +300,27 @@ class Outline:
             ends.append(ends[-1] + self.costs.block(blocks[place]) + hidden)
         return _PreamblePart(tuple(chains), tuple(ends), order, len(plain) + len(web), left)
 
-    def _measure(self, message: Message, before: _Part, *, opens_turn: bool, is_shown: bool) -> _Part:
+    def _measure(self, message: Message, before: _Summed, *, opens_turn: bool, is_shown: bool) -> _Summed:
         """`is_shown` is whether the model is shown the thinking in this message."""
-        chain, end, position = before.chains[-1], before.ends[-1], before.positions[-1]
+        chains, ends, positions = self._chains, self._ends, self._positions
+        chain, end, position = (chains[-1], ends[-1], positions[-1]) if chains else (b"", 0, -1)
         end += self.costs.turn if opens_turn else 0
         images, citing, kind = before.images, before.cites, before.last_kind
-        chains: list[bytes] = []
-        ends: list[int] = []
-        positions: list[int] = []
+        role = message.role.encode()
         for block in message.blocks:
-            if block.is_thinking and not is_shown:
-                # The API leaves it out: it is in no key and costs nothing.
-                chains.append(chain)
-                ends.append(end)
-                positions.append(position)
-                continue
-            chain = _chained(chain, message.role.encode(), block)
-            end += 0 if block.is_result and block.call in self.deleted else self.costs.block(block)
-            joins = self._runs_are_one and block.kind == kind and kind in _RUNS
-            position += 0 if joins else 1
-            images += images_in(block)
-            citing = citing or cites(block)
-            kind = block.kind
+            # Thinking that is not shown is left out by the API: it is in no key and costs nothing.
+            if is_shown or not block.is_thinking:
+                chain = _chained(chain, role, block)
+                end += 0 if block.is_result and block.call in self.deleted else self.costs.block(block)
+                joins = self._runs_are_one and block.kind == kind and kind in _RUNS
+                position += 0 if joins else 1
+                images += images_in(block)
+                citing = citing or cites(block)
+                kind = block.kind
             chains.append(chain)
             ends.append(end)
             positions.append(position)
-        return _Part(tuple(chains), tuple(ends), tuple(positions), images, citing, kind)
+        return _Summed(images, citing, kind)
 
 
 def _has_thinking(message: Message) -> bool:

@@ -364,13 +364,14 @@ class ConversationRunner:
         return [make_edit_record(edit, uuid=self._new_id(), after=after, at=now) for edit in edits]
 
     def _record(self, kind: RecordKind, blocks: tuple[Block, ...], reply: ReplyMeta | None = None) -> Record:
-        now = self._clock().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        now = self._clock()
+        in_utc = now if now.tzinfo is UTC else now.astimezone(UTC)
         last = self.conversation.log.tip
         return Record(
             kind=kind,
             uuid=self._new_id(),
             parent=last.uuid if last else "",
-            timestamp=now,
+            timestamp=in_utc.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             session=(last.session if last else "") or self._session,
             agent=last.agent if last else "",
             sidechain=last.sidechain if last else False,

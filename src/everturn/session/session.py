@@ -16,7 +16,6 @@ Call the methods from one thread at a time. `async_session.py` has the same meth
 """
 
 import os
-import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
@@ -61,6 +60,7 @@ from everturn.session.hooks.run import Hooks, add_hooks
 from everturn.session.loop_hooks import LoopHooks, PermissionCallback, deny_all
 from everturn.session.memory_files.attach import open_memory
 from everturn.session.memory_files.confined import ReadPermission, allow_all
+from everturn.session.new_ids import new_uuid
 from everturn.session.opening import build_preamble, build_settings, capabilities_of, connect
 from everturn.session.recorded import recorded_folder
 from everturn.session.runtime import SessionParts, SessionRuntime
@@ -168,7 +168,7 @@ class Session:
         costs: TokenCosts | None = None,
         estimator: Estimator | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        new_id: Callable[[], str] = new_uuid,
         access: Access = "write",
         session_start: SessionStart = "auto",
         config: ConfigChoice = "auto",

@@ -10,6 +10,7 @@ breakpoints for all, the least useful one is dropped first: tools, then the stat
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -115,10 +116,16 @@ def _intermediate(
 
 def _preamble_spots(outline: Outline, preamble: Preamble) -> list[tuple[BlockLocation, str]]:
     """Most useful first: the end of system covers everything before it; the tool list comes last."""
-    count = len(preamble.tools)
-    markable = [at for at in preamble.marked if can_carry_breakpoint(preamble.system[at])]
+    count, tool = len(preamble.tools), outline.last_tool
+    markable = _find_markable(preamble.system, preamble.marked)
     spots = [(BlockLocation(-1, count + at), f"system.{at}") for at in reversed(markable)]
-    return [*spots, (outline.last_tool, "tools")] if outline.last_tool else spots
+    return [*spots, (tool, "tools")] if tool else spots
+
+
+# To see whether a text is blank, it is decoded; the system prompt is the same for most requests.
+@lru_cache(maxsize=64)
+def _find_markable(system: tuple[Block, ...], marked: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(at for at in marked if can_carry_breakpoint(system[at]))
 
 
 def scope_at(preamble: Preamble, spot: BlockLocation) -> Scope:

@@ -10,11 +10,11 @@ What the API would refuse is repaired turn by turn (`history/repair.py`); each c
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from everturn.history.blocks import Block, text_block
+from everturn.history.blocks import TOOL_USE, Block, text_block
 from everturn.history.edits import (
     CacheDeleted,
     CacheDeletionsEnded,
@@ -70,6 +70,14 @@ class _Turn:
         return any(block.is_call for block in self.said)
 
 
+class _Rendered(NamedTuple):
+    """A turn as messages, with the repairs that they needed and the ids of calls that they use."""
+
+    messages: list[Message]
+    repairs: list[Repair]
+    used: Mapping[str, int]
+
+
 class Flattener:
     """Folds records into messages, one at a time."""
 
@@ -102,8 +110,8 @@ class Flattener:
         self._answered_in: dict[str, int] = {}
         self._place_of: dict[str, int] = {}
         self._turn = _Turn()
-        # The messages of the open turn and their repairs, until a record is added.
-        self._open: tuple[list[Message], list[Repair]] | None = None
+        # The open turn as it would be sent, until a record is added.
+        self._open: _Rendered | None = None
         # Results that the provider was told to delete: sent, but not shown to the model.
         self.deleted: set[str] = set()
 
@@ -126,7 +134,7 @@ class Flattener:
 
     def add(self, record: Record) -> None:
         self._added.append(record)
-        self._open = None
+        rendered, self._open = self._open, None
         if record.edit is not None:
             self._apply(record.edit)
         # The content of a reply comes before its answer, even if it was recorded later.
@@ -134,7 +142,7 @@ class Flattener:
         if not is_sent(record):
             return
         if record.kind == "assistant":
-            self._hear(record)
+            self._hear(record, rendered)
         elif record.kind == "attachment":
             self._remind(record)
         else:
@@ -150,9 +158,9 @@ class Flattener:
         """The messages from that index on. The open turn is completed in the returned
         value, not in the fold.
         """
-        last, noted = self._open = self._open or self._render_open()
-        messages = [*self._closed[first:], *last]
-        noted = list(noted)
+        self._open = self._open or self._render_open()
+        messages = [*self._closed[first:], *self._open.messages]
+        noted = list(self._open.repairs)
         if messages and messages[-1].role == "assistant" and _says_nothing(messages[-1].blocks):
             noted.append(LEFT_OUT)
             messages.pop()
@@ -160,10 +168,11 @@ class Flattener:
             repairs += noted
         return messages
 
-    def _render_open(self) -> tuple[list[Message], list[Repair]]:
+    def _render_open(self) -> _Rendered:
         repairs: list[Repair] = []
-        last = self._rendered(self._turn, ChainMap({}, self._used), repairs)
-        return _started(self._closed, last, repairs), repairs
+        used: dict[str, int] = {}
+        last = self._rendered(self._turn, ChainMap(used, self._used), repairs)
+        return _Rendered(_started(self._closed, last, repairs), repairs, used)
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
@@ -177,7 +186,8 @@ class Flattener:
         """Whether the next request answers tool calls: the API requires the thinking of
         their turn unchanged.
         """
-        return any(block.is_call and block.call not in self._told for block in self._turn.said)
+        told = self._told
+        return any(block.kind == TOOL_USE and block.call not in told for block in self._turn.said)
 
     @property
     def ends_in_prompt(self) -> bool:
@@ -189,7 +199,8 @@ class Flattener:
         """The index of the message that this record is part of; -1 for a record that is not in view."""
         return self._place_of.get(uuid, -1)
 
-    def _hear(self, record: Record) -> None:
+    def _hear(self, record: Record, rendered: _Rendered | None) -> None:
+        """`rendered` is the open turn as it was sent, if nothing was added to it since."""
         turn = self._turn
         is_same = bool(record.message_id) and record.message_id == turn.message_id
         heard = self._heard(record.blocks, turn.said if is_same else ())
@@ -197,7 +208,7 @@ class Flattener:
             # A reply without visible text does not end a turn: two user messages would follow each other.
             return
         if not is_same and (turn.is_answered or turn.waits):
-            turn = self._close()
+            turn = self._close(rendered)
         elif record.message_id and not is_same and turn.message_id and _says_nothing(turn.said):
             # Its request left out what was only thinking. To send it now would put it before a reply that is
             # bound to a conversation without it.
@@ -244,9 +255,12 @@ class Flattener:
         self._repairs.append(Repair("misplaced_block", block.call, what))
         return text_block(block.raw.decode())
 
-    def _close(self) -> _Turn:
-        made = self._rendered(self._turn, self._used, self._repairs)
-        for message in _started(self._closed, made, self._repairs):
+    def _close(self, rendered: _Rendered | None) -> _Turn:
+        # What was sent stays the same objects: whoever compares messages need not look into them.
+        made = rendered or self._render_open()
+        self._repairs += made.repairs
+        self._used.update(made.used)
+        for message in made.messages:
             for call in message.results:
                 self._answered_in[call] = len(self._closed)
             self._closed.append(message)

@@ -77,8 +77,8 @@ class LatchedParameters(msgspec.Struct, frozen=True):
 
 def latch_parameters(latched: KeyParameters | None, wanted: KeyParameters) -> LatchedParameters:
     """The parameters of the first request apply for the whole session, whatever later requests ask for."""
-    if latched is None:
-        return LatchedParameters(wanted)
+    if latched is None or latched == wanted:
+        return LatchedParameters(latched or wanted)
     names = [
         name for name in KeyParameters.__struct_fields__ if getattr(latched, name) != getattr(wanted, name)
     ]

@@ -4,11 +4,13 @@
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
+from everturn.history.blocks import Block
 from everturn.history.messages import Message
-from everturn.measure.capabilities import Capabilities
+from everturn.measure.capabilities import Capabilities, Scope
 from everturn.measure.prefix_cache import Breakpoint, Ttl
 from everturn.view.breakpoints import Breakpoints, scope_at, with_cache_control
 from everturn.view.forks import CapturedRequest, Fork
@@ -32,10 +34,10 @@ def build_request(safe: CapturedRequest, breakpoints: Breakpoints, more: Sequenc
             blocks[spot.block] = with_cache_control(blocks[spot.block], breakpoint.ttl)
             messages[spot.message] = Message(message.role, tuple(blocks))
         elif spot.block < len(tools):
-            tools[spot.block] = with_cache_control(tools[spot.block], breakpoint.ttl)
+            tools[spot.block] = _marked(tools[spot.block], breakpoint.ttl, "org")
         else:
             at = spot.block - len(tools)
-            system[at] = with_cache_control(system[at], breakpoint.ttl, scope)
+            system[at] = _marked(system[at], breakpoint.ttl, scope)
     return Request(
         model=safe.model,
         messages=tuple(messages),
@@ -43,6 +45,12 @@ def build_request(safe: CapturedRequest, breakpoints: Breakpoints, more: Sequenc
         system=tuple(system),
         settings={**safe.settings, **to_request_fields(safe.parameters)},
     )
+
+
+# Tools and system prompt are the same for most requests. Our choice of a limit.
+@lru_cache(maxsize=64)
+def _marked(block: Block, ttl: Ttl, scope: Scope) -> Block:
+    return with_cache_control(block, ttl, scope)
 
 
 def build_fork_request(fork: Fork, capabilities: Capabilities) -> Request:

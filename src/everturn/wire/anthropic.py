@@ -4,7 +4,7 @@ A request is assembled from existing bytes: blocks are sent as received, and not
 serialised again. `Usage` is defined next to the records that carry it (`history/records.py`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import Any
 
@@ -37,29 +37,33 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         pieces = [b'{"model":', _encode(self.model)]
         for name, value in self.settings.items():
             pieces += [b",", _encode(name), b":", _encode(value)]
-        for name, blocks in (("tools", self.tools), ("system", self.system)):
-            if blocks:
-                pieces += [b',"%s":[' % name.encode(), *_joined(blocks), b"]"]
-        messages = messages_pieces(self.messages) if spelled is None else spelled.update(self.messages)
-        pieces += [b',"messages":[', *messages, b"]}"]
+        spelled = spelled or MessagePieces()
+        pieces.append(spelled.preamble(self.tools, self.system))
+        pieces += [b',"messages":[', *spelled.update(self.messages), b"]}"]
         return b"".join(pieces)
 
 
-def messages_pieces(messages: Iterable[Message]) -> list[bytes]:
-    """The bytes of a list of messages, not yet joined."""
-    return MessagePieces().update(tuple(messages))
-
-
 class MessagePieces:
-    """The bytes of the messages of the last request, not joined. A conversation sends nearly all of them
-    again, as the same objects: those are not looked at again.
+    """The bytes of the messages of the last request, not joined, and those of its tools and system prompt. A
+    conversation sends nearly all of them again, as the same objects: those are not looked at again.
     """
 
     def __init__(self) -> None:
+        self._preamble: tuple[tuple[Block, ...], tuple[Block, ...]] = ((), ())
+        self._preamble_bytes = b""
         self._messages: tuple[Message, ...] = ()
         self._pieces: list[bytes] = []
         # For each message, the number of pieces up to its end.
         self._ends: list[int] = []
+
+    def preamble(self, tools: tuple[Block, ...], system: tuple[Block, ...]) -> bytes:
+        """The fields with the tools and the system prompt; those without a block are left out."""
+        if self._preamble != (tools, system):
+            self._preamble = tools, system
+            fields = ((b',"tools":[', tools), (b',"system":[', system))
+            pieces = (b"".join([name, *_joined(blocks), b"]"]) for name, blocks in fields if blocks)
+            self._preamble_bytes = b"".join(pieces)
+        return self._preamble_bytes
 
     def update(self, messages: tuple[Message, ...]) -> list[bytes]:
         """The pieces of these messages."""

@@ -9,16 +9,21 @@ from decide.conversations import NOON
 
 from everturn.decide.compact.build_records import build_compaction
 from everturn.decide.compact.chain import chain_of
+from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.plan import plan_compaction
 from everturn.decide.compact.settings import DEFAULTS
 from everturn.decide.compact.values import Compaction, CompactionPlan, CompactionRequest, CompactionSkipped
 from everturn.decide.effects import FileRead
 from everturn.history.log import Log
 from everturn.history.records import Record
+from everturn.measure.capabilities import ANTHROPIC
 from everturn.measure.meter import make_meter
 from everturn.measure.model_table import model_or_default
+from everturn.measure.outline import Preamble
 from everturn.measure.thresholds import compute_thresholds
 from everturn.measure.tokens import TokenCounter
+from everturn.view.forks import CapturedRequest
+from everturn.view.key_parameters import KeyParameters, TtlChoice
 
 MODEL = model_or_default("claude-opus-4-5").model
 LIMITS = compute_thresholds(MODEL.window, MODEL.max_output)
@@ -41,17 +46,20 @@ class Bench:
         return f"n{next(self._ids)}"
 
     def plan(self, asked: CompactionRequest, **more: Any) -> CompactionPlan | CompactionSkipped:
-        view = self.log.view
+        view, parameters = self.log.view, KeyParameters(TtlChoice("5m", ""))
         given: dict[str, Any] = {
+            "view": view,
             "size": make_meter(view, self.counts).size().tokens,
             "limits": LIMITS,
             "settings": DEFAULTS,
             "model": MODEL,
+            "capabilities": ANTHROPIC,
             "counts": self.counts,
             "chain": chain_of(view, threshold=LIMITS.auto, source="main"),
-            "strategies": ("fork", "direct", "extractive"),
+            "captured": CapturedRequest(MODEL.id, Preamble(), parameters, (), {}),
         }
-        return plan_compaction(view, asked, **(given | more))
+        strategies = more.pop("strategies", ("fork", "direct", "extractive"))
+        return plan_compaction(asked, CompactionContext(**(given | more)), strategies=strategies)
 
     def planned(self, asked: CompactionRequest, **more: Any) -> CompactionPlan:
         found = self.plan(asked, **more)

@@ -215,10 +215,11 @@ def test_the_receipt_names_what_was_retained_what_is_recoverable_and_what_was_dr
             "3 thinking blocks",
             "files that could not be shown: src/c2.py (it is gone)",
         ),
-        retention=RetentionFigures(
-            score=0.44,
-            kept={"decisions": (2, 2), "outcomes": (2, 2), "last_words": (0, 2), "paths": (0, 3)},
-        ),
+        scored=done.receipt.scored,
+    )
+    assert done.receipt.retention == RetentionFigures(
+        score=0.44,
+        kept={"decisions": (2, 2), "outcomes": (2, 2), "last_words": (0, 2), "paths": (0, 3)},
     )
     told = text_of(blocks(bench.log)[-1])
     assert told.splitlines()[1:-1] == [

@@ -8,7 +8,6 @@ request (`docs/middleware.md`).
 """
 
 import os
-import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -49,6 +48,7 @@ from everturn.measure.tokens import Estimator
 from everturn.session.config.load import ConfigChoice
 from everturn.session.hold_timers import THREADS, HoldTimer
 from everturn.session.hooks.run import Hooks
+from everturn.session.new_ids import new_uuid
 from everturn.session.upstream import RawResponse, Send
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def middleware(
     hooks: Hooks | None = None,
     listen: Callable[[Event], None] = lambda _: None,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    new_id: Callable[[], str] = new_uuid,
     costs: TokenCosts | None = None,
     estimator: Estimator | None = None,
     capabilities: Capabilities = ADAPTER_CAPABILITIES,

@@ -92,7 +92,7 @@ def _copy(request: anthropic.APIRequest, betas: Sequence[str]) -> anthropic.APIR
     copied.options = copied.options.model_copy()
     # It is in the body already, see `read_body`.
     copied.options.extra_json = None
-    known = read_betas(request)
+    known = read_betas(request) if betas else []
     if missing := [each for each in betas if each not in known]:
         others = {name: value for name, value in request.headers.items() if name.lower() != BETA_HEADER}
         copied.options.headers = {**others, BETA_HEADER: ",".join([*known, *missing])}

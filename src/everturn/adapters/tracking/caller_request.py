@@ -8,7 +8,7 @@ Server-side threads are resolved here: a request of a thread has only the new me
 that they follow (api-facts 2.6). The earlier messages come from the tracked conversation.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
@@ -184,15 +184,16 @@ def _read(
     system, tools = _system(body), body.get("tools") or ()
     has_preamble = not before.chain or bool(system or tools)
     if has_preamble:
-        preamble, preamble_digest = _preambles.read(system, tools, breakpoints)
+        preamble, preamble_digest, asks_hour = _preambles.read(system, tools, breakpoints)
     else:
-        preamble, preamble_digest = before.preamble, before.preamble_digest
+        preamble, preamble_digest, asks_hour = before.preamble, before.preamble_digest, False
     fields = {name: value for name, value in body.items() if name not in _READ and value is not None}
     if breakpoints == "everturn":
         fields.pop("cache_control", None)
     found = [each for _, each in read.breakpoints]
     configs = [(at, config) for at in read.system_messages if (config := new[at].get("output_config"))]
-    parameters = _parameters(body, betas, found)
+    asks_hour = asks_hour or _asks_hour((body.get("cache_control"), *found))
+    parameters = _parameters(body, betas, asks_hour=asks_hour)
     return CallerRequest(
         model=body["model"],
         messages=new,
@@ -206,7 +207,7 @@ def _read(
         known=len(before.chain),
         preamble_digest=preamble_digest,
         fingerprint=digest(
-            chain[-1], body["model"], preamble_digest, parameters, fields, breakpoints, configs
+            chain[-1], preamble_digest, [body["model"], parameters, fields, breakpoints, configs]
         ),
         marks_messages=breakpoints == "caller" and bool(found),
         scope=scope,
@@ -278,6 +279,14 @@ def _system(body: Mapping[str, Any]) -> list[Any]:
     return [{"type": "text", "text": system}] if isinstance(system, str) else system
 
 
+class _ReadPreamble(NamedTuple):
+    """System prompt and tools, and whether a breakpoint in them asks for an hour."""
+
+    preamble: Preamble
+    digest: bytes
+    asks_hour: bool
+
+
 class _PreambleMemo:
     """The last preambles that were read. Most requests have the system prompt and tools of an earlier one,
     and encoding them again is most of the work for a short conversation."""
@@ -285,13 +294,13 @@ class _PreambleMemo:
     MAX_ENTRIES: Final = 64
 
     def __init__(self) -> None:
-        self._known: dict[tuple[BreakpointOwner, bytes, bytes], tuple[Preamble, bytes]] = {}
+        self._known: dict[tuple[BreakpointOwner, bytes, bytes], _ReadPreamble] = {}
         # The same by the objects, if nobody changes them. They are kept, so that no other has their id.
-        self._owned: dict[tuple[BreakpointOwner, int, int], tuple[Any, Any, tuple[Preamble, bytes]]] = {}
+        self._owned: dict[tuple[BreakpointOwner, int, int], tuple[Any, Any, _ReadPreamble]] = {}
 
     def read(
         self, system: Sequence[Any], tools: Sequence[Any], breakpoints: BreakpointOwner
-    ) -> tuple[Preamble, bytes]:
+    ) -> _ReadPreamble:
         if not isinstance(system, OwnedList) or not isinstance(tools, OwnedList):
             return self._read(system, tools, breakpoints)
         key = (breakpoints, id(system), id(tools))
@@ -304,7 +313,7 @@ class _PreambleMemo:
 
     def _read(
         self, system: Sequence[Any], tools: Sequence[Any], breakpoints: BreakpointOwner
-    ) -> tuple[Preamble, bytes]:
+    ) -> _ReadPreamble:
         # In the caller's order of keys: they are sent in that order.
         key = (breakpoints, _encode(system), _encode(tools))
         found = self._known.get(key)
@@ -312,7 +321,11 @@ class _PreambleMemo:
             if len(self._known) >= self.MAX_ENTRIES:
                 self._known = {}
             plain = digest(without_cache_control(system), without_cache_control(tools))
-            found = self._known[key] = _read_preamble(system, tools, breakpoints), plain
+            found = self._known[key] = _ReadPreamble(
+                _read_preamble(system, tools, breakpoints),
+                plain,
+                _asks_hour(each.get("cache_control") for each in (*system, *tools)),
+            )
         return found
 
 
@@ -336,13 +349,12 @@ def _read_preamble(system: Sequence[Any], tools: Sequence[Any], breakpoints: Bre
     )
 
 
-def _parameters(
-    body: Mapping[str, Any], betas: Sequence[str], in_messages: Sequence[dict[str, Any]]
-) -> KeyParameters:
+def _parameters(body: Mapping[str, Any], betas: Sequence[str], *, asks_hour: bool) -> KeyParameters:
+    """One hour for all breakpoints if the caller asks for it in any of its own."""
     config = dict(body.get("output_config") or {})
     effort = config.pop("effort", None) or ""
     return KeyParameters(
-        _lifetime(body, in_messages),
+        _ONE_HOUR if asks_hour else _FIVE_MINUTES,
         betas=tuple(betas),
         thinking=body.get("thinking"),
         effort=effort,
@@ -352,10 +364,9 @@ def _parameters(
     )
 
 
-def _lifetime(body: Mapping[str, Any], in_messages: Sequence[dict[str, Any]]) -> TtlChoice:
-    """One hour for all breakpoints if the caller asks for it in any of its own."""
-    holders = [body, *_system(body), *(body.get("tools") or ())]
-    found = [control for each in holders if (control := each.get("cache_control")) is not None]
-    if any(is_mapping(each) and each.get("ttl") == "1h" for each in (*found, *in_messages)):
-        return TtlChoice("1h", "the caller's own breakpoints ask for an hour")
-    return TtlChoice("5m", "the caller asks for no other lifetime")
+_ONE_HOUR: Final = TtlChoice("1h", "the caller's own breakpoints ask for an hour")
+_FIVE_MINUTES: Final = TtlChoice("5m", "the caller asks for no other lifetime")
+
+
+def _asks_hour(controls: Iterable[Any]) -> bool:
+    return any(is_mapping(each) and each.get("ttl") == "1h" for each in controls if each is not None)

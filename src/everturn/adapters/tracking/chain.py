@@ -121,14 +121,17 @@ def digest_block(role: str, block: Any) -> bytes | None:
             return None
         if kind == "tool_use":
             return digest(b"call", [block.get("id"), block.get("name"), _shorten(block.get("input"))])
-    return digest(b"block", _normalize(_as_result(block) if kind == "tool_result" else block))
+    return digest(b"block", _as_result(block) if kind == "tool_result" else _normalize(block))
 
 
 def _as_result(block: dict[str, Any]) -> dict[str, Any]:
     """A result in one form: a string equals one text block, and no error is the default."""
     content = block.get("content")
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return {**block, "content": blocks, "is_error": block.get("is_error") or None}
+    is_error = block.get("is_error") or None
+    if not isinstance(content, str):
+        return _normalize({**block, "is_error": is_error})
+    plain = {**block, "content": None, "is_error": is_error}
+    return _normalize(plain) | {"content": [{"type": "text", "text": _shorten(content)}]}
 
 
 def _digest_text_block(role: str, block: dict[str, Any]) -> bytes | None:

@@ -112,8 +112,10 @@ class KnownConversations:
 
     def remember(self, tracked: TrackedConversation) -> None:
         """Index the new links of a conversation and make it the most recently used."""
-        indexed = self._indexed.setdefault(tracked.id, [])
-        self._index(tracked.id, indexed, tracked.known.chain)
+        indexed, chain = self._indexed.setdefault(tracked.id, []), tracked.known.chain
+        # Equal last links of equally long chains mean that nothing is new: asked several times per request.
+        if len(indexed) != len(chain) or indexed[-1:] != chain[-1:]:
+            self._index(tracked.id, indexed, chain)
         for each in reversed(tracked.known.replies):
             # Earlier replies are indexed already. A fork takes over the replies that it shares.
             if self._by_reply.get(each) == tracked.id:

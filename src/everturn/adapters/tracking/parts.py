@@ -6,7 +6,6 @@ changed request should not need a beta that its caller did not ask for.
 """
 
 import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -31,6 +30,7 @@ from everturn.session.files import Roots, resolve_roots
 from everturn.session.hold_timers import THREADS, HoldTimer
 from everturn.session.hooks.load import load_hooks
 from everturn.session.hooks.run import Hooks, add_hooks
+from everturn.session.new_ids import new_uuid
 from everturn.session.opening import build_settings, resolve_model
 from everturn.session.store.factory import StoreFactory
 from everturn.session.store.places import default_folder
@@ -62,7 +62,7 @@ class TrackerParts(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Hooks = Hooks()
     listen: Callable[[Event], None] = lambda _: None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    new_id: Callable[[], str] = new_uuid
     # Waits until a hold is due, for callers that are not asynchronous.
     hold_timer: HoldTimer = THREADS
     # Notices of the config loader: renamed keys, ignored values.
@@ -127,7 +127,7 @@ def make_parts(
     hooks: Hooks | None = None,
     listen: Callable[[Event], None] = lambda _: None,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    new_id: Callable[[], str] = new_uuid,
     costs: TokenCosts | None = None,
     estimator: Estimator | None = None,
     capabilities: Capabilities = ADAPTER_CAPABILITIES,

@@ -66,7 +66,7 @@ def _checked(found: Division) -> Division | CompactionSkipped:
 def is_said(record: Record) -> bool:
     """A message of the conversation that the model sees: no attachment and no bookkeeping."""
     is_message = record.kind in ("user", "assistant") and is_sent(record)
-    return is_message and not all(is_blank(block) for block in record.blocks)
+    return is_message and not all(map(is_blank, record.blocks))
 
 
 def first_words(records: Sequence[Record], characters: int = 200) -> str:

@@ -44,7 +44,6 @@ from everturn.decide.compact.values import (
     Strategy,
     describe_attempts,
 )
-from everturn.decide.economy.keeping import KeepRule
 from everturn.decide.effects import FileRead, Flow, ReadFiles, RunHooks, read_files, run_hooks
 from everturn.measure.tokens import TokenCount, pad_estimate
 
@@ -169,26 +168,15 @@ def _with_newest(kept: CompactionPlan, context: CompactionContext) -> Compaction
 
 def _start_of_kept_round(context: CompactionContext) -> int:
     """Where the last round begins, if prices decide and it is small enough to be kept whole; otherwise 0."""
-    records, keep = context.view.records, _keep_rule(context)
+    if context.keep is None:
+        return 0
+    records = context.view.records
     unanswered = start_of_unanswered(records)
     last = start_of_last_round(records)
-    if keep is None or last <= 0 or (unanswered and last >= unanswered):
+    if last <= 0 or (unanswered and last >= unanswered):
         return 0
     tokens = sum((context.counts.of(each).whole for each in records[last:]), TokenCount())
-    return last if tokens.padded <= keep.last_round else 0
-
-
-def _keep_rule(context: CompactionContext) -> KeepRule | None:
-    """In a small window less is kept: a quarter of the threshold for each part. Our choice."""
-    if context.keep is None:
-        return None
-    most, keep = context.limits.auto // 4, context.keep
-    return msgspec.structs.replace(
-        keep,
-        max_tokens=min(keep.max_tokens, most),
-        last_round=min(keep.last_round, most),
-        outline=min(keep.outline, most),
-    )
+    return last if tokens.padded <= context.keep.last_round else 0
 
 
 def _up_to(asked: CompactionRequest, at: str) -> CompactionRequest:
@@ -225,23 +213,8 @@ def _planned(
     asked: CompactionRequest, context: CompactionContext, now: datetime
 ) -> CompactionPlan | CompactionSkipped:
     strategies = runnable_strategies(asked.form, context)
-    return plan_compaction(
-        context.view,
-        asked,
-        size=context.size,
-        limits=context.limits,
-        settings=context.settings,
-        model=context.model,
-        counts=context.counts,
-        chain=context.chain,
-        strategies=strategies,
-        payer=summary_model(context) if strategies[:1] == ("direct",) else context.model,
-        on=now.date(),
-        measured=context.measured,
-        transcript=context.transcript,
-        tools=context.tools,
-        keep=_keep_rule(context),
-    )
+    payer = summary_model(context) if strategies[:1] == ("direct",) else None
+    return plan_compaction(asked, context, strategies=strategies, payer=payer, on=now.date())
 
 
 def _plan_for(

@@ -118,7 +118,10 @@ def standing_instructions(record: Record, longest: int) -> tuple[str, ...]:
     """The sentences of a person's message that state a rule, as they were written."""
     if record.kind != "user" or record.meta or record.compact_summary or record.display_only:
         return ()
-    words = "\n".join([typed_words(text_of(block)) for block in record.blocks if block.kind == "text"])
+    texts = [block for block in record.blocks if block.kind == "text"]
+    if not texts:
+        return ()
+    words = "\n".join([typed_words(text_of(block)) for block in texts])
     if not words or not may_state_rule(words):
         return ()
     sentences = (part.strip() for part in _SENTENCES.split(_CODE.sub("\n", without_wrapped(words))))

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import msgspec
 
 from everturn.decide.compact.budget import TruncatedText, truncate_parts
+from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.divide import Division, divide_view, messages_in
 from everturn.decide.compact.pins import Pins, pins_of
 from everturn.decide.compact.restoration import plan_restoration
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.unanswered import unanswered_parts
 from everturn.decide.compact.values import (
-    CompactionChain,
     CompactionPlan,
     CompactionRequest,
     CompactionSkipped,
@@ -25,7 +25,6 @@ from everturn.decide.compact.values import (
     RestorationPlan,
     Strategy,
 )
-from everturn.decide.economy.keeping import KeepRule
 from everturn.history.log import View
 from everturn.history.records import Record, reported_usage
 from everturn.measure.accounting import accounts_of
@@ -38,45 +37,24 @@ from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable
 
 
 def plan_compaction(
-    view: View,
     asked: CompactionRequest,
+    context: CompactionContext,
     *,
-    size: int,
-    limits: ContextThresholds,
-    settings: CompactSettings,
-    model: Model,
-    counts: TokenCounter,
-    chain: CompactionChain,
     strategies: tuple[Strategy, ...],
     payer: Model | None = None,
     on: date = date.max,
-    measured: Measured | None = None,
-    transcript: str = "",
-    tools: ToolTable = DEFAULT_TOOL_TABLE,
-    keep: KeepRule | None = None,
 ) -> CompactionPlan | CompactionSkipped:
-    """`payer` is the model whose prices hold, where it is not `model`; `on` is their day; without one, the
-    newest known. `measured` is the view as it was tracked; else it is measured here. `transcript` is the path
-    of the session's own file."""
+    """`payer` is the model whose prices hold, where it is not the conversation's own; `on` is their day;
+    without one, the newest known."""
+    view, counts, settings, limits = context.view, context.counts, context.settings, context.limits
     division = divide_view(view, asked)
     if isinstance(division, CompactionSkipped):
         return division
-    whole = measured or measured_now(view, counts, tools)
-    fixed = _fixed(view, size, whole, counts)
+    whole = context.measured or measured_now(view, counts, context.tools)
+    fixed = _fixed(view, context.size, whole, counts)
     if asked.trigger == "auto" and fixed >= limits.auto:
         return _preamble_is_too_large(fixed, limits)
-    question = _open_question(division, limits, settings, counts)
-    back = plan_restoration(
-        division.summarized,
-        division.kept,
-        settings,
-        hidden=view.cleared,
-        transcript=transcript,
-        tools=tools,
-        keep=keep,
-        estimate=counts.estimator.text,
-    )
-    back = msgspec.structs.replace(back, unanswered=question)
+    back = _plan_restoration(division, context)
     pins = pins_of(view.pins, division.summarized, settings, counts.estimator.text)
     sizes = _measure_sides(view, division, whole, asked, counts)
     messages = _Messages(messages_in(division.summarized), messages_in(division.kept))
@@ -87,11 +65,11 @@ def plan_compaction(
         strategies=strategies,
         restoration=back,
         pins=pins.carried,
-        tokens_before=size,
+        tokens_before=context.size,
         expected_after=fixed + sizes.kept + _expected_new(division, back, pins, settings, counts),
-        expected_dollars=_dollars(size, strategies, payer or model, settings, on),
-        chain=chain,
-        why=_why(asked, division, messages, size, limits),
+        expected_dollars=_dollars(context.size, strategies, payer or context.model, settings, on),
+        chain=context.chain,
+        why=_why(asked, division, messages, context.size, limits),
         metrics=whole.metrics,
         fixed=fixed,
         tokens_summarized=sizes.summarized,
@@ -100,6 +78,22 @@ def plan_compaction(
         messages_kept=messages.kept,
         unpinned=pins.unpinned,
     )
+
+
+def _plan_restoration(division: Division, context: CompactionContext) -> RestorationPlan:
+    """What is brought back, and what was said last where it has no answer."""
+    back = plan_restoration(
+        division.summarized,
+        division.kept,
+        context.settings,
+        hidden=context.view.cleared,
+        transcript=context.transcript,
+        tools=context.tools,
+        keep=context.keep,
+        estimate=context.counts.estimator.text,
+    )
+    question = _open_question(division, context.limits, context.settings, context.counts)
+    return msgspec.structs.replace(back, unanswered=question)
 
 
 def _preamble_is_too_large(fixed: int, limits: ContextThresholds) -> CompactionSkipped:

@@ -12,7 +12,7 @@ from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.unanswered import UNANSWERED
 from everturn.decide.compact.values import CompactionPlan, Receipt
 from everturn.decide.compact.work import AGENTS, PLAN, TODOS
-from everturn.decide.retention import RetentionFigures, measure_retention
+from everturn.decide.retention import ScoredSummary
 from everturn.history.blocks import THINKING, TOOL_RESULT
 from everturn.history.edits import Offloaded
 from everturn.history.records import Record
@@ -42,26 +42,25 @@ def receipt_of(
     unread: int = 0,
     is_scored: bool = True,
 ) -> Receipt:
-    """`unread` messages did not fit into the request for the summary. The score reads everything that was
-    said: it is left out where only the size counts."""
+    """`unread` messages did not fit into the request for the summary. `is_scored`: it has a score."""
     gone = _gone(plan.summarized)
     return Receipt(
-        retention=_retention(plan, summary, back, settings) if is_scored else None,
+        scored=_scored(plan, summary, back, settings) if is_scored else None,
         retained=_retained(plan, back, settings),
         recoverable=_recoverable(plan, back, gone, transcript, settings),
         dropped=_dropped(plan, back, gone, settings, unread),
     )
 
 
-def _retention(
+def _scored(
     plan: CompactionPlan, summary: str, back: RestoredThings, settings: CompactSettings
-) -> RetentionFigures:
-    """The score of the summary with the restored words beside it. Restored files and skills do not count:
+) -> ScoredSummary:
+    """What is scored: the summary with the restored words beside it. Restored files and skills do not count:
     the score is about what would otherwise be lost.
     """
     words = (part for each in back.payloads if each.type in _SCORED for part in each.content)
     tools = settings.add_tools(DEFAULT_TOOL_TABLE)
-    return measure_retention(plan.summarized, "\n".join((summary, *words)), tools).figures
+    return ScoredSummary(plan.summarized, "\n".join((summary, *words)), tools)
 
 
 def _retained(plan: CompactionPlan, back: RestoredThings, settings: CompactSettings) -> tuple[str, ...]:

@@ -43,9 +43,11 @@ def start_of_last_round(records: Sequence[Record]) -> int:
 def unanswered_parts(records: Sequence[Record]) -> list[str]:
     """The words behind the last reply, and what its calls gave; also those words that an earlier compaction
     carried and no reply followed. Nothing in it can close a wrapper; what tools gave is marked as theirs."""
-    last = _last_reply(records)
-    calls = {block.call: block for record in records for block in record.blocks if block.is_call}
-    return [part for record in records[last + 1 :] for part in _words(record, calls)]
+    since = records[_last_reply(records) + 1 :]
+    has_results = any(block.is_result for record in since for block in record.blocks)
+    searched = records if has_results else ()
+    calls = {block.call: block for record in searched for block in record.blocks if block.is_call}
+    return [part for record in since for part in _words(record, calls)]
 
 
 def _last_reply(records: Sequence[Record]) -> int:

@@ -9,7 +9,7 @@ from everturn.decide.compact.budget import TruncatedText
 from everturn.decide.compact.outline import FileOutline
 from everturn.decide.compact.settings import Strategy
 from everturn.decide.effects import ModelFailure
-from everturn.decide.retention import RetentionFigures
+from everturn.decide.retention import RetentionFigures, ScoredSummary
 from everturn.history.blocks import Block
 from everturn.history.edits import KeptSegment, Trigger
 from everturn.history.records import Record, Usage
@@ -133,8 +133,13 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     retained: tuple[str, ...]
     recoverable: tuple[str, ...]
     dropped: tuple[str, ...]
-    # How much of what was summarized is still in the summary and what is restored with it (BY-6).
-    retention: RetentionFigures | None = None
+    # None where only the size of a result was asked for.
+    scored: ScoredSummary | None = None
+
+    @property
+    def retention(self) -> RetentionFigures | None:
+        """How much of what was summarized is still in the summary and what is restored with it (BY-6)."""
+        return self.scored.figures if self.scored else None
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

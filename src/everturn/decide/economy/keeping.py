@@ -25,6 +25,16 @@ class KeepRule(msgspec.Struct, frozen=True):
     # Tokens of the outline: lines about files that are no longer shown.
     outline: int
 
+    def within(self, threshold: int) -> "KeepRule":
+        """In a small window less is kept: a quarter of the threshold for each part. Our choice."""
+        most = threshold // 4
+        return msgspec.structs.replace(
+            self,
+            max_tokens=min(self.max_tokens, most),
+            last_round=min(self.last_round, most),
+            outline=min(self.outline, most),
+        )
+
     def gain(self, exchange: ToolExchange) -> float:
         """What keeping it is expected to save, per token; negative if it is cheaper to fetch it again."""
         tokens = max(1, exchange.tokens)

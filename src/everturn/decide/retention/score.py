@@ -6,6 +6,7 @@ order on recorded compactions (`bench/reader_ranking.py`, docs/retention.md).
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -89,6 +90,26 @@ class RetentionFigures(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     kept: Mapping[str, tuple[int, int]] = {}
     wrong: tuple[str, ...] = ()
+
+
+class ScoredSummary(msgspec.Struct, frozen=True, dict=True):
+    """What a score is computed from: the records that were replaced and the text that replaces them.
+
+    The score reads everything that was said, several times the work of the compaction itself, and most
+    callers never look at it. So it is computed when it is read, once.
+    """
+
+    before: tuple[Record, ...]
+    after_text: str
+    tools: ToolTable = DEFAULT_TOOL_TABLE
+
+    def __repr__(self) -> str:
+        # Whoever prints an event or a receipt must not print the conversation.
+        return f"ScoredSummary(<{len(self.before)} records>)"
+
+    @cached_property
+    def figures(self) -> RetentionFigures:
+        return measure_retention(self.before, self.after_text, self.tools).figures
 
 
 def measure_retention(

@@ -29,18 +29,24 @@ def event_name(event: Event | type[Event]) -> str:
 
 def _fields(value: msgspec.Struct, content: ContentMode) -> dict[str, Any]:
     hints = get_type_hints(type(value), include_extras=True)
-    return {
-        name: _plain(getattr(value, name), content)
+    shown = (
+        _find_extra(hints[name], "written_as") or name
         for name in value.__struct_fields__
         if content == "included" or not _is_private(hints[name])
-    }
+    )
+    return {name: _plain(getattr(value, name), content) for name in shown}
 
 
 def _is_private(hint: Any) -> bool:
     if get_origin(hint) is not None and any(_is_private(part) for part in get_args(hint)):
         return True
-    meta = [part for part in getattr(hint, "__metadata__", ()) if isinstance(part, msgspec.Meta)]
-    return any((part.extra or {}).get("private") for part in meta)
+    return bool(_find_extra(hint, "private"))
+
+
+def _find_extra(hint: Any, name: str) -> Any:
+    """What the annotation of a field says under this name; None if it says nothing."""
+    meta = (part for part in getattr(hint, "__metadata__", ()) if isinstance(part, msgspec.Meta))
+    return next((part.extra[name] for part in meta if part.extra and name in part.extra), None)
 
 
 def _plain(value: Any, content: ContentMode) -> Any:
