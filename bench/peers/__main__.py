@@ -54,6 +54,7 @@ def _asked(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--peer", action="append", help="only this one beside everturn; can be repeated")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="recorded sessions")
     parser.add_argument("--count", type=int, default=material.DEFAULT_COUNT, help="how many; 0 for all")
+    parser.add_argument("--first", type=int, default=0, help="only so many of these, shortest first")
     parser.add_argument("--stored", action="store_true", help="run nothing, draw what the last runs left")
     parser.add_argument("--into", type=Path, help="a page that has places for the tables")
     return parser.parse_args(arguments)
@@ -71,7 +72,7 @@ def _run(peer: Peer, part: str, asked: argparse.Namespace, started: float) -> Re
         return Report(peer.name, problems={peer.name: f"there is no last run of {part!r}"})
     out.unlink(missing_ok=True)
     out.parent.mkdir(parents=True, exist_ok=True)
-    told = [peer.name, str(out), part, str(asked.data), str(asked.count)]
+    told = [peer.name, str(out), part, str(asked.data), str(asked.count), str(asked.first)]
     command = [str(peer.interpreter), "-m", "peers.work", *told]
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment()
@@ -84,9 +85,11 @@ def _run(peer: Peer, part: str, asked: argparse.Namespace, started: float) -> Re
             process.kill()
             last = f"took longer than {SECONDS_AT_MOST} seconds"
             break
-    if process.wait() or not out.exists():
-        return Report(peer.name, problems={peer.name: f"stopped: {last[:160]}"})
-    return msgspec.json.decode(out.read_bytes(), type=Report)
+    failed = process.wait() != 0
+    found = msgspec.json.decode(out.read_bytes(), type=Report) if out.exists() else Report(peer.name)
+    if failed or not out.exists():
+        found.problems[peer.name] = f"stopped: {last[:160]}"
+    return found
 
 
 def _show(reports: Sequence[Report], parts: Sequence[str], page: Path | None) -> None:

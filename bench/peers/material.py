@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from everturn.history.records import Record
 from everturn.replay.playing.prepared import prepare
-from everturn.replay.playing.steps import ReplayThread
+from everturn.replay.playing.steps import ReplayThread, build_replay_thread
 from everturn.replay.policies import REPLAY_POLICIES
 from everturn.replay.sessions import ReplaySession, read_session, read_sessions
 from everturn.replay.synthetic import SessionShape, generate_session
@@ -41,7 +41,7 @@ def recorded(data: Path, count: int) -> list[ReplaySession]:
 
 
 def _calls(session: ReplaySession) -> int:
-    return len(prepare(session).whole[0].calls) if session.threads else 0
+    return len(build_replay_thread(session.threads[0], "left out").calls) if session.threads else 0
 
 
 def made_up() -> Iterator[ReplaySession]:

@@ -93,6 +93,8 @@ class _Thread:
         self._forecast = LastPromptForecast(cache)
         self._listener = Listener()
         self._billed = 0
+        # Whether the provider's cache lost something before the current call, as in the recording.
+        self._was_lost = False
         head = _head_text(acts.name, cast)
         for costs in cast.costs.values():
             costs.set_tokens(text_block(head), cast.preamble.tokens)
@@ -182,6 +184,7 @@ class _Thread:
         self._forecast.event = self._cast.events.get(number)
         self._forecast.warm = self._cast.warm.get(number, 0)
         parts = self._forecast.predict(prompt, now)
+        self._was_lost = self._forecast.lost_behind is not None
         self._forecast.settle(usage_from_prediction(parts, 0), now)
         return parts
 
@@ -196,15 +199,20 @@ class _Thread:
     def _bill(
         self, source: CallSource, parts: Prediction, output: int, refetches: tuple[Refetch, ...] = ()
     ) -> Usage:
-        broke = ""
-        if self.journal.has_cache_break(parts):
-            lapsed = self.journal.has_expired(self._act.at, "5m")
-            broke = "the prefix had lapsed" if lapsed else "the peer changed what it had sent"
+        broke = self._explain_break() if self.journal.has_cache_break(parts) else ""
         self._write(UnpricedCall(
             source=source, number=self._act.number, at=self._act.at, parts=parts, output=output,
             broke=broke, refetches=refetches,
         ))  # fmt: skip
         return usage_from_prediction(parts, output)
+
+    def _explain_break(self) -> str:
+        """Why much less was read than the call before had cached, in the words of `player.py`."""
+        if self._was_lost:
+            return "the provider lost the entry, as in the recording"
+        if self.journal.has_expired(self._act.at, "5m"):
+            return "cache expired"
+        return "the peer changed what it had sent"
 
     def _bill_summaries(self) -> None:
         for asked, answer in self._listener.asked[self._billed :]:

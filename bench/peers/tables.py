@@ -21,7 +21,7 @@ _SHARES = {
     "user_instructions": "user's words", "paths": "paths", "identifiers": "names", "errors": "errors",
     "pending": "tasks",
 }  # fmt: skip
-_NOT_THEIR_DOING = ("cache expired", "the provider lost")
+_NOT_THEIR_DOING = ("cache expired", "the provider lost", "system prompt or tools changed or lost")
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -176,7 +176,9 @@ def _compaction_row(name: str, found: Sequence[Survived], per_token: float, base
 
 def _absent(reports: Sequence[Report]) -> Iterator[str]:
     for report in reports:
-        yield from (f"Not measured: {name}, {why}" for name, why in report.problems.items())
+        # A peer that was stopped has the sessions that it had finished.
+        what = "Not finished" if report.played else "Not measured"
+        yield from (f"{what}: {name}, {why}" for name, why in report.problems.items())
 
 
 def about(reports: Sequence[Report], machine: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The work of one peer, in a process of its own: `python -m peers.work PEER OUT PARTS DATA COUNT`.
+"""The work of one peer, in a process of its own: `python -m peers.work PEER OUT PARTS DATA COUNT FIRST`.
 
 Whatever a peer prints, logs or breaks stays in this process; what was measured is written to OUT as JSON.
 """
@@ -7,13 +7,14 @@ import importlib
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+import everturn
 from everturn.replay.policies import parse_policy
 from everturn.replay.sessions import ReplaySession
 from everturn.replay.simulate import index_uses, simulate
@@ -48,10 +49,16 @@ class Report(msgspec.Struct):
         self.survived += other.survived
 
 
-def work(peer: Peer, parts: Sequence[str], data: Path, count: int) -> Report:
+def work(
+    peer: Peer, parts: Sequence[str], data: Path, count: int, first: int, save: Callable[[Report], None]
+) -> Report:
+    """`first` are the sessions to play of those that are chosen, 0 for all of them. `save` is called after
+    each, so that a peer that is too slow for all of them has some.
+    """
     driver: Any = importlib.import_module(f"peers.{peer.module}") if peer.module else None
     kinds: tuple[Kind, ...] = driver.KINDS if driver else ()
-    report = Report(peer.name, versions=dict(_versions(driver.PACKAGES if driver else ("everturn",))))
+    versions = dict(_versions(driver.PACKAGES)) if driver else {"everturn": everturn.__version__}
+    report = Report(peer.name, versions=versions)
     report.caches = {kind.name: kind.caches for kind in kinds}
     if "turn" in parts:
         timed = tuple(kind for kind in kinds if kind.is_timed)
@@ -59,11 +66,13 @@ def work(peer: Peer, parts: Sequence[str], data: Path, count: int) -> Report:
     elif hasattr(driver, "hasten"):
         driver.hasten()
     chosen = [*material.recorded(data, count), *material.made_up()] if set(parts) - {"turn"} else []
+    chosen = chosen[: first or None]
     if "dollars" in parts:
         for number, session in enumerate(chosen, start=1):
             _tell(f"session {number} of {len(chosen)}: {session.name}")
             playing = [kind for kind in kinds if number <= (kind.most_sessions or number)]
             report.played += _theirs(playing, session, report) if driver else _ours(session)
+            save(report)
     if "compaction" in parts:
         report.survived += survived(kinds, list(material.histories(chosen)), _tell, is_ours=not driver)
     return report
@@ -103,11 +112,14 @@ def _tell(what: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    name, out, parts, data, count = arguments
+    name, out, parts, data, count, first = arguments
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
-    report = work(BY_NAME[name], parts.split(","), Path(data), int(count))
-    Path(out).write_bytes(msgspec.json.encode(report))
+
+    def save(report: Report) -> None:
+        Path(out).write_bytes(msgspec.json.encode(report))
+
+    save(work(BY_NAME[name], parts.split(","), Path(data), int(count), int(first), save))
     return 0
 
 

@@ -129,6 +129,24 @@ def test_an_unknown_model_is_not_found_but_can_be_measured_as_a_stated_guess():
     assert model_or_default("claude-opus-5").guessed == ""
 
 
+@pytest.mark.spec("RP-17")
+@pytest.mark.parametrize(
+    ("name", "measured_as"),
+    [
+        ("us.anthropic.claude-opus-4-6-v1:0", "claude-opus-4-6"),
+        ("anthropic/claude-opus-4.5", "claude-opus-4-5"),
+        ("claude-sonnet-4@20250514", "claude-sonnet-4-0"),
+        ("claude-opus-5-5[1m]", "claude-opus-5-5"),
+        # A version that is not in the table is not an older one whose name it begins with.
+        ("claude-opus-4-9", "claude-opus-5-5"),
+    ],
+)
+def test_a_model_under_the_name_of_another_provider_is_measured_as_itself_and_said_so(name, measured_as):
+    guess = model_or_default(name)
+    assert guess.model.id == measured_as
+    assert guess.guessed == f"{name!r} is not in the table of models; measured as {measured_as}"
+
+
 # ── rows of a user ───────────────────────────────────────────────────────────────────────────────
 
 

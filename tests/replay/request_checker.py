@@ -26,20 +26,35 @@ LIFE = {"5m": 300.0, "1h": 3600.0}
 LOOKBACK = 20
 # Public prices in dollars per million tokens (input, read, output) and the smallest prefix that is cached.
 PRICES = {
+    "claude-fable-5-2": (8.0, 0.2, 40.0, 512),
+    "claude-mythos-5-2": (8.0, 0.2, 40.0, 512),
+    "claude-haiku-5-5": (0.1, 0.01, 0.5, 512),
+    "claude-sonnet-5-5": (2.0, 0.2, 10.0, 1024),
     "claude-opus-5-5": (4.0, 0.2, 20.0, 512),
+    "claude-fable-5-1": (10.0, 0.25, 50.0, 512),
+    "claude-mythos-5-1": (10.0, 0.25, 50.0, 512),
     "claude-opus-5": (5.0, 0.5, 25.0, 512),
+    "claude-sonnet-5": (2.0, 0.2, 10.0, 1024),
+    "claude-fable-5": (10.0, 1.0, 50.0, 512),
+    "claude-mythos-5": (10.0, 1.0, 50.0, 512),
     "claude-opus-4-8": (5.0, 0.5, 25.0, 1024),
     "claude-opus-4-7": (5.0, 0.5, 25.0, 2048),
+    "claude-mythos-preview": (10.0, 1.0, 50.0, 2048),
     "claude-opus-4-6": (5.0, 0.5, 25.0, 4096),
     "claude-opus-4-5": (5.0, 0.5, 25.0, 4096),
     "claude-opus-4-1": (15.0, 1.5, 75.0, 1024),
     "claude-opus-4-0": (15.0, 1.5, 75.0, 1024),
-    "claude-sonnet-5": (2.0, 0.2, 10.0, 1024),
     "claude-sonnet-4-6": (3.0, 0.3, 15.0, 1024),
     "claude-sonnet-4-5": (3.0, 0.3, 15.0, 1024),
     "claude-sonnet-4-0": (3.0, 0.3, 15.0, 1024),
     "claude-haiku-4-5": (1.0, 0.1, 5.0, 4096),
+    "claude-3-7-sonnet-latest": (3.0, 0.3, 15.0, 1024),
+    "claude-3-5-haiku-latest": (0.8, 0.08, 4.0, 2048),
 }
+# A whole request of Haiku 5.5 costs five times as much above this size of its prompt.
+HAIKU_STEP = 100_000
+# Since then, Sonnet 5.5 reads for half.
+SONNET_READS_FOR_HALF = "2026-10-07"
 encode = msgspec.json.Encoder(order="sorted").encode
 OPTIONS = TwinOptions(foreign_signatures="accept")
 
@@ -168,10 +183,14 @@ def _count_blocks(body: dict[str, Any]) -> int:
     return preamble + sum(len(message["content"]) for message in body["messages"])
 
 
-def _price(model: str, parts: dict[str, int], output: int) -> float:
+def _price(model: str, parts: dict[str, int], output: int, time: str) -> float:
     plain, read, out, _ = PRICES[model]
+    if model == "claude-sonnet-5-5" and time >= SONNET_READS_FOR_HALF:
+        read /= 2
     tokens = parts["plain"] + parts["5m"] * 1.25 + parts["1h"] * 2
-    return (tokens * plain + parts["read"] * read + output * out) / 1_000_000
+    dollars = (tokens * plain + parts["read"] * read + output * out) / 1_000_000
+    is_large = model == "claude-haiku-5-5" and sum(parts.values()) > HAIKU_STEP
+    return dollars * 5 if is_large else dollars
 
 
 class Checker:
@@ -207,13 +226,13 @@ class Checker:
         ours["plain"] += line["trailing"]
         if ours != told:
             found.wrong_usage.append(f"{where}: {ours} instead of {told}")
-        if abs(_price(model, told, usage["output_tokens"]) - line["dollars"]) > 1e-9:
+        if abs(_price(model, told, usage["output_tokens"], line["time"]) - line["dollars"]) > 1e-9:
             found.wrong_dollars.append(where)
         bill = found.bills.setdefault(owner, Bill())
         bill.requests += 1
         bill.sources[line["source"]] += 1
         bill.dollars += line["dollars"]
-        bill.recomputed += _price(model, ours, usage["output_tokens"])
+        bill.recomputed += _price(model, ours, usage["output_tokens"], line["time"])
 
 
 def check(lines: Iterable[bytes]) -> Checked:

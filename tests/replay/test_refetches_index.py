@@ -40,10 +40,10 @@ def test_a_conversation_is_indexed_as_a_whole():
     assert uses.numbers == {"a1": 1, "a2": 2, "a3": 2}
     assert uses.blocks == (
         HeldBlock("u:0", estimate_block(said[0]), (0,)),
-        HeldBlock("a1:0", estimate_block(said[1]), (0,), file=file),
+        HeldBlock("a1:0", estimate_block(said[1]), (0,), file=file, is_own=True),
         HeldBlock("r1:0", estimate_block(said[2]), (1,), "c1", file),
-        HeldBlock("a2:0", 0, (), is_prose=True),
-        HeldBlock("a3:0", estimate_block(said[4]), (0, 1), file=file),
+        HeldBlock("a2:0", 0, (), is_prose=True, is_own=True),
+        HeldBlock("a3:0", estimate_block(said[4]), (0, 1), file=file, is_own=True),
         HeldBlock("r2:0", 0, (), "c2", file),
     )
 
@@ -56,11 +56,49 @@ def test_what_was_never_shown_before_is_no_use():
 def test_a_name_is_a_use_while_at_most_three_earlier_blocks_have_it():
     records = [user("Go.", uuid="u")]
     for at in range(6):
-        records += [assistant(call(f"c{at}", "Bash", command="x parse_line"), id=f"m{at}", uuid=f"a{at}")]
-        records += [result(f"c{at}", "nothing", uuid=f"r{at}")]
+        records += [assistant(call(f"c{at}", "Bash", command="x"), say("See parse_line."), id=f"m{at}")]
+        records += [result(f"c{at}", "parse_line", uuid=f"r{at}")]
+    records[1] = assistant(call("c0", "Bash", command="x"), id="m0")
     uses = indexed(*records).thread("")
     held_by = [len(uses.uses_of(call.number)) for call in uses.calls]
     assert held_by == [0, 1, 1, 1, 0, 0]
+
+
+@pytest.mark.spec("RP-14")
+@pytest.mark.parametrize(
+    "said",
+    [
+        say(f"I wrote:\n```python\n{OLD} * (1 + value_added_tax)\n```"),
+        say("It is price_with_tax."),
+        say("It is in src/tax.py."),
+        call("c2", "Read", file_path="src/tax.py"),
+    ],
+    ids=["a line", "a name", "a file", "what is opened"],
+)
+def test_what_the_agent_wrote_itself_first_is_no_use_even_if_a_result_shows_it_later(said):
+    code = f"def price_with_tax():\n    {OLD} * (1 + value_added_tax)"
+    uses = indexed(
+        user("Go.", uuid="u"),
+        assistant(call("c1", "Write", file_path="src/tax.py", content=code), id="m1", uuid="a1"),
+        result("c1", f"src/tax.py\n{code}", uuid="r1"),
+        assistant(said, id="m2", uuid="a2"),
+    ).thread("")
+    assert uses.uses_of(2) == ()
+
+
+@pytest.mark.spec("RP-14")
+def test_a_line_of_many_files_is_the_usual_way_to_write_it():
+    line = "settings, err := load(context, options)"
+    records = [user("Go.", uuid="u")]
+    for at in range(5):
+        records += [assistant(call(f"c{at}", "Read", file_path=f"src/s{at}.go"), id=f"m{at}")]
+        records += [result(f"c{at}", line, uuid=f"r{at}")]
+    write = call("w", "Write", file_path="src/new.go", content=line)
+    used = [
+        indexed(*records[: 1 + 2 * read], assistant(write, id="m", uuid="a")).thread("").uses_of(read + 1)
+        for read in (1, 3, 4)
+    ]
+    assert used == [(("copied", line),), (("copied", line),), ()]
 
 
 def test_paths_and_lines_are_uses_however_many_blocks_have_them():

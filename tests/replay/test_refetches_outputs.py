@@ -60,11 +60,20 @@ def test_thinking_needs_what_it_repeats_and_holds_nothing():
 
 
 @pytest.mark.spec("RP-14")
-def test_where_a_search_looks_and_ids_in_written_content_are_no_uses():
-    assert needs(call("c", "Grep", pattern="x", path="src/shop.py")) == []
+def test_where_and_for_what_a_search_looks_and_ids_in_written_content_are_no_uses():
+    assert needs(call("c", "Grep", pattern="parse_line|read_line", path="src/shop.py")) == []
+    assert needs(call("c", "Glob", pattern="**/src/shop.py")) == []
+    assert needs(call("c", "Grep", pattern="3f2a1bc77")) == [("id", "3f2a1bc77")]
     written = {"file_path": "a.py", "content": "commit 3f2a1bc77"}
     assert needs(call("c", "Write", **written)) == []
     assert needs(call("c", "Bash", command="git show 3f2a1bc77")) == [("id", "3f2a1bc77")]
+
+
+@pytest.mark.spec("RP-14")
+def test_the_items_of_a_task_list_are_no_copied_lines():
+    line = "Count only the lines that were changed, not all of them"
+    assert needs(call("c", "TodoWrite", todos=[{"content": line, "status": "pending"}])) == []
+    assert needs(call("c", "Write", file_path="a.md", content=line)) == [("copied", line)]
 
 
 def test_strings_are_found_however_deep_and_keys_are_none():

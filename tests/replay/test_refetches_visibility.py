@@ -121,6 +121,39 @@ def test_two_names_from_one_block_are_a_probable_refetch_and_one_is_none():
         assert visible.refetch(number) == found
 
 
+LINES = ["if err := store.Save(state); err != nil {", "total := sumOf(prices) + shipping(prices)"]
+LINES += ["return fmt.Errorf(total, errors.New(text))"]
+
+
+@pytest.mark.spec("RP-14")
+@pytest.mark.parametrize(("count", "tiers"), [(1, []), (2, [2]), (3, [1])])
+def test_two_copied_lines_are_a_probable_refetch_and_three_are_certain(count, tiers):
+    copied = call("c3", "Write", file_path="b.go", content="\n".join(LINES[:count]))
+    visible, number = watch(
+        user("Go.", uuid="u"),
+        assistant(call("c1", "Read", file_path="a.go"), id="m1", uuid="a1"),
+        result("c1", "\n".join(LINES), uuid="r1"),
+        assistant(copied, id="m3", uuid="a3"),
+    )
+    visible.hide(["c1"])
+    assert [each.tier for each in visible.missing(number)] == tiers
+
+
+@pytest.mark.spec("RP-14")
+def test_what_one_block_leaves_has_to_count_by_itself():
+    """The first block brings three names; the fourth is then a single name."""
+    visible, number = watch(
+        user("Go.", uuid="u"),
+        assistant(call("c1", "Bash", command="x"), id="m1", uuid="a1"),
+        result("c1", "parse_line read_line write_line", uuid="r1"),
+        assistant(call("c2", "Bash", command="y"), id="m2", uuid="a2"),
+        result("c2", "write_line close_line", uuid="r2"),
+        assistant("See parse_line, read_line, write_line and close_line.", id="m3", uuid="a3"),
+    )
+    visible.hide(["c1", "c2"])
+    assert [each.block for each in visible.missing(number)] == ["r1:0"]
+
+
 @pytest.mark.spec("RP-6")
 def test_a_summary_holds_what_stands_in_it():
     visible, number = watch(*START, edit("c3", "a3"))

@@ -8,13 +8,23 @@ import pytest
 from builders import answer, assistant, call, say, think, user
 from click.testing import CliRunner
 from replay.request_checker import Checked, check
-from replay.scripts import MODEL, session, stamp, steps, text
+from replay.scripts import MODEL, START, session, stamp, steps, text
 
 from everturn.cli import main
+from everturn.history.blocks import text_block
+from everturn.history.messages import Message
+from everturn.measure.capabilities import ANTHROPIC
+from everturn.measure.model_table import find_model
+from everturn.measure.prefix_cache import PrefixCache
+from everturn.replay.playing.cache_billing import LastPromptForecast, build_prompt
+from everturn.replay.playing.counting import ScaledCosts
 from everturn.replay.playing.prepared import index_uses
 from everturn.replay.policies import REPLAY_POLICIES, parse_policy
 from everturn.replay.requests_file import make_request_writer
 from everturn.replay.simulate import simulate
+from everturn.view.cache_key import compute_key_salts
+from everturn.view.key_parameters import KeyParameters, TtlChoice
+from everturn.wire.anthropic import Request
 
 ALL = (*REPLAY_POLICIES, "claude-code+1h", "none+refresh", "recorded+refresh", "claude-code+refresh-blind")
 
@@ -49,6 +59,61 @@ def test_the_bill_can_be_checked_from_the_file_alone(name):
 
 def problems_of(checked: Checked) -> list[str]:
     return [*checked.invalid, *checked.wrong_sums, *checked.wrong_usage, *checked.wrong_dollars]
+
+
+def problems_under(name, *records, window=0):
+    out, found = io.BytesIO(), session(list(records))
+    write = make_request_writer(out, found.name, name)
+    simulate(found, parse_policy(name, window=window), index_uses(found), observer=write)
+    return problems_of(check(out.getvalue().splitlines()))
+
+
+def reply(*blocks, number, model=MODEL, **more):
+    at = stamp(20 * number)
+    return assistant(*blocks, id=f"msg_{number}", uuid=f"says-{number}", model=model, timestamp=at, **more)
+
+
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+ASKED = user("Go on.", uuid="u1", timestamp=stamp(0)), user("And now?", uuid="u2", timestamp=stamp(30))
+ODD = {
+    "begins with a reply": (reply(say("Here I am."), number=1), ASKED[1], reply(say("Yes."), number=2)),
+    "a server tool without its result": (ASKED[0], reply(SEARCH, number=1), ASKED[1], reply("So.", number=2)),
+    "a result without its server tool": (ASKED[0], reply(FOUND, number=1), ASKED[1], reply("So.", number=2)),
+    "thinking of a model that cannot think": (
+        ASKED[0],
+        reply(think("Hm."), say("Yes."), number=1, model="claude-3-5-haiku-20241022"),
+        ASKED[1],
+        reply(think("Hm."), say("No."), number=2, model="claude-3-5-haiku-20241022"),
+    ),
+}
+
+
+@pytest.mark.spec("RP-16")
+@pytest.mark.parametrize("policy", ["recorded", "claude-code"])
+@pytest.mark.parametrize("records", ODD.values(), ids=ODD)
+def test_what_no_api_accepts_is_not_sent_though_a_recording_has_it(records, policy):
+    assert problems_under(policy, *records) == []
+
+
+def prompt_of(*words):
+    costs = ScaledCosts(find_model(MODEL))
+    request = Request(model=MODEL, messages=tuple(Message("user", (text_block(each),)) for each in words))
+    salts = compute_key_salts(find_model(MODEL), KeyParameters(TtlChoice("5m", "")))
+    return build_prompt(request, costs, salts, ANTHROPIC, 0)
+
+
+def test_what_the_cache_did_is_told_by_the_first_request_that_finds_it():
+    """A summary with the same prefix goes before the call; one of another conversation finds nothing."""
+    forecast = LastPromptForecast(PrefixCache())
+    prompt = prompt_of(text(500), "Go on.")
+    forecast.warm = prompt.ends[0]
+    forecast.predict(prompt, START.timestamp())
+    told = (prompt.ends[0],), None
+    assert forecast.hand_over(prompt_of("Another one.")) == ((), None)
+    assert (forecast.found, forecast.lost_behind) == told
+    assert forecast.hand_over(prompt_of(text(500), "Summarize.")) == told
+    assert (forecast.found, forecast.lost_behind) == ((), None)
 
 
 @pytest.mark.spec("RP-4")

@@ -131,7 +131,7 @@ def test_recorded_has_the_reported_context_and_shows_both_errors_in_every_output
     assert float(errors["event_dollars"]) == pytest.approx(4_000 * (1.25 - 0.1) / 1e6, rel=0.01)
     assert found["none"]["error"] is None
     told = f"Predicted: input dollars {predicted:+.1%}"
-    again = f"With 1 recorded cache events ($0.00) copied: input dollars {with_events:+.1%}"
+    again = f"With 1 recorded cache event ($0.00) copied: input dollars {with_events:+.1%}"
     table = " ".join(made("--policy", "recorded,none", "--no-color").stdout.split())
     assert told in table
     assert again in table

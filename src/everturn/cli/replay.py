@@ -139,7 +139,8 @@ def replay(
         )
     if not done.sessions:
         reasons = "\n".join(f"  {each.path}: {each.why}" for each in done.unreadable)
-        raise click.ClickException(f"No session to replay.\n{reasons}".rstrip())
+        outside = " None began in the period of --since and --until." if since or until else ""
+        raise click.ClickException(f"No session to replay.{outside}\n{reasons}".rstrip())
     compared = _compare(done, chosen, keep)
     if html is not None:
         write_output(html, _render_page(done, compared, chosen, keep).encode())

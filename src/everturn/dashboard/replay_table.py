@@ -72,7 +72,8 @@ def draw(
     if sessions:
         console.print()
     for drawn in tables(compared):
-        console.print(screen.fitted(drawn.title), style="bold", soft_wrap=True)
+        for part in screen.wrapped(drawn.title):
+            console.print(part, style="bold", soft_wrap=True)
         for line in screen.table(drawn.columns, drawn.rows):
             console.print(line, soft_wrap=True)
         console.print()

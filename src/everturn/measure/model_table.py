@@ -9,6 +9,7 @@ have only the tool-use prompt, and prices are the 4.x list prices.
 Users add rows and override them: `model_entries.py`. What a request costs: `pricing.py`.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -134,6 +135,9 @@ _RETIRED: Final = frozenset(
     }
 )  # fmt: skip
 
+# What follows an id inside a longer name: no further version, though perhaps a date.
+_END_OF_ID: Final = r"(?:(?=[-@]\d{8})|(?!-?\d))"
+
 
 def _rows(table: str) -> Iterator[list[str]]:
     """The cells of each row below the header."""
@@ -244,9 +248,20 @@ class ModelTable:
         """
         if (model := self.find(name)) is not None:
             return Guess(model)
-        family = next((each for each in get_args(ModelFamily) if each in name), "opus")
-        nearest = next(model for model in self.rows if model.line == family)
+        nearest = self._contained_in(name) or self._newest_of_family(name)
         return Guess(nearest, f"{name!r} is not in the table of models; measured as {nearest.id}")
+
+    def _contained_in(self, name: str) -> Model | None:
+        """The model whose id is in the name that another provider gives it: `anthropic/claude-opus-4.5`,
+        `us.anthropic.claude-opus-4-6-v1:0`.
+        """
+        spelled = name.replace(".", "-")
+        known = [each for each in self._by_name if re.search(re.escape(each) + _END_OF_ID, spelled)]
+        return self._by_name[max(known, key=len)] if known else None
+
+    def _newest_of_family(self, name: str) -> Model:
+        family = next((each for each in get_args(ModelFamily) if each in name), "opus")
+        return next(model for model in self.rows if model.line == family)
 
 
 DEFAULT_MODEL_TABLE: Final = ModelTable()

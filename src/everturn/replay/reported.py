@@ -183,7 +183,7 @@ def describe_errors(policy: str, errors: RecordedErrors | None) -> str:
         )
     return (
         f"{policy} against the usage that the recording reports ({errors.calls:,} calls). Predicted: "
-        f"{_spell(errors.predicted)}. With {errors.events:,} recorded cache events "
+        f"{_spell(errors.predicted)}. With {errors.events:,} recorded cache event{'' if errors.events == 1 else 's'} "
         f"(${errors.event_dollars:,.2f}) copied: {_spell(errors.with_events)}; input dollars within 3% on "
         f"{errors.sessions_within_3:.0%} of the sessions.{_describe_unread(errors)}"
     )

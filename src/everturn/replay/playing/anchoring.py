@@ -41,6 +41,7 @@ from everturn.replay.playing.steps import ReplayStep, ReplayThread, make_filler
 # tokens of slack for small ones.
 _FACTOR: Final = 4
 _SLACK_ABOVE: Final = 500
+_SLACK_BELOW: Final = 200
 # The tokens of two models for the same text differ by less than this factor from what the table says.
 _SAME_TOKENIZER: Final = 1.5
 # System prompt and tools of a file that begins in the middle and never shows them: the median of the main
@@ -97,7 +98,14 @@ def measure_opening(
         return _preamble(levels or ((rest,) if rest else ()), rest), 0
     levels = find_preamble_reads(thread.calls, rest, counts_first=False)
     levels = levels or (min(rest, _USUAL_PREAMBLE),)
-    return _preamble(levels, levels[-1]), rest - levels[-1]
+    read = first.usage.cache_read_input_tokens if knows_cache else 0
+    has_all = read > levels[-1] and _is_size_of(first.context - read, costs.all(sent_blocks(first.before)))
+    # If what was not read is as large as what is new, the cache had all of the history before the file.
+    return _preamble(levels, levels[-1]), (read if has_all else rest) - levels[-1]
+
+
+def _is_size_of(tokens: int, estimate: int) -> bool:
+    return estimate / _FACTOR - _SLACK_BELOW <= tokens <= estimate * _FACTOR + _SLACK_ABOVE
 
 
 def _preamble(levels: Sequence[int], total: int) -> PreambleSizes:

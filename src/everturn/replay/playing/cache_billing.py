@@ -87,6 +87,16 @@ class LastPromptForecast(Forecast):
             self._find(prompt, _last_before(prompt, self.warm), now)
         return super().predict(prompt, now)
 
+    def hand_over(self, other: PromptLayout) -> tuple[tuple[int, ...], int | None]:
+        """What happened to the cache before the current call, if another request with the same prefix goes
+        first: a summary, which then finds it.
+        """
+        if _last_common(self.prompt, other) < 0:
+            return (), None
+        handed = self.found, self.lost_behind
+        self.found, self.lost_behind = (), None
+        return handed
+
     def settle(self, usage: Usage, now: float, cleared: str = "") -> PredictionCheck | None:
         self._answered, self.event = self.prompt, None
         self.found, self.lost_behind = (), None

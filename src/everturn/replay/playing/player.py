@@ -343,6 +343,7 @@ class Player:
             what = f"prompt is too long: {prompt.total} tokens > {model.window} maximum"
             return ModelFailure("too_long", what)
         parts, output = bill_request(self._cache, prompt, at), costs.block(text_block(text))
+        found, lost_behind = self.forecast.hand_over(prompt)
         entry = UnpricedCall(
             source="compact",
             number=self._step.number,
@@ -350,6 +351,8 @@ class Player:
             parts=parts,
             output=output,
             why="writes a summary",
+            found=found,
+            lost_behind=lost_behind,
         )
         self._log_call(entry, request, prompt, model)
         return usage_from_prediction(parts, output)

@@ -29,6 +29,8 @@ MAIN_THREAD: Final = "main"
 _LEAST_LOSS: Final = 100
 
 _REFERENCE: Final = b'"tool_reference"'
+# Uses of tools that the provider runs: their results are in the same response.
+_SERVER_USES: Final = ("server_tool_use", "mcp_tool_use")
 
 RecordedEdits = Literal["as recorded", "left out"]
 
@@ -83,9 +85,9 @@ def build_replay_thread(thread: Thread, edits: RecordedEdits) -> ReplayThread:
         elif key not in seen:
             seen.add(key)
             now = _time_of(record, now)
-            if found and not _ends_with_user(before):
-                before.append(_make_prompt(thread.agent or MAIN_THREAD, len(found) + 1))
-            found.append(_make_step(len(found) + 1, now, before, pieces[key], is_edited))
+            if not _ends_with_user(before):
+                before.append(_make_prompt(thread.agent or MAIN_THREAD, len(found) + 1, record))
+            found.append(_make_step(len(found) + 1, now, before, _answered(pieces[key]), is_edited))
             before, is_edited = [], False
     return ReplayThread(thread.agent or MAIN_THREAD, _with_thinking(found), tuple(before))
 
@@ -95,17 +97,58 @@ def _ends_with_user(records: Sequence[Record]) -> bool:
     return any(record.kind != "assistant" and is_sent(record) and record.blocks for record in records)
 
 
-def _make_prompt(thread: str, number: int) -> Record:
-    """Stands for what was sent between two replies in a row. Without it the request would end with the first
-    reply, which newer models refuse and which no agent sends (RP-16).
+def _make_prompt(thread: str, number: int, reply: Record) -> Record:
+    """Stands for what was sent before the first reply or between two replies in a row. Without it the request
+    would be empty, or end with a reply, which newer models refuse and which no agent sends (RP-16).
     """
-    return make_filler(f"prompt-{thread}-{number}", f"[not in the recording: the prompt of call {number}]")[0]
+    text = f"[not in the recording: the prompt of call {number}]"
+    record, _ = make_filler(f"prompt-{thread}-{number}", text)
+    # A first reply that continues something still does.
+    return msgspec.structs.replace(record, parent=reply.parent, sidechain=reply.sidechain)
 
 
 def make_filler(uuid: str, text: str) -> tuple[Record, Block]:
     """A message for something that the API saw and the file lacks."""
     block = text_block(text)
     return Record(kind="user", uuid=uuid, meta=True, blocks=(block,)), block
+
+
+def _answered(reply: Sequence[Record]) -> Sequence[Record]:
+    """A response whose server tools all have a result: a use or a result alone becomes text. Recordings lack
+    one of them if the response was cut off or paused, and the API refuses the other (RP-16).
+    """
+    blocks = [block for record in reply for block in record.blocks]
+    used = {_server_use(block) for block in blocks} - {""}
+    told = {_server_result(block) for block in blocks} - {""}
+    alone = used ^ told
+    if not alone:
+        return reply
+    return [
+        msgspec.structs.replace(
+            record,
+            blocks=tuple(
+                text_block(f"[{block.kind}, its other half is not recorded]")
+                if (_server_use(block) or _server_result(block)) in alone
+                else block
+                for block in record.blocks
+            ),
+        )
+        for record in reply
+    ]
+
+
+def _server_use(block: Block) -> str:
+    return _field(block, "id") if block.kind in _SERVER_USES else ""
+
+
+def _server_result(block: Block) -> str:
+    is_theirs = block.kind.endswith("_tool_result") and not block.is_result
+    return _field(block, "tool_use_id") if is_theirs else ""
+
+
+def _field(block: Block, name: str) -> str:
+    value = fields_of(block).get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _without_references(record: Record) -> Record:
@@ -138,7 +181,7 @@ def _with_thinking(steps: Sequence[ReplayStep]) -> tuple[ReplayStep, ...]:
     ask for thinking between calls. In the mode `adaptive` the model chooses, so one reply with thinking tells
     for all of that model.
     """
-    thinking = [any(block.is_thinking for record in step.reply for block in record.blocks) for step in steps]
+    thinking = [_can_think(step.model) and _has_thinking(step.reply) for step in steps]
     in_loop = [any(block.is_result for record in step.before for block in record.blocks) for step in steps]
     interleaves = any(thought and loops for thought, loops in zip(thinking, in_loop, strict=True))
     adaptive = {
@@ -161,6 +204,14 @@ def _with_thinking(steps: Sequence[ReplayStep]) -> tuple[ReplayStep, ...]:
     return tuple(
         msgspec.structs.replace(step, thinks=False) if step.model in doubtful else step for step in found
     )
+
+
+def _can_think(model: str) -> bool:
+    return bool(model_or_default(model).model.thinking - {"disabled"})
+
+
+def _has_thinking(reply: Sequence[Record]) -> bool:
+    return any(block.is_thinking for record in reply for block in record.blocks)
 
 
 def _is_doubtful(steps: Sequence[ReplayStep], model: str) -> bool:
@@ -187,7 +238,7 @@ def _time_of(record: Record, last: datetime | None) -> datetime:
 
 
 def _make_step(
-    number: int, at: datetime, before: list[Record], reply: list[Record], is_edited: bool
+    number: int, at: datetime, before: Sequence[Record], reply: Sequence[Record], is_edited: bool
 ) -> ReplayStep:
     usages = [usage for record in reply if (usage := reported_usage(record))]
     usage = usages[-1] if usages else Usage()

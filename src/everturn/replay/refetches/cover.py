@@ -1,7 +1,8 @@
 """Which missing strings count, how certain that is, and which blocks have to be fetched for them (RP-14).
 
-Tier 1 is certain: replaced text, two lines from one block or a long quotation, an id. Tier 2 is probable: two
-independent names or files from one block, or the file that a call reads or edits. Single names, and what the
+Tier 1 is certain: replaced text, two quoted or three copied lines from one block or a long quotation, an id.
+Tier 2 is probable: two copied lines, two independent names or files from one block, or the file that a call
+reads or edits. Single names, and what the
 same call reads again anyway, never count. The strings of a call are covered by the fewest blocks, then the
 smallest.
 """
@@ -11,13 +12,15 @@ from typing import Final, Literal
 
 import msgspec
 
-from everturn.replay.refetches.index import CallUses, ThreadUses
-from everturn.replay.refetches.strings import NeededString, UseKind, count_visible_chars
+from everturn.replay.refetches.index import CallUses, HeldBlock, ThreadUses
+from everturn.replay.refetches.strings import NEVER_OWN, NeededString, UseKind, count_visible_chars
 
 Tier = Literal[1, 2]
 
 # One quoted or thought line of this length is enough; shorter ones need a second line from the same block.
 LONG_LINE_CHARS: Final = 40
+# So many copied lines from one block are certain; two are probable.
+COPIED_LINES: Final = 3
 # A name, a file or an id is found again by a search: the median result of a recorded search.
 SEARCH_TOKENS: Final = 500
 
@@ -44,10 +47,9 @@ class FetchedBlock(msgspec.Struct, frozen=True):
 def cover_missing(thread: ThreadUses, call: CallUses, missing: Sequence[int]) -> tuple[FetchedBlock, ...]:
     """The blocks that a call has to fetch, given the strings that it uses and does not see."""
     holders = {string: _holders(thread, call, string) for string in missing}
-    counted = _counted(thread, holders)
     found: list[FetchedBlock] = []
-    left = dict(counted)
-    while left:
+    # What one block leaves has to count without what that block brings.
+    while left := _counted(thread, holders):
         by_block: dict[int, list[int]] = {}
         for string, (_, blocks) in left.items():
             for block in blocks:
@@ -55,7 +57,8 @@ def cover_missing(thread: ThreadUses, call: CallUses, missing: Sequence[int]) ->
         chosen = max(by_block, key=lambda at: (len(by_block[at]), -thread.blocks[at].tokens, at))
         strings = by_block[chosen]
         found.append(_fetch(thread, chosen, strings, {string: left[string][0] for string in strings}))
-        left = {string: value for string, value in left.items() if string not in strings}
+        brought = {*strings, *thread.blocks[chosen].holds}
+        holders = {string: held for string, held in holders.items() if string not in brought}
     return tuple(sorted(found, key=lambda each: each.block))
 
 
@@ -71,7 +74,8 @@ def _fetch(thread: ThreadUses, block: int, strings: Sequence[int], tiers: Mappin
 def _holders(thread: ThreadUses, call: CallUses, string: int) -> tuple[int, ...]:
     """The blocks before a call from which it can have a string."""
     kind = thread.strings[string][0]
-    held = [at for at in thread.holders_before(string, call.start) if not thread.blocks[at].is_prose]
+    earlier = thread.holders_before(string, call.start)
+    held = [at for at in earlier if not _is_own_words(thread.blocks[at], kind)]
     if kind in _REPLACED:
         file = dict(call.targets).get(string, "")
         return tuple(at for at in held if file and thread.blocks[at].file == file) or tuple(held)
@@ -81,6 +85,10 @@ def _holders(thread: ThreadUses, call: CallUses, string: int) -> tuple[int, ...]
         # Who fetches the file itself has its path too.
         held += _results_about(thread, thread.strings[string][1], call.start)
     return tuple(dict.fromkeys(held))
+
+
+def _is_own_words(block: HeldBlock, kind: UseKind) -> bool:
+    return block.is_own if kind in NEVER_OWN else block.is_prose
 
 
 def _results_about(thread: ThreadUses, file: str, before: int) -> list[int]:
@@ -101,6 +109,7 @@ def _counted(
         elif blocks and kind == "argument":
             found[string] = 2, tuple(blocks)
     _add(found, 1, thread, holders, _REPEATED, _are_enough_lines)
+    _add(found, 2, thread, holders, ("copied",), _are_two)
     _add(found, 2, thread, holders, _MENTIONED, _are_enough_mentions)
     return found
 
@@ -128,9 +137,17 @@ def _add(
 
 
 def _are_enough_lines(strings: Sequence[NeededString]) -> bool:
-    if len({line for _, line in strings}) >= 2:
+    """Three that were copied, or two that were quoted, or a long one. Two lines of code can be alike by
+    chance: the usual way to write something.
+    """
+    quoted = {line for kind, line in strings if kind == "quoted"}
+    if len({line for _, line in strings}) >= (2 if quoted else COPIED_LINES):
         return True
-    return any(kind == "quoted" and count_visible_chars(line) >= LONG_LINE_CHARS for kind, line in strings)
+    return any(count_visible_chars(line) >= LONG_LINE_CHARS for line in quoted)
+
+
+def _are_two(strings: Sequence[NeededString]) -> bool:
+    return len(strings) >= 2
 
 
 def _are_enough_mentions(strings: Sequence[NeededString]) -> bool:

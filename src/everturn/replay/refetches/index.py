@@ -9,7 +9,7 @@ other processes. What a use is: `outputs.py` and `strings.py`.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -27,10 +27,12 @@ from everturn.replay.refetches.outputs import (
     read_files,
     shown_blocks,
 )
-from everturn.replay.refetches.strings import NeededString, StringMatcher, occurs_in
+from everturn.replay.refetches.strings import NEVER_OWN, NeededString, StringMatcher, UseKind, occurs_in
 
-# A name in more blocks than this is vocabulary of the session and not specific to one block.
+# A name in more blocks than this, or a line in more files, is vocabulary of the session and not specific to
+# one block.
 MAX_HOLDERS: Final = 3
+_LINES: Final[tuple[UseKind, ...]] = ("quoted", "copied")
 
 CountBlock = Callable[[Block], int]
 
@@ -59,7 +61,8 @@ class HeldBlock(msgspec.Struct, frozen=True, gc=False):
     contains.
 
     `answers` is the call that a tool result answers; empty for other blocks. `file` is the file that a call
-    or its result is about. The assistant's own prose makes a string visible, but nobody fetches it again.
+    or its result is about. The assistant's own prose makes a string visible, but nobody fetches it again;
+    `is_own` is its prose and its calls.
     """
 
     name: str
@@ -68,6 +71,7 @@ class HeldBlock(msgspec.Struct, frozen=True, gc=False):
     answers: str = ""
     file: str = ""
     is_prose: bool = False
+    is_own: bool = False
 
     @property
     def record(self) -> str:
@@ -155,6 +159,7 @@ class _Indexing:
         self._blocks: list[tuple[str, Block]] = []
         self._texts: list[str] = []
         self._is_prose: list[bool] = []
+        self._is_own: list[bool] = []
         self._files: list[str] = []
         self._file_of: dict[str, str] = {}
         self._members: dict[str, list[int]] = {}
@@ -192,6 +197,7 @@ class _Indexing:
             self._members.setdefault(record.uuid, []).append(len(self._blocks))
             self._blocks.append((f"{record.uuid}:{at}", block))
             self._texts.append(block_text(block))
+            self._is_own.append(record.kind == "assistant")
             self._is_prose.append(record.kind == "assistant" and not block.is_call)
             self._files.append(self._file(block))
 
@@ -268,22 +274,31 @@ class _Indexing:
         # Only blocks that contain a needed string can be missing, and counting tokens is expensive.
         tokens = count(block) if holds else 0
         answers = block.call if block.is_result else ""
-        return HeldBlock(name, tokens, holds, answers, self._files[at], self._is_prose[at])
+        return HeldBlock(name, tokens, holds, answers, self._files[at], self._is_prose[at], self._is_own[at])
 
     def _is_use(
         self, need: NeededString, holders: dict[NeededString, list[int]], number: int, start: int
     ) -> bool:
         """Whether a string can be traced to a block before its call that the recorded agent had in sight; a
-        name only while few blocks contain it.
+        name or line only while few blocks contain it.
         """
-        found = holders.get(need, [])
-        before = [at for at in found[: bisect_left(found, start)] if not self._is_prose[at]]
-        if not before or (need[0] == "name" and len(before) > MAX_HOLDERS):
+        kind, held = need[0], holders.get(need, [])
+        earlier = held[: bisect_left(held, start)]
+        if not earlier or (kind in NEVER_OWN and self._is_own[earlier[0]]):
+            return False
+        before = [at for at in earlier if not (self._is_own if kind in NEVER_OWN else self._is_prose)[at]]
+        if not before or self._is_vocabulary(kind, before):
             return False
         if any(self._hidden_from.get(at, number + 1) > number for at in before):
             return True
         seen = [text for since, text in self._summaries if since <= number]
         return bool(seen) and occurs_in(need, seen[-1])
+
+    def _is_vocabulary(self, kind: UseKind, holders: Sequence[int]) -> bool:
+        if kind == "name":
+            return len(holders) > MAX_HOLDERS
+        # A file that was read several times is one place.
+        return kind in _LINES and len({self._files[at] or at for at in holders}) > MAX_HOLDERS
 
 
 class _Place(msgspec.Struct):

@@ -42,6 +42,7 @@ NEW_TEXT: Final = frozenset(
 # A shorter quoted or copied line proves little.
 MIN_QUOTED_CHARS: Final = 30
 _PATCH_MARKS: Final = ("*** Begin Patch", "\n@@ ", "\n--- ")
+_SEARCHES: Final = ("searches", "lists")
 _FENCES: Final = ("```", "~~~")
 
 
@@ -85,14 +86,14 @@ def _needs_of_call(block: Block) -> Iterator[NeededString]:
         elif any(mark in string for mark in _PATCH_MARKS):
             kept = (line[1:] for line in string.split("\n") if line[:1] in ("-", " ") and line[:3] != "---")
             yield from _as("old_text", lines("\n".join(kept)))
-        elif key in NEW_TEXT:
+        elif key in NEW_TEXT and purpose in ("edits", "writes"):
             yield from _as("copied", _long(lines(string)))
             yield from _mentioned(string)
         elif key in row.path and purpose in ("reads", "edits"):
             yield from _as("argument", files(string))
-        elif key in row.path:
-            # Where a search looks is not something that was found.
-            continue
+        elif key in row.path or purpose in _SEARCHES:
+            # Where a search looks, and for what, is not something that was found.
+            yield from _as("id", ids(string) if key not in row.path else ())
         else:
             yield from _as("id", ids(string))
             yield from _mentioned(string)

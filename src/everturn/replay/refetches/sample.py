@@ -1,10 +1,11 @@
 """Draws refetches of recorded sessions for judging by hand, and prints them as Markdown (RP-14).
 
-    python -m everturn.replay.refetches.sample FOLDER [--seed N] [--count N] [--verdicts FILE]
+    python -m everturn.replay.refetches.sample FOLDER [--seed N] [--count N] [--verdicts FILE] ...
+        [--without FILE] ...
 
 The draw depends on the seed alone: the same number for each policy and tier, at most six of a session. A
 file of verdicts has one line for each item, separated by tabs: its key, `real`, `false` or `unclear`, and the
-reason.
+reason. What the files of `--without` have judged is not drawn, so that a new sample is another one.
 """
 
 import argparse
@@ -202,12 +203,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--seed", type=int, default=14)
     parser.add_argument("--count", type=int, default=60)
-    parser.add_argument("--verdicts", type=Path)
+    for name in ("--verdicts", "--without"):
+        parser.add_argument(name, type=Path, action="append", default=[])
     given = parser.parse_args(arguments)
-    verdicts = read_verdicts(read_file(given.verdicts).decode("utf-8")) if given.verdicts else {}
+    verdicts = _read_verdict_files(given.verdicts)
+    known = _read_verdict_files(given.without)
     sessions = (each for each in read_sessions(given.folders) if isinstance(each, ReplaySession))
-    print(report(draw(collect(sessions), seed=given.seed, count=given.count), verdicts))
+    found = [each for each in collect(sessions) if each.key not in known]
+    print(report(draw(found, seed=given.seed, count=given.count), verdicts))
     return 0
+
+
+def _read_verdict_files(files: Iterable[Path]) -> dict[str, tuple[str, str]]:
+    return read_verdicts("\n".join(read_file(file).decode("utf-8") for file in files))
 
 
 if __name__ == "__main__":

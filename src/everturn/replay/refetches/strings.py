@@ -20,6 +20,10 @@ from everturn.decide.extractive.reading.sentences import identifiers as coined_n
 UseKind = Literal["old_text", "partial", "quoted", "copied", "id", "argument", "file", "name"]
 NeededString = tuple[UseKind, str]
 
+# Not traced to what the agent wrote itself: a report on its own work, or a name that it coined. To replace or
+# repeat its own text it still needs it word for word.
+NEVER_OWN: Final[tuple[UseKind, ...]] = ("quoted", "argument", "file", "name")
+
 # Shorter lines occur in every file: "return None", "});".
 MIN_LINE_CHARS: Final = 12
 MIN_IDENTIFIER_CHARS: Final = 6
