@@ -181,9 +181,10 @@ def describe_errors(policy: str, errors: RecordedErrors | None) -> str:
             f"{policy}: no reported usage to compare with (none in the files, or another model was set), so "
             "the error of this row is not known."
         )
+    copied = f"{errors.events:,} recorded cache event{'' if errors.events == 1 else 's'}"
     return (
         f"{policy} against the usage that the recording reports ({errors.calls:,} calls). Predicted: "
-        f"{_spell(errors.predicted)}. With {errors.events:,} recorded cache event{'' if errors.events == 1 else 's'} "
+        f"{_spell(errors.predicted)}. With {copied} "
         f"(${errors.event_dollars:,.2f}) copied: {_spell(errors.with_events)}; input dollars within 3% on "
         f"{errors.sessions_within_3:.0%} of the sessions.{_describe_unread(errors)}"
     )
