@@ -390,3 +390,10 @@ def test_only_what_changed_is_read_again_while_watching(two_days, monkeypatch):
     assert update() == (True, ["two.jsonl"])
     (two_days / "one.jsonl").unlink()
     assert update() == (True, [])
+
+
+def test_a_long_reason_leaves_room_for_the_name_of_the_file(folder):
+    (folder / "loop.jsonl").symlink_to("loop.jsonl")
+    lines = run(folder).stdout.splitlines()
+    (named,) = [line for line in lines if "loop.jsonl" in line]
+    assert named.rstrip("…").split("  ")[-1].startswith("it is a symbolic link; remove it")

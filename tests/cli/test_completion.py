@@ -1,6 +1,10 @@
-"""Completion, by a real bash; suggestions for typos; Ctrl-C."""
+"""Completion, by a real bash, zsh and fish; suggestions for typos; Ctrl-C."""
 
 import os
+import pty
+import re
+import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,14 +32,21 @@ done
 """
 
 
-def test_bash_completes_commands_options_values_sessions_and_policies(tmp_path):
+@pytest.fixture
+def shell_home(tmp_path: Path) -> tuple[Path, dict[str, str], str]:
+    """A home with the program and a session; the environment of a shell there, and the session's id."""
     (tmp_path / "everturn").write_text(PROGRAM.format(python=sys.executable))
     (tmp_path / "everturn").chmod(0o755)
     folder = tmp_path / ".claude" / "projects" / str(tmp_path).replace("/", "-").replace("_", "-")
     folder.mkdir(parents=True)
     session = folder / "one.jsonl"
-    session.write_bytes(SmallSession().human("Hi.").reply("m1", text("Ho."), written=9).to_bytes())
-    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    session.write_bytes(SmallSession().human("Hi, you.").reply("m1", text("Ho."), written=9).to_bytes())
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "TERM": "xterm"}
+    return tmp_path, env, short_id(str(session))
+
+
+def test_bash_completes_commands_options_values_sessions_and_policies(shell_home):
+    home, env, session = shell_home
     lines = [
         "everturn comp",
         "everturn audit --by w",
@@ -45,7 +56,7 @@ def test_bash_completes_commands_options_values_sessions_and_policies(tmp_path):
         "everturn compact --set compact.strat",
     ]
     done = subprocess.run(
-        ["bash", "--norc", "-c", PRESS], input="\n".join(lines) + "\n", env=env, cwd=tmp_path,
+        ["bash", "--norc", "-c", PRESS], input="\n".join(lines) + "\n", env=env, cwd=home,
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.stderr == ""
@@ -53,10 +64,67 @@ def test_bash_completes_commands_options_values_sessions_and_policies(tmp_path):
         "compact completion",
         "week",
         "--watch",
-        f"{short_id(str(session))} everturn",
+        f"{session} everturn",
         "none,sliding-window",
         "compact.strategies=",
     ]
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes_commands_values_sessions_and_policies(shell_home):
+    home, env, session = shell_home
+    asked = [
+        "everturn comp",
+        "everturn audit --by w",
+        "everturn context ",
+        "everturn replay --policy none,sli",
+    ]
+    script = "everturn completion fish | source\n" + "".join(
+        f"complete -C '{line}'; echo -\n" for line in asked
+    )
+    done = subprocess.run(
+        ["fish", "--no-config"], input=script, env=env, cwd=home, capture_output=True, text=True
+    )
+    found = [part.split("\n") for part in done.stdout.split("\n-\n")[:-1]]
+    words = [[line.partition("\t")[0] for line in lines] for lines in found]
+    assert words == [["compact", "completion"], ["week"], [session, "everturn"], ["none,sliding-window"]]
+    assert f"{session}\tHi, you." in found[2]
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes_commands_values_and_sessions(shell_home):
+    home, env, session = shell_home
+    (home / ".zshrc").write_text(
+        "PS1='ready> '; autoload -U compinit; compinit -u; eval \"$(everturn completion zsh)\"\n"
+    )
+    typed = {"everturn compl": "everturn completion ", "everturn audit --by w": "everturn audit --by week ",
+             f"everturn context {session[:3]}": f"everturn context {session} "}  # fmt: skip
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(home)
+        os.execvpe("zsh", ["zsh", "-i"], env)
+    try:
+        read_until(terminal, "ready> ")
+        for line, completed in typed.items():
+            os.write(terminal, f"{line}\t".encode())
+            assert completed in read_until(terminal, completed)
+            os.write(terminal, b"\x15")
+    finally:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        os.close(terminal)
+
+
+def read_until(terminal: int, wanted: str, seconds: float = 30) -> str:
+    """What a program showed until it showed this; escape sequences are left out."""
+    shown, end = b"", time.monotonic() + seconds
+    while time.monotonic() < end:
+        if select.select([terminal], [], [], 0.2)[0]:
+            shown += os.read(terminal, 65_536)
+        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]", "", shown.decode(errors="replace"))
+        if wanted in plain:
+            return plain
+    return plain
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -34,11 +34,15 @@ def main() -> None:
     out = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
+        # Paths below the home folder are shown with ~, so the pictures do not name this machine.
+        os.environ["HOME"] = folder
+        projects = root / ".claude" / "projects"
         for number in range(SESSIONS):
-            write_session(root / "sessions" / f"{number}.jsonl", number)
+            project = PLACES[number % len(PLACES)]
+            write_session(projects / f"-home-dev-{project}" / f"{number}.jsonl", number, project)
         example = Path(__file__).parents[2] / "examples" / "session.jsonl"
-        (root / "sessions" / "example.jsonl").write_bytes(example.read_bytes())
-        places = Places((root / "sessions",), root / "own", root / "cache", any_format=True)
+        (projects / "-home-dev-mossgrid" / "example.jsonl").write_bytes(example.read_bytes())
+        places = Places((projects,), root / "own", root / "cache", any_format=True)
         dashboard = Dashboard(
             places, Options(), zone=UTC, clock=lambda: NOW.timestamp(), summarize=summarize_file
         )
@@ -47,7 +51,7 @@ def main() -> None:
         dashboard.stop()
 
 
-def write_session(path: Path, number: int) -> None:
+def write_session(path: Path, number: int, project: str) -> None:
     """One session every four days, in three projects and with two models."""
     shape = SessionShape(
         boundaries=number % 3, idle_gaps=number % 5, model=MODELS[number % 3 == 1], sidechains=number % 2
@@ -55,8 +59,8 @@ def write_session(path: Path, number: int) -> None:
     start = NOW - timedelta(days=4.3 * (SESSIONS - number), hours=number)
     lines = generate_session(seed=number, tokens=40_000 + 9_000 * number, shape=shape, start=start)
     data = b"".join(line + b"\n" for line in lines)
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(re.sub(rb"/home/\w+/\w+", f"/home/dev/{PLACES[number % len(PLACES)]}".encode(), data))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(re.sub(rb"/home/\w+/\w+", f"/home/dev/{project}".encode(), data))
 
 
 def take(dashboard: Dashboard, out: Path) -> None:

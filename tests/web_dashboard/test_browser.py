@@ -150,6 +150,11 @@ def test_a_running_session_is_followed_and_an_action_asks_once(chromium, served)
     page, trouble = opened(chromium, served, 1280, "light")
     place = ids(client)["a"]
     page.goto(base + place)
+    # What somebody has opened, and where the focus is, must not stop the rest of the page.
+    page.click("[data-live=breaks] summary")
+    page.wait_for_selector("text=Compare the two requests")
+    page.focus(".plots")
+    page.keyboard.press("ArrowRight")
     file = client.dashboard.places.roots[0] / "a.jsonl"
     now = datetime.now(UTC)
     more = SmallSession().human("x").reply("live", text("More."), read=60_900, written=40_000, out=10)
@@ -157,7 +162,10 @@ def test_a_running_session_is_followed_and_an_action_asks_once(chromium, served)
     with open(file, "a") as out:
         out.write(json.dumps(line) + "\n")
     page.wait_for_selector(".tile:has-text('4 calls')")
-    page.goto(base + place)
+    page.wait_for_selector(".slider:has-text('4 of 4')")
+    assert page.get_attribute(".chart", "data-count") == "4"
+    assert page.evaluate("document.activeElement.className") == "plots"
+    assert page.is_visible("[data-live=breaks] details[open]")
     shown = page.inner_text(".countdown")
     assert shown.startswith("cache expires in ")
     page.wait_for_selector(f".countdown:not(:text-is('{shown}'))")

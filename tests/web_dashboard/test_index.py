@@ -3,8 +3,12 @@
 import itertools
 import os
 import stat
+import time
+from datetime import UTC
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 from small_session import SmallSession, compacted, reading, text
 from web_dashboard.client import text_of
@@ -15,9 +19,10 @@ from everturn.replay.audit import audit
 from everturn.replay.sessions import read_sessions
 from everturn.web_dashboard.index import SessionIndex
 from everturn.web_dashboard.indexer import Indexer, stamp_files
-from everturn.web_dashboard.queries import Scope, total
+from everturn.web_dashboard.queries import Scope, by_period, total
 from everturn.web_dashboard.summarize import summarize_file, thin
 from everturn.web_dashboard.values import FileSummary, to_dollars
+from everturn.web_dashboard.watcher import Watcher
 
 SUMS = "SELECT name, calls, nanos, breaks FROM sessions ORDER BY name"
 
@@ -216,3 +221,78 @@ def test_a_name_that_is_not_text_does_not_stop_the_others(sessions: Path, make_d
 def test_a_small_chart_keeps_the_peaks():
     assert thin([1, 9, 2, 3, 8, 4], 3) == (9, 3, 8)
     assert thin([1, 2], 3) == (1, 2)
+
+
+@pytest.mark.parametrize("tokens", [2**63, 10**25])
+def test_a_file_with_impossible_numbers_is_named_and_the_others_are_read(
+    sessions: Path, make_dashboard: MakeDashboard, tokens: int
+):
+    wrong = SmallSession().human("Hello").reply("m1", text("Hi."), plain=tokens, out=1)
+    path = write(sessions / "wrong.jsonl", wrong)
+    client = make_dashboard(sessions)
+    assert sorted(ids(client)) == ["a", "b", "c"]
+    page = text_of(client.page("/sessions"))
+    assert f"Files that could not be read 1 file {path} it reports {tokens:,} tokens in one call" in page
+
+
+def test_a_file_that_cannot_be_stored_costs_only_itself(sessions: Path, tmp_path: Path):
+    def summarize(path: str) -> FileSummary:
+        found = summarize_file(path)
+        if not path.endswith("b.jsonl"):
+            return found
+        (each,) = found.sessions
+        return msgspec.structs.replace(found, sessions=(msgspec.structs.replace(each, peak=2**70),))
+
+    index = SessionIndex()
+    Indexer(index, places_of(sessions, tmp_path), summarize=summarize).update()
+    assert [name for name, *_ in index.read(SUMS)] == ["a", "c"]
+    ((why,),) = index.read("SELECT why FROM files WHERE why <> ''")
+    assert why.startswith("it cannot be indexed (OverflowError: ")
+
+
+@pytest.mark.parametrize("times", ["0001-01-01T00", "9999-12-31T23", "2999-12-31T23"])
+@pytest.mark.parametrize("by", ["day", "month"])
+def test_a_wrong_date_breaks_no_page(sessions: Path, make_dashboard: MakeDashboard, times: str, by: str):
+    write(sessions / "ages.jsonl", paused(), times=times)
+    client = make_dashboard(sessions, zone=ZoneInfo("Pacific/Kiritimati"))
+    assert "No calls" not in text_of(client.page(f"/?by={by}"))
+    assert "Context over time" in text_of(client.page(ids(client)["ages"]))
+    rows = by_period(client.dashboard.index, Scope(), "day", UTC)
+    assert sum(row.sums.calls for row in rows) >= 4
+    assert len(rows) < 100
+
+
+@pytest.mark.spec("DB-5")
+def test_a_watched_folder_may_disappear_and_come_back(sessions: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("everturn.web_dashboard.watcher._CHECK", 50)
+    index = SessionIndex()
+    places = places_of(sessions, tmp_path)
+    indexer = Indexer(index, places, summarize=summarize_file)
+    watcher = Watcher(places, indexer)
+    indexer.start()
+    watcher.start()
+    try:
+        wait_for_sessions(index, ["a", "b", "c"])
+        sessions.rename(tmp_path / "aside")
+        wait_for_sessions(index, [])
+        (tmp_path / "aside").rename(sessions)
+        wait_for_sessions(index, ["a", "b", "c"])
+        (tmp_path / "other").mkdir()
+        write(tmp_path / "other" / "d.jsonl", paused())
+        # Replaced at once: the name is always there, the folder is another one.
+        sessions.rename(tmp_path / "aside")
+        (tmp_path / "other").rename(sessions)
+        wait_for_sessions(index, ["d"])
+    finally:
+        watcher.stop()
+        indexer.stop()
+
+
+def wait_for_sessions(index: SessionIndex, names: list[str]) -> None:
+    found: list[str] = []
+    for _ in range(400):
+        found = [name for name, *_ in index.read(SUMS)]
+        if found == names:
+            return
+        time.sleep(0.05)
+    assert found == names

@@ -138,7 +138,7 @@ def test_the_list_has_title_project_date_model_cost_and_a_small_chart(client: Cl
     page = client.page("/sessions?project=/home/me/parser")
     id = ids(client)["a"].rpartition("/")[2]
     assert (
-        f"Why does the parser fail? parser · claude-code · {id[:8]} 5 Jan 10:33 opus-4-5 "
+        f"Why does the parser fail? {id[:8]} · me/parser · claude-code 5 Jan 10:33 opus-4-5 "
         f"60k of 200k {PAUSED} 2 0% 1 · {LOST} –"
     ) in text_of(page)
     charts = [each for each in Elements(page).named("svg") if each.get("aria-label")]
@@ -249,7 +249,7 @@ def test_sub_agents_have_their_own_charts(tmp_path: Path, make_dashboard: MakeDa
     write(tmp_path / "s" / "a.jsonl", session)
     client = make_dashboard(tmp_path / "s")
     place = ids(client)["a"]
-    assert "Main conversation 2 a7 1" in text_of(client.page(place))
+    assert "Main conversation 2 calls Look. 1 call" in text_of(client.page(place))
     assert "2.0k tokens" in text_of(client.part(f"{place}/call/1?thread=a7"))
     assert client.get(f"{place}?thread=nobody").status == 404
 

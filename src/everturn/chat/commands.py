@@ -235,4 +235,5 @@ COMMANDS: Final[dict[str, CommandSpec]] = {
     "model": CommandSpec("[NAME]", "show or change the model", model),
     "permissions": CommandSpec("[MODE]", "show or change what is allowed without asking", permissions),
     "quit": CommandSpec("", "exit (or Ctrl-D)", quit_),
+    "exit": CommandSpec("", "the same as /quit", quit_),
 }

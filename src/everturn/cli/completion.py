@@ -32,4 +32,6 @@ def completion(shell: str | None) -> None:
         raise click.UsageError(f"Name your shell: everturn completion {'|'.join(SHELLS)}.")
     root = click.get_current_context().find_root().command
     # Not that of bash: it starts a process to ask for the version, which ours need not know.
-    say(ShellComplete.source(made(root, {}, PROGRAM, VARIABLE)))
+    script = ShellComplete.source(made(root, {}, PROGRAM, VARIABLE))
+    # In fish, click's script cuts values and titles at their first comma: split only what precedes it.
+    say(script.replace('string split "," ', 'string split --max 1 "," '))

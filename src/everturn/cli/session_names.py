@@ -123,8 +123,12 @@ def _default(*, changes: bool) -> "SessionFile":
     here = Path.cwd()
     folder, near = _find_near(here)
     if not near:
-        lines = _newest_lines(_known())
+        known = _known()
         said = f"No session of {here} was found in {_listed_roots()}."
+        if known and _is_interactive():
+            say(f"{said} The newest of other folders:", err=True)
+            return _ask(known[:MAX_LISTED])
+        lines = _newest_lines(known)
         raise click.ClickException("\n".join((f"{said} Name a file, or a session by its id.", *lines)))
     if not changes:
         # The newest file may be one that an agent has only just created.
@@ -133,12 +137,16 @@ def _default(*, changes: bool) -> "SessionFile":
 
 
 def _ask(near: Sequence["SessionFile"]) -> "SessionFile":
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not _is_interactive():
         said = "This command changes a session. Name it by its id, one of:"
         raise click.ClickException("\n".join((said, *_lines(near))))
     say("\n".join(_lines(near, numbered=True)), err=True)
     number = click.prompt("Which session", type=click.IntRange(1, len(near)), default=1, err=True)
     return near[number - 1]
+
+
+def _is_interactive() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _current() -> "SessionFile | None":

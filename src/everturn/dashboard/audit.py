@@ -99,7 +99,12 @@ def sections(
         columns = (Column("file", "<", grows=True, cut="start"), Column("problems"), Column("first", "<"))
         yield TableSection(f"Damaged: {counted(len(rows), 'file')}", _capped(columns, rows, screen, MAX_ROWS))
     if audit.unreadable:
-        rows = [(each.path, each.why) for each in audit.unreadable]
+        # A long reason must leave room for the name of the file.
+        half = Screen(screen.width // 2, ascii_only=screen.ascii_only)
+        rows = [
+            (each.path, half.fitted(each.why.replace(f"{each.path} is ", "it is ", 1)))
+            for each in audit.unreadable
+        ]
         columns = (Column("file", "<", grows=True, cut="start"), Column("why", "<"))
         yield TableSection(
             f"Not read: {counted(len(rows), 'file')}", _capped(columns, rows, screen, MAX_ROWS)

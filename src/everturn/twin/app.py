@@ -178,7 +178,9 @@ class TwinServer(uvicorn.Server):
         self._on_ready()
 
 
-def bind_socket(host: str, port: int) -> socket.socket:
+def bind_socket(
+    host: str, port: int, *, hint: str = "Choose another with --port or --host."
+) -> socket.socket:
     """A bound socket; port 0 chooses a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio disables Nagle's algorithm only for sockets created with IPPROTO_TCP. With the algorithm, each
@@ -190,9 +192,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
     except OSError as problem:
         listener.close()
         reason = problem.strerror or problem
-        raise UsageError(
-            f"Cannot listen on {host} port {port}: {reason}. Choose another with --port or --host."
-        ) from None
+        raise UsageError(f"Cannot listen on {host} port {port}: {reason}. {hint}") from None
     return listener
 
 

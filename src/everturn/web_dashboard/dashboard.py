@@ -1,5 +1,6 @@
 """The parts of a running dashboard, put together: index, indexer, watcher, comparisons, actions."""
 
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -65,4 +66,5 @@ class Dashboard:
             self.zone,
             int(self.clock()),
             tuple(f"{note[:1].upper()}{note[1:]}." for note in self.index.notes),
+            os.path.expanduser("~"),
         )

@@ -139,7 +139,7 @@ class SessionIndex:
             "agent": agent or each.format,
             "title": clean(each.title),
             "project": clean(each.project),
-            "model": each.model,
+            "model": clean(each.model),
             "started": each.started,
             "ended": each.ended,
             "ttl": each.ttl,
@@ -174,7 +174,7 @@ class SessionIndex:
             written = call.write_5m + call.write_1h
             tokens = (call.read, written, call.plain, call.output)
             spent = (call.nanos, call.read_nanos, call.write_nanos, call.plain_nanos)
-            values = (quarter, call.model, *tokens, *spent)
+            values = (quarter, clean(call.model), *tokens, *spent)
             others |= self._insert("calls", number, call.key, values)
         for found in each.detail.breaks:
             values = (found.at, found.reason, found.lost, found.idle, found.nanos)

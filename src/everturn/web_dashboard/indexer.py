@@ -133,6 +133,15 @@ class Indexer:
         self._publish("progress", {"done": progress.done, "total": progress.total})
 
     def _read(self, group: FileGroup) -> None:
+        try:
+            self._store(group)
+        except (ValueError, TypeError, ArithmeticError) as problem:
+            # What a file holds must not stop the others: a number that SQLite cannot store, for example.
+            why = f"it cannot be indexed ({type(problem).__name__}: {problem})"
+            found = FileSummary(group.file.path, unreadable=((group.file.path, why),))
+            self._index.store(found, [group.file, *group.agents], agent="")
+
+    def _store(self, group: FileGroup) -> None:
         found = self._summarize(group.file.path)
         taken = {agent for each in found.sessions for agent in each.agents}
         ours = [each for each in group.agents if agent_of(each.path) in taken]

@@ -6,6 +6,7 @@ All figures come from sums that the index keeps, so an answer takes milliseconds
 import zlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta, tzinfo
+from functools import partial
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -22,6 +23,9 @@ PERIODS: Final[tuple[Period, ...]] = get_args(Period)
 GROUPINGS: Final[tuple[Grouping, ...]] = get_args(Grouping)
 SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
 PAGE_SIZE: Final = 50
+# Columns of a chart: ten years of days.
+MAX_PERIODS: Final = 3_660
+_DAYS: Final[dict[Period, int]] = {"day": 1, "week": 7, "month": 28}
 
 _ORDER: Final[dict[Sort, str]] = {
     "date": "ended DESC",
@@ -163,11 +167,13 @@ def total(index: SessionIndex, scope: Scope) -> Sums:
 
 
 def by_period(index: SessionIndex, scope: Scope, period: Period, zone: tzinfo | None) -> list[PeriodRow]:
-    """Every period from the first to the last with a call, empty ones included, oldest first."""
+    """Every period from the first to the last with a call, oldest first; the empty ones included, unless
+    there are far too many of them, as when a file holds a wrong date."""
     span = span_of(index, scope)
     if span is None:
         return []
-    starts = _starts(span, period, zone)
+    list_starts = _starts if _is_drawable(span, period) else partial(_starts_with_calls, index)
+    starts = list_starts(span, period, zone)
     ends = [*starts[1:], next_start(starts[-1], period)]
     low, high = span[0] // QUARTER, span[1] // QUARTER + 1
     bounds = [
@@ -186,6 +192,19 @@ def by_period(index: SessionIndex, scope: Scope, period: Period, zone: tzinfo | 
     )
     found = {place: _sums(row) for place, *row in index.read(query, values)}
     return [PeriodRow(start, found.get(number, Sums())) for number, start in enumerate(starts)]
+
+
+def _is_drawable(span: tuple[int, int], period: Period) -> bool:
+    return (span[1] - span[0]) / 86_400 / _DAYS[period] <= MAX_PERIODS
+
+
+def _starts_with_calls(
+    index: SessionIndex, span: tuple[int, int], period: Period, zone: tzinfo | None
+) -> list[datetime]:
+    quarters = span[0] // QUARTER, span[1] // QUARTER
+    rows = index.read("SELECT DISTINCT quarter FROM usage WHERE quarter BETWEEN ? AND ?", quarters)
+    moments = (datetime.fromtimestamp(row[0] * QUARTER, zone) for row in rows)
+    return sorted({start_of(moment, period) for moment in moments})[-MAX_PERIODS:]
 
 
 def _starts(span: tuple[int, int], period: Period, zone: tzinfo | None) -> list[datetime]:
@@ -383,10 +402,11 @@ def _session(row: Sequence[Any]) -> IndexedSession:
     return IndexedSession(**fields)
 
 
-def parse_day(text: str, zone: tzinfo | None) -> int:
-    """Local midnight of a day like 2026-11-16, in seconds since 1970."""
+def parse_day(text: str, zone: tzinfo | None, *, days: int = 0) -> int:
+    """Local midnight of a day like 2026-11-16, or of that many days later, in seconds since 1970. Not every
+    day has 24 hours."""
     try:
-        day = datetime.strptime(text, "%Y-%m-%d")
+        day = datetime.strptime(text, "%Y-%m-%d") + timedelta(days=days)
         return _epoch(day, zone)
     except (ValueError, OverflowError, OSError):
         raise UsageError(f"{text[:40]!r} is not a day. Write it as 2026-11-16.") from None

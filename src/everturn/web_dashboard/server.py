@@ -46,7 +46,7 @@ class DashboardServer(uvicorn.Server):
 def bind(port: int | None) -> socket.socket:
     """A socket on the loopback address. Without a port, the usual one; if that is taken, any free one."""
     if port is not None:
-        return bind_socket(LOOPBACK, port)
+        return bind_socket(LOOPBACK, port, hint="Choose another with --port.")
     try:
         return bind_socket(LOOPBACK, DEFAULT_PORT)
     except UsageError:

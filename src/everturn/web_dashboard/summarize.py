@@ -4,7 +4,7 @@ This is the only expensive step. It runs in a process of its own, one file at a 
 bounded by the largest session and pages stay quick meanwhile.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from hashlib import blake2b
@@ -32,6 +32,7 @@ from everturn.web_dashboard.values import (
     SessionDetail,
     SessionSummary,
     ThreadDetail,
+    to_epoch,
     to_nanos,
 )
 
@@ -40,6 +41,9 @@ SPARK_POINTS: Final = 64
 # Beyond this offset, the text of a block is found by `everturn recall` only: one log of a build must not make
 # the index larger than all conversations together.
 MAX_SEARCHED_CHARACTERS: Final = 16_000
+# A call with more tokens is a mistake of the file. SQLite adds up numbers of 64 bits, and one such call would
+# make the sum of all sessions impossible.
+MAX_CALL_TOKENS: Final = 100_000_000
 
 
 def summarize_file(path: str) -> FileSummary:
@@ -51,11 +55,24 @@ def summarize_file(path: str) -> FileSummary:
             failed.append((found.path, found.why))
             continue
         try:
-            done.append(summarize(found))
+            summary = summarize(found)
+            if wrong := _find_impossible(summary.calls):
+                failed.append((found.path, wrong))
+            else:
+                done.append(summary)
         except Exception as problem:
             # Files come from anywhere. An unexpected error in one must not stop the others.
             failed.append((found.path, f"it cannot be measured ({type(problem).__name__}: {problem})"))
     return FileSummary(path, tuple(done), tuple(failed))
+
+
+def _find_impossible(calls: Iterable[CallRow]) -> str:
+    """Why these calls cannot be added up with others; "" if they can."""
+    for call in calls:
+        for tokens in (call.read, call.write_5m, call.write_1h, call.plain, call.output):
+            if not 0 <= tokens <= MAX_CALL_TOKENS:
+                return f"it reports {tokens:,} tokens in one call"
+    return ""
 
 
 def summarize(session: ReplaySession) -> SessionSummary:
@@ -159,8 +176,7 @@ def _times(session: ReplaySession) -> Iterator[tuple[str, int]]:
 
 
 def epoch_of(record: Record) -> int | None:
-    moment = record_time(record)
-    return int(moment.timestamp()) if moment else None
+    return to_epoch(record_time(record))
 
 
 def _ends(records: Sequence[Record]) -> list[int]:
@@ -208,7 +224,7 @@ def _break_row(each: CacheBreak) -> BreakRow:
 
 def _epoch(text: str) -> int | None:
     try:
-        return int(datetime.fromisoformat(text).timestamp())
+        return to_epoch(datetime.fromisoformat(text))
     except ValueError:
         return None
 

@@ -8,6 +8,7 @@ the total is an estimate as well.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from everturn.catalog.names import find_thread_title
 from everturn.dashboard.figures.categories import LABELS, MAX_STRETCH, text_tokens
 from everturn.dashboard.grid import apportion
 from everturn.history.edits import (
@@ -32,7 +33,7 @@ from everturn.measure.overhead import estimate_overhead, is_conversation_start
 from everturn.measure.tokens import TokenCounter
 from everturn.replay.calls import with_calls
 from everturn.session.recorded import calibrate
-from everturn.web_dashboard.values import CallDetail, EditDetail, ThreadDetail
+from everturn.web_dashboard.values import CallDetail, EditDetail, ThreadDetail, to_epoch
 
 # In drawing order: what is sent first comes first.
 KINDS: Final = tuple(LABELS)
@@ -58,7 +59,8 @@ def describe_thread(thread: Thread, prices: Mapping[str, int | None]) -> ThreadD
         filled.add(record)
         if record.edit is not None and (edit := _edit(record, record.edit, len(calls) + 1)):
             edits.append(edit)
-    return ThreadDetail(thread.agent, tuple(calls), tuple(edits))
+    title = find_thread_title(thread) if thread.agent else ""
+    return ThreadDetail(thread.agent, tuple(calls), tuple(edits), title)
 
 
 def _scale(records: Sequence[Record], counts: TokenCounter) -> _Scale:
@@ -131,7 +133,7 @@ def _call(
     context = usage.context or scale.calibration.corrected(sum(rough.values())) + scale.fixed
     return CallDetail(
         number=number,
-        at=int(moment.timestamp()) if moment else None,
+        at=to_epoch(moment),
         model=record.reply.model if record.reply else "",
         context=context,
         read=usage.cache_read_input_tokens,
@@ -161,8 +163,7 @@ def _edit(record: Record, edit: Edit, call: int) -> EditDetail | None:
     kind, said, why, saved = _described(edit)
     if not kind:
         return None
-    moment = record_time(record)
-    return EditDetail(record.uuid, kind, int(moment.timestamp()) if moment else None, call, said, why, saved)
+    return EditDetail(record.uuid, kind, to_epoch(record_time(record)), call, said, why, saved)
 
 
 def _described(edit: Edit) -> tuple[str, str, str, int]:

@@ -4,6 +4,7 @@ Both are made once for each version of a file (`summarize.py`) and stored in the
 read a transcript. Money is in nanodollars: whole numbers that SQLite can add up exactly.
 """
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
@@ -80,6 +81,8 @@ class ThreadDetail(msgspec.Struct, frozen=True, gc=False):
     agent: str
     calls: tuple[CallDetail, ...]
     edits: tuple[EditDetail, ...]
+    # What a sub-agent was asked to do.
+    title: str = ""
 
 
 class SessionDetail(msgspec.Struct, frozen=True, gc=False):
@@ -134,6 +137,17 @@ class FileSummary(msgspec.Struct, frozen=True, gc=False):
     path: str
     sessions: tuple[SessionSummary, ...] = ()
     unreadable: tuple[tuple[str, str], ...] = ()
+
+
+# Times outside of this cannot be shown in every zone, and no session is from there.
+_FIRST: Final = int(datetime(1971, 1, 1, tzinfo=UTC).timestamp())
+_LAST: Final = int(datetime(9990, 1, 1, tzinfo=UTC).timestamp())
+
+
+def to_epoch(moment: datetime | None) -> int | None:
+    """Seconds since 1970; None for no time, and for one that cannot be true."""
+    at = None if moment is None else int(moment.timestamp())
+    return at if at is not None and _FIRST <= at < _LAST else None
 
 
 def to_nanos(dollars: Decimal) -> int:

@@ -21,7 +21,7 @@ from everturn.web_dashboard.pages.layout import empty, render
 from everturn.web_dashboard.pages.overview import Overview, overview_page
 from everturn.web_dashboard.pages.recall import recall_page
 from everturn.web_dashboard.pages.session import SessionView, call_part, session_page
-from everturn.web_dashboard.pages.sessions import sessions_page
+from everturn.web_dashboard.pages.sessions import CLOCK_SKEW_SECONDS, sessions_page
 from everturn.web_dashboard.pages.transcript_parts import blocks, difference_part, replaced_part, seen_part
 from everturn.web_dashboard.pages.what_if import Chosen, choose_page, job_page, result_page
 from everturn.web_dashboard.queries import IndexedSession, Period, Scope, Sort
@@ -45,7 +45,8 @@ def overview(dashboard: Dashboard, query: Query) -> str:
     asked = query.get("by") in queries.PERIODS
     period = cast(Period, query["by"]) if asked else queries.choose_period(span[1] - span[0])
     now = int(dashboard.clock())
-    recent = queries.list_sessions(index, Scope(since=now - _RUNNING_SECONDS), most=6)
+    around_now = Scope(since=now - _RUNNING_SECONDS, until=now + CLOCK_SKEW_SECONDS)
+    recent = queries.list_sessions(index, around_now, most=6)
     data = Overview(
         sums=queries.total(index, scope),
         before=queries.total(index, before) if before else None,
@@ -136,14 +137,17 @@ def comparison(dashboard: Dashboard, id: str) -> str:
 
 
 def problem_page(dashboard: Dashboard, title: str, why: str) -> str:
-    return render(dashboard.shell(""), title, element("section", empty(title, why)))
+    links = element("a", "Overview", href="/"), " · ", element("a", "Sessions", href="/sessions")
+    said = element("span", why, class_="why"), links
+    return render(dashboard.shell(""), title, element("section", empty(title, *said, is_page=True)))
 
 
 def part_page(dashboard: Dashboard, id: str, part: Html) -> str:
     """A part as a page of its own, for links and for browsers without a script."""
     row = find(dashboard, id)
-    back = element("p", element("a", row.title, href=f"/session/{id}"))
-    return render(dashboard.shell("/sessions"), row.title, back, element("section", part))
+    back = element("a", "Back to the session", href=f"/session/{id}", class_="crumb")
+    head = element("div", element("div", back, element("h1", row.title)), class_="page-head")
+    return render(dashboard.shell("/sessions"), row.title, head, element("section", part))
 
 
 def find(dashboard: Dashboard, id: str) -> IndexedSession:
@@ -180,7 +184,7 @@ def _scope(dashboard: Dashboard, query: Query) -> tuple[Scope, Scope | None]:
     if query.get("since"):
         since = queries.parse_day(query["since"], dashboard.zone)
     if query.get("until"):
-        until = queries.parse_day(query["until"], dashboard.zone) + _DAY
+        until = queries.parse_day(query["until"], dashboard.zone, days=1)
     scope = Scope(query.get("q", "").strip(), **names, since=since, until=until)
     if since is None:
         return scope, None

@@ -5,6 +5,8 @@ cannot watch them (too many folders, a network file system), they are polled.
 """
 
 import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -39,16 +41,19 @@ class Watcher:
             if not roots:
                 self._stopping.wait(_CHECK / 1000)
                 continue
+            # What a folder held when it appeared changes no more.
+            self._indexer.look()
             try:
                 self._watch(roots, polls=polls)
             except OSError:
                 # The limit of watches, or a folder that vanished in this moment.
-                polls = all(root.exists() for root in roots)
+                polls = self._existing() == roots
                 self._stopping.wait(1)
             self._indexer.look()
 
-    def _watch(self, roots: tuple[Path, ...], *, polls: bool) -> None:
+    def _watch(self, roots: Mapping[Path, int], *, polls: bool) -> None:
         """Until the set of folders changes."""
+        is_first = True
         for changes in watchfiles.watch(
             *roots,
             watch_filter=lambda _, path: is_candidate(Path(path), self._places),
@@ -61,10 +66,18 @@ class Watcher:
             force_polling=polls or None,
             ignore_permission_denied=True,
         ):
-            if changes:
+            if changes or is_first:
+                # Also once after the watch began: something may have changed just before.
                 self._indexer.look()
+            is_first = False
             if self._existing() != roots:
                 return
 
-    def _existing(self) -> tuple[Path, ...]:
-        return tuple(root for root in self._places.roots if root.exists())
+    def _existing(self) -> dict[Path, int]:
+        """The folders that exist, with the numbers of their inodes: one that was removed and made again
+        needs a new watch."""
+        found: dict[Path, int] = {}
+        for root in self._places.roots:
+            with suppress(OSError):
+                found[root] = root.stat().st_ino
+        return found

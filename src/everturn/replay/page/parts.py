@@ -123,8 +123,9 @@ def session_table(sessions: Sequence[SessionComparison], compared: ComparisonTab
 
 def session_section(given: SessionComparison, number: int, chosen: str) -> Html:
     found = sum_policies([given])
-    began = f"{given.began:%Y-%m-%d %H:%M} UTC" if given.began else ""
-    about = " · ".join(each for each in (given.name, began, given.model, *given.notes) if each)
+    began = f"{given.began:%Y-%m-%d %H:%M %Z}" if given.began else ""
+    name = given.name if given.name != given.title else ""
+    about = " · ".join(each for each in (name, began, given.model, *given.notes) if each)
     return element(
         "section",
         element("h2", given.title or given.name),

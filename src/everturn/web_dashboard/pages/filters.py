@@ -85,7 +85,7 @@ def form(path: str, query: Mapping[str, str], choices: Choices, *, with_text: bo
         kept,
         text if with_text else "",
         selects,
-        days,
+        element("span", days, class_="days"),
         element("button", "Apply", type="submit", class_="apply"),
         method="get",
         action=path,

@@ -42,6 +42,12 @@ class Shell(msgspec.Struct, frozen=True):
     zone: tzinfo | None
     now: int
     notes: tuple[str, ...] = ()
+    home: str = ""
+
+    def place(self, path: str) -> str:
+        """A path as people write it: what is below their home folder begins with ~."""
+        below = path.removeprefix(f"{self.home.rstrip('/')}/")
+        return f"~/{below}" if self.home.rstrip("/") and below != path else path
 
     def moment(self, at: int | None) -> str:
         """A time in the user's zone; the year only where it is another one."""
@@ -91,8 +97,10 @@ def panel(title: str, *content: Child, note: Child = "", **attributes: Attribute
     return element("section", head, *content, **attributes)
 
 
-def empty(title: str, *said: Child) -> Html:
-    return element("div", element("h2", title), element("p", *said, class_="soft"), class_="empty")
+def empty(title: str, *said: Child, is_page: bool = False) -> Html:
+    """What stands where there is nothing to show. `is_page`: it is the whole page."""
+    heading = element("h1" if is_page else "h2", title)
+    return element("div", heading, element("p", *said, class_="soft"), class_="empty")
 
 
 def _head(title: str, token: str) -> Html:

@@ -12,7 +12,7 @@ from everturn.web_dashboard import figures
 from everturn.web_dashboard.avoidable import AvoidableCost
 from everturn.web_dashboard.pages.filters import Choices, address, form, segmented
 from everturn.web_dashboard.pages.layout import Shell, dollars, empty, panel, render, tile, tiles
-from everturn.web_dashboard.pages.sessions import countdown, session_link
+from everturn.web_dashboard.pages.sessions import countdown, session_link, short_project
 from everturn.web_dashboard.queries import Grouping, GroupRow, IndexedSession, Period, PeriodRow, Sums
 from everturn.web_dashboard.values import NANO
 
@@ -72,7 +72,7 @@ def _body(shell: Shell, data: Overview, query: Mapping[str, str]) -> Html:
     return element(
         "div",
         _tiles(data),
-        _running(shell, data.running),
+        element("div", _running(shell, data.running), data_live="running"),
         element(
             "div",
             element(
@@ -84,7 +84,6 @@ def _body(shell: Shell, data: Overview, query: Mapping[str, str]) -> Html:
             class_="columns lead-columns",
         ),
         _biggest(shell, data.biggest, query),
-        data_live="overview",
     )
 
 
@@ -123,7 +122,8 @@ def _tiles(data: Overview) -> Html:
                 f"{formatting.tokens(sums.output)} of them output",
             ),
             tile("Sessions", f"{data.sessions:,}", formatting.count(sums.calls, "call")),
-        ]
+        ],
+        data_live="tiles",
     )
 
 
@@ -148,7 +148,8 @@ def _chart(data: Overview, query: Mapping[str, str]) -> Html:
         figures.Layer(kind, name, [amount(row.sums) / scale for row in data.periods])
         for kind, name, amount in kinds
     ]
-    names = [period_name(row.start, data.period) for row in data.periods]
+    with_year = data.periods[0].start.year != data.periods[-1].start.year
+    names = [period_name(row.start, data.period, with_year=with_year) for row in data.periods]
     labels = [name.removeprefix("Week of ") for name in names]
     unit = _axis_tokens if show == "tokens" else formatting.axis_dollars
     rates = [row.sums.read / row.sums.prompt if row.sums.prompt else None for row in data.periods]
@@ -168,6 +169,7 @@ def _chart(data: Overview, query: Mapping[str, str]) -> Html:
         _table(data, names),
         note=segmented("/", query, "show", (("dollars", "Dollars"), ("tokens", "Tokens"))),
         class_="grow",
+        data_live="chart",
     )
 
 
@@ -185,10 +187,12 @@ def _said(label: str, sums: Sums) -> list[str]:
     ]
 
 
-def period_name(start: datetime, period: Period) -> str:
+def period_name(start: datetime, period: Period, *, with_year: bool = False) -> str:
+    """Months always have their year; days and weeks where two years are shown."""
     if period == "month":
         return f"{start:%b %Y}"
-    return f"{start.day} {start:%b}" if period == "day" else f"Week of {start.day} {start:%b}"
+    day = f"{start.day} {start:%b}" + (f" {start.year}" if with_year else "")
+    return day if period == "day" else f"Week of {day}"
 
 
 def _table(data: Overview, labels: Sequence[str]) -> Html:
@@ -221,37 +225,34 @@ def _table(data: Overview, labels: Sequence[str]) -> Html:
 def _avoidable(data: Overview) -> Html:
     found = [each for each in data.avoidable if each.nanos][:MAX_AVOIDABLE]
     if not found:
-        return panel("Avoidable cost", element("p", "No cache break was found.", class_="soft"))
+        none = element("p", "No cache break was found.", class_="soft")
+        return panel("Avoidable cost", none, data_live="avoidable")
     most = max(each.nanos for each in found)
-    rows = [
-        element(
-            "li",
-            element(
-                "p",
-                element("b", dollars(each.nanos), class_="number"),
-                f" of {dollars(data.sums.nanos)} were {each.remedy.cause}",
-            ),
-            figures.meter(each.nanos / most, "meter-fill broke-fill"),
-            element(
-                "p",
-                f"{formatting.count(each.count, 'break')}, {formatting.tokens(each.lost)} tokens. ",
-                each.remedy.help,
-                class_="soft",
-            ),
-            element(
-                "a",
-                f"Try {each.remedy.policy}",
-                href=address("/what-if", {"policies": f"recorded,claude-code,{each.remedy.policy}"}),
-                class_="small-link",
-            )
-            if each.remedy.policy
-            else element("span", "No policy avoids these.", class_="soft fine"),
-        )
-        for each in found
-    ]
+    by_policy = [_cause(each, data.sums, most) for each in found if each.remedy.policy]
+    others = [_cause(each, data.sums, most) for each in found if not each.remedy.policy]
     note = "An estimate: writing again minus reading. What a remedy itself costs is not subtracted."
     return panel(
-        "Avoidable cost", element("ul", rows, class_="causes"), element("p", note, class_="soft fine")
+        "Avoidable cost",
+        element("ul", by_policy, class_="causes") if by_policy else "",
+        [element("h3", "Not avoidable by a policy", class_="quiet"), element("ul", others, class_="causes")]
+        if others
+        else "",
+        element("p", note, class_="soft fine"),
+        data_live="avoidable",
+    )
+
+
+def _cause(each: AvoidableCost, sums: Sums, most: int) -> Html:
+    policy = each.remedy.policy
+    words = f" of {dollars(sums.nanos)} were {each.remedy.cause}"
+    size = f"{formatting.count(each.count, 'break')}, {formatting.tokens(each.lost)} tokens. "
+    query = {"policies": f"recorded,claude-code,{policy}"}
+    return element(
+        "li",
+        element("p", element("b", dollars(each.nanos), class_="number"), words),
+        figures.meter(each.nanos / most, "meter-fill broke-fill"),
+        element("p", size, each.remedy.help, class_="soft"),
+        element("a", f"Try {policy}", href=address("/what-if", query), class_="small-link") if policy else "",
     )
 
 
@@ -279,7 +280,7 @@ def _group(name: Grouping, data: Overview) -> Html:
         element(
             "li",
             element(
-                "a", _leaf(row.name) if name == "project" else row.name or "unknown",
+                "a", short_project(row.name) if name == "project" else row.name or "unknown",
                 href=address("/sessions", {name: row.name, "sort": "cost"}), title=row.name,
             ),
             element("span", dollars(row.sums.nanos), class_="number"),
@@ -292,12 +293,7 @@ def _group(name: Grouping, data: Overview) -> Html:
         )
         for row in rows
     ]  # fmt: skip
-    return panel(f"By {name}", element("ol", listed, class_="ranking"))
-
-
-def _leaf(path: str) -> str:
-    """The last two parts of a path: enough to recognise a project."""
-    return "/".join(path.rstrip("/").split("/")[-2:]) or path
+    return panel(f"By {name}", element("ol", listed, class_="ranking"), data_live=f"by-{name}")
 
 
 def _biggest(shell: Shell, found: Sequence[IndexedSession], query: Mapping[str, str]) -> Html:
@@ -326,4 +322,5 @@ def _biggest(shell: Shell, found: Sequence[IndexedSession], query: Mapping[str, 
         "Biggest sessions",
         element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Biggest sessions"),
         note=more,
+        data_live="biggest",
     )

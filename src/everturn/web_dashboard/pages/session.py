@@ -23,7 +23,7 @@ from everturn.web_dashboard.values import BreakRow, CallDetail, EditDetail, Sess
 MAX_LISTED = 200
 # Edits that took something out of view.
 _OPENED = ("compaction", "clearing", "offload")
-_PAID = (("read", "read from the cache"), ("write", "written to the cache"), ("plain", "uncached"))
+_PAID = (("read", "Read from the cache"), ("write", "Written to the cache"), ("plain", "Uncached"))
 
 
 class SessionView(msgspec.Struct, frozen=True):
@@ -54,13 +54,12 @@ def session_page(shell: Shell, view: SessionView) -> str:
     content = element(
         "div",
         _tiles(view),
-        _threads(view),
+        element("div", _threads(view), data_live="threads"),
         _context(shell, view),
         element("div", _breaks(shell, view), _edits(shell, view), class_="columns"),
-        economy_panels(shell, view.kept),
+        element("div", economy_panels(shell, view.kept), data_live="economy"),
         _policies(view),
-        _notes(view.detail.notes),
-        data_live="session",
+        element("div", _notes(view.detail.notes), data_live="notes"),
     )
     return render(shell, row.title, _head(shell, view), content, data_row(row))
 
@@ -96,10 +95,11 @@ def _head(shell: Shell, view: SessionView) -> Html:
             element(
                 "p", " · ".join(each for each in facts if each), " ", countdown(shell, row), class_="soft"
             ),
-            element("p", element("code", row.path), class_="soft fine path"),
+            element("p", element("code", shell.place(row.path)), class_="soft fine path"),
         ),
         element("div", actions, class_="controls"),
         class_="page-head",
+        data_live="head",
     )
 
 
@@ -127,7 +127,8 @@ def _tiles(view: SessionView) -> Html:
                 f"{dollars(lost)} extra, estimated" if view.detail.breaks else "none found",
             ),
             tile("Compactions", f"{row.compactions:,}", "" if row.compactions else "none"),
-        ]
+        ],
+        data_live="tiles",
     )
 
 
@@ -137,10 +138,11 @@ def _threads(view: SessionView) -> Html | str:
     links = [
         element(
             "a",
-            each.agent or "Main conversation",
-            element("small", f" {len(each.calls):,}"),
+            element("span", each.title or each.agent if each.agent else "Main conversation"),
+            element("small", f" {formatting.count(len(each.calls), 'call')}"),
             href=address(f"/session/{view.row.id}", {"thread": each.agent}),
             aria_current="true" if each.agent == view.thread.agent else None,
+            title=f"{each.agent}: {each.title}" if each.agent and each.title else None,
         )
         for each in view.detail.threads
     ]
@@ -174,6 +176,7 @@ def _context(shell: Shell, view: SessionView) -> Html:
         ),
         element("output", f"{at.number:,} of {len(calls):,}"),
         class_="slider",
+        data_live="slider",
     )
     reported = all(call.is_reported for call in calls)
     note = (
@@ -183,10 +186,19 @@ def _context(shell: Shell, view: SessionView) -> Html:
     )
     return panel(
         "Context over time",
-        swatches([*((f"k-{kind}", LABELS[kind]) for kind in used), *_PAID]),
-        chart,
+        element(
+            "div",
+            element(
+                "div",
+                swatches((f"k-{kind}", LABELS[kind]) for kind in used),
+                swatches(_PAID),
+                class_="legends",
+            ),
+            chart,
+            data_live="chart",
+        ),
         slider,
-        element("div", call_part(shell, view, at), id="call-part", aria_live="polite"),
+        element("div", call_part(shell, view, at), id="call-part", aria_live="polite", data_live="call"),
         note=note,
     )
 
@@ -253,7 +265,8 @@ def call_part(shell: Shell, view: SessionView, call: CallDetail) -> Html:
 def _breaks(shell: Shell, view: SessionView) -> Html:
     found = sorted(view.breaks, key=lambda each: -(each.nanos or 0))
     if not found:
-        return panel("Cache breaks", element("p", "None found in this conversation.", class_="soft"))
+        none = element("p", "None found in this conversation.", class_="soft")
+        return panel("Cache breaks", none, data_live="breaks")
     items = [
         element(
             "details",
@@ -273,7 +286,7 @@ def _breaks(shell: Shell, view: SessionView) -> Html:
         )
         for each in found[:MAX_LISTED]
     ]
-    return panel("Cache breaks", items, note="most expensive first")
+    return panel("Cache breaks", items, note="most expensive first", data_live="breaks")
 
 
 def _difference(view: SessionView, each: BreakRow) -> str:
@@ -283,13 +296,15 @@ def _difference(view: SessionView, each: BreakRow) -> str:
 def _edits(shell: Shell, view: SessionView) -> Html:
     found = view.thread.edits
     if not found:
-        return panel("Edits and compactions", element("p", "The view was never edited.", class_="soft"))
+        none = element("p", "The view was never edited.", class_="soft")
+        return panel("Edits and compactions", none, data_live="edits")
     return panel(
         "Edits and compactions",
         [_edit(shell, view, each) for each in found[:MAX_LISTED]],
         note=f"{len(found):,} in order"
         if len(found) <= MAX_LISTED
         else f"the first {MAX_LISTED} of {len(found):,}",
+        data_live="edits",
     )
 
 
@@ -315,6 +330,7 @@ def _policies(view: SessionView) -> Html:
         return panel(
             "Cost under other policies",
             element("p", "Not computed yet. ", element("a", "Compare policies", href=link), class_="soft"),
+            data_live="policies",
         )
     found = sum_policies([view.policies])
     best = cheapest(found)
@@ -326,6 +342,7 @@ def _policies(view: SessionView) -> Html:
         so_far(view.policies, best.policy),
         element("ul", names, class_="legend"),
         note=element("a", "All figures", href=f"/what-if/{view.comparison}"),
+        data_live="policies",
     )
 
 

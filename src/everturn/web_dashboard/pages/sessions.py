@@ -23,6 +23,10 @@ _COLUMNS: tuple[tuple[str, Sort | None], ...] = (
 )
 
 
+# A call later than this in the future has a wrong date.
+CLOCK_SKEW_SECONDS = 60
+
+
 def sessions_page(
     shell: Shell,
     rows: Sequence[IndexedSession],
@@ -52,19 +56,27 @@ def sessions_page(
 
 
 def session_link(each: IndexedSession) -> Html:
-    where = each.project.rstrip("/").rpartition("/")[2] or each.project
+    # The id first: it is what other commands take, and a narrow column cuts the end.
+    facts = (each.id[:ID_SHOWN], short_project(each.project), each.agent)
     return element(
         "a",
         element("span", each.title, class_="title"),
-        element("small", f"{where} · {each.agent} · {each.id[:ID_SHOWN]}"),
+        element("small", " · ".join(fact for fact in facts if fact)),
         href=f"/session/{each.id}",
         class_="session-link",
     )
 
 
+def short_project(path: str) -> str:
+    """The last two parts of a path: enough to recognise a project."""
+    return "/".join(path.rstrip("/").split("/")[-2:]) or path
+
+
 def countdown(shell: Shell, each: IndexedSession) -> Html | str:
     """When the cache entry of the last call expires; the script counts down."""
     if each.ended is None or not each.ttl or each.ended + each.ttl <= shell.now:
+        return ""
+    if each.ended > shell.now + CLOCK_SKEW_SECONDS:
         return ""
     left = each.ended + each.ttl - shell.now
     words = f"cache expires in {left // 60}:{left % 60:02d}"

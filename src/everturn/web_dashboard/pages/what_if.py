@@ -1,6 +1,7 @@
 """What if: the same sessions under other policies, drawn as the replay page draws them (DB-8, DB-12)."""
 
 from collections.abc import Sequence
+from datetime import tzinfo
 
 import msgspec
 
@@ -63,7 +64,7 @@ def result_page(
     if not told:
         said = "; ".join(f"{path}: {why}" for path, why in unreadable)
         return render(shell, "What if", element("h1", "What if"), empty("Nothing to replay", said))
-    ordered, compared = by_cost(told), _compare(told)
+    ordered, compared = [_in_zone(each, shell.zone) for each in by_cost(told)], _compare(told)
     drawn = how_many_are_drawn(ordered)
     chosen = cheapest(sum_policies(ordered)).policy
     left = [element("li", f"{path}: {why}") for path, why in unreadable]
@@ -81,6 +82,11 @@ def result_page(
         ),
         wide=False,
     )
+
+
+def _in_zone(each: SessionComparison, zone: tzinfo | None) -> SessionComparison:
+    began = each.began.astimezone(zone) if each.began else None
+    return msgspec.structs.replace(each, began=began)
 
 
 def _compare(sessions: Sequence[SessionComparison]) -> ComparisonTable:
@@ -111,7 +117,7 @@ def _form(shell: Shell, chosen: Chosen) -> Html:
                     aria_label=f"Compare {each.title}",
                 ),
             ),
-            element("td", each.title, class_="words"),
+            element("td", element("span", each.title, class_="title"), class_="words", title=each.title),
             element("td", shell.moment(each.ended), class_="soft"),
             element("td", dollars(each.nanos), class_="number"),
         )

@@ -34,6 +34,7 @@
   }
 
   const chartOf = (event) => event.target.closest?.(".chart");
+  const sliderOf = (chart) => chart?.closest("section")?.querySelector("input[data-calls]");
   function columnAt(chart, event) {
     const box = chart.querySelector(".plot").getBoundingClientRect();
     return Math.floor((event.clientX - box.left) / box.width * Number(chart.dataset.count));
@@ -52,7 +53,7 @@
     chart.querySelector(".cursor").hidden = true;
   }
   document.addEventListener("click", (event) => {
-    const chart = chartOf(event), slider = chart?.parentElement.querySelector("input[data-calls]");
+    const chart = chartOf(event), slider = sliderOf(chart);
     if (slider) chooseCall(slider, columnAt(chart, event) + 1);
   });
 
@@ -113,7 +114,7 @@
       event.preventDefault();
       pointAt(chart, Number(chart.dataset.at ?? -1) + step);
     } else if (chart && event.key === "Enter") {
-      const slider = chart.parentElement.querySelector("input[data-calls]");
+      const slider = sliderOf(chart);
       if (slider) chooseCall(slider, Number(chart.dataset.at ?? 0) + 1);
     } else if (event.key === "/") {
       const search = document.querySelector("[data-search]");
@@ -187,6 +188,22 @@
 
   // ── live ──
 
+  // What somebody uses right now stays as it is: an open part, and what has the focus. A chart keeps focus and cursor; a
+  // slider keeps its place unless it follows the newest call.
+  function update(old, fresh) {
+    const focused = old.contains(document.activeElement) ? document.activeElement : null;
+    if (old.dataset.live === "slider") {
+      const [now, then] = [old, fresh].map((each) => each.querySelector("input"));
+      now.max = then.max;
+      now.value = then.value;
+      old.querySelector("output").textContent = fresh.querySelector("output").textContent;
+    } else if (focused?.matches(".plots")) {
+      const at = focused.parentElement.dataset.at;
+      old.replaceWith(fresh);
+      fresh.querySelector(".plots")?.focus({ preventScroll: true });
+      if (at !== undefined && fresh.querySelector(".chart")) pointAt(fresh.querySelector(".chart"), Number(at));
+    } else if (!(focused && old.dataset.live !== "progress") && !old.querySelector("details[open]")) old.replaceWith(fresh);
+  }
   let refreshing = false, again = false;
   async function refresh() {
     if (refreshing) { again = true; return; }
@@ -196,10 +213,14 @@
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
       const job = document.querySelector("[data-job]");
       if (job && !page.querySelector("[data-job]")) { location.reload(); return; }
+      const names = (inside) => all("main [data-live]", inside).map((each) => each.dataset.live).join();
+      if (response.ok && !dialog.open && names(page) !== names(document)) {
+        // The page has other parts now, like those of a session after its first call.
+        document.querySelector("main").replaceWith(page.querySelector("main"));
+      }
       all("[data-live]").forEach((old) => {
         const fresh = page.querySelector(`[data-live="${old.dataset.live}"]`);
-        const busy = old.contains(document.activeElement) && old.dataset.live !== "progress" || old.querySelector("details[open]");
-        if (fresh && !busy && fresh.outerHTML !== old.outerHTML) old.replaceWith(fresh);
+        if (fresh && fresh.outerHTML !== old.outerHTML) update(old, fresh);
       });
     } catch { /* The server is gone; the stream connects again when it is back. */ } finally {
       refreshing = false;
