@@ -113,10 +113,12 @@ clients-twin: $(STAMP)  ## give Claude Code small jobs against the twin, and rep
 	@PYTHONPATH=tests $(BIN)/python -m clients.claude_code \
 	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
-# Installs the clients from npm and PyPI into build/clients. CLIENT=aider runs one of them and writes nothing.
+# Installs the clients from npm and PyPI into build/clients. CLIENT=aider runs one of them and writes nothing;
+# MODEL=claude-opus-5-5 uses another model.
 .PHONY: clients
 clients: $(STAMP)  ## run real clients directly, observed and managed against the twin; updates docs/clients.md
-	@PYTHONPATH=tests $(BIN)/python -m clients.compare $(if $(CLIENT),--only "$(CLIENT)",--into docs/clients.md)
+	@PYTHONPATH=tests $(BIN)/python -m clients.compare $(if $(CLIENT),--only "$(CLIENT)",--into docs/clients.md) \
+	  $(if $(MODEL),--model $(MODEL))
 
 # SEED=7 (by default a fresh one), TRIALS=200, PACKAGE=decide, INTO=docs/testing.md writes the table into that page.
 mutants: $(STAMP)  ## change the pure packages at random and count what the tests notice (docs/testing.md)

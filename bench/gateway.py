@@ -196,18 +196,22 @@ def _events(message: dict[str, Any]) -> list[bytes]:
     return [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in found]
 
 
-def _serve(listener: socket.socket, name: str, upstream: str) -> None:
+def _serve(listener: socket.socket, name: str, upstream: str, in_memory: int = 256) -> None:
+    """`in_memory` is how many conversations a gateway keeps there."""
     if name == "relay":
         _run(_bare_relay(upstream), listener)
         return
     from everturn.adapters.tracking import make_parts
     from everturn.gateway.app import make_gateway
-    from everturn.gateway.server import make_protocol
+    from everturn.gateway.server import look_for_garbage_less, make_protocol
     from everturn.gateway.values import GatewaySettings
 
-    parts = make_parts(None, config=None, folder=tempfile.mkdtemp(), window=2_000_000)
+    limits: dict[str, Any] = {"limits.conversations": in_memory}
+    parts = make_parts(None, config=None, folder=tempfile.mkdtemp(), window=2_000_000, **limits)
     settings = GatewaySettings(parts=parts, upstream=upstream, mode=name)  # type: ignore[arg-type]
-    _run(make_gateway(settings).serve, listener, "on", http=make_protocol(settings.limits))
+    gateway = make_gateway(settings)
+    look_for_garbage_less()
+    _run(gateway.serve, listener, "on", http=make_protocol(settings.limits))
 
 
 def _bare_relay(upstream: str) -> Any:

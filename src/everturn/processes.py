@@ -138,18 +138,28 @@ def run_in_foreground(argv: Sequence[str], environment: Mapping[str, str]) -> in
     passed_on = [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2]
     from_terminal = [signal.SIGINT, signal.SIGQUIT]
     is_interactive = os.isatty(0)
-    with subprocess.Popen(argv, env=dict(environment)) as process:
+    # Handlers come first: the command may be running before `Popen` returns.
+    started: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
 
-        def pass_on(number: int, _: object) -> None:
-            if not (is_interactive and number in from_terminal):
+    def pass_on(number: int, _: object) -> None:
+        if is_interactive and number in from_terminal:
+            return
+        if started:
+            started[0].send_signal(number)
+        else:
+            early.append(number)
+
+    handled = {each: signal.signal(each, pass_on) for each in (*passed_on, *from_terminal)}
+    try:
+        with subprocess.Popen(argv, env=dict(environment)) as process:
+            started.append(process)
+            for number in early:
                 process.send_signal(number)
-
-        handled = {each: signal.signal(each, pass_on) for each in (*passed_on, *from_terminal)}
-        try:
             return process.wait()
-        finally:
-            for number, handler in handled.items():
-                signal.signal(number, handler)
+    finally:
+        for number, handler in handled.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

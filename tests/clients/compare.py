@@ -1,10 +1,11 @@
 """The same jobs with real clients, directly, observed and managed, against the twin.
 
     PYTHONPATH=tests python -m clients.compare                       (or `make clients`)
-    PYTHONPATH=tests python -m clients.compare --only aider --into docs/clients.md
+    PYTHONPATH=tests python -m clients.compare --only aider --model claude-opus-5-5
 
 A run is judged by what is left in the folder and by what was answered, and its dollars are the twin's. Exits
-with 1 if results differ, if a request was passed through, or if a managed long conversation cost more.
+with 1 if results differ, if a request was passed through, or if a managed long conversation cost more. A
+table is written between the marks of its model, which are <!-- clients MODEL --> and <!-- /clients -->.
 """
 
 import argparse
@@ -37,15 +38,14 @@ from everturn.twin.app import serve_twin
 from everturn.twin.build import build_twin
 from everturn.twin.service import Twin
 
-MODEL: Final = "claude-sonnet-4-6"
-# Claude Code takes the window of this model for smaller than it is unless it is told, and compacts earlier.
-CLAUDE_CODE_MODEL: Final = "claude-sonnet-4-6[1m]"
+DEFAULT_MODEL: Final = "claude-sonnet-4-6"
+# Claude Code takes the window of a model for smaller than it is unless it is told, and compacts earlier.
+LARGE_WINDOW: Final = "[1m]"
 LONG_FILES: Final = 30
 SHORT_FILES: Final = 2
 FUNCTIONS_PER_FILE: Final = 250
 # The record of a request came later than its response, which says so: the machine was busy.
 LATE: Final = "a record is late"
-_BETWEEN: Final = re.compile(r"(<!-- clients -->\n).*?(<!-- /clients -->)", re.DOTALL)
 
 
 class Way(NamedTuple):
@@ -59,7 +59,11 @@ class Way(NamedTuple):
 DIRECT: Final = Way("directly")
 OBSERVED: Final = Way("observed", "observe")
 MANAGED: Final = Way("managed", "manage")
-ECONOMIC: Final = Way("managed, economic", "manage", (("policy", "economic"),))
+# Nobody pauses in these jobs, so the cache is never cold. The default limit, 3% or 5 cents above what doing
+# nothing costs, then forbids even the first reset, which at worst costs 30 to 40 cents.
+ECONOMIC: Final = Way(
+    "managed, economic", "manage", (("policy", "economic"), ("economy.above_dollars", "0.50"))
+)
 
 
 class Job(NamedTuple):
@@ -133,6 +137,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", help="the name of one client")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help=f"default: {DEFAULT_MODEL}")
     parser.add_argument("--into", type=Path, help="write the table into this page")
     given = parser.parse_args()
     rows: list[Row] = []
@@ -140,13 +145,13 @@ def main() -> int:
         if given.only and client.name.lower() != given.only.lower():
             continue
         install(client)
-        for row in run_client(client):
+        for row in run_client(client, given.model):
             rows.append(row)
             print("\n".join(describe(row)), flush=True)
-    table = "\n".join(make_table(rows))
+    table = "\n".join(make_table(rows, given.model))
     print(f"\n{table}")
     if given.into is not None:
-        write_into(given.into, table)
+        write_into(given.into, given.model, table)
     problems = [each for row in rows for each in find_problems(row)]
     print("\n".join(problems))
     return 1 if problems else 0
@@ -155,7 +160,7 @@ def main() -> int:
 # ── running ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def run_client(client: Client) -> Iterator[Row]:
+def run_client(client: Client, model: str) -> Iterator[Row]:
     if client.problem:
         yield Row(client, "", "", {}, client.problem)
         return
@@ -164,13 +169,13 @@ def run_client(client: Client) -> Iterator[Row]:
         results: dict[str, Result] = {}
         try:
             for way in job.ways:
-                results[way.name] = run_job(client, job, way)
+                results[way.name] = run_job(client, job, way, model)
             yield Row(client, version, job.name, results)
         except (CouldNotRun, OSError, ValueError) as problem:
             yield Row(client, version, job.name, results, f"failed {way.name}: {problem}")
 
 
-def run_job(client: Client, job: Job, way: Way) -> Result:
+def run_job(client: Client, job: Job, way: Way, model: str) -> Result:
     """One run, with a twin and a folder of its own."""
     twin = build_twin(clock="real")
     with tempfile.TemporaryDirectory(prefix="everturn-clients-") as name, serve_twin(twin) as url:
@@ -180,19 +185,19 @@ def run_job(client: Client, job: Job, way: Way) -> Result:
         script_answers(client, job, url)
         gateway = None if way.mode is None else open_gateway(root / "transcripts", url, way)
         if gateway is None:
-            answers = talk(client, job, root, work, url)
+            answers = talk(client, job, root, url, model)
         else:
             with serve_gateway(gateway) as (address, _):
-                answers = talk(client, job, root, work, address)
+                answers = talk(client, job, root, address, model)
         return judge(twin, gateway, [answer.replace(name, "") for answer in answers], work)
 
 
 KEY: Final = "invented"
 
 
-def talk(client: Client, job: Job, root: Path, work: Path, url: str) -> list[str]:
-    model = MODEL if client.program else CLAUDE_CODE_MODEL
-    return converse(client, work, make_environment(root, url, KEY), model, job.sessions())
+def talk(client: Client, job: Job, root: Path, url: str, model: str) -> list[str]:
+    name = model if client.program else f"{model}{LARGE_WINDOW}"
+    return converse(client, root / "work", make_environment(root, url, KEY), name, job.sessions())
 
 
 def open_gateway(folder: Path, upstream: str, way: Way) -> Gateway:
@@ -317,8 +322,8 @@ HEADER: Final = (
 )
 
 
-def make_table(rows: Sequence[Row]) -> Iterator[str]:
-    yield f"*Run on {datetime.now(UTC).date()} with the model {MODEL}.*"
+def make_table(rows: Sequence[Row], model: str) -> Iterator[str]:
+    yield f"*Run on {datetime.now(UTC).date()} with the model {model}.*"
     yield ""
     yield from HEADER
     for row in rows:
@@ -336,11 +341,12 @@ def make_table(rows: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def write_into(page: Path, table: str) -> None:
-    text = page.read_text("utf-8")
-    if not _BETWEEN.search(text):
-        raise SystemExit(f"{page} has no <!-- clients --> and <!-- /clients --> to write between.")
-    page.write_text(_BETWEEN.sub(lambda found: f"{found[1]}{table}\n{found[2]}", text), "utf-8")
+def write_into(page: Path, model: str, table: str) -> None:
+    text, mark = page.read_text("utf-8"), f"<!-- clients {model} -->\n"
+    between = re.compile(f"({re.escape(mark)}).*?(<!-- /clients -->)", re.DOTALL)
+    if not between.search(text):
+        raise SystemExit(f"{page} has no {mark.strip()} and <!-- /clients --> to write between.")
+    page.write_text(between.sub(lambda found: f"{found[1]}{table}\n{found[2]}", text), "utf-8")
 
 
 if __name__ == "__main__":

@@ -49,13 +49,13 @@ class Client(NamedTuple):
 
 CLIENTS: Final = (
     Client("Claude Code", ("@anthropic-ai/claude-code@latest",), ""),
+    Client("aider", ("aider-chat",), "aider_chat.py"),
     Client("TypeScript SDK", ("@anthropic-ai/sdk@latest",), "typescript_sdk.mjs"),
     Client("Python SDK", ("anthropic",), "python_sdk.py"),
     Client("LangChain", ("langchain", "langchain-anthropic"), "langchain_agent.py"),
     Client("pydantic-ai", ("pydantic-ai-slim[anthropic]",), "pydantic_ai_agent.py", "pydantic-ai-slim"),
     # Without `mcp` litellm cannot complete a request with tools.
     Client("litellm", ("litellm", "mcp"), "litellm_loop.py"),
-    Client("aider", ("aider-chat",), "aider_chat.py"),
 )
 
 

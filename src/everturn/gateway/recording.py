@@ -7,13 +7,13 @@ Nothing that fails here reaches the client, except as a note in a header.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
 from everturn.adapters.tracking import PreparedCall
 from everturn.gateway.exchange import HttpExchange
 from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.tenants import ClientRequest, NotUnderstood, RelayedReply, Tenants
+from everturn.gateway.workers import WorkerThreads
 
 T = TypeVar("T")
 # Stands for the conversation in a response that begins before its request is recorded.
@@ -42,7 +42,7 @@ class Recorder:
         self._tenants = tenants
         self._metrics = metrics
         self._max = max_recordings
-        self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="everturn-gateway")
+        self._workers = WorkerThreads(MAX_THREADS, "everturn-gateway")
         self._replies: dict[SessionKey, set[asyncio.Task[None]]] = {}
         self._running: set[asyncio.Task[None]] = set()
         # Requests that wait to be recorded.
@@ -57,7 +57,7 @@ class Recorder:
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run something in a worker thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        return await self._workers.run(work)
 
     def observe(
         self, exchange: HttpExchange, given: ClientRequest
@@ -154,7 +154,7 @@ class Recorder:
         """When all replies are recorded."""
         while self.is_busy:
             await asyncio.wait(self._running)
-        await asyncio.to_thread(self._pool.shutdown)
+        await self._workers.close()
 
 
 def _key(exchange: HttpExchange, given: ClientRequest) -> SessionKey:

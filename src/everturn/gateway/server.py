@@ -4,6 +4,7 @@ uvicorn's parser has no limit for headers, and waits for them without end, so th
 """
 
 import asyncio
+import gc
 import socket
 import threading
 from collections.abc import Callable, Generator
@@ -25,6 +26,18 @@ from everturn.twin.app import bind_socket, url_of
 KEEP_ALIVE_SECONDS: Final = 75
 # How long running requests may go on after SIGTERM. Our choice: most replies end in that time.
 SHUTDOWN_SECONDS: Final = 30
+
+
+# Objects made between two looks for garbage. Python's 700 is reached several times in a request. Our choice.
+GARBAGE_THRESHOLDS: Final = (5_000, 20, 20)
+
+
+def look_for_garbage_less() -> None:
+    """For a process that only serves, when it has loaded its code: what is there now stays, and is not looked
+    at again. Saves a twentieth of the processor time of a recorded request."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def make_protocol(limits: Limits) -> type[asyncio.Protocol]:

@@ -91,6 +91,11 @@ def load_tokens(path: Path) -> Tokens:
 def _read_version(path: Path) -> tuple[int, int, int]:
     try:
         found = path.stat()
+    except FileNotFoundError:
+        raise InputError(
+            f"Cannot read the tokens in {path}: there is no such file. Make it with a first token: "
+            f"everturn gateway token TENANT --tokens {path}"
+        ) from None
     except OSError as problem:
         raise InputError(f"Cannot read the tokens in {path}: {problem.strerror}.") from None
     return found.st_ino, found.st_size, found.st_mtime_ns

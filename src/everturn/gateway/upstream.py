@@ -1,5 +1,6 @@
 """The connection to the provider. The operator chooses it; nothing in a request can change it (GW-19)."""
 
+import errno
 import urllib.request
 from collections.abc import AsyncIterable, Iterable
 from typing import Final
@@ -20,11 +21,19 @@ _NOT_ADDED: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 def check_upstream(url: str) -> str:
     """The address without a "/" at its end; raises for one that cannot be used."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        # Reading the port raises if it is none.
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    # What stands before the host may be a password.
+    if "@" in url:
+        raise UsageError("The upstream has a user name in it; use https://HOST/PATH.")
+    if not is_address:
         raise UsageError(f"The upstream {url!r} is not an address; use https://HOST, or 'twin'.")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise UsageError("The upstream has a user name, a query or a fragment in it; use https://HOST/PATH.")
+    if "?" in url or "#" in url:
+        raise UsageError(f"The upstream {url!r} has a query or a fragment in it; use https://HOST/PATH.")
     return url.rstrip("/")
 
 
@@ -84,9 +93,20 @@ class Upstream:
             raise GatewayError(
                 502,
                 "upstream_unreachable",
-                f"The upstream {self.base} cannot be reached ({type(problem).__name__}). Check the network, "
-                "and the gateway's --upstream.",
+                f"The upstream {self.base} cannot be reached ({_explain(problem)}). Check the network, and "
+                "the gateway's --upstream.",
             ) from None
+
+
+def _explain(problem: Exception) -> str:
+    """What a person can act on; the name of the error where it says the most."""
+    if isinstance(problem, aiohttp.ClientConnectorDNSError):
+        return "there is no host of this name"
+    if isinstance(problem, aiohttp.ClientSSLError):
+        return "its certificate is not accepted"
+    if isinstance(problem, aiohttp.ClientConnectorError) and problem.errno == errno.ECONNREFUSED:
+        return "the connection was refused"
+    return type(problem).__name__
 
 
 def find_proxy(base: str) -> str | None:

@@ -10,10 +10,12 @@ disk fails, the transcript ends. The conversation continues in memory and the pr
 One process writes a transcript at a time. A transcript that another process is writing is opened for reading.
 """
 
+import heapq
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -21,6 +23,7 @@ import msgspec
 
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.respelling import is_reduced
+from everturn.adapters.tracking.scopes import is_in_scope
 from everturn.errors import EverturnError, SessionLocked
 from everturn.history.records import Record
 from everturn.history.threads import split_threads
@@ -186,8 +189,8 @@ class TranscriptFolder:
 
     def candidates(self, request: CallerRequest, exclude: Collection[str]) -> Iterator[TranscriptFile]:
         """Transcripts that may have the beginning of this request, newest first. The caller closes them."""
-        same, others = self._list_paths(request.chain[0], exclude)
-        for path in (*same, *(path for path in others if _may_begin(path, request))):
+        same, others = self._list_paths(request, exclude)
+        for path in chain(same, (path for path in others if _may_begin(path, request))):
             transcript = self._open(path, quietly=True)
             if transcript.store is not None:
                 yield transcript
@@ -215,23 +218,30 @@ class TranscriptFolder:
         if counters is not None:
             counters.close()
 
-    def _list_paths(self, first: bytes, exclude: Collection[str]) -> tuple[list[Path], list[Path]]:
-        """The files with this first link, and the others; those that were written last come first."""
+    def _list_paths(self, request: CallerRequest, exclude: Collection[str]) -> tuple[list[Path], list[Path]]:
+        """The files with the first link of the request, and the others of its scope: as in memory, only its
+        own conversation may have more than it. Those that were written last come first."""
         if self.folder is None:
             return [], []
-        same: list[tuple[float, Path]] = []
-        others: list[tuple[float, Path]] = []
+        # There may be thousands of files: whatever is done for each counts.
+        first = request.chain[0].hex()
+        same: list[tuple[float, str]] = []
+        others: list[tuple[float, str]] = []
         try:
-            with os.scandir(self.folder) as entries:
+            folder = os.path.realpath(self.folder)
+            with os.scandir(folder) as entries:
                 for entry in entries:
                     found = _NAME.match(entry.name)
-                    if found and os.path.realpath(entry.path) not in exclude:
-                        listed = same if found[1] == first.hex() else others
-                        listed.append((entry.stat().st_mtime, Path(entry.path)))
+                    if not found or not (found[1] == first or is_in_scope(found[2], request.scope)):
+                        continue
+                    # The folder is resolved; only a link in it has another path.
+                    path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                    if path not in exclude:
+                        listed = same if found[1] == first else others
+                        listed.append((entry.stat().st_mtime, entry.path))
         except OSError:
             return [], []
-        newest = [[path for _, path in sorted(listed, reverse=True)] for listed in (same, others)]
-        return newest[0][:MAX_CANDIDATES], newest[1][:MAX_PEEKED]
+        return _newest(same, MAX_CANDIDATES), _newest(others, MAX_PEEKED)
 
     def _open(self, path: Path, *, quietly: bool = False) -> TranscriptFile:
         try:
@@ -257,6 +267,10 @@ class TranscriptFolder:
             if not may_read:
                 raise
             return JsonlStore.open(path, access="read", place=place)
+
+
+def _newest(listed: Iterable[tuple[float, str]], count: int) -> list[Path]:
+    return [Path(path) for _, path in heapq.nlargest(count, listed)]
 
 
 def full_name(first: bytes, name: str, now: datetime) -> str:
