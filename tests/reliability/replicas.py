@@ -15,6 +15,7 @@ import select
 import shutil
 import signal
 import time
+import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -62,7 +63,8 @@ def endure(kind: "type[Nemesis]", name: str, seed: int) -> Counter[str]:
     rng = random.Random(f"{name} {seed}")
     server = _server()
     with TemporaryDirectory(prefix=f"everturn-{name}-") as folder:
-        nemesis = kind(server, f"t{seed}-{os.getpid()}", Path(folder), rng)
+        # Trials of one process share a server, and may have the same seed: each is a tenant of its own.
+        nemesis = kind(server, f"t{uuid.uuid4().hex}", Path(folder), rng)
         try:
             nemesis.run()
         finally:
@@ -175,7 +177,8 @@ class Replica:
 
 
 class Nemesis:
-    lifetime = SECONDS
+    lifetime = seconds = SECONDS
+    lease = LEASE
 
     def __init__(self, server: Server, tenant: str, folder: Path, rng: random.Random) -> None:
         self.server, self.tenant, self.folder, self.rng = server, tenant, folder, rng
@@ -229,12 +232,12 @@ class Nemesis:
         return OPERATIONS, MAX_FAULTS
 
     def run(self) -> None:
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + self.seconds
         done = 0
         operations, faults = self.size
         while done < operations:
             if time.monotonic() > end:
-                raise TimeoutError(f"only {done} operations in {SECONDS} s")
+                raise TimeoutError(f"only {done} operations in {self.seconds} s")
             self._listen(self.rng.uniform(0.005, 0.03))
             # Spread over the operations, so that each falls into the middle of some.
             if done > (self.counts["faults"] + 0.5) * operations / (faults + 1) and faults:
@@ -262,7 +265,7 @@ class Nemesis:
     def _hurt(self, fault: str) -> None:
         self.counts["faults"] += 1
         self.counts[fault] += 1
-        pause = self.rng.choice((0.02, 0.1, 1.2 * LEASE))
+        pause = self.rng.choice((0.02, 0.1, 1.2 * self.lease))
         if fault == "kill":
             self._kill(victim := self.rng.choice(self._replicas))
             self._replicas[self._replicas.index(victim)] = self._start()

@@ -95,7 +95,11 @@ class ManagedRequest:
         await self._recorder.wait_for_replies(self._exchange, self._given)
         return await self._recorder.run(
             lambda: self._conversations.prepare(
-                self._given, self._summaries, self._note_request, self._summaries.hold
+                self._given,
+                self._summaries,
+                self._note_request,
+                self._summaries.hold,
+                is_wanted=lambda: not self._summaries.is_cancelled,
             )
         )
 

@@ -64,7 +64,7 @@ class GatewaySummaries:
         self._loop = asyncio.get_running_loop()
         self._ends = time.monotonic() + seconds
         self._running: Future[RawResponse] | None = None
-        self._is_cancelled = False
+        self.is_cancelled = False
         # Whose summary it is; set when the request has been read.
         self.tenant = self.session = ""
         self.is_used = False
@@ -95,12 +95,12 @@ class GatewaySummaries:
 
     def cancel(self) -> None:
         """The client has gone: end the running request, and allow no other."""
-        self._is_cancelled = True
+        self.is_cancelled = True
         if self._running is not None:
             self._running.cancel()
 
     def _check(self, key: CapKey) -> None:
-        if self._is_cancelled:
+        if self.is_cancelled:
             raise SendError(0, "cancelled", "the client has disconnected")
         if time.monotonic() >= self._ends:
             raise SendError(0, "late", "there is no time left for a summary")

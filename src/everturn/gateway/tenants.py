@@ -12,6 +12,7 @@ import msgspec
 from everturn.adapters.tracking import CallerRequest, ConversationTracker, PreparedCall, UnsupportedRequest
 from everturn.adapters.tracking.conversation import TrackedConversation
 from everturn.adapters.tracking.effect_handler import refuse_to_send
+from everturn.adapters.tracking.tracker import RequestAbandoned
 from everturn.gateway.bodies import ReadReply, UnreadableBody, read_reply, read_request
 from everturn.gateway.failures import describe_failure
 from everturn.gateway.holds import options_of_tenant
@@ -91,13 +92,14 @@ class TenantConversations:
         send: Send,
         on_read: Callable[[CallerRequest, bool], None],
         hold: Send | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> PreparedCall | NotUnderstood:
         """Decide what is sent. `on_read` is told the request, and whether its reply is streamed, before
-        `send` is used for a summary. `hold` sends holds after it."""
+        `send` is used for a summary. `hold` sends holds after it. `is_wanted`: somebody waits for it."""
 
         def prepare(read: CallerRequest, fields: Mapping[str, Any]) -> PreparedCall:
             on_read(read, fields.get("stream") is True)
-            return self.tracker.prepare(read, send, hold)
+            return self.tracker.prepare(read, send, hold, is_wanted)
 
         return self._understand(given, prepare, observe=False)
 
@@ -125,6 +127,9 @@ class TenantConversations:
             return prepared
         except UnreadableBody as problem:
             return NotUnderstood(str(problem))
+        except RequestAbandoned as problem:
+            # What became of it was told when it was abandoned.
+            return NotUnderstood(str(problem), is_failure=True)
         except Exception as problem:
             why = describe_failure(problem)
             self.tracker.report_failure(problem, why=why)

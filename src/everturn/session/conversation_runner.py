@@ -129,10 +129,12 @@ class ConversationRunner:
         """Append a user message with these blocks."""
         self.add(self._record("user", blocks))
 
-    def hear(self, blocks: tuple[Block, ...]) -> None:
-        """Append an assistant message that is not a reply to a call here: an example, imported history, or
-        the beginning of a reply."""
-        self.add(self._record("assistant", blocks))
+    def take(self, kind: RecordKind, blocks: tuple[Block, ...], *, is_observed: bool = False) -> None:
+        """Append a message of a caller's list. An assistant message is not a reply to a call here: an
+        example, imported history, or the beginning of a reply. With `is_observed`, nothing is decided from
+        it. A list may bring many: `keep_appended` makes all of them durable in one step."""
+        record = self._record(kind, blocks)
+        (self.conversation.add_observed if is_observed else self.conversation.add)(record)
 
     def run(self, flow: Flow[T]) -> T:
         """Run a flow to its end."""
@@ -302,13 +304,6 @@ class ConversationRunner:
             self._told(make_cache_broken(verdict, self.event_context()))
 
     # ── calls that are sent as their caller made them ────────────────────────────────────────────
-
-    def put_observed(self, blocks: tuple[Block, ...]) -> None:
-        """`put` where nothing is decided from the message."""
-        record = self._record("user", blocks)
-        self._keep([record])
-        self.conversation.add_observed(record)
-        self._durable = len(self.conversation.log.records)
 
     def observe_call(self) -> None:
         """The caller's own request is about to be sent."""

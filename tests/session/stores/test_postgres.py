@@ -185,6 +185,23 @@ def test_a_lease_is_renewed_while_its_store_is_open(postgres_url, tmp_path, near
     near.open(tenant, "one").append([b.user("mine now")])
 
 
+def test_a_store_that_has_lost_its_lease_does_not_end_that_of_another_one_in_its_process(
+    postgres_url, tmp_path, tenant
+):
+    """A summary may be written meanwhile, and takes longer than a lease that nobody renews."""
+    holder = PostgresStores(postgres_url, tmp_path, lease=0.3)
+    old = holder.open(tenant, "one")
+    expire(postgres_url, tenant)
+    new = holder.open(tenant, "one")
+    assert "was taken over" in old.write_state(b"{}")
+    old.close()
+    time.sleep(0.6)
+    asked = "SELECT lease_until > clock_timestamp() FROM everturn.conversation WHERE tenant = $1"
+    assert sql(postgres_url, asked, tenant) == [(True,)]
+    new.append([b.user("still mine")])
+    holder.close()
+
+
 def test_two_replicas_never_both_compact_one_view(near, far, tenant):
     one = far.open(tenant, "one")
     one.append([b.user("hi", uuid="u1")])

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from everturn.adapters.tracking.caller_list import CallerList, KnownList
-from everturn.adapters.tracking.caller_request import CallerRequest, NewMessage
+from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.chain import is_caller_message, record_links
 from everturn.adapters.tracking.fair_lock import FairLock
 from everturn.adapters.tracking.kept_preambles import KeptPreamble, write_preamble
@@ -196,8 +196,10 @@ class TrackedConversation:
         unknown = ""
         for message in request.new_messages(len(self.known.chain)):
             self._ready = None
-            self._append(message, is_observed=request.is_observed)
-            if message.role == "assistant":
+            is_reply = message.role == "assistant"
+            is_observed = request.is_observed and not is_reply
+            self.runner.take("assistant" if is_reply else "user", message.blocks, is_observed=is_observed)
+            if is_reply:
                 # Its thinking may be bound to a prompt that was sent earlier and is no longer known. What was
                 # recorded before it keeps its prompt: clients change replies, such as an input of a call.
                 unknown = unknown or self.records[-1].uuid
@@ -206,15 +208,9 @@ class TrackedConversation:
             self.known.has_system_text |= message.role == "system"
             new = request.chain[len(self.known.chain) : message.links]
             self.known.add(len(self.records) - 1, new, self.preamble_digest)
+        self.runner.keep_appended()
         self.messages = before + len(request.messages)
         return (yield from self._prepare(request))
-
-    def _append(self, message: NewMessage, *, is_observed: bool) -> None:
-        runner = self.runner
-        if message.role == "assistant":
-            runner.hear(message.blocks)
-        else:
-            (runner.put_observed if is_observed else runner.put)(message.blocks)
 
     def compact_after_overflow_flow(self, call: PreparedCall) -> Flow[PreparedCall | None]:
         """After "too long": the same request after a compaction; None if nothing could be compacted."""

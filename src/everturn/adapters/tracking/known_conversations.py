@@ -26,15 +26,14 @@ MAX_PENDING_FACTOR: Final = 4
 
 class ConversationMatch(NamedTuple):
     """A conversation, how many of its links belong to the request, and how many of the request's links they
-    are: a request that leaves out a part of what was sent has fewer."""
+    are: a request that leaves out a part of what was sent has fewer. `is_continuation`: those are all links
+    that the conversation had when they were compared. It may grow before somebody asks: another request of
+    the caller may be in work."""
 
     tracked: TrackedConversation
     links: int
     covered: int
-
-    @property
-    def is_continuation(self) -> bool:
-        return self.links == len(self.tracked.known.chain)
+    is_continuation: bool
 
     def is_continued_by(self, request: CallerRequest) -> bool:
         """Whether the request continues the conversation. Known history under another scope is a fork."""
@@ -66,7 +65,7 @@ class KnownConversations:
         for links in range(len(chain), 0, -1):
             if best is not None and links < last_reply:
                 break
-            found = self._find_longest(chain[links - 1], links, preamble_digest, scope)
+            found = self._find_longest(chain, links, preamble_digest, scope)
             if found is None:
                 continue
             is_own = is_in_scope(found.tracked.id, scope)
@@ -76,14 +75,14 @@ class KnownConversations:
         return best
 
     def _find_longest(
-        self, link: bytes, links: int, preamble_digest: bytes, scope: str
+        self, chain: Sequence[bytes], links: int, preamble_digest: bytes, scope: str
     ) -> ConversationMatch | None:
-        """The best of the conversations that have this link."""
-        known = (self._conversations[name] for name in self._by_link.get(link, ()))
+        """The best of the conversations that are indexed under the last of these links."""
+        known = (self._conversations[name] for name in self._by_link.get(chain[links - 1], ()))
         found = [
-            ConversationMatch(tracked, links, links)
+            match
             for tracked in known
-            if _may_be(tracked, links, preamble_digest, scope)
+            if _may_be(match := _compare(tracked, chain, links), preamble_digest, scope)
         ]
         if len(found) <= 1:
             return found[0] if found else None
@@ -100,7 +99,7 @@ class KnownConversations:
         if not found or len({each.known.sent_last() for each, _ in found}) > 1:
             return None
         tracked, covered = found[-1]
-        return ConversationMatch(tracked, len(tracked.known.chain), covered)
+        return ConversationMatch(tracked, len(tracked.known.chain), covered, is_continuation=True)
 
     def find_reply(self, message_id: str) -> ConversationMatch | None:
         """The conversation with this reply, up to and including the reply."""
@@ -108,7 +107,10 @@ class KnownConversations:
         if tracked is None:
             return None
         links = tracked.known.replies[message_id]
-        return ConversationMatch(tracked, links, links)
+        return ConversationMatch(tracked, links, links, links == len(tracked.known.chain))
+
+    def get(self, name: str) -> TrackedConversation | None:
+        return self._conversations.get(name)
 
     def remember(self, tracked: TrackedConversation) -> None:
         """Index the new links of a conversation and make it the most recently used."""
@@ -137,8 +139,10 @@ class KnownConversations:
             self._by_link.setdefault(each, set()).add(name)
 
     def forget(self, tracked: TrackedConversation) -> None:
-        if self._conversations.pop(tracked.id, None) is None:
+        if self._conversations.get(tracked.id) is not tracked:
+            # It was read again since.
             return
+        del self._conversations[tracked.id]
         self._remove_links(tracked.id, self._indexed.pop(tracked.id, ()))
         for each in tracked.known.replies:
             if self._by_reply.get(each) == tracked.id:
@@ -162,16 +166,29 @@ class KnownConversations:
 
     def _rank(
         self, found: ConversationMatch, preamble_digest: bytes, scope: str
-    ) -> tuple[bool, bool, bool, int]:
-        """For equal prefixes: prefer the same scope, then the same preamble, then a continuation, then the
-        most recently used."""
+    ) -> tuple[bool, bool, int, bool, int]:
+        """For equal prefixes: prefer the same scope, then the same preamble, then one that has more of the
+        request by now, then a continuation, then the most recently used."""
         tracked, age = found.tracked, list(self._conversations).index(found.tracked.id)
         is_same = tracked.preamble_digest == preamble_digest
-        return is_in_scope(tracked.id, scope), is_same, found.is_continuation, age
+        return is_in_scope(tracked.id, scope), is_same, found.links, found.is_continuation, age
 
 
-def _may_be(tracked: TrackedConversation, links: int, preamble_digest: bytes, scope: str) -> bool:
-    if tracked.known.has_reply_within(links):
+def _compare(tracked: TrackedConversation, chain: Sequence[bytes], links: int) -> ConversationMatch:
+    """What a conversation that is indexed under `links` links has of a chain. What a request adds is indexed
+    when it is prepared, so the conversation may have more."""
+    known = tracked.known.chain
+    if len(known) == links:
+        return ConversationMatch(tracked, links, links, is_continuation=True)
+    # A copy: another thread may change it.
+    known = known[:]
+    same = common_prefix_length(known, chain)
+    return ConversationMatch(tracked, same, same, same == len(known))
+
+
+def _may_be(found: ConversationMatch, preamble_digest: bytes, scope: str) -> bool:
+    tracked = found.tracked
+    if tracked.known.has_reply_within(found.links):
         return True
-    is_all = tracked.preamble_digest == preamble_digest and links == len(tracked.known.chain)
+    is_all = tracked.preamble_digest == preamble_digest and found.links > 0 and found.is_continuation
     return is_all and is_in_scope(tracked.id, scope)

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from everturn.adapters.tracking.caller_list import CallerList, read_caller_list
 from everturn.adapters.tracking.caller_request import CallerRequest, KnownPrefix
-from everturn.adapters.tracking.conversation import TrackedConversation
+from everturn.adapters.tracking.chain import is_caller_message
+from everturn.adapters.tracking.conversation import PreparedCall, TrackedConversation
 from everturn.adapters.tracking.effect_handler import refuse_to_send
 from everturn.adapters.tracking.fork_records import take_shared_records
 from everturn.adapters.tracking.fork_watch import ForkWatch, describe_difference
@@ -93,19 +94,30 @@ class Recogniser:
         """The conversations in memory, the most recently used last."""
         return iter(self._known)
 
-    def recognise(self, request: CallerRequest) -> TrackedConversation:
+    def recognise(
+        self, request: CallerRequest, check: Callable[[], None] = lambda: None
+    ) -> TrackedConversation:
         """Find or create the conversation of this request: in memory, read from its file, a fork, or new.
-        Only a conversation in memory needs no disk access. The caller counts as a user, see `in_use`."""
+        Only a conversation in memory needs no disk access. The caller counts as a user, see `in_use`.
+        `check` raises if the request is not wanted any more, when its turn has come to read files."""
         if (tracked := self.find_in_memory(request)) is not None:
             return tracked
         with self._load_lock:
+            check()
             # Another caller may have loaded it while this one waited.
             if (tracked := self.find_in_memory(request)) is None:
                 tracked = self._load_or_create(request)
-                with self._guard:
-                    tracked.users += 1
-                    self._remember(tracked)
+                self._take(tracked)
             return tracked
+
+    def _take(self, tracked: TrackedConversation) -> None:
+        """The caller counts as a user of it. What was in memory of the same conversation is out of date."""
+        with self._guard:
+            old = self._known.get(tracked.id)
+            tracked.users += 1
+            self._remember(tracked)
+        if old not in (None, tracked) and not tracked.is_evicted:
+            self.forget(old)
 
     def find_in_memory(self, request: CallerRequest) -> TrackedConversation | None:
         """The conversation in memory that this request continues, if there is one. The caller then counts as
@@ -167,36 +179,41 @@ class Recogniser:
         with self._guard:
             self._remember(tracked)
 
-    def remember_used(self, tracked: TrackedConversation) -> None:
-        """The same, unless it was evicted meanwhile."""
-        with self._guard:
-            if not tracked.is_evicted:
-                self._remember(tracked)
-
     def _remember(self, tracked: TrackedConversation) -> None:
+        if tracked.is_evicted:
+            # Another thread has removed it meanwhile.
+            return
         self._known.remember(tracked)
         while (old := self._known.oldest_beyond(self._parts.options.limits.conversations)) is not None:
             self.forget(old)
 
-    def read_after(self, tracked: TrackedConversation, cut: int) -> Sequence[Record] | None:
-        """The records behind the first `cut` of a conversation that was removed from memory, as they are now.
-        None where replicas share nothing."""
-        transcript = self._transcripts.read_again(tracked.transcript)
-        if transcript is None:
-            return None
-        try:
-            return transcript.records[cut:]
-        finally:
-            transcript.close()
+    def load_again(self, call: PreparedCall) -> TrackedConversation | None:
+        """The conversation of a call, after it was removed from memory, as the store has it now. None where
+        replicas share nothing. Raises `SessionLocked` while another one writes it. The caller counts as a
+        user, see `in_use`."""
+        with self._load_lock:
+            with self._guard:
+                again = self._known.get(call.tracked.id)
+            if again is None:
+                transcript = self._transcripts.open_again(call.tracked.transcript)
+                if transcript is None:
+                    return None
+                with _closed_on_error(transcript):
+                    is_longer = any(map(is_caller_message, transcript.records[call.records :]))
+                    known = None if is_longer else call.tracked.known.first(call.links)
+                    again = self._restore(call.request, transcript, known)
+            self._take(again)
+            return again
 
     def forget(self, tracked: TrackedConversation) -> None:
         """Remove it from memory. It is read from its file again when a request continues it."""
         with self._guard:
             tracked.is_evicted = True
             self._known.forget(tracked)
-            if tracked.is_state_owed:
-                tracked.write_state()
-            tracked.transcript.close()
+        # A database may be slow: nobody waits for it who wants another conversation.
+        if tracked.is_state_owed:
+            tracked.write_state()
+        tracked.transcript.close()
 
     def close(self) -> None:
         for tracked in self._known:
@@ -231,8 +248,10 @@ class Recogniser:
         return self._fork_at(request, found.tracked, found.links)
 
     def _open_paths(self) -> set[str]:
+        """Transcripts that need not be looked at. Of conversations that replicas share, memory may have less
+        than the store."""
         with self._guard:
-            return {tracked.transcript.path for tracked in self._known}
+            return {each.transcript.path for each in self._known if not each.transcript.is_shared}
 
     def _new(self, request: CallerRequest) -> TrackedConversation:
         name = name_conversation(self._parts.new_id(), request.scope)
@@ -271,7 +290,7 @@ class Recogniser:
 
     def rewind(self, tracked: TrackedConversation, uuid: str) -> list[dict[str, Any]]:
         """A fork before one of the caller's messages, by default the last one. Returns its messages."""
-        with self._load_lock, tracked.lock.acquire():
+        with tracked.lock.acquire(), self._load_lock:
             request, cut = tracked.last_request, tracked.find_message(uuid)
             if request is None:
                 raise UsageError(f"The conversation {tracked.id!r} has had no request here yet.")
@@ -343,6 +362,18 @@ class Recogniser:
     def _load(self, request: CallerRequest, stored: StoredMatch) -> TrackedConversation:
         """Continue a conversation from its file. If the request has only a part of it, in a fork."""
         transcript = stored.transcript
+        if stored.is_whole and is_in_scope(transcript.name, request.scope):
+            return self._restore(request, transcript, stored.shared)
+        parent = self._restore(request, transcript)
+        try:
+            return self.fork(request, parent, stored.shared, stored.cut)
+        finally:
+            transcript.close()
+
+    def _restore(
+        self, request: CallerRequest, transcript: TranscriptFile, caller_list: CallerList | None = None
+    ) -> TrackedConversation:
+        """A conversation as its file and its state have it."""
         state = read_state(transcript.store) if transcript.store else SessionState()
         conversation = self._conversation(request, transcript, transcript.records, state.baselines)
         conversation.compaction_state.remember(state.breaker, state.refill)
@@ -350,16 +381,7 @@ class Recogniser:
         economy.state, economy.decisions = state.economy, state.decisions
         economy.lost_holds = dict(state.lost_holds)
         transcript.preamble = state.preamble
-        name = transcript.name
-        if stored.is_whole and is_in_scope(name, request.scope):
-            return self._create(
-                name, conversation, transcript, state.asides, caller_list=stored.shared, lineage=name
-            )
-        parent = self._create(name, conversation, transcript, state.asides)
-        try:
-            return self.fork(request, parent, stored.shared, stored.cut)
-        finally:
-            transcript.close()
+        return self._create(transcript.name, conversation, transcript, state.asides, caller_list=caller_list)
 
     # ── several processes ────────────────────────────────────────────────────────────────────────
 

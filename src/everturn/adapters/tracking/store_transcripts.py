@@ -59,17 +59,21 @@ class StoreTranscripts:
         name = stores.find_by_message(self._tenant, message_id)
         if name is None:
             return None
-        return self._read(name)
-
-    def read_again(self, transcript: TranscriptFile) -> TranscriptFile | None:
-        return self._read(os.path.basename(transcript.path).removesuffix(SUFFIX))
-
-    def _read(self, name: str) -> TranscriptFile:
-        stores = self._stores()
         return TranscriptFile(stores.open(self._tenant, name, access="read"), self._report_problem)
 
     def counters(self) -> tuple[StoreFactory, str]:
         return self._stores(), self._tenant
+
+    def open_again(self, transcript: TranscriptFile) -> TranscriptFile | None:
+        name = os.path.basename(transcript.path).removesuffix(SUFFIX)
+        try:
+            store = self._stores().open(self._tenant, name)
+        except SessionLocked:
+            if transcript.is_shared:
+                raise
+            # A file that another process writes: each has a copy of its own.
+            return None
+        return TranscriptFile(store, self._report_problem, is_indexed=True)
 
     def close(self) -> None:
         stores, self._opened = self._opened, None

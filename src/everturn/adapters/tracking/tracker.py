@@ -20,12 +20,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from everturn.adapters.tracking.caller_request import CallerRequest, UnsupportedRequest, read_request
-from everturn.adapters.tracking.chain import is_reply
+from everturn.adapters.tracking.chain import is_caller_message, is_reply
 from everturn.adapters.tracking.conversation import PreparedCall, TrackedConversation
 from everturn.adapters.tracking.effect_handler import (
     AsyncSend,
@@ -43,7 +43,7 @@ from everturn.decide.effects import AskModel
 from everturn.decide.events import Event
 from everturn.engine import Flow
 from everturn.engine.wire import ParsedReply
-from everturn.errors import SessionLocked, StoreError, UsageError
+from everturn.errors import EverturnError, SessionLocked, StoreError, UsageError
 from everturn.history.records import Usage
 from everturn.session.bill import Bill, BillPurpose, Ledger, UsageTotals, price_usage
 from everturn.session.cache_break_reports import ReportNotWritten, write_cache_break_report
@@ -77,6 +77,15 @@ class _LeaseWaits:
         if time.monotonic() > self._ends:
             raise locked
         return LEASE_PAUSE
+
+
+class RequestAbandoned(EverturnError):
+    """Nothing was recorded of the request: nobody waits for it any more."""
+
+
+class _PaidReply(NamedTuple):
+    parsed: ParsedReply
+    spent: UsageTotals
 
 
 class ConversationTracker:
@@ -146,16 +155,30 @@ class ConversationTracker:
 
     # ── one request ──────────────────────────────────────────────────────────────────────────────
 
-    def prepare(self, request: CallerRequest, send: Send, hold: Send | None = None) -> PreparedCall:
+    def prepare(
+        self,
+        request: CallerRequest,
+        send: Send,
+        hold: Send | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> PreparedCall:
         """`send` asks for a summary on the caller's connection; `hold` sends holds, None if there are to be
-        none."""
+        none. `is_wanted` is asked before the conversation is changed: requests whose caller has gone must not
+        delay the others."""
+
+        def check() -> None:
+            if not is_wanted():
+                raise RequestAbandoned("The caller does not wait for this request any more.")
+
         waits = _LeaseWaits()
         for _ in range(MAX_TRIES):
+            check()
             try:
                 with (
-                    self._recogniser.in_use(self._recogniser.recognise(request)) as tracked,
+                    self._recogniser.in_use(self._recogniser.recognise(request, check)) as tracked,
                     tracked.lock.acquire(),
                 ):
+                    check()
                     if tracked.can_continue(request) and self._resume(tracked):
                         self._holds.connect(tracked, HoldConnection(send=hold))
                         flow = tracked.prepare_flow(
@@ -220,25 +243,27 @@ class ConversationTracker:
     def record_response(self, call: PreparedCall, raw: RawResponse) -> None:
         waits = _LeaseWaits()
         with call.tracked.lock.acquire():
-            while True:
+            reply = self._read_reply(call, raw)
+            while reply is not None:
                 try:
                     self._resume(call.tracked)
+                    self._record(call, reply)
                     break
                 except SessionLocked as locked:
                     time.sleep(waits.next_pause(locked))
-            self._record(call, raw)
             call.tracked.transcript.release()
 
     async def record_response_async(self, call: PreparedCall, raw: RawResponse) -> None:
         waits = _LeaseWaits()
         async with call.tracked.lock.acquire_async():
-            while True:
+            reply = self._read_reply(call, raw)
+            while reply is not None:
                 try:
                     await self._resume_async(call.tracked)
+                    self._record(call, reply)
                     break
                 except SessionLocked as locked:
                     await asyncio.sleep(waits.next_pause(locked))
-            self._record(call, raw)
             call.tracked.transcript.release()
 
     def _resume(self, tracked: TrackedConversation) -> bool:
@@ -267,7 +292,8 @@ class ConversationTracker:
 
     # ── responses ────────────────────────────────────────────────────────────────────────────────
 
-    def _record(self, call: PreparedCall, raw: RawResponse) -> None:
+    def _read_reply(self, call: PreparedCall, raw: RawResponse) -> _PaidReply | None:
+        """The reply, which is paid; None if there is nothing to record."""
         try:
             parsed = call.tracked.wire.parse_reply(raw.body, request_id=raw.request_id)
         except msgspec.DecodeError as problem:
@@ -275,51 +301,52 @@ class ConversationTracker:
             self._reporter.report_problem(
                 "the provider's answer could not be read and is not recorded", str(problem)
             )
-            return
-        tracked, response = call.tracked, parsed.response
+            return None
+        response = parsed.response
         usage = response.reply.usage or Usage()
         spent = price_usage(usage, response.reply.model, self.parts.clock().date())
         self._add_to("conversation", spent, self._ledger)
-        if not response.blocks:
-            # An empty reply is not recorded: the next request shows what the caller kept of it.
-            return
-        if tracked.is_evicted and self._record_in_store(call, parsed, spent):
+        # An empty reply is not recorded: the next request shows what the caller kept of it.
+        return _PaidReply(parsed, spent) if response.blocks else None
+
+    def _record(self, call: PreparedCall, reply: _PaidReply) -> None:
+        tracked = call.tracked
+        if tracked.is_evicted and self._record_in_store(call, reply):
             return
         if not tracked.is_waiting_for(call) or tracked.is_evicted:
             tracked = self._recogniser.fork(
                 call.request, tracked, tracked.known.first(call.links), call.records
             )
-        self._record_in(tracked, call, parsed, spent)
+        self._record_in(tracked, call, reply)
 
-    def _record_in_store(self, call: PreparedCall, parsed: ParsedReply, spent: UsageTotals) -> bool:
+    def _record_in_store(self, call: PreparedCall, reply: _PaidReply) -> bool:
         """For a conversation that was removed from memory, because of an error or because another replica has
         continued it: record the reply where the store has its request. False if a fork has to be made."""
-        after = self._recogniser.read_after(call.tracked, call.records)
-        if after is None:
-            return False
-        if after:
-            # The caller's next request has brought it, or the caller got another reply to this one.
-            return is_reply(after, parsed.response.blocks)
-        with (
-            self._recogniser.in_use(self._recogniser.recognise(call.request)) as again,
-            again.lock.acquire(),
-        ):
-            if len(again.records) != call.records or not self._resume(again):
+        for _ in range(MAX_TRIES):
+            again = self._recogniser.load_again(call)
+            if again is None:
                 return False
-            self._record_in(again, call, parsed, spent)
-            return True
+            with self._recogniser.in_use(again), again.lock.acquire():
+                if not self._resume(again):
+                    continue
+                after = again.records[call.records :]
+                if len(again.records) >= call.records and not any(map(is_caller_message, after)):
+                    # Another replica that got the same request may have compacted the conversation.
+                    self._record_in(again, call, reply)
+                    return True
+                again.transcript.release()
+                # The caller's next request has brought it, or the caller got another reply to this one.
+                return is_reply(after, reply.parsed.response.blocks)
+        raise StoreError(ALWAYS_CHANGED)
 
-    def _record_in(
-        self, tracked: TrackedConversation, call: PreparedCall, parsed: ParsedReply, spent: UsageTotals
-    ) -> None:
+    def _record_in(self, tracked: TrackedConversation, call: PreparedCall, reply: _PaidReply) -> None:
         with self._forget_on_error(tracked):
-            recorded = tracked.record_response(call, parsed)
+            recorded = tracked.record_response(call, reply.parsed)
             self._report_break(tracked, recorded.verdict)
             self._begin_holds(tracked, call, recorded.hold_check)
             if call.request.is_in_thread:
                 tracked.keep_preamble()
-            self._add_to("conversation", spent, tracked.ledger)
-        self._recogniser.remember(tracked)
+            self._add_to("conversation", reply.spent, tracked.ledger)
         # An observed call has decided nothing: what the state says of it only helps to explain later ones.
         is_recent = time.monotonic() - tracked.state_written < STATE_SECONDS
         tracked.is_state_owed = call.request.is_observed and is_recent
@@ -419,7 +446,7 @@ class ConversationTracker:
         except Exception:
             self._recogniser.forget(tracked)
             raise
-        self._recogniser.remember_used(tracked)
+        self._recogniser.remember(tracked)
 
     def _handler_options(self, tracked: TrackedConversation) -> dict[str, Any]:
         def add_usage(effect: AskModel, usage: Usage) -> None:

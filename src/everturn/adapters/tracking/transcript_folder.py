@@ -24,7 +24,7 @@ import msgspec
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.respelling import is_reduced
 from everturn.adapters.tracking.scopes import is_in_scope
-from everturn.errors import EverturnError, SessionLocked
+from everturn.errors import EverturnError, SessionLocked, StoreError
 from everturn.history.records import Record
 from everturn.history.threads import split_threads
 from everturn.safe_files import MAX_SESSION_BYTES, open_stream, read_file
@@ -67,9 +67,9 @@ class Transcripts(Protocol):
         """The transcript with the reply that has this id, for reading; the caller closes it."""
         ...
 
-    def read_again(self, transcript: "TranscriptFile") -> "TranscriptFile | None":
-        """A transcript that another replica has continued, as it is now, for reading; the caller closes it.
-        None where replicas share nothing."""
+    def open_again(self, transcript: "TranscriptFile") -> "TranscriptFile | None":
+        """A transcript that was closed, as it is now. None where replicas share nothing. Raises
+        `SessionLocked` while another one writes it."""
         ...
 
     def counters(self) -> "tuple[StoreFactory, str] | None":
@@ -101,17 +101,14 @@ class TranscriptFile:
         self._report_problem = report_problem
         # Looked at once: to compare an object with a protocol takes longer than the rest of a release.
         self._shared = store if isinstance(store, SharedStore) else None
+        # Whether other replicas may continue the conversation between two requests.
+        self.is_shared = self._shared is not None
 
     @property
     def name(self) -> str:
         """The conversation id in the file name."""
         found = _NAME.match(os.path.basename(self.path))
         return found[2] if found else ""
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether other replicas may continue the conversation between two requests."""
-        return self._shared is not None
 
     @property
     def told_path(self) -> str:
@@ -143,12 +140,17 @@ class TranscriptFile:
         return list(split_threads(self.store.records).main.records) if self.store else []
 
     def append(self, records: Sequence[Record]) -> None:
-        if self.store is None or not records:
+        if not records:
+            return
+        if self.store is None:
+            if self.is_shared:
+                # Whoever works on it has to look it up again: the store must not miss what was answered.
+                raise StoreError(f"The conversation {self.name} was removed from memory meanwhile.")
             return
         try:
             self.store.append(records)
         except EverturnError as problem:
-            if self._shared is not None:
+            if self.is_shared:
                 # Another replica continues what the store holds; a copy in memory would differ from it.
                 raise
             self._report_problem(
@@ -157,8 +159,9 @@ class TranscriptFile:
             self.close()
 
     def resume(self) -> bool:
-        """Before something is recorded: False if another replica has continued the conversation since."""
-        return self._shared.resume() if self._shared is not None else True
+        """Before something is recorded: False if another replica has continued the conversation since, or if
+        it was closed."""
+        return self._shared.resume() if self._shared is not None else not self.is_shared
 
     def release(self) -> None:
         """Between two requests any replica can continue the conversation."""
@@ -199,7 +202,7 @@ class TranscriptFolder:
         """None: a folder has no index, and reading all of it for any id that a caller names takes long."""
         return None
 
-    def read_again(self, transcript: TranscriptFile) -> TranscriptFile | None:
+    def open_again(self, transcript: TranscriptFile) -> TranscriptFile | None:
         return None
 
     def counters(self) -> tuple[StoreFactory, str] | None:

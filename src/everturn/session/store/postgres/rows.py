@@ -96,19 +96,20 @@ class Owner(NamedTuple):
 
 
 class LeaseTable:
-    """The leases that this process holds, by tenant and name: what is renewed in the background."""
+    """The leases that this process holds, by tenant, name and holder: what is renewed in the background. A
+    conversation may be open several times here; one of them must not drop the lease of another."""
 
     def __init__(self) -> None:
-        self._tokens: dict[tuple[str, str], tuple[str, int]] = {}
+        self._tokens: dict[tuple[str, str, str], int] = {}
 
     def hold(self, tenant: str, name: str, holder: str, token: int) -> None:
-        self._tokens[tenant, name] = holder, token
+        self._tokens[tenant, name, holder] = token
 
-    def drop(self, tenant: str, name: str) -> None:
-        self._tokens.pop((tenant, name), None)
+    def drop(self, tenant: str, name: str, holder: str) -> None:
+        self._tokens.pop((tenant, name, holder), None)
 
     def columns(self) -> tuple[list[str], list[str], list[str], list[int]]:
-        rows = [(*key, *value) for key, value in list(self._tokens.items())]
+        rows = [(*key, token) for key, token in list(self._tokens.items())]
         return (
             [row[0] for row in rows],
             [row[1] for row in rows],
@@ -151,7 +152,7 @@ class PostgresRows:
         if not self._token:
             return
         token, self._token = self._token, 0
-        self._leases.drop(*self._key)
+        self._leases.drop(*self._key, self._owner.holder)
         try:
             self._execute(_RELEASE, *self._key, self._owner.holder, token)
         except Exception:
@@ -229,7 +230,7 @@ class PostgresRows:
         return found["holder"] == self._owner.holder and found["token"] == self._token
 
     def _lost(self, found: Any) -> LeaseLost:
-        self._leases.drop(*self._key)
+        self._leases.drop(*self._key, self._owner.holder)
         who = found["holder"].rpartition("/")[0] if found and not self._is_ours(found) else ""
         return LeaseLost(
             f"The conversation {self._key[1]} of the tenant {self._key[0]} was taken over by "
