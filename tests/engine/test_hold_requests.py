@@ -43,35 +43,25 @@ def with_thinking(request: CapturedRequest, **thinking: Any) -> CapturedRequest:
     return msgspec.structs.replace(request, parameters=parameters)
 
 
-SAID = captured(text_block("done"))
-
-
 @pytest.mark.parametrize(
-    ("request_", "model", "why"),
+    ("reply", "settings", "model", "why"),
     [
-        (SAID, OPUS, ""),
-        (captured(), OPUS, "there is no reply yet"),
-        (captured(text_block("a"), tool_choice={"type": "auto"}), OPUS, ""),
-        (captured(text_block("a"), tool_choice={"type": "any"}), OPUS, "a call of a tool is asked for"),
-        (captured(text_block("a"), tool_choice={"type": "tool"}), OPUS, "a call of a tool is asked for"),
-        (captured(text_block("a"), output_config={"effort": "low"}), OPUS, ""),
-        (
-            captured(text_block("a"), output_config={"format": {}}),
-            OPUS,
-            "a reply in a given format is asked for",
-        ),
-        (captured(THOUGHT, text_block("a")), OPUS, ""),
-        (captured(text_block("a")), FORGETFUL, ""),
-        (
-            captured(THOUGHT, text_block("a")),
-            FORGETFUL,
-            "a new message removes the thinking that the cached prefix has",
-        ),
-        (captured(THOUGHT), OPUS, "the last reply cannot carry a breakpoint"),
+        (["a"], {}, OPUS, ""),
+        ([], {}, OPUS, "there is no reply yet"),
+        (["a"], {"tool_choice": {"type": "auto"}}, OPUS, ""),
+        (["a"], {"tool_choice": {"type": "any"}}, OPUS, "a call of a tool is asked for"),
+        (["a"], {"tool_choice": {"type": "tool"}}, OPUS, "a call of a tool is asked for"),
+        (["a"], {"output_config": {"effort": "low"}}, OPUS, ""),
+        (["a"], {"output_config": {"format": {}}}, OPUS, "a reply in a given format is asked for"),
+        ([THOUGHT, "a"], {}, OPUS, ""),
+        (["a"], {}, FORGETFUL, ""),
+        ([THOUGHT, "a"], {}, FORGETFUL, "a new message removes the thinking that the cached prefix has"),
+        ([THOUGHT], {}, OPUS, "the last reply cannot carry a breakpoint"),
     ],
 )
-def test_why_a_hold_would_be_refused_or_useless(request_, model, why):
-    assert hindrance(request_, model) == why
+def test_why_a_hold_would_be_refused_or_useless(reply, settings, model, why):
+    blocks = [text_block(each) if isinstance(each, str) else each for each in reply]
+    assert hindrance(captured(*blocks, **settings), model) == why
 
 
 def test_a_request_that_is_repeated_needs_only_a_reply():
@@ -88,7 +78,10 @@ def test_a_hold_marks_the_last_reply_and_asks_for_nothing(form, ttl):
         Message("user", (text_block("."),)),
     )
     assert held.breakpoints.places == ((BlockLocation(1, 1), Breakpoint(-1, ttl)),)
-    assert held.settings == {**{k: v for k, v in SAID.settings.items() if k != "stream"}, "max_tokens": 0}
+    assert held.settings == {
+        **{k: v for k, v in captured(text_block("a")).settings.items() if k != "stream"},
+        "max_tokens": 0,
+    }
 
 
 def test_tools_that_still_run_have_a_stand_in():
@@ -112,7 +105,7 @@ def test_where_the_api_takes_no_empty_answer_the_least_is_asked_for():
 def test_a_repeated_request_is_the_one_before_the_reply():
     held = to_hold(captured(text_block("a")), "repeat")
     assert (held.messages, held.settings["max_tokens"]) == ((ASKED,), 1)
-    assert held.breakpoints == SAID.breakpoints
+    assert held.breakpoints == captured(text_block("a")).breakpoints
 
 
 def test_who_spoke_last():

@@ -147,10 +147,13 @@ class MapFiles:
             path for path in files if not path.name.startswith("test_") and "mutation" not in path.parts
         )
         texts = [*sources, *((root / path).read_text(encoding="utf-8") for path in shared)]
+        tests = sorted((root / "tests").rglob("test_*.py"))
+        self._all_tests = b"\0".join(path.read_bytes() for path in tests)
         self._key = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
     def _place(self, test_file: str) -> Path:
-        text = (self._root / test_file).read_bytes() if test_file else b""
+        # What a collection runs depends on all test files.
+        text = (self._root / test_file).read_bytes() if test_file else self._all_tests
         digest = hashlib.sha256(self._key.encode() + text).hexdigest()[:16]
         return self._folder / f"{test_file.replace('/', '.') or 'import'}-{digest}.json"
 

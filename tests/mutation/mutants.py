@@ -10,6 +10,7 @@ import copy
 import re
 from collections.abc import Iterator
 from difflib import unified_diff
+from functools import cache
 from typing import Final, NamedTuple
 
 # Names of types begin with a capital and have a small letter; constants have none.
@@ -76,9 +77,14 @@ def find_mutants(source: str) -> list[Mutant]:
 def is_change(source: str, mutant: Mutant) -> bool:
     """Whether the changed module still parses, and means something else."""
     try:
-        return ast.dump(ast.parse(apply(source, mutant))) != ast.dump(ast.parse(source))
+        return ast.dump(ast.parse(apply(source, mutant))) != _dumped(source)
     except SyntaxError:
         return False
+
+
+@cache
+def _dumped(source: str) -> str:
+    return ast.dump(ast.parse(source))
 
 
 class _Finder:
