@@ -13,6 +13,7 @@ import selectors
 import signal
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -46,6 +47,21 @@ _SECRET_ENDINGS: Final = re.compile(
 )
 # A password in an address: postgres://user:password@host.
 _PASSWORD_IN_URL: Final = re.compile(r"://[^\s/@:]{0,200}:[^\s/@]{1,200}@")
+
+
+def end_with_parent() -> None:
+    """In a worker of a process pool: ends it when the process that started it is gone, however it ended. Who
+    was killed cannot tell its workers, and they would wait for work for ever."""
+    # Not above: a worker has it already, and a command that starts quickly does not need it.
+    from multiprocessing import parent_process
+
+    if (parent := parent_process()) is not None:
+        threading.Thread(target=_end_after, args=(parent.join,), name="parent watch", daemon=True).start()
+
+
+def _end_after(wait: Callable[[], None]) -> None:
+    wait()
+    os._exit(1)
 
 
 class FinishedProcess(NamedTuple):

@@ -6,8 +6,8 @@ from reliability.score import tally
 from reliability.trials import Trial
 
 FIRST = 20_261_115
-# Shares, so that workers have something to do each; together 20,000 conversations.
-SHARES = 16
+# Shares, so that workers have something to do each; together 4,000 conversations.
+SHARES = 8
 EACH = 500
 # What must have happened in every share, or it proves little.
 HAPPENED = (

@@ -18,7 +18,7 @@ from reliability.machine import Walk
 from reliability.score import tally
 
 FIRST = 20_261_115
-SHARES = 4
+SHARES = 2
 # Walks of a dozen steps in each share: some five thousand steps, beside those that hypothesis chooses.
 EACH = 100
 SHARE = st.floats(0, 0.999)

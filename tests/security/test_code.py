@@ -68,6 +68,7 @@ PRINTS = {
     "dashboard/replay_table.py": "lines that were fitted to the screen",
     "dashboard/terminal.py": "lines that were fitted to the screen",
     "replay/cache_check.py": "numbers, for developers",
+    "replay/economy_tables.py": "numbers, for developers",
     "replay/pause_table.py": "numbers, for developers",
     "replay/reuse_table.py": "numbers, for developers",
     "replay/refetches/sample.py": "a sample to be judged, for developers",

@@ -74,6 +74,7 @@ MADE_OF_VALUES = {
     "everturn.chat.tools.search.glob_patterns: translate(part)",
     "everturn.chat.tools.search.grep_worker: asked['pattern']",
     "everturn.decide.retention.score: f'(?<![\\\\w-]){re.escape(end)}(?![\\\\w-])'",
+    "everturn.measure.model_table: re.escape(each) + _END_OF_ID",
     "everturn.replay.refetches.strings: f'(?<![\\\\w-]){re.escape(string)}(?!\\\\w)'",
     "everturn.replay.synthetic.workspace.project: language_of(path).signature",
     "everturn.session.hooks.settings: matcher",

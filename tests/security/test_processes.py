@@ -296,3 +296,28 @@ def test_a_key_under_another_name_or_in_an_address_reaches_no_command(name: str,
         "SSH_AUTH_SOCK": "/s",
     }
     assert environment_without_keys({name: value, **kept}) == kept
+
+
+POOL = """
+import sys, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from os import getpid
+from everturn.processes import end_with_parent
+
+if __name__ == "__main__":
+    pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent)
+    print(pool.submit(getpid).result(), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_worker_ends_when_the_process_that_started_it_is_killed(tmp_path: Path):
+    script = tmp_path / "pool.py"
+    script.write_text(POOL)
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        assert int(starter.stdout.readline()) > 0
+        starter.kill()
+        # The worker has the other end of this pipe: it is closed when the worker ends.
+        assert starter.communicate(timeout=30) == ("", None)

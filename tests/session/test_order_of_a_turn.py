@@ -140,7 +140,7 @@ def test_the_whole_order_of_a_turn(tmp_path):
         "hook PreCompact",
         "ask for a summary",
         "hook SessionStart",
-        "keep Compacted summary attachment",
+        "keep Compacted summary attachment attachment",
         "tell of the compaction",
         "hook PostCompact",
         # 4 the request is recorded and sent
@@ -180,7 +180,7 @@ def test_too_long_is_withheld_while_a_compaction_makes_room(tmp_path):
         "record what is sent",
         "send",
         "ask for a summary",
-        "keep Compacted summary attachment",
+        "keep Compacted summary attachment attachment",
         "tell of the compaction",
         "record what is sent",
         "send",

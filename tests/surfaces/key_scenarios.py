@@ -29,8 +29,10 @@ from surfaces.desk import SUMMARY, Desk, assistant_line, call, result, text, too
 
 import everturn
 from everturn import Session, Tool
+from everturn.decide.compact.values import Compaction
 from everturn.errors import EverturnError
 from everturn.session.config.keys import KEYS
+from everturn.session.events.serialize import serialize_event
 from everturn.session.hold_timers import VirtualTimer
 from everturn.twin.clock import VirtualClock
 from everturn.twin.testing import TwinForTests
@@ -53,6 +55,14 @@ EDIT = tool("Edit", lambda given: "done", file_path=STRING, old_string=STRING, n
 Scenario = Callable[["Lab"], None]
 
 
+def _spelled(value: Any) -> Any:
+    """A compaction with its score, and not with what that is computed from."""
+    if not isinstance(value, Compaction):
+        return value
+    receipt = msgspec.structs.replace(value.receipt, scored=None)
+    return [msgspec.structs.replace(value, receipt=receipt), value.receipt.retention]
+
+
 class Lab(Desk):
     """A desk whose ids and times are the same in every run, and what was observed at it."""
 
@@ -72,7 +82,7 @@ class Lab(Desk):
         return super().open(config=None, new_id=self.new_id, cwd=self.folder, **{**given, **self.overrides})
 
     def observe(self, *values: Any) -> None:
-        self.observed.extend(values)
+        self.observed.extend(map(_spelled, values))
 
     def summarize_always(self, times: int = 40) -> None:
         """Whenever a summary is asked for, one is written."""
@@ -98,7 +108,12 @@ class Lab(Desk):
             for path in sorted(self.folder.rglob("*"))
             if path.is_file() and not path.name.endswith(NOT_COMPARED)
         }
-        found = {"bodies": self.bodies, "events": self.events, "files": files, "observed": self.observed}
+        found = {
+            "bodies": self.bodies,
+            "events": [serialize_event(each, "included") for each in self.events],
+            "files": files,
+            "observed": self.observed,
+        }
         told = json.dumps(found, default=msgspec.to_builtins, sort_keys=True, indent=1)
         return SECONDS.sub(r"\1 0", told)
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from everturn.catalog.places import OWN, Places, list_files
+from everturn.processes import end_with_parent
 from everturn.replay.readers.claude_code import parent_of
 from everturn.safe_files import MAX_SESSION_BYTES, open_stream
 from everturn.web_dashboard.index import FileStamp, SessionIndex
@@ -184,6 +185,7 @@ class Indexer:
 
 def begin_worker() -> None:
     """In a worker: Ctrl-C ends the dashboard, which ends its workers; and pages come first."""
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
 

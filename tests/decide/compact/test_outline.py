@@ -32,14 +32,14 @@ def test_a_file_has_the_names_that_it_defines_in_any_language_the_newest_file_fi
     go = "     1\tpackage main\n     2\tfunc (s *Store) Open(path string) {\n     3\ttype Branch struct {"
     python = "class Reader:\n    async def read_all(self):\n        define = undefined"
     records = [
-        *exchange(1, "Read", {"file_path": "/work/src/store.go"}, go),
-        *exchange(2, "Write", {"file_path": "/work/src/reader.py", "content": python}, "done"),
+        *exchange(1, "Read", {"file_path": "/home/dev/src/store.go"}, go),
+        *exchange(2, "Write", {"file_path": "/home/dev/src/reader.py", "content": python}, "done"),
         *exchange(
-            3, "Edit", {"file_path": "/work/web/app.ts", "new_string": "export const shown = 1"}, "done"
+            3, "Edit", {"file_path": "/home/dev/web/app.ts", "new_string": "export const shown = 1"}, "done"
         ),
     ]
     assert outlined(records) == FileOutline(
-        "/work/", ("web/app.ts: shown", "src/reader.py: Reader, read_all", "src/store.go: Open, Branch")
+        "/home/dev/", ("web/app.ts: shown", "src/reader.py: Reader, read_all", "src/store.go: Open, Branch")
     )
 
 
@@ -48,7 +48,7 @@ def test_a_path_that_only_a_search_has_shown_has_a_line_and_none_is_named_twice(
         *exchange(
             1, "Grep", {"pattern": "x"}, "cli/main.py:3: x = 1\ncli/other.py:9: x\nsee https://a.example/b"
         ),
-        *exchange(2, "Read", {"file_path": "/work/cli/main.py"}, "x = 1"),
+        *exchange(2, "Read", {"file_path": "/home/dev/cli/main.py"}, "x = 1"),
     ]
     assert outlined(records).lines == ("main.py", "cli/other.py")
 
@@ -56,16 +56,16 @@ def test_a_path_that_only_a_search_has_shown_has_a_line_and_none_is_named_twice(
 def test_a_second_reset_carries_the_outline_of_the_first():
     first = outlined(
         [
-            *exchange(1, "Read", {"file_path": "/work/a/one.py"}, "def first(): ..."),
-            *exchange(2, "Read", {"file_path": "/work/b/two.py"}, "def second(): ..."),
+            *exchange(1, "Read", {"file_path": "/home/dev/a/one.py"}, "def first(): ..."),
+            *exchange(2, "Read", {"file_path": "/home/dev/b/two.py"}, "def second(): ..."),
         ]
     )
-    again = [carried(first), *exchange(3, "Read", {"file_path": "/work/b/two.py"}, "def third(): ...")]
-    assert outlined(again) == FileOutline("/work/", ("b/two.py: third, second", "a/one.py: first"))
+    again = [carried(first), *exchange(3, "Read", {"file_path": "/home/dev/b/two.py"}, "def third(): ...")]
+    assert outlined(again) == FileOutline("/home/dev/", ("b/two.py: third, second", "a/one.py: first"))
 
 
 def test_a_file_that_could_not_be_read_is_not_named():
-    failed = exchange(1, "Read", {"file_path": "/work/gone.py"}, "")
+    failed = exchange(1, "Read", {"file_path": "/home/dev/gone.py"}, "")
     raw = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "no such file", "is_error": True}
     failed[1] = Record(kind="user", uuid="u1", blocks=(block_from_fields(raw),))
     assert outlined(failed) == FileOutline()

@@ -65,9 +65,9 @@ class StoreTranscripts:
         return self._stores(), self._tenant
 
     def open_again(self, transcript: TranscriptFile) -> TranscriptFile | None:
-        name = os.path.basename(transcript.path).removesuffix(SUFFIX)
+        stores, name = self._stores(), os.path.basename(transcript.path).removesuffix(SUFFIX)
         try:
-            store = self._stores().open(self._tenant, name)
+            store = stores.open(self._tenant, name)
         except SessionLocked:
             if transcript.is_shared:
                 raise

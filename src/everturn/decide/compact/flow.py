@@ -90,11 +90,12 @@ def run_compaction(
         surroundings = surroundings or (yield from _read_surroundings(own_plan, context))
         own_plan = _without_outdated(own_plan, surroundings)
         made = _finished(own_plan, attempt, surroundings, context, (*attempts, attempt), now, new_id)
-        back = own_plan.restoration
-        has_more = bool(surroundings.files or back.exchanges or back.outline.lines)
-        if made.tokens_after >= min(most, context.limits.auto) and has_more:
-            # They can be read again, and must not be why the context is full at once.
-            surroundings, own_plan = _without_files(surroundings), _without_exchanges(own_plan)
+        if made.tokens_after >= min(most, context.limits.auto) and surroundings.files:
+            # Files can be read again, and must not be why the context is full at once.
+            surroundings = _without_files(surroundings)
+            made = _finished(own_plan, attempt, surroundings, context, (*attempts, attempt), now, new_id)
+        if _keeps_too_much(own_plan, made, context, most):
+            own_plan = _without_exchanges(own_plan)
             made = _finished(own_plan, attempt, surroundings, context, (*attempts, attempt), now, new_id)
         if made.tokens_after < most:
             return made
@@ -308,6 +309,13 @@ def _without_outdated(plan: CompactionPlan, surroundings: _Surroundings) -> Comp
     return msgspec.structs.replace(
         plan, restoration=msgspec.structs.replace(plan.restoration, exchanges=current)
     )
+
+
+def _keeps_too_much(plan: CompactionPlan, made: Compaction, context: CompactionContext, most: int) -> bool:
+    """Whether what prices keep is why the context is full at once, or hardly smaller than before."""
+    if not (plan.restoration.exchanges or plan.restoration.outline.lines):
+        return False
+    return made.tokens_after >= min(most, context.limits.auto, context.size * 9 // 10)
 
 
 def _without_exchanges(plan: CompactionPlan) -> CompactionPlan:

@@ -32,7 +32,8 @@ _REFUSAL: Final = re.compile(
 _DRAFT, _DRAFT_ENDS, _SUMMARY, _SUMMARY_ENDS = "<analysis>", "</analysis>", "<summary>", "</summary>"
 _TAGS: Final = re.compile(r"<(/?)summary>")
 # Not the indentation of the line behind them: it tells a quoted line from an entry.
-_BLANK: Final = re.compile(r"\n(?:[^\S\n]*\n)+")
+_EMPTY: Final = re.compile(r"^[^\S\n]+$", re.MULTILINE)
+_BLANK: Final = re.compile(r"\n{3,}")
 _HEADING: Final = "Summary:\n"
 
 
@@ -83,7 +84,7 @@ def formatted(text: str) -> str:
         inner = found[start + len(_SUMMARY) : stop if stop > start else None]
         told = _TAGS.sub("", inner).strip()
         found = _HEADING + told if told else ""
-    return _BLANK.sub("\n\n", found).strip()
+    return _BLANK.sub("\n\n", _EMPTY.sub("", found)).strip()
 
 
 def _without_drafts(text: str) -> str:

@@ -13,6 +13,7 @@ from multiprocessing import active_children, get_context
 from typing import Any, Final, Literal, TypeVar
 
 from everturn.errors import EverturnError, UsageError
+from everturn.processes import end_with_parent
 
 Engine = Literal["here", "processes", "ray"]
 TaskT = TypeVar("TaskT")
@@ -36,7 +37,7 @@ def _by_processes(
     work: Callable[[TaskT], ResultT], tasks: Sequence[TaskT], workers: int
 ) -> Iterator[tuple[int, ResultT]]:
     pool = ProcessPoolExecutor(
-        workers, get_context("spawn"), initializer=_ignore_interrupts, max_tasks_per_child=_TASKS_A_WORKER
+        workers, get_context("spawn"), initializer=_begin_worker, max_tasks_per_child=_TASKS_A_WORKER
     )
     waiting = iter(enumerate(tasks))
     running: dict[Future[ResultT], int] = {}
@@ -75,8 +76,9 @@ def _interrupts_blocked() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _ignore_interrupts() -> None:
+def _begin_worker() -> None:
     """Ctrl-C reaches the workers too; the process that started them ends them."""
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
