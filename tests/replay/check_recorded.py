@@ -92,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--policy", default=",".join(POLICIES))
     parser.add_argument("--seconds", type=float, default=80)
-    parser.add_argument("--state", type=Path, default=Path("check_recorded.jsonl"))
+    parser.add_argument("--state", type=Path, default=Path("build/check_recorded.jsonl"))
     given = parser.parse_args(arguments)
     is_complete = run(given.folders, given.policy.split(","), given.state, given.seconds)
     rows = read_state(given.state)

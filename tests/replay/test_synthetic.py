@@ -35,7 +35,7 @@ EVERYTHING = SessionShape(
 WITHOUT_CHANGES = SessionShape(idle_gaps=4, model_switches=1)
 seeds = st.integers(0, 2**32)
 small = st.integers(5_000, 30_000)
-roomy = st.integers(20_000, 30_000)
+roomy = st.integers(24_000, 32_000)
 
 
 def made(seed: int, tokens: int, shape: SessionShape = EVERYTHING) -> list[Json]:
