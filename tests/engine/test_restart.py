@@ -94,6 +94,21 @@ def test_thinking_bound_to_the_old_prompt_leaves_even_in_a_tool_loop(hold, model
 
 
 @pytest.mark.spec("PC-16")
+@pytest.mark.parametrize("model", ["claude-fable-5-2", "claude-opus-5-5", "claude-sonnet-5-5"])
+@pytest.mark.parametrize("changed", [{"betas": ("fallback-credit-2026-06-01",)}, {"effort": "low"}])
+def test_thinking_stays_when_something_else_of_the_key_than_prompt_and_tools_changed(hold, model, changed):
+    held: Held = hold(model=model)
+    held.finish(held.work(1, thought("one")), thought("two"), "Done.")
+    parameters = held.runner.conversation.setting.parameters
+    held.restart(parameters=msgspec.structs.replace(parameters, **changed))
+    exchange = held.ask("Go on.", thought("three"), "Done.")
+    assert exchange.turn.appended == ()
+    messages = exchange.turn.captured.messages
+    assert sum(block.is_thinking for message in messages for block in message.blocks) == 2
+    assert {row["status"] for row in held.twin.ledger()} == {200}
+
+
+@pytest.mark.spec("PC-16")
 def test_thinking_of_another_model_leaves_when_the_loop_that_was_cut_off_has_ended(hold):
     held: Held = hold(model="claude-opus-5")
     names = held.work(1, thought("one"))

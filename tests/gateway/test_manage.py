@@ -86,6 +86,35 @@ def test_a_long_conversation_is_compacted_and_the_rest_goes_as_it_came(lab: Open
     assert running.gateway.metrics.saved != 0
 
 
+@pytest.mark.spec("PC-16", "GW-3")
+def test_a_request_that_goes_back_with_one_more_beta_keeps_the_thinking_before_it(lab: OpenLab):
+    """Claude Code's /compact: the list without the last answer, a text beside the last result, one more
+    beta. Thinking is bound to system prompt, tools and messages; without it the cache is written again."""
+    thinking = {"type": "thinking", "thinking": "It is in a.py.", "signature": "c2lnbmVk"}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": "a.py"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "x = 1"}
+    calls = {**message(), "content": [thinking, call], "stop_reason": "tool_use"}
+    upstream = RawUpstream(reply(json.dumps(calls).encode()), reply(json.dumps(message(id="msg_2")).encode()))
+    running = managed(lab, upstream)
+    said: list[dict[str, Any]] = [{"role": "user", "content": "What is x?"}]
+    tools = [{"name": "Read", "input_schema": {"type": "object"}}]
+    fields = {"model": MODEL, "max_tokens": 100, "system": "Be short.", "tools": tools}
+    running.ask({**fields, "messages": said}, headers={"anthropic-beta": "future-1"})
+    running.settle()
+    said += [{"role": "assistant", "content": [thinking, call]}]
+    asked = [*said, {"role": "user", "content": [result]}]
+    running.ask({**fields, "messages": asked}, headers={"anthropic-beta": "future-1"})
+    running.settle()
+    summarize = {"type": "text", "text": "Sum up what was said."}
+    back = [*said, {"role": "user", "content": [result, summarize]}]
+    running.ask({**fields, "messages": back}, headers={"anthropic-beta": "future-1,future-2"})
+    running.settle()
+    sent = json.loads(upstream.seen[-1].body)["messages"]
+    assert len(upstream.seen) == 3
+    assert [block["type"] for block in sent[1]["content"]] == ["thinking", "tool_use"]
+    assert sent[1]["content"][0] == thinking
+
+
 @pytest.mark.spec("GW-6")
 @pytest.mark.parametrize("status", ["429 Too Many Requests", "529 Overloaded", "500 Internal Server Error"])
 def test_errors_are_relayed_unchanged_in_manage_mode(lab: OpenLab, status: str):

@@ -377,7 +377,8 @@ class Conversation:
         if continues:
             self.cache.sent = self.setting
             return
-        tracker.thinking.prefix_changed("system prompt and tools may have been different")
+        if not self.cache.keeps_preamble(self.setting):
+            tracker.thinking.prefix_changed("system prompt and tools may have been different")
         self.cache.called_at = self.cache.called_at or tracker.last_reply
         self.cache.doubts = ("resumed without a call of the same cache key: no read is predicted",)
 

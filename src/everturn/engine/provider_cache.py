@@ -214,11 +214,22 @@ class ProviderCache:
 
     def continues_last_call(self, settings: ConversationSettings) -> bool:
         """Whether the last call before a restart had the same key as the next request (CB-7)."""
+        changed = self._parts_changed_since_last_call(settings)
+        return changed is not None and changed <= {"markers"}
+
+    def keeps_preamble(self, settings: ConversationSettings) -> bool:
+        """Whether the last call before a restart had the same model, system prompt and tools: thinking is
+        bound to these and to the messages, not to the rest of the key, such as a beta header (PC-16)."""
+        changed = self._parts_changed_since_last_call(settings)
+        return changed is not None and changed.isdisjoint({"system", "tools", "model"})
+
+    def _parts_changed_since_last_call(self, settings: ConversationSettings) -> set[str] | None:
+        """None if the last call before a restart is not known."""
         known = self.detector.baselines.get(settings.source)
         if known is None or known.answered is None:
-            return False
+            return None
         now = take_key_snapshot(settings.model.id, settings.preamble, settings.parameters, Breakpoints())
-        return all(change.part == "markers" for change in diff_key_snapshots(known.answered.snapshot, now))
+        return {change.part for change in diff_key_snapshots(known.answered.snapshot, now)}
 
     def replay_call(
         self, tracker: ViewTracker, settings: ConversationSettings, usage: Usage, asked_at: datetime
