@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -390,6 +391,25 @@ def test_only_what_changed_is_read_again_while_watching(two_days, monkeypatch):
     assert update() == (True, ["two.jsonl"])
     (two_days / "one.jsonl").unlink()
     assert update() == (True, [])
+
+
+def test_the_first_reading_of_a_watch_tells_how_far_it_is(two_days, monkeypatch):
+    told: list[tuple[int, int, str]] = []
+
+    @contextmanager
+    def progress(what: str):
+        assert what == "Reading sessions"
+        yield lambda done, of, about: told.append((done, of, Path(about).name))
+
+    def stop(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(audit_watch, "progress", progress)
+    monkeypatch.setattr(audit_watch, "sleep", stop)
+    watched = CliRunner().invoke(main, ["audit", str(two_days), "--watch"])
+    assert (watched.exit_code, len(watched.stdout.splitlines())) == (0, 1)
+    assert sorted(told) == [(0, 2, told[0][2]), (1, 2, told[1][2])]
+    assert {name for _, _, name in told} == {"one.jsonl", "two.jsonl"}
 
 
 def test_a_long_reason_leaves_room_for_the_name_of_the_file(folder):

@@ -7,9 +7,10 @@ one line for each session that changed. Ctrl-C ends it, with exit code 0: there 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
+from itertools import chain
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -18,10 +19,14 @@ from everturn.cli.output import say
 from everturn.cli.session_names import default_places
 from everturn.dashboard.audit import drawn, render_changes
 from everturn.dashboard.layout import Screen
+from everturn.dashboard.progress import progress
 from everturn.replay.audit import Audit, Auditor, SessionFacts, measure_session
 from everturn.replay.sessions import ReplaySession, Unreadable, read_sessions
 from everturn.web_dashboard.index import FileStamp
 from everturn.web_dashboard.indexer import FileGroup, agent_of, group_files, stamp_files
+
+if TYPE_CHECKING:
+    from everturn.replay.parallel.replays import ProgressCallback
 
 SECONDS: Final = 2.0
 # At most this share of the time is spent on looking again, however many sessions there are.
@@ -53,8 +58,10 @@ def watch_audit(
 def _draw(
     states: Iterator[Audit], choose: Callable[[Audit], Sequence[str]], console: Console, zone: tzinfo | None
 ) -> None:
+    # The progress of the first reading is shown before the screen is taken.
+    first = next(states)
     with Live(console=console, screen=True, auto_refresh=False) as live:
-        for state in states:
+        for state in chain([first], states):
             screen = Screen(console.width, not console.encoding.lower().startswith("utf"))
             lines = drawn(state, choose(state), screen, zone)
             live.update(Group(*lines[: max(1, console.height - 1)]), refresh=True)
@@ -74,14 +81,18 @@ def _iter_states(
 ) -> Iterator[Audit]:
     """The audit now, and again after every change. Never ends."""
     kept = WatchedSessions(default_places().own)
+    with progress("Reading sessions") as tell:
+        changed = kept.update(list_files(), tell)
+    began = monotonic()
     while True:
-        began = monotonic()
-        if kept.update(list_files()):
+        if changed:
             auditor = make_auditor()
             for facts in kept.facts:
                 auditor.add(facts)
             yield auditor.audit()
         sleep(max(SECONDS, _REST * (monotonic() - began)))
+        began = monotonic()
+        changed = kept.update(list_files())
 
 
 class WatchedSessions:
@@ -97,11 +108,13 @@ class WatchedSessions:
     def facts(self) -> Iterator[SessionFacts | Unreadable]:
         return (each for _, found in self._groups.values() for each in found)
 
-    def update(self, files: Iterable[Path]) -> bool:
+    def update(self, files: Iterable[Path], tell: "ProgressCallback | None" = None) -> bool:
         """Read what changed. True if anything did, and the first time."""
         groups = group_files(stamp_files(files), self._stamps)
         fresh: dict[str, tuple[FileGroup, Facts]] = {}
-        for group in groups:
+        for done, group in enumerate(groups):
+            if tell:
+                tell(done, len(groups), group.file.path)
             known = self._groups.get(group.file.path)
             fresh[group.file.path] = (
                 known if known and known[0] == group else (group, tuple(self._read(group)))
