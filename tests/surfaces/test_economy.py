@@ -199,3 +199,77 @@ def test_the_command_charges_a_hold_after_the_last_call_of_a_recording(tmp_path)
     assert float(ours["dollars"]) == pytest.approx(
         float(other["dollars"]) + float(ours["spent"]["refresh"]), abs=1e-6
     )
+
+
+@pytest.mark.spec("EC-4")
+@pytest.mark.moves_cache_prefix(reason="a reset replaces the context on purpose, and its undo does too")
+def test_a_reset_that_was_undone_is_not_made_again_before_the_context_has_grown(desk):
+    with desk.open(**OPUS) as session:
+        grow(desk, session)
+        desk.twin.advance(301)
+        speak(desk, session)
+        session.undo()
+    # Another process knows of it too.
+    with desk.open(**OPUS) as session:
+        speak(desk, session)
+        assert len(desk.heard("CompactionDone")) == 1
+        assert session.context().decisions[-1].sentence.startswith("not reset: a compaction was undone; ")
+        grow(desk, session, logs=2)
+        desk.twin.advance(301)
+        speak(desk, session)
+    assert len(desk.heard("CompactionDone")) == 2
+
+
+@pytest.mark.spec("EC-8")
+@pytest.mark.moves_cache_prefix(reason="a compaction and its undo replace the context on purpose")
+def test_a_compaction_that_was_undone_at_once_has_saved_nothing(desk):
+    with desk.open(**OPUS) as session:
+        grow(desk, session)
+        session.compact()
+        session.undo()
+        speak(desk, session)
+        saved = session.context().saved
+    assert saved.unmanaged == pytest.approx(saved.spent, rel=0.001)
+
+
+@pytest.mark.spec("EC-8")
+@pytest.mark.moves_cache_prefix(reason="a reset replaces the context on purpose")
+def test_doing_nothing_is_never_reckoned_with_more_than_the_window_holds(desk):
+    with desk.open(**OPUS) as session:
+        for n in range(5):
+            desk.twin.advance(301)
+            desk.twin.script("Seen.")
+            session.send(f"Log {n}: " + SAYS * 9_000)
+        saved = session.context().saved
+    assert saved.surplus > 100_000
+    # Each of five calls writes the window of 200,000 tokens at most.
+    assert saved.spent < saved.unmanaged < 5 * 200_000 * 1.25 * 5e-6
+
+
+@pytest.mark.spec("EC-4")
+def test_a_reset_is_not_made_for_what_it_would_have_to_keep(desk):
+    with desk.open(**OPUS) as session:
+        speak(desk, session, SAYS * 1_000)
+        desk.twin.advance(301)
+        speak(desk, session, SAYS * 9_000)
+        [decision] = session.context().decisions
+    assert desk.heard("CompactionDone") == []
+    assert decision.sentence.startswith("not reset: a reset would free ")
+
+
+@pytest.mark.spec("EC-1", "EC-8")
+@pytest.mark.moves_cache_prefix(reason="a reset replaces the context on purpose")
+def test_without_a_cache_every_token_is_reckoned_at_the_plain_price(desk):
+    with desk.open(**OPUS, provider={"name": "plain"}) as session:
+        grow(desk, session)
+        for n in range(5):
+            speak(desk, session, f"Question {n}.")
+        saved = session.context().saved
+    [done] = desk.heard("CompactionDone")
+    assert "tokens would be sent again at the full price for $0.32" in done.why
+    sent = [row["usage"]["input_tokens"] for row in desk.twin.ledger]
+    assert saved.spent == pytest.approx(sum(sent) * 5e-6)
+    # Doing nothing: the largest prompt again and again.
+    after = sum(size < max(sent) / 2 for size in sent[3:])
+    nothing = sum(sent[:-after]) + after * max(sent)
+    assert saved.unmanaged == pytest.approx(nothing * 5e-6, rel=0.03)

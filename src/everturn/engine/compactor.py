@@ -155,11 +155,13 @@ class Compactor:
         """
         append = self._state.appender(now, new_id)
         undone: Undone | None = None
+        before = self._next_size
         while (found := plan_undo_after_refusal(self._state.log.view, refusal)) is not None:
             append(undone := found)
         if undone is None:
             return False
         self._refusal = undone.why
+        self._economy.record_undo(before, self._next_size)
         yield from self.memory.refused(undone.why, event_context(self._state.setting, now))
         return True
 

@@ -41,7 +41,7 @@ from everturn.engine.values import (
     Turn,
 )
 from everturn.engine.view_edits import drop_thinking, end_deletions, tell_unsendable
-from everturn.history.edits import Edit, ThinkingDropped
+from everturn.history.edits import Edit, ThinkingDropped, Undone
 from everturn.history.log import Log
 from everturn.history.records import Record, Usage, record_time, reported_usage
 from everturn.history.repair import Repair
@@ -262,7 +262,10 @@ class Conversation:
     # ── what is known ────────────────────────────────────────────────────────────────────────────
 
     def add(self, record: Record) -> None:
+        before = self.size.next_request if isinstance(record.edit, Undone) else 0
         self._state.add(record)
+        if isinstance(record.edit, Undone):
+            self.economy.record_undo(before, self.size.next_request)
 
     def add_observed(self, record: Record) -> None:
         """Add a message of a conversation in which nothing is decided."""

@@ -72,6 +72,10 @@ class Economy:
         size = conversation.size(settings).next_request
         if size - self._base(settings) < COLD_TOKENS:
             return due
+        if size < self.state.quiet_below:
+            why = f"a compaction was undone; not again for its price below {self.state.quiet_below:,} tokens"
+            self.note("reset", why, now, done=False, cost=0.0, expected=0.0)
+            return due
         cache = conversation.cache
         parameters = cache.latch(settings).parameters
         _, prediction = cache.look_ahead(conversation.tracker, settings, parameters, now)
@@ -87,7 +91,8 @@ class Economy:
     def _weigh_reset(
         self, settings: ConversationSettings, prediction: Prediction, *, has_notes: bool, now: datetime
     ) -> ResetDecision:
-        prices, state = prices_of(settings, now, prediction.total), self.state
+        prices = prices_of(settings, now, prediction.total)
+        state = self.state.within(settings.model.window, prediction.total)
         call = state.unmanaged_call(
             prediction.total,
             prediction.read,
@@ -100,13 +105,21 @@ class Economy:
             size=prediction.total,
             window=settings.model.window,
             read=prediction.read,
+            is_cached=settings.capabilities.caching,
             base=self._base(settings),
+            head=self._conversation.preamble_tokens(settings),
+            unanswered=self._unanswered(settings),
             carry=state.carry,
             summary=_summary_units(settings, prediction, prices, has_notes=has_notes, now=now),
             spent=state.spent,
             unmanaged=state.unmanaged + call,
         )
         return decide_reset(given, prices, settings.options.economy)
+
+    def _unanswered(self, settings: ConversationSettings) -> int:
+        """Tokens behind the last reply. Unknown, and taken for few, while no reply has told its size."""
+        size = self._conversation.size(settings)
+        return size.rough_tail if size.anchor else 0
 
     def keep_rule(self, settings: ConversationSettings, now: datetime) -> KeepRule | None:
         """What a compaction keeps by price (EC-6); None while the policy is off."""
@@ -124,7 +137,7 @@ class Economy:
         checked = self._check_hold(usage, now, expected)
         if settings.options.economy.enabled:
             prices, base = prices_of(settings, now, usage.context), self._base(settings)
-            self.state = self.state.after_reply(
+            self.state = self.state.within(settings.model.window, usage.context).after_reply(
                 usage,
                 prices,
                 base=base,
@@ -168,6 +181,11 @@ class Economy:
             for each in made.attempts
         )
         self.state = self.state.after_reset(before, made.tokens_after, sum(spent), self._looked)
+
+    def record_undo(self, before: int, after: int) -> None:
+        """A compaction was undone: the next request has grown from the one size to the other."""
+        if self._conversation.setting.options.economy.enabled:
+            self.state = self.state.after_undo(before, after)
 
     # ── holds ────────────────────────────────────────────────────────────────────────────────────
 
@@ -235,7 +253,9 @@ class Economy:
 
 
 def prices_of(settings: ConversationSettings, now: datetime, size: int) -> RelativePrices:
-    return RelativePrices.from_rates(settings.model.rates(on=now.date(), prompt_tokens=size))
+    rates = settings.model.rates(on=now.date(), prompt_tokens=size)
+    is_cached = settings.capabilities.caching
+    return RelativePrices.from_rates(rates) if is_cached else RelativePrices.without_cache(rates)
 
 
 def _ttl(settings: ConversationSettings) -> Ttl:

@@ -398,6 +398,7 @@ class Session:
         edit = plan_undo(self.conversation.log.view)
         if isinstance(edit, Undone):
             self._runtime.append_edit(edit)
+            self._runtime.write_state()
         return edit
 
     def rewind(self, uuid: str) -> "Rewind":

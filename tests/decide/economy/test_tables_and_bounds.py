@@ -48,6 +48,13 @@ def test_a_row_of_pauses_that_cannot_be_read_is_named(line):
         EconomySettings(pauses=(line,))
 
 
+def test_a_table_of_pauses_that_cannot_be_true_is_refused():
+    with pytest.raises(ValueError, match="'290 5/3' says that 5 of 3 silences ended"):
+        EconomySettings(pauses=("290 5/3",))
+    with pytest.raises(ValueError, match=r"row of 290 seconds .* stands behind that of 3880"):
+        EconomySettings(pauses=("3880 1/3", "290 1/3"))
+
+
 def test_a_reuse_table_is_written_and_read_back():
     assert DEFAULT_REUSE.to_lines()[1] == "reads 300 58/173 45/294 39/755"
     assert parse_reuse(DEFAULT_REUSE.to_lines()) == DEFAULT_REUSE

@@ -6,6 +6,7 @@ person's own sessions.
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -44,14 +45,26 @@ class PauseTable(msgspec.Struct, frozen=True):
 
 def parse_pauses(lines: Iterable[str]) -> PauseTable:
     """Reads what `to_lines` wrote. Raises ValueError with what is wrong."""
-    return PauseTable(tuple(map(_parse_row, lines)))
+    rows = tuple(map(_parse_row, lines))
+    for row, following in pairwise(rows):
+        if following.seconds <= row.seconds:
+            raise ValueError(
+                f"the row of {following.seconds:.0f} seconds in a table of pauses stands behind that of "
+                f"{row.seconds:.0f}: order the rows by their seconds"
+            )
+    return PauseTable(rows)
 
 
 def _parse_row(line: str) -> PauseRow:
     found = _LINE.fullmatch(line.strip())
     if found is None:
         raise ValueError(f"{line!r} is not a row of a table of pauses, for example '290 104/198'")
-    return PauseRow(float(found[1]), int(found[3]), int(found[2]))
+    seconds, returns, silences = map(int, found.groups())
+    if returns > silences:
+        raise ValueError(
+            f"{line!r} says that {returns} of {silences} silences ended; at most all of them can"
+        )
+    return PauseRow(float(seconds), silences, returns)
 
 
 def fit_pauses(silences: Iterable[float], *, first: float = 290.0, rows: int = 6) -> PauseTable:

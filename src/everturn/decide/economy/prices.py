@@ -25,6 +25,11 @@ class RelativePrices(msgspec.Struct, frozen=True):
         base = float(rates.input / PER_MILLION)
         return cls(over(rates.read), over(rates.write_5m), over(rates.write_1h), over(rates.output), base)
 
+    @classmethod
+    def without_cache(cls, rates: Rates) -> "RelativePrices":
+        """Where nothing is cached, every token of a prompt has the plain price with every call."""
+        return msgspec.structs.replace(cls.from_rates(rates), read=1.0, write_5m=1.0, write_1h=1.0)
+
     def input_side(self, usage: Usage) -> float:
         """What the prompt of a call cost, in dollars."""
         hours = usage.cache_creation.ephemeral_1h_input_tokens if usage.cache_creation else 0

@@ -13,6 +13,7 @@ from everturn.decide.economy.prices import RelativePrices
 from everturn.decide.economy.settings import (
     COLD_SHARE,
     COLD_TOKENS,
+    KEPT_TOKENS,
     MAX_WRITTEN_TOKENS,
     REFETCH_ASKS,
     REFETCH_TOKENS,
@@ -42,6 +43,29 @@ class ResetInputs(msgspec.Struct, frozen=True, kw_only=True):
     # Dollars so far: what was spent, and what doing nothing would have cost, this call included.
     spent: float
     unmanaged: float
+    # Whether the provider caches prompts at all.
+    is_cached: bool = True
+    # Of the size: system prompt and tools, and what nobody has answered yet. Every reset keeps both.
+    head: int = 0
+    unanswered: int = 0
+
+    @property
+    def kept(self) -> int:
+        """Tokens that this reset keeps beyond what a reset usually does: a large result, or message. Smaller
+        ones are in the measured numbers."""
+        return self.unanswered - KEPT_TOKENS if self.unanswered > WRITTEN_TOKENS else 0
+
+    @property
+    def freed(self) -> int:
+        """What is left is never less than what must be kept, and usually what the last reset has left."""
+        least = self.head + self.unanswered if self.kept else 0
+        return max(0, self.size - max(self.base, least))
+
+    @property
+    def refetched_from(self) -> int:
+        """The size of the context that a refetch reads once more (EC-5). Without a cache each token of it has
+        the full price, so what is left after the reset is counted."""
+        return self.size if self.is_cached else self.base
 
 
 class ResetDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,8 +79,8 @@ class ResetDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_reset(given: ResetInputs, prices: RelativePrices, settings: EconomySettings) -> ResetDecision:
-    freed = given.size - given.base
-    now = (prices.write_5m * WRITTEN_TOKENS + given.summary) * prices.dollars
+    freed = given.freed
+    now = (prices.write_5m * (WRITTEN_TOKENS + given.kept) + given.summary) * prices.dollars
     if given.size > given.window - WINDOW_MARGIN and freed >= WARM_TOKENS:
         why = f"{given.size:,} tokens are within {WINDOW_MARGIN:,} of the window"
         return ResetDecision(kind="window", cost=now, against=0.0, why=why)
@@ -71,9 +95,9 @@ def decide_reset(given: ResetInputs, prices: RelativePrices, settings: EconomySe
     if found.kind is None:
         return found
     limit = spending_limit(given.unmanaged, settings)
-    worst = (
-        prices.write_5m * MAX_WRITTEN_TOKENS + given.summary + _refetches(given.size, prices)
-    ) * prices.dollars
+    written = MAX_WRITTEN_TOKENS + given.kept
+    worst = prices.write_5m * written + given.summary + _refetches(given.refetched_from, prices)
+    worst *= prices.dollars
     if given.spent + worst > limit:
         above = f"${given.spent + worst:.3f} with it is above the limit of ${limit:.3f}"
         return msgspec.structs.replace(found, kind=None, why=f"{found.why}; but not now: {above}")
@@ -83,11 +107,12 @@ def decide_reset(given: ResetInputs, prices: RelativePrices, settings: EconomySe
 def _cold(given: ResetInputs, now: float, prices: RelativePrices) -> ResetDecision:
     unread = given.size - given.read
     again = (prices.write_5m * unread + prices.read * given.read) * prices.dollars
+    again_is = "written again" if given.is_cached else "sent again at the full price"
     return ResetDecision(
         kind="cold" if now < again else None,
         cost=now,
         against=again,
-        why=f"{unread:,} of {given.size:,} tokens would be written again for ${again:.3f}, "
+        why=f"{unread:,} of {given.size:,} tokens would be {again_is} for ${again:.3f}, "
         f"a reset costs ${now:.3f}",
     )
 

@@ -3,6 +3,7 @@
 import msgspec
 
 from everturn.decide.economy.prices import RelativePrices
+from everturn.decide.economy.settings import COLD_TOKENS
 from everturn.history.records import Usage
 from everturn.measure.prefix_cache import SECONDS, Ttl
 
@@ -27,11 +28,17 @@ class EconomyState(msgspec.Struct, frozen=True, kw_only=True):
     was_reset: bool = False
     # The share of the last prompt that would have been read if it had not been reset; None if nobody looked.
     share_before: float | None = None
+    # A compaction was undone: below this size, price is no reason for another one.
+    quiet_below: int = 0
 
     @property
     def has_acted(self) -> bool:
         """Whether there was a reset or a hold."""
         return self.base is not None or self.held > 0 or self.holds > 0
+
+    def within(self, window: int, size: int) -> "EconomyState":
+        """Before a call of this size. Who does nothing has to forget something too where the window ends."""
+        return msgspec.structs.replace(self, surplus=min(self.surplus, max(0, window - size)))
 
     def unmanaged_call(
         self, size: int, read: int, now: float, prices: RelativePrices, ttl: Ttl, *, kept_anyway: int = 0
@@ -101,6 +108,21 @@ class EconomyState(msgspec.Struct, frozen=True, kw_only=True):
             prompt=min(self.prompt, after),
             was_reset=True,
             share_before=self.share_before if self.was_reset else looked,
+            quiet_below=0,
+        )
+
+    def after_undo(self, before: int, after: int) -> "EconomyState":
+        """A compaction was undone, and the next prompt has grown by this much. It was not wanted, so the
+        context has to grow before price is a reason again.
+        """
+        grown = min(self.surplus, max(0, after - before))
+        return msgspec.structs.replace(
+            self,
+            surplus=self.surplus - grown,
+            # What the last prompt was, or would have been.
+            prompt=self.prompt + grown,
+            was_reset=True,
+            quiet_below=after + COLD_TOKENS,
         )
 
     def after_hold(self, dollars: float) -> "EconomyState":
