@@ -64,7 +64,7 @@ def test_a_page_without_the_markers_is_left_as_it_is(tmp_path):
     page.write_text("# A\n")
     done = replay(tmp_path, EXAMPLE, "--policy", "none", "--into", page, "here")
     assert (done.exit_code, page.read_text()) == (1, "# A\n")
-    assert "The page has no markers for 'here'." in done.output
+    assert "The page has no markers. Put <!-- replay: here -->" in done.output
 
 
 def test_an_unknown_policy_is_named_with_the_known_ones(tmp_path):

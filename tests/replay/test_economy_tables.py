@@ -4,6 +4,7 @@ from decimal import Decimal
 
 import pytest
 
+from everturn.errors import UsageError
 from everturn.replay.economy_tables import (
     Figures,
     insert_table,
@@ -59,5 +60,5 @@ def test_every_way_to_use_the_policy_has_one_row_with_its_own_options():
 def test_a_table_replaces_what_is_between_its_markers():
     page = "before\n<!-- economy: models -->\nold\n<!-- end of economy: models -->\nafter"
     assert insert_table(page, "models", "new") == page.replace("old", "new")
-    with pytest.raises(SystemExit, match="no markers"):
+    with pytest.raises(UsageError, match="no markers"):
         insert_table(page, "settings", "new")

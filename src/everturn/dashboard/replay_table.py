@@ -9,7 +9,6 @@ from rich.console import Console
 
 from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
 from everturn.dashboard.session_list import render_sessions
-from everturn.errors import UsageError
 from everturn.measure.money import format_dollars
 from everturn.replay.compare import (
     ComparisonRow,
@@ -19,6 +18,7 @@ from everturn.replay.compare import (
     make_headline,
     short_saving,
 )
+from everturn.replay.marked_page import insert_between
 from everturn.replay.policies import RECORDED
 from everturn.replay.reported import RecordedErrors, describe_errors, describe_paid, short_errors
 from everturn.replay.runs import ReplayCost, RetainedCount
@@ -93,13 +93,8 @@ def markdown(compared: ComparisonTable) -> list[str]:
 
 def insert_tables(page: str, name: str, compared: ComparisonTable) -> str:
     """The page with these tables between the markers of that name."""
-    start, end = f"<!-- replay: {name} -->", f"<!-- end of replay: {name} -->"
-    before, found, rest = page.partition(start)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        raise UsageError(f"The page has no markers for {name!r}. Put {start} and {end} around the tables.")
     drawn = "\n".join(markdown(compared))
-    return f"{before}{start}\n{drawn}\n{end}{after}"
+    return insert_between(page, f"<!-- replay: {name} -->", f"<!-- end of replay: {name} -->", drawn)
 
 
 def _cells(cells: Sequence[str]) -> str:

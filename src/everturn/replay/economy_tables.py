@@ -17,7 +17,9 @@ from typing import Final, Literal
 import msgspec
 
 from everturn.decide.economy.settings import CAUTIONS, Caution
+from everturn.errors import EverturnError
 from everturn.replay.intervals import PairedCosts, draw_sessions, saving_interval
+from everturn.replay.marked_page import insert_between
 from everturn.replay.parallel import ReplayedSession, ResultCache, default_folder, replay_all
 from everturn.replay.policies import RECORDED, ReplayPolicy, bill_summaries_as, parse_policy
 from everturn.replay.runs import ReplayRun, RetainedCount
@@ -131,13 +133,7 @@ def models_table(sessions: Sequence[ReplayedSession]) -> str:
 
 
 def insert_table(page: str, name: Table, drawn: str) -> str:
-    """The page with the table between its markers."""
-    start, end = f"<!-- economy: {name} -->", f"<!-- end of economy: {name} -->"
-    before, found, rest = page.partition(start)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        raise SystemExit(f"The page has no markers. Put {start} and {end} where the table belongs.")
-    return f"{before}{start}\n{drawn}\n{end}{after}"
+    return insert_between(page, f"<!-- economy: {name} -->", f"<!-- end of economy: {name} -->", drawn)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -164,4 +160,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except EverturnError as problem:
+        sys.exit(str(problem))

@@ -17,10 +17,12 @@ import msgspec
 
 from everturn.decide.extractive import summarize
 from everturn.decide.retention import Retention, measure_retention
+from everturn.errors import EverturnError
 from everturn.history.blocks import text_of
 from everturn.history.log import Log
 from everturn.history.records import Record, is_sent
 from everturn.history.threads import split_threads
+from everturn.replay.marked_page import insert_between
 from everturn.safe_files import MAX_SESSION_BYTES, edit_text, read_file
 from everturn.wire.claude_code_reader import parse_session_file
 from everturn.wire.queued_messages import QueuedMessage, find_unrecorded
@@ -141,15 +143,6 @@ def _means(kept: Sequence[Retention]) -> Iterator[str]:
     yield f"{sum(each.score for each in kept) / len(kept):.2f}"
 
 
-def insert_table(page: str, drawn: str) -> str:
-    """The page with the table between its markers."""
-    before, start, rest = page.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        raise SystemExit(f"The page has no markers. Put {START} and {END} where the table belongs.")
-    return f"{before}{START}\n{drawn}\n{END}{after}"
-
-
 def main(arguments: Sequence[str]) -> int:
     page = Path(arguments[arguments.index("--into") + 1]) if "--into" in arguments[:-1] else None
     given = [each for each in arguments if each != "--into" and (page is None or each != str(page))]
@@ -165,9 +158,12 @@ def main(arguments: Sequence[str]) -> int:
     if page is None:
         print(drawn)
     else:
-        edit_text(page, lambda text: insert_table(text, drawn))
+        edit_text(page, lambda text: insert_between(text, START, END, drawn))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except EverturnError as problem:
+        sys.exit(str(problem))

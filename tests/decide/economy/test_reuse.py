@@ -139,7 +139,10 @@ def read_of(answer: str, tool: str = "Read", path: str = "a.py") -> RestoredExch
 @pytest.mark.spec("EC-6")
 def test_a_read_is_not_kept_if_its_file_no_longer_has_its_lines(answer, now, stays):
     read = read_of(answer)
-    assert current_exchanges((read,), (now,)) == ((read,) if stays else ())
+    # An edit shows no state of its file.
+    edit = read_of("The file was changed.", tool="Edit")
+    kept = current_exchanges((edit, read), (now,), DEFAULT_TOOL_TABLE)
+    assert kept == ((edit, read) if stays else (edit,))
 
 
 def test_only_files_that_kept_calls_have_read_are_looked_at_each_once():

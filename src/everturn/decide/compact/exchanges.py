@@ -70,12 +70,16 @@ def read_paths(kept: Sequence[RestoredExchange], tools: ToolTable) -> tuple[str,
 
 
 def current_exchanges(
-    kept: Sequence[RestoredExchange], files: Sequence[FileRead]
+    kept: Sequence[RestoredExchange], files: Sequence[FileRead], tools: ToolTable
 ) -> tuple[RestoredExchange, ...]:
     """Without reads that show lines which their files no longer have. A file that cannot be read here, or not
     whole, says nothing: the read is kept, and says that it is of an earlier time."""
     now = {file.path: escaped(file.text) for file in files if not (file.problem or file.is_cut)}
-    return tuple(each for each in kept if each.path not in now or _shows(each, now[each.path]))
+
+    def is_current(each: RestoredExchange) -> bool:
+        return not _reads(each.tool, tools) or each.path not in now or _shows(each, now[each.path])
+
+    return tuple(filter(is_current, kept))
 
 
 def _shows(read: RestoredExchange, text_now: str) -> bool:

@@ -88,14 +88,14 @@ def run_compaction(
                 break
             continue
         surroundings = surroundings or (yield from _read_surroundings(own_plan, context))
-        own_plan = _without_outdated(own_plan, surroundings)
+        own_plan = _without_outdated(own_plan, surroundings, context)
         made = _finished(own_plan, attempt, surroundings, context, (*attempts, attempt), now, new_id)
         if made.tokens_after >= min(most, context.limits.auto) and surroundings.files:
             # Files can be read again, and must not be why the context is full at once.
             surroundings = _without_files(surroundings)
             made = _finished(own_plan, attempt, surroundings, context, (*attempts, attempt), now, new_id)
         if _keeps_too_much(own_plan, made, context, most):
-            own_plan = _without_exchanges(own_plan)
+            own_plan = _without_kept(own_plan)
             made = _finished(own_plan, attempt, surroundings, context, (*attempts, attempt), now, new_id)
         if made.tokens_after < most:
             return made
@@ -127,7 +127,7 @@ def _smallest(plan: CompactionPlan, context: CompactionContext, now: datetime) -
     words = "word " * context.settings.least_words
     nothing = _Surroundings((), ())
     attempt = Attempt(strategy="extractive", text=words)
-    bare = _without_exchanges(plan)
+    bare = _without_kept(plan)
     return _finished(bare, attempt, nothing, context, (), now, lambda: "", is_scored=False)
 
 
@@ -303,9 +303,11 @@ def _without_files(surroundings: _Surroundings) -> _Surroundings:
     return msgspec.structs.replace(surroundings, files=named)
 
 
-def _without_outdated(plan: CompactionPlan, surroundings: _Surroundings) -> CompactionPlan:
+def _without_outdated(
+    plan: CompactionPlan, surroundings: _Surroundings, context: CompactionContext
+) -> CompactionPlan:
     """A file that somebody else has changed since must not come back as it once was (cc#92949)."""
-    current = current_exchanges(plan.restoration.exchanges, surroundings.now)
+    current = current_exchanges(plan.restoration.exchanges, surroundings.now, context.tools)
     return msgspec.structs.replace(
         plan, restoration=msgspec.structs.replace(plan.restoration, exchanges=current)
     )
@@ -318,7 +320,8 @@ def _keeps_too_much(plan: CompactionPlan, made: Compaction, context: CompactionC
     return made.tokens_after >= min(most, context.limits.auto, context.size * 9 // 10)
 
 
-def _without_exchanges(plan: CompactionPlan) -> CompactionPlan:
+def _without_kept(plan: CompactionPlan) -> CompactionPlan:
+    """Without what prices keep."""
     bare = msgspec.structs.replace(plan.restoration, exchanges=(), outline=FileOutline())
     return msgspec.structs.replace(plan, restoration=bare)
 

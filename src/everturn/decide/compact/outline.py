@@ -86,8 +86,10 @@ def _names(call: Called) -> Iterator[str]:
 
 
 def _path(call: Called, index: CallIndex) -> str:
+    """The file of a call; "" for a path of several lines, which no file of a project has."""
     names = index.tools.find(call.tool).path
-    return next((path for name in names if (path := text(call.given.get(name)))), "")
+    path = next((path for name in names if (path := text(call.given.get(name)))), "")
+    return path if path.splitlines() == [path] else ""
 
 
 def _carried(index: CallIndex) -> Iterator[tuple[str, dict[str, None]]]:

@@ -73,7 +73,11 @@ def _retained(plan: CompactionPlan, back: RestoredThings, settings: CompactSetti
         "the plan" if restoring.plan else "",
         _named("skills", back.skills, settings),
         _count(len(restoring.agents), "running agent"),
-        _count(len(restoring.exchanges), "earlier call", "with its result", plural="earlier calls"),
+        _count(
+            len(restoring.exchanges),
+            "earlier call with its result",
+            plural="earlier calls with their results",
+        ),
         _named("files as they are now", back.files, settings),
     )
     return tuple(filter(None, every))

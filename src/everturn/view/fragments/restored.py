@@ -18,7 +18,7 @@ def file(path: str, text: str, *, is_cut: bool) -> tuple[str, str]:
 
 
 def outline(root: str, lines: Iterable[str]) -> tuple[str, ...]:
-    below = f", below {root}" if root else ""
+    below = f", below {escaped(root)}" if root else ""
     heading = f"Files that were seen before the compaction{below}, each with names that it defines:"
     return heading, *map(escaped, lines)
 
