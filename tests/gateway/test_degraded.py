@@ -105,7 +105,7 @@ def test_whatever_happens_to_postgresql_requests_are_answered_and_management_com
         "the store does not answer; the caller's request was sent unchanged"
     }
     # The same conversation goes on, with what was said meanwhile.
-    wait_until(lambda: client.ask("And now?") == first and client.mode == "manage", 15)
+    wait_until(lambda: client.ask("And now?") == first and client.mode == "manage", 60)
     running.settle()
     assert running.metric("store_up") == 1
 
