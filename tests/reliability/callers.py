@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 from adapters.framework_bench import Wire, asks_for_summary
 from reliability.caller_surfaces import SURFACES, Mode, Place, Spelling, Surface, failures
-from reliability.scenes import in_memory, quiet
+from reliability.scenes import quiet
+from reliability.scratch import in_memory
 
 from everturn.decide.events import PassedThrough
 from everturn.twin.request_text import new_id

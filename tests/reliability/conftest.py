@@ -4,13 +4,25 @@ They are not watched by the net of `cache_net.py`: it keeps every request of a t
 thousands. Their own judges are stricter where it matters (`provider.py`, `machine.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
+from reliability import power
+from reliability.indexes import found_in_new
 from reliability.score import Row, check
 from reliability.trials import Unwatched
 from trials_told import RELIABILITY
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> Iterator[None]:
+    """What trials make once in a process, they make with the code of this test."""
+    power.forget()
+    found_in_new.cache_clear()
+    yield
+    power.forget()
+    found_in_new.cache_clear()
 
 
 @pytest.fixture(autouse=True)

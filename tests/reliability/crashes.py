@@ -164,7 +164,7 @@ class Theatre:
         """The calls of a scene that change the disk."""
         if scene not in self._whole:
             told, code = played(self.stage, scene, Point())
-            self.stage.put_back()
+            self.stage.put_back(self._left())
             if code or not told.is_whole:
                 raise Stumbled(f"{scene} does not come to its end by itself ({code}, {told.raised})")
             self._whole[scene] = told.calls
@@ -178,7 +178,7 @@ class Theatre:
         self.rehearsed(scene)
         told, code = played(self.stage, scene, point)
         left = self._left()
-        self.stage.put_back()
+        self.stage.put_back(left)
         if code not in (0, -signal.SIGKILL):
             raise Stumbled(f"{scene} at {point} ended with {code}")
         if told.raised.startswith("OSError"):

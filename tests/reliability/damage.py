@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import builders as b
 from faults.talks import talk
-from reliability.scenes import in_memory
+from reliability.scratch import in_memory
 from reliability.transcripts import Scribe
 
 from everturn.errors import InputError

@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from reliability.transcripts import digest
-
 from everturn.history.blocks import text_of
 from everturn.history.edits import Offloaded
 from everturn.history.log import Log
@@ -19,6 +17,10 @@ from everturn.session.recall.expand import expand_compactions
 from everturn.view.flatten import flatten
 
 Place = Literal["sent", "view", "unfold", "log", "branch", "sidechain"]
+
+
+# Of a block that is lost, in bytes.
+MOST_SHOWN = 60
 
 
 class Lost(AssertionError):
@@ -36,16 +38,15 @@ class Everything:
     def places_of(self, said: Iterable[bytes], files: Mapping[str, str]) -> Counter[Place]:
         """How many blocks are where; raises `Lost` where one is nowhere, or a text is not in its file."""
         known = self._places()
-        missing = [each.hex()[:12] for each in said if each not in known]
+        missing = [each for each in said if each not in known]
         if missing:
-            raise Lost(
-                f"{len(missing)} blocks are nowhere to be found, the first has the digest {missing[0]}"
-            )
+            first = min(missing)[:MOST_SHOWN].decode("utf-8", "replace")
+            raise Lost(f"{len(missing)} blocks are nowhere to be found, the first begins with {first}")
         self._check_files(files)
         return Counter(known[each] for each in said)
 
     def _places(self) -> dict[bytes, Place]:
-        """The best place of every block, by the digest of its bytes."""
+        """The best place of every block, by its bytes."""
         main, known = self._threads.main, dict[bytes, Place]()
         for side in self._threads.sidechains:
             _note(known, "sidechain", (*side.records, *side.abandoned))
@@ -55,7 +56,7 @@ class Everything:
             _note(known, "unfold", fold.replaced)
         _note(known, "view", self.log.view.records)
         for message in flatten(self.log.view).messages:
-            known.update((digest(block.raw), "sent") for block in message.blocks)
+            known.update([(block.raw, "sent") for block in message.blocks])
         return known
 
     def _check_files(self, files: Mapping[str, str]) -> None:
@@ -74,4 +75,4 @@ class Everything:
 
 
 def _note(known: dict[bytes, Place], place: Place, records: Iterable[Record]) -> None:
-    known.update((digest(block.raw), place) for record in records for block in record.blocks)
+    known.update([(block.raw, place) for record in records for block in record.blocks])

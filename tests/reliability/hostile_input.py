@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from reliability.score import Counts, Kind
+from reliability.score import Counts
 from small_session import reading
 
 from everturn.adapters.claude_code.settings.edit_entries import (
@@ -240,14 +240,6 @@ def _mutated(chance: random.Random, text: str, pieces: tuple[str, ...]) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-HOSTILE_KINDS: Final = (
-    Kind("hostile-commands", commands, "always covers only what a shell splits as we do", share=50),
-    Kind("hostile-paths", paths, "no path leads out of its folder", "paths", share=10),
-    Kind("hostile-settings", settings, "settings are refused in a sentence or edited and restored", share=50),
-    Kind("hostile-transcripts", transcripts, "a damaged transcript is read", "records", share=20),
-    Kind("hostile-streams", streams, "a stream is read the same however it is cut", "events", share=100),
-    Kind("hostile-terminal", terminal, "no text steers a terminal", "letters", share=100),
-)
 # How many trials of each kind `make test` runs; a deliberate bug is found by these.
 DEFAULT_TRIALS: Final = {
     "hostile-commands": 300,

@@ -11,6 +11,7 @@ import resource
 import shutil
 import signal
 from collections import Counter
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,6 +43,13 @@ def found_in(index: RecallIndex) -> list[list[str]]:
     return [sorted(match.passage.text for match in index.find(parse_query(word), 50)[0]) for word in ASKED]
 
 
+@cache
+def found_in_new() -> list[list[str]]:
+    """The same for every trial: each has a copy of the one session."""
+    with closing(RecallIndex(Path(place().name, "session.jsonl"), place=":memory:")) as fresh:
+        return found_in(fresh)
+
+
 def indexed(seed: int) -> Counter[str]:
     rng = random.Random(f"index {seed}")
     with TemporaryDirectory(dir=place().name) as folder:
@@ -52,13 +60,9 @@ def indexed(seed: int) -> Counter[str]:
         code = _built(path, limit=rng.randrange(MOST_BYTES))
         if code not in (0, -signal.SIGXFSZ):
             raise Stumbled(f"the child ended with {code}")
-        again, fresh = RecallIndex(path), RecallIndex(path, place=":memory:")
-        try:
-            if found_in(again) != found_in(fresh):
+        with closing(RecallIndex(path)) as again:
+            if found_in(again) != found_in_new():
                 raise Broken("an index that was cut off finds other things than a new one")
-        finally:
-            again.close()
-            fresh.close()
     return Counter({"faults": code != 0, "killed": code != 0})
 
 

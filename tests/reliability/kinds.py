@@ -1,46 +1,156 @@
-"""Every kind of trial that there is, in the order of the board: one line each.
+"""Every kind of trial that there is, in the order of the board.
 
-`share` is how many trials of it there are for every hundred conversations: what is slow gets fewer.
+`share` is how many trials of it there are for every hundred conversations: what is slow gets fewer. A kind is
+loaded when it is run: what others need would only make a process large that forks for each trial.
 """
 
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 from postgres_server import find_programs
-from reliability.callers import called
-from reliability.clocks import jumped
-from reliability.crashes import killed, refused
-from reliability.damage import damaged
-from reliability.gateways import gated
-from reliability.hostile_input import HOSTILE_KINDS
-from reliability.indexes import indexed
-from reliability.machine import walked
-from reliability.power import images
-from reliability.replicas import survived
-from reliability.score import Kind
-from reliability.trials import held
-from reliability.upgrade import upgraded
-from reliability.writers import wrote
+from reliability.score import Counts, Kind
 
-# fmt: off
+
+class Home:
+    """The function of a kind, by its name; its module is imported when it is called."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.__module__ = f"reliability.{module}"
+        self._name = name
+
+    def load(self) -> Any:
+        return getattr(import_module(self.__module__), self._name)
+
+    def __call__(self, seed: int) -> Counts:
+        return self.load()(seed)
+
+
 _KINDS: Final = (
-    Kind("conversations", held, "requests are valid, and no block is lost", "requests", share=100),
-    Kind("steps", walked, "a session on disk says what a plain list says", "steps", share=5),
-    Kind("kills", killed, "no acknowledged record is lost, and no compaction is there by halves", share=25),
-    Kind("disk-failures", refused, "the caller is told, and nothing acknowledged is lost", share=10),
-    Kind("power-cuts", images, "what was synced is there; the view is the old one or the new one", share=50),
-    Kind("index-kills", indexed, "an index that was cut off finds what a new one finds", share=2),
-    Kind("damage", damaged, "whatever opens a damaged file says what it lost", share=20),
-    Kind("clocks", jumped, "a clock that jumps changes no order and loses nothing", "requests", share=10),
-    Kind("upgrade", upgraded, "sessions of earlier versions are as they were left", "requests", share=5),
-    Kind("two-writers", wrote, "what is acknowledged is in the file, and lines are never mixed", share=3),
-    Kind("callers", called, "requests are the caller's own, with its newest message", "requests", share=2),
+    Kind(
+        "conversations",
+        Home("trials", "held"),
+        "requests are valid, and no block is lost",
+        "requests",
+        share=100,
+    ),
+    Kind(
+        "steps", Home("machine", "walked"), "a session on disk says what a plain list says", "steps", share=5
+    ),
+    Kind(
+        "kills",
+        Home("crashes", "killed"),
+        "no acknowledged record is lost, and no compaction is there by halves",
+        share=25,
+        forks=True,
+    ),
+    Kind(
+        "disk-failures",
+        Home("crashes", "refused"),
+        "the caller is told, and nothing acknowledged is lost",
+        share=10,
+        forks=True,
+    ),
+    Kind(
+        "power-cuts",
+        Home("power", "images"),
+        "what was synced is there; the view is the old one or the new one",
+        share=50,
+    ),
+    Kind(
+        "index-kills",
+        Home("indexes", "indexed"),
+        "an index that was cut off finds what a new one finds",
+        share=2,
+        forks=True,
+    ),
+    Kind("damage", Home("damage", "damaged"), "whatever opens a damaged file says what it lost", share=20),
+    Kind(
+        "clocks",
+        Home("clocks", "jumped"),
+        "a clock that jumps changes no order and loses nothing",
+        "requests",
+        share=10,
+    ),
+    Kind(
+        "upgrade",
+        Home("upgrade", "upgraded"),
+        "sessions of earlier versions are as they were left",
+        "requests",
+        share=5,
+    ),
+    Kind(
+        "two-writers",
+        Home("writers", "wrote"),
+        "what is acknowledged is in the file, and lines are never mixed",
+        share=3,
+    ),
+    Kind(
+        "callers",
+        Home("callers", "called"),
+        "requests are the caller's own, with its newest message",
+        "requests",
+        share=2,
+    ),
 )
 # Where there is a PostgreSQL: what cannot be run has no place on the board.
 _REPLICAS: Final = (
-    Kind("replicas", survived, "nothing acknowledged is lost, doubled or forked", "operations", share=1),
-    Kind("gateways", gated, "the same through gateways, which send the same bytes", "operations", share=1),
-) if find_programs() else ()
-# fmt: on
+    (
+        Kind(
+            "replicas",
+            Home("replicas", "survived"),
+            "nothing acknowledged is lost, doubled or forked",
+            "operations",
+            share=1,
+        ),
+        Kind(
+            "gateways",
+            Home("gateways", "gated"),
+            "the same through gateways, which send the same bytes",
+            "operations",
+            share=1,
+        ),
+    )
+    if find_programs()
+    else ()
+)
+_HOSTILE: Final = (
+    Kind(
+        "hostile-commands",
+        Home("hostile_input", "commands"),
+        "always covers only what a shell splits as we do",
+        share=50,
+    ),
+    Kind(
+        "hostile-paths", Home("hostile_input", "paths"), "no path leads out of its folder", "paths", share=10
+    ),
+    Kind(
+        "hostile-settings",
+        Home("hostile_input", "settings"),
+        "settings are refused in a sentence or edited and restored",
+        share=50,
+    ),
+    Kind(
+        "hostile-transcripts",
+        Home("hostile_input", "transcripts"),
+        "a damaged transcript is read",
+        "records",
+        share=20,
+    ),
+    Kind(
+        "hostile-streams",
+        Home("hostile_input", "streams"),
+        "a stream is read the same however it is cut",
+        "events",
+        share=100,
+    ),
+    Kind(
+        "hostile-terminal",
+        Home("hostile_input", "terminal"),
+        "no text steers a terminal",
+        "letters",
+        share=100,
+    ),
+)
 
-KINDS: Final = {kind.name: kind for kind in (*_KINDS, *_REPLICAS, *HOSTILE_KINDS)}
+KINDS: Final = {kind.name: kind for kind in (*_KINDS, *_REPLICAS, *_HOSTILE)}
 SHARES: Final = {kind.name: kind.share for kind in KINDS.values()}

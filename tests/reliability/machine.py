@@ -13,7 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from reliability.scenes import SUMMARY, Desk, in_memory
+from reliability.scenes import SUMMARY, Desk
+from reliability.scratch import in_memory
 
 from everturn import Session
 from everturn.decide.compact.values import Compaction

@@ -7,7 +7,7 @@ costs a fork and that one thing. What the child left is read from outside, and t
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -139,13 +139,12 @@ class Stage:
 
     def bytes_now(self) -> dict[str, bytes]:
         """Every file of the folder, by its path below it."""
-        folder = self.desk.folder
-        found = (path for path in folder.rglob("*") if path.is_file())
-        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+        return dict(_files_below(str(self.desk.folder)))
 
-    def put_back(self) -> None:
-        """As it was, without giving the open session another file: it is cut to its old length."""
-        for name, data in self.bytes_now().items():
+    def put_back(self, now: Mapping[str, bytes]) -> None:
+        """As it was, without giving the open session another file: it is cut to its old length. `now` is what
+        is there."""
+        for name, data in now.items():
             path = self.desk.folder / name
             if name not in self.kept:
                 path.unlink()
@@ -153,18 +152,23 @@ class Stage:
                 os.truncate(path, len(self.kept[name]))
             elif data != self.kept[name]:
                 path.write_bytes(self.kept[name])
-        for name in self.kept.keys() - self.bytes_now().keys():
+        for name in self.kept.keys() - now.keys():
             (self.desk.folder / name).write_bytes(self.kept[name])
         shutil.rmtree(f"{self.session.path}{FILES_SUFFIX}", ignore_errors=True)
 
 
+def _files_below(folder: str, below: str = "") -> Iterator[tuple[str, bytes]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _files_below(entry.path, f"{below}{entry.name}/")
+            elif entry.is_file():
+                with open(entry.path, "rb", buffering=0) as file:
+                    yield below + entry.name, file.read()
+
+
 def read_records(data: bytes) -> tuple[Record, ...]:
     return parse_session_file(data).records
-
-
-def in_memory() -> str | None:
-    """A disk in memory, where there is one: nothing here is about the disk's speed."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 @contextmanager

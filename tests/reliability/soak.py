@@ -9,39 +9,35 @@ process runs it. Runs on the same source add up (`ledger.py`), and Ctrl-C ends o
 """
 
 import argparse
-import gc
 import os
 import platform
 import random
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from reliability.kinds import KINDS, SHARES
 from reliability.ledger import FOLDER, Ledger, Run, Task
-from reliability.scenes import in_memory
-from reliability.score import Row, again, tally
+from reliability.score import Row, again
+from reliability.scratch import scratch
 from reliability.source import kind_digest
+from reliability.workers import Crew, work
 
 # The sum of all runs on this source; `board.py` writes it into the manual.
 RESULT: Final = Path("build/soak.json")
 CONVERSATIONS: Final = 1_000_000
-# So many trials at a time of a kind that is run alone: short enough to stop in time.
-PER_ROUND: Final = 100
 SECONDS_BETWEEN_LINES: Final = 10.0
+# A soak that is killed loses so much, and the tasks under way.
+SECONDS_BETWEEN_SAVES: Final = 2.0
+# How a fresh seed is asked for by name.
+FRESH: Final = "fresh"
 # A fresh seed: far enough apart that two runs hardly ever share a trial.
 MOST_SEEDS: Final = 10**12
 INTERRUPTED: Final = 130
-# Trials make many small values and few circles; the collector's own 700 takes a tenth of the time.
-GARBAGE_THRESHOLD: Final = 50_000
 DURABILITY: Final = (
     "kills and disk-failures: fsync always, SIGKILL (what the system has survives), a file system in memory "
     "where there is one; "
@@ -65,13 +61,10 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
 
 
-def work(task: Task) -> Row:
-    return tally(KINDS[task.kind], range(task.first, task.first + task.count)).row
-
-
 def tasks(kind: str, seed: int, trials: int | None) -> Iterator[Task]:
     """All kinds in proportion, `trials` of them conversations; or so many of one kind. None: without end."""
-    shares = {kind: PER_ROUND} if kind else SHARES
+    # A task is as long for a kind that is run alone: short enough to stop in time.
+    shares = {kind: SHARES[kind]} if kind else SHARES
     most = max(shares.values())
     done = 0
     while trials is None or done < trials:
@@ -83,17 +76,19 @@ def tasks(kind: str, seed: int, trials: int | None) -> Iterator[Task]:
 
 
 class Interrupt:
-    """Ctrl-C: no new task is begun, and those under way come to their end. Workers do not hear it."""
+    """Ctrl-C or SIGTERM: no new task is begun, those under way come to their end. Workers hear neither."""
 
     def __init__(self) -> None:
         self.is_asked = False
 
     def __enter__(self) -> "Interrupt":
-        self._before = signal.signal(signal.SIGINT, self._asked)
+        signals = (signal.SIGINT, signal.SIGTERM)
+        self._before = {number: signal.signal(number, self._asked) for number in signals}
         return self
 
     def __exit__(self, *how: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
 
     def _asked(self, *_: object) -> None:
         self.is_asked = True
@@ -101,36 +96,31 @@ class Interrupt:
         os.write(1, b"\nEnding: the trials under way are finished first.\n")
 
 
-def _begin_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What is loaded stays: neither the collector nor a fork needs to look at it again.
-    gc.freeze()
-    gc.set_threshold(GARBAGE_THRESHOLD)
-
-
 def run(
     todo: Iterator[Task], ledger: Ledger, stop: Interrupt, *, workers: int, seconds: float | None
 ) -> None:
     """Every task that is not done yet, or as many as fit; a line every few seconds says how far it is."""
-    start = told = time.monotonic()
+    start = told = saved = time.monotonic()
     before = ledger.run.seconds
-    running: dict[Future[Row], Task] = {}
     left = (part for task in todo for part in ledger.left_of(task))
-    with ProcessPoolExecutor(workers, get_context("fork"), initializer=_begin_worker) as pool:
+    with Crew(workers) as crew:
         while True:
             is_over = stop.is_asked or (seconds is not None and time.monotonic() - start >= seconds)
-            while not is_over and len(running) < 2 * workers and (task := next(left, None)) is not None:
-                running[pool.submit(work, task)] = task
-            if not running:
+            while not is_over and not crew.is_full and (task := next(left, None)) is not None:
+                crew.give(task)
+            if not crew.busy:
                 return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                tell_red(row := future.result())
-                ledger.run.note(running.pop(future), row)
-            ledger.run.seconds = round(before + time.monotonic() - start, 1)
-            if time.monotonic() - told > SECONDS_BETWEEN_LINES:
-                told = time.monotonic()
+            for done, row in crew.finished():
+                tell_red(row)
+                ledger.run.note(done, row)
+            now = time.monotonic()
+            ledger.run.seconds = round(before + now - start, 1)
+            if now - saved > SECONDS_BETWEEN_SAVES:
+                saved = now
                 ledger.save()
-                print(progress(ledger.run.rows, told - start), flush=True)
+            if now - told > SECONDS_BETWEEN_LINES:
+                told = now
+                print(progress(ledger.run.rows, now - start), flush=True)
 
 
 def tell_red(row: Row) -> None:
@@ -145,11 +135,12 @@ def progress(rows: dict[str, Row], seconds: float) -> str:
 
 
 def drawn(board: Board) -> str:
-    heads = ("kind", "trials", "faults injected", "survived", "lost", "unknown")
+    heads = ("kind", "trials", "faults injected", "survived", "lost", "unknown", "per CPU second")
     lines = [f"{heads[0]:<16}" + "".join(f"{head:>17}" for head in heads[1:])]
     for row in board.rows:
         numbers = (row.trials, row.faults, row.survived, row.lost, row.unknown)
-        lines.append(f"{row.kind:<16}" + "".join(f"{number:>17,}" for number in numbers))
+        counts = "".join(f"{number:>17,}" for number in numbers)
+        lines.append(f"{row.kind:<16}{counts}{row.per_second:>17,.1f}")
     lines += [f"again: {again(row.kind, failure)}" for row in board.rows for failure in row.failures]
     runs = f"{len(board.seeds)} run" + ("s" if len(board.seeds) > 1 else "")
     lines.append(
@@ -157,19 +148,6 @@ def drawn(board: Board) -> str:
         f"commit {board.commit}, Python {board.python}"
     )
     return "\n".join(lines)
-
-
-@contextmanager
-def scratch() -> Iterator[None]:
-    """One folder for all processes: they end without tidying up after themselves. What a killed process
-    leaves is what the system has, so it may be in memory, where a sync costs nothing."""
-    before = tempfile.tempdir
-    with tempfile.TemporaryDirectory(prefix="everturn-soak-", dir=in_memory()) as folder:
-        tempfile.tempdir = folder
-        try:
-            yield
-        finally:
-            tempfile.tempdir = before
 
 
 def machine() -> str:
@@ -181,13 +159,17 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--kind", default="", choices=["", *KINDS])
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--trials", type=int)
-    parser.add_argument("--seed", type=int)
+    parser.add_argument("--seed", type=read_seed)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--date", default="")
     parser.add_argument("--commit", default="")
     parser.add_argument("--into", type=Path, default=RESULT)
     parser.add_argument("--ledger", type=Path, default=FOLDER)
     return parser.parse_args(given)
+
+
+def read_seed(given: str) -> int | None:
+    return None if given == FRESH else int(given)
 
 
 def repeat(kind: str, seed: int) -> int:

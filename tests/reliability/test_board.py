@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from reliability.ledger import Ledger, Run, joined, without
 from reliability.score import Failure, Kind, Row, added
 from reliability.soak import Board, Task, drawn, main, tasks
 from reliability.source import files_of, kind_digest
+from reliability.workers import WorkerEnded
 
 ROOT = Path(__file__).parents[2]
 
@@ -138,26 +140,76 @@ def test_a_seed_that_failed_is_never_done_and_is_told_with_the_command_that_repe
     assert main(["--kind", "kills", "--seed", "6", "--trials", "1"]) == 0
 
 
-def test_ctrl_c_ends_with_the_sum_and_no_traceback(tmp_path):
+def start_soak(tmp_path: Path) -> subprocess.Popen[str]:
+    """One that would take hours; its first line was read."""
     command = [sys.executable, "-m", "reliability.soak", "--kind", "power-cuts", "--seed", "1"]
     places = ["--into", str(tmp_path / "soak.json"), "--ledger", str(tmp_path / "ledger"), "--workers", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
-    with subprocess.Popen(
+    process = subprocess.Popen(
         [*command, *places],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
         start_new_session=True,
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        os.killpg(process.pid, signal.SIGINT)
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_end_with_the_sum_and_no_traceback(tmp_path, number):
+    with start_soak(tmp_path) as process:
+        os.killpg(process.pid, number)
         out, problems = process.communicate(timeout=60)
     assert (process.returncode, problems) == (soak.INTERRUPTED, "")
     assert out.splitlines()[-1].startswith("1 run on this source, ")
     board = msgspec.json.decode((tmp_path / "soak.json").read_bytes(), type=Board)
     assert sum(row.trials for row in board.rows) < soak.CONVERSATIONS
+
+
+def test_a_soak_that_is_killed_has_kept_its_trials_and_leaves_no_worker(tmp_path):
+    with start_soak(tmp_path) as process:
+        while not (kept := list((tmp_path / "ledger").glob("*.json"))):
+            time.sleep(0.1)
+        process.kill()
+        # The pipes are closed when the last worker has ended.
+        process.communicate(timeout=60)
+    run = msgspec.json.decode(kept[0].read_bytes(), type=Run)
+    assert (run.rows["power-cuts"].trials > 0, run.done["power-cuts"][0][0]) == (True, 1)
+
+
+def test_a_kind_is_loaded_in_the_worker_that_runs_it_and_those_that_fork_have_workers_without_frameworks():
+    asked = "import sys; from reliability.kinds import KINDS; KINDS['kills'].load(); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", asked],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(done.stdout.split())
+    assert (
+        "reliability.crashes" in loaded,
+        loaded & {"langchain", "pydantic_ai", "reliability.callers"},
+    ) == (
+        True,
+        set(),
+    )
+    assert [name for name, kind in KINDS.items() if kind.forks] == ["kills", "disk-failures", "index-kills"]
+
+
+def test_a_worker_that_dies_is_told_with_the_seeds_that_it_had(tmp_path, monkeypatch):
+    def dead(seed: int):
+        os._exit(3)
+
+    monkeypatch.setitem(KINDS, "kills", Kind("kills", dead, forks=True))
+    with pytest.raises(WorkerEnded, match="has ended in the middle of kills, seeds 1 to 9"):
+        run_soak(tmp_path, "--kind", "kills", "--trials", "9", "--seed", "1")
+
+
+def test_a_fresh_seed_can_be_asked_for_by_name():
+    assert (soak.read_seed("fresh"), soak.read_seed("7")) == (None, 7)
 
 
 def test_what_is_left_of_a_task_is_what_no_run_has_done(tmp_path):

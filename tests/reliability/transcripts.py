@@ -1,6 +1,6 @@
 """Session files by chance, sound and broken, as bytes: what agents, crashes and other tools leave behind.
 
-Equal seeds give equal bytes. `said` holds the digest of every block on a line that was written whole: whoever
+Equal seeds give equal bytes. `said` holds the bytes of every block on a line that was written whole: whoever
 reads the file, and whatever is decided afterwards, each of them must stay findable (`hidden.py`).
 """
 
@@ -8,7 +8,6 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -36,13 +35,9 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 DAMAGES = ("torn", "glued", "comment", "hole", "surrogate", "number", "latin", "blank")
 
 
-def digest(raw: bytes) -> bytes:
-    return sha256(raw).digest()
-
-
 @dataclass
 class Written:
-    """A session file, and the digests of what it says."""
+    """A session file, and the blocks of what it says."""
 
     lines: list[bytes] = field(default_factory=list)
     said: set[bytes] = field(default_factory=set)
@@ -98,7 +93,7 @@ class Scribe:
 
     def _put(self, line: bytes, blocks: list[bytes]) -> None:
         self.made.lines.append(line + b"\n")
-        self.made.said |= {digest(block) for block in blocks}
+        self.made.said.update(blocks)
 
     def _torn(self, line: bytes) -> bytes:
         return line[: self.rng.randrange(1, len(line))]

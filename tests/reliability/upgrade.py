@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
-from reliability.scenes import in_memory
-from reliability.transcripts import Written, digest
+from reliability.scratch import in_memory
+from reliability.transcripts import Written
 from reliability.trials import OtherView, Trial
 
 import everturn
@@ -63,7 +63,7 @@ class Upgraded(Trial):
     def _first(self, seed: int) -> Written:
         data = (VERSIONS / self.version / f"{self.name}.jsonl").read_bytes()
         blocks = (block for record in parse_session_file(data).records for block in record.blocks)
-        return Written([data], {digest(block.raw) for block in blocks})
+        return Written([data], {block.raw for block in blocks})
 
 
 def upgraded(seed: int) -> Counter[str]:

@@ -20,7 +20,8 @@ import builders as b
 from click.testing import CliRunner
 from faults.talks import Talk
 from reliability.crashes import Stumbled, forked
-from reliability.scenes import Desk, in_memory, quiet
+from reliability.scenes import Desk, quiet
+from reliability.scratch import in_memory
 
 import everturn
 from everturn.adapters.anthropic_sdk.middleware import AnthropicSDKMiddleware

@@ -6,6 +6,7 @@ which finds the files and reads the environment; `layer_options` combines them.
 
 import os
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -27,6 +28,9 @@ from everturn.session.config.sources import (
 )
 
 PROJECT_FILE: Final = "everturn.toml"
+# Every session that is opened compares all keys with their defaults.
+_GETTERS: Final = {key: attrgetter(key) for key in KEYS}
+_DEFAULT: Final = Options()
 # "auto": the user's file and the environment. None: neither. A path: that file instead of the user's.
 ConfigChoice = Literal["auto"] | str | os.PathLike[str] | None
 
@@ -105,10 +109,8 @@ def _layered(sources: Sequence[ConfigSource], defaults: Mapping[str, Any]) -> Lo
         origins.update(source.origin)
     name = values.get("policy", DEFAULT_POLICY)
     base = get_policy(name).options
-    from_policy = {
-        key: f"policy {name}" if value_at(base, key) != value_at(Options(), key) else "default"
-        for key in KEYS
-    }
+    differing = _differing(base)
+    from_policy = {key: f"policy {name}" if key in differing else "default" for key in KEYS}
     from_surface = dict.fromkeys(defaults, "default of this surface")
     options = base
     for key, value in {**defaults, **values}.items():
@@ -118,10 +120,13 @@ def _layered(sources: Sequence[ConfigSource], defaults: Mapping[str, Any]) -> Lo
 
 
 def value_at(options: msgspec.Struct, key: str) -> Any:
-    value: Any = options
-    for part in key.split("."):
-        value = getattr(value, part)
-    return value
+    return _GETTERS[key](options)
+
+
+def _differing(options: Options) -> dict[str, Any]:
+    """The values that are not defaults, by key."""
+    values = ((key, get(options), get(_DEFAULT)) for key, get in _GETTERS.items())
+    return {key: value for key, value, default in values if value != default}
 
 
 def with_value(options: Options, key: str, value: Any) -> Options:
@@ -138,9 +143,7 @@ def _with(struct: Any, path: Sequence[str], value: Any) -> Any:
 def _set_values(options: Options) -> dict[str, Any]:
     """The policy of these options, and their values that are not defaults. Every other key comes from the
     policy, the files and the environment."""
-    default = Options()
-    values = {key: value_at(options, key) for key in KEYS if value_at(options, key) != value_at(default, key)}
-    values["policy"] = options.policy
+    values = {**_differing(options), "policy": options.policy}
     return {**values, **({MODELS: options.models} if options.models else {})}
 
 

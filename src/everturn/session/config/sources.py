@@ -70,6 +70,11 @@ KNOWN_VARIABLES: Final = (
     KnownVariable("ANTHROPIC_AUTH_TOKEN", "provider.auth_token"),
     KnownVariable("ANTHROPIC_BASE_URL", "provider.base_url"),
 )
+# The keys by the name of their variable, under old names too.
+OURS: Final = {
+    **{key.variable: name for name, key in KEYS.items()},
+    **{"EVERTURN_" + name.upper().replace(".", "_"): name for name in RENAMED_KEYS},
+}
 # Names with our prefix that are not keys: where the file is, and what the test suite reads.
 OTHERS: Final = frozenset({"EVERTURN_CONFIG", "EVERTURN_PROFILE"})
 TEST_PREFIX: Final = "EVERTURN_WRITE_"
@@ -155,17 +160,15 @@ def from_environment(environment: Mapping[str, str]) -> ConfigSource:
     for known in KNOWN_VARIABLES:
         if text := environment.get(known.variable, "").strip():
             _known(reading, known, text)
-    ours = {key.variable: name for name, key in KEYS.items()}
-    ours |= {"EVERTURN_" + name.upper().replace(".", "_"): name for name in RENAMED_KEYS}
     for variable in sorted(environment):
         is_ours = variable.startswith("EVERTURN_") and not variable.startswith(TEST_PREFIX)
         if not is_ours or variable in OTHERS or not environment[variable].strip():
             continue
         origin = f"environment {variable}"
-        if variable in ours:
-            reading.take(ours[variable], environment[variable].strip(), origin, parse_text_value)
+        if variable in OURS:
+            reading.take(OURS[variable], environment[variable].strip(), origin, parse_text_value)
         else:
-            near = get_close_matches(variable, ours, n=1)
+            near = get_close_matches(variable, OURS, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             reading.problems.append(f"{origin}: no key has this name.{hint}")
     return reading.given()

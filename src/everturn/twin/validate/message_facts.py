@@ -6,7 +6,7 @@ A conversation sends all its messages again with every request, and the parser r
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -117,44 +117,59 @@ def _find(message: ParsedMessage, path: str) -> MessageFacts:
     _check_extra(message, path)
     for position, block in enumerate(message.blocks):
         _check_block(message, block, join_path(path, f"content.{position}"))
-    found = _find_all(message)
-    return replace(found, is_plain=_is_plain(message, found))
+    return _find_all(message)
 
 
-def _is_plain(message: ParsedMessage, found: MessageFacts) -> bool:
-    if not found.kinds or message.extra or not _PLAIN_KINDS[message.role].issuperset(found.kinds):
+def _is_plain(
+    message: ParsedMessage, kinds: tuple[str, ...], noted: tuple[object, ...], problems: tuple[object, ...]
+) -> bool:
+    if not kinds or message.extra or not _PLAIN_KINDS[message.role].issuperset(kinds):
         return False
-    noted = (found.breakpoints, found.beta_requirements, found.images)
-    problems = (found.blank, found.empty_with_breakpoint, found.cited, found.image_problem)
     return not any(noted) and all(problem is None for problem in problems)
 
 
 def _find_all(message: ParsedMessage) -> MessageFacts:
     sent = message.blocks
+    kinds = tuple([block.kind for block in sent])
+    calls = tuple([(at, b.body["id"]) for at, b in enumerate(sent) if b.kind == "tool_use"])
+    results = _ids(sent, ("tool_result",))
+    breakpoints = _find_breakpoints(sent)
+    beta_requirements = _find_beta_requirements(message)
+    # Most messages have no image. One can stand in a block, or in the source of a document.
+    has_images = "image" in message.kinds
+    images = sum(_images(block.body) for block in sent) if has_images or "document" in kinds else 0
+    blank = _find_blank(sent)
+    empty_with_breakpoint = _find_empty_with_breakpoint(sent)
+    cited = next((at for at, b in enumerate(sent) if b.kind == "text" and b.body.get("citations")), None)
+    image_problem = find_image_problem(sent) if has_images else None
+    noted = (breakpoints, beta_requirements, images)
+    problems = (blank, empty_with_breakpoint, cited, image_problem)
     return MessageFacts(
-        is_plain=False,
-        kinds=tuple(block.kind for block in sent),
-        calls=(calls := tuple((at, b.body["id"]) for at, b in enumerate(sent) if b.kind == "tool_use")),
-        results=(results := _ids(sent, ("tool_result",))),
-        call_ids=tuple(id for _, id in calls),
-        result_ids=tuple(id for _, id in results),
+        is_plain=_is_plain(message, kinds, noted, problems),
+        kinds=kinds,
+        calls=calls,
+        results=results,
+        call_ids=tuple([id for _, id in calls]),
+        result_ids=tuple([id for _, id in results]),
         leading_results=_leading_results(sent),
-        server_calls=tuple(_server_call(block) for block in sent if _calls_server(block)),
+        server_calls=tuple([_server_call(block) for block in sent if _calls_server(block)]),
         server_results=tuple(
-            (at, block.kind, block.body["tool_use_id"])
-            for at, block in enumerate(sent)
-            if block.kind in blocks.SERVER_RESULTS
+            [
+                (at, block.kind, block.body["tool_use_id"])
+                for at, block in enumerate(sent)
+                if block.kind in blocks.SERVER_RESULTS
+            ]
         ),
-        breakpoints=_find_breakpoints(sent),
-        beta_requirements=_find_beta_requirements(message),
-        thinking=tuple(at for at, block in enumerate(sent) if block.kind in THINKING),
-        compactions=tuple(at for at, block in enumerate(sent) if block.kind == "compaction"),
-        images=sum(_images(block.body) for block in sent),
-        blank=_find_blank(sent),
-        empty_with_breakpoint=_find_empty_with_breakpoint(sent),
-        cited=next((at for at, b in enumerate(sent) if b.kind == "text" and b.body.get("citations")), None),
-        image_problem=find_image_problem(sent),
-        binding_digests=tuple(compute_binding_digest(block.body) for block in sent),
+        breakpoints=breakpoints,
+        beta_requirements=beta_requirements,
+        thinking=tuple([at for at, kind in enumerate(kinds) if kind in THINKING]),
+        compactions=tuple([at for at, kind in enumerate(kinds) if kind == "compaction"]),
+        images=images,
+        blank=blank,
+        empty_with_breakpoint=empty_with_breakpoint,
+        cited=cited,
+        image_problem=image_problem,
+        binding_digests=tuple([compute_binding_digest(block.body) for block in sent]),
     )
 
 
