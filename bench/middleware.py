@@ -116,14 +116,18 @@ class Clients:
         return anthropic.Anthropic(**COMMON, http_client=http, middleware=list(used))
 
     def turn(self, sent: dict[str, Any], data: bytes) -> Times:
-        self._recording.messages.create(**sent)
-        request, call_next = self._recorder.request, make_call_next(self._recording, self._recorder.response)
+        request, call_next = self.record(sent)
         coding = timed(lambda: msgspec.json.encode(msgspec.json.decode(data)))
         own = timed(lambda: self.alone.handle(request, call_next))
         plain = timed(lambda: self._plain.messages.create(**sent))
         with_it = timed(lambda: self._with_it.messages.create(**sent))
         waits = own.elapsed - own.processor
         return Times(own.processor, waits, with_it.processor - plain.processor, coding.processor)
+
+    def record(self, sent: dict[str, Any]) -> tuple[anthropic.APIRequest, Callable[..., Any]]:
+        """A request as the SDK hands it to a middleware, and what answers it."""
+        self._recording.messages.create(**sent)
+        return self._recorder.request, make_call_next(self._recording, self._recorder.response)
 
     def close(self) -> None:
         self.inside.close()
@@ -165,6 +169,10 @@ def exchange(messages: list[Any]) -> tuple[list[Any], list[Any]]:
     return [*messages, {"role": "user", "content": said}], reply
 
 
+def make_body(messages: list[Any]) -> dict[str, Any]:
+    return {"model": MODEL, "max_tokens": 8_000, "system": SYSTEM, "tools": TOOLS, "messages": messages}
+
+
 def response(content: list[Any], tokens: int) -> bytes:
     """All but the newest message is read from the cache."""
     usage = {"input_tokens": 3, "cache_read_input_tokens": tokens, "output_tokens": 40}
@@ -195,7 +203,7 @@ def converse(tokens: int, turns: int, folder: str | None, *, reads_list: bool) -
     found: list[Times] = []
     for _ in range(turns + 1):
         messages, reply = exchange(messages)
-        body = {"model": MODEL, "max_tokens": 8_000, "system": SYSTEM, "tools": TOOLS, "messages": messages}
+        body = make_body(messages)
         data = msgspec.json.encode(body)
         clients.endpoint.reply = response(reply, tokens)
         found.append(clients.turn(msgspec.json.decode(data) if reads_list else body, data))

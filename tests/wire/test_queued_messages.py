@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from adapters.framework_bench import Wire
 
 from everturn import Session
 from everturn.history.blocks import text_of
@@ -111,6 +112,21 @@ def test_a_summary_without_a_model_lists_what_was_typed_while_the_model_worked(t
     assert messages.count('- "And a second one?"') == 1
     assert messages.index("linting rule") < messages.index("second one")
     assert again == told
+
+
+@pytest.mark.parametrize("strategy", ["fork", "direct"])
+def test_a_model_that_writes_the_summary_is_told_what_was_typed_while_the_model_worked(typed, twin, strategy):
+    wire = Wire()
+    options = {
+        "client": twin.client(middleware=[wire]),
+        "compact": {"strategies": [strategy]},
+        "fsync": "never",
+    }
+    with Session.open(typed, **options) as session:
+        session.compact()
+    last = wire.bodies[-1]["messages"][-1]["content"][-1]["text"]
+    told = last.partition("The user also typed the following")[2].partition("\n\n")[0].splitlines()
+    assert told[1:] == ["> Could we have a linting rule for it?"]
 
 
 @pytest.mark.spec("BY-4")

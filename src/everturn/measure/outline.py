@@ -348,10 +348,11 @@ class _Lazy(Sequence[_T]):
     @overload
     def __getitem__(self, at: slice) -> list[_T]: ...
     def __getitem__(self, at: int | slice) -> _T | list[_T]:
+        # Nearly always.
+        if isinstance(at, int) and 0 <= at < self._size:
+            return self._item(at)
         if isinstance(at, slice):
             return [self._item(i) for i in range(*at.indices(self._size))]
-        if 0 <= at < self._size:
-            return self._item(at)
         if not -self._size <= at < self._size:
             raise IndexError(at)
         return self._item(at % self._size)

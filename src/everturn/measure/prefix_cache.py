@@ -151,13 +151,17 @@ class PrefixCache:
     def _highest_hit(
         self, prompt: PromptLayout, markers: list[Breakpoint], now: float
     ) -> tuple[int, CacheEntry] | None:
-        positions = prompt.positions
+        positions, keys, lookback = prompt.positions, prompt.keys, prompt.lookback
+        scope, entries = prompt.scope, self._entries
         for marker in reversed(markers):
-            nearest = positions[marker.index]
             for index in range(marker.index, -1, -1):
-                if nearest - positions[index] >= prompt.lookback:
+                # A block is at most one position: nearer ones are in reach.
+                if (
+                    marker.index - index >= lookback
+                    and positions[marker.index] - positions[index] >= lookback
+                ):
                     break
-                if (entry := self._alive(prompt, index, now)) is not None:
+                if (scope, keys[index]) in entries and (entry := self._alive(prompt, index, now)) is not None:
                     return index, entry
         return None
 

@@ -83,6 +83,21 @@ def price_tokens(tokens: BilledTokens, rates: Rates, *, iteration: str = "messag
     return tuple(PriceLine(kind, count, rate, iteration) for kind, count, rate in every if count)
 
 
+def price_in_dollars(tokens: BilledTokens, rates: Rates) -> Decimal:
+    """The sum of the lines of `price_tokens`, without making them."""
+    dollars = Decimal(0)
+    for count, rate in (
+        (tokens.input, rates.input),
+        (tokens.read, rates.read),
+        (tokens.write_5m, rates.write_5m),
+        (tokens.write_1h, rates.write_1h),
+        (tokens.output, rates.output),
+    ):
+        if count:
+            dollars += count * rate / PER_MILLION
+    return dollars
+
+
 def rates_for(usage: Mapping[str, Any], model: Model, tokens: BilledTokens, *, on: date) -> Rates:
     speed: Speed = "fast" if usage.get("speed") == "fast" else "standard"
     rates = model.rates(on=on, prompt_tokens=tokens.prompt, speed=speed)

@@ -15,7 +15,7 @@ import msgspec
 from everturn.history.records import Record, Usage, record_time, reported_usage
 from everturn.measure.model import Model
 from everturn.measure.model_table import find_model
-from everturn.measure.pricing import BilledTokens, PricedUsage, price_tokens
+from everturn.measure.pricing import BilledTokens, price_in_dollars
 
 BillPurpose = Literal["conversation", "compact", "session_memory", "hold"]
 BILL_PURPOSES: Final[tuple[BillPurpose, ...]] = ("conversation", "compact", "session_memory", "hold")
@@ -87,8 +87,7 @@ def _price(usage: Usage, model: Model, on: date) -> Decimal:
         write_1h=write_1h,
         output=usage.output_tokens,
     )
-    rates = model.rates(on=on, prompt_tokens=tokens.prompt)
-    return PricedUsage(price_tokens(tokens, rates)).dollars
+    return price_in_dollars(tokens, model.rates(on=on, prompt_tokens=tokens.prompt))
 
 
 class Ledger:

@@ -13,6 +13,7 @@ import msgspec
 
 from everturn.history.blocks import Block, block_from_fields, fields_of
 from everturn.history.repair import Repair
+from everturn.wire.json_values import is_object
 
 Schemas = Mapping[str, Mapping[str, Any]]
 
@@ -57,8 +58,10 @@ def fitted_call(block: Block, tools: Schemas, repairs: list[Repair]) -> Block:
             Repair("tool_input", block.call, f"{block.tool}: not checked, {error}; sent as recorded")
         )
         return block
-    value = fields.get("input")
-    schema = {"type": "object", **tools.get(block.tool, {})}
+    value, offered = fields.get("input"), tools.get(block.tool, {})
+    if _fits_plainly(value, offered):
+        return block
+    schema = {"type": "object", **offered}
     try:
         fitted = _read_back(value, schema)
         misfits = misfit(fitted, schema)
@@ -73,6 +76,30 @@ def fitted_call(block: Block, tools: Schemas, repairs: list[Repair]) -> Block:
         return block
     repairs.append(Repair("tool_input", block.call, f"{block.tool}: the input was converted by its schema"))
     return block_from_fields({**fields, "input": fitted})
+
+
+# What a value of these types may be called in a schema.
+_PLAIN: dict[type, str] = {str: "string", bool: "boolean", int: "integer"}
+
+
+def _fits_plainly(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether an object has only texts, booleans and whole numbers, all as its schema wants them: the usual
+    case, in which there is nothing to convert and nothing to report."""
+    properties, required = schema.get("properties"), schema.get("required")
+    if type(value) is not dict or type(properties) is not dict or schema.get("type", "object") != "object":
+        return False
+    parts, wanted = cast(dict[str, Any], value), cast(dict[str, Any], properties)
+    for name, part in parts.items():
+        inner = wanted.get(name)
+        if not is_object(inner) or "enum" in inner or _plain_kind(part) != inner.get("type"):
+            return False
+    if "enum" in schema or (required is not None and type(required) is not list):
+        return False
+    return not required or all(name in parts for name in cast(list[Any], required) if isinstance(name, str))
+
+
+def _plain_kind(value: object) -> str:
+    return _PLAIN.get(type(value), "")
 
 
 def _read_back(value: Any, schema: Mapping[str, Any]) -> Any:

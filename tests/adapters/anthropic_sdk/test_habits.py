@@ -338,3 +338,42 @@ def test_clearing_of_thinking_by_the_api_passes_and_the_request_is_managed(bench
     assert len(bench.middleware.conversations) == 2
     assert [event for event in bench.events if isinstance(event, PassedThrough)] == []
     bench.check()
+
+
+READ = {"name": "read_file", "description": "Reads.", "input_schema": {"type": "object"}}
+
+
+@pytest.mark.spec("CP-37")
+def test_another_reply_is_asked_for_with_the_question_though_a_compaction_has_summarized_it(benches):
+    """The compaction came within the tool loop of the question, after its first call."""
+    bench = benches(window=60_000)
+    history = bench.talk([], *(f"Entry {number}: {LOG}" for number in range(6)))
+    asked = [*history, {"role": "user", "content": "Which entry is ORIGINAL-QUESTION?"}]
+    reads = {"type": "tool_use", "name": "read_file", "input": {"path": "a.log"}}
+    bench.twin.script({"content": [reads], "when": "ORIGINAL-QUESTION"})
+    reply = bench.ask(asked, tools=[READ])
+    assert compactions(bench) == [0]
+    result = {"type": "tool_result", "tool_use_id": reply.content[-1].id, "content": 4 * LOG}
+    answered = [{"role": "assistant", "content": reply.content}, {"role": "user", "content": [result]}]
+    bench.ask([*asked, *answered], tools=[READ])
+    assert compactions(bench) == [1]
+    bench.ask(asked, tools=[READ])
+    last = bench.sent[-1]["messages"][-1]["content"][-1]
+    assert last["text"] == "Which entry is ORIGINAL-QUESTION?"
+    bench.check()
+
+
+@pytest.mark.spec("CP-9", "CP-37")
+def test_a_result_larger_than_the_window_is_answered_without_a_request_that_the_api_refuses(bench):
+    asked = [{"role": "user", "content": "Read huge.log and tell me its LAST-LINE."}]
+    reads = {"type": "tool_use", "name": "read_file", "input": {"path": "huge.log"}}
+    bench.twin.script({"content": [reads], "when": "LAST-LINE"})
+    reply = bench.ask(asked, tools=[READ])
+    content = f"HEAD {'The quick brown fox jumps over the dog. ' * 22_000} TAIL"
+    result = {"type": "tool_result", "tool_use_id": reply.content[-1].id, "content": content}
+    answered = [{"role": "assistant", "content": reply.content}, {"role": "user", "content": [result]}]
+    bench.ask([*asked, *answered], tools=[READ])
+    assert [entry["status"] for entry in bench.twin.ledger] == [200, 200]
+    sent = json.dumps(bench.sent[-1]["messages"])
+    assert all(word in sent for word in ("LAST-LINE", "HEAD", "TAIL"))
+    bench.check()

@@ -1,7 +1,7 @@
 """What a fork takes over from its parent."""
 
 import pytest
-from builders import assistant, user
+from builders import assistant, call, result, user
 
 from everturn.adapters.tracking.fork_records import take_shared_records
 from everturn.history.edits import Compacted, KeptSegment
@@ -69,3 +69,24 @@ def test_another_compaction_stays_with_the_parent(records, why):
 def test_a_fork_behind_the_compaction_has_it_as_it_is():
     records = compacted(NEWEST_KEPT)
     assert take_shared_records(records, 5) == records[:5]
+
+
+QUESTION, CALL, RESULT = (
+    user("Which line is wrong?"),
+    assistant(call("t1")),
+    result("t1", "line 9"),
+)
+
+
+@pytest.mark.spec("CP-37")
+@pytest.mark.parametrize(
+    ("cut", "first_kept", "open_end"),
+    [(3, CALL, "the question asked again"), (4, RESULT, "the call whose result comes again")],
+)
+def test_a_compaction_that_summarized_what_the_fork_has_yet_to_answer_stays_with_the_parent(
+    cut, first_kept, open_end
+):
+    said = [FIRST, REPLY, QUESTION, CALL, RESULT]
+    kept = KeptSegment(first_kept.uuid, "s", RESULT.uuid)
+    records = [*said, boundary(kept), summary(), assistant("Line 9.")]
+    assert take_shared_records(records, cut) == said[:cut], open_end

@@ -278,3 +278,29 @@ def test_a_fork_of_a_fork_keeps_thinking_that_fits(caller):
         talk([*first, {"role": "user", "content": f"And {name}?"}], name)
         talk([*first, {"role": "user", "content": f"And {name}?"}], f"{name} again")
     assert {body[1]["content"][0]["type"] for body in bodies[1:]} == {"thinking"}
+
+
+def test_a_conversation_begins_while_another_one_is_read_from_its_file(tmp_path):
+    before = Caller(tmp_path)
+    before.hear(before.ask("Hello."), "Hi.")
+    before.tracker.close()
+    caller, reading, may_go_on = Caller(tmp_path), Event(), Event()
+    load = caller.tracker._recogniser._load
+
+    def slow(request, stored):
+        reading.set()
+        assert may_go_on.wait(20)
+        return load(request, stored)
+
+    caller.tracker._recogniser._load = slow
+    with ThreadPoolExecutor(2) as pool:
+        continued = pool.submit(caller.ask, "Hello.", "Hi.", "Go on.")
+        assert reading.wait(20)
+        begun = pool.submit(caller.ask, "Something else.")
+        try:
+            assert caller.said(begun.result(20)) == ["Something else."]
+        finally:
+            may_go_on.set()
+        assert caller.said(continued.result(20)) == ["Hello.", "Hi.", "Go on."]
+    assert caller.lengths == [1, 3]
+    caller.tracker.close()

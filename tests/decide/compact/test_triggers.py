@@ -118,8 +118,23 @@ def test_a_context_that_refills_at_once_again_and_again_stops_the_loop_and_is_to
     assert decide(refill=refill, chain=SOON, filled_by=filled_by(metrics)) == CompactionSkipped(
         "The context was full again 3 turns after a compaction, 3 times in a row, so another one "
         "would not help. What fills it: results of Read 98%, calls of Read 0%, human 0%. "
-        "Ask for less at once, or move what is large into files."
+        "Ask for less at once, or move what is large into files. The next attempt comes after 17 more turns."
     )
+
+
+@pytest.mark.spec("CP-23")
+def test_after_many_turns_one_attempt_is_made_and_a_context_that_is_full_at_once_stops_it_again():
+    stopped = RefillBreaker(2, "b1")
+    assert decide(refill=stopped, chain=CompactionChain(follows="b1", turns_since=19)) != AUTO
+    due = CompactionChain(follows="b1", turns_since=20)
+    assert decide(refill=stopped, chain=due) == AUTO
+    tried = stopped.compacted(due)
+    assert tried == RefillBreaker(2)
+    assert isinstance(
+        decide(refill=tried, chain=CompactionChain(follows="b2", turns_since=3)), CompactionSkipped
+    )
+    # Work that lasted longer ends it: what refilled the context is gone.
+    assert tried.compacted(CompactionChain(follows="b2", turns_since=4)) == RefillBreaker()
 
 
 @pytest.mark.spec("CP-23")

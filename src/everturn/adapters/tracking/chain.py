@@ -130,8 +130,16 @@ def _as_result(block: dict[str, Any]) -> dict[str, Any]:
     is_error = block.get("is_error") or None
     if not isinstance(content, str):
         return _normalize({**block, "is_error": is_error})
+    told = [{"type": "text", "text": _shorten(content)}]
+    name = block.get("tool_use_id")
+    if is_error is None and block.keys() <= _RESULT_FIELDS and isinstance(name, str) and len(name) < _LONG:
+        return {"type": "tool_result", "tool_use_id": name, "content": told}
     plain = {**block, "content": None, "is_error": is_error}
-    return _normalize(plain) | {"content": [{"type": "text", "text": _shorten(content)}]}
+    return _normalize(plain) | {"content": told}
+
+
+# What nearly all results have: there is nothing to normalize.
+_RESULT_FIELDS: Final = frozenset({"type", "tool_use_id", "content"})
 
 
 def _digest_text_block(role: str, block: dict[str, Any]) -> bytes | None:

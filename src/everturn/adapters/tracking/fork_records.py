@@ -2,8 +2,9 @@
 
 A compaction is decided when a new message has arrived, so its boundary comes behind that message in the log,
 though it summarizes only what came before. If the caller then edits that message, the fork begins in front of
-it. It keeps the compaction if all that was summarized is still in the caller's list, and if the summary
-repeats nothing of what is not.
+it. It keeps the compaction if all that was summarized is still in the caller's list, if the summary repeats
+nothing of what is not, and if nothing was summarized that the fork has yet to answer: a caller that asks for
+another reply cuts its list behind a question that the parent had answered when it was compacted.
 """
 
 from collections.abc import Collection, Sequence
@@ -45,6 +46,8 @@ def _take_compaction(
     dropped = [record for record in records[cut:at] if is_caller_message(record)]
     if is_in_front or not _is_covered(view[:first], known) or _is_quoted(dropped, made, shared):
         return ()
+    if not _unanswered(shared).isdisjoint(names[:first]):
+        return ()
     kept = [record for record in view[first:] if record.uuid in known]
     segment = (
         msgspec.structs.replace(edit.kept, head=kept[0].uuid, tail=kept[-1].uuid)
@@ -71,6 +74,17 @@ def _is_covered(summarized: Sequence[Record], known: Collection[str]) -> bool:
     return bool(said) and all(record.uuid in known for record in said)
 
 
+def _unanswered(shared: Sequence[Record]) -> set[str]:
+    """The messages behind the last reply, or a last reply that calls tools: its results come next."""
+    found: set[str] = set()
+    for record in filter(is_caller_message, reversed(shared)):
+        if record.kind == "assistant":
+            has_calls = any(block.is_call for block in record.blocks)
+            return {record.uuid} if has_calls and not found else found
+        found.add(record.uuid)
+    return found
+
+
 def _is_quoted(dropped: Sequence[Record], made: Sequence[Record], shared: Sequence[Record]) -> bool:
     """Whether the new records repeat words of messages that are no longer in the caller's list."""
     quoted = _phrases(dropped) & _phrases(made)
@@ -83,6 +97,6 @@ def _phrases(records: Sequence[Record]) -> set[tuple[str, ...]]:
         for block in record.blocks:
             words = text_of(block).split()
             found.update(zip(*(words[start:] for start in range(QUOTED_WORDS)), strict=False))
-            if len(words) < QUOTED_WORDS:
+            if 0 < len(words) < QUOTED_WORDS:
                 found.add(tuple(words))
     return found

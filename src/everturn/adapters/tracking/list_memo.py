@@ -133,9 +133,18 @@ def _extend(
 
 
 def _copy(value: Any) -> Any:
+    """All but the strings in it, which nobody can change."""
+    try:
+        return msgspec.to_builtins(value, builtin_types=(bytes, bytearray))
+    except (TypeError, ValueError, RecursionError):
+        # A class of the caller's own.
+        return _copy_parts(value)
+
+
+def _copy_parts(value: Any) -> Any:
     if is_object(value):
-        return {name: part if isinstance(part, str) else _copy(part) for name, part in value.items()}
-    return [_copy(part) for part in value] if is_sequence(value) else value
+        return {name: part if isinstance(part, str) else _copy_parts(part) for name, part in value.items()}
+    return [_copy_parts(part) for part in value] if is_sequence(value) else value
 
 
 def _is_plain(message: Any) -> bool:

@@ -44,6 +44,8 @@ from everturn.session.store.places import open_configured
 
 Asides = Mapping[BillPurpose, UsageTotals]
 log: Final = logging.getLogger("everturn")
+# So many conversations can begin at the same time. Our choice.
+_BEGIN_LOCKS: Final = 16
 
 
 @contextmanager
@@ -68,8 +70,12 @@ class Recogniser:
         self._transcripts = self._open_transcripts()
         self._forks = ForkWatch()
         # `_guard` is held briefly, for state in memory; `_load_lock` while conversations are read from files.
+        # That is one at a time: whoever looks for a conversation opens files that may be of another one, and
+        # who wants that one meanwhile would find it locked. What begins needs no file, and waits only for
+        # what begins alike.
         self._guard = RLock()
         self._load_lock = Lock()
+        self._begin_locks = tuple(Lock() for _ in range(_BEGIN_LOCKS))
 
     def _open_transcripts(self) -> Transcripts:
         stores, settings = self._parts.stores, self._parts.options.store
@@ -102,13 +108,18 @@ class Recogniser:
         `check` raises if the request is not wanted any more, when its turn has come to read files."""
         if (tracked := self.find_in_memory(request)) is not None:
             return tracked
-        with self._load_lock:
+        with self._lock_for(request):
             check()
             # Another caller may have loaded it while this one waited.
             if (tracked := self.find_in_memory(request)) is None:
                 tracked = self._load_or_create(request)
                 self._take(tracked)
             return tracked
+
+    def _lock_for(self, request: CallerRequest) -> Lock:
+        if request.last_reply:
+            return self._load_lock
+        return self._begin_locks[request.chain[0][0] % _BEGIN_LOCKS]
 
     def _take(self, tracked: TrackedConversation) -> None:
         """The caller counts as a user of it. What was in memory of the same conversation is out of date."""

@@ -8,6 +8,7 @@ and the next one asks the store again.
 import os
 from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
+from threading import Lock
 
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.transcript_folder import (
@@ -39,6 +40,7 @@ class StoreTranscripts:
         self._open_stores, self._tenant, self._report_problem = open_stores, tenant, report_problem
         self._is_ours = is_ours
         self._opened: StoreFactory | None = None
+        self._opening = Lock()
 
     def new(self, first: bytes, name: str, now: datetime) -> TranscriptFile:
         stores = self._stores()
@@ -94,5 +96,6 @@ class StoreTranscripts:
             return stores.open(self._tenant, name, access="read")
 
     def _stores(self) -> StoreFactory:
-        self._opened = self._opened or self._open_stores()
-        return self._opened
+        with self._opening:
+            self._opened = self._opened or self._open_stores()
+            return self._opened

@@ -129,21 +129,27 @@ class CompactionBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class RefillBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many compactions in a row came a few turns after the one before; and the boundary behind which that
-    was one too many. Turns go on being counted there, and their number must not end the stop by itself: the
-    loop would only pause (cc#85668)."""
+    was one too many. A few more turns must not end the stop: the loop would only pause (cc#85668). But a
+    context that is never compacted again grows, and every call pays for it: after `retry_calls` turns one
+    attempt is made, and if the context is full again at once, it stops again."""
 
     in_a_row: int = 0
     stopped: str = ""
 
     def compacted(self, chain: CompactionChain, settings: CompactSettings = DEFAULTS) -> "RefillBreaker":
-        return RefillBreaker(self.in_a_row + 1) if is_rapid(chain, settings) else RefillBreaker()
+        if is_rapid(chain, settings):
+            return RefillBreaker(self.in_a_row + 1)
+        return RefillBreaker(self.in_a_row if self._is_behind(chain) else 0)
 
     def stops(self, chain: CompactionChain, settings: CompactSettings = DEFAULTS) -> bool:
         """Whether the compaction that is due now would be one too many."""
         return is_rapid(chain, settings) and self.in_a_row + 1 >= settings.refills
 
-    def stays_off(self, chain: CompactionChain) -> bool:
-        """Whether it was one too many before, and nothing has been compacted since."""
+    def stays_off(self, chain: CompactionChain, settings: CompactSettings = DEFAULTS) -> bool:
+        """Whether it was one too many before, nothing was compacted since, and no attempt is due."""
+        return self._is_behind(chain) and chain.turns_since < settings.retry_calls
+
+    def _is_behind(self, chain: CompactionChain) -> bool:
         return bool(chain.follows) and chain.follows == self.stopped
 
 

@@ -90,7 +90,7 @@ class CompactionState:
         where they matter: both take a walk through the whole view (OV-3)."""
         is_over = check_thresholds(size, limits, thresholds).above_auto
         follows = chain() if is_over else CompactionChain(source=moment.source)
-        is_told = self.refill.stays_off(follows)
+        is_told = self.refill.stays_off(follows, self.settings)
         stops = is_told or self.refill.stops(follows, self.settings)
         found = should_compact(
             size,

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from everturn.decide.authorship import typed_words
+from everturn.decide.compact.budget import truncate_middle
 from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.divide import first_words
 from everturn.decide.compact.gate import check_gate, false_origin
@@ -51,6 +53,8 @@ _MAX_SCALE: Final = 2.0
 # The extract of messages that did not fit: its share of their tokens. A shorter one would say nothing.
 _EXTRACT_SHARE: Final = 0.25
 _MIN_EXTRACT: Final = 500
+# Tokens of one message that was typed while the model worked.
+_MAX_TYPED: Final = 500
 AttemptFlow = Flow[Attempt]
 
 
@@ -94,6 +98,7 @@ def _by_fork(plan: CompactionPlan, context: CompactionContext, calls: SummaryCal
         plan.asked.form,
         plan.asked.instructions,
         divided_at="" if sent else _divided_at(plan),
+        typed=_typed_meanwhile(plan, context),
         max_tokens=context.settings.summary_tokens,
     )
     messages = with_prompt(parent.messages, prompt)
@@ -122,6 +127,8 @@ def _by_direct_call(plan: CompactionPlan, context: CompactionContext, calls: Sum
             plan.asked.form,
             plan.asked.instructions,
             extract=extract,
+            # An extract has it.
+            typed=() if extract else _typed_meanwhile(plan, context),
             max_tokens=context.settings.summary_tokens,
         )
 
@@ -144,11 +151,11 @@ def _cut_to_window(
     messages: tuple[Message, ...], plan: CompactionPlan, context: CompactionContext
 ) -> tuple[Message, ...] | CompactionSkipped:
     """Without the oldest rounds, if the request is known to be too long with them: the refusal of the API
-    would not tell more (CP-9).
+    would not tell more (CP-9). Not at all, if the newest round alone is and no model is needed: its head
+    and tail are kept anyway.
     """
     model = summary_model(context)
-    estimator = context.counts.estimator
-    rough = sum(estimate_block(block, estimator) for each in messages for block in each.blocks)
+    rough = _estimate(messages, context)
     # The share of the view that is summarized, in tokens as they were reported.
     known = plan.tokens_summarized + plan.tokens_kept
     reported = context.least.total * plan.tokens_summarized // known if known else 0
@@ -158,19 +165,26 @@ def _cut_to_window(
         return messages
     room = compute_thresholds(window, model.max_output).effective - context.summary.budget
     gap = Overflow("anthropic", round(tokens / scale), round(room / scale))
-    return drop_oldest_rounds(
+    estimator = context.counts.estimator
+    shorter = drop_oldest_rounds(
         messages, gap, 0, settings=context.settings, estimate=lambda block: estimate_block(block, estimator)
     )
+    if isinstance(shorter, CompactionSkipped) or "extractive" not in context.strategies:
+        return shorter
+    problem = _too_long(_estimate(shorter, context), model, "the newest part of the conversation")
+    return CompactionSkipped(problem) if problem else shorter
+
+
+def _estimate(messages: Sequence[Message], context: CompactionContext) -> int:
+    estimator = context.counts.estimator
+    return sum(estimate_block(block, estimator) for each in messages for block in each.blocks)
 
 
 def _extract(left_out: Sequence[Message], plan: CompactionPlan, context: CompactionContext) -> str:
     """What the model cannot read, in the words of the summary that needs no model; "" for nothing, or for so
     little that an extract of it would say nothing.
     """
-    tokens = sum(
-        estimate_block(block, context.counts.estimator) for each in left_out for block in each.blocks
-    )
-    budget = min(context.summary.budget, int(tokens * _EXTRACT_SHARE))
+    budget = min(context.summary.budget, int(_estimate(left_out, context) * _EXTRACT_SHARE))
     if budget < _MIN_EXTRACT:
         return ""
     made = summarize(
@@ -184,6 +198,18 @@ def _extract(left_out: Sequence[Message], plan: CompactionPlan, context: Compact
     return made.text
 
 
+def _typed_meanwhile(plan: CompactionPlan, context: CompactionContext) -> tuple[str, ...]:
+    """What the user typed while the model worked and no record has: a model would not see it. What is older
+    than all that is summarized belongs to an earlier view."""
+    if not context.queued:
+        return ()
+    started = next((each.timestamp for each in plan.summarized if each.timestamp), "")
+    typed = sorted((each for each in context.queued if each.timestamp >= started), key=lambda q: q.timestamp)
+    words = (typed_words(each.text) for each in typed)
+    estimate = context.counts.estimator.text
+    return tuple(truncate_middle(text, _MAX_TYPED, estimate).text for text in words if text)
+
+
 def _with_extract(overflow: Overflow | None, context: CompactionContext) -> Overflow | None:
     """So much more has to go that the extract of what goes has room too."""
     if overflow is None or not overflow.gap:
@@ -192,12 +218,12 @@ def _with_extract(overflow: Overflow | None, context: CompactionContext) -> Over
     return msgspec.structs.replace(overflow, tokens=overflow.tokens + min(share, context.summary.budget))
 
 
-def _too_long(tokens: int, model: Model) -> str:
+def _too_long(tokens: int, model: Model, what: str = "the conversation") -> str:
     """Why a request is not sent that the API would refuse; "" where it may fit."""
     window = _widest(model)
     if tokens <= window:
         return ""
-    return f"the conversation has at least {tokens:,} tokens, and {model.id} takes {window:,}"
+    return f"{what} has at least {tokens:,} tokens, and {model.id} takes {window:,}"
 
 
 def _widest(model: Model) -> int:

@@ -41,8 +41,8 @@ def should_compact(
         return CompactionSkipped(f"{size:,} tokens are below the automatic threshold of {limits.auto:,}")
     if breaker.is_open and breaker.state(now) == "open":
         return CompactionSkipped(breaker.describe())
-    if refill.stops(chain, settings) or refill.stays_off(chain):
-        return CompactionSkipped(_refills(refill, chain, filled_by))
+    if refill.stops(chain, settings) or refill.stays_off(chain, settings):
+        return CompactionSkipped(_refills(refill, chain, filled_by, settings))
     return CompactionRequest(trigger="auto")
 
 
@@ -50,12 +50,13 @@ def is_internal(source: str, settings: CompactSettings = DEFAULTS) -> bool:
     return any(source == name or source.startswith(f"{name}:") for name in settings.internal_sources)
 
 
-def _refills(refill: RefillBreaker, chain: CompactionChain, filled_by: str) -> str:
+def _refills(refill: RefillBreaker, chain: CompactionChain, filled_by: str, settings: CompactSettings) -> str:
+    left = max(0, settings.retry_calls - chain.turns_since)
     what = f" What fills it: {filled_by}." if filled_by else ""
     return (
         f"The context was full again {chain.turns_since} turns after a compaction, {refill.in_a_row + 1} "
         f"times in a row, so another one would not help.{what} Ask for less at once, or move what is large "
-        "into files."
+        f"into files. The next attempt comes after {left} more turns."
     )
 
 

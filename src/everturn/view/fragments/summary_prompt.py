@@ -1,5 +1,6 @@
 """The request for a summary: text only, nine sections, three forms (CP-4, CP-5)."""
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from everturn.history.blocks import text_block
@@ -78,25 +79,36 @@ _EXTRACT: Final = (
 )
 
 
+_TYPED: Final = (
+    "The user also typed the following while the model worked. No message above has it. Treat it like the "
+    "user's other messages:"
+)
+
+
 def summary_prompt(
     form: CompactionForm,
     instructions: str = "",
     *,
     divided_at: str = "",
     extract: str = "",
+    typed: Sequence[str] = (),
     max_tokens: int = 0,
 ) -> str:
     """The last message of a summary request.
 
     `divided_at` is the beginning of the message at which a partial compaction divides the view, if the
-    request shows both sides. `extract` stands for messages that did not fit into the request. `max_tokens`
-    is what the summary should have at most; 0 for no limit.
+    request shows both sides. `extract` stands for messages that did not fit into the request, `typed` are
+    messages of the user that are not in it. `max_tokens` is what the summary should have at most; 0 for no
+    limit.
     """
     parts = [_TEXT_ONLY, _TASK[form]]
     if extract:
         parts.append(f"{_EXTRACT}\n<{OUTPUT_TAG}>\n{escaped(extract)}\n</{OUTPUT_TAG}>")
     if divided_at and _WHERE[form]:
         parts.append(f"{_WHERE[form]}\n> {escaped(divided_at)}")
+    if typed:
+        quoted = (f"> {line}" for each in typed for line in escaped(each).splitlines())
+        parts.append("\n".join((_TYPED, *quoted)))
     parts += [_FORM, "\n".join((*_SECTIONS, *(_LAST_UP_TO if form == "up_to" else _LAST))), _RULES]
     if max_tokens:
         parts.append(_brief(max_tokens))

@@ -112,7 +112,8 @@ def _changed(facts: Facts) -> list[SummaryEntry]:
     if not times:
         return []
     named = ", ".join(f"{one_line(path)} ({count:,}×)" for path, count in times.items())
-    entries = [SummaryEntry(f"changed since that message: {named}", 2, clipped(named, _FINDING))]
+    label = "changed since that message"
+    entries = [SummaryEntry(f"{label}: {named}", 2, f"{label}: {clipped(named, _FINDING)}")]
     if defined := _defined(facts):
         entries.append(SummaryEntry(f"defined in these changes: {', '.join(defined)}", 3))
     return entries
