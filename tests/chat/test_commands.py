@@ -144,7 +144,7 @@ def test_a_message_that_was_summarized_can_be_gone_back_to(desk: Desk):
 
 
 def test_a_hold_is_told_before_the_next_answer_and_its_saving_with_the_cost(desk: Desk):
-    economy = EconomySettings(enabled=True, holds=True, hold_after=timedelta(milliseconds=20))
+    economy = EconomySettings(enabled=True, holds=True, hold_share=1.0, hold_after=timedelta(milliseconds=20))
     agent = desk.agent(model="claude-opus-4-5", economy=economy)
     desk.twin.script("Seen.", "Yes.")
     agent.answer("The log: " + "the token comes late. " * 2_300)

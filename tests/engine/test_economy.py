@@ -27,7 +27,7 @@ REPLY = b.assistant("Both.", id="m2", uuid="a2", timestamp="2026-11-15T12:00:00.
 
 def economic(records: list[Record], **economy: Any) -> Alone:
     options = preset("economic")
-    changed = msgspec.structs.replace(options.economy, **economy)
+    changed = msgspec.structs.replace(options.economy, **{"hold_share": 1.0, **economy})
     return Alone(
         records,
         under=msgspec.structs.replace(options, economy=changed),

@@ -13,8 +13,9 @@ from everturn.decide.cache_breaks import Diagnosis
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import CompactionRequest
 from everturn.decide.economy.holds import decide_hold
+from everturn.decide.economy.prices import RelativePrices
 from everturn.decide.economy.settings import SUMMARY_TOKENS
-from everturn.engine.economy import NOTHING_READ, prices_of
+from everturn.engine.economy import NOTHING_READ
 from everturn.engine.holds import PlannedHold
 from everturn.engine.wire import AnthropicWire
 from everturn.history.records import Usage
@@ -114,9 +115,9 @@ def test_a_compaction_is_booked_at_the_price_of_the_model_that_wrote_it():
 
 
 def test_relative_prices_are_those_of_the_day_and_the_size():
-    settings = economic(SMALL).conversation.setting
-    assert prices_of(settings, NOON, 1_000).dollars == 5e-6
-    assert (prices_of(settings, NOON, 1_000).read, prices_of(settings, NOON, 1_000).output) == (0.1, 5.0)
+    conversation = economic(SMALL).conversation
+    found = conversation.economy.prices(conversation.setting, NOON, 1_000)
+    assert found == RelativePrices(0.1, 1.25, 2.0, 5.0, 5e-6, "5m")
 
 
 def test_a_conversation_tells_its_notes_its_last_reply_and_its_provider():

@@ -24,7 +24,9 @@ from everturn.history.records import Usage
 
 def economic(**fields: object) -> Alone:
     options = small("economic")
-    economy = msgspec.structs.replace(options.economy, holds=True, hold_dollars=9.0, above_dollars=9.0)
+    economy = msgspec.structs.replace(
+        options.economy, holds=True, hold_dollars=9.0, above_dollars=9.0, hold_share=9.0
+    )
     return Filing(
         under=msgspec.structs.replace(options, economy=economy),
         model="claude-opus-4-6",

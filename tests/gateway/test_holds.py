@@ -17,6 +17,7 @@ HOLDS = {
     "policy": "economic",
     "compact.strategies": "extractive",
     "economy.hold_after": "50ms",
+    "economy.hold_share": "1.0",
     "gateway.hold_tenants": "local",
 }
 

@@ -584,13 +584,13 @@ def idle_tools(lab: Lab) -> None:
 
 def pausing(lab: Lab) -> None:
     """Nobody speaks for a while."""
-    with lab.open(model="claude-opus-4-5") as session:
+    clock = lab.twin.twin.clock
+    assert isinstance(clock, VirtualClock)
+    timer = VirtualTimer(clock.now, clock.set)
+    with lab.open(model="claude-opus-4-5", hold_timer=timer) as session:
         lab.twin.script("Seen.")
         session.send("The token comes late. " * 2_300)
-        until = time.monotonic() + 1.5
-        while len(lab.twin.ledger) < 2 and time.monotonic() < until:
-            time.sleep(0.01)
-        lab.twin.advance(301)
+        timer.advance(301)
         lab.say(session)
         lab.observe({name: part.calls for name, part in session.bill.parts.items()})
 

@@ -12,7 +12,7 @@ from everturn.measure.tokens import ROUGH
 
 SAYS = "The token comes late. "
 OPUS = {"model": "claude-opus-4-5", "policy": "economic", "compact": {"strategies": ("extractive",)}}
-HOLDS = {"holds": True, "hold_after": 0.02}
+HOLDS = {"holds": True, "hold_share": 1.0, "hold_after": 0.02}
 
 
 def grow(desk, session, logs=4):
@@ -120,7 +120,7 @@ def test_no_hold_is_sent_unless_it_is_switched_on_nor_after_the_session_was_clos
     with desk.open(**OPUS, economy={"hold_after": 0.02}) as session:
         grow(desk, session, logs=1)
         time.sleep(0.1)
-    with desk.open(**OPUS, economy={"holds": True, "hold_after": 0.3}) as session:
+    with desk.open(**OPUS, economy={**HOLDS, "hold_after": 0.3}) as session:
         speak(desk, session)
     time.sleep(0.5)
     assert len(desk.twin.ledger) == 2

@@ -43,7 +43,7 @@ BUDGETED = {"thinking.type": "enabled", "thinking.budget_tokens": 1_024}
 HOOKS = {"hooks.files": ("~/hooks.json",)}
 
 FRUGAL = {**EXTRACTIVE, "economy.caution": "frugal"}
-HOLDS = {**EXTRACTIVE, "economy.holds": True, "economy.hold_after": "20ms"}
+HOLDS = {**EXTRACTIVE, "economy.holds": True, "economy.hold_share": 1.0, "economy.hold_after": "20ms"}
 
 TABLE: dict[str, Row] = {
     "policy": Row(scenes.reading, "none"),
@@ -124,6 +124,7 @@ TABLE: dict[str, Row] = {
     "economy.above_share": Row(scenes.carrying, 0.9, FRUGAL),
     "economy.holds": Row(scenes.pausing, False, HOLDS),
     "economy.hold_dollars": Row(scenes.pausing, 0.0, HOLDS),
+    "economy.hold_share": Row(scenes.pausing, 0.0, HOLDS),
     "economy.hold_after": Row(scenes.pausing, "1h", HOLDS),
     "economy.defer_tools": Row(scenes.idle_tools, True, EXTRACTIVE),
     "economy.day_dollars": Row(scenes.pausing_caller, 0.0, {**HOLDS, "economy.hold_after": "290s"}),

@@ -34,7 +34,8 @@ def send(body, betas):
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 session = Session.open(
     path, send=send, config=None, model="claude-opus-4-5", policy="economic",
-    compact={"strategies": ("extractive",)}, economy={"holds": True, "hold_after": float(after)},
+    compact={"strategies": ("extractive",)},
+    economy={"holds": True, "hold_share": 1.0, "hold_after": float(after)},
 )
 session.send("Log: " + "The token comes late. " * 2_300)
 print("answered", flush=True)

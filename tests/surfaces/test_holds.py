@@ -12,7 +12,7 @@ from everturn import AsyncSession
 from everturn.session.hold_timers import VirtualTimer
 from everturn.twin.testing import TwinForTests
 
-VIRTUAL = {**OPUS, "economy": {"holds": True}}
+VIRTUAL = {**OPUS, "economy": {"holds": True, "hold_share": 1.0}}
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +36,20 @@ def timer_of(desk):
 
 def kinds(session):
     return [each.label for each in session.context().decisions]
+
+
+@pytest.mark.spec("EC-8")
+def test_a_conversation_that_may_be_over_after_its_first_call_is_not_held(desk):
+    timer = timer_of(desk)
+    with desk.open(**OPUS, economy={"holds": True}, hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        timer.advance(200)
+        for number in range(6):
+            speak(desk, session, f"Question {number}.")
+        timer.advance(2_000)
+    assert "is above the limit of $" in desk.heard("CacheNotHeld")[0].why
+    # Six calls later a hold is less than a twentieth of what was paid.
+    assert [row["usage"]["output_tokens"] == 0 for row in desk.twin.ledger] == [False] * 7 + [True]
 
 
 @pytest.mark.spec("EC-1")
@@ -65,7 +79,9 @@ def test_a_hold_and_its_terms_are_in_the_event_the_transcript_and_the_context(de
 @pytest.mark.spec("EC-1")
 def test_a_decision_against_a_hold_has_its_numbers_and_is_told_once(desk):
     timer = timer_of(desk)
-    with desk.open(**OPUS, economy={"holds": True, "hold_dollars": 0.0}, hold_timer=timer) as session:
+    with desk.open(
+        **OPUS, economy={"holds": True, "hold_share": 1.0, "hold_dollars": 0.0}, hold_timer=timer
+    ) as session:
         grow(desk, session, logs=1)
         speak(desk, session)
         timer.advance(2_000)

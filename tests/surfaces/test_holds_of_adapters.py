@@ -15,8 +15,12 @@ from everturn.session.hold_timers import VirtualTimer
 from everturn.twin.testing import TwinForTests
 
 OPUS = "claude-opus-4-5"
-HOLDS = {"policy": "economic", "economy": {"holds": True}, "compact": {"strategies": ("extractive",)}}
-SOON = {**HOLDS, "economy": {"holds": True, "hold_after": 0.02}}
+HOLDS = {
+    "policy": "economic",
+    "economy": {"holds": True, "hold_share": 1.0},
+    "compact": {"strategies": ("extractive",)},
+}
+SOON = {**HOLDS, "economy": {"holds": True, "hold_share": 1.0, "hold_after": 0.02}}
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +96,7 @@ def test_no_hold_of_the_middleware_is_sent_unless_it_is_switched_on_nor_after_cl
 
 @pytest.mark.spec("EC-11")
 def test_the_holds_of_all_conversations_stay_within_the_budget_of_a_day(desk):
-    caller = Caller(desk, economy={"holds": True, "day_dollars": 0.014})
+    caller = Caller(desk, economy={"holds": True, "hold_share": 1.0, "day_dollars": 0.014})
     for words in ("One log: ", "Another log: "):
         caller.messages = []
         caller.ask(words + SAYS * 2_300)
@@ -109,7 +113,10 @@ def test_the_holds_of_all_conversations_stay_within_the_budget_of_a_day(desk):
 def test_programs_that_keep_conversations_in_one_place_share_the_budget_of_a_day(desk, kept_in):
     place = desk.folder / "shared"
     where = {"folder": place} if kept_in == "a folder" else {"store": {"url": str(place)}}
-    first, second = (Caller(desk, economy={"holds": True, "day_dollars": 0.014}, **where) for _ in range(2))
+    first, second = (
+        Caller(desk, economy={"holds": True, "hold_share": 1.0, "day_dollars": 0.014}, **where)
+        for _ in range(2)
+    )
     for caller, words in ((first, "One log: "), (second, "Another log: ")):
         caller.ask(words + SAYS * 2_300)
         caller.timer.advance(600)

@@ -101,9 +101,14 @@ def _compare(
     if not done.sessions:
         return None
     comparison = Comparison()
+    guessed: dict[str, None] = {}
     for each in done.sessions:
-        comparison.add(load_calls(each, policies, keep).runs)
-    return comparison.compared([f"{each.path} was left out: {each.why}" for each in done.unreadable])
+        runs = load_calls(each, policies, keep).runs
+        comparison.add(runs)
+        guessed |= dict.fromkeys(guess for run in runs for guess in run.guessed)
+    return comparison.compared(
+        [*guessed, *(f"{each.path} was left out: {each.why}" for each in done.unreadable)]
+    )
 
 
 def _describe(compared: "ComparisonTable", tables: "FittedTables", fitted: int, checked: int) -> str:

@@ -177,6 +177,14 @@ class ToolsDeferred(Event, frozen=True, kw_only=True, tag="tools_deferred"):
     why: str
 
 
+class PriceUnknown(Event, frozen=True, kw_only=True, tag="price_unknown"):
+    """The policy decides by price, and the price of this model is not known: it decides by the thresholds
+    instead. Said once for each model of a conversation.
+    """
+
+    why: str
+
+
 class NotesRejected(Event, frozen=True, kw_only=True, tag="notes_rejected"):
     """Notes that could not be used as the summary, or could not be updated."""
 

@@ -25,8 +25,8 @@ from everturn.decide.compact.values import (
     CompactionSkipped,
 )
 from everturn.decide.compact.work import is_task_finished
-from everturn.decide.effects import AskModel, Flow, ModelAnswer, ModelFailure
-from everturn.decide.events import SummaryUncached
+from everturn.decide.effects import AskModel, Flow, ModelAnswer, ModelFailure, emit
+from everturn.decide.events import PriceUnknown, SummaryUncached
 from everturn.decide.notes.document import Notes
 from everturn.decide.tools import build_tool_table
 from everturn.engine.capture import capture_request
@@ -75,6 +75,7 @@ class Compactor:
             before_call=partial(self.memory.count_call, now),
             after_call=partial(self._note_summary_call, now),
         )
+        follows, unanswered = state.log.view.boundary, self._economy.unanswered(state.setting)
         outcome = yield from run_compaction(asked, context, now=now, new_id=new_id, observer=observer)
         moment = event_context(state.setting, now)
         match outcome:
@@ -84,14 +85,17 @@ class Compactor:
                     state.add(record)
                 # The size that every surface shows from now on.
                 outcome = msgspec.structs.replace(outcome, tokens_after=self._next_size)
-                self._economy.record_compaction(outcome, now)
+                self._economy.record_compaction(
+                    outcome, now, follows=follows.uuid if follows else "", unanswered=unanswered
+                )
                 said = yield from self.memory.succeeded(outcome, moment)
                 for record in said_by_hooks(said, after=state.log.records[-1], now=now, new_id=new_id):
                     state.add(record)
             case CompactionFailed():
+                self._economy.record_attempts(outcome.attempts, now)
                 yield from self.memory.failed(outcome, moment)
             case CompactionSkipped():
-                pass
+                self._economy.record_attempts(outcome.attempts, now)
         return outcome
 
     # ── when one is due ──────────────────────────────────────────────────────────────────────────
@@ -107,6 +111,8 @@ class Compactor:
         thresholds, state = thresholds_of(settings), self._state
         if self._refusal:
             return (yield from self._compact_otherwise(thresholds, now, new_id))
+        if why := self._economy.missing_price(now):
+            yield from emit(PriceUnknown(moment=event_context(settings, now), why=why))
         due = yield from self.memory.due(
             self._next_size,
             thresholds,
@@ -126,7 +132,7 @@ class Compactor:
         breaker had a reason not to.
         """
         options = settings.options
-        is_on = options.economy.enabled and options.effective_thresholds.auto_compaction
+        is_on = self._economy.is_on and options.effective_thresholds.auto_compaction
         is_below = not check_thresholds(self._next_size, thresholds, options.effective_thresholds).above_auto
         if not is_on or not is_below or self.memory.breaker.is_open:
             return False
@@ -155,13 +161,12 @@ class Compactor:
         """
         append = self._state.appender(now, new_id)
         undone: Undone | None = None
-        before = self._next_size
         while (found := plan_undo_after_refusal(self._state.log.view, refusal)) is not None:
             append(undone := found)
         if undone is None:
             return False
         self._refusal = undone.why
-        self._economy.record_undo(before, self._next_size)
+        self._economy.record_undo()
         yield from self.memory.refused(undone.why, event_context(self._state.setting, now))
         return True
 

@@ -262,10 +262,9 @@ class Conversation:
     # ── what is known ────────────────────────────────────────────────────────────────────────────
 
     def add(self, record: Record) -> None:
-        before = self.size.next_request if isinstance(record.edit, Undone) else 0
         self._state.add(record)
         if isinstance(record.edit, Undone):
-            self.economy.record_undo(before, self.size.next_request)
+            self.economy.record_undo()
 
     def add_observed(self, record: Record) -> None:
         """Add a message of a conversation in which nothing is decided."""

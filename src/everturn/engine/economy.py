@@ -2,16 +2,18 @@
 the bill that both are measured by (chapter EC). The decisions are in `decide/economy/`.
 """
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from everturn.decide.compact.settings import to_strategy
-from everturn.decide.compact.values import Compaction, CompactionRequest, CompactionSkipped
+from everturn.decide.compact.values import Attempt, Compaction, CompactionRequest, CompactionSkipped
 from everturn.decide.economy.decisions import DecisionKind, EconomicDecision, add_decision
-from everturn.decide.economy.holds import HoldForm, HoldInputs, decide_hold
+from everturn.decide.economy.holds import HoldDecision, HoldForm, HoldInputs, decide_hold
 from everturn.decide.economy.keeping import KeepRule, make_keep_rule
+from everturn.decide.economy.pauses import HOUR
 from everturn.decide.economy.prices import RelativePrices
-from everturn.decide.economy.resets import ResetDecision, ResetInputs, decide_reset
+from everturn.decide.economy.resets import ResetDecision, ResetInputs, decide_reset, kept_beyond_usual
 from everturn.decide.economy.settings import COLD_TOKENS, KEPT_TOKENS, SUMMARY_TOKENS, WRITTEN_TOKENS
 from everturn.decide.economy.state import EconomyState
 from everturn.decide.economy.trust import HoldCheck, check_hold
@@ -28,9 +30,8 @@ from everturn.engine.holds import (
 )
 from everturn.engine.values import ConversationSettings
 from everturn.history.records import Usage
-from everturn.measure.model_table import find_model
+from everturn.measure.model_table import find_model, has_known_price
 from everturn.measure.prediction import Prediction
-from everturn.measure.prefix_cache import Ttl
 from everturn.view.breakpoints import Breakpoints
 
 # For a hold that is not sent.
@@ -42,7 +43,7 @@ class Economy:
 
     def __init__(self, conversation: ConversationState) -> None:
         self._conversation = conversation
-        self.state = EconomyState()
+        self._state = EconomyState()
         # The latest decisions, with their numbers (EC-1).
         self.decisions: tuple[EconomicDecision, ...] = ()
         # Why holds of an hour are not used, by model: one was sent and the prefix was lost (EC-3).
@@ -55,6 +56,40 @@ class Economy:
         self.kept_anyway = 0
         # What the last look ahead expected to be read; None after a call.
         self._looked: int | None = None
+
+    @property
+    def state(self) -> EconomyState:
+        """What is known for the view as it is: a rewind, an undo or a fork may have left the last reset."""
+        if self.is_on:
+            boundary = _boundary(self._conversation)
+            if self._state.boundary != boundary:
+                self._state = self._state.in_view(boundary, self._next_size)
+        return self._state
+
+    @state.setter
+    def state(self, state: EconomyState) -> None:
+        self._state = state
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is decided by price: the policy does, and the price is known."""
+        settings = self._conversation.setting
+        return settings.options.economy.enabled and has_known_price(settings.model.id)
+
+    def missing_price(self, now: datetime) -> str:
+        """Why nothing is decided by price although the policy does; "" if that was said before."""
+        settings = self._conversation.setting
+        if not settings.options.economy.enabled or self.is_on:
+            return ""
+        why = _unpriced(settings)
+        if any(each.why == why for each in self.decisions):
+            return ""
+        self.note("reset", why, now, done=False, cost=0.0, expected=0.0)
+        return why
+
+    @property
+    def _next_size(self) -> int:
+        return self._conversation.size(self._conversation.setting).next_request
 
     def note(
         self, kind: DecisionKind, why: str, at: datetime, *, done: bool, cost: float, expected: float
@@ -91,14 +126,13 @@ class Economy:
     def _weigh_reset(
         self, settings: ConversationSettings, prediction: Prediction, *, has_notes: bool, now: datetime
     ) -> ResetDecision:
-        prices = prices_of(settings, now, prediction.total)
+        prices = self.prices(settings, now, prediction.total)
         state = self.state.within(settings.model.window, prediction.total)
         call = state.unmanaged_call(
             prediction.total,
             prediction.read,
             now.timestamp(),
             prices,
-            _ttl(settings),
             kept_anyway=self.kept_anyway,
         )
         given = ResetInputs(
@@ -108,7 +142,7 @@ class Economy:
             is_cached=settings.capabilities.caching,
             base=self._base(settings),
             head=self._conversation.preamble_tokens(settings),
-            unanswered=self._unanswered(settings),
+            unanswered=self.unanswered(settings),
             carry=state.carry,
             summary=_summary_units(settings, prediction, prices, has_notes=has_notes, now=now),
             spent=state.spent,
@@ -116,7 +150,7 @@ class Economy:
         )
         return decide_reset(given, prices, settings.options.economy)
 
-    def _unanswered(self, settings: ConversationSettings) -> int:
+    def unanswered(self, settings: ConversationSettings) -> int:
         """Tokens behind the last reply. Unknown, and taken for few, while no reply has told its size."""
         size = self._conversation.size(settings)
         return size.rough_tail if size.anchor else 0
@@ -124,10 +158,10 @@ class Economy:
     def keep_rule(self, settings: ConversationSettings, now: datetime) -> KeepRule | None:
         """What a compaction keeps by price (EC-6); None while the policy is off."""
         economy = settings.options.economy
-        if not economy.enabled:
+        if not self.is_on:
             return None
         base = self._conversation.preamble_tokens(settings) + WRITTEN_TOKENS
-        rule = make_keep_rule(economy.reuse_table, base, prices_of(settings, now, base), economy)
+        rule = make_keep_rule(economy.reuse_table, base, self.prices(settings, now, base), economy)
         return rule.within(thresholds_of(settings).auto)
 
     def record_reply(self, usage: Usage, now: datetime, *, expected: int = 0) -> HoldCheck | None:
@@ -135,15 +169,15 @@ class Economy:
         hold, if that is news (EC-3)."""
         settings = self._settings
         checked = self._check_hold(usage, now, expected)
-        if settings.options.economy.enabled:
-            prices, base = prices_of(settings, now, usage.context), self._base(settings)
+        if self.is_on:
+            prices, base = self.prices(settings, now, usage.context), self._base(settings)
             self.state = self.state.within(settings.model.window, usage.context).after_reply(
                 usage,
                 prices,
                 base=base,
                 now=now.timestamp(),
-                ttl=_ttl(settings),
                 kept_anyway=self.kept_anyway,
+                head=self._conversation.preamble_tokens(settings),
             )
         self._looked = None
         return checked
@@ -164,28 +198,52 @@ class Economy:
         self._is_trusted = checked.kept
         if not checked.kept:
             self.lost_holds[self._settings.model.id] = checked.why
-        prices = prices_of(self._settings, now, usage.context)
-        saved = (prices.write_5m - prices.read) * checked.read * prices.dollars
+        prices = self.prices(self._settings, now, usage.context)
+        saved = (prices.write - prices.read) * checked.read * prices.dollars
         self.note("check", checked.why, now, done=checked.kept, cost=self.state.held, expected=saved)
         return checked
 
-    def record_compaction(self, made: Compaction, now: datetime) -> None:
-        settings, before = self._conversation.setting, made.tokens_before
-        if not settings.options.economy.enabled:
+    def record_compaction(self, made: Compaction, now: datetime, *, follows: str, unanswered: int) -> None:
+        """`follows` is the boundary of the view that was compacted, "" if it had none, and `unanswered` are
+        the tokens in it that nobody had answered."""
+        if not self.is_on:
             return
-        own = prices_of(settings, now, before)
-        other = find_model(settings.options.compact.summary_model)
-        cheap = RelativePrices.from_rates(other.rates(on=now.date(), prompt_tokens=before)) if other else own
-        spent = (
-            (cheap if each.strategy == "direct" and not each.model else own).whole(each.usage)
-            for each in made.attempts
+        before = made.tokens_before
+        # Not `state`: the view has the new boundary already.
+        self._state = self._state.in_view(follows, before).after_reset(
+            made.boundary.uuid,
+            before,
+            made.tokens_after,
+            self._price_attempts(made.attempts, before, now),
+            read=self._looked,
+            kept=kept_beyond_usual(unanswered),
         )
-        self.state = self.state.after_reset(before, made.tokens_after, sum(spent), self._looked)
 
-    def record_undo(self, before: int, after: int) -> None:
-        """A compaction was undone: the next request has grown from the one size to the other."""
-        if self._conversation.setting.options.economy.enabled:
-            self.state = self.state.after_undo(before, after)
+    def record_attempts(self, attempts: Sequence[Attempt], now: datetime) -> None:
+        """Summaries were written, and none was used: they were paid all the same."""
+        if attempts and self.is_on:
+            dollars = self._price_attempts(attempts, self._next_size, now)
+            self.state = self.state.after_failed_reset(dollars)
+
+    def _price_attempts(self, attempts: Sequence[Attempt], size: int, now: datetime) -> float:
+        settings = self._conversation.setting
+        own = self.prices(settings, now, size)
+        other = find_model(settings.options.compact.summary_model)
+        cheap = RelativePrices.from_rates(other.rates(on=now.date(), prompt_tokens=size)) if other else own
+        return sum(
+            (cheap if each.strategy == "direct" and not each.model else own).whole(each.usage)
+            for each in attempts
+        )
+
+    def record_undo(self) -> None:
+        """A compaction was undone, and the view is the one before it."""
+        if self.is_on:
+            self._state = self._state.after_undo(_boundary(self._conversation), self._next_size)
+
+    def record_rewind(self) -> None:
+        """The conversation goes on from an earlier message, or from another branch."""
+        self.state = self.state.rewound(self._next_size)
+        self._held, self._looked = None, None
 
     # ── holds ────────────────────────────────────────────────────────────────────────────────────
 
@@ -207,12 +265,17 @@ class Economy:
             state=state,
             silence=now.timestamp() - state.called_at if state.called_at is not None else 0.0,
             least_output=least_output(parameters.thinking, form),
-            prices=prices_of(settings, now, state.prompt + state.output),
+            prices=self.prices(settings, now, state.prompt + state.output),
             settings=settings.options.economy,
             pauses=settings.options.economy.pause_table,
             form=form,
         )
         decision = decide_hold(given)
+        if not has_known_price(settings.model.id):
+            unpriced = HoldDecision(
+                holds=False, cost=0.0, expected=0.0, chance=0.0, why=_unpriced(settings), refusal="request"
+            )
+            return PlannedHold(given, unpriced, captured, NOTHING_READ)
         if why := hindrance(captured, settings.model, form):
             return PlannedHold(given, decision.refused(why), captured, NOTHING_READ)
         held = to_hold(captured, form)
@@ -227,7 +290,7 @@ class Economy:
         """A hold that was sent at this time was answered. If the conversation has gone on since, only its
         price matters."""
         form, called_at = planned.given.form, self.state.called_at
-        cost = prices_of(self._settings, now, usage.context).whole(usage)
+        cost = self.prices(self._settings, now, usage.context).whole(usage)
         if called_at is not None and now.timestamp() < called_at:
             self.state = self.state.after_late_hold(cost)
         else:
@@ -243,6 +306,20 @@ class Economy:
         self.note("hold", decision.why, now, done=False, cost=cost, expected=expected)
 
     @property
+    def first_wait(self) -> timedelta:
+        """From a reply to its first hold: until just before the entries of that call expire."""
+        settings = self._conversation.setting
+        is_hour = self._conversation.cache.ttl(settings) == "1h"
+        return timedelta(seconds=HOUR) if is_hour else settings.options.economy.hold_after
+
+    def prices(self, settings: ConversationSettings, now: datetime, size: int) -> RelativePrices:
+        """What a token costs in a prompt of this size, as this conversation is cached."""
+        rates = settings.model.rates(on=now.date(), prompt_tokens=size)
+        if not settings.capabilities.caching:
+            return RelativePrices.without_cache(rates)
+        return RelativePrices.from_rates(rates, self._conversation.cache.ttl(settings))
+
+    @property
     def _settings(self) -> ConversationSettings:
         """Those of the last request."""
         return self._conversation.cache.sent or self._conversation.setting
@@ -252,14 +329,16 @@ class Economy:
         return self._conversation.preamble_tokens(settings) + KEPT_TOKENS if base is None else base
 
 
-def prices_of(settings: ConversationSettings, now: datetime, size: int) -> RelativePrices:
-    rates = settings.model.rates(on=now.date(), prompt_tokens=size)
-    is_cached = settings.capabilities.caching
-    return RelativePrices.from_rates(rates) if is_cached else RelativePrices.without_cache(rates)
+def _unpriced(settings: ConversationSettings) -> str:
+    return (
+        f"no price is known for {settings.model.id!r}, so only the thresholds decide; "
+        "give it one in the configuration, under `models`"
+    )
 
 
-def _ttl(settings: ConversationSettings) -> Ttl:
-    return settings.parameters.lifetime.ttl
+def _boundary(conversation: ConversationState) -> str:
+    boundary = conversation.log.view.boundary
+    return boundary.uuid if boundary is not None else ""
 
 
 def _summary_units(

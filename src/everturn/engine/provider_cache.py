@@ -203,8 +203,11 @@ class ProviderCache:
         if called_at is None:
             return None
         idle = (now - called_at).total_seconds()
-        ttl = (self._latched or settings.parameters).lifetime.ttl
-        return idle if idle > SECONDS[ttl] and not self.is_held(now) else None
+        return idle if idle > SECONDS[self.ttl(settings)] and not self.is_held(now) else None
+
+    def ttl(self, settings: ConversationSettings) -> Ttl:
+        """How long the entries of this conversation live: that of the first request stays (PC-10)."""
+        return (self._latched or settings.parameters).lifetime.ttl
 
     def is_held(self, now: datetime) -> bool:
         """Whether a hold since the last call still keeps the entries alive."""

@@ -31,7 +31,7 @@ from everturn.measure.model_entries import add_entries
 
 __all__ = [
     "DEFAULT_MODEL_TABLE", "EFFORTS", "MODELS", "Guess", "Model", "ModelTable", "Price", "Rates", "Speed",
-    "find_model", "model_or_default",
+    "find_model", "has_known_price", "model_or_default",
 ]  # fmt: skip
 
 EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
@@ -242,6 +242,11 @@ class ModelTable:
     def find(self, name: str) -> Model | None:
         return self._by_name.get(name)
 
+    def has_price(self, name: str) -> bool:
+        """Whether the price is that of this model, also under the name that another provider gives it, and
+        not that of the nearest one."""
+        return self.find(name) is not None or self._contained_in(name) is not None
+
     def find_or_guess(self, name: str) -> Guess:
         """For measuring only, which continues with an assumption and reports it; the twin refuses an unknown
         model.
@@ -279,6 +284,10 @@ def add_models(entries: Mapping[str, Mapping[str, Any]], *, origin: str = "") ->
 
 def find_model(name: str) -> Model | None:
     return _table.find(name)
+
+
+def has_known_price(name: str) -> bool:
+    return _table.has_price(name)
 
 
 def model_or_default(name: str) -> Guess:

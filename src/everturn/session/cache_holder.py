@@ -7,13 +7,12 @@ before the next request, and one that is under way then is collected after it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from everturn.decide.economy.holds import Refusal
-from everturn.decide.economy.pauses import HOUR
 from everturn.decide.events import CacheHeld, CacheNotHeld, Event, EventContext
 from everturn.engine import Conversation
 from everturn.engine.holds import PlannedHold, held_for
@@ -118,7 +117,7 @@ class CacheHolder:
             on_answer()
             return seconds
 
-        pause.waiting = timer.start(self._first_wait.total_seconds(), step)
+        pause.waiting = timer.start(self._conversation.economy.first_wait.total_seconds(), step)
 
     def begin_async(
         self,
@@ -143,7 +142,7 @@ class CacheHolder:
             await on_answer()
             return seconds
 
-        pause.waiting = timer.start_async(self._first_wait.total_seconds(), step)
+        pause.waiting = timer.start_async(self._conversation.economy.first_wait.total_seconds(), step)
 
     def end(self) -> None:
         """Somebody speaks, or the conversation is closed: no further hold is sent. Collect what was."""
@@ -170,16 +169,9 @@ class CacheHolder:
         self._pauses = [each for each in self._pauses if not (each.waiting.is_cancelled and each.is_over)]
         return found
 
-    @property
-    def _first_wait(self) -> timedelta:
-        """Until just before the entries of the last call expire."""
-        settings = self._conversation.setting
-        is_hour = settings.parameters.lifetime.ttl == "1h"
-        return timedelta(seconds=HOUR) if is_hour else settings.options.economy.hold_after
-
     def _plan(self, betas: tuple[str, ...]) -> _Pause | None:
         self.end()
-        planned = self._conversation.plan_hold(self._clock() + self._first_wait)
+        planned = self._conversation.plan_hold(self._clock() + self._conversation.economy.first_wait)
         if planned is None:
             return None
         if not planned.decision.holds:

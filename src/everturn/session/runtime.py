@@ -18,10 +18,10 @@ from everturn.decide.effects import AskModel, HookEvent, HookOutcome, RunHooks
 from everturn.decide.events import CacheHeld, CompactionDone, Event, EventContext, HoldChecked, ToolsDeferred
 from everturn.decide.options import Options
 from everturn.engine import Conversation
-from everturn.engine.economy import prices_of
 from everturn.errors import InputError, StoreError
 from everturn.history.edits import Edit, Pinned, Rewound
 from everturn.history.records import Record, Usage, make_edit_record
+from everturn.measure.model_table import has_known_price
 from everturn.session.bill import Ledger
 from everturn.session.cache_break_reports import ReportNotWritten, write_cache_break_report
 from everturn.session.cache_holder import CacheHolder
@@ -256,14 +256,14 @@ class SessionRuntime:
         in_loop = tip is not None and any(block.is_result for block in tip.blocks)
         last = conversation.last_reply
         is_cold = conversation.cache.seconds_idle_beyond_ttl(settings, now, last) is not None
-        if in_loop or not is_cold or not can_search(settings.model):
+        if in_loop or not is_cold or not has_known_price(settings.model.id) or not can_search(settings.model):
             return
         size = conversation.size.tokens
         decision = decide_deferral(
             self.head,
             replies=self.ledger.bill.parts["conversation"].calls,
             size=size,
-            prices=prices_of(settings, now, size),
+            prices=conversation.economy.prices(settings, now, size),
             kept={name for name, tool in self.tools.items() if name == RECALL or not can_defer(tool)},
         )
         if decision is None:

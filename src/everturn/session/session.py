@@ -358,7 +358,7 @@ class Session:
             metrics=self.conversation.metrics,
             calibration=self.conversation.calibration,
             decisions=self.conversation.economy.decisions,
-            saved=self.conversation.economy.state if setting.options.economy.enabled else None,
+            saved=self.conversation.economy.state if self.conversation.economy.is_on else None,
             head=self._runtime.head,
         )
 
@@ -414,6 +414,8 @@ class Session:
         runtime.append_rewind(Rewound(uuid), plan.last)
         store = runtime.reopen_store()
         self._runtime = Session._resume(self.conversation.setting, store, runtime.parts, "none")._runtime
+        self.conversation.economy.record_rewind()
+        self._runtime.write_state()
         kept = {each.uuid for each in self.conversation.log.records}
         behind = [each for each in left if each.uuid not in kept]
         return Rewind(plan.text, behind[-1].uuid if behind else "", len(behind))

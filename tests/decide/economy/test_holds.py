@@ -19,7 +19,7 @@ QUIET = HoldInputs(
     silence=290.0,
     least_output=0,
     prices=OPUS,
-    settings=EconomySettings(enabled=True, holds=True),
+    settings=EconomySettings(enabled=True, holds=True, hold_share=1.0),
     pauses=DEFAULT_PAUSES,
 )
 
@@ -43,6 +43,24 @@ def test_the_cheaper_a_read_the_more_hours_are_held(read, count):
         held += 1
         given = given.after_hold(Usage(cache_read_input_tokens=100_000))
     assert held == count
+
+
+@pytest.mark.spec("EC-8")
+@pytest.mark.parametrize(("share", "holds"), [(0.069, True), (0.071, False)])
+def test_a_hold_never_takes_a_conversation_more_than_its_share_above_doing_nothing(share, holds):
+    dollars = decide_hold(QUIET).cost / share
+    state = msgspec.structs.replace(ANSWERED, spent=dollars, unmanaged=dollars)
+    settings = EconomySettings(holds=True, above_dollars=9.0)
+    found = decide_hold(msgspec.structs.replace(QUIET, state=state, settings=settings))
+    assert (found.holds, found.refusal) == (holds, "" if holds else "limit")
+
+
+@pytest.mark.spec("EC-2")
+def test_what_the_first_call_found_cached_by_others_is_no_reason_for_a_hold():
+    state = msgspec.structs.replace(ANSWERED, shared=90_000)
+    found = decide_hold(msgspec.structs.replace(QUIET, state=state))
+    assert found.expected == pytest.approx(105 / 200 * 1.15 * 10_000 * 5e-6)
+    assert (found.holds, found.refusal) == (False, "price")
 
 
 def test_an_answer_that_the_api_insists_on_is_part_of_the_price():
@@ -88,15 +106,15 @@ def test_without_resets_and_holds_doing_nothing_costs_what_was_paid():
         (1_010.0, Usage(0, 53_000, 0, 500, CacheCreation(53_000, 0))),
     ]
     for at, usage in calls:
-        state = state.after_reply(usage, OPUS, base=20_000, now=at, ttl="5m")
+        state = state.after_reply(usage, OPUS, base=20_000, now=at)
     assert state.unmanaged == pytest.approx(state.spent)
     assert state.carry == pytest.approx(0.1 * (30_000 + 32_000 + 32_500 + 33_000))
 
 
 def test_a_reset_is_compared_with_the_context_that_it_spared():
-    state = EconomyState().after_reply(Usage(0, 100_000, 0, 0), OPUS, base=20_000, now=0.0, ttl="5m")
-    state = state.after_reset(100_000, 30_000, dollars=0.25)
-    after = state.after_reply(Usage(0, 10_000, 20_000, 0), OPUS, base=0, now=10.0, ttl="5m")
+    state = EconomyState().after_reply(Usage(0, 100_000, 0, 0), OPUS, base=20_000, now=0.0)
+    state = state.after_reset("b", 100_000, 30_000, 0.25)
+    after = state.after_reply(Usage(0, 10_000, 20_000, 0), OPUS, base=0, now=10.0)
     assert after.spent == pytest.approx(0.625 + 0.25 + (1.25 * 10_000 + 0.1 * 20_000) * 5e-6)
     assert after.unmanaged == pytest.approx(0.625 + 0.1 * 100_000 * 5e-6)
     assert (after.base, after.carry, after.surplus) == (30_000, 0.0, 70_000)

@@ -24,7 +24,7 @@ from everturn.decide.economy.reuse import (
     parse_reuse,
 )
 from everturn.decide.economy.settings import EconomySettings
-from everturn.decide.economy.state import EconomyState
+from everturn.decide.economy.state import EconomyState, ResetMark
 from everturn.decide.economy.trust import HoldCheck, check_hold
 from everturn.history.records import CacheCreation, Usage
 from everturn.measure.model import Rates
@@ -295,7 +295,7 @@ CALLED = EconomyState(prompt=100_000, output=500, called_at=1_000.0)
 
 def unmanaged(state, *, size=110_000, read=100_000, now=1_010.0, kept_anyway=0):
     """How many tokens would have been read of such a call."""
-    dollars = state.unmanaged_call(size, read, now, OPUS, "5m", kept_anyway=kept_anyway)
+    dollars = state.unmanaged_call(size, read, now, OPUS, kept_anyway=kept_anyway)
     size += state.surplus
     return round((1.25 * size - dollars / OPUS.dollars) / 1.15)
 
@@ -335,35 +335,36 @@ def test_a_reply_is_counted_from_the_base_and_ends_what_was_open():
         called_at=0.0, holds=2, was_reset=True, share_before=0.25,
     )  # fmt: skip
     usage = Usage(100, 900, 99_000, 50)
-    after = before.after_reply(usage, OPUS, base=1, now=10.0, ttl="1h", kept_anyway=4)
+    after = before.after_reply(usage, OPUS, base=1, now=10.0, kept_anyway=4)
     assert after == EconomyState(
         base=40_000,
         carry=10.0 + 0.1 * 60_000,
         spent=pytest.approx(1.0 + OPUS.input_side(usage)),
-        unmanaged=2.0 + before.unmanaged_call(100_000, 99_000, 10.0, OPUS, "1h", kept_anyway=4),
+        unmanaged=2.0 + before.unmanaged_call(100_000, 99_000, 10.0, OPUS, kept_anyway=4),
         held=0.5,
         surplus=3,
         prompt=100_000,
         output=50,
         called_at=10.0,
     )
-    assert EconomyState().after_reply(usage, OPUS, base=99_000, now=0.0, ttl="5m").carry == 100.0
-    assert EconomyState().after_reply(usage, OPUS, base=200_000, now=0.0, ttl="5m").carry == 0.0
+    assert EconomyState().after_reply(usage, OPUS, base=99_000, now=0.0).carry == 100.0
+    assert EconomyState().after_reply(usage, OPUS, base=200_000, now=0.0).carry == 0.0
 
 
 def test_a_reset_leaves_the_smaller_prompt_and_remembers_what_would_have_been_read():
     before = EconomyState(carry=9.0, spent=1.0, surplus=5, prompt=100_000, called_at=1.0)
-    after = before.after_reset(120_000, 30_000, 0.25, 50_000)
+    after = before.after_reset("b", 120_000, 30_000, 0.25, read=50_000)
     assert after == EconomyState(
-        base=30_000, spent=1.25, surplus=90_005, prompt=30_000, called_at=1.0, was_reset=True,
+        resets=(ResetMark("b", 30_000, 90_005),), boundary="b", base=30_000,
+        spent=1.25, surplus=90_005, prompt=30_000, called_at=1.0, was_reset=True,
         share_before=0.5,
     )  # fmt: skip
     # A second reset before the next reply: the share is that of the prompt that was really sent.
-    assert after.after_reset(30_000, 20_000, 0.0, 30_000).share_before == 0.5
-    assert before.after_reset(100, 200, 0.0, 300_000).share_before == 1.0
-    assert before.after_reset(100, 200, 0.0).share_before is None
-    assert EconomyState().after_reset(100, 200, 0.0, 5).share_before is None
-    assert before.after_reset(100, 200, 0.0).surplus == 5
+    assert after.after_reset("c", 30_000, 20_000, 0.0, read=30_000).share_before == 0.5
+    assert before.after_reset("b", 100, 200, 0.0, read=300_000).share_before == 1.0
+    assert before.after_reset("b", 100, 200, 0.0).share_before is None
+    assert EconomyState().after_reset("b", 100, 200, 0.0, read=5).share_before is None
+    assert before.after_reset("b", 100, 200, 0.0).surplus == 5
 
 
 def test_a_late_hold_costs_and_counts_as_none():

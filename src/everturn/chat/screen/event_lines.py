@@ -23,6 +23,7 @@ from everturn.decide.events import (
     HookTrouble,
     MicroCompacted,
     NotesRejected,
+    PriceUnknown,
     Repaired,
     ToolsDeferred,
 )
@@ -59,6 +60,8 @@ def _words(event: Event) -> Iterator[str]:
             yield f"Hold lost: {why}."
         case ToolsDeferred(why=why):
             yield f"Tools deferred: {why}."
+        case PriceUnknown(why=why):
+            yield f"Nothing is decided by price: {why}."
         case BreakerOpened(count=count):
             failed = f"it failed {counted(count, 'time')} in a row"
             yield f"Automatic compaction is paused: {failed}. /clear starts a new conversation."

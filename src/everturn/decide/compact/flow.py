@@ -101,7 +101,11 @@ def run_compaction(
             return made
         limit = "the threshold of" if plan.asked.trigger == "auto" else "what is there now:"
         over = f"the result has {made.tokens_after:,} tokens, at or over {limit} {most:,}"
-        attempts.append(msgspec.structs.replace(attempt, problem=over))
+        attempts.append(msgspec.structs.replace(attempt, problem=over, grows_by=made.tokens_after - most))
+    if asked.trigger == "manual" and not asked.is_reactive and attempts:
+        grown = [each.grows_by for each in attempts if each.grows_by is not None]
+        if len(grown) == len(attempts):
+            return _no_smaller(attempts, before=most, after=most + min(grown))
     return CompactionFailed(attempts=tuple(attempts), why=_explain(attempts), plan=plan)
 
 
@@ -120,6 +124,16 @@ def preview_compaction(
         f"A compaction would enlarge the context, from {before:,} to at least {least:,} tokens: what would "
         "be summarized is smaller than a summary."
     )
+
+
+def _no_smaller(attempts: Sequence[Attempt], *, before: int, after: int) -> CompactionSkipped:
+    """Asked for by hand where nothing can be gained, for example right after a compaction: nothing has
+    failed, so it does not count as a failure (CP-22, CP-27)."""
+    why = (
+        f"A compaction would not make the context smaller: it has {before:,} tokens, and would have "
+        f"{after:,} with a summary. Nothing was changed."
+    )
+    return CompactionSkipped(why, tuple(attempts))
 
 
 def _smallest(plan: CompactionPlan, context: CompactionContext, now: datetime) -> Compaction:

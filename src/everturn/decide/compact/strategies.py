@@ -35,7 +35,7 @@ from everturn.history.records import Usage
 from everturn.measure.model import Model
 from everturn.measure.model_table import find_model
 from everturn.measure.thresholds import compute_thresholds
-from everturn.measure.tokens import estimate_block
+from everturn.measure.tokens import estimate_block, pad_estimate
 from everturn.view.forks import CapturedRequest, make_fork
 from everturn.view.fragments.summarizer import SUMMARIZER
 from everturn.view.fragments.summary_prompt import (
@@ -271,7 +271,9 @@ def _by_extraction(plan: CompactionPlan, context: CompactionContext, calls: Summ
     tokens = context.counts.estimator.text(text)
     if tokens >= plan.tokens_summarized:
         return Attempt(
-            strategy="extractive", problem=f"it is not smaller ({tokens:,} tokens) than what it replaces"
+            strategy="extractive",
+            problem=f"it is not smaller ({tokens:,} tokens) than what it replaces",
+            grows_by=tokens - plan.tokens_summarized,
         )
     return Attempt(strategy="extractive", text=text)
     yield  # a generator like the others, though it asks for nothing
@@ -345,7 +347,10 @@ def _accept(
     strategy: Strategy, text: str, usage: Usage, plan: CompactionPlan, context: CompactionContext
 ) -> Attempt:
     problem = check_gate(text, plan, estimate=context.counts.estimator.text, settings=context.settings)
-    return Attempt(strategy=strategy, text="" if problem else text, problem=problem, usage=usage)
+    if not problem:
+        return Attempt(strategy=strategy, text=text, usage=usage)
+    grown = pad_estimate(context.counts.estimator.text(text)) - plan.tokens_summarized
+    return Attempt(strategy=strategy, problem=problem, usage=usage, grows_by=grown if grown >= 0 else None)
 
 
 def _divided_at(plan: CompactionPlan) -> str:

@@ -125,6 +125,8 @@ class CompactionSkipped(msgspec.Struct, frozen=True):
     """No compaction, and why: nothing to do, a breaker, a recursion, a view that cannot be divided there."""
 
     why: str
+    # What was tried, and paid for, before it was known.
+    attempts: "tuple[Attempt, ...]" = ()
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,6 +158,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     block: Block | None = None
     # Messages that did not fit into the request: the model saw only an extract of them.
     unread: int = 0
+    # If its result was refused for its size: by how many tokens the context would have grown.
+    grows_by: int | None = None
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True):

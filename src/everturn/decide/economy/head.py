@@ -56,7 +56,7 @@ def decide_deferral(
     tokens = sum(tool.tokens for tool in unused)
     once = sum(tool.calls == 1 for tool in head)
     searches = min(float(len(unused)), once + 0.5)
-    one_search = prices.read * size + REFETCH_ASKS + prices.write_5m * tokens / len(unused)
+    one_search = prices.read * size + REFETCH_ASKS + prices.write * tokens / len(unused)
     saved = prices.read * tokens * replies * prices.dollars
     cost = (prices.read * SEARCH_TOKENS * replies + searches * one_search) * prices.dollars
     is_cheaper = cost < saved

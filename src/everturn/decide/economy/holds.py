@@ -68,7 +68,9 @@ def decide_hold(given: HoldInputs) -> HoldDecision:
     is_hour = form == "hour"
     chance = given.pauses.chance(given.silence) if is_hour else refresh_chance(given.silence)
     cost = units * prices.dollars
-    expected = chance * max(0.0, (prices.write_5m - prices.read) * size * prices.dollars)
+    # What others keep alive is read in any case.
+    own = max(0, size - state.shared)
+    expected = chance * max(0.0, (prices.write - prices.read) * own * prices.dollars)
     why = (
         f"${cost:.3f} to hold, expected saving ${expected:.3f}: {chance:.0%} of pauses this long end within "
         f"{'the hour' if is_hour else 'five minutes'}"
@@ -86,6 +88,7 @@ def decide_hold(given: HoldInputs) -> HoldDecision:
 
 def _stop(state: EconomyState, cost: float, settings: EconomySettings) -> str:
     limit = spending_limit(state.unmanaged, settings)
+    limit = min(limit, state.unmanaged * (1 + settings.hold_share))
     if state.held + cost > settings.hold_dollars:
         return f"holds have cost ${state.held:.2f} of ${settings.hold_dollars:.2f}"
     if state.spent + cost > limit:

@@ -49,8 +49,8 @@ def make_keep_rule(
     return KeepRule(
         table,
         refetch=prices.read * base + REFETCH_ASKS,
-        write=prices.write_5m,
-        carry=prices.write_5m + prices.read * CARRIED_CALLS,
+        write=prices.write,
+        carry=prices.write + prices.read * CARRIED_CALLS,
         phi=KEEP_WEIGHT * settings.phi,
         max_tokens=settings.keep_tokens,
         last_round=settings.last_round_tokens,

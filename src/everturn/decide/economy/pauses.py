@@ -23,6 +23,21 @@ class PauseRow(msgspec.Struct, frozen=True):
     silences: int
     returns: int
 
+    @property
+    def chance(self) -> float:
+        """One return and one silence more: a row that saw nothing is not certain of it."""
+        return (self.returns + 1) / (self.silences + 2)
+
+
+def chance_between(rows: Sequence[PauseRow], seconds: float) -> float:
+    """The chance after so many seconds, in proportion between two rows: with entries of an hour, a pause
+    reaches its first hold shortly before the second row."""
+    for row, following in pairwise(rows):
+        if row.seconds <= seconds < following.seconds:
+            share = (seconds - row.seconds) / (following.seconds - row.seconds)
+            return row.chance + share * (following.chance - row.chance)
+    return rows[0].chance if seconds < rows[0].seconds else rows[-1].chance
+
 
 class PauseTable(msgspec.Struct, frozen=True):
     rows: tuple[PauseRow, ...]
@@ -31,12 +46,7 @@ class PauseTable(msgspec.Struct, frozen=True):
         """The chance that somebody returns within an hour, after a silence of so many seconds. None beyond
         the table: nobody waits for ever.
         """
-        if seconds > self.rows[-1].seconds + HOUR / 2:
-            return 0.0
-        found = [row for row in self.rows if row.seconds <= seconds + 1.0]
-        row = found[-1] if found else self.rows[0]
-        # One return and one silence more: a row that saw nothing is not certain of it.
-        return (row.returns + 1) / (row.silences + 2)
+        return 0.0 if seconds > self.rows[-1].seconds + HOUR / 2 else chance_between(self.rows, seconds)
 
     def to_lines(self) -> tuple[str, ...]:
         """As a setting has it: seconds, and returns/silences."""

@@ -7,7 +7,7 @@ minutes, so it is worth its price only while many pauses end within the next fiv
 
 from typing import Final
 
-from everturn.decide.economy.pauses import PauseRow
+from everturn.decide.economy.pauses import PauseRow, chance_between
 
 # 76 Claude Code sessions: of so many silences that had lasted this long, so many ended within the next five
 # minutes. `replay/pause_table.py` reads the same silences.
@@ -25,6 +25,4 @@ def refresh_chance(seconds: float) -> float:
     """The chance that somebody returns within five minutes, after a silence of so many seconds."""
     if seconds > REFRESH_ROWS[-1].seconds + 290.0:
         return 0.0
-    found = [row for row in REFRESH_ROWS if row.seconds <= seconds + 1.0]
-    row = found[-1] if found else REFRESH_ROWS[0]
-    return (row.returns + 1) / (row.silences + 2)
+    return chance_between(REFRESH_ROWS, seconds)

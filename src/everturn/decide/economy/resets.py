@@ -51,9 +51,7 @@ class ResetInputs(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kept(self) -> int:
-        """Tokens that this reset keeps beyond what a reset usually does: a large result, or message. Smaller
-        ones are in the measured numbers."""
-        return self.unanswered - KEPT_TOKENS if self.unanswered > WRITTEN_TOKENS else 0
+        return kept_beyond_usual(self.unanswered)
 
     @property
     def freed(self) -> int:
@@ -68,6 +66,12 @@ class ResetInputs(msgspec.Struct, frozen=True, kw_only=True):
         return self.size if self.is_cached else self.base
 
 
+def kept_beyond_usual(unanswered: int) -> int:
+    """Tokens that a reset keeps beyond what it usually does, if so many were not answered: a large result,
+    or message. Smaller ones are in the measured numbers."""
+    return unanswered - KEPT_TOKENS if unanswered > WRITTEN_TOKENS else 0
+
+
 class ResetDecision(msgspec.Struct, frozen=True, kw_only=True):
     """A decision with its terms (EC-1): dollars now, and what they are compared with."""
 
@@ -80,7 +84,7 @@ class ResetDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide_reset(given: ResetInputs, prices: RelativePrices, settings: EconomySettings) -> ResetDecision:
     freed = given.freed
-    now = (prices.write_5m * (WRITTEN_TOKENS + given.kept) + given.summary) * prices.dollars
+    now = (prices.write * (WRITTEN_TOKENS + given.kept) + given.summary) * prices.dollars
     if given.size > given.window - WINDOW_MARGIN and freed >= WARM_TOKENS:
         why = f"{given.size:,} tokens are within {WINDOW_MARGIN:,} of the window"
         return ResetDecision(kind="window", cost=now, against=0.0, why=why)
@@ -96,7 +100,7 @@ def decide_reset(given: ResetInputs, prices: RelativePrices, settings: EconomySe
         return found
     limit = spending_limit(given.unmanaged, settings)
     written = MAX_WRITTEN_TOKENS + given.kept
-    worst = prices.write_5m * written + given.summary + _refetches(given.refetched_from, prices)
+    worst = prices.write * written + given.summary + _refetches(given.refetched_from, prices)
     worst *= prices.dollars
     if given.spent + worst > limit:
         above = f"${given.spent + worst:.3f} with it is above the limit of ${limit:.3f}"
@@ -106,7 +110,7 @@ def decide_reset(given: ResetInputs, prices: RelativePrices, settings: EconomySe
 
 def _cold(given: ResetInputs, now: float, prices: RelativePrices) -> ResetDecision:
     unread = given.size - given.read
-    again = (prices.write_5m * unread + prices.read * given.read) * prices.dollars
+    again = (prices.write * unread + prices.read * given.read) * prices.dollars
     again_is = "written again" if given.is_cached else "sent again at the full price"
     return ResetDecision(
         kind="cold" if now < again else None,
@@ -135,7 +139,7 @@ def expected_refetches(size: int, prices: RelativePrices, settings: EconomySetti
 
 
 def _refetches(size: int, prices: RelativePrices) -> float:
-    return REFETCHES * (prices.read * size + REFETCH_ASKS + prices.write_5m * REFETCH_TOKENS)
+    return REFETCHES * (prices.read * size + REFETCH_ASKS + prices.write * REFETCH_TOKENS)
 
 
 def spending_limit(unmanaged: float, settings: EconomySettings) -> float:

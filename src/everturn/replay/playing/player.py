@@ -392,7 +392,7 @@ class Player:
         last, economy = self.call_log.last_touched_at, self.policy.options.economy
         if not (economy.enabled and economy.holds) or last is None:
             return
-        at = last + economy.hold_after
+        at = last + self.conversation.economy.first_wait
         while now is None or at < now:
             planned = self.conversation.plan_hold(at)
             if planned is None or not planned.decision.holds:

@@ -114,7 +114,13 @@ def _layered(sources: Sequence[ConfigSource], defaults: Mapping[str, Any]) -> Lo
     from_surface = dict.fromkeys(defaults, "default of this surface")
     options = base
     for key, value in {**defaults, **values}.items():
-        options = with_value(options, key, value)
+        try:
+            options = with_value(options, key, value)
+        except ValueError as problem:
+            # A value whose parts are checked where it is used, for example a row of a table.
+            origin = origins.get(key, "argument")
+            kind = UsageError if origin == "argument" else InputError
+            raise kind(f"{origin}: {key} cannot be used: {problem}.") from None
     notes = tuple(note for source in sources for note in source.notes)
     return LoadedOptions(options, {**from_policy, **from_surface, **origins}, notes)
 
