@@ -15,7 +15,7 @@ PYTEST  := $(BIN)/pytest -q -rfEs -n $(WORKERS) --maxschedchunk 16
 # Without this, pyright asks the network whether a newer version exists.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help test lint format demo pictures browser ray soak soak-board soak-tests mutants results bench clean
+.PHONY: help audit test lint format demo pictures browser ray soak soak-board soak-tests mutants results bench clean
 .DEFAULT_GOAL := help
 
 help:  ## list these commands
@@ -49,6 +49,19 @@ lint: $(STAMP)  ## run ruff, pyright, import rules and the check for unused code
 format: $(STAMP)  ## fix and format the code with ruff
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+# Only what the commands need: a tenth of what the tests need.
+$(VENV)/.commands: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "everturn needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."; \
+	  echo "Install a newer one, or name it: make PYTHON=python3.12 audit"; exit 1; }
+	@[ -e $(STAMP) ] || { echo "Setting up $(VENV) (once; without the tools for tests) ..."; \
+	  { [ -x $(BIN)/pip ] || $(PYTHON) -m venv --clear $(VENV); } && \
+	  $(PIP) install -c requirements.txt --editable '.[dashboard,chat]'; }
+	@touch $@
+
+audit: $(VENV)/.commands  ## show what your own sessions cost, and why
+	@$(BIN)/everturn audit
 
 # Five policies, and the oracle, which is a bound.
 DEMO_POLICIES := none,recorded,claude-code,frugal,clear-keep-3,oracle

@@ -1,9 +1,11 @@
 """The connection to a model, and errors in words."""
 
+import json
 import sys
 
 import pytest
 
+from everturn.catalog.practice import is_practice
 from everturn.chat.model_connection import (
     DEFAULT_ADVICE,
     ERROR_ADVICE,
@@ -31,6 +33,13 @@ def test_without_a_key_it_is_the_twin_and_says_so():
 def test_the_twin_can_be_asked_for_although_there_is_a_key():
     connection = connect_to_model(KEYS, "twin")
     assert (connection.send is None, connection.client, connection.notice) == (False, None, TWIN_CHOSEN)
+
+
+def test_what_the_twin_answers_is_marked_as_practice():
+    body = {"model": "claude-opus-4-5", "max_tokens": 99, "messages": [{"role": "user", "content": "Hello"}]}
+    send = connect_to_model(ProviderSettings()).send
+    assert send is not None
+    assert is_practice(send(json.dumps(body).encode(), ()).request_id)
 
 
 def test_with_a_key_it_is_the_sdk_at_the_address_that_was_given():

@@ -237,6 +237,23 @@ def test_keys_that_are_pressed_meanwhile_show_at_the_next_prompt(chat: Open):
     assert shown.index("Done.") < shown.index("› Good morning") < shown.index("Hello.")
 
 
+def test_what_was_typed_before_a_question_neither_answers_it_nor_is_sent(chat: Open, place: Place):
+    # The first command runs until what follows has been typed.
+    wait = "while [ ! -e typed ]; do sleep 0.1; done; sleep 0.2"
+    terminal = chat(script=[call("Bash", command=wait), call("Bash", command="touch b"), "Done."])
+    # At once with the message, so that the line editor has read it; then while the agent works.
+    terminal.write("Go\ry\r")
+    terminal.wait_for("Typed before this question, and not used: y")
+    terminal.type("y")
+    terminal.write("y\ry")
+    (place.project / "typed").touch()
+    terminal.wait_for("Typed before this question, and not used: y y")
+    terminal.type("n")
+    shown = terminal.wait_for_prompt(2)
+    assert not (place.project / "b").exists()
+    assert [line.strip() for line in shown.splitlines() if line.startswith("›")] == ["› Go", "›"]
+
+
 @pytest.mark.spec("CP-36")
 def test_esc_twice_at_an_empty_prompt_opens_rewind(chat: Open, place: Place):
     terminal = chat(script=["The first answer.", "The second answer.", "The third answer."])

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -344,7 +345,7 @@ def test_breaks_are_sorted_by_dollars_and_the_difference_is_one_command_away(tmp
     assert [line.split()[0] for line in lines[at + 2 : at + 4]] == ids
     assert lines[at + 4] == f"What changed: everturn audit {ids[0]} --break 2"
     assert run(ids[0], "--break", "2").stdout.splitlines() == [
-        "The first 1 block of both requests are the same.",
+        "The first block of both requests is the same.",
         "Call 2 only added 2 blocks. So the messages did not break the cache: time, model, tools or system",
         "prompt did.",
     ]
@@ -417,3 +418,63 @@ def test_a_long_reason_leaves_room_for_the_name_of_the_file(folder):
     lines = run(folder).stdout.splitlines()
     (named,) = [line for line in lines if "loop.jsonl" in line]
     assert named.rstrip("…").split("  ")[-1].startswith("it is a symbolic link; remove it")
+
+
+def test_negative_counts_are_taken_as_0(tmp_path):
+    session = SmallSession().human("Hello").reply("m1", text("Hi."), written=1_000, plain=-5, out=-70)
+    (tmp_path / "one.jsonl").write_bytes(session.to_bytes())
+    total = audited(tmp_path)["total"]
+    assert (total["tokens"], total["dollars"]) == ({"cache_write_5m": 1_000}, pytest.approx(0.00625))
+
+
+def test_practice_with_the_twin_is_left_out_of_the_totals_and_that_is_said(folder):
+    before = audited(folder)
+    session = SmallSession().human("Hello").reply("p1", text("Hi."), written=50_000, out=10)
+    session.human("Again").reply("p2", text("Hi."), written=50_000, out=10)
+    # Half an hour later: a cache break, if it were billed.
+    session.lines[-1]["timestamp"] = "2026-01-05T10:40:00Z"
+    lines = [line | {"requestId": f"req_practice_{at}"} for at, line in enumerate(session.lines)]
+    (folder / "practice.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    after = audited(folder)
+    assert {name: after[name] for name in ("total", "by", "breaks")} == {
+        name: before[name] for name in ("total", "by", "breaks")
+    }
+    assert [row["practice"] for row in after["sessions"]] == [0, 2]
+    said = " ".join(run(folder).output.split())
+    assert "2 calls were practice with the twin: nothing was billed, and no total includes them." in said
+
+
+def test_the_last_day_that_a_date_can_have_may_end_a_period(folder):
+    assert audited(folder, "--until", "9999-12-31")["total"] == audited(folder)["total"]
+
+
+def test_sessions_of_codex_and_gemini_are_found_and_a_sum_without_prices_is_not_zero_dollars(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    usage = {"input": 900, "output": 5, "cached": 100, "thoughts": 0, "tool": 0, "total": 905}
+    said = [
+        {"id": "a", "timestamp": "2026-01-10T02:08:26Z", "type": "user", "content": "Hello"},
+        {
+            "id": "b", "timestamp": "2026-01-10T02:08:35Z", "type": "gemini", "content": "Hi.",
+            "tokens": usage, "model": "a-model-without-price",
+        },
+    ]  # fmt: skip
+    found = {"sessionId": "s", "projectHash": "h", "startTime": said[0]["timestamp"], "messages": said}
+    chats = tmp_path / ".gemini" / "tmp" / "h" / "chats"
+    codex = tmp_path / ".codex" / "sessions" / "2026"
+    for folder in (chats, codex):
+        folder.mkdir(parents=True)
+    (chats / "session-1.json").write_text(json.dumps(found))
+    (chats.parent / "logs.json").write_text("[]")
+    (codex / "rollout-1.jsonl").write_bytes(reading().to_bytes())
+    report = audited()
+    assert sorted(Path(row["path"]).name for row in report["sessions"]) == [
+        "rollout-1.jsonl",
+        "session-1.json",
+    ]
+    assert report["unreadable"] == []
+    shutil.rmtree(codex)
+    assert run().output.splitlines()[0] == "1 session, 1 call, no price is known"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from small_session import compacted
+from small_session import SmallSession, compacted, text, thinking
 
 from everturn.cli import main
 
@@ -55,3 +55,13 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
     assert done.exit_code == 1
     assert "No file " in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_thinking_without_text_is_not_an_empty_heading(tmp_path):
+    made = SmallSession().human("Hello").reply("m1", thinking(""), text("Hi."), written=10, out=5)
+    path = tmp_path / "one.jsonl"
+    path.write_bytes(made.to_bytes())
+    lines = run("--session", path, "--open", "u1").output.splitlines()
+    assert [line.partition("  ")[0] for line in lines if line] == [
+        "thinking", "(The file has no text of it.)", "assistant", "Hi.",
+    ]  # fmt: skip

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.dashboard.figures.categories import LABELS
-from everturn.dashboard.grid import BUFFER, FREE, SYMBOLS, Cell, apportion, grid
+from everturn.dashboard.grid import BUFFER, FREE, LABELS, SYMBOLS, Cell, apportion, grid
 
 weights = st.lists(st.integers(0, 10**7), max_size=15)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from everturn.replay.page import SessionComparison
+from everturn.replay.page.session_comparison import SessionComparison
 from everturn.replay.refetches import Refetch
 from everturn.replay.runs import ReplayCost, ReplayRun, RetainedCount, SimulatedCall, Totals
 

@@ -13,18 +13,10 @@ from replay.browser import browser
 from replay.runs import call, make_comparison, run
 
 from everturn.replay.compare import Comparison
-from everturn.replay.page import (
-    SessionComparison,
-    build_session_comparison,
-    document,
-    formatting,
-    plot,
-    session_comparison,
-)
-from everturn.replay.page import (
-    render_page as render_with,
-)
+from everturn.replay.page import document, formatting, plot, session_comparison
+from everturn.replay.page.document import render_page as render_with
 from everturn.replay.page.markup import Html, element, json_script
+from everturn.replay.page.session_comparison import SessionComparison, build_session_comparison
 from everturn.replay.refetches import Refetch
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"

@@ -13,10 +13,11 @@ import anthropic
 import pytest
 
 from everturn.errors import UsageError
-from everturn.twin.app import bind_socket, serve_twin
+from everturn.twin.app import serve_twin
 from everturn.twin.build import build_twin
 from everturn.twin.faults import InjectedFault
 from everturn.twin.routes import HttpRequest, dispatch
+from everturn.twin.sockets import bind_socket
 from everturn.twin.speaker import script_reply
 
 OPUS = "claude-opus-5-5"

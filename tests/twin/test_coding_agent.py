@@ -113,6 +113,21 @@ def test_after_a_compaction_in_the_middle_of_a_turn_only_its_own_calls_count_as_
     )
 
 
+def test_every_file_that_the_prompt_names_is_looked_for_and_read():
+    names = [f"part{number}.py" for number in range(5)]
+
+    def answers(act):
+        if act.tool == "Glob":
+            return act.input["pattern"].rpartition("/")[2].replace("part3.py", "No files found")
+        return "     1\tx = 1" if act.tool == "Read" else "No files found"
+
+    made, said = played(f"Look at {', '.join(names)}.", answers)
+    there = [name for name in names if name != "part3.py"]
+    assert [given["file_path"] for tool, given in made if tool == "Read"] == there
+    assert said.count("could not find") == 1
+    assert "I could not find part3.py here." in said
+
+
 @pytest.mark.spec("TW-8")
 def test_it_searches_for_words_of_the_prompt_and_reads_the_files_found():
     made, said = played("Where does the tax come from?", project)

@@ -18,7 +18,7 @@ from replay.browser import browser
 from everturn.catalog.places import Places
 from everturn.decide.options import Options
 from everturn.replay.synthetic import SessionShape, generate_session
-from everturn.twin.app import url_of
+from everturn.twin.sockets import url_of
 from everturn.web_dashboard.dashboard import Dashboard
 from everturn.web_dashboard.queries import Scope, list_sessions
 from everturn.web_dashboard.server import DashboardServer, bind

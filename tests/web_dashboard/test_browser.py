@@ -15,7 +15,7 @@ from web_dashboard.client import Client
 from web_dashboard.conftest import MakeDashboard, ids, paused, write
 from web_dashboard.test_security import HOSTILE
 
-from everturn.twin.app import url_of
+from everturn.twin.sockets import url_of
 from everturn.web_dashboard.server import DashboardServer, bind
 from everturn.web_dashboard.watcher import Watcher
 
@@ -177,7 +177,7 @@ def test_a_running_session_is_followed_and_an_action_asks_once(chromium, served)
     assert b"Keep this." not in file.read_bytes()
     page.click("dialog >> text=Close")
     # An hour later the dry run is shown first.
-    client.dashboard.actions._clock = lambda: (now + timedelta(hours=1)).timestamp()
+    client.dashboard.tools.actions._clock = lambda: (now + timedelta(hours=1)).timestamp()
     page.click("text=Compact…")
     page.wait_for_selector("dialog >> text=Compact this session?")
     assert b"compact_boundary" not in file.read_bytes()

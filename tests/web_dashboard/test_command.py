@@ -119,6 +119,40 @@ def test_the_first_page_does_not_wait_for_the_sessions(tmp_path: Path, make_dash
     assert ["Reading sessions: 2 of 1,000" in said for said in seen] == [False, False, True]
 
 
+@pytest.mark.spec("DB-1")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+def test_from_the_start_of_the_process_the_first_page_takes_less_than_a_second(tmp_path: Path):
+    """In processor time, because other tests run beside it; alone that is also the time on the clock."""
+    for number in range(1_000):
+        path = tmp_path / ".claude" / "projects" / f"p{number % 20}" / f"s{number}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}\n")
+    with running(tmp_path) as found:
+        assert "everturn" in found.said("/")
+        fields = Path(f"/proc/{found.process.pid}/stat").read_text().rpartition(")")[2].split()
+        seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    assert seconds < 1
+
+
+def test_the_first_page_imports_nothing_that_reads_or_replays_sessions():
+    code = (
+        "import sys, everturn.web_dashboard.server; "
+        "print(*sorted(name for name in sys.modules if name.startswith('everturn.')))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    late = (
+        "everturn.engine",
+        "everturn.replay.compare",
+        "everturn.replay.parallel",
+        "everturn.session.session",
+    )
+    assert [
+        name for name in loaded if name.startswith((*late, "everturn.twin.app", "everturn.twin.service"))
+    ] == []
+
+
 def test_a_port_that_is_taken_is_said_or_avoided():
     with bind(None) as first:
         first.listen()

@@ -213,9 +213,19 @@ def test_without_paths_sessions_are_where_the_agents_keep_them(tmp_path: Path):
     assert found.cache == tmp_path / "cache" / "everturn" / "dashboard"
 
 
-def test_a_name_that_is_not_text_does_not_stop_the_others(sessions: Path, make_dashboard: MakeDashboard):
-    os.rename(sessions / "b.jsonl", os.fsencode(sessions) + b"/\xff\xfe.jsonl")
-    assert set(ids(make_dashboard(sessions))) == {"a", "c"}
+def test_a_name_that_is_not_text_is_listed_and_does_not_stop_the_others(
+    sessions: Path, make_dashboard: MakeDashboard
+):
+    strange = os.fsencode(sessions) + b"/\xff\xfe.jsonl"
+    os.rename(sessions / "b.jsonl", strange)
+    client = make_dashboard(sessions)
+    assert set(ids(client)) == {"a", "c"}
+    shown = f"{sessions}/\\xff\\xfe.jsonl its name is not valid UTF-8, so no page could link to it; rename it"
+    assert f"Files that could not be read 1 file {shown}" in text_of(client.page("/sessions"))
+    os.rename(strange, sessions / "b.jsonl")
+    client.dashboard.indexer.update()
+    assert set(ids(client)) == {"a", "b", "c"}
+    assert "could not be read" not in text_of(client.page("/sessions"))
 
 
 def test_a_small_chart_keeps_the_peaks():

@@ -213,9 +213,7 @@ def test_what_the_model_saw_at_a_call_is_shown_as_text(client: Client):
 @pytest.mark.spec("DB-4")
 def test_a_break_is_opened_to_the_difference_between_the_two_requests(client: Client):
     said = text_of(client.part(f"{ids(client)['a']}/difference/2"))
-    assert (
-        "The first 1 block of both requests are the same. The request of call 2 only added 2 blocks." in said
-    )
+    assert "The first block of both requests is the same. The request of call 2 only added 2 blocks." in said
     changed = text_of(client.part(f"{ids(client)['c']}/difference/3"))
     assert "Only in the request before" in changed
     assert "We built it and tested it." in changed.partition("Only in call 3")[2]
@@ -334,3 +332,20 @@ def test_the_short_id_that_commands_show_is_an_address_and_is_on_the_page(client
     assert len(short) < len(where)
     assert text_of(client.page(short)) == text_of(client.page(where))
     assert f" {short.rpartition('/')[2]} · " in text_of(client.page(where))
+
+
+def test_practice_with_the_twin_is_shown_and_costs_nothing(tmp_path: Path, make_dashboard: MakeDashboard):
+    root, session = tmp_path / "sessions", paused()
+    session.lines = [line | {"requestId": f"req_practice_{at}"} for at, line in enumerate(session.lines)]
+    write(root / "a.jsonl", paused())
+    write(root / "p.jsonl", session)
+    client = make_dashboard(root)
+    overview, listed, page = (text_of(client.page(each)) for each in ("/", "/sessions", ids(client)["p"]))
+    assert f"Cost {PAUSED} at list price; 2 practice calls left out" in overview
+    assert f"Cache breaks {LOST}" in overview
+    assert "60k of 200k practice 0 – – –" in listed
+    assert "Cost practice 2 calls of practice with the twin: nothing billed" in page
+
+
+def test_the_last_day_that_a_date_can_have_may_end_a_period(client: Client):
+    assert f"Cost {PAUSED}" in text_of(client.page("/?since=2026-01-05&until=9999-12-31"))

@@ -17,8 +17,8 @@ WITH RECURSIVE n (k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM n WHERE k < {COUNT
 COPY = {
     "sessions": "number + k, printf('%012d', k), path || k, file || k, name || k, format, agent, "
     "title || ' ' || k, project || (k % 50), model, started - k * 3000, ended - k * 3000, ttl, compactions, "
-    "peak, context, window, spark, calls, read, written, plain, output, nanos + k, unpriced, breaks, "
-    "break_nanos FROM sessions",
+    "practice, peak, context, window, spark, calls, read, written, plain, output, nanos + k, unpriced, "
+    "breaks, break_nanos FROM sessions",
     "details": "session + k, data FROM details",
     "breaks": "key + k * 1000, session + k, at - k * 3000, reason, lost, idle, nanos FROM breaks",
     "usage": "session + k, quarter - k * 3, model, calls, read, written, plain, output, nanos, unpriced, "

@@ -51,7 +51,7 @@ def test_policies_are_compared_with_the_error_and_with_what_each_forgot(root, ma
     )
     assert "recorded against the usage that the recording reports" in said
     # Drawn by the functions of `everturn replay --html`, with its style and script.
-    found = client.dashboard.comparisons.load(place.rpartition("/")[2])
+    found = client.dashboard.tools.comparisons.load(place.rpartition("/")[2])
     assert found is not None
     compared = Comparison()
     for each in found[0]:
@@ -84,7 +84,9 @@ def test_progress_is_shown_while_files_are_replayed(root: Path, make_dashboard: 
     made: list[Client] = []
 
     def slow(task: ReplayTask) -> ReplayOutcome:
-        seen.append(text_of(made[0].page(f"/what-if/{next(iter(made[0].dashboard.comparisons._jobs))}")))
+        seen.append(
+            text_of(made[0].page(f"/what-if/{next(iter(made[0].dashboard.tools.comparisons._jobs))}"))
+        )
         return replay_file(task)
 
     made.append(make_dashboard(root, replay=slow))

@@ -1,4 +1,4 @@
-"""Where sessions are looked for: Claude Code's projects and everturn's own folder (DB-1)."""
+"""Where sessions are looked for: Claude Code's projects, everturn's own folder, other agents (DB-1)."""
 
 import os
 import re
@@ -11,6 +11,8 @@ import msgspec
 # Files that everturn keeps beside a session; none of them is one.
 _BESIDE: Final = (".state.json", ".lock", ".pins", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".tmp", ".new")
 _SESSION: Final = ".jsonl"
+# Gemini CLI keeps one JSON file for each session, in a folder of this name.
+_GEMINI: Final = (".json", "chats")
 OWN: Final = "everturn"
 # Claude Code names a project's folder after its path: other characters than letters and digits become dashes.
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9]")
@@ -26,18 +28,27 @@ class Places(msgspec.Struct, frozen=True):
     any_format: bool
 
 
-def find_places(environment: Mapping[str, str], *, home: Path, paths: Iterable[Path] = ()) -> Places:
-    """Without paths: Claude Code's projects and everturn's own sessions, by the conventions of both."""
+def find_places(
+    environment: Mapping[str, str], *, home: Path, paths: Iterable[Path] = (), others: bool = False
+) -> Places:
+    """Without paths: Claude Code's projects and everturn's own sessions, by the conventions of both.
+    `others`: also those of Codex and Gemini CLI, for commands that only read."""
     data = _absolute(environment.get("XDG_DATA_HOME", "")) or home / ".local" / "share"
     cache = _absolute(environment.get("XDG_CACHE_HOME", "")) or home / ".cache"
     own = data / OWN
     given = tuple(dict.fromkeys(Path(os.path.abspath(path)) for path in paths))
-    found = given or (claude_projects(environment, home), own)
+    more = _other_agents(environment, home) if others else ()
+    found = given or (claude_projects(environment, home), own, *more)
     return Places(found, own, cache / OWN / "dashboard", bool(given))
 
 
 def claude_projects(environment: Mapping[str, str], home: Path) -> Path:
     return Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
+
+
+def _other_agents(environment: Mapping[str, str], home: Path) -> tuple[Path, ...]:
+    codex = Path(environment.get("CODEX_HOME") or home / ".codex") / "sessions"
+    return tuple(path for path in (codex, home / ".gemini" / "tmp") if path.is_dir())
 
 
 def claude_folder(projects: Path, project: Path) -> Path:
@@ -54,7 +65,7 @@ def list_files(places: Places) -> list[Path]:
 def is_candidate(path: Path, places: Places) -> bool:
     if path.name.startswith(".") or path.name.endswith(_BESIDE):
         return False
-    return places.any_format or path.suffix == _SESSION
+    return places.any_format or path.suffix == _SESSION or (path.suffix, path.parent.name) == _GEMINI
 
 
 def files_below(paths: Iterable[Path]) -> list[Path]:

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from everturn.catalog.practice import mark_practice
 from everturn.decide.options import ProviderSettings
 from everturn.errors import UpstreamError, UsageError
 from everturn.session.opening import make_client
@@ -65,7 +66,13 @@ def _twin() -> Send:
 
     # A resumed conversation has signatures made by the twin of another process, and its ids must stay unique.
     options = TwinOptions(foreign_signatures="accept")
-    return make_twin_send(build_twin(clock="real", options=options, seed=secrets.randbits(32)))
+    twin = make_twin_send(build_twin(clock="real", options=options, seed=secrets.randbits(32)))
+
+    def send(body: bytes, betas: Sequence[str]) -> RawResponse:
+        answered = twin(body, betas)
+        return RawResponse(answered.body, mark_practice(answered.request_id))
+
+    return send
 
 
 def _could_be_keys(keys: ProviderSettings) -> bool:

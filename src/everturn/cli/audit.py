@@ -62,7 +62,7 @@ def audit(
     no_color: bool,
     options: "Options",
 ) -> None:
-    """Show what recorded sessions cost, and why. Without SESSIONS, all on this machine (~/.claude/projects).
+    """Show what recorded sessions cost, and why. Without SESSIONS, all on this machine.
 
     SESSIONS are files, folders, ids as they are shown, or parts of titles. Reads the session files of many
     agents, recognises the format by content, and lists files it cannot read. Each response counts once,
@@ -143,7 +143,7 @@ def list_session_files(paths: Sequence[Path], *, is_needed: bool = True) -> list
         folders = [path for path in paths if path.is_dir()]
         below = list_files(find_places(os.environ, home=Path.home(), paths=folders)) if folders else []
         return [*(path for path in paths if path not in folders), *below]
-    places = default_places()
+    places = find_places(os.environ, home=Path.home(), others=True)
     found = list_files(places)
     if not found and is_needed:
         listed = " or ".join(map(str, places.roots))

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 def dashboard(paths: tuple[Path, ...], port: int | None, no_browser: bool, options: "Options") -> None:
     """Show recorded and running sessions in the browser: what fills the context, where the money goes.
 
-    Without PATHS, sessions are searched in ~/.claude/projects and where everturn keeps its own. The page is
-    served on this machine only, and nothing is sent anywhere. Stop it with Ctrl-C.
+    Without PATHS, sessions of Claude Code, Codex, Gemini CLI and everturn are searched in their usual places.
+    The page is served on this machine only, and nothing is sent anywhere. Stop it with Ctrl-C.
     """
     from everturn.catalog.places import find_places
     from everturn.web_dashboard.dashboard import Dashboard
     from everturn.web_dashboard.server import DashboardServer, address_of, bind, run
 
-    places = find_places(os.environ, home=Path.home(), paths=paths)
+    places = find_places(os.environ, home=Path.home(), paths=paths, others=True)
     zone = get_zone()
     with bind(port) as listener:
         made = Dashboard(places, options, zone=zone)

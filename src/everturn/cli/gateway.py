@@ -29,7 +29,7 @@ from everturn.gateway.values import (
     Mode,
 )
 from everturn.safe_files import open_for_appending
-from everturn.twin.app import bind_socket, url_of
+from everturn.twin.sockets import bind_socket, url_of
 
 _PATH: Final = click.Path(dir_okay=False, path_type=Path)
 

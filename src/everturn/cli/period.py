@@ -55,7 +55,9 @@ def parse_moment(text: str, now: datetime, zone: tzinfo | None, *, is_end: bool)
 
 
 def _day(day: date, zone: tzinfo | None, *, is_end: bool) -> datetime:
-    return _in_zone(datetime.combine(day + timedelta(days=is_end), time()), zone)
+    # Nothing comes after the last day that a date can have, and people write it for "no end".
+    first = day + timedelta(days=is_end) if day < date.max else day
+    return _in_zone(datetime.combine(first, time()), zone)
 
 
 def _in_zone(moment: datetime, zone: tzinfo | None) -> datetime:

@@ -275,7 +275,7 @@ def _render_page(
     policies: Sequence["ReplayPolicy"],
     keep: "ResultCache",
 ) -> str:
-    from everturn.replay.page import render_page
+    from everturn.replay.page.document import render_page
     from everturn.replay.parallel import load_comparisons
 
     unreadable = [(each.path, each.why) for each in done.unreadable]

@@ -8,12 +8,13 @@ from typing import Literal
 import click
 
 from everturn.cli.twin_verify import verify
-from everturn.twin.app import TwinServer, bind_socket, url_of
+from everturn.twin.app import TwinServer
 from everturn.twin.build import build_twin, load_faults, load_options, load_recorded_replies, load_script
 from everturn.twin.clock import format_time
 from everturn.twin.ledger import DEFAULT_LEDGER_SIZE
 from everturn.twin.options import TwinOptions
 from everturn.twin.service import Twin
+from everturn.twin.sockets import bind_socket, url_of
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

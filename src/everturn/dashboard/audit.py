@@ -14,6 +14,7 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from everturn.catalog.practice import describe_practice
 from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
 from everturn.dashboard.session_list import format_moment
 from everturn.dashboard.tables import KINDS, NOT_KNOWN, TableSection
@@ -114,9 +115,14 @@ def sections(
 def _headline(audit: Audit, screen: Screen) -> Iterator[str]:
     total = audit.total
     calls = f"{counted(len(audit.sessions), 'session')}, {counted(total.calls, 'call')}"
-    yield from screen.wrapped(f"{calls}, {format_dollars(total.dollars)}" if total.calls else calls)
+    # Without a single known price, a sum of 0 would look like a bill.
+    paid = "no price is known" if _is_unpriced(total) else format_dollars(total.dollars)
+    yield from screen.wrapped(f"{calls}, {paid}" if total.calls else calls)
+    if audit.practice:
+        yield from screen.wrapped(f"{describe_practice(audit.practice)}.")
     if not total.calls:
-        yield from screen.wrapped("No call in these files reports its usage, so there are no totals.")
+        if not audit.practice:
+            yield from screen.wrapped("No call in these files reports its usage, so there are no totals.")
         return
     hits = f"{percent(total.hit_rate or 0)} of the input came from the cache"
     yield from screen.wrapped(f"{hits}; {counted(len(audit.breaks), 'cache break')}.")
@@ -149,7 +155,7 @@ def _kinds(audit: Audit, screen: Screen) -> TableSection:
         (
             label,
             tokens(total.tokens[kind]) if kind in total.tokens else NOT_KNOWN,
-            format_dollars(paid.get(kind, Decimal(0))),
+            NOT_KNOWN if _is_unpriced(total) else format_dollars(paid.get(kind, Decimal(0))),
             percent(float(paid.get(kind, Decimal(0)) / total.dollars)) if total.dollars else NOT_KNOWN,
         )
         for kind, label in KINDS.items()
@@ -247,7 +253,12 @@ def _cell(text: str) -> str:
 
 
 def _paid(row: CallTotals) -> str:
-    return NOT_KNOWN if row.calls and sum(row.unpriced.values()) == row.calls else format_dollars(row.dollars)
+    return NOT_KNOWN if _is_unpriced(row) else format_dollars(row.dollars)
+
+
+def _is_unpriced(row: CallTotals) -> bool:
+    """Whether there are calls, and no price is known for any of them."""
+    return bool(row.calls) and sum(row.unpriced.values()) == row.calls
 
 
 def _reasons(audit: Audit, screen: Screen) -> TableSection:

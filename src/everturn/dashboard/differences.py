@@ -15,7 +15,9 @@ _INDENT: Final = "  "
 
 
 def render_difference(found: RequestDifference, screen: Screen) -> list[Text]:
-    same = f"The first {counted(found.common, 'block')} of both requests are the same."
+    same = f"The first {found.common:,} blocks of both requests are the same."
+    if found.common < 2:
+        same = f"The first block of both requests is {'the same' if found.common else 'different'}."
     lines = [Text(line) for line in screen.wrapped(same)]
     if not found.removed_count:
         added = f"Call {found.number:,} only added {counted(found.added_count, 'block')}."

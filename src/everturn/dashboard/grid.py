@@ -5,7 +5,7 @@ has one, taken from the kind with the most cells. The last cell of a kind is par
 it. Shapes differ, so that nothing depends on colour alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,6 +14,22 @@ ROWS: Final = 10
 COLUMNS: Final = 20
 FREE: Final = "free"
 BUFFER: Final = "buffer"
+# In drawing order: what is sent first comes first.
+LABELS: Final[Mapping[str, str]] = {
+    "system": "System prompt, tools",
+    "unrecorded": "Not in the file",
+    "summary": "Summary",
+    "human": "Human",
+    "assistant": "Assistant",
+    "thinking": "Thinking",
+    "tool_requests": "Tool requests",
+    "tool_results": "Tool results",
+    "images": "Images, documents",
+    "attachments": "Attachments",
+    "injected": "Added by the harness",
+    "local_output": "Local command output",
+    "other": "Other",
+}
 
 
 class Cell(msgspec.Struct, frozen=True):

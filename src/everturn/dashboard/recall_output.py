@@ -106,6 +106,10 @@ def _message(record: Record, tools: Mapping[str, str], length: DetailLevel, scre
 
 
 def _lines(said: SearchableText, length: DetailLevel, screen: Screen) -> Iterator[Text]:
+    if not said.words.strip():
+        # Thinking is often recorded as a signature only, and images have no text.
+        yield Text("(The file has no text of it.)", QUIET)
+        return
     lines = [screen.plain(line.expandtabs(4)).rstrip() for line in said.words.split("\n")]
     if length == "full":
         yield from map(Text, lines)

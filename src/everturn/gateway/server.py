@@ -20,7 +20,7 @@ from everturn.gateway.failures import GatewayError
 from everturn.gateway.limits import Limits
 from everturn.gateway.operator import OperatorApp
 from everturn.session.hold_timers import end_holds
-from everturn.twin.app import bind_socket, url_of
+from everturn.twin.sockets import bind_socket, url_of
 
 # Claude Code and the SDKs reuse connections; uvicorn closes idle ones after 5 s by default.
 KEEP_ALIVE_SECONDS: Final = 75

@@ -45,6 +45,17 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
         """The size of the context once the reply is part of it (TOK-5)."""
         return self.context + self.output_tokens
 
+    @property
+    def clamped(self) -> "Usage":
+        """With 0 for negative counts: they are invalid, and would reduce the context size and the bill."""
+        plain, written, read, output = (
+            self.input_tokens, self.cache_creation_input_tokens, self.cache_read_input_tokens,
+            self.output_tokens,
+        )  # fmt: skip
+        if plain >= 0 and written >= 0 and read >= 0 and output >= 0:
+            return self
+        return Usage(max(0, plain), max(0, written), max(0, read), max(0, output), self.cache_creation)
+
 
 class ReplyMeta(msgspec.Struct, frozen=True, gc=False):
     """Data of the API response that an assistant record is part of."""
@@ -126,7 +137,8 @@ def reported_usage(record: Record) -> Usage | None:
     reply = record.reply
     if reply is None or reply.usage is None or reply.is_synthetic or record.api_error:
         return None
-    return reply.usage if reply.usage.context > 0 else None
+    usage = reply.usage.clamped
+    return usage if usage.context > 0 else None
 
 
 def make_edit_record(edit: Edit, *, uuid: str, after: Record | None, at: datetime) -> Record:

@@ -134,5 +134,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _count(usage: Mapping[str, Any], name: str) -> int:
+    """0 for what is no count: negative numbers, too, would reduce the bill."""
     value = usage.get(name)
-    return value if isinstance(value, int) else 0
+    return max(0, value) if isinstance(value, int) else 0

@@ -20,7 +20,14 @@ from everturn.history.records import parse_time
 from everturn.measure.accounting import Metrics, accounts_of
 from everturn.measure.tokens import TokenCounter
 from everturn.replay.cache_breaks import CacheBreak, SessionCacheCheck, find_cache_breaks
-from everturn.replay.call_ledger import BilledCall, CallLedger, CallTotals, as_values, iter_billed_calls
+from everturn.replay.call_ledger import (
+    BilledCall,
+    CallLedger,
+    CallTotals,
+    as_values,
+    find_practice,
+    iter_billed_calls,
+)
 from everturn.replay.sessions import Period, ReplaySession, Unreadable, began_at
 from everturn.session.state_file import decode_state
 from everturn.session.transcripts import read_state_beside
@@ -48,6 +55,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     # Those of the notes that say what the file has lost.
     flaws: tuple[str, ...] = ()
+    # Calls that the twin answered in a chat: nobody paid for them, and nothing else here includes them.
+    practice: int = 0
     # Dollars that the agent itself recorded, if no price is known for one of its models (RP-17).
     recorded_cost: Decimal | None = None
 
@@ -89,6 +98,11 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     unused_tools: tuple[UnusedTool, ...] = ()
 
     @property
+    def practice(self) -> int:
+        """Calls that the totals leave out, because nobody paid for them."""
+        return sum(row.practice for row in self.sessions)
+
+    @property
     def recorded_costs(self) -> tuple[Decimal, ...]:
         """What sessions of models without a known price cost, where their files say so."""
         return tuple(row.recorded_cost for row in self.sessions if row.recorded_cost is not None)
@@ -113,7 +127,9 @@ class SessionFacts(msgspec.Struct, frozen=True):
 
 def measure_session(found: ReplaySession, *, own: Path | None = None) -> SessionFacts:
     """The expensive part of an audit, once for each version of a file. Sessions in `own` are everturn's."""
-    project = project_of(found)
+    project, practice = project_of(found), find_practice(found)
+    check = find_cache_breaks(found)
+    paid = tuple(each for each in check.breaks if each.message not in practice)
     agent = OWN if own is not None and Path(found.path).is_relative_to(own) else found.format
     return SessionFacts(
         SessionRow(
@@ -132,10 +148,11 @@ def measure_session(found: ReplaySession, *, own: Path | None = None) -> Session
             breaks=0,
             notes=found.notes,
             flaws=found.flaws,
+            practice=len(practice),
             recorded_cost=found.recorded_cost,
         ),
         tuple(iter_billed_calls(found, project, agent)),
-        find_cache_breaks(found),
+        msgspec.structs.replace(check, breaks=paid),
         tuple(_views(found)),
     )
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from everturn.catalog.practice import is_practice
 from everturn.history.records import Record, Usage, record_time, reported_usage
 from everturn.measure.model_table import find_model
 from everturn.measure.pricing import PriceLine, compute_priced_usage
@@ -90,7 +91,7 @@ def _price_lines(name: str, day: str, reported: bytes) -> tuple[PriceLine, ...] 
 
 def _tokens(usage: Usage) -> dict[str, int]:
     written = usage.cache_creation
-    hour = min(written.ephemeral_1h_input_tokens, usage.cache_creation_input_tokens) if written else 0
+    hour = min(max(0, written.ephemeral_1h_input_tokens), usage.cache_creation_input_tokens) if written else 0
     return {
         "input": usage.input_tokens,
         "cache_read": usage.cache_read_input_tokens,
@@ -101,20 +102,29 @@ def _tokens(usage: Usage) -> dict[str, int]:
 
 
 def iter_billed_calls(session: ReplaySession, project: str, agent: str = "") -> Iterator[BilledCall]:
-    """The responses of a session, including those of sub-agents and of abandoned branches. Without `agent`,
-    the format says who recorded it."""
+    """The responses of a session, including those of sub-agents and of abandoned branches, without practice.
+    Without `agent`, the format says who recorded it."""
     found: dict[str, BilledCall] = {}
-    for thread in session.threads:
-        for record in (*thread.records, *thread.abandoned):
-            if (paid := _paid(record, session, project, agent)) is not None:
-                first = found.get(paid.key, paid)
-                found[paid.key] = msgspec.structs.replace(paid, day=first.day, at=first.at)
+    for record in _records(session):
+        if (paid := _paid(record, session, project, agent)) is not None:
+            first = found.get(paid.key, paid)
+            found[paid.key] = msgspec.structs.replace(paid, day=first.day, at=first.at)
     return iter(found.values())
+
+
+def find_practice(session: ReplaySession) -> frozenset[str]:
+    """The ids of the messages that nobody paid for."""
+    replies = (record.reply for record in _records(session))
+    return frozenset(each.message_id for each in replies if each and is_practice(each.request_id))
+
+
+def _records(session: ReplaySession) -> Iterator[Record]:
+    return (record for thread in session.threads for record in (*thread.records, *thread.abandoned))
 
 
 def _paid(record: Record, session: ReplaySession, project: str, agent: str) -> BilledCall | None:
     usage = reported_usage(record)
-    if usage is None or record.reply is None:
+    if usage is None or record.reply is None or is_practice(record.reply.request_id):
         return None
     moment = record_time(record)
     reply = record.reply

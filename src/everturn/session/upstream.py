@@ -5,7 +5,7 @@ process is another (`twin/upstream.py`).
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -17,9 +17,6 @@ from everturn.wire.json_values import as_mapping
 
 if TYPE_CHECKING:
     import anthropic
-
-
-_COUNTS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
 class RawResponse(msgspec.Struct, frozen=True):
@@ -42,8 +39,7 @@ def parse_reply(answered: RawResponse, wire: Wire = ANTHROPIC_WIRE) -> ParsedRep
 
 def clamp_usage(usage: Usage) -> Usage:
     """Replace negative counts with 0: they are invalid, and would reduce the context size and the bill."""
-    counts = {name: max(0, count) for name in _COUNTS if (count := getattr(usage, name)) < 0}
-    return msgspec.structs.replace(usage, **counts) if counts else usage
+    return usage.clamped
 
 
 # The body of the request, and the betas that its header must name. Raises `UpstreamError`.

@@ -15,11 +15,11 @@ from urllib.parse import parse_qsl
 import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from everturn.errors import UsageError
 from everturn.twin.access import check_access
 from everturn.twin.clock import VirtualClock
 from everturn.twin.routes import HttpRequest, dispatch, find_body_limit, too_large
 from everturn.twin.service import Twin
+from everturn.twin.sockets import bind_socket, url_of
 from everturn.twin.values import ApiError, HttpResponse
 
 AsgiMessage = MutableMapping[str, Any]
@@ -176,29 +176,6 @@ class TwinServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         self._on_ready()
-
-
-def bind_socket(
-    host: str, port: int, *, hint: str = "Choose another with --port or --host."
-) -> socket.socket:
-    """A bound socket; port 0 chooses a free port."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio disables Nagle's algorithm only for sockets created with IPPROTO_TCP. With the algorithm, each
-    # response takes 40 ms longer.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as problem:
-        listener.close()
-        reason = problem.strerror or problem
-        raise UsageError(f"Cannot listen on {host} port {port}: {reason}. {hint}") from None
-    return listener
-
-
-def url_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 @contextmanager

@@ -317,7 +317,8 @@ def _search_and_read(intents: Intents, tools: ClientTools) -> CoderTurn:
     """Read named files first, then files that contain a word, then files with a word in their names."""
     files = yield from _find_named(intents, tools)
     hits, word = yield from _search(intents.words[:3], tools)
-    chosen = list(dict.fromkeys([*files, *hits]))[:_MAX_PARALLEL_READS]
+    named = list(dict.fromkeys(files))
+    chosen = list(dict.fromkeys([*named, *hits]))[: max(len(named), _MAX_PARALLEL_READS)]
     report = [
         _describe_hits(hits, word) or _describe_no_hits(intents.words[:3]),
         _describe_missing_files(intents, files),
@@ -326,7 +327,10 @@ def _search_and_read(intents: Intents, tools: ClientTools) -> CoderTurn:
         chosen = yield from _find_any(intents.words[:3], tools)
     if not chosen:
         return " ".join(filter(None, [*report, "There are no files here that I could look at."]))
-    seen = yield PlannedStep(tuple(map(tools.read, chosen)), f"Let me read {_join_names(chosen)}.")
+    seen: list[ObservedResult] = []
+    for at in range(0, len(chosen), _MAX_PARALLEL_READS):
+        some = chosen[at : at + _MAX_PARALLEL_READS]
+        seen += yield PlannedStep(tuple(map(tools.read, some)), f"Let me read {_join_names(some)}.")
     return " ".join(filter(None, [*report, _describe_files(chosen, seen, word)]))
 
 
@@ -347,7 +351,7 @@ def _find_named(
 ) -> Generator[PlannedStep, Sequence[ObservedResult], list[str]]:
     """The files that the prompt names, as a search by name finds them."""
     found: list[str] = []
-    for path in intents.paths[:_MAX_PARALLEL_READS]:
+    for path in intents.paths[:_MAX_FILES_READ]:
         pattern = path.lstrip("/~.") if "/" in path else f"**/{path}"
         (seen,) = yield PlannedStep((tools.find(pattern),), f"Let me find {path}.")
         found += parse_file_list(seen)[:1]
@@ -508,8 +512,12 @@ def _describe_no_hits(words: Sequence[str]) -> str:
 
 def _describe_missing_files(intents: Intents, found: Sequence[str]) -> str:
     names = {path.rpartition("/")[2] for path in found}
-    missing = [path for path in intents.paths if path.rpartition("/")[2] not in names]
-    return f"I could not find {_join_names(missing)} here." if missing and not intents.new_file else ""
+    looked = intents.paths[:_MAX_FILES_READ]
+    missing = [path for path in looked if path.rpartition("/")[2] not in names]
+    told = f"I could not find {_join_names(missing)} here." if missing and not intents.new_file else ""
+    left = len(intents.paths) - len(looked)
+    rest = f"I looked only for the first {_MAX_FILES_READ} of the names." if left else ""
+    return " ".join(filter(None, (told, rest)))
 
 
 def _describe_outcome(seen: ObservedResult, success: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from importlib.resources import files
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote
 
 import msgspec
@@ -16,10 +16,12 @@ from everturn.errors import EverturnError, SessionLocked
 from everturn.replay.page.markup import Html
 from everturn.safe_files import MAX_SESSION_BYTES, open_stream
 from everturn.web_dashboard import queries, views
-from everturn.web_dashboard.actions import ActionResult
 from everturn.web_dashboard.dashboard import Dashboard
 from everturn.web_dashboard.security import AsgiApp, Guard
 from everturn.web_dashboard.views import NotFound
+
+if TYPE_CHECKING:
+    from everturn.web_dashboard.actions import ActionResult
 
 MAX_BODY_BYTES: Final = 64 * 1024
 _CHUNK_BYTES: Final = 1 << 20
@@ -57,25 +59,35 @@ def make_app(dashboard: Dashboard) -> AsgiApp:
             Route("/sessions", routes.page(lambda request: views.sessions(dashboard, _query(request)))),
             Route(
                 "/session/{id}",
-                routes.page(lambda request: views.session(dashboard, _id(request), _query(request))),
+                routes.page(lambda request: _later().session(dashboard, _id(request), _query(request))),
             ),
             Route("/session/{id}/export", routes.export),
-            Route("/session/{id}/call/{number:int}", routes.part(views.call)),
-            Route("/session/{id}/text/{number:int}", routes.part(views.text)),
-            Route("/session/{id}/difference/{number:int}", routes.part(views.difference)),
-            Route("/session/{id}/replaced/{boundary}", routes.part(views.replaced)),
-            Route("/session/{id}/record/{uuid}", routes.part(views.record)),
+            Route("/session/{id}/call/{number:int}", routes.part(lambda *given: _later().call(*given))),
+            Route("/session/{id}/text/{number:int}", routes.part(lambda *given: _later().text(*given))),
+            Route(
+                "/session/{id}/difference/{number:int}",
+                routes.part(lambda *given: _later().difference(*given)),
+            ),
+            Route("/session/{id}/replaced/{boundary}", routes.part(lambda *given: _later().replaced(*given))),
+            Route("/session/{id}/record/{uuid}", routes.part(lambda *given: _later().record(*given))),
             Route("/session/{id}/{action}", routes.act, methods=["POST"]),
             Route("/recall", routes.page(lambda request: views.recall(dashboard, _query(request)))),
-            Route("/what-if", routes.page(lambda request: views.what_if(dashboard, _query(request)))),
+            Route("/what-if", routes.page(lambda request: _later().what_if(dashboard, _query(request)))),
             Route("/what-if", routes.compare, methods=["POST"]),
-            Route("/what-if/{id}", routes.page(lambda request: views.comparison(dashboard, _id(request)))),
+            Route("/what-if/{id}", routes.page(lambda request: _later().comparison(dashboard, _id(request)))),
             Route("/events", routes.events),
             Route("/static/{name}", _asset),
         ],
         exception_handlers={404: routes.not_found},
     )
     return Guard(app, key=dashboard.key, token=dashboard.token)
+
+
+def _later():
+    """The views that need many imports; a module has no type of its own."""
+    from everturn.web_dashboard import session_views
+
+    return session_views
 
 
 class _Routes:
@@ -95,7 +107,7 @@ class _Routes:
             part = make(self._dashboard, *request.path_params.values(), _query(request))
             if request.headers.get(PART_HEADER):
                 return part
-            return views.part_page(self._dashboard, _id(request), part)
+            return _later().part_page(self._dashboard, _id(request), part)
 
         return self.page(made)
 
@@ -130,7 +142,7 @@ class _Routes:
 
     async def act(self, request: Request) -> Response:
         name = request.path_params["action"]
-        actions = self._dashboard.actions
+        actions = self._dashboard.tools.actions
         known: dict[str, Callable[[str, str], ActionResult]] = {
             "plan": actions.plan,
             "compact": actions.compact,
@@ -161,7 +173,7 @@ class _Routes:
     def _compare(self, given: CompareRequest) -> str:
         index = self._dashboard.index
         rows = [row for id in dict.fromkeys(given.sessions) if (row := queries.find_session(index, id))]
-        return self._dashboard.comparisons.start(rows, ",".join(given.policies))
+        return self._dashboard.tools.comparisons.start(rows, ",".join(given.policies))
 
     async def events(self, request: Request) -> Response:
         return StreamingResponse(self._dashboard.hub.stream(), media_type="text/event-stream")

@@ -26,8 +26,15 @@ from everturn.web_dashboard.indexer import Publish, begin_worker
 from everturn.web_dashboard.pages.what_if import Job
 from everturn.web_dashboard.queries import IndexedSession
 
-DEFAULT_POLICIES: Final = "none,recorded,claude-code,frugal,clear-keep-3,clears-only"
-OFFERED: Final = (*REPLAY_POLICIES, "claude-code+1h", "claude-code+refresh", "configured")
+DEFAULT_POLICIES: Final = "none,recorded,claude-code,frugal,clear-keep-3"
+# The page shows bounds as lines, not as policies to choose.
+_BOUND: Final = "clears-only"
+OFFERED: Final = (
+    *(each for each in REPLAY_POLICIES if each != _BOUND),
+    "claude-code+1h",
+    "claude-code+refresh",
+    "configured",
+)
 # Each session takes seconds for each policy.
 MAX_SESSIONS: Final = 200
 MAX_POLICIES: Final = 16

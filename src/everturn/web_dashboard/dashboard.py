@@ -1,17 +1,15 @@
-"""The parts of a running dashboard, put together: index, indexer, watcher, comparisons, actions."""
+"""The parts of a running dashboard, put together: index, indexer, and the tools of single sessions."""
 
 import os
 import secrets
+import threading
 import time
 from collections.abc import Callable
 from datetime import tzinfo
+from typing import TYPE_CHECKING, Final
 
 from everturn.catalog.places import Places
 from everturn.decide.options import Options
-from everturn.replay.parallel import ResultCache
-from everturn.replay.requests_seen import TranscriptReader
-from everturn.web_dashboard.actions import Actions
-from everturn.web_dashboard.comparisons import Comparisons, Replay
 from everturn.web_dashboard.events import EventHub
 from everturn.web_dashboard.index import SessionIndex
 from everturn.web_dashboard.indexer import Indexer, Summarize
@@ -19,7 +17,13 @@ from everturn.web_dashboard.pages.layout import Shell
 from everturn.web_dashboard.queries import Scope, count_sessions
 from everturn.web_dashboard.security import load_key
 
-INDEX = "index.sqlite"
+if TYPE_CHECKING:
+    from everturn.web_dashboard.comparisons import Replay
+    from everturn.web_dashboard.session_tools import SessionTools
+
+INDEX: Final = "index.sqlite"
+# By then the first page is drawn. The tools are loaded before somebody opens a session.
+_TOOLS_AFTER_SECONDS: Final = 2
 
 
 class Dashboard:
@@ -34,7 +38,7 @@ class Dashboard:
         clock: Callable[[], float] = time.time,
         results: str = "",
         summarize: Summarize | None = None,
-        replay: Replay | None = None,
+        replay: "Replay | None" = None,
     ) -> None:
         self.places, self.options, self.zone, self.clock = places, options, zone, clock
         self.key = load_key(places.cache)
@@ -42,20 +46,35 @@ class Dashboard:
         self.hub = EventHub()
         self.index = SessionIndex(str(places.cache / INDEX))
         self.indexer = Indexer(self.index, places, self.hub.publish, summarize=summarize)
-        cache = ResultCache(results or str(places.cache.parent / "replay"))
-        self.comparisons = Comparisons(
-            self.index, cache, options, self.hub.publish, clock=clock, replay=replay
-        )
-        self.reader = TranscriptReader()
-        self.actions = Actions(options, clock=clock)
+        self._results, self._replay = results or str(places.cache.parent / "replay"), replay
+        self._tools: SessionTools | None = None
+        self._making = threading.Lock()
+        self._loading = threading.Timer(_TOOLS_AFTER_SECONDS, lambda: self.tools)
+        self._loading.daemon = True
 
     def start(self) -> None:
         self.indexer.start()
+        self._loading.start()
 
     def stop(self) -> None:
+        self._loading.cancel()
         self.indexer.stop()
-        self.comparisons.stop()
+        if self._tools is not None:
+            self._tools.comparisons.stop()
         self.index.close()
+
+    @property
+    def tools(self) -> "SessionTools":
+        """Made at the first use, by whichever thread comes first."""
+        with self._making:
+            if self._tools is None:
+                from everturn.web_dashboard.session_tools import SessionTools
+
+                self._tools = SessionTools(
+                    self.index, self.options, self.hub.publish,
+                    results=self._results, clock=self.clock, replay=self._replay,
+                )  # fmt: skip
+            return self._tools
 
     def shell(self, active: str) -> Shell:
         return Shell(

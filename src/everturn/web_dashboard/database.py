@@ -17,7 +17,7 @@ from everturn.session.exclusive_database import open_exclusively
 
 MEMORY: Final = ":memory:"
 # Increased with every change of the tables or of the values in them.
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 _PAGE_BYTES: Final = 16_384
 
 TABLES: Final = """
@@ -25,7 +25,7 @@ CREATE TABLE files (path TEXT PRIMARY KEY, size INTEGER, mtime INTEGER, of TEXT,
 CREATE TABLE sessions (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE, path TEXT, file TEXT, name TEXT, format TEXT,
     agent TEXT, title TEXT, project TEXT, model TEXT, started INTEGER, ended INTEGER, ttl INTEGER,
-    compactions INTEGER, peak INTEGER, context INTEGER, window INTEGER, spark BLOB,
+    compactions INTEGER, practice INTEGER, peak INTEGER, context INTEGER, window INTEGER, spark BLOB,
     calls INTEGER DEFAULT 0, read INTEGER DEFAULT 0, written INTEGER DEFAULT 0, plain INTEGER DEFAULT 0,
     output INTEGER DEFAULT 0, nanos INTEGER DEFAULT 0, unpriced INTEGER DEFAULT 0,
     breaks INTEGER DEFAULT 0, break_nanos INTEGER DEFAULT 0);

@@ -10,8 +10,7 @@ from typing import Final
 
 import msgspec
 
-from everturn.dashboard.figures.categories import LABELS
-from everturn.dashboard.grid import BUFFER, FREE, Grid
+from everturn.dashboard.grid import BUFFER, FREE, LABELS, Grid
 from everturn.replay.page import plot
 from everturn.replay.page.markup import Html, element, json_script
 from everturn.web_dashboard.values import CallDetail, EditDetail

@@ -144,6 +144,7 @@ class SessionIndex:
             "ended": each.ended,
             "ttl": each.ttl,
             "compactions": each.compactions,
+            "practice": each.practice,
             "peak": each.peak,
             "context": each.context,
             "window": each.window,

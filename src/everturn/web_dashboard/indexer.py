@@ -22,7 +22,6 @@ from everturn.processes import end_with_parent
 from everturn.replay.readers.claude_code import parent_of
 from everturn.safe_files import MAX_SESSION_BYTES, open_stream
 from everturn.web_dashboard.index import FileStamp, SessionIndex
-from everturn.web_dashboard.summarize import summarize_file
 from everturn.web_dashboard.values import FileSummary
 
 _AGENT: Final = "agent-"
@@ -75,6 +74,8 @@ class Indexer:
         self._index, self._places, self._publish = index, places, publish
         self._given = summarize
         self._pool: ProcessPoolExecutor | None = None
+        # Files whose names are not text, as they are shown.
+        self._misnamed: frozenset[str] = frozenset()
         self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="everturn-indexer", daemon=True)
@@ -98,7 +99,9 @@ class Indexer:
 
     def update(self) -> None:
         """Search once and read everything that changed."""
-        stamps = stamp_files(list_files(self._places))
+        files = list_files(self._places)
+        self._misnamed = frozenset(spell(file) for file in files if not _is_text(file))
+        stamps = {each.path: each for each in map(_spelled, stamp_files(files).values())}
         gone = self._index.remove([path for path in self._index.stamps() if path not in stamps])
         if gone:
             self._publish("changed", {"sessions": gone})
@@ -161,10 +164,13 @@ class Indexer:
         return OWN if Path(path).is_relative_to(self._places.own) else ""
 
     def _summarize(self, path: str) -> FileSummary:
+        if path in self._misnamed:
+            why = "its name is not valid UTF-8, so no page could link to it; rename it"
+            return FileSummary(path, unreadable=((path, why),))
         if self._given is not None:
             return self._given(path)
         try:
-            return self._workers().submit(summarize_file, path).result()
+            return self._workers().submit(summarize_in_worker, path).result()
         except BrokenProcessPool:
             self._end_pool()
             why = "the process that read it ended unexpectedly, most likely out of memory"
@@ -190,6 +196,13 @@ def begin_worker() -> None:
     os.nice(_NICENESS)
 
 
+def summarize_in_worker(path: str) -> FileSummary:
+    """Only workers import what reads a file: the dashboard itself starts without it."""
+    from everturn.web_dashboard.summarize import summarize_file
+
+    return summarize_file(path)
+
+
 def stamp_files(files: Iterable[Path]) -> dict[str, FileStamp]:
     return {stamp.path: stamp for stamp in _stamps(files)}
 
@@ -198,11 +211,27 @@ def _stamps(files: Iterable[Path]) -> Iterator[FileStamp]:
     for file in files:
         try:
             state = file.stat()
-            os.fspath(file).encode()
         except (OSError, ValueError):
-            # Gone in the meantime, or a name that no page could show.
+            # Gone in the meantime, or a NUL byte in the name.
             continue
         yield FileStamp(str(file), state.st_size, state.st_mtime_ns)
+
+
+def _spelled(stamp: FileStamp) -> FileStamp:
+    return msgspec.structs.replace(stamp, path=spell(Path(stamp.path)))
+
+
+def spell(file: Path) -> str:
+    """The path as text: bytes that are not UTF-8 are written as \\xff."""
+    return str(file) if _is_text(file) else os.fsencode(file).decode(errors="backslashreplace")
+
+
+def _is_text(file: Path) -> bool:
+    try:
+        str(file).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def group_files(stamps: Mapping[str, FileStamp], known: Mapping[str, FileStamp]) -> list[FileGroup]:

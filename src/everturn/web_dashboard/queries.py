@@ -5,7 +5,7 @@ All figures come from sums that the index keeps, so an answer takes milliseconds
 
 import zlib
 from collections.abc import Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any, Final, Literal, get_args
 
@@ -39,7 +39,8 @@ _ORDER: Final[dict[Sort, str]] = {
 }
 _FIELDS: Final = (
     "number, id, path, file, name, format, agent, title, project, model, started, ended, ttl, compactions, "
-    "peak, context, window, spark, calls, read, written, plain, output, nanos, unpriced, breaks, break_nanos"
+    "practice, peak, context, window, spark, calls, read, written, plain, output, nanos, unpriced, breaks, "
+    "break_nanos"
 )
 _USAGE_SUMS: Final = (
     "sum(usage.calls), sum(usage.read), sum(usage.written), sum(usage.plain), sum(usage.output), "
@@ -117,6 +118,8 @@ class IndexedSession(msgspec.Struct, frozen=True, kw_only=True):
     ended: int | None
     ttl: int
     compactions: int
+    # Calls that the twin answered: nobody paid for them, and no sum includes them.
+    practice: int
     peak: int
     context: int
     window: int
@@ -298,6 +301,12 @@ def list_sessions(
     return [_session(row) for row in index.read(query, (*values, most, start))]
 
 
+def count_practice(index: SessionIndex, scope: Scope) -> int:
+    """Calls of these sessions that the sums leave out, because the twin answered them."""
+    where, values = _where(scope, column="sessions.ended")
+    return index.read(f"SELECT coalesce(sum(practice), 0) FROM sessions {where}", values)[0][0]
+
+
 def count_sessions(index: SessionIndex, scope: Scope) -> int:
     where, values = _where(scope, column="sessions.ended")
     return index.read(f"SELECT count(*) FROM sessions {where}", values)[0][0]
@@ -406,7 +415,8 @@ def parse_day(text: str, zone: tzinfo | None, *, days: int = 0) -> int:
     """Local midnight of a day like 2026-11-16, or of that many days later, in seconds since 1970. Not every
     day has 24 hours."""
     try:
-        day = datetime.strptime(text, "%Y-%m-%d") + timedelta(days=days)
-        return _epoch(day, zone)
+        named = datetime.strptime(text, "%Y-%m-%d")
+        # Nothing comes after the last day that a date can have, and people write it for "no end".
+        return _epoch(named + timedelta(days=days) if named.date() < date.max else named, zone)
     except (ValueError, OverflowError, OSError):
         raise UsageError(f"{text[:40]!r} is not a day. Write it as 2026-11-16.") from None

@@ -7,7 +7,7 @@ from typing import Final
 import uvicorn
 
 from everturn.errors import UsageError
-from everturn.twin.app import bind_socket, url_of
+from everturn.twin.sockets import bind_socket, url_of
 from everturn.web_dashboard.app import make_app
 from everturn.web_dashboard.dashboard import Dashboard
 from everturn.web_dashboard.watcher import Watcher

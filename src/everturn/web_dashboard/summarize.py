@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from everturn.catalog.names import find_thread_title
+from everturn.catalog.practice import describe_practice
 from everturn.history.records import Record, record_time, reported_usage
 from everturn.measure.model_table import find_model, model_or_default
 from everturn.measure.prefix_cache import SECONDS
 from everturn.measure.thresholds import compute_thresholds
 from everturn.replay.audit import project_of
 from everturn.replay.cache_breaks import CacheBreak, find_cache_breaks
-from everturn.replay.call_ledger import BilledCall, CallTotals, iter_billed_calls
+from everturn.replay.call_ledger import BilledCall, CallTotals, find_practice, iter_billed_calls
 from everturn.replay.sessions import ReplaySession, Unreadable, read_sessions
 from everturn.session.recall.passages import iter_passages
 from everturn.session.recorded import LONG_SUFFIX, ContextWindow, infer_window
@@ -81,7 +82,11 @@ def summarize(session: ReplaySession) -> SessionSummary:
     records = session.threads[0].records
     window, auto = _window(session)
     main = threads[0].calls
-    breaks = tuple(_break_row(each) for each in find_cache_breaks(session).breaks)
+    practice = find_practice(session)
+    breaks = tuple(
+        _break_row(each) for each in find_cache_breaks(session).breaks if each.message not in practice
+    )
+    notes = (*session.notes, *((f"{describe_practice(len(practice))}.",) if practice else ()))
     times = [at for each in (session.threads[0].records, session.threads[-1].records) for at in _ends(each)]
     return SessionSummary(
         path=session.path,
@@ -100,8 +105,9 @@ def summarize(session: ReplaySession) -> SessionSummary:
         spark=thin([call.context for call in main]),
         agents=tuple(thread.agent for thread in session.threads if thread.agent),
         calls=calls,
-        detail=SessionDetail(_numbered(threads), breaks, window.tokens, window.why, auto, session.notes),
+        detail=SessionDetail(_numbered(threads), breaks, window.tokens, window.why, auto, notes),
         texts=tuple(_texts(session)),
+        practice=len(practice),
     )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from everturn.catalog.names import find_thread_title
-from everturn.dashboard.figures.categories import LABELS, MAX_STRETCH, text_tokens
-from everturn.dashboard.grid import apportion
+from everturn.dashboard.figures.categories import MAX_STRETCH, text_tokens
+from everturn.dashboard.grid import LABELS, apportion
 from everturn.history.edits import (
     CacheDeleted,
     Cleared,

@@ -129,6 +129,8 @@ class SessionSummary(msgspec.Struct, frozen=True, gc=False):
     calls: tuple[CallRow, ...]
     detail: SessionDetail
     texts: tuple[SearchText, ...]
+    # Calls that the twin answered in a chat. They are not in `calls`: nobody paid for them.
+    practice: int = 0
 
 
 class FileSummary(msgspec.Struct, frozen=True, gc=False):

@@ -12,6 +12,7 @@ from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.styles import Style
 
@@ -35,6 +36,10 @@ class LineEditor:
         """One line, or several if they were pasted. Prompt and status may hold color codes."""
         toolbar = (lambda: ANSI(status())) if status else None
         return self._session.prompt(ANSI(prompt), bottom_toolbar=toolbar, refresh_interval=_REFRESH_SECONDS)
+
+    def take_typed(self) -> str:
+        """Keys that came after the end of the line that was read; the next line does not get them."""
+        return "".join(each.data for each in get_typeahead(self._session.input)).replace("\r", "\n")
 
     def bind_double_escape(self, command: str, show: Callable[[], None]) -> None:
         """When Esc is pressed twice on an empty line: show something above it, and begin the command."""

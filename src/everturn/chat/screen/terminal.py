@@ -28,6 +28,7 @@ from everturn.chat.screen.input import is_continued, join_lines
 from everturn.chat.screen.status import PATIENCE
 from everturn.chat.screen.wrapping import StreamWrapper
 from everturn.dashboard.layout import Screen
+from everturn.dashboard.terminal import QUIET
 
 if TYPE_CHECKING:
     from everturn.chat.screen.line_editor import LineEditor
@@ -40,6 +41,8 @@ _REPAINTS: Final = 0.25
 # Some terminals report a width of 0 at first; narrower output is unreadable anyway.
 _MIN_WIDTH: Final = 20
 _SHAPES: Final = "›●✔→…"
+# More than a terminal keeps for a program that does not read.
+_MAX_TYPED: Final = 1 << 16
 
 
 class Terminal:
@@ -203,11 +206,35 @@ class Terminal:
         return captured.get()
 
     def ask(self, question: str) -> str:
-        """Ask a question and return the answer; "" in a pipe."""
+        """Ask a question and return the answer; "" in a pipe. What was typed before the question is no
+        answer to it, nor meant for what comes after: it is shown, and not used."""
         if self.kind == "pipe":
             return ""
         self.end_text()
+        if early := self._take_typed().strip():
+            self.say(f"Typed before this question, and not used: {early}", QUIET)
         return self._line(question)
+
+    def _take_typed(self) -> str:
+        """What was typed and not yet read, also a line without its end."""
+        kept = self._editor.take_typed() if self._editor is not None else ""
+        try:
+            descriptor = self._in.fileno()
+            mode = termios.tcgetattr(descriptor)
+        except (termios.error, OSError, ValueError):
+            return kept
+        # Otherwise a read would wait, and would not see a line that has no end yet.
+        signs = [*mode[6]]
+        signs[termios.VMIN] = signs[termios.VTIME] = 0
+        raw = [*mode[:3], mode[3] & ~termios.ICANON, *mode[4:6], signs]
+        try:
+            termios.tcsetattr(descriptor, termios.TCSANOW, raw)
+            return kept + os.read(descriptor, _MAX_TYPED).decode(errors="replace")
+        except (termios.error, OSError):
+            return kept
+        finally:
+            with suppress(termios.error, OSError):
+                termios.tcsetattr(descriptor, termios.TCSANOW, mode)
 
     def _line(self, prompt: str) -> str:
         if self.kind != "pipe":

@@ -4,34 +4,16 @@ Estimates of what is in the file are scaled so that, together with what is not i
 measured size. If no usage was reported, they add up to the estimated size instead.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from everturn.dashboard.grid import apportion
+from everturn.dashboard.grid import LABELS, apportion
 from everturn.history.records import Record
 from everturn.measure.accounting import Accounts, Metrics
 from everturn.measure.overhead import estimate_overhead
 from everturn.measure.tokens import TokenCounter
 from everturn.session.recorded import RecordedSession, cleared_before
-
-# In drawing order: what is sent first comes first.
-LABELS: Final[Mapping[str, str]] = {
-    "system": "System prompt, tools",
-    "unrecorded": "Not in the file",
-    "summary": "Summary",
-    "human": "Human",
-    "assistant": "Assistant",
-    "thinking": "Thinking",
-    "tool_requests": "Tool requests",
-    "tool_results": "Tool results",
-    "images": "Images, documents",
-    "attachments": "Attachments",
-    "injected": "Added by the harness",
-    "local_output": "Local command output",
-    "other": "Other",
-}
 
 # Beyond this factor the estimate of the messages is not the cause: something outside the file is (a resumed
 # session, different tools). 19 of 20 calls are within it.

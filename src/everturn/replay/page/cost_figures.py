@@ -4,7 +4,7 @@ The bounds (RP-9, EC-12) are lines across all bars: no policy can be left of the
 plan knows the future.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -52,13 +52,7 @@ def bars(
 
 def legend(found: Sequence[PolicyTotals]) -> Html:
     used = {kind for each in found for kind, amount in each.by_kind.items() if amount}
-    return swatches((kind, name) for kind, name in KINDS.items() if kind in used)
-
-
-def swatches(names: Iterable[tuple[str, str]]) -> Html:
-    """The legend: what each colour or line means, as (class, label)."""
-    keys = [element("li", element("i", class_=f"swatch {kind}"), name) for kind, name in names]
-    return element("ul", keys, class_="legend")
+    return plot.swatches((kind, name) for kind, name in KINDS.items() if kind in used)
 
 
 def so_far(session: SessionComparison, chosen: str) -> Html:

@@ -26,7 +26,11 @@ def dollars(amount: Decimal) -> str:
 
 def axis_dollars(value: float) -> str:
     """For the round numbers beside a chart."""
-    return f"${value:,.0f}" if value >= 10 or value == int(value) else f"${value:,.10g}"
+    if value >= 10 or value == int(value):
+        return f"${value:,.0f}"
+    exact = f"{value:,.10g}"
+    # Two decimals, as money is written; more where the step is smaller.
+    return f"${exact}0" if len(exact.partition(".")[2]) == 1 else f"${exact}"
 
 
 def saving(amount: Decimal, against: Decimal) -> str:

@@ -16,7 +16,7 @@ from everturn.replay.compare import (
     why_not_in_headline,
 )
 from everturn.replay.page import formatting, plot
-from everturn.replay.page.cost_figures import bars, legend, so_far, swatches
+from everturn.replay.page.cost_figures import bars, legend, so_far
 from everturn.replay.page.markup import Html, element, json_script
 from everturn.replay.page.session_comparison import (
     PolicyTotals,
@@ -293,7 +293,7 @@ def _view(run: ReplayRun, session: int, chosen: str) -> Html:
         "div",
         element("h3", f"Context over time under {run.policy}"),
         ended,
-        swatches(_MARKS),
+        plot.swatches(_MARKS),
         hint,
         figures(run),
         element("div", class_="readout", aria_live="polite", hidden=True),

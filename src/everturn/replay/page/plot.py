@@ -71,3 +71,9 @@ def ticks(most: float, wanted: int = 4) -> tuple[float, ...]:
     size = 10.0 ** floor(log10(rough))
     step = next(size * times for times in (1, 2, 2.5, 5, 10) if size * times >= rough)
     return tuple(step * number for number in range(ceil(most / step) + 1))
+
+
+def swatches(names: Iterable[tuple[str, str]]) -> Html:
+    """The legend: what each colour or line means, as (class, label)."""
+    keys = [element("li", element("i", class_=f"swatch {kind}"), name) for kind, name in names]
+    return element("ul", keys, class_="legend")

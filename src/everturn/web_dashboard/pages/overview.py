@@ -6,8 +6,8 @@ from datetime import datetime
 import msgspec
 
 from everturn.replay.page import formatting
-from everturn.replay.page.cost_figures import swatches
 from everturn.replay.page.markup import Html, element
+from everturn.replay.page.plot import swatches
 from everturn.web_dashboard import figures
 from everturn.web_dashboard.avoidable import AvoidableCost
 from everturn.web_dashboard.pages.filters import Choices, address, form, segmented
@@ -47,6 +47,8 @@ class Overview(msgspec.Struct, frozen=True):
     avoidable: Sequence[AvoidableCost]
     biggest: Sequence[IndexedSession]
     running: Sequence[IndexedSession]
+    # Calls that the twin answered; the sums leave them out.
+    practice: int = 0
 
 
 def overview_page(shell: Shell, data: Overview, query: Mapping[str, str], choices: Choices) -> str:
@@ -68,7 +70,9 @@ def overview_page(shell: Shell, data: Overview, query: Mapping[str, str], choice
 
 def _body(shell: Shell, data: Overview, query: Mapping[str, str]) -> Html:
     if not data.sums.calls:
-        return element("div", _nothing(shell, query), data_live="overview")
+        return element(
+            "div", _running(shell, data.running), _nothing(shell, data, query), data_live="overview"
+        )
     return element(
         "div",
         _tiles(data),
@@ -87,19 +91,20 @@ def _body(shell: Shell, data: Overview, query: Mapping[str, str]) -> Html:
     )
 
 
-def _nothing(shell: Shell, query: Mapping[str, str]) -> Html:
+def _nothing(shell: Shell, data: Overview, query: Mapping[str, str]) -> Html:
     if any(query.values()):
         return empty("No calls match these filters", element("a", "Show everything", href="/"))
     if not shell.progress.is_done:
         return empty("Reading your sessions", "The page fills while they are read.")
     if shell.sessions:
         link = element("a", formatting.count(shell.sessions, "session"), href="/sessions")
-        return empty("No costs", "These files report no usage. See the ", link, ".")
+        why = "Practice with the twin costs nothing" if data.practice else "These files report no usage"
+        return empty("No costs", f"{why}. See the ", link, ".")
     return empty(
         "No sessions found",
         "Start with a file or folder: ",
         element("code", "everturn dashboard PATH"),
-        ". Without one, ~/.claude/projects and everturn's own sessions are searched.",
+        ". Without one, the places of Claude Code, Codex, Gemini CLI and everturn are searched.",
     )
 
 
@@ -107,9 +112,10 @@ def _tiles(data: Overview) -> Html:
     sums = data.sums
     lost = sum(each.nanos for each in data.avoidable)
     unpriced = f"{formatting.count(sums.unpriced, 'call')} without a known price; " if sums.unpriced else ""
+    practice = f"; {formatting.count(data.practice, 'practice call')} left out" if data.practice else ""
     return tiles(
         [
-            tile("Cost", dollars(sums.nanos), f"{unpriced}at list price", _trend(data)),
+            tile("Cost", dollars(sums.nanos), f"{unpriced}at list price{practice}", _trend(data)),
             tile("Cache breaks", dollars(lost), f"{_share(lost, sums.nanos)} of the cost, estimated"),
             tile(
                 "Hit rate",

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from everturn.catalog.names import ID_SHOWN
-from everturn.dashboard.figures.categories import LABELS
-from everturn.dashboard.grid import BUFFER, FREE, grid
+from everturn.dashboard.grid import BUFFER, FREE, LABELS, grid
 from everturn.replay.page import formatting
-from everturn.replay.page.cost_figures import so_far, swatches
+from everturn.replay.page.cost_figures import so_far
 from everturn.replay.page.markup import Html, element
+from everturn.replay.page.plot import swatches
 from everturn.replay.page.session_comparison import SessionComparison, cheapest, sum_policies
 from everturn.session.state_file import SessionState
 from everturn.web_dashboard import figures
@@ -107,13 +107,23 @@ def _action(row: IndexedSession, name: str, words: str) -> Html:
     return element("button", words, type="button", class_="button", data_action=name, data_session=row.id)
 
 
+def _cost(row: IndexedSession) -> Html:
+    billed = formatting.count(row.calls, "call")
+    if not row.practice:
+        return tile("Cost", dollars(row.nanos) if row.calls else "–", billed)
+    practice = f"{formatting.count(row.practice, 'call')} of practice with the twin: nothing billed"
+    if not row.calls:
+        return tile("Cost", "practice", practice)
+    return tile("Cost", dollars(row.nanos), f"{billed}; {practice}")
+
+
 def _tiles(view: SessionView) -> Html:
     row, call = view.row, view.thread.calls[-1]
     lost = sum(each.nanos or 0 for each in view.detail.breaks)
     full = formatting.share(call.context, view.detail.window)
     return tiles(
         [
-            tile("Cost", dollars(row.nanos) if row.calls else "–", formatting.count(row.calls, "call")),
+            _cost(row),
             tile(
                 "Context",
                 formatting.tokens(call.context),

@@ -127,6 +127,8 @@ def _row(shell: Shell, each: IndexedSession) -> Html:
 def _cost(each: IndexedSession) -> str:
     if each.unpriced and not each.nanos:
         return "no price"
+    if each.practice and not each.calls:
+        return "practice"
     return dollars(each.nanos) if each.calls else "–"
 
 

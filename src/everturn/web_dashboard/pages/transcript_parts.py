@@ -18,7 +18,9 @@ def seen_part(seen: SeenRequest) -> Html:
 
 
 def difference_part(found: RequestDifference) -> Html:
-    same = f"The first {formatting.count(found.common, 'block')} of both requests are the same."
+    same = f"The first {found.common:,} blocks of both requests are the same."
+    if found.common < 2:
+        same = f"The first block of both requests is {'the same' if found.common else 'different'}."
     if not found.removed_count:
         added = formatting.count(found.added_count, "block")
         said = f"{same} The request of call {found.number:,} only added {added}."
