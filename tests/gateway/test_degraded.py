@@ -159,6 +159,36 @@ def test_observed_requests_that_wait_to_be_recorded_are_limited(lab: OpenLab, se
 
 
 @pytest.mark.spec("GW-15")
+def test_a_list_whose_thinking_is_bound_to_what_was_managed_is_answered_without_it(lab: OpenLab):
+    """The provider refuses thinking that follows another list than the one it was written for."""
+    told = "messages.1.content.0: Invalid `signature` in `thinking` block."
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": told}}
+    refusal = reply(json.dumps(error).encode(), "400 Bad Request")
+    upstream = RawUpstream(refusal, OK, refusal, refusal, refusal)
+    # Nobody listens there.
+    running = lab(upstream, mode="manage", overrides={"store": {"url": "postgresql://127.0.0.1:1/x"}})
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "bound"}
+    said = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": [thinking, text("Hi.")]},
+            {"role": "user", "content": "And?"}]  # fmt: skip
+    asked = {"model": MODEL, "max_tokens": 9, "messages": said}
+    answered = running.ask(asked)
+    assert (answered.status, json.loads(answered.body)) == (200, message())
+    assert answered.headers["x-everturn-note"] == f"{SILENT}; sent again: without thinking"
+    without = [said[0], {"role": "assistant", "content": [text("Hi.")]}, said[2]]
+    assert [json.loads(each.body) for each in upstream.seen] == [asked, {**asked, "messages": without}]
+    # If that does not help, or leaves nothing of a message, the client gets the refusal of its own list.
+    only = [said[0], {"role": "assistant", "content": [thinking]}, said[2]]
+    for messages, sent in ((said, 2), (only, 1), (without, 1)):
+        del upstream.seen[:]
+        refused = running.ask({**asked, "messages": messages})
+        assert (refused.status, json.loads(refused.body), len(upstream.seen)) == (400, error, sent)
+
+
+def text(said: str) -> dict[str, str]:
+    return {"type": "text", "text": said}
+
+
+@pytest.mark.spec("GW-15")
 def test_who_cannot_be_identified_now_gets_503_and_never_401(lab: OpenLab, tmp_path, monkeypatch):
     monkeypatch.setattr("everturn.gateway.tokens.REFRESH_SECONDS", 0.0)
     assert REFRESH_SECONDS > 0

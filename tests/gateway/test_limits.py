@@ -13,6 +13,7 @@ import pytest
 from gateway.lab import MODEL, Connection, OpenLab, RawUpstream, Seen, events, message, reply, wait_until
 
 from everturn.errors import UsageError
+from everturn.gateway.bodies import UnreadableBody, decompress
 from everturn.gateway.limits import CapSettings, Limits, change_limits
 
 ASK = {"model": MODEL, "max_tokens": 100, "messages": [{"role": "user", "content": "Hello"}]}
@@ -157,6 +158,65 @@ def test_ambiguous_framing_is_refused_and_others_are_served(lab: OpenLab):
         assert got == b"" or got.startswith(b"HTTP/1.1 400"), data
         assert running.ask(ASK).status == 200
     assert len(upstream.seen) == len(AMBIGUOUS)
+
+
+@pytest.mark.spec("GW-20")
+def test_trailers_are_not_headers_and_what_is_around_a_body_has_a_limit(lab: OpenLab):
+    upstream = RawUpstream()
+    running = lab(upstream, limits=Limits(header_bytes=4000))
+    body = json.dumps(ASK).encode()
+    head = POST + b"transfer-encoding: chunked\r\n\r\n"
+    trailers = b"x-everturn-mode: manage\r\nx-api-key: other\r\nx-trailer: 1\r\n"
+    for pause in (0.0, 0.1):
+        with running.raw(head + b"%x\r\n%b\r\n0\r\n" % (len(body), body)) as sock:
+            time.sleep(pause)
+            sock.sendall(trailers + b"\r\n")
+            received = sock.recv(4000)
+        assert received.startswith(b"HTTP/1.1 200")
+        assert b"x-everturn-mode: observe" in received
+        seen = upstream.seen.pop()
+        assert (seen.body, seen.header("x-api-key"), seen.header("x-trailer")) == (body, None, None)
+    # A chunk for every byte is no attack.
+    chunks = b"".join(b"1\r\n%c\r\n" % each for each in body_of(3000))
+    with running.raw(head + chunks + b"0\r\n\r\n") as sock:
+        assert sock.recv(100).startswith(b"HTTP/1.1 200")
+    whole = b"%x\r\n%b\r\n0\r\n" % (len(body), body)
+    for begun in (head + b"%x;" % len(body), head + whole + b"x: "):
+        with running.raw(begun) as sock:
+            # Not in one piece with the headers, which are read first.
+            time.sleep(0.1)
+            sock.sendall(b"y" * 60_000)
+            assert Connection(sock).is_closed_within(5)
+    assert running.ask(ASK).status == 200
+
+
+def test_a_request_with_two_hosts_is_refused(lab: OpenLab):
+    running = lab(RawUpstream())
+    with running.raw(POST + b"host: other.example\r\ncontent-length: 2\r\n\r\n{}") as sock:
+        assert sock.recv(100).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("depth", [100, 400, 700, 950, 1100])
+def test_content_that_is_nested_deep_is_relayed_and_no_failure(lab: OpenLab, depth: int):
+    running = lab(RawUpstream())
+    value = "[" * depth + "]" * depth
+    empty = {"type": "tool_result", "tool_use_id": "toolu_1", "content": []}
+    ask = {**ASK, "messages": [{"role": "user", "content": [empty]}]}
+    body = json.dumps(ask).replace('"content": []', f'"content": {value}')
+    note = running.ask(body.encode()).headers.get("x-everturn-note", "")
+    assert note in ("", "not tracked: its JSON is nested too deep")
+    assert not running.gateway.metrics.degradations
+
+
+def test_content_that_is_compressed_in_parts_is_read_as_a_whole():
+    body = json.dumps(ASK).encode()
+    parts = [gzip.compress(body[:40]), gzip.compress(body[40:60]), gzip.compress(body[60:])]
+    for pieces in (parts, [b"".join(parts)], [bytes([each]) for each in b"".join(parts)]):
+        assert b"".join(decompress(pieces, "gzip", 1000)) == body
+    with pytest.raises(UnreadableBody, match="too many parts"):
+        list(decompress([gzip.compress(b"") * 100_000], "gzip", 1000))
+    with pytest.raises(UnreadableBody, match="damaged"):
+        list(decompress([gzip.compress(body) + b"more"], "gzip", 1000))
 
 
 def test_limits_are_changed_by_name():

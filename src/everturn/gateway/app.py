@@ -61,7 +61,7 @@ class Gateway:
         self._caps = caps
         self._log_request = log_request
         self._upstream = Upstream(settings.upstream, settings.timing)
-        self.recorder = Recorder(self.tenants, self.metrics, settings.limits.recordings)
+        self.recorder = Recorder(self.tenants, self.metrics, settings.limits)
         self._running: Counter[str] = Counter()
 
     def check_store(self) -> str:
@@ -125,6 +125,8 @@ class Gateway:
     def _check_headers(self, exchange: HttpExchange) -> None:
         """Again here: a server of another kind may not have checked them."""
         limits = exchange.limits
+        if sum(name == b"host" for name, _ in exchange.headers) > 1:
+            raise GatewayError(400, "invalid_host", "The request has several Host headers. Send one.")
         size = sum(len(name) + len(value) + 4 for name, value in exchange.headers)
         if len(exchange.headers) > limits.headers or size > limits.header_bytes:
             raise GatewayError(

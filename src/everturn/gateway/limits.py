@@ -29,8 +29,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     stream_seconds: int = 3600
     # Running requests of one tenant.
     requests: int = 64
-    # Replies that wait to be recorded; further ones are dropped, and that is reported.
+    # Requests, and replies, that wait to be recorded, and the bytes of all of them; further ones are relayed
+    # and not recorded, and that is reported.
     recordings: int = 1024
+    recording_bytes: int = 256 * MIB
+    # Conversations in memory, of all tenants; those that were not used for the longest time are read from
+    # their store when they are needed again.
+    memory_bytes: int = 128 * MIB
 
 
 class CapSettings(msgspec.Struct, frozen=True, kw_only=True):

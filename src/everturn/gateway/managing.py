@@ -16,6 +16,7 @@ import aiohttp
 from everturn.adapters.tracking import CallerRequest, ConversationTracker, PreparedCall
 from everturn.adapters.tracking.api_responses import BAD_REQUEST, is_too_long, read_error
 from everturn.decide.compact.values import Compaction, CompactionFailed
+from everturn.gateway.bodies import UnreadableBody, without_thinking
 from everturn.gateway.exchange import HttpExchange
 from everturn.gateway.headers import replace_header, set_betas
 from everturn.gateway.metrics import GatewayMetrics
@@ -71,9 +72,10 @@ class ManagedRequest:
         found = await self._prepare_in_time()
         self._recorder.count(self._exchange, found)
         if isinstance(found, NotUnderstood):
-            if found.is_failure:
-                self._exchange.mode = "observe"
-            return Answer(await self._send_own(), None)
+            if not found.is_failure:
+                return Answer(await self._send_own(), None)
+            self._exchange.mode = "observe"
+            return await self._answer_unprepared()
         self._note_decisions(found)
         response = await self._send(found)
         if response.status != BAD_REQUEST:
@@ -141,6 +143,32 @@ class ManagedRequest:
             headers = replace_header(headers, "accept-encoding", "identity")
         self._on_sent()
         return await self._upstream.send("POST", self._exchange.target, headers, self._given.body)
+
+    async def _answer_unprepared(self) -> Answer:
+        """Everturn has failed, so the client's own request is sent. If it was managed before, the thinking in
+        it may be bound to what was sent then, and the API refuses that: the request is sent once more without
+        its thinking."""
+        response = await self._send_own()
+        if response.status != BAD_REQUEST:
+            return Answer(response, None)
+        refusal = await response.read()
+        is_thinking = "thinking" in read_error(refusal)
+        body = await self._recorder.run(self._leave_out_thinking) if is_thinking else None
+        if body is None:
+            return Answer(response, None, refusal)
+        headers = replace_header(self._headers, "content-encoding", "")
+        again = await self._upstream.send("POST", self._exchange.target, headers, body)
+        if again.status == BAD_REQUEST:
+            again.close()
+            return Answer(response, None, refusal)
+        self._exchange.notes.append("sent again: without thinking")
+        return Answer(again, None)
+
+    def _leave_out_thinking(self) -> bytes | None:
+        try:
+            return without_thinking(self._conversations.read_fields(self._given))
+        except UnreadableBody:
+            return None
 
     async def _handle_bad_request(self, response: aiohttp.ClientResponse, call: PreparedCall) -> Answer:
         """Status 400, as in the SDK's middleware: each remedy once, then the client's own request, unless

@@ -14,6 +14,7 @@ import prometheus_client
 
 from everturn.decide.events import Event
 from everturn.errors import StoreUnavailable
+from everturn.gateway.memory import ConversationMemory
 from everturn.history.records import Usage
 from everturn.session.events.prometheus import prometheus_sink
 
@@ -60,6 +61,8 @@ class GatewayMetrics:
         self._degraded = make(counter, "degradations", "What failed and was worked around.", ("reason",))
         self._store = make(gauge, "store_up", "1: the store of conversations answered last time; 0: not.")
         self._store.set(1)
+        self._conversations = make(gauge, "conversations", "Conversations in memory.")
+        self._bytes = make(gauge, "conversation_bytes", "Bytes of the conversations in memory, about.")
         ratio = make(gauge, "cache_hit_ratio", "Share of input read from the prompt cache.")
         ratio.set_function(lambda: self.hit_ratio)
 
@@ -90,6 +93,11 @@ class GatewayMetrics:
     def note_store(self, problem: Exception | None) -> None:
         """What came of the last work on a conversation."""
         self._store.set(0 if isinstance(problem, StoreUnavailable) else 1)
+
+    def watch_memory(self, memory: ConversationMemory) -> None:
+        """Counted when somebody asks."""
+        self._conversations.set_function(lambda: memory.measure().conversations)
+        self._bytes.set_function(lambda: memory.measure().bytes)
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 

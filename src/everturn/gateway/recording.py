@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from everturn.adapters.tracking import PreparedCall
 from everturn.gateway.exchange import HttpExchange
+from everturn.gateway.limits import Limits
 from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.tenants import ClientRequest, NotUnderstood, RelayedReply, Tenants
 from everturn.gateway.workers import WorkerThreads
@@ -38,15 +39,16 @@ class SessionKey(NamedTuple):
 class Recorder:
     """Used on one event loop."""
 
-    def __init__(self, tenants: Tenants, metrics: GatewayMetrics, max_recordings: int) -> None:
+    def __init__(self, tenants: Tenants, metrics: GatewayMetrics, limits: Limits) -> None:
         self._tenants = tenants
         self._metrics = metrics
-        self._max = max_recordings
+        self._limits = limits
         self._workers = WorkerThreads(MAX_THREADS, "everturn-gateway")
         self._replies: dict[SessionKey, set[asyncio.Task[None]]] = {}
         self._running: set[asyncio.Task[None]] = set()
-        # Requests that wait to be recorded.
+        # Requests that wait to be recorded, and the bytes of what waits.
         self._observing = 0
+        self._waiting_bytes = 0
         # What went wrong after a response had begun, for the next response of the session.
         self._late: OrderedDict[SessionKey, str] = OrderedDict()
 
@@ -66,19 +68,27 @@ class Recorder:
         return asyncio.create_task(self._observe(exchange, given))
 
     async def _observe(self, exchange: HttpExchange, given: ClientRequest) -> PreparedCall | NotUnderstood:
-        if self._observing >= self._max:
+        size = len(given.body)
+        if self._observing >= self._limits.recordings or not self._has_room(size):
             found = NotUnderstood("too many requests wait to be recorded", is_failure=True)
             self.count(exchange, found)
             return found
         self._observing += 1
+        self._waiting_bytes += size
         try:
             await self.wait_for_replies(exchange, given)
             conversations = self._tenants.find(exchange.tenant.name)
             found = await self.run(lambda: conversations.observe(given))
         finally:
             self._observing -= 1
+            self._waiting_bytes -= size
         self.count(exchange, found)
         return found
+
+    def _has_room(self, size: int) -> bool:
+        """One is always let in, however large it is."""
+        waiting = self._waiting_bytes
+        return not waiting or waiting + size <= self._limits.recording_bytes
 
     def count(self, exchange: HttpExchange, found: PreparedCall | NotUnderstood) -> None:
         """Note which conversation it is, or why it is none."""
@@ -108,14 +118,17 @@ class Recorder:
         reply: RelayedReply,
     ) -> "asyncio.Task[None] | None":
         """Record a reply, later. `call` is its request. None if it is not recorded."""
-        if len(self._running) >= self._max:
+        # The request is needed until its reply is recorded.
+        size = len(given.body) + sum(map(len, reply.pieces))
+        if len(self._running) >= self._limits.recordings or not self._has_room(size):
             self._report(exchange, given, "a reply was not recorded: too many are waiting")
             return None
         key = _key(exchange, given)
         task = asyncio.create_task(self._finish(exchange, given, call, reply))
         self._running.add(task)
+        self._waiting_bytes += size
         self._replies.setdefault(key, set()).add(task)
-        task.add_done_callback(lambda done: self._forget(key, done))
+        task.add_done_callback(lambda done: self._forget(key, done, size))
         return task
 
     async def _finish(
@@ -135,8 +148,9 @@ class Recorder:
         if why := await self.run(lambda: conversations.record(found, given, reply)):
             self._report(exchange, given, why)
 
-    def _forget(self, key: SessionKey, done: "asyncio.Task[None]") -> None:
+    def _forget(self, key: SessionKey, done: "asyncio.Task[None]", size: int) -> None:
         self._running.discard(done)
+        self._waiting_bytes -= size
         replies = self._replies.get(key, set())
         replies.discard(done)
         if not replies:

@@ -28,6 +28,9 @@ KEEP_ALIVE_SECONDS: Final = 75
 SHUTDOWN_SECONDS: Final = 30
 
 
+# A chunk of one byte has five others around it: its size and two ends of lines.
+MAX_CHUNK_OVERHEAD: Final = 6
+
 # Objects made between two looks for garbage. Python's 700 is reached several times in a request. Our choice.
 GARBAGE_THRESHOLDS: Final = (5_000, 20, 20)
 
@@ -40,61 +43,94 @@ def look_for_garbage_less() -> None:
     gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
-def make_protocol(limits: Limits) -> type[asyncio.Protocol]:
-    class LimitedProtocol(HttpToolsProtocol):
-        """uvicorn's protocol, with a limit for the size of headers and a deadline for their arrival."""
+class LimitedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, with a limit for the size of headers and a deadline for their arrival."""
 
-        _header_bytes = 0
-        _is_in_headers = True
-        _deadline: asyncio.TimerHandle | None = None
+    limits = Limits()
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._expect_headers()
+    _header_bytes = 0
+    _is_in_headers = True
+    # Whether the headers of a request were complete in what was received last.
+    _has_new_headers = False
+    # Of the current request: the bytes of its body, and those that came with it and are none.
+    _body_bytes = 0
+    _other_bytes = 0
+    _deadline: asyncio.TimerHandle | None = None
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_waiting()
-            super().connection_lost(exc)
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._expect_headers()
 
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self._is_in_headers:
-                self._header_bytes += len(data)
-                if self._header_bytes > limits.header_bytes:
-                    self._refuse()
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
 
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            self._is_in_headers = True
-            if self._deadline is None:
-                self._expect_headers()
-
-        def on_headers_complete(self) -> None:
-            self._is_in_headers, self._header_bytes = False, 0
-            self._stop_waiting()
-            super().on_headers_complete()
-
-        def _expect_headers(self) -> None:
-            self._deadline = self.loop.call_later(limits.request_seconds, self._give_up)
-
-        def _stop_waiting(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-        def _give_up(self) -> None:
-            self._deadline = None
-            if self._is_in_headers:
-                self.transport.close()
-
-        def _refuse(self) -> None:
-            error = GatewayError(431, "headers_too_large", "The headers of the request are too large.")
-            head = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
-            size = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(error.body)
-            self.transport.write(head + size + error.body)
+    def data_received(self, data: bytes) -> None:
+        self._has_new_headers = False
+        super().data_received(data)
+        if self._is_in_headers:
+            self._header_bytes += len(data)
+            if self._header_bytes > self.limits.header_bytes:
+                self._refuse()
+            return
+        # Headers that came in one piece with the beginning of a body are checked where they are read.
+        self._other_bytes = 0 if self._has_new_headers else self._other_bytes + len(data)
+        # Each chunk has at least a byte of the body. Extensions of chunks, and trailers, have none.
+        if self._other_bytes > 2 * self.limits.header_bytes + MAX_CHUNK_OVERHEAD * self._body_bytes:
             self.transport.close()
 
-    return LimitedProtocol
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Not trailers: they come after the headers were checked, and are no part of what is relayed.
+        if self._is_in_headers:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        self._other_bytes -= len(body)
+        super().on_body(body)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_headers = True
+        if self._deadline is None:
+            self._expect_headers()
+
+    def on_headers_complete(self) -> None:
+        self._is_in_headers, self._header_bytes = False, 0
+        self._has_new_headers = True
+        self._body_bytes = self._other_bytes = 0
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def _expect_headers(self) -> None:
+        self._deadline = self.loop.call_later(self.limits.request_seconds, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if self._is_in_headers:
+            self.transport.close()
+
+    def _refuse(self) -> None:
+        error = GatewayError(431, "headers_too_large", "The headers of the request are too large.")
+        head = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+        size = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(error.body)
+        self.transport.write(head + size + error.body)
+        self.transport.close()
+
+
+def make_protocol(limits: Limits) -> type[asyncio.Protocol]:
+    """uvicorn makes the protocols itself, from a class."""
+
+    class Protocol(LimitedProtocol):
+        pass
+
+    Protocol.limits = limits
+    return Protocol
 
 
 class GatewayServer(uvicorn.Server):

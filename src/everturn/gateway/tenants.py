@@ -13,9 +13,10 @@ from everturn.adapters.tracking import CallerRequest, ConversationTracker, Prepa
 from everturn.adapters.tracking.conversation import TrackedConversation
 from everturn.adapters.tracking.effect_handler import refuse_to_send
 from everturn.adapters.tracking.tracker import RequestAbandoned
-from everturn.gateway.bodies import ReadReply, UnreadableBody, read_reply, read_request
+from everturn.gateway.bodies import TOO_DEEP, ReadReply, UnreadableBody, read_reply, read_request
 from everturn.gateway.failures import describe_failure
 from everturn.gateway.holds import options_of_tenant
+from everturn.gateway.memory import ConversationMemory
 from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.savings import ListSize, compute_saved, estimate_list, estimate_unmanaged
 from everturn.gateway.stores import ConversationStores
@@ -67,9 +68,14 @@ class TenantConversations:
     """The conversations of one tenant. Safe to use from threads."""
 
     def __init__(
-        self, tracker: ConversationTracker, settings: GatewaySettings, metrics: GatewayMetrics
+        self,
+        tracker: ConversationTracker,
+        settings: GatewaySettings,
+        metrics: GatewayMetrics,
+        memory: ConversationMemory,
     ) -> None:
         self.tracker = tracker
+        self._memory = memory
         self._limits = settings.limits
         self._metrics = metrics
         self._sizes: WeakKeyDictionary[TrackedConversation, ListSize] = WeakKeyDictionary()
@@ -110,23 +116,20 @@ class TenantConversations:
         *,
         observe: bool,
     ) -> PreparedCall | NotUnderstood:
-        limits = self._limits
         try:
-            fields = read_request(
-                given.body,
-                given.encoding,
-                max_bytes=limits.decompressed_bytes,
-                max_messages=limits.messages,
-                scope=given.scope,
-            )
+            fields = self.read_fields(given)
             read = self.tracker.read(fields, given.betas, scope=given.scope, observe=observe)
             if isinstance(read, UnsupportedRequest):
                 return NotUnderstood(read.why)
             prepared = prepare(read, fields)
+            self._memory.note(prepared.tracked)
             self._metrics.note_store(None)
             return prepared
         except UnreadableBody as problem:
             return NotUnderstood(str(problem))
+        except RecursionError:
+            # The parser goes deeper than what works on the values.
+            return NotUnderstood(TOO_DEEP)
         except RequestAbandoned as problem:
             # What became of it was told when it was abandoned.
             return NotUnderstood(str(problem), is_failure=True)
@@ -135,6 +138,17 @@ class TenantConversations:
             self.tracker.report_failure(problem, why=why)
             self._metrics.note_store(problem)
             return NotUnderstood(why, is_failure=True)
+
+    def read_fields(self, given: ClientRequest) -> Mapping[str, Any]:
+        """The fields of a request; raises `UnreadableBody`."""
+        limits = self._limits
+        return read_request(
+            given.body,
+            given.encoding,
+            max_bytes=limits.decompressed_bytes,
+            max_messages=limits.messages,
+            scope=given.scope,
+        )
 
     # ── replies ──────────────────────────────────────────────────────────────────────────────────
 
@@ -163,6 +177,7 @@ class TenantConversations:
                 self.tracker.record_partial(call, raw)
         else:
             self.tracker.record_response(call, raw)
+            self._memory.note(call.tracked)
         if said.usage is not None:
             self._count(call, given, said.model, said.usage)
 
@@ -207,6 +222,12 @@ class Tenants:
         self._metrics = metrics
         self._lock = Lock()
         self._known: dict[str, TenantConversations] = {}
+        self._memory = ConversationMemory(settings.limits.memory_bytes, self._list_trackers)
+        metrics.watch_memory(self._memory)
+
+    def _list_trackers(self) -> list[ConversationTracker]:
+        with self._lock:
+            return [each.tracker for each in self._known.values()]
 
     def find(self, tenant: str) -> TenantConversations:
         with self._lock:
@@ -224,7 +245,9 @@ class Tenants:
                     transcripts=self._stores.find_transcripts(tenant),
                 )
                 tracker = ConversationTracker(parts)
-                self._known[tenant] = TenantConversations(tracker, self._settings, self._metrics)
+                self._known[tenant] = TenantConversations(
+                    tracker, self._settings, self._metrics, self._memory
+                )
             return self._known[tenant]
 
     @property

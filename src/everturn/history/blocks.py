@@ -47,7 +47,13 @@ class _Head(msgspec.Struct):
 _read_head = msgspec.json.Decoder(_Head).decode
 _read_any = msgspec.json.Decoder().decode
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_encode = msgspec.json.Encoder().encode
+_encode_roomy = msgspec.json.Encoder().encode
+
+
+def _encode(fields: dict[str, Any]) -> bytes:
+    """The encoder's own bytes have up to half as much room behind them, which is kept as long as they are. A
+    block is kept as long as its conversation is, so it gets a copy."""
+    return bytes(memoryview(_encode_roomy(fields)))
 
 
 def block_from_json(raw: bytes) -> Block:

@@ -292,11 +292,14 @@ class _PreambleMemo:
     and encoding them again is most of the work for a short conversation."""
 
     MAX_ENTRIES: Final = 64
+    # All of them together. Above either limit all are forgotten.
+    MAX_BYTES: Final = 16 << 20
 
     def __init__(self) -> None:
         self._known: dict[tuple[BreakpointOwner, bytes, bytes], _ReadPreamble] = {}
         # The same by the objects, if nobody changes them. They are kept, so that no other has their id.
         self._owned: dict[tuple[BreakpointOwner, int, int], tuple[Any, Any, _ReadPreamble]] = {}
+        self._bytes = 0
 
     def read(
         self, system: Sequence[Any], tools: Sequence[Any], breakpoints: BreakpointOwner
@@ -306,10 +309,16 @@ class _PreambleMemo:
         key = (breakpoints, id(system), id(tools))
         known = self._owned.get(key)
         if known is None:
-            if len(self._owned) >= self.MAX_ENTRIES:
-                self._owned = {}
-            known = self._owned[key] = system, tools, self._read(system, tools, breakpoints)
+            known = system, tools, self._read(system, tools, breakpoints)
+            self._make_room(count_bytes(known[2].preamble))
+            self._owned[key] = known
         return known[2]
+
+    def _make_room(self, added: int) -> None:
+        most = max(len(self._owned), len(self._known))
+        if most >= self.MAX_ENTRIES or self._bytes + added > self.MAX_BYTES:
+            self._owned, self._known, self._bytes = {}, {}, 0
+        self._bytes += added
 
     def _read(
         self, system: Sequence[Any], tools: Sequence[Any], breakpoints: BreakpointOwner
@@ -318,8 +327,7 @@ class _PreambleMemo:
         key = (breakpoints, _encode(system), _encode(tools))
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= self.MAX_ENTRIES:
-                self._known = {}
+            self._make_room(len(key[1]) + len(key[2]))
             plain = digest(without_cache_control(system), without_cache_control(tools))
             found = self._known[key] = _ReadPreamble(
                 _read_preamble(system, tools, breakpoints),
@@ -330,6 +338,10 @@ class _PreambleMemo:
 
 
 _preambles: Final = _PreambleMemo()
+
+
+def count_bytes(preamble: Preamble) -> int:
+    return sum(len(block.raw) for block in (*preamble.tools, *preamble.system))
 
 
 def _read_preamble(system: Sequence[Any], tools: Sequence[Any], breakpoints: BreakpointOwner) -> Preamble:

@@ -20,6 +20,10 @@ class FairLock:
         self._is_locked = False
         self._waiting: deque[Future[None]] = deque()
 
+    @property
+    def is_held(self) -> bool:
+        return self._is_locked
+
     def acquire(self) -> "_Acquired":
         return _Acquired(self)
 

@@ -160,7 +160,9 @@ class KnownConversations:
         is skipped, unless too many do: an abandoned request never gets a response."""
         if len(self._conversations) <= limit:
             return None
-        free = [tracked for tracked in self._conversations.values() if not tracked.users]
+        # Whoever records a response is not counted as a user, but holds the lock.
+        known = self._conversations.values()
+        free = [tracked for tracked in known if not tracked.users and not tracked.lock.is_held]
         idle = [tracked for tracked in free if not tracked.is_awaiting_reply]
         return next(iter(idle if len(self._conversations) <= limit * MAX_PENDING_FACTOR else free), None)
 

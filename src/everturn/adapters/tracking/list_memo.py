@@ -18,8 +18,12 @@ from everturn.wire.json_values import is_list, is_object, is_sequence
 ROLES: Final = ("user", "assistant", "system")
 # Lists that are remembered, and those of them that begin alike (sub-agents with one task). Our choice.
 MAX_LISTS: Final = 128
+# The characters of all lists that are remembered. Our choice.
+MAX_CHARACTERS: Final = 32 << 20
 MAX_ALIKE: Final = 8
 KEY_CHARACTERS: Final = 200
+# What an object or a list without characters takes.
+_CONTAINER: Final = 100
 
 
 class OwnedList(list[Any]):
@@ -37,6 +41,12 @@ class MessageList(msgspec.Struct, frozen=True):
     # Position of the message, and the `cache_control` in it.
     breakpoints: list[tuple[int, dict[str, Any]]]
     system_messages: list[int]
+    # For each message, the number of characters up to its end.
+    sizes: list[int]
+
+    @property
+    def characters(self) -> int:
+        return self.sizes[-1] if self.sizes else 0
 
 
 class UnsupportedMessage(msgspec.Struct, frozen=True):
@@ -50,6 +60,7 @@ class ListMemo:
 
     def __init__(self) -> None:
         self._lists: OrderedDict[tuple[bytes, str], list[MessageList]] = OrderedDict()
+        self._characters = 0
         self._lock = Lock()
 
     def read(
@@ -76,15 +87,25 @@ class ListMemo:
         is_continued = len(before.messages) <= len(read.messages)
         with self._lock:
             alike = self._lists.setdefault(key, [])
+            self._characters -= _count_characters(alike)
             alike[:] = [each for each in alike if each is not before or not is_continued]
             alike.append(read)
             del alike[:-MAX_ALIKE]
+            self._characters += _count_characters(alike)
             self._lists.move_to_end(key)
-            while len(self._lists) > MAX_LISTS:
-                self._lists.popitem(last=False)
+            while len(self._lists) > MAX_LISTS or (
+                self._characters > MAX_CHARACTERS and len(self._lists) > 1
+            ):
+                self._characters -= _count_characters(self._lists.popitem(last=False)[1])
+            while self._characters > MAX_CHARACTERS and len(alike) > 1:
+                self._characters -= alike.pop(0).characters
 
 
-_EMPTY: Final = MessageList([], [], [], [], [], [])
+_EMPTY: Final = MessageList([], [], [], [], [], [], [])
+
+
+def _count_characters(lists: Sequence[MessageList]) -> int:
+    return sum(each.characters for each in lists)
 
 
 def _first_words(message: Any) -> str:
@@ -116,6 +137,7 @@ def _extend(
         ends=known.ends[:same],
         breakpoints=[each for each in known.breakpoints if each[0] < same],
         system_messages=[each for each in known.system_messages if each < same],
+        sizes=known.sizes[:same],
     )
     for at in range(same, len(messages)):
         message = messages[at]
@@ -123,6 +145,7 @@ def _extend(
             return UnsupportedMessage(at)
         append_links(message, at, found.links, found.positions, start)
         found.ends.append(len(found.links))
+        found.sizes.append(found.characters + _measure(message))
         content = message["content"]
         if is_list(content):
             controls = (block.get("cache_control") for block in content)
@@ -130,6 +153,15 @@ def _extend(
         if message["role"] == "system":
             found.system_messages.append(at)
     return found
+
+
+def _measure(value: Any) -> int:
+    """About how many characters a value has."""
+    if isinstance(value, str):
+        return len(value)
+    if is_object(value):
+        return sum(map(_measure, value.values())) + _CONTAINER
+    return sum(map(_measure, value)) + _CONTAINER if is_sequence(value) else 0
 
 
 def _copy(value: Any) -> Any:

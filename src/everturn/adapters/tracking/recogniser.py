@@ -226,6 +226,16 @@ class Recogniser:
             tracked.write_state()
         tracked.transcript.close()
 
+    def evict(self, tracked: TrackedConversation, *, even_awaiting: bool) -> bool:
+        """Remove it from memory, unless somebody works on it, or it waits for a response. `even_awaiting`: it
+        may wait for one, because abandoned requests never get one."""
+        with self._guard:
+            is_used = tracked.users or tracked.lock.is_held
+            if tracked.is_evicted or is_used or (tracked.is_awaiting_reply and not even_awaiting):
+                return False
+            self.forget(tracked)
+        return True
+
     def close(self) -> None:
         for tracked in self._known:
             self.forget(tracked)

@@ -120,6 +120,10 @@ class ConversationTracker:
         """The conversations in memory, the most recently used last."""
         return iter(self._recogniser)
 
+    def evict(self, tracked: TrackedConversation, *, even_awaiting: bool = False) -> bool:
+        """Remove a conversation from memory, if nobody needs it now. It is read again when it is needed."""
+        return self._recogniser.evict(tracked, even_awaiting=even_awaiting)
+
     @property
     def bill(self) -> Bill:
         """What all calls of this adapter have cost, including summaries."""
