@@ -12,6 +12,7 @@ import msgspec
 
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Compaction, CompactionRequest
+from everturn.decide.options import DEFAULT_POLICY
 from everturn.decide.policy import get_policy
 from everturn.engine import Conversation, ConversationSettings, Turn
 from everturn.history.records import CacheCreation, Record, Usage, record_time
@@ -32,9 +33,10 @@ from peers.session import Session
 MODEL = "claude-opus-5"
 # Beyond every size that is measured: turns look whether a compaction is due, and none is.
 ENDLESS = 10_000_000
-# Of everturn's policies, those that are laid beside the peers' ways; the first is the default.
-POLICIES = ("claude-code", "economic", "frugal", "clear-keep-3", "none")
-DEFAULT = POLICIES[0]
+# Of everturn's policies, those that are compared with the peers' ways.
+POLICIES = (DEFAULT_POLICY, "claude-code", "frugal", "clear-keep-3", "none")
+# Turns and compactions are timed with a policy that never compacts for a price: no turn may need a summary.
+TIMED = "claude-code"
 
 
 class Timed(Protocol):
@@ -47,7 +49,7 @@ class Timed(Protocol):
 class Everturn:
     """The reply is taken in, its results are added, and the next turn is decided."""
 
-    def __init__(self, told: Session, *, kept: str = DEFAULT) -> None:
+    def __init__(self, told: Session, *, kept: str = TIMED) -> None:
         self._turns = told.turns
         self._folder = TemporaryDirectory()
         self._world = LocalEffectHandler(_nobody, Path(self._folder.name))
@@ -120,7 +122,7 @@ class Compacting:
     """A history that is compacted once, with the summarizer that everyone has."""
 
     def __init__(self, records: Sequence[Record]) -> None:
-        self._talk = Conversation(setting_for(DEFAULT), records)
+        self._talk = Conversation(setting_for(TIMED), records)
         self._now = time_of(records)
         self._ids = (f"bench-{number}" for number in count())
         self._world = OfflineEffectHandler(lambda: self._talk.log.view.records, lambda request, text: Usage())

@@ -7,16 +7,16 @@ from statistics import mean
 
 import msgspec
 
+from everturn.decide.options import DEFAULT_POLICY
 from everturn.replay.compare import Comparison, pair_costs
 from everturn.replay.compare import ComparisonRow as Sums
 from everturn.replay.intervals import PairedCosts, draw_sessions, saving_interval
 from peers.compacting import Survived
-from peers.ours import DEFAULT
 from peers.playing import Played
 from peers.turn import OURS, Speed, growth
 from peers.work import Report
 
-BASE = f"everturn {DEFAULT}"
+BASE = f"everturn {DEFAULT_POLICY}"
 _SHARES = {
     "user_instructions": "user's words", "paths": "paths", "identifiers": "names", "errors": "errors",
     "pending": "tasks",

@@ -5,6 +5,7 @@ Whatever a peer prints, logs or breaks stays in this process; what was measured 
 
 import importlib
 import logging
+import resource
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,9 @@ from peers.turn import Speed, speeds
 from peers.who import BY_NAME, Peer
 
 PARTS = ("turn", "dollars", "compaction")
+# For one peer and one part. CPU time, so that a busy machine does not cut off a peer; all but litellm need
+# less than a quarter of it.
+MAX_CPU_SECONDS = 900
 
 
 class Report(msgspec.Struct):
@@ -113,6 +117,7 @@ def _tell(what: str) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     name, out, parts, data, count, first = arguments
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS + 10))
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
 

@@ -86,6 +86,12 @@ ODD = {
         ASKED[1],
         reply(think("Hm."), say("No."), number=2, model="claude-3-5-haiku-20241022"),
     ),
+    "thinking behind a call that has no result": (
+        ASKED[0],
+        reply(call("toolu_1", "Read", file_path="a.py"), think("Hm."), number=1),
+        ASKED[1],
+        reply(think("Hm."), say("Yes."), number=2),
+    ),
 }
 
 

@@ -55,7 +55,9 @@ def compute_clairvoyant(session: ReplaySession, policy: ReplayPolicy, uses: Sess
         if thread.calls:
             models = prepared.thread_models(at, policy)
             calls = _planned(thread.calls, models, uses.thread(at))
-            total += cheapest_plan(calls, models.preamble.tokens)
+            # A bound may not be too high: the smallest preamble, if models have different ones.
+            sizes = (models.preamble, *models.preambles.values())
+            total += cheapest_plan(calls, min(each.tokens for each in sizes))
     return total
 
 

@@ -50,7 +50,8 @@ def _floor_of(calls: Sequence[ReplayStep], thread_models: ThreadModels) -> Decim
         again = [] if number == len(calls) else [block for block in said if not block.is_thinking]
         output = sum(map(costs.block, said)) * _rates(model, step).output
         total += (shown + sum(map(costs.block, again))) * _cheapest(model, step) + output
-        total += thread_models.preamble.tokens * _rates(model, step).read if number > 1 else 0
+        preamble = thread_models.preamble_at(step.number).tokens
+        total += preamble * _rates(model, step).read if number > 1 else 0
     return total / PER_MILLION
 
 

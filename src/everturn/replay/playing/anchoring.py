@@ -42,8 +42,9 @@ from everturn.replay.playing.steps import ReplayStep, ReplayThread, make_filler
 _FACTOR: Final = 4
 _SLACK_ABOVE: Final = 500
 _SLACK_BELOW: Final = 200
-# The tokens of two models for the same text differ by less than this factor from what the table says.
-_SAME_TOKENIZER: Final = 1.5
+# The tokens of two models for the same text differ by less than this factor from what the table says, and the
+# preambles that an agent gives to two models by less than this factor from each other.
+_LIKELY: Final = 1.5
 # System prompt and tools of a file that begins in the middle and never shows them: the median of the main
 # sessions whose beginning is recorded.
 _USUAL_PREAMBLE: Final = 27_000
@@ -67,6 +68,8 @@ class Anchors(msgspec.Struct, frozen=True, kw_only=True):
     events: Mapping[int, CacheEvent] = {}
     # For each call, the tokens of the preamble that the provider's cache held.
     warm: Mapping[int, int] = {}
+    # The preambles that begin at a later call, because another model was given another one.
+    preambles: Mapping[int, PreambleSizes] = {}
     # Tokens of history before the first record of the file.
     past: int = 0
 
@@ -97,7 +100,10 @@ def measure_opening(
         levels = find_preamble_reads(thread.calls, rest, counts_first=True) if knows_cache else ()
         return _preamble(levels or ((rest,) if rest else ()), rest), 0
     levels = find_preamble_reads(thread.calls, rest, counts_first=False)
-    levels = levels or (min(rest, _USUAL_PREAMBLE),)
+    # No entry ends inside the preamble, so it is not larger than the least that was ever read.
+    reads = (step.usage.cache_read_input_tokens for step in thread.calls)
+    least = min((each for each in reads if each and knows_cache), default=rest)
+    levels = levels or (min(rest, least, _USUAL_PREAMBLE),)
     read = first.usage.cache_read_input_tokens if knows_cache else 0
     has_all = read > levels[-1] and _is_size_of(first.context - read, costs.all(sent_blocks(first.before)))
     # If what was not read is as large as what is new, the cache had all of the history before the file.
@@ -128,6 +134,10 @@ class Anchoring:
         self.unrecorded: dict[int, tuple[Record, ...]] = {}
         self.recorded_only: dict[int, tuple[Record, ...]] = {}
         self.events: dict[int, CacheEvent] = {}
+        self.warm: dict[int, int] = {}
+        self.preambles: dict[int, PreambleSizes] = {}
+        # The last preamble of each model.
+        self._preamble_of: dict[str, PreambleSizes] = {}
         self._sent: tuple[Message, ...] = ()
         self._model = ""
 
@@ -135,12 +145,16 @@ class Anchoring:
         """Makes the next request of the player as large as the recording reports."""
         if self._model not in ("", player.recorded_model):
             self._carry_sizes(player, step)
+        if self._knows_cache:
+            player.forecast.warm = player.preamble_sizes.held(step.usage.cache_read_input_tokens)
+            self.warm |= {step.number: player.forecast.warm} if player.forecast.warm else {}
         turn = player.plan(step.at)
         if step.context:
             turn = self._meet(player, step, turn)
             if self._knows_cache:
                 self._find_event(player, step, turn.prediction)
         self._sent, self._model = turn.captured.messages, player.recorded_model
+        self._preamble_of[self._model] = player.preamble_sizes
 
     def _meet(self, player: Player, step: ReplayStep, turn: Turn) -> Turn:
         """The turn whose context is the reported one, as far as that can be explained."""
@@ -155,25 +169,68 @@ class Anchoring:
         return self._fill(player, step, player.plan(step.at))
 
     def _carry_sizes(self, player: Player, step: ReplayStep) -> None:
-        """After a change of the model: what the last one has anchored, in the tokens of this one, scaled to
-        what its first call reports. This is done before the request is planned, which counts everything.
+        """After a change of the model: what the last one has anchored, in the tokens of this one. This is
+        done before the request is planned, which counts everything.
+
+        Models with one tokenizer count the same text alike; what differs then is what the agent gives them as
+        system prompt and tools. With another tokenizer everything is scaled to what the call reports.
         """
         known = self.sizes.setdefault(player.recorded_model, {})
-        sent = {block.raw: block for message in self._sent for block in message.blocks}
+        blocks = [block for message in self._sent for block in message.blocks]
         before = self.sizes.get(self._model, {})
-        carried = {raw: before[raw] for raw in sent if raw not in known and raw in before}
-        last = model_or_default(self._model).model.chars_per_token
-        factor = last / model_or_default(player.recorded_model).model.chars_per_token
-        if step.context and not step.is_edited and carried:
-            reply = player.thread.calls[step.number - 2].reply
-            rest = player.preamble_tokens + sum(known[raw] for raw in sent if raw in known)
-            rest += player.costs.all(sent_blocks(reply, step.before)) + player.costs.trailing
-            rest += player.costs.turn * (len(self._sent) + 2)
-            reported = (step.context - rest) / sum(carried.values())
-            factor = reported if factor / _SAME_TOKENIZER < reported < factor * _SAME_TOKENIZER else factor
-        for raw, tokens in carried.items():
-            known[raw] = max(1, round(tokens * factor))
-            player.costs.set_tokens(sent[raw], known[raw])
+        carried = {
+            block: before[block.raw] for block in blocks if block.raw not in known and block.raw in before
+        }
+        # The same bytes may have been sent more than once.
+        carried_tokens = sum(before[block.raw] for block in blocks if block in carried)
+        reply = player.thread.calls[step.number - 2].reply
+        new = player.costs.all(sent_blocks(reply, step.before))
+        rest = sum(known[block.raw] for block in blocks if block.raw in known) + player.costs.trailing
+        rest += player.costs.turn * (len(self._sent) + 2)
+        factor = model_or_default(self._model).model.chars_per_token
+        factor /= model_or_default(player.recorded_model).model.chars_per_token
+        own = self._preamble_of.get(player.recorded_model)
+        can_fit = bool(step.context and not step.is_edited and carried)
+        if factor == 1 and can_fit and self._knows_cache:
+            self._fit_preamble(player, step, new, step.context - rest - carried_tokens)
+        elif factor != 1:
+            scaled = 0 if own else player.preamble_sizes.tokens
+            rest += new + (own.tokens if own else 0)
+            reported = (step.context - rest) / (carried_tokens + scaled) if can_fit else factor
+            is_likely = factor / _LIKELY < reported < factor * _LIKELY
+            factor = reported if is_likely else factor
+            # What does not fit may be a different preamble, so it is not made larger on top of that.
+            last = player.preamble_sizes
+            self._set_preamble(player, step, own or (last.scaled(factor) if is_likely else last))
+        for block, tokens in carried.items():
+            known[block.raw] = max(1, round(tokens * factor))
+            player.costs.set_tokens(block, known[block.raw])
+
+    def _fit_preamble(self, player: Player, step: ReplayStep, new: int, beyond: int) -> None:
+        """The preamble that a model is given when it takes over. `new` is the estimate of what was added, and
+        `beyond` are the tokens of that and of the preamble.
+
+        It is the one that this model had before, or the one that the last model had, whichever fits better;
+        if the call reports too much or too little for both, it has another size. Thinking that the model is
+        not shown explains some of what is missing.
+        """
+        last, thoughts = player.preamble_sizes, 0
+        if not model_or_default(player.recorded_model).model.keeps_thinking:
+            sent = (block for message in self._sent for block in message.blocks)
+            thoughts = player.costs.all(block for block in sent if block.is_thinking)
+        own = self._preamble_of.get(player.recorded_model, last)
+        added = [(sizes, beyond + shown - sizes.tokens) for sizes in (own, last) for shown in (0, thoughts)]
+        best, room = min(added, key=lambda each: abs(each[1] - new))
+        tokens = best.tokens + room - new
+        if _is_size_of(room, new):
+            self._set_preamble(player, step, best)
+        elif not best.text and best.tokens / _LIKELY < tokens < best.tokens * _LIKELY:
+            self._set_preamble(player, step, best.resized(tokens, step.usage.cache_read_input_tokens))
+
+    def _set_preamble(self, player: Player, step: ReplayStep, sizes: PreambleSizes) -> None:
+        if sizes != player.preamble_sizes:
+            self.preambles[step.number] = sizes
+            player.resize_preamble(sizes)
 
     def _new_blocks(self, player: Player, turn: Turn) -> list[Block]:
         """The blocks that no call before has anchored."""

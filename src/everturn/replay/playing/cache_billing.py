@@ -106,10 +106,9 @@ class LastPromptForecast(Forecast):
         most = event.tokens + max(_MIN_SAME_END, round(event.tokens * _SAME_END))
         if event.kind == "lost":
             self._lose(prompt, most, now)
-        last = _last_before(prompt, most)
-        if not self._finds_new:
-            last = min(last, _last_common(self._answered, prompt))
-        self._find(prompt, last, now)
+        last = len(prompt.ends) - 1 if self._finds_new else _last_common(self._answered, prompt)
+        if event.tokens:
+            self._find(prompt, _nearest_in_reach(prompt, event.tokens, last), now)
 
     def _lose(self, prompt: PromptLayout, most: int, now: float) -> None:
         """The entries of this prompt that end behind a position are gone."""
@@ -133,6 +132,22 @@ class LastPromptForecast(Forecast):
 def _last_before(prompt: PromptLayout, tokens: int) -> int:
     """The last block that ends at or before a position; -1 if there is none."""
     return bisect_right(prompt.ends, tokens) - 1
+
+
+def _nearest_in_reach(prompt: PromptLayout, tokens: int, last: int) -> int:
+    """The block up to `last` whose end is nearest to a position, of those that a breakpoint of this prompt
+    can find; -1 if there is none. The agent had breakpoints of its own, or fewer blocks between them, so what
+    it read may be out of the reach of ours.
+    """
+    before = _last_before(prompt, tokens)
+    reach: set[int] = set()
+    for marker in prompt.markers:
+        if prompt.ends[marker.index] >= prompt.minimum:
+            first = prompt.positions[marker.index] - prompt.lookback + 1
+            start = bisect_left(prompt.positions, first)
+            reach.update(min(max(start, at), marker.index) for at in (before, before + 1))
+    found = ((abs(prompt.ends[at] - tokens), at) for at in reach if at <= last)
+    return min(found, default=(0, -1))[1]
 
 
 def _last_common(old: PromptLayout | None, new: PromptLayout) -> int:

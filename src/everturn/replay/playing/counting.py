@@ -9,7 +9,7 @@ from the cache where nothing else could be, and the opening, which the first cal
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 import msgspec
@@ -45,6 +45,25 @@ class PreambleSizes(msgspec.Struct, frozen=True):
     @property
     def tokens(self) -> int:
         return sum(self.parts) + self.opening
+
+    def held(self, read: int) -> int:
+        """The tokens of the parts that the provider's cache held, if so much was read, whoever had written
+        them. Other conversations of the same agent share them, so they are there at a first call and after
+        a pause.
+        """
+        return max((end for end in accumulate(self.parts) if end <= read), default=0)
+
+    def resized(self, tokens: int, read: int) -> "PreambleSizes":
+        """A preamble of another size that begins like this one: as far as the cache was read, at least with
+        the first of several parts.
+        """
+        first = self.parts[0] if len(self.parts) > 1 else 0
+        kept = self.held(min(read, tokens)) or (first if first < tokens else 0)
+        ends = accumulate(self.parts)
+        same = tuple(part for part, end in zip(self.parts, ends, strict=True) if end <= kept)
+        rest = PreambleSizes(self.parts[len(same) :], self.opening)
+        other = rest.scaled((tokens - kept) / max(1, rest.tokens))
+        return PreambleSizes((*same, *other.parts), tokens - kept - sum(other.parts))
 
     def scaled(self, factor: float) -> "PreambleSizes":
         parts = tuple(round(part * factor) for part in self.parts)
@@ -109,8 +128,9 @@ def count_opening(first: ReplayStep, costs: ScaledCosts) -> int:
 
 
 def find_preamble_reads(calls: Sequence[ReplayStep], most: int, *, counts_first: bool) -> tuple[int, ...]:
-    """The sizes of the preamble that the recording shows, at most two, ascending: what was read from the
-    cache at the first call, after a compaction, and where most of the context was gone.
+    """The sizes of the preamble that the recording shows, ascending: what was read from the cache at the
+    first call, after a compaction, and where most of the context was gone. At most two, if reads of history
+    may be among them.
     """
     low = _LOW_READ if counts_first else _VERY_LOW_READ
     found: list[int] = []
@@ -125,7 +145,7 @@ def find_preamble_reads(calls: Sequence[ReplayStep], most: int, *, counts_first:
     for read in sorted(found):
         if not levels or read > levels[-1] * (1 + _SAME_READ):
             levels.append(read)
-    return tuple(levels) if len(levels) < 2 else (levels[0], levels[-1])
+    return tuple(levels) if counts_first or len(levels) < 2 else (levels[0], levels[-1])
 
 
 def make_stand_in_preamble(thread: str, sizes: PreambleSizes) -> tuple[Preamble, dict[Block, int]]:
@@ -142,7 +162,8 @@ def make_stand_in_preamble(thread: str, sizes: PreambleSizes) -> tuple[Preamble,
         for at, tokens in enumerate(parts)
     ]
     blocks = {text_block(text): tokens for text, tokens in zip(named, parts, strict=True)}
-    marked = tuple(range(len(blocks)))
+    # A request has breakpoints for two of them; entries at the ends between are found by looking back.
+    marked = tuple(sorted({0, len(blocks) - 1}))
     if sizes.opening > 0:
         text = f"[start of the conversation of {thread}, not recorded: {sizes.opening} tokens]"
         blocks[text_block(text)] = sizes.opening

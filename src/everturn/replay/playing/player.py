@@ -20,6 +20,7 @@ from everturn.history.records import Record, ReplyMeta, Usage, make_edit_record
 from everturn.measure.capabilities import ANTHROPIC
 from everturn.measure.model import Model
 from everturn.measure.model_table import model_or_default
+from everturn.measure.outline import Preamble
 from everturn.measure.prefix_cache import PrefixCache, PromptLayout, Ttl
 from everturn.replay.playing.cache_billing import (
     CacheEvent,
@@ -79,12 +80,19 @@ class ThreadModels(msgspec.Struct, frozen=True):
 
     models: Mapping[str, Model]
     costs: Mapping[str, ScaledCosts]
+    # That of the first call.
     preamble: PreambleSizes
     # The TTL of its cache entries.
     ttl: Ttl = "5m"
     # By call: what the provider's cache did on its own, and the tokens of the preamble that others kept.
     events: Mapping[int, CacheEvent] = {}
     warm: Mapping[int, int] = {}
+    # The preambles that begin at a later call: another model was given another one.
+    preambles: Mapping[int, PreambleSizes] = {}
+
+    def preamble_at(self, call: int) -> PreambleSizes:
+        since = max((number for number in self.preambles if number <= call), default=0)
+        return self.preambles.get(since, self.preamble)
 
 
 class EditAdvisor(msgspec.Struct, frozen=True):
@@ -120,10 +128,8 @@ class Player:
         self._observer, self._tracker, self._advisor, self._writer = observer, tracker, advisor, writer
         self._ids = (f"{thread.name}-{number:06d}" for number in count(1))
         self._before_call = before_call
-        self._preamble, sizes = make_stand_in_preamble(thread.name, thread_models.preamble)
-        for costs in thread_models.costs.values():
-            for block, tokens in sizes.items():
-                costs.set_tokens(block, tokens)
+        self.preamble_sizes, self._preamble = thread_models.preamble, Preamble()
+        self._set_preamble(thread_models.preamble)
         self.forecast = LastPromptForecast(cache, finds_new=policy.compacts == "recorded")
         self._step = thread.calls[0]
         self.model, self.costs = self._model_and_costs(self._step)
@@ -206,9 +212,15 @@ class Player:
             turn = self._turn(at)
         parameters = turn.captured.parameters
         mode = thinking_mode(self.model, parameters)
-        # A policy may have removed the start of a tool loop. The engine tells the rest as text only where it
-        # decides about thinking; here the recording does.
-        if self.policy.compacts != "recorded" and (calls := unsendable_calls(turn.captured.messages, mode)):
+        calls = unsendable_calls(turn.captured.messages, mode)
+        if calls and self.policy.compacts == "recorded":
+            # The API accepted what was recorded, so this call did not ask for thinking.
+            self._step = msgspec.structs.replace(self._step, thinks=False)
+            self.conversation.setting = self._settings()
+            turn = self._turn(at)
+        elif calls:
+            # The policy has removed the start of a tool loop. The engine tells the rest as text only where it
+            # decides about thinking; here the recording does.
             why = f"with thinking {mode}, the API refuses a tool loop without thinking"
             self._append_edit(ToldAsText(calls, why), at)
             turn = self._turn(at)
@@ -311,7 +323,7 @@ class Player:
         messages = flatten(self.conversation.log.view).messages
         safe = CapturedRequest(
             self.model.id,
-            self._preamble,
+            self.conversation.setting.preamble,
             self.conversation.setting.parameters,
             messages,
             self.conversation.setting.fields,
@@ -469,9 +481,17 @@ class Player:
     def new_id(self) -> str:
         return next(self._ids)
 
-    @property
-    def preamble_tokens(self) -> int:
-        return self._thread_models.preamble.tokens
+    def resize_preamble(self, sizes: PreambleSizes) -> None:
+        """System prompt and tools of these sizes from the current step on."""
+        self._set_preamble(sizes)
+        self.conversation.setting = self._settings()
+
+    def _set_preamble(self, sizes: PreambleSizes) -> None:
+        self._preamble, blocks = make_stand_in_preamble(self.thread.name, sizes)
+        self.preamble_sizes = sizes
+        for costs in self._thread_models.costs.values():
+            for block, tokens in blocks.items():
+                costs.set_tokens(block, tokens)
 
     @property
     def recorded_model(self) -> str:
@@ -492,6 +512,9 @@ class Player:
         model, costs = self._model_and_costs(step)
         thinking = thinking_parameter(model, step)
         is_same = costs is self.costs and model is self.model
+        if (preamble := self._thread_models.preambles.get(step.number)) is not None:
+            self._set_preamble(preamble)
+            is_same = False
         if not is_same or thinking != self.conversation.setting.parameters.thinking:
             self.model, self.costs = model, costs
             self.conversation.setting = self._settings()

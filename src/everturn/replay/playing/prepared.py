@@ -12,7 +12,7 @@ from everturn.replay.playing.anchoring import Anchoring, Anchors, make_past, mea
 from everturn.replay.playing.counting import CountRatio, PreambleSizes, ScaledCosts, fit_ratio
 from everturn.replay.playing.player import EditAdvisor, Player, ThreadModels
 from everturn.replay.playing.refetch_tracker import make_tracker
-from everturn.replay.playing.steps import ReplayStep, ReplayThread, build_replay_thread, models_of
+from everturn.replay.playing.steps import ReplayThread, build_replay_thread, models_of
 from everturn.replay.policies import RECORDED, REPLAY_POLICIES, ReplayPolicy
 from everturn.replay.refetches import SessionUses, index_session
 from everturn.replay.sessions import ReplaySession
@@ -76,6 +76,8 @@ class PreparedReplay:
             self._ttl(at, policy),
             anchors.events if copies_events else {},
             anchors.warm,
+            # With one model for all replies there is one system prompt.
+            {} if policy.model else anchors.preambles,
         )
 
     def _model_of(self, name: str, policy: ReplayPolicy) -> Model:
@@ -106,14 +108,7 @@ class PreparedReplay:
                 anchoring.sizes[name] = {block.raw: past}
         Player(
             with_anchors(thread, bare, as_recorded=True),
-            ThreadModels(
-                models,
-                costs,
-                preamble,
-                self._ttl(at, policy),
-                {},
-                _warm(thread.calls, preamble) if is_known else {},
-            ),
+            ThreadModels(models, costs, preamble, self._ttl(at, policy)),
             policy,
             PrefixCache(),
             tracker=make_tracker(None, at),
@@ -126,7 +121,8 @@ class PreparedReplay:
             unrecorded=anchoring.unrecorded,
             recorded_only=anchoring.recorded_only,
             events=anchoring.events,
-            warm=_warm(thread.calls, preamble) if is_known else {},
+            warm=anchoring.warm,
+            preambles=anchoring.preambles,
             past=past,
         )
 
@@ -171,21 +167,6 @@ class PreparedReplay:
 
 def _model(name: str) -> Model:
     return model_or_default(name).model
-
-
-def _warm(calls: tuple[ReplayStep, ...], preamble: PreambleSizes) -> dict[int, int]:
-    """For each call, the tokens of the preamble that the provider's cache held, whoever had written them.
-
-    Other conversations of the same agent share them, so they are there at a first call and after a pause.
-    """
-    ends = [sum(preamble.parts[: at + 1]) for at in range(len(preamble.parts))]
-    found: dict[int, int] = {}
-    for step in calls:
-        read = step.usage.cache_read_input_tokens
-        held = [end for end in ends if 0 < end <= read]
-        if held:
-            found[step.number] = held[-1]
-    return found
 
 
 def _windowed(model: Model, window: int) -> Model:
