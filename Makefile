@@ -12,6 +12,8 @@ WORKERS ?= 2
 # would get all of them.
 PYTEST  := $(BIN)/pytest -q -rfEs -n $(WORKERS) --maxschedchunk 16
 
+# Compiled files are kept, whatever the user's own setting: the tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 # Without this, pyright asks the network whether a newer version exists.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
@@ -35,16 +37,19 @@ test: lint browser  ## run linters, type checks, import rules and all tests
 	@echo "== pytest"
 	@$(PYTEST)
 
-lint: $(STAMP)  ## run ruff, pyright, import rules and the check for unused code
+# pyright takes the longest and one core; the others use the second one meanwhile. Collecting finds tests that
+# cannot be imported, and compiles them once for all workers.
+lint: $(STAMP)  ## run ruff, pyright, import rules and the checks for unused code and broken tests
 	@echo "== ruff"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@echo "== pyright"
-	@$(BIN)/pyright
-	@echo "== import rules"
-	@$(BIN)/lint-imports --no-cache --no-logo
-	@echo "== unused code"
-	@$(BIN)/python tests/architecture/unused_code.py
+	@mkdir -p build
+	@$(BIN)/pyright > build/pyright.txt 2>&1 & types=$$!; trap "kill $$types 2>/dev/null" INT TERM; bad=0; \
+	echo "== import rules"; $(BIN)/lint-imports --no-cache --no-logo || bad=1; \
+	echo "== unused code"; $(BIN)/python tests/architecture/unused_code.py || bad=1; \
+	echo "== collecting tests"; $(BIN)/pytest -q --collect-only > build/collected.txt 2>&1 \
+	  || { bad=1; tail -n 40 build/collected.txt; }; \
+	wait $$types || bad=1; echo "== pyright"; cat build/pyright.txt; exit $$bad
 
 format: $(STAMP)  ## fix and format the code with ruff
 	@$(BIN)/ruff check --fix .

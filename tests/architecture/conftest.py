@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 import pytest
+from source_trees import tree_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "everturn"
@@ -31,9 +32,9 @@ class Module:
     def text(self) -> str:
         return self.path.read_text(encoding="utf-8")
 
-    @cached_property
+    @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        return tree_of(self.path)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copy
 
@@ -53,7 +54,29 @@ def fenced(*kinds: str) -> list[tuple[str, str, str]]:
     ]
 
 
-def printed_by(block: str, code: str, folder: Path) -> str:
+RunPython = Callable[[str], str]
+
+
+@pytest.fixture(scope="session")
+def run_python() -> Iterator[RunPython]:
+    """What a block of Python prints, without a warning, at the root of the repository."""
+    command = [sys.executable, "-W", "error", str(Path(__file__).with_name("warm_blocks.py"))]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, text=True, encoding="utf-8", **pipes) as warm:
+        assert warm.stdin is not None
+        assert warm.stdout is not None
+
+        def run(code: str) -> str:
+            print(json.dumps(code), file=warm.stdin, flush=True)
+            status, printed, complained = json.loads(warm.stdout.readline())
+            assert (status, complained) == (0, "")
+            return printed
+
+        yield run
+        warm.stdin.close()
+
+
+def printed_by(block: str, code: str, folder: Path, run_python: RunPython) -> str:
     if block.startswith("```sh"):
         (folder / "examples").mkdir()
         copy(ROOT / "examples" / "session.jsonl", folder / "examples")
@@ -61,7 +84,7 @@ def printed_by(block: str, code: str, folder: Path) -> str:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         environment = {"PATH": path, "HOME": str(folder), "COLUMNS": "80"}
         return finished(["bash", "-euo", "pipefail", "-c", code], folder, environment)
-    return finished([sys.executable, "-W", "error", "-c", code], ROOT, None)
+    return run_python(code)
 
 
 def finished(command: list[str], cwd: Path, env: dict[str, str] | None) -> str:
@@ -80,10 +103,10 @@ def check(page: Path, found: re.Match[str], printed: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "at"), blocks())
-def test_a_block_that_is_marked_to_be_run_does_what_the_page_says(name, at, tmp_path):
+def test_a_block_that_is_marked_to_be_run_does_what_the_page_says(name, at, tmp_path, run_python):
     page = ROOT / name
     found = list(RUN.finditer(page.read_text(encoding="utf-8")))[at]
-    printed = printed_by(found[0], found["code"], tmp_path)
+    printed = printed_by(found[0], found["code"], tmp_path, run_python)
     if found["output"] is not None:
         check(page, found, printed)
     else:
@@ -97,7 +120,7 @@ def test_every_block_in_the_manual_is_of_a_kind_that_is_checked():
 @pytest.mark.parametrize(("page", "kind", "code"), fenced("python test"))
 def test_a_test_in_the_manual_passes(page, kind, code, tmp_path):
     (tmp_path / "test_shown.py").write_text(code, encoding="utf-8")
-    without = ["-p", "no:cacheprovider", "-p", "no:asyncio"]
+    without = ["-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:langsmith_plugin"]
     said = finished([sys.executable, "-m", "pytest", "-q", *without, str(tmp_path)], tmp_path, None)
     assert f"{code.count('def test_')} passed" in said
 

@@ -125,10 +125,9 @@ def test_a_partial_run_says_so_and_writes_nothing(light_project, root, args):
     assert not (light_project / "build").exists()
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_an_unknown_id_fails_the_run_and_is_named(light_project, root, workers):
+def test_an_unknown_id_fails_the_run_and_is_named(light_project, root):
     (light_project / "tests" / "test_it.py").write_text(LIGHT_SUITE.replace('"AA-2"', '"BB-9"'))
-    done = run(light_project, root, "-n", workers)
+    done = run(light_project, root)
     assert done.returncode == 1
     assert "spec mark with unknown id BB-9: not in docs/requirements.md" in done.stdout
 

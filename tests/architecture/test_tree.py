@@ -10,6 +10,8 @@ import os
 import re
 from pathlib import Path
 
+from source_trees import tree_of
+
 TREE = re.compile(r"^```text tree\n(?P<tree>.*?)^```\n", re.MULTILINE | re.DOTALL)
 WIDTH = 110
 # A clause shorter than this says too little by itself.
@@ -38,9 +40,9 @@ GROUNDS = {
 }
 
 
-def phrase(text: str) -> str:
+def phrase(tree: ast.Module) -> str:
     """The first sentence of a docstring, without its requirement ids, on one line."""
-    docstring = ast.get_docstring(ast.parse(text)) or ""
+    docstring = ast.get_docstring(tree) or ""
     first = " ".join(docstring.split("\n\n")[0].split())
     sentence = re.split(r"(?<=[a-z`)\d])\. ", first, maxsplit=1)[0]
     return re.sub(r" \([A-Z]+-\d[^)]*\)", "", sentence).rstrip(".")
@@ -67,11 +69,11 @@ def tree(folder: Path, files: set[Path], depth: int = 0) -> list[str]:
     lines: list[str] = []
     for path in sorted(inside, key=lambda path: (_place(path.name) if depth == 1 else 0, path.name)):
         if path in files and path.suffix == ".py":
-            said = "" if path.name == "__init__.py" else phrase(path.read_text(encoding="utf-8"))
+            said = "" if path.name == "__init__.py" else phrase(tree_of(path))
             lines += [line(depth, path.name, said)] if said else []
         elif path not in files:
             init = path / "__init__.py"
-            said = phrase(init.read_text(encoding="utf-8")) if init in files else ""
+            said = phrase(tree_of(init)) if init in files else ""
             lines += [line(depth, f"{path.name}/", said), *tree(path, files, depth + 1)]
     return lines
 
@@ -101,13 +103,13 @@ def test_every_file_and_folder_at_the_top_level_has_a_phrase(root, tracked):
 
 
 def test_every_module_says_in_a_phrase_what_it_is(modules):
-    assert [module.name for module in modules if not phrase(module.text)] == []
+    assert [module.name for module in modules if not phrase(module.tree)] == []
 
 
 def test_a_phrase_is_the_first_sentence_on_one_line():
     text = '"""Which marks\nare passed (TOK-12 to 16). See `a.py`.\n\nMore.\n"""\n'
-    assert phrase(text) == "Which marks are passed"
-    assert phrase('"""Reads `a.jsonl`. And writes."""') == "Reads `a.jsonl`"
+    assert phrase(ast.parse(text)) == "Which marks are passed"
+    assert phrase(ast.parse('"""Reads `a.jsonl`. And writes."""')) == "Reads `a.jsonl`"
 
 
 def test_a_phrase_that_is_too_long_ends_with_a_clause_or_a_word():

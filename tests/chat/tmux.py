@@ -90,7 +90,7 @@ class Tmux:
         while (text := self.text).count(words) < times:
             if time.monotonic() > until or ("\nended: " in text and not words.startswith("ended: ")):
                 pytest.fail(f"{words!r} did not appear {times} times. On the screen:\n{text}")
-            time.sleep(0.1)
+            time.sleep(0.04)
         return text
 
     def wait_for_prompt(self, number: int) -> str:
@@ -103,7 +103,7 @@ class Tmux:
                 return text
             if time.monotonic() > until:
                 pytest.fail(f"Prompt {number} did not appear. On the screen:\n{text}")
-            time.sleep(0.1)
+            time.sleep(0.04)
 
     def kill(self) -> None:
         """As kill -9 does."""

@@ -10,7 +10,7 @@ from engine.alone import NOON, Alone
 from presets import preset
 
 from everturn.decide.compact.settings import CompactSettings
-from everturn.decide.compact.values import Compaction
+from everturn.decide.compact.values import Compaction, CompactionSkipped
 from everturn.decide.economy.state import EconomyState
 from everturn.engine.values import ReplyAssessment
 from everturn.history.records import Record, Usage
@@ -51,6 +51,32 @@ def test_a_cold_context_is_compacted_and_the_reason_has_its_numbers():
     assert decision.why.startswith("cold reset: ")
     assert decision.why == made.plan.asked.economics
     assert 0 < decision.cost < decision.expected
+
+
+@pytest.mark.spec("EC-4")
+def test_below_the_size_of_an_undone_compaction_the_price_is_no_reason_for_another():
+    scene = economic(LARGE)
+    economy = scene.conversation.economy
+    size = scene.conversation.size.next_request
+    for quiet_below, is_quiet in ((size + 1, True), (size, False)):
+        economy.state = EconomyState(quiet_below=quiet_below)
+        made = scene.turn().compacted
+        assert isinstance(made, CompactionSkipped if is_quiet else Compaction)
+        decision = economy.decisions[-1]
+        assert (decision.kind, decision.done, decision.at) == ("reset", not is_quiet, NOON)
+        if is_quiet:
+            why = f"a compaction was undone; not again for its price below {quiet_below:,} tokens"
+            assert (decision.why, decision.cost, decision.expected) == (why, 0.0, 0.0)
+
+
+def test_tokens_behind_the_last_reply_are_taken_for_none_until_a_reply_tells_its_size():
+    scene = economic(SMALL)
+    setting, economy = scene.conversation.setting, scene.conversation.economy
+    assert economy._unanswered(setting) == 0
+    told = b.assistant("Both.", id="m2", uuid="a2", usage={"input_tokens": 9_000, "output_tokens": 5})
+    replied(scene, Usage(input_tokens=9_000), told)
+    scene.conversation.add(b.user("And the lexer, with all that belongs to it.", uuid="u9"))
+    assert economy._unanswered(setting) == scene.conversation.size.rough_tail > 0
 
 
 def test_a_small_context_is_not_weighed():

@@ -8,7 +8,7 @@ from builders import answer, assistant, boundary, call, edited, result, summary,
 from engine.alone import NOON, Alone
 from engine.held import head
 
-from everturn.decide.cache_breaks import DetectedBreak
+from everturn.decide.cache_breaks import DetectedBreak, NoBreak
 from everturn.history.edits import Cleared, Undone
 from everturn.history.records import Record, Usage
 
@@ -83,6 +83,21 @@ def test_a_cache_break_of_an_observed_conversation_is_explained(change: Callable
     assert isinstance(verdict, DetectedBreak)
     assert verdict.why.startswith(why)
     assert (verdict.tokens_lost, alone.now) == (9_000, NOON)
+
+
+def test_a_compaction_explains_that_little_is_read_afterwards():
+    alone = Alone(model=MODEL, preamble=head())
+    alone.conversation.add_observed(user("Begin."))
+    observe(alone, 9_000, id="m1")
+    assert alone.conversation.size.next_request > 0  # somebody asked: the view is there
+    for record in (boundary(uuid="b1"), summary(uuid="s1", parent="b1"), user("Go on.")):
+        alone.conversation.add_observed(record)
+    assert alone.conversation.size.next_request > 0
+    assert isinstance(observe(alone, 0, id="m2"), NoBreak)
+    alone.conversation.add_observed(user("And on."))
+    assert isinstance(observe(alone, 9_000, id="m3"), NoBreak)
+    alone.conversation.add_observed(user("And on again."))
+    assert isinstance(observe(alone, 0, id="m4"), DetectedBreak)
 
 
 def test_nothing_is_decided_for_an_observed_call():

@@ -9,7 +9,7 @@ from engine.random_sessions import STEPS, Session
 
 # Four shares, so that two workers have something to do each.
 SHARES = 4
-SESSIONS = 10_000 if os.environ.get("EVERTURN_PROFILE") == "soak" else 150
+SESSIONS = 10_000 if os.environ.get("EVERTURN_PROFILE") == "soak" else 100
 
 
 @pytest.mark.moves_cache_prefix(reason="the head changes by chance, also in mid-session")

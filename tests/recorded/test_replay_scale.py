@@ -24,10 +24,9 @@ pytestmark = pytest.mark.skipif(
 
 
 def sessions(profile: str) -> list[ReplaySession]:
-    found = [each for each in read_sessions([DATA]) if isinstance(each, ReplaySession)]
-    if profile == "soak":
-        return found
-    return [each for each in found if any(Path(each.path).match(pattern + ".jsonl") for pattern in FAST)]
+    fast = sorted(path for pattern in FAST for path in DATA.rglob(f"{pattern}.jsonl"))
+    found = read_sessions([DATA] if profile == "soak" else fast)
+    return [each for each in found if isinstance(each, ReplaySession)]
 
 
 @pytest.mark.spec("RP-16")

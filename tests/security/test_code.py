@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from builders import assistant, call, result, summary, user
+from source_trees import tree_of
 
 from everturn.decide.compact.pins import standing_instructions
 from everturn.decide.compact.summary_response import formatted, text_problem
@@ -78,7 +79,7 @@ PRINTS = {
 
 @cache
 def trees() -> tuple[tuple[str, ast.Module], ...]:
-    return tuple((name, ast.parse(path.read_text(encoding="utf-8"))) for name, path in SOURCES.items())
+    return tuple((name, tree_of(path)) for name, path in SOURCES.items())
 
 
 def test_nothing_is_evaluated_unpickled_or_given_to_a_shell():

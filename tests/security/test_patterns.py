@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from source_trees import tree_of
 
 import everturn
 from everturn.session.hooks.settings import could_be_slow, matches, parse_hooks
@@ -95,14 +96,9 @@ def inline_patterns() -> tuple[dict[str, "re.Pattern[Any]"], set[str]]:
     found: dict[str, re.Pattern[Any]] = {}
     made: set[str] = set()
     for module in modules():
-        tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
-        inside = {
-            id(node) for function in ast.walk(tree) if _is_function(function) for node in ast.walk(function)
-        }
-        for call in ast.walk(tree):
-            # What is compiled at the top of a module is in `patterns`.
-            if not _takes_a_pattern(call) or id(call) not in inside:
-                continue
+        tree = tree_of(Path(str(module.__file__)))
+        # What is compiled at the top of a module is in `patterns`.
+        for call in filter(_takes_a_pattern, _inside_functions(tree)):
             place = f"{module.__name__}: {ast.unparse(call.args[0])}"
             try:
                 text = eval(compile(ast.Expression(call.args[0]), "", "eval"), dict(vars(module)))
@@ -112,8 +108,10 @@ def inline_patterns() -> tuple[dict[str, "re.Pattern[Any]"], set[str]]:
     return found, made
 
 
-def _is_function(node: ast.AST) -> bool:
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+def _inside_functions(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        yield from (ast.walk if is_function else _inside_functions)(node)
 
 
 def _takes_a_pattern(node: ast.AST) -> bool:
@@ -208,17 +206,20 @@ def _class(given: Any) -> str:
 
 @cache
 def methods_called() -> dict[str, set[str]]:
-    """For each name in the sources the methods that are called on it."""
+    """For each name in the sources the methods that are called on it: of a private one, in its own module."""
     found: dict[str, set[str]] = defaultdict(set)
     for path in ROOT.rglob("*.py"):
+        module = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
         for name, method in re.findall(r"\b(\w+)\.(\w+)\(", path.read_text(encoding="utf-8")):
-            found[name].add(method)
+            found[f"{module}:{name}" if name.startswith("_") else name].add(method)
     return found
 
 
 def only_matched(place: str) -> bool:
     """Whether the pattern is only ever tried at one place of a text, so that it need not be fast at all."""
-    used = methods_called().get(place.partition(":")[2].partition("[")[0], set())
+    whole = place.partition("[")[0]
+    name = whole.partition(":")[2]
+    used = methods_called().get(whole if name.startswith("_") else name, set())
     return bool(used) and used <= {"match", "fullmatch"}
 
 

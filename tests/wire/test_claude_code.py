@@ -128,6 +128,8 @@ def test_a_micro_compaction_names_the_results_it_cleared():
     made = {"trigger": "auto", "preTokens": 60_000, "tokensSaved": 20_000, "compactedToolIds": ["c1", "c2"]}
     record = b.system("microcompact_boundary", microcompactMetadata=made)
     assert record.edit == Cleared(("c1", "c2"), "auto micro-compaction", 60_000, 20_000)
+    told = b.system("microcompact_boundary", microcompactMetadata={**made, "reason": "made room"})
+    assert told.edit == Cleared(("c1", "c2"), "made room", 60_000, 20_000)
 
 
 @pytest.mark.spec("TR-2")

@@ -56,6 +56,13 @@ def test_each_damage_has_its_cure_and_its_name(raw: bytes, mended: RepairedLine)
     assert repair_line(raw, 7, is_last=False) == mended
 
 
+def test_numbers_of_any_length_do_not_hide_objects_on_one_line():
+    long = b'{"a":' + b"7" * 5_000 + b"}"
+    assert repair_line(long + b'{"b":2}', 7, is_last=False) == RepairedLine(
+        (long, b'{"b":2}'), (LineProblem(7, "glued", "2 objects on one line"),)
+    )
+
+
 def test_an_unfinished_object_is_torn_at_the_end_of_the_file_and_no_json_elsewhere():
     kinds = [repair_line(b'{"a":"b', 1, is_last=is_last).flaws[0].kind for is_last in (True, False)]
     assert kinds == ["torn", "not_json"]

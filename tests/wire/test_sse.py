@@ -35,6 +35,10 @@ def test_an_event_is_there_with_the_byte_that_ends_it():
     assert reader.feed(b"\ndata: 3\n\n") == [ServerEvent("", b"3")]
 
 
+def test_a_name_that_is_not_text_is_kept_as_far_as_it_can_be_read():
+    assert read_in([b"event: a\xff\ndata: 1\n\n"]) == [ServerEvent("a\ufffd", b"1")]
+
+
 lines = st.lists(
     st.tuples(st.sampled_from(["a", "message_stop", ""]), st.text("xyz:{} é", max_size=9)), max_size=5
 )

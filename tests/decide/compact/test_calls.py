@@ -1,12 +1,13 @@
 """One walk through the records answers as a walk for each question did."""
 
 import builders as b
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from random_logs import broken_logs
 
-from everturn.decide.compact.call_index import Called, attached, index_calls, parts_inside
+from everturn.decide.compact.call_index import Attached, Called, attached, index_calls, parts_inside
 from everturn.history.blocks import Block, block_from_fields, block_from_json, fields_of, parts_of
 from everturn.history.records import Record
 from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolPurpose
@@ -95,3 +96,26 @@ def with_part(block: Block, kind: str) -> Block:
     """The same result, its words followed by a block of that kind."""
     words = {"type": "text", "text": fields_of(block)["content"]}
     return block_from_fields({**fields_of(block), "content": [words, {"type": kind}]})
+
+
+TOO_DEEP = b'{"input":' + b"[" * 100_000
+
+
+@pytest.mark.parametrize("raw", [b'{"input":{"file_path":"a"', b"", b"[]", b'"is_error"', TOO_DEEP])
+def test_what_cannot_be_read_has_no_input_no_error_and_no_payload(raw: bytes):
+    call = Called(0, Block("tool_use", raw, "c1", "Read"), Block("tool_result", raw + b'"is_error"', "c1"))
+    assert (call.given, call.failed) == ({}, False)
+    found = b.attachment({"type": "file", "content": "x"}, uuid="a")
+    broken = msgspec.structs.replace(found, blocks=(Block("attachment", raw),))
+    assert attached([broken], found.subtype) == (Attached(0, found.subtype, {}),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "failed"),
+    [({}, False), ({"is_error": True}, True), ({"is_error": False}, False), ({"is_error": "yes"}, False)],
+)
+def test_a_call_failed_if_its_result_says_so(fields: dict[str, object], failed: bool):
+    call = block_from_fields(b.call("c1", "Read", file_path="a"))
+    result = block_from_fields({"type": "tool_result", "tool_use_id": "c1", "content": "is_error", **fields})
+    assert (Called(0, call, result).failed, Called(0, call).failed) == (failed, False)
+    assert (Called(0, call, result).answer, Called(0, call).answer) == ("is_error", "")

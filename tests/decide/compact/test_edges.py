@@ -9,6 +9,7 @@ from decide.compact.bench import SUMMARY, Bench, manual, turns
 from everturn.decide.compact.breakers import CompactionBreaker
 from everturn.decide.compact.call_index import is_one_of, mapping
 from everturn.decide.compact.gate import check_gate
+from everturn.decide.compact.provider import build_compaction_request
 from everturn.decide.economy.settings import EconomySettings
 from everturn.decide.economy.trust import HoldCheck
 from everturn.decide.events import EventContext, HoldChecked, make_hold_checked
@@ -16,7 +17,12 @@ from everturn.decide.extractive.reading.earlier import parse_summary
 from everturn.decide.extractive.writing import wording
 from everturn.decide.extractive.writing.quoting import shortened
 from everturn.decide.options import Options
+from everturn.history.blocks import text_block
+from everturn.history.messages import Message
+from everturn.measure.outline import Preamble
 from everturn.measure.tokens import rough
+from everturn.view.forks import CapturedRequest
+from everturn.view.key_parameters import KeyParameters, TtlChoice
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 CLOSED = CompactionBreaker(limit=3, calls=2, retry_after=600.0, retry_calls=20)
@@ -124,3 +130,21 @@ def test_a_text_is_shortened_only_where_that_makes_it_shorter(text, limit, shown
 def test_what_is_not_a_mapping_has_no_fields():
     assert (mapping({"a": 1}), mapping([1]), mapping(None)) == ({"a": 1}, {}, {})
     assert (is_one_of("mcp__a", ["x", "mcp__*"]), is_one_of("a", [])) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("instructions", "asks"),
+    [
+        ("", {"type": "summarize"}),
+        ("Keep the rules.", {"type": "summarize", "instructions": "Keep the rules."}),
+    ],
+)
+def test_a_compaction_by_the_provider_asks_with_the_instructions_and_without_what_excludes_it(
+    instructions, asks
+):
+    said = Message("user", (text_block("hi"),))
+    beside = {"context_management": {}, "stop_sequences": ["x"], "output_format": {}}
+    parameters = KeyParameters(TtlChoice("5m", "a test"))
+    captured = CapturedRequest("m", Preamble(), parameters, (said,), {"max_tokens": 9, **beside})
+    request = build_compaction_request(captured, instructions)
+    assert (request.settings, request.messages) == ({"max_tokens": 9, "compaction": asks}, (said,))

@@ -83,3 +83,51 @@ def test_items_of_a_request_that_were_not_spoken_of_are_still_open():
     assert items_not_mentioned(request, ["Item 1 is done.", "So is #3."]) == ["2. Write a test"]
     assert items_not_mentioned(request, ["All is done."]) == []
     assert items_not_mentioned("Fix it", ["Item 1 is done."]) == []
+
+
+def test_of_a_long_line_only_the_beginning_says_that_it_is_an_item():
+    assert find_question("2", f"1. a\n{' ' * 118}2. b\n\nWhich?") == "2. b\nWhich?"
+    assert find_question("2", f"1. a\n3. c\n{' ' * 119}2. b\n\nWhich?") == "1. a\n3. c\nWhich?"
+
+
+def test_only_the_end_of_a_long_statement_is_searched():
+    end = "\n1. a\n2. b\n\nWhich?"
+    filled = "1. old\n2. older\n" + "x" * (12_000 - len(end))
+    assert find_question("all", filled + end) == "1. a\n2. b\nWhich?"
+    assert find_question("yes", "Shall I?\n\n" + "y" * 11_991) == "hall I?"
+    assert find_question("yes", "Shall I?\n\n" + "y" * 11_998) == "… " + "y" * 600
+
+
+def test_a_number_that_was_used_counts_once_and_a_list_may_begin_with_any():
+    assert find_question("3", "2. b\n3. c\n3. again\n\nWhich?") == "3. c\nWhich?"
+    assert find_question("all", "2. b\n3. c\n3. again\n\nWhich?") == "2. b\n3. c\nWhich?"
+    assert find_question("B", "A. first\nB. second\nA. third\nB. fourth\n\nWhich?") == "B. fourth\nWhich?"
+
+
+def test_the_heading_of_a_list_is_the_last_one_before_it_and_belongs_to_one_list_only():
+    said = "# One\n## Two\n1. a\n2. b\ntext\n1. c\n2. d\n\nWhich?"
+    assert find_question("all", said) == "## Two\n1. a\n2. b\n1. c\n2. d\nWhich?"
+
+
+def test_what_is_in_the_question_already_is_not_repeated():
+    assert find_question("1", "Which?\n1. a\n2. b") == "Which?\n1. a\n2. b"
+
+
+def test_pointing_words_name_the_list_in_short_messages_only():
+    assert find_question("x" * 74 + " these", LIST) == "\n".join([*ALL, "Which one?"])
+    assert find_question("x" * 75 + " these", LIST) == ""
+    assert find_question("x" * 90 + " all", LIST) == "\n".join([*ALL, "Which one?"])
+
+
+def test_texts_as_long_as_their_limit_are_not_cut():
+    item = "1. " + "y" * 237
+    assert find_question("1", f"{item}\n2. z\n\nWhich?") == f"{item}\nWhich?"
+    question = "w" * 599 + "?"
+    assert find_question("yes", question) == question
+
+
+def test_items_are_named_only_in_the_beginning_of_a_long_statement():
+    request = "1. Fix the parser\n2. Write a test"
+    assert items_not_mentioned(request, ["x" * 11_992 + " item 1 "]) == ["2. Write a test"]
+    assert items_not_mentioned(request, ["x" * 11_999 + " item 1 "]) == []
+    assert items_not_mentioned("A. Fix\nB. Write", ["Item 1 is done."]) == []
