@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,13 @@ def test_the_session_of_the_running_agent_comes_first(home, monkeypatch):
     mine = keep(home, "mine", told("Mine."), age=100, project="elsewhere")
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "mine")
     assert json.loads(run("context", "--json").stdout)["source"] == str(mine)
+
+
+def test_an_id_of_digits_only_is_a_session_and_not_the_number_of_a_compaction(home):
+    folder = keep(home, "other", told("Something else."), age=5).parent
+    name = next(n for n in map(str, count()) if short_id(str(folder / f"{n}.jsonl")).isdecimal())
+    found = keep(home, name, compacted())
+    assert run("expand", short_id(str(found))).stdout.splitlines()[1].split()[0] == "1"
 
 
 @pytest.mark.parametrize("name", ["id", "file", "title"])

@@ -72,11 +72,11 @@ def test_below_the_size_of_an_undone_compaction_the_price_is_no_reason_for_anoth
 def test_tokens_behind_the_last_reply_are_taken_for_none_until_a_reply_tells_its_size():
     scene = economic(SMALL)
     setting, economy = scene.conversation.setting, scene.conversation.economy
-    assert economy._unanswered(setting) == 0
+    assert economy.unanswered(setting) == 0
     told = b.assistant("Both.", id="m2", uuid="a2", usage={"input_tokens": 9_000, "output_tokens": 5})
     replied(scene, Usage(input_tokens=9_000), told)
     scene.conversation.add(b.user("And the lexer, with all that belongs to it.", uuid="u9"))
-    assert economy._unanswered(setting) == scene.conversation.size.rough_tail > 0
+    assert economy.unanswered(setting) == scene.conversation.size.rough_tail > 0
 
 
 def test_a_small_context_is_not_weighed():

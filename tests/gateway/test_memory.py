@@ -131,7 +131,6 @@ MANY = 1000 if os.environ.get("EVERTURN_PROFILE") == "soak" else 150
 
 
 @NEEDS_PROC
-@pytest.mark.spec("GW-22")
 @pytest.mark.parametrize(("size", "count"), [(200_000, MANY), (4_000_000, 15)])
 def test_memory_stays_the_same_with_many_conversations_and_with_large_ones(
     size: int, count: int, tmp_path: Path

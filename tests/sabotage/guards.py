@@ -595,7 +595,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "usage: never below zero",
         "everturn.session.upstream",
-        "    return msgspec.structs.replace(usage, **counts) if counts else usage\n",
+        "    return usage.clamped\n",
         "    return usage\n",
         ("tests/session/test_conversation_runner.py",),
     ),

@@ -5,7 +5,7 @@ import os
 import click
 
 from everturn.cli.output import warn_of_damage
-from everturn.cli.session_names import choose_session, session_argument
+from everturn.cli.session_names import choose_session, is_session, session_argument
 
 
 @click.command(short_help="Show what a compaction replaced.")
@@ -24,8 +24,8 @@ def expand(session: str | None, boundary: str, full: bool) -> None:
     from everturn.session.transcripts import open_transcript
     from everturn.wire.line_repair import describe_problems
 
-    # A number alone is a compaction, not a session.
-    if session and session.isdecimal() and not boundary and not os.path.lexists(session):
+    # A number alone is a compaction, unless it is the id of a session.
+    if session and session.isdecimal() and not (boundary or os.path.lexists(session) or is_session(session)):
         session, boundary = None, session
     file = choose_session(session)
     transcript = open_transcript(file)

@@ -154,12 +154,9 @@ class PrefixCache:
         positions, keys, lookback = prompt.positions, prompt.keys, prompt.lookback
         scope, entries = prompt.scope, self._entries
         for marker in reversed(markers):
+            nearest = positions[marker.index]
             for index in range(marker.index, -1, -1):
-                # A block is at most one position: nearer ones are in reach.
-                if (
-                    marker.index - index >= lookback
-                    and positions[marker.index] - positions[index] >= lookback
-                ):
+                if nearest - positions[index] >= lookback:
                     break
                 if (scope, keys[index]) in entries and (entry := self._alive(prompt, index, now)) is not None:
                     return index, entry
