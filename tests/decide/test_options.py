@@ -158,7 +158,7 @@ DEFAULTS = {
     "economy.caution": "balanced",
     "economy.holds": False,
     "economy.hold_dollars": 2.0,
-    "economy.hold_share": 0.07,
+    "economy.hold_share": 0.15,
     "economy.day_dollars": 10.0,
     "economy.hold_after": "PT290S",
     "economy.defer_tools": False,

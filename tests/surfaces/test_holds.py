@@ -39,9 +39,9 @@ def kinds(session):
 
 
 @pytest.mark.spec("EC-8")
-def test_a_conversation_that_may_be_over_after_its_first_call_is_not_held(desk):
+def test_with_a_small_share_a_conversation_that_may_be_over_after_its_first_call_is_not_held(desk):
     timer = timer_of(desk)
-    with desk.open(**OPUS, economy={"holds": True}, hold_timer=timer) as session:
+    with desk.open(**OPUS, economy={"holds": True, "hold_share": 0.07}, hold_timer=timer) as session:
         grow(desk, session, logs=1)
         timer.advance(200)
         for number in range(6):

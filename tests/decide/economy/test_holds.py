@@ -46,7 +46,7 @@ def test_the_cheaper_a_read_the_more_hours_are_held(read, count):
 
 
 @pytest.mark.spec("EC-8")
-@pytest.mark.parametrize(("share", "holds"), [(0.069, True), (0.071, False)])
+@pytest.mark.parametrize(("share", "holds"), [(0.149, True), (0.151, False)])
 def test_a_hold_never_takes_a_conversation_more_than_its_share_above_doing_nothing(share, holds):
     dollars = decide_hold(QUIET).cost / share
     state = msgspec.structs.replace(ANSWERED, spent=dollars, unmanaged=dollars)

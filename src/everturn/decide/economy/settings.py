@@ -50,8 +50,8 @@ class EconomySettings(msgspec.Struct, frozen=True, kw_only=True):
     # Dollars that the holds of one conversation may cost in all.
     hold_dollars: float = 2.0
     # Holds never take a conversation more than this share above what doing nothing would have cost: a short
-    # one may be over (docs/economy.md). At a read price of 0.1 there is none after the first call.
-    hold_share: float = 0.07
+    # one may be over (docs/economy.md). At a read price of 0.1 there is one at most after the first call.
+    hold_share: float = 0.15
     # Dollars that the holds of all conversations of an adapter, or of a tenant of the gateway, may cost on
     # one day.
     day_dollars: float = 10.0
