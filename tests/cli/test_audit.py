@@ -452,7 +452,7 @@ def test_sessions_of_codex_and_gemini_are_found_and_a_sum_without_prices_is_not_
     tmp_path, monkeypatch
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     usage = {"input": 900, "output": 5, "cached": 100, "thoughts": 0, "tool": 0, "total": 905}
     said = [

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -27,6 +28,17 @@ def test_an_unknown_command_is_told_so():
     result = CliRunner().invoke(main, ["twinn"])
     assert result.exit_code == 2
     assert "No such command 'twinn'" in result.output
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_is_one_sentence():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "everturn", "config"], stdout=full, stderr=subprocess.PIPE, text=True,
+            check=False,
+        )  # fmt: skip
+    said = "Error: Cannot write the output: No space left on device. Free some space, or write elsewhere.\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_a_missing_extra_is_one_kind_sentence():

@@ -33,6 +33,10 @@ def test_hits_are_shown_with_their_place_and_state(session):
     assert "\x1b" not in done.stdout
 
 
+def test_the_file_can_also_follow_the_words_as_for_grep(session):
+    assert run("now", "test", session).stdout == run(session, "now", "test").stdout
+
+
 def test_json_is_one_complete_object(session):
     found = json.loads(run(session, "make", "--json", "--limit", "1").stdout)
     assert [(hit["record"], hit["tool"], hit["state"]) for hit in found["hits"]] == [

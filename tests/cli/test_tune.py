@@ -111,10 +111,16 @@ def test_three_sessions_are_compared_with_a_picture_and_nothing_is_written_in_a_
 def test_without_sessions_it_says_where_it_looked(tmp_path):
     done = tune(tmp_path)
     where = tmp_path / ".claude" / "projects"
-    assert (done.exit_code, done.stdout) == (
-        0,
-        f"No sessions found in {where}. Name a folder with recorded sessions.\n",
-    )
+    said = f"No sessions found in {where}. Name a folder with recorded sessions: everturn tune FOLDER"
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", f"Error: {said}\n")
+
+
+def test_a_folder_without_a_readable_session_names_the_file_and_why(tmp_path):
+    file = tmp_path / "x.jsonl"
+    file.write_bytes(b"\x00{broken")
+    done = tune(tmp_path, str(file))
+    said = f"No session to tune on. Looked in {file}.\n  {file}: unknown format"
+    assert (done.exit_code, done.stderr.splitlines()[-2:]) == (1, f"Error: {said}".splitlines())
 
 
 @pytest.mark.spec("EC-9")

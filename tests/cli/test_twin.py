@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from everturn.catalog.practice import is_practice
 from everturn.cli import main
 
 ASK = {"model": "claude-opus-5-5", "max_tokens": 2000, "messages": [{"role": "user", "content": "Hello"}]}
@@ -50,6 +51,9 @@ def call(url, path, body=None):
 def test_it_prints_one_line_serves_and_stops_cleanly(stop):
     with running() as (process, url):
         assert call(url, "/v1/messages", ASK)["type"] == "message"
+        # Whoever records the answer sees by its id that nobody paid for it.
+        (answered,) = call(url, "/twin/ledger")
+        assert is_practice(answered["id"])
         assert call(url, "/twin/clock", {"advance_s": 60}) == {
             "now": "2026-11-15T00:01:00Z",
             "clock": "virtual",

@@ -136,6 +136,8 @@ def test_run_says_what_is_wrong_with_a_command(tmp_path: Path):
     assert (found.exit_code, found.output) == (
         127, "everturn run: 'no-such-program-anywhere' was not found. Check its name and the PATH.\n",
     )  # fmt: skip
+    mistyped = CliRunner().invoke(main, ["run", "--mod=manage", "--", "sh"])
+    assert (mistyped.exit_code, mistyped.output.splitlines()[-1]) == (2, "Error: No such option '--mod'.")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """pi, Codex, Gemini CLI and Aider: small files by hand."""
 
+from typing import Any
+
 from builders import compute_view
 from replay.small_files import lines, one, said
 
@@ -183,6 +185,58 @@ def test_gemini_cli_puts_results_behind_the_reply_that_called(tmp_path):
     ]
     (only,) = iter_calls(session.threads[0])
     assert only.usage == Usage(input_tokens=60, cache_read_input_tokens=40, output_tokens=15)
+
+
+GEMINI_CHAT = {"sessionId": "s", "projectHash": "h", "startTime": "2026-06-01T10:00:00Z"}
+
+
+def gemini_reply(id: str, words: str, **more: Any) -> dict[str, Any]:
+    tokens = {"input": 100, "output": 10, "cached": 40, "thoughts": 5}
+    return {"id": id, "type": "gemini", "content": [{"text": words}], "model": "g", "tokens": tokens, **more}
+
+
+def test_a_gemini_chat_in_lines_is_read_with_what_was_written_again_and_rewound(tmp_path):
+    answer = [{"functionResponse": {"id": "c1", "response": {"output": "a.py"}}}]
+    call = {"id": "c1", "name": "ls", "args": {}, "status": "success", "result": answer}
+    log = [
+        GEMINI_CHAT,
+        {"id": "1", "type": "user", "content": [{"text": "List them."}]},
+        gemini_reply("2", "I will."),
+        {"$set": {"lastUpdated": "2026-06-01T10:00:09Z"}},
+        gemini_reply("2", "I will.", toolCalls=[call]),
+        {"id": "2b", "type": "user", "content": answer},
+        {"id": "3", "type": "user", "content": "Delete them."},
+        gemini_reply("4", "No."),
+        {"$rewindTo": "3"},
+        {"id": "5", "type": "user", "content": "Thanks."},
+        gemini_reply("6", "Welcome."),
+    ]
+    session = one(tmp_path, lines(log))
+    assert (session.format, session.model) == ("gemini-cli", "g")
+    assert said(session.threads[0]) == [
+        ("user", ["List them."]),
+        ("assistant", ["I will.", ("c1", "ls", {})]),
+        ("user", [("c1", "a.py")]),
+        ("user", ["Thanks."]),
+        ("assistant", ["Welcome."]),
+    ]
+    assert [each.usage for each in iter_calls(session.threads[0])] == [
+        Usage(input_tokens=60, cache_read_input_tokens=40, output_tokens=15)
+    ] * 2
+    assert [note for note in session.notes if "rewound" in note] == [
+        "1 reply was rewound or replaced by a summary, and is not counted"
+    ]
+
+
+def test_a_gemini_chat_whose_messages_were_replaced_goes_on_with_the_new_ones(tmp_path):
+    kept = [{"type": "user", "content": "A summary."}, {"type": "gemini", "content": "Understood."}]
+    log = [GEMINI_CHAT, gemini_reply("1", "Old."), {"$set": {"messages": kept}}, gemini_reply("2", "New.")]
+    session = one(tmp_path, lines(log))
+    assert said(session.threads[0]) == [
+        ("user", ["A summary."]),
+        ("assistant", ["Understood."]),
+        ("assistant", ["New."]),
+    ]
 
 
 def test_a_gemini_reply_that_a_notice_cut_in_two_is_one_reply(tmp_path):

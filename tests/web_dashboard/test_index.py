@@ -306,3 +306,18 @@ def wait_for_sessions(index: SessionIndex, names: list[str]) -> None:
             return
         time.sleep(0.05)
     assert found == names
+
+
+def test_sessions_of_other_agents_are_found_where_their_variables_say(tmp_path: Path):
+    codex, gemini = tmp_path / "codex", tmp_path / "gemini"
+    for folder in (codex / "sessions", codex / "archived_sessions", gemini / ".gemini" / "tmp"):
+        folder.mkdir(parents=True)
+    environment = {"CODEX_HOME": str(codex), "GEMINI_CLI_HOME": str(gemini)}
+    found = find_places(environment, home=tmp_path / "home", others=True).roots
+    assert found == (
+        tmp_path / "home" / ".claude" / "projects",
+        tmp_path / "home" / ".local" / "share" / "everturn",
+        codex / "sessions",
+        codex / "archived_sessions",
+        gemini / ".gemini" / "tmp",
+    )

@@ -1,5 +1,6 @@
 """What the pages say: overview, list, one session, recall, in numbers that can be added up by hand."""
 
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -345,7 +346,18 @@ def test_practice_with_the_twin_is_shown_and_costs_nothing(tmp_path: Path, make_
     assert f"Cache breaks {LOST}" in overview
     assert "60k of 200k practice 0 – – –" in listed
     assert "Cost practice 2 calls of practice with the twin: nothing billed" in page
+    assert "Hit rate – practice is left out" in page
 
 
 def test_the_last_day_that_a_date_can_have_may_end_a_period(client: Client):
     assert f"Cost {PAUSED}" in text_of(client.page("/?since=2026-01-05&until=9999-12-31"))
+
+
+def test_calls_without_a_known_price_are_not_shown_as_free(tmp_path: Path, make_dashboard: MakeDashboard):
+    path = write(tmp_path / "sessions" / "other.jsonl", paused())
+    path.write_text(re.sub(r'"model": *"[^"]*"', '"model": "gpt-9"', path.read_text()))
+    client = make_dashboard(tmp_path / "sessions")
+    pages = [client.page(place) for place in ("/", "/sessions", ids(client)["other"], "/what-if")]
+    assert ["no price" in text_of(page) for page in pages] == [True] * 4
+    assert ["$0.00" in text_of(page) for page in pages[1:]] == [False] * 3
+    assert "gpt-9 no price" in text_of(pages[0])

@@ -2,6 +2,7 @@
 
 import re
 import time
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,56 @@ def test_a_replay_that_fails_says_why(root: Path, make_dashboard: MakeDashboard)
             break
         time.sleep(0.01)
     assert "RuntimeError: no memory" in text_of(page)
+
+
+def chosen_again(page: str) -> dict[str, list[str]]:
+    """What the button "Try again" sends."""
+    (form,) = re.findall(r"<form data-compare[^>]*>.*?</form>", page, re.DOTALL)
+    assert "Try again" in text_of(form)
+    boxes = re.findall(r"<input[^>]*>", form)
+    names = {"sessions": "session", "policies": "policy"}
+    return {
+        key: [
+            value
+            for box in boxes
+            if f'name="{name}"' in box and " checked" in box
+            for value in re.findall(r'value="([^"]*)"', box)
+        ]
+        for key, name in names.items()
+    }
+
+
+@pytest.mark.spec("DB-8")
+def test_a_comparison_whose_process_ended_says_so_and_can_be_tried_again(
+    root: Path, make_dashboard: MakeDashboard
+):
+    killed = {"a.jsonl", "b.jsonl"}
+
+    def replay(task: ReplayTask) -> ReplayOutcome:
+        if Path(task.file).name in killed:
+            raise BrokenProcessPool
+        return replay_file(task)
+
+    def once_done(words: str) -> str:
+        for _ in range(500):
+            if words in text_of(page := client.page(place)):
+                return page
+            time.sleep(0.01)
+        raise AssertionError(page)
+
+    client = make_dashboard(root, replay=replay)
+    place = compare(client, "recorded", "none")
+    page = once_done("Try again")
+    assert "the process that replayed it ended unexpectedly" in text_of(page)
+    # It is not kept, so nobody is shown an empty comparison later.
+    assert client.dashboard.tools.comparisons.recent() == []
+    # One file works now: its result is shown, and the other can still be tried.
+    killed.remove("b.jsonl")
+    assert client.post("/what-if", chosen_again(page)).json["location"] == place
+    page = once_done("Left out")
+    said = text_of(page)
+    assert ("1 session, " in said, "a.jsonl: the process that replayed it ended" in said) == (True, True)
+    killed.clear()
+    assert client.post("/what-if", chosen_again(page)).json["location"] == place
+    page = once_done("2 sessions, 6 calls, replayed under 2 policies.")
+    assert "Try again" not in page

@@ -11,7 +11,7 @@ import msgspec
 # Files that everturn keeps beside a session; none of them is one.
 _BESIDE: Final = (".state.json", ".lock", ".pins", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".tmp", ".new")
 _SESSION: Final = ".jsonl"
-# Gemini CLI keeps one JSON file for each session, in a folder of this name.
+# Gemini CLI kept one JSON file for each session, in a folder of this name; newer versions keep JSON lines.
 _GEMINI: Final = (".json", "chats")
 OWN: Final = "everturn"
 # Claude Code names a project's folder after its path: other characters than letters and digits become dashes.
@@ -47,8 +47,12 @@ def claude_projects(environment: Mapping[str, str], home: Path) -> Path:
 
 
 def _other_agents(environment: Mapping[str, str], home: Path) -> tuple[Path, ...]:
-    codex = Path(environment.get("CODEX_HOME") or home / ".codex") / "sessions"
-    return tuple(path for path in (codex, home / ".gemini" / "tmp") if path.is_dir())
+    """Codex moves sessions to a second folder when they are archived. Gemini CLI's variable names what is
+    used instead of the home folder, not instead of `.gemini`."""
+    codex = Path(environment.get("CODEX_HOME") or home / ".codex")
+    gemini = Path(environment.get("GEMINI_CLI_HOME") or home) / ".gemini"
+    found = (codex / "sessions", codex / "archived_sessions", gemini / "tmp")
+    return tuple(path for path in found if path.is_dir())
 
 
 def claude_folder(projects: Path, project: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Practice: calls that the twin answered in a chat. Nobody pays for them, so no total includes them.
+"""Practice: calls that the twin answered. Nobody pays for them, so no total includes them.
 
 The mark is in the id of the request, which every transcript keeps: a conversation can go on with a model.
 """

@@ -4,6 +4,7 @@ A command is imported when it is called, and `everturn --help` lists this table,
 but click. To add a command, add a row.
 """
 
+import errno
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -71,6 +72,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 # What shells report for a program that Ctrl-C ended.
 INTERRUPTED = 130
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Old command names; they still work and print the new name.
 RENAMED = {"unfold": "expand"}
 # Packages that only some commands need, and the extra that installs them.
@@ -140,9 +142,23 @@ class LazyGroup(click.Group):
             raise make_printable(problem) from None
         except ModuleNotFoundError as missing:
             raise missing_package(ctx.invoked_subcommand or "", missing) from None
+        except OSError as problem:
+            if problem.errno not in _NO_SPACE:
+                raise
+            _drop_output()
+            where = f" {problem.filename}" if problem.filename else " the output"
+            said = f"Cannot write{where}: {problem.strerror}. Free some space, or write elsewhere."
+            raise make_printable(click.ClickException(said)) from None
         except KeyboardInterrupt:
             click.echo(err=True)
             raise click.exceptions.Exit(INTERRUPTED) from None
+
+
+def _drop_output() -> None:
+    """What is still in the buffer cannot be written either, and Python would say so once more at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
 
 
 def _check_folder() -> None:

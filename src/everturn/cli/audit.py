@@ -15,7 +15,13 @@ import click
 from everturn.cli.configured import configured
 from everturn.cli.output import say, say_json
 from everturn.cli.period import get_zone, period_options, to_period
-from everturn.cli.session_names import choose_paths, default_places, remember_paths, sessions_argument
+from everturn.cli.session_names import (
+    choose_paths,
+    default_places,
+    nothing_to,
+    remember_paths,
+    sessions_argument,
+)
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
@@ -87,7 +93,7 @@ def audit(
             lambda done: by or choose_groupings(done), color=not no_color, zone=zone,
         )  # fmt: skip
         return
-    done = run_audit(list_session_files(paths), Auditor(period, zone))
+    done = run_audit(list_session_files(paths), Auditor(period, zone), paths)
     if as_json:
         # As bytes: JSON is UTF-8 in any locale.
         say_json(spelled(done))
@@ -101,7 +107,8 @@ def audit(
     draw(done, by or choose_groupings(done), color=not no_color, zone=zone)
 
 
-def run_audit(files: Sequence[Path], auditor: "Auditor") -> "Audit":
+def run_audit(files: Sequence[Path], auditor: "Auditor", named: Sequence[Path]) -> "Audit":
+    """`named` is what the user gave, for the error if there is nothing in it."""
     from everturn.replay.sessions import Unreadable
 
     newest: datetime | None = None
@@ -113,8 +120,7 @@ def run_audit(files: Sequence[Path], auditor: "Auditor") -> "Audit":
     if not done.sessions and newest is not None:
         raise click.ClickException(f"No session has a call in this period; the last is of {newest:%Y-%m-%d}.")
     if not done.sessions:
-        reasons = "\n".join(f"  {each.path}: {each.why}" for each in done.unreadable)
-        raise click.ClickException(f"No session to audit.\n{reasons}".rstrip())
+        raise nothing_to("audit", named, done.unreadable)
     return done
 
 

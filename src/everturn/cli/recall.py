@@ -1,5 +1,6 @@
 """`everturn recall`: search the full history of a session, including summarized parts."""
 
+import os
 import shlex
 from typing import TYPE_CHECKING
 
@@ -23,15 +24,18 @@ if TYPE_CHECKING:
 def recall(words: tuple[str, ...], session: str | None, hit: str, limit: int, as_json: bool) -> None:
     """Search a session for WORDS, best hits first. Without SESSION, the newest one of the current folder.
 
-    SESSION is a .jsonl file or an id as it is shown; --session also takes a part of the title. Put a phrase
-    in double quotes. Each hit says whether the model still sees it. An index is stored beside the file if
-    possible.
+    SESSION is a .jsonl file, before or after the words, or an id as it is shown; --session also takes a part
+    of the title. Put a phrase in double quotes. Each hit says whether the model still sees it. An index is
+    stored beside the file if possible.
     """
     from everturn.session.transcripts import open_transcript
     from everturn.wire.line_repair import describe_problems
 
     if session is None and words and (hit or is_session(words[0])):
         session, words = words[0], words[1:]
+    elif session is None and len(words) > 1 and words[-1].endswith(".jsonl") and os.path.isfile(words[-1]):
+        # grep takes the file last, and so do many people.
+        session, words = words[-1], words[:-1]
     if not hit and not words:
         raise click.UsageError("Give one or more words to search for.")
     file = choose_session(session)

@@ -16,7 +16,13 @@ import click
 from everturn.cli.configured import configured
 from everturn.cli.output import open_output, say_json, write_output
 from everturn.cli.period import get_zone, period_options, to_period
-from everturn.cli.session_names import choose_paths, choose_session, remember_paths, sessions_argument
+from everturn.cli.session_names import (
+    choose_paths,
+    choose_session,
+    nothing_to,
+    remember_paths,
+    sessions_argument,
+)
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
@@ -138,9 +144,8 @@ def replay(
             period=period,
         )
     if not done.sessions:
-        reasons = "\n".join(f"  {each.path}: {each.why}" for each in done.unreadable)
         outside = " None began in the period of --since and --until." if since or until else ""
-        raise click.ClickException(f"No session to replay.{outside}\n{reasons}".rstrip())
+        raise nothing_to("replay", paths, done.unreadable, outside)
     compared = _compare(done, chosen, keep)
     if html is not None:
         write_output(html, _render_page(done, compared, chosen, keep).encode())

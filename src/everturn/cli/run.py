@@ -53,6 +53,8 @@ def run(
 
     The exit status is the command's. Everything after -- belongs to the command.
     """
+    if command[0].startswith("-"):
+        raise click.NoSuchOption(command[0].partition("=")[0])
     program = find_program(command[0], os.environ.get("PATH", ""))
     if not program and os.path.dirname(command[0]) and os.access(command[0], os.X_OK):
         program = os.path.abspath(command[0])

@@ -21,6 +21,7 @@ from everturn.terminal_text import printable
 if TYPE_CHECKING:
     from everturn.catalog.listing import SessionFile
     from everturn.catalog.places import Places
+    from everturn.replay.sessions import Unreadable
 
 STDIN: Final = "-"
 MAX_LISTED: Final = 10
@@ -62,6 +63,17 @@ def choose_session(name: str | None, *, changes: bool = False, is_told: bool = T
 def choose_paths(names: Sequence[str]) -> list[Path]:
     """Files and folders by path, id or title, for commands that read several sessions."""
     return [_existing(name) if _is_path(name) else _find(name) for name in names]
+
+
+def nothing_to(
+    do: str, paths: Sequence[Path], unreadable: Sequence["Unreadable"], more: str = ""
+) -> click.ClickException:
+    """The error of a command that found nothing in what it was given: where it looked, and why not."""
+    where = f" Looked in {paths[0]}." if len(paths) == 1 else ""
+    reasons = [f"  {each.path}: {each.why}" for each in unreadable[:MAX_LISTED]]
+    if len(unreadable) > MAX_LISTED:
+        reasons.append(f"  and {len(unreadable) - MAX_LISTED:,} more")
+    return click.ClickException("\n".join((f"No session to {do}.{more}{where}", *reasons)))
 
 
 def is_session(word: str) -> bool:

@@ -1,6 +1,6 @@
 """`everturn tune`: fit the economic policy to your own sessions.
 
-Exit codes: 0 if sessions were compared, or there are none; 1 if the settings could not be written; 2 for
+Exit codes: 0 if sessions were compared; 1 if there are none, or the settings could not be written; 2 for
 wrong usage.
 """
 
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from everturn.catalog.places import claude_projects
 from everturn.cli.output import say, write_output
+from everturn.cli.session_names import nothing_to
 from everturn.safe_files import make_folder, read_file
 
 if TYPE_CHECKING:
@@ -58,18 +60,16 @@ def tune(
     from everturn.replay.sessions import files_below
     from everturn.replay.tuning import compared_policies, fit_tables, recommend, settings_lines, split_files
 
-    folder = folder or Path.home() / ".claude" / "projects"
+    folder = folder or claude_projects(os.environ, Path.home())
     files = [each for each in files_below([folder]) if "agent-" not in each.name] if folder.exists() else []
     if not files:
-        say(f"No sessions found in {folder}. Name a folder with recorded sessions.")
-        return
+        raise click.ClickException(
+            f"No sessions found in {folder}. Name a folder with recorded sessions: everturn tune FOLDER"
+        )
     fitted_on, checked_on = split_files(files)
     with progress("Fitting") as tell:
         tables = fit_tables(fitted_on, tell)
     compared = _compare(checked_on, compared_policies(tables, summary_model), workers, cache)
-    if compared is None:
-        say(f"No session with calls found in {folder}.")
-        return
     draw(compared)
     said = _describe(compared, tables, len(fitted_on), len(checked_on))
     say(said)
@@ -88,8 +88,8 @@ def tune(
 
 def _compare(
     files: Sequence[Path], policies: Sequence["ReplayPolicy"], workers: int | None, cache: Path | None
-) -> "ComparisonTable | None":
-    """The policies on these files; None if no session could be replayed."""
+) -> "ComparisonTable":
+    """The policies on these files. Raises ClickException if no session could be replayed."""
     from everturn.dashboard.progress import progress
     from everturn.replay.compare import Comparison
     from everturn.replay.parallel import ResultCache, default_folder, replay_all
@@ -99,7 +99,7 @@ def _compare(
     with progress("Checking") as tell:
         done = replay_all(files, policies, keep, workers=workers or os.cpu_count() or 1, tell=tell)
     if not done.sessions:
-        return None
+        raise nothing_to("tune on", files, done.unreadable)
     comparison = Comparison()
     guessed: dict[str, None] = {}
     for each in done.sessions:

@@ -95,7 +95,7 @@ def twin(
     """
     if context.invoked_subcommand is not None:
         return
-    options = load_options(options_file) if options_file else TwinOptions()
+    options = replace(load_options(options_file) if options_file else TwinOptions(), marks_practice=True)
     extensions = (*options.extensions, *extensions)
     sized = {} if _is_default(context, "ledger_size") else {"ledger_size": ledger_size}
     is_recording = script is not None and script.suffix == ".jsonl"

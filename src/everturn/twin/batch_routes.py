@@ -45,7 +45,7 @@ def serve_batches(
                 raise _WRONG_METHOD
             case _:
                 raise _NOT_FOUND
-        return _respond(made, twin.new_id("req_"))
+        return _respond(made, twin.new_request_id())
 
 
 def _respond(made: dict[str, Any] | bytes, id: str) -> HttpResponse:

@@ -96,5 +96,9 @@ class TwinOptions:
     # --- time
     starts_at: datetime = START
 
+    # --- ids of requests say that this is practice (`req_practice_...`), so that whoever records them, a
+    # gateway or an agent, does not count them as paid. `everturn twin` sets it; tests keep the API's form.
+    marks_practice: bool = False
+
     # --- outside the public API: {"cache_edits"}
     extensions: frozenset[str] = frozenset()

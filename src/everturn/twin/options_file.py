@@ -10,8 +10,8 @@ import msgspec
 from everturn.errors import InputError
 from everturn.twin.options import TwinOptions
 
-# A function cannot be written in JSON.
-_NOT_IN_FILES: Final = frozenset(("counter",))
+# A function cannot be written in JSON; the command `everturn twin` always marks practice.
+_NOT_IN_FILES: Final = frozenset(("counter", "marks_practice"))
 OPTION_NAMES: Final = tuple(field.name for field in fields(TwinOptions) if field.name not in _NOT_IN_FILES)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from everturn.catalog.practice import mark_practice
 from everturn.measure.prefix_cache import CacheEntry, CacheLookup, PrefixCache, PromptLayout
 from everturn.twin.batches import MessageBatch, MessageBatches, check_batch_item
 from everturn.twin.cache_diagnostics import FingerprintStore, compute_fingerprint
@@ -145,8 +146,12 @@ class Twin:
     def new_id(self, prefix: str) -> str:
         return new_id(prefix, self._rng)
 
+    def new_request_id(self) -> str:
+        made = new_id("req_", self._rng)
+        return mark_practice(made) if self.options.marks_practice else made
+
     def error_response(self, error: ApiError) -> HttpResponse:
-        return build_error_response(error, new_id("req_", self._rng))
+        return build_error_response(error, self.new_request_id())
 
     # ── handling a request ───────────────────────────────────────────────────────────────────────
 
@@ -160,7 +165,7 @@ class Twin:
         with self.lock:
             lower = lower_header_names(headers)
             context = RequestContext(
-                new_id("req_", self._rng), self.clock.now(), find_workspace(lower) or "", endpoint
+                self.new_request_id(), self.clock.now(), find_workspace(lower) or "", endpoint
             )
             request: ParsedRequest | None = None
             try:
@@ -200,7 +205,7 @@ class Twin:
 
     def _listing(self, listing: Callable[[], dict[str, Any]]) -> HttpResponse:
         try:
-            return self._json_response(new_id("req_", self._rng), listing())
+            return self._json_response(self.new_request_id(), listing())
         except ApiError as error:
             return self.error_response(error)
 
@@ -250,9 +255,7 @@ class Twin:
 
     def _answer_batch_item(self, batch: MessageBatch, body: bytes, at: datetime) -> dict[str, Any]:
         """The result of one request of a batch. Faults do not apply to it."""
-        context = RequestContext(
-            new_id("req_", self._rng), at, batch.workspace, "messages", batch_id=batch.id
-        )
+        context = RequestContext(self.new_request_id(), at, batch.workspace, "messages", batch_id=batch.id)
         request: ParsedRequest | None = None
         try:
             request = parse_request("messages", batch.headers, body, workspace=batch.workspace)

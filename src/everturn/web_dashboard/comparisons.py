@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from hashlib import blake2b
 from multiprocessing import get_context
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from everturn.replay.policies import REPLAY_POLICIES, ReplayPolicy, parse_policy
 from everturn.replay.sessions import Unreadable
 from everturn.web_dashboard.index import SessionIndex
 from everturn.web_dashboard.indexer import Publish, begin_worker
-from everturn.web_dashboard.pages.what_if import Job
+from everturn.web_dashboard.pages.what_if import Job, Retry
 from everturn.web_dashboard.queries import IndexedSession
 
 DEFAULT_POLICIES: Final = "none,recorded,claude-code,frugal,clear-keep-3"
@@ -39,6 +39,9 @@ OFFERED: Final = (
 MAX_SESSIONS: Final = 200
 MAX_POLICIES: Final = 16
 _RECENT: Final = 12
+_ENDED: Final = (
+    "the process that replayed it ended unexpectedly, most likely because the machine was short of memory"
+)
 
 Replay = Callable[[ReplayTask], ReplayOutcome]
 
@@ -51,6 +54,20 @@ class KeptComparison(msgspec.Struct, frozen=True):
     titles: dict[str, str]
     sessions: tuple[ReplayedSession, ...]
     unreadable: tuple[Unreadable, ...]
+    # What to compute again if a process ended while it worked; else nothing.
+    retry: Retry | None = None
+
+
+class LoadedComparison(NamedTuple):
+    """A finished comparison. `left_out` are files without a result, each with the reason."""
+
+    sessions: list[SessionComparison]
+    left_out: list[tuple[str, str]]
+    retry: Retry | None
+
+
+class WorkerEndedError(EverturnError):
+    """The process that replayed a file ended: the file may be fine, and the next try may work."""
 
 
 class Comparisons:
@@ -81,7 +98,8 @@ class Comparisons:
         id = _name(sessions, policies)
         running = self._jobs.get(id)
         if running is None or running.why:
-            self._jobs[id] = Job(id, 0, len({each.file for each in sessions}))
+            retry = Retry(tuple(each.id for each in sessions), policies)
+            self._jobs[id] = Job(id, 0, len({each.file for each in sessions}), retry=retry)
             work = threading.Thread(
                 target=self._compute, args=(id, tuple(sessions), policies, parsed), daemon=True
             )
@@ -98,7 +116,7 @@ class Comparisons:
         """The state of a comparison that is not finished."""
         return self._jobs.get(id)
 
-    def load(self, id: str) -> tuple[list[SessionComparison], list[tuple[str, str]]] | None:
+    def load(self, id: str) -> LoadedComparison | None:
         """A finished comparison; None if there is none of this name, or its results are gone."""
         rows = self._index.read("SELECT data FROM comparisons WHERE id = ?", (id,))
         return self._load(rows[0][0]) if rows else None
@@ -110,21 +128,21 @@ class Comparisons:
             (f"%{session.id}%",),
         )
         found = self._load(rows[0][1]) if rows else None
-        one = next((each for each in found[0] if each.path == session.path), None) if found else None
+        one = next((each for each in found.sessions if each.path == session.path), None) if found else None
         return (rows[0][0], one) if one else ("", None)
 
     def recent(self) -> list[tuple[str, str]]:
         rows = self._index.read("SELECT id, data FROM comparisons ORDER BY made DESC LIMIT ?", (_RECENT,))
         return [(id, _describe(msgspec.msgpack.decode(data, type=KeptComparison))) for id, data in rows]
 
-    def _load(self, data: bytes) -> tuple[list[SessionComparison], list[tuple[str, str]]] | None:
+    def _load(self, data: bytes) -> LoadedComparison | None:
         kept = msgspec.msgpack.decode(data, type=KeptComparison)
         try:
             found = load_comparisons(kept.sessions, self._parse(kept.policies), self._cache)
         except EverturnError:
             return None
         named = [msgspec.structs.replace(each, name=kept.titles.get(each.path, each.name)) for each in found]
-        return named, [(each.path, each.why) for each in kept.unreadable]
+        return LoadedComparison(named, [(each.path, each.why) for each in kept.unreadable], kept.retry)
 
     def _parse(self, policies: str) -> list[ReplayPolicy]:
         names = [each for each in policies.split(",") if each.strip()]
@@ -156,28 +174,37 @@ class Comparisons:
         files = list(dict.fromkeys(each.file for each in sessions))
         done: list[ReplayedSession] = []
         failed: list[Unreadable] = []
+        ended: list[str] = []
         for number, file in enumerate(files, start=1):
-            outcome = self._replay_file(ReplayTask(file, tuple(parsed), self._cache.for_workers()))
-            done += [each for each in outcome.sessions if each.path in wanted]
-            failed += outcome.unreadable
-            self._jobs[id] = Job(id, number, len(files))
+            try:
+                outcome = self._replay_file(ReplayTask(file, tuple(parsed), self._cache.for_workers()))
+                done += [each for each in outcome.sessions if each.path in wanted]
+                failed += outcome.unreadable
+            except WorkerEndedError as problem:
+                ended.append(file)
+                failed.append(Unreadable(file, str(problem)))
+            self._jobs[id] = msgspec.structs.replace(self._jobs[id], done=number)
             self._publish("job", {"id": id, "done": number, "total": len(files)})
+        if ended and not done:
+            # Nothing to keep: with the same name it would answer the next try.
+            raise WorkerEndedError(f"{ended[0]}: {_ENDED}.")
         titles = {each.path: each.title for each in sessions}
-        return KeptComparison(policies, titles, tuple(done), tuple(failed))
+        retry = self._jobs[id].retry if ended else None
+        return KeptComparison(policies, titles, tuple(done), tuple(failed), retry)
 
     def _replay_file(self, task: ReplayTask) -> ReplayOutcome:
-        if self._replay is not None:
-            return self._replay(task)
+        try:
+            return self._replay(task) if self._replay is not None else self._replay_in_process(task)
+        except BrokenProcessPool:
+            self._pool = None
+            raise WorkerEndedError(_ENDED) from None
+
+    def _replay_in_process(self, task: ReplayTask) -> ReplayOutcome:
         if self._is_stopping:
             raise UsageError("The dashboard was stopped.")
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=begin_worker)
-        try:
-            return self._pool.submit(replay_file, task).result()
-        except BrokenProcessPool:
-            self._pool = None
-            why = "the process that replayed it ended unexpectedly, most likely out of memory"
-            return ReplayOutcome(unreadable=(Unreadable(task.file, why),))
+        return self._pool.submit(replay_file, task).result()
 
 
 def _name(sessions: Sequence[IndexedSession], policies: str) -> str:

@@ -1,9 +1,13 @@
-"""Gemini CLI's chat JSON. Results are inside the message that made the call; here they follow the reply.
+"""Gemini CLI's chats. Results are inside the message that made the call; here they follow the reply.
+
+Earlier versions keep a chat as one JSON object. Later ones append JSON lines: first what the chat is, then
+messages, each written again when it grows; `$set` replaces fields of the chat, `$rewindTo` removes a message
+and all after it.
 
 Thoughts are summaries for display and are never sent again; their tokens count as output.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from everturn.history.blocks import Block, text_block
@@ -21,6 +25,10 @@ from everturn.wire.json_values import is_list, is_object
 
 
 def _recognises(source: SourceFile) -> bool:
+    first = source.lines[0] if source.lines else {}
+    # The first line of a chat in lines; a chat that is one object has its messages in it.
+    if _is_chat(first) and "messages" not in first:
+        return True
     whole = source.whole
     messages = whole.get("messages") if is_object(whole) else None
     return (
@@ -30,19 +38,72 @@ def _recognises(source: SourceFile) -> bool:
     )
 
 
+def _is_chat(line: Json) -> bool:
+    return all(isinstance(line.get(name), str) for name in ("sessionId", "projectHash"))
+
+
+def _read_lines(lines: Iterable[Json]) -> tuple[Json, int]:
+    """The chat that the lines make, in the form of a chat that is one object; and how many replies with usage
+    are no longer part of it."""
+    chat: Json = {}
+    # By id, in the order in which they came first: a message that is written again stays in its place.
+    messages: dict[str, Json] = {}
+    counted: set[str] = set()
+    for line in lines:
+        changed = line.get("$set")
+        if "$rewindTo" in line:
+            messages = _rewind(messages, texts(line["$rewindTo"]))
+        elif isinstance(line.get("id"), str):
+            messages[line["id"]] = line
+            counted |= {line["id"]} if is_object(line.get("tokens")) else set()
+        elif is_object(changed):
+            chat |= changed
+            if is_list(kept := changed.get("messages")):
+                named = enumerate(each for each in kept if is_object(each))
+                messages = {texts(each.get("id")) or f"#{at}": each for at, each in named}
+        elif _is_chat(line):
+            chat |= line
+    return {**chat, "messages": list(messages.values())}, len(counted - messages.keys())
+
+
+def _rewind(messages: dict[str, Json], to: str) -> dict[str, Json]:
+    """Gemini CLI itself takes a message that it does not know for the beginning."""
+    known = list(messages)
+    kept = known[: known.index(to)] if to in messages else []
+    return {id: messages[id] for id in kept}
+
+
 def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
-    whole = source.whole
+    whole, removed = source.whole, 0
+    if not is_object(whole) or "messages" not in whole:
+        whole, removed = _read_lines(source.lines)
     book = RecordBuilder(texts(whole.get("sessionId")))
     last: Json = {}
     for message in whole["messages"]:
         at = message.get("timestamp") if is_object(message) else None
         if _type(message) == "user":
-            book.user(text_of_parts(message.get("content")), at)
+            if not _only_answers(message.get("content")):
+                book.user(text_of_parts(message.get("content")), at)
         elif _type(message) == "gemini":
             last = {**message, "id": last.get("id")} if _goes_on(last, message) else message
             _reply(last, book, at)
         last = last if _type(message) in ("gemini", "info") else {}
-    yield RecordedConversation((book.thread,), "", book.notes)
+    lost = (_removed(removed),) if removed else ()
+    yield RecordedConversation((book.thread,), "", (*book.notes, *lost), flaws=lost)
+
+
+def _removed(replies: int) -> str:
+    what, are = ("1 reply was", "is") if replies == 1 else (f"{replies:,} replies were", "are")
+    return f"{what} rewound or replaced by a summary, and {are} not counted"
+
+
+def _only_answers(content: Any) -> bool:
+    """Results that the calls of the reply before hold too."""
+    return (
+        is_list(content)
+        and bool(content)
+        and all(is_object(part) and "functionResponse" in part for part in content)
+    )
 
 
 def _type(message: Any) -> Any:

@@ -84,6 +84,11 @@ def dollars(nanos: int) -> str:
     return formatting.dollars(to_dollars(nanos))
 
 
+def cost(nanos: int, unpriced: int) -> str:
+    """What calls cost; calls without a known price are not shown as free."""
+    return "no price" if unpriced and not nanos else dollars(nanos)
+
+
 def tile(name: str, value: str, *said: Child) -> Html:
     return element("div", element("dt", name), element("dd", value, element("small", *said)), class_="tile")
 

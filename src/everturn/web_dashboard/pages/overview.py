@@ -11,7 +11,7 @@ from everturn.replay.page.plot import swatches
 from everturn.web_dashboard import figures
 from everturn.web_dashboard.avoidable import AvoidableCost
 from everturn.web_dashboard.pages.filters import Choices, address, form, segmented
-from everturn.web_dashboard.pages.layout import Shell, dollars, empty, panel, render, tile, tiles
+from everturn.web_dashboard.pages.layout import Shell, cost, dollars, empty, panel, render, tile, tiles
 from everturn.web_dashboard.pages.sessions import countdown, session_link, short_project
 from everturn.web_dashboard.queries import Grouping, GroupRow, IndexedSession, Period, PeriodRow, Sums
 from everturn.web_dashboard.values import NANO
@@ -115,7 +115,7 @@ def _tiles(data: Overview) -> Html:
     practice = f"; {formatting.count(data.practice, 'practice call')} left out" if data.practice else ""
     return tiles(
         [
-            tile("Cost", dollars(sums.nanos), f"{unpriced}at list price{practice}", _trend(data)),
+            tile("Cost", cost(sums.nanos, sums.unpriced), f"{unpriced}at list price{practice}", _trend(data)),
             tile("Cache breaks", dollars(lost), f"{_share(lost, sums.nanos)} of the cost, estimated"),
             tile(
                 "Hit rate",
@@ -188,7 +188,7 @@ def _said(label: str, sums: Sums) -> list[str]:
         return [label, "no calls"]
     return [
         label,
-        f"{dollars(sums.nanos)} · {formatting.count(sums.calls, 'call')}",
+        f"{cost(sums.nanos, sums.unpriced)} · {formatting.count(sums.calls, 'call')}",
         f"{formatting.tokens(sums.prompt)} input, {formatting.share(sums.read, sums.prompt)} from the cache",
     ]
 
@@ -207,7 +207,7 @@ def _table(data: Overview, labels: Sequence[str]) -> Html:
         element(
             "tr",
             element("th", label, scope="row"),
-            element("td", dollars(row.sums.nanos)),
+            element("td", cost(row.sums.nanos, row.sums.unpriced)),
             element("td", f"{row.sums.calls:,}"),
             element("td", formatting.tokens(row.sums.prompt)),
             element("td", formatting.tokens(row.sums.output)),
@@ -289,7 +289,7 @@ def _group(name: Grouping, data: Overview) -> Html:
                 "a", short_project(row.name) if name == "project" else row.name or "unknown",
                 href=address("/sessions", {name: row.name, "sort": "cost"}), title=row.name,
             ),
-            element("span", dollars(row.sums.nanos), class_="number"),
+            element("span", cost(row.sums.nanos, row.sums.unpriced), class_="number"),
             figures.meter(row.sums.nanos / most if most else 0),
             element(
                 "small",
@@ -317,7 +317,7 @@ def _biggest(shell: Shell, found: Sequence[IndexedSession], query: Mapping[str, 
                 ),
             ),
             element("td", formatting.share(each.read, each.prompt)),
-            element("td", dollars(each.nanos), class_="number"),
+            element("td", cost(each.nanos, each.unpriced), class_="number"),
         )
         for each in found
     ]

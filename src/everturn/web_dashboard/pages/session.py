@@ -15,7 +15,7 @@ from everturn.session.state_file import SessionState
 from everturn.web_dashboard import figures
 from everturn.web_dashboard.pages.economy import economy_panels
 from everturn.web_dashboard.pages.filters import address
-from everturn.web_dashboard.pages.layout import Shell, dollars, empty, panel, render, tile, tiles, void
+from everturn.web_dashboard.pages.layout import Shell, cost, dollars, empty, panel, render, tile, tiles, void
 from everturn.web_dashboard.pages.sessions import countdown, short_model
 from everturn.web_dashboard.queries import IndexedSession
 from everturn.web_dashboard.values import BreakRow, CallDetail, EditDetail, SessionDetail, ThreadDetail
@@ -110,11 +110,24 @@ def _action(row: IndexedSession, name: str, words: str) -> Html:
 def _cost(row: IndexedSession) -> Html:
     billed = formatting.count(row.calls, "call")
     if not row.practice:
-        return tile("Cost", dollars(row.nanos) if row.calls else "–", billed)
+        return tile("Cost", cost(row.nanos, row.unpriced) if row.calls else "–", billed)
     practice = f"{formatting.count(row.practice, 'call')} of practice with the twin: nothing billed"
     if not row.calls:
         return tile("Cost", "practice", practice)
-    return tile("Cost", dollars(row.nanos), f"{billed}; {practice}")
+    return tile("Cost", cost(row.nanos, row.unpriced), f"{billed}; {practice}")
+
+
+def _hit_rate(row: IndexedSession) -> Html:
+    if row.prompt:
+        return tile("Hit rate", formatting.share(row.read, row.prompt), "of the input")
+    why = "practice is left out" if row.practice else "the file reports no usage"
+    return tile("Hit rate", "–", why)
+
+
+def _extra(view: SessionView, lost: int) -> str:
+    if not view.detail.breaks:
+        return "none found"
+    return f"{dollars(lost)} extra, estimated" if lost else "no price is known"
 
 
 def _tiles(view: SessionView) -> Html:
@@ -130,11 +143,11 @@ def _tiles(view: SessionView) -> Html:
                 f"{full} of {formatting.tokens(view.detail.window)}: {view.detail.window_why}",
             ),
             tile("Largest context", formatting.tokens(row.peak), "tokens"),
-            tile("Hit rate", formatting.share(row.read, row.prompt), "of the input"),
+            _hit_rate(row),
             tile(
                 "Cache breaks",
                 f"{len(view.detail.breaks):,}",
-                f"{dollars(lost)} extra, estimated" if view.detail.breaks else "none found",
+                _extra(view, lost),
             ),
             tile("Compactions", f"{row.compactions:,}", "" if row.compactions else "none"),
         ],

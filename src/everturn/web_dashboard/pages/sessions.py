@@ -7,7 +7,7 @@ from everturn.replay.page import formatting
 from everturn.replay.page.markup import Html, element
 from everturn.web_dashboard import figures
 from everturn.web_dashboard.pages.filters import Choices, address, form
-from everturn.web_dashboard.pages.layout import Shell, dollars, empty, panel, render
+from everturn.web_dashboard.pages.layout import Shell, cost, dollars, empty, panel, render
 from everturn.web_dashboard.queries import PAGE_SIZE, IndexedSession, Sort
 
 _COLUMNS: tuple[tuple[str, Sort | None], ...] = (
@@ -101,7 +101,9 @@ def _head(name: str, key: Sort | None, query: Mapping[str, str], sort: Sort) -> 
 def _row(shell: Shell, each: IndexedSession) -> Html:
     share = each.context / each.window if each.window else 0
     size = f"{formatting.tokens(each.context)} of {formatting.tokens(each.window)}"
-    lost = f"{each.breaks:,} · {dollars(each.break_nanos)}" if each.breaks else "–"
+    lost = f"{each.breaks:,}" if each.breaks else "–"
+    # Without a known price the cost of a break is not known either.
+    lost += f" · {dollars(each.break_nanos)}" if each.break_nanos else ""
     return element(
         "tr",
         element("td", session_link(each)),
@@ -125,11 +127,9 @@ def _row(shell: Shell, each: IndexedSession) -> Html:
 
 
 def _cost(each: IndexedSession) -> str:
-    if each.unpriced and not each.nanos:
-        return "no price"
     if each.practice and not each.calls:
         return "practice"
-    return dollars(each.nanos) if each.calls else "–"
+    return cost(each.nanos, each.unpriced) if each.calls else "–"
 
 
 def short_model(name: str) -> str:

@@ -15,7 +15,7 @@ from everturn.replay.page.session_comparison import (
     how_many_are_drawn,
     sum_policies,
 )
-from everturn.web_dashboard.pages.layout import Shell, dollars, empty, panel, render, void
+from everturn.web_dashboard.pages.layout import Shell, cost, empty, panel, render, void
 from everturn.web_dashboard.queries import IndexedSession
 
 _SWITCHES = "+1h: cache entries live for one hour; +refresh: they are kept alive in pauses"
@@ -29,6 +29,13 @@ class Chosen(msgspec.Struct, frozen=True):
     offered: Sequence[str]
 
 
+class Retry(msgspec.Struct, frozen=True):
+    """What somebody chose, to be computed again: the ids of the sessions, and policies."""
+
+    sessions: tuple[str, ...]
+    policies: str
+
+
 class Job(msgspec.Struct, frozen=True):
     """A comparison that is computed: how many files are done. `why` says what went wrong."""
 
@@ -36,6 +43,7 @@ class Job(msgspec.Struct, frozen=True):
     done: int
     total: int
     why: str = ""
+    retry: Retry | None = None
 
 
 def choose_page(shell: Shell, chosen: Chosen, recent: Sequence[tuple[str, str]]) -> str:
@@ -51,19 +59,38 @@ def choose_page(shell: Shell, chosen: Chosen, recent: Sequence[tuple[str, str]])
 def job_page(shell: Shell, job: Job) -> str:
     bar = element("progress", value=job.done, max=max(1, job.total), aria_label="Replaying")
     said = f"Replaying: {job.done:,} of {formatting.count(job.total, 'file')}"
-    inside = element("p", job.why, class_="worse") if job.why else [element("p", said), bar]
+    failed = [element("p", "Not computed. ", job.why, class_="worse"), try_again(job.retry)]
+    inside = failed if job.why else [element("p", said), bar]
     part = element("section", inside, data_live="job", data_job=job.id, role="status")
     back = element("p", element("a", "Choose again", href="/what-if"))
     return render(shell, "What if", element("div", element("h1", "What if"), class_="page-head"), part, back)
 
 
+def try_again(retry: Retry | None) -> Html | str:
+    """A button that sends the same choice again."""
+    if retry is None:
+        return ""
+    names = [("session", each) for each in retry.sessions]
+    names += [("policy", each.strip()) for each in retry.policies.split(",") if each.strip()]
+    boxes = [
+        void("input", type="checkbox", name_=name, value=value, checked=True, hidden=True)
+        for name, value in names
+    ]
+    button = element("button", "Try again", type="submit", class_="button primary")
+    return element("form", boxes, button, data_compare=True)
+
+
 def result_page(
-    shell: Shell, found: Sequence[SessionComparison], unreadable: Sequence[tuple[str, str]]
+    shell: Shell,
+    found: Sequence[SessionComparison],
+    unreadable: Sequence[tuple[str, str]],
+    retry: Retry | None = None,
 ) -> str:
     told = [each for each in found if any(run.totals.calls for run in each.runs)]
     if not told:
         said = "; ".join(f"{path}: {why}" for path, why in unreadable)
-        return render(shell, "What if", element("h1", "What if"), empty("Nothing to replay", said))
+        back = element("p", element("a", "Choose again", href="/what-if"))
+        return render(shell, "What if", element("h1", "What if"), empty("Nothing to replay", said), back)
     ordered, compared = [_in_zone(each, shell.zone) for each in by_cost(told)], _compare(told)
     drawn = how_many_are_drawn(ordered)
     chosen = cheapest(sum_policies(ordered)).policy
@@ -77,7 +104,7 @@ def result_page(
             parts.policies(ordered, compared),
             parts.session_table(ordered, compared, drawn),
             [parts.session_section(each, number, chosen) for number, each in enumerate(ordered[:drawn])],
-            panel("Left out", element("ul", left)) if left else "",
+            panel("Left out", element("ul", left), try_again(retry)) if left else "",
             class_="report",
         ),
         wide=False,
@@ -119,7 +146,7 @@ def _form(shell: Shell, chosen: Chosen) -> Html:
             ),
             element("td", element("span", each.title, class_="title"), class_="words", title=each.title),
             element("td", shell.moment(each.ended), class_="soft"),
-            element("td", dollars(each.nanos), class_="number"),
+            element("td", cost(each.nanos, each.unpriced), class_="number"),
         )
         for at, each in enumerate(chosen.sessions)
     ]  # fmt: skip

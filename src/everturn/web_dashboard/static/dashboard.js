@@ -112,10 +112,12 @@
     const chart = event.target.closest(".chart"), step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 }[event.key];
     if (chart && step) {
       event.preventDefault();
-      pointAt(chart, Number(chart.dataset.at ?? -1) + step);
+      // The keys begin where the slider is: the newest call, or the one that was chosen.
+      const slider = sliderOf(chart);
+      pointAt(chart, Number(chart.dataset.at ?? (slider ? slider.value - 1 : -1)) + step);
     } else if (chart && event.key === "Enter") {
       const slider = sliderOf(chart);
-      if (slider) chooseCall(slider, Number(chart.dataset.at ?? 0) + 1);
+      if (slider) chooseCall(slider, Number(chart.dataset.at ?? slider.value - 1) + 1);
     } else if (event.key === "/") {
       const search = document.querySelector("[data-search]");
       event.preventDefault();
