@@ -110,3 +110,15 @@ def test_nothing_is_decided_for_an_observed_call():
     assert [each.uuid for each in alone.conversation.log.records[:3]] == [each.uuid for each in records]
     assert len(alone.conversation.log.records) == 4
     assert alone.effects == []
+
+
+def test_a_reply_belongs_to_the_source_that_was_observed_or_to_the_setting():
+    alone = Alone(model=MODEL, preamble=head(), source="one")
+    conversation, said = alone.conversation, Usage(10, 0, 9_000, 20)
+    # Of a call that nobody observed, only the setting is known.
+    assert isinstance(conversation.record_observed_reply([], said, alone.now), NoBreak)
+    conversation.observe(alone.now)
+    conversation.setting = msgspec.structs.replace(conversation.setting, source="two")
+    conversation.record_observed_reply([], said, alone.now)
+    baselines = conversation.detector.baselines
+    assert {name for name, known in baselines.items() if known.answered is not None} == {"one"}

@@ -53,6 +53,16 @@ def test_what_was_attached_or_decided_on_a_branch_that_was_left_stays_there():
     assert live(*records) == ["1", "2", "4"]
 
 
+def test_what_led_to_an_abandoned_reply_only_is_left_with_it():
+    records = (
+        say("1"),
+        b.attachment("for 2", uuid="note", parent="1"),
+        reply("2", "note"),
+        say("3", "1"),
+    )
+    assert live(*records) == ["1", "3"]
+
+
 def test_a_resumed_session_that_repeats_its_history_counts_once():
     first = (say("1"), reply("2", "1"), say("3", "2"))
     again = (say("1b"), reply("2b", "1b"), say("4", "2b"))

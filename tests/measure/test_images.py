@@ -21,6 +21,7 @@ from everturn.measure.images import (
     tokens_of_size,
 )
 from everturn.measure.model_table import find_model
+from everturn.measure.rendering import images_in
 
 REST = b"\x00" * 4000
 
@@ -225,3 +226,18 @@ def test_scaling_of_a_lossy_image_and_unknown_forms_are_not_taken_for_a_size():
 @pytest.mark.parametrize("size", [(0, 1), (1, 0)])
 def test_an_image_without_a_side_has_no_size(size: tuple[int, int]):
     assert size_of(quoted(png(*size))) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [
+        ({"type": "image"}, 1),
+        ({"type": "text", "text": '"image"'}, 0),
+        ({"type": "tool_result", "tool_use_id": "c", "content": 'It is an "image".'}, 0),
+        ({"type": "tool_result", "tool_use_id": "image", "content": "a text"}, 0),
+        ({"type": "tool_result", "tool_use_id": "c", "content": [{"type": "image"}, {"type": "image"}]}, 2),
+        ({"type": "tool_result", "tool_use_id": "image", "content": 7}, 0),
+    ],
+)
+def test_images_count_in_a_message_and_directly_in_a_result(fields: dict[str, object], count: int):
+    assert images_in(block_from_fields(fields)) == count

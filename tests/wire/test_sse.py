@@ -35,6 +35,18 @@ def test_an_event_is_there_with_the_byte_that_ends_it():
     assert reader.feed(b"\ndata: 3\n\n") == [ServerEvent("", b"3")]
 
 
+def test_a_line_end_that_comes_in_two_pieces_is_one_and_the_next_is_another():
+    reader = SseReader()
+    pieces = [b"data: 1\r", b"\n", b"\n", b"data: 2\n", b"\n"]
+    assert [reader.feed(piece) for piece in pieces] == [
+        [],
+        [],
+        [ServerEvent("", b"1")],
+        [],
+        [ServerEvent("", b"2")],
+    ]
+
+
 def test_a_name_that_is_not_text_is_kept_as_far_as_it_can_be_read():
     assert read_in([b"event: a\xff\ndata: 1\n\n"]) == [ServerEvent("a\ufffd", b"1")]
 

@@ -16,7 +16,7 @@ from everturn.engine.values import ConversationSettings, NewId
 from everturn.history.edits import Edit, Undone
 from everturn.history.log import Log
 from everturn.history.records import Record, make_edit_record
-from everturn.measure.calibration import MIN_SAMPLES, Calibration, Calibrator
+from everturn.measure.calibration import Calibration, Calibrator
 from everturn.measure.meter import ContextSize
 from everturn.measure.overhead import OverheadMeter, is_conversation_start
 from everturn.measure.thresholds import ContextThresholds, compute_thresholds
@@ -76,8 +76,6 @@ class ConversationState:
         self._unfolded.append(record)
 
     def _fold(self) -> None:
-        if not self._unfolded:
-            return
         records, self._unfolded = self._unfolded, []
         for record in records:
             self._calibrator.add(record)
@@ -87,8 +85,7 @@ class ConversationState:
     @property
     def tracker(self) -> ViewTracker:
         """What is in view. A view that is replaced gets a new one."""
-        if self._unfolded:
-            self._fold()
+        self._fold()
         return self._tracker
 
     def note_observed(self) -> bool:
@@ -163,8 +160,7 @@ class ConversationState:
     def estimate_tokens(self, records: Iterable[Record]) -> int:
         """Tokens of records as they were recorded, whatever is in view; not padded."""
         total = sum((self.counts.of(record).whole for record in records), TokenCount()).total
-        is_known = self.setting.options.tokens.calibrate and self.calibration.samples >= MIN_SAMPLES
-        return self.calibration.corrected(total) if is_known else total
+        return self.calibration.corrected(total) if self.setting.options.tokens.calibrate else total
 
 
 def thresholds_of(settings: ConversationSettings) -> ContextThresholds:

@@ -114,5 +114,5 @@ class Calibrator:
         self._growth = 0
 
     def _pair(self, model: str, estimated: int, reported: int) -> None:
-        if 0 < estimated <= reported * MAX_FACTOR and 0 < reported <= estimated * MAX_FACTOR:
+        if 0 < estimated <= reported * MAX_FACTOR and reported <= estimated * MAX_FACTOR:
             self._learned.setdefault(model, _Learned()).learn(estimated, reported)
