@@ -47,6 +47,17 @@ def test_one_session_is_compared_and_it_says_that_this_is_little(tmp_path):
     assert "economic+balanced" in done.stdout
 
 
+@pytest.mark.spec("EC-9")
+def test_it_says_which_model_is_the_nearest_to_one_without_a_known_price(tmp_path):
+    folder = make_sessions(tmp_path / "sessions", 1)
+    for file in folder.iterdir():
+        file.write_text(re.sub(r'"model":\s*"claude-[^"]+"', '"model":"claude-opus-9-9"', file.read_text()))
+    done = tune(tmp_path, folder, "--dry-run")
+    assert done.exit_code == 0, done.output
+    nearest = "'claude-opus-9-9' is not in the table of models; measured as claude-opus-5-5"
+    assert " ".join(done.output.split()).count(nearest) == 1
+
+
 @pytest.mark.spec("EC-7")
 def test_the_default_caution_is_the_cheapest_with_at_most_one_refetch_more_than_claude_code():
     """By the published table, with summaries by a small model and holds."""

@@ -7,9 +7,11 @@ from datetime import timedelta
 import pytest
 from surfaces.desk import call, tool
 from surfaces.test_economy import OPUS, SAYS, grow, speak
+from surfaces.test_holds_of_adapters import Caller
 
-from everturn.decide.compact.values import CompactionSkipped
+from everturn.decide.compact.values import CompactionFailed, CompactionSkipped
 from everturn.history.blocks import text_of
+from everturn.session.state_file import decode_state
 from everturn.twin.upstream import make_twin_send
 
 UNKNOWN = {**OPUS, "model": "nobody-knows-1"}
@@ -23,6 +25,12 @@ def last_reply(session, text):
         for each in session.conversation.log.records
         if each.kind == "assistant" and any(text_of(block) == text for block in each.blocks)
     )
+
+
+def states(caller):
+    """What each conversation of the middleware has written down."""
+    files = sorted((caller.desk.folder / "kept").rglob("*state*"))
+    return [decode_state(file.read_bytes()).economy for file in files]
 
 
 def counted_from(session):
@@ -241,3 +249,96 @@ def test_without_a_known_price_only_the_thresholds_decide_and_that_is_said_once(
 def test_a_model_under_the_name_of_another_provider_has_its_price(desk, name):
     with desk.open(**{**OPUS, "model": name}) as session:
         assert session.conversation.economy.is_on
+
+
+def send_known(desk, unknown, known):
+    send = make_twin_send(desk.twin.twin)
+    return lambda body, betas: send(body.replace(unknown, known), betas)
+
+
+@moves
+@pytest.mark.spec("EC-1")
+def test_a_summary_model_without_a_known_price_is_said_once_and_reckoned_as_the_own_model(desk):
+    compact = {"strategies": ("direct", "extractive"), "summary_model": "nobody-knows-1"}
+    for _ in range(2):
+        with desk.open(
+            **{**OPUS, "compact": compact},
+            client=None,
+            send=send_known(desk, b"nobody-knows-1", b"claude-haiku-4-5"),
+        ) as session:
+            grow(desk, session, logs=2)
+            speak(desk, session)
+            decisions = session.context().decisions
+    [said] = desk.heard("PriceUnknown")
+    assert said.why == (
+        "no price is known for 'nobody-knows-1', which writes summaries: they are reckoned as dear as those "
+        "of 'claude-opus-4-5'; give it one in the configuration, under `models`"
+    )
+    assert [each.sentence for each in decisions if each.kind == "price"] == [said.why]
+
+
+@pytest.mark.parametrize("name", ["claude-haiku-4-5", "us.anthropic.claude-haiku-4-5-v1:0", ""])
+def test_nothing_is_said_of_a_summary_model_whose_price_is_known(desk, name):
+    compact = {"strategies": ("direct", "extractive"), "summary_model": name}
+    with desk.open(**{**OPUS, "compact": compact}) as session:
+        speak(desk, session)
+    assert desk.heard("PriceUnknown") == []
+
+
+# ── what is not known, and what was for nothing ──────────────────────────────────────────────────
+
+
+@moves
+@pytest.mark.spec("EC-8")
+@pytest.mark.parametrize("kept", [2, 8])
+def test_a_fork_claims_no_saving_of_a_compaction_that_its_parent_has_made(desk, kept):
+    caller = Caller(desk, economy={"holds": False})
+    for number in range(4):
+        caller.ask(f"Log {number}: " + SAYS * 2_300)
+    desk.twin.advance(301)
+    caller.ask("Which token?")
+    [parent] = states(caller)
+    assert parent.surplus > 30_000
+    # In front of the compaction, or behind it: then the fork keeps it, without its numbers.
+    caller.messages = caller.messages[:kept]
+    caller.ask("Or rather: which log?")
+    [fork] = [each for each in states(caller) if each != parent]
+    assert (fork.base, fork.surplus, fork.resets) == (None, 0, ())
+    assert fork.unmanaged <= fork.spent
+
+
+@moves
+@pytest.mark.spec("EC-8")
+def test_a_compaction_whose_numbers_were_not_written_before_a_kill_claims_no_saving(desk):
+    with desk.open(**OPUS) as session:
+        grow(desk, session)
+        [file] = [each for each in desk.folder.iterdir() if each != desk.path and "state" in each.name]
+        older = file.read_bytes()
+        desk.twin.advance(301)
+        speak(desk, session, "Which token?")
+        assert session.conversation.economy.state.surplus > 30_000
+    file.write_bytes(older)
+    with desk.open(**OPUS) as session:
+        assert counted_from(session) == (None, 0, 0.0)
+        before = session.context().saved
+        speak(desk, session)
+        after = session.context().saved
+    assert after.unmanaged - before.unmanaged <= after.spent - before.spent
+
+
+@moves
+@pytest.mark.spec("EC-8")
+def test_summaries_that_were_paid_and_not_used_count_as_spent(desk):
+    compact = {"strategies": ("direct",), "summary_model": "claude-haiku-4-5"}
+    with desk.open(**{**OPUS, "compact": compact}) as session:
+        grow(desk, session, logs=2)
+        before = session.context().saved
+        # Refused by the gate: there is no summary in them.
+        desk.twin.script(*["No."] * 8)
+        outcome = session.compact()
+        after = session.context().saved
+        parts = session.bill.parts
+    assert isinstance(outcome, CompactionFailed)
+    assert float(parts["compact"].dollars) > 0.01
+    assert after.spent - before.spent == pytest.approx(float(parts["compact"].dollars))
+    assert after.unmanaged == before.unmanaged

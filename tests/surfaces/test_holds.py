@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 
 import pytest
 from scripted_twin import scripted_options
@@ -11,6 +12,7 @@ from surfaces.test_economy import HOLDS, OPUS, SAYS, grow, speak, wait_for_calls
 from everturn import AsyncSession
 from everturn.session.hold_timers import VirtualTimer
 from everturn.twin.testing import TwinForTests
+from everturn.twin.upstream import make_twin_send
 
 VIRTUAL = {**OPUS, "economy": {"holds": True, "hold_share": 1.0}}
 
@@ -184,3 +186,29 @@ def test_the_holds_of_an_async_session_wait_in_a_task_and_end_with_it(desk):
     seen, holds = asyncio.run(live())
     assert len(desk.twin.ledger) == seen
     assert holds == sum(body["max_tokens"] == 0 for body in desk.bodies)
+
+
+@pytest.mark.spec("EC-11")
+def test_the_event_loop_of_an_async_session_ends_while_a_hold_waits_for_its_answer(desk):
+    send, is_sent, may_answer = make_twin_send(desk.twin.twin), threading.Event(), threading.Event()
+    answered_in_time = []
+
+    def send_slowly(body, betas):
+        if json.loads(body)["max_tokens"] == 0:
+            is_sent.set()
+            answered_in_time.append(may_answer.wait(10))
+        return send(body, betas)
+
+    async def live():
+        async with await AsyncSession.open(
+            desk.path, send=send_slowly, system=RULES, clock=desk.twin.twin.clock.now, **OPUS, economy=HOLDS
+        ) as session:
+            desk.twin.script("Seen.")
+            await session.send("Log: " + SAYS * 2_300)
+            while not is_sent.is_set():
+                await asyncio.sleep(0.01)
+
+    asyncio.run(live())
+    # The hold is still under way: nobody has waited for it.
+    assert answered_in_time == []
+    may_answer.set()

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 from adapters.langchain.conftest import Bench as LangChainBench
@@ -159,6 +161,62 @@ def test_a_hold_that_fails_does_not_touch_the_conversation(desk):
     caller.ask("Go on.")
     assert [event.why.partition(":")[0] for event in desk.heard("CacheHeld")] == ["the hold failed"]
     assert [row["status"] for row in desk.twin.ledger] == [200, 529, 200]
+
+
+def wait_until_midnight(caller):
+    """Until the first hold is due some seconds before midnight."""
+    now = caller.desk.twin.twin.clock.now()
+    caller.timer.advance(86_400 - 300 - (now - now.replace(hour=0, minute=0, second=0)).total_seconds())
+
+
+def spent_by_day(caller):
+    with closing(sqlite3.connect(caller.desk.folder / "kept" / "counters.sqlite")) as database:
+        rows = database.execute("SELECT name, amount FROM counter").fetchall()
+    return {name.split("/")[1]: micro / 1_000_000 for name, micro in rows}
+
+
+@pytest.mark.spec("EC-11")
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_hold_counts_on_the_day_on_which_it_was_sent_also_if_the_answer_comes_after_midnight(
+    desk, is_answered
+):
+    caller = Caller(desk)
+    wait_until_midnight(caller)
+    caller.ask("Log: " + SAYS * 2_300)
+    sent_on = desk.twin.twin.clock.now().date().isoformat()
+    if not is_answered:
+        desk.twin.faults("overloaded")
+    answered_on = []
+
+    def pass_midnight(_):
+        desk.twin.advance(60)
+        answered_on.append(desk.twin.twin.clock.now().date().isoformat())
+
+    caller.client._client.event_hooks = {"response": [pass_midnight]}
+    caller.timer.advance(295)
+    assert [each > sent_on for each in answered_on] == [True]
+    spent = spent_by_day(caller)
+    assert set(spent) == {sent_on}
+    assert (spent[sent_on] > 0.009) == is_answered
+
+
+@pytest.mark.spec("EC-11")
+def test_a_hold_whose_answer_is_lost_may_have_been_billed_and_counts_as_if_it_was(desk):
+    caller = Caller(desk)
+    caller.ask("Log: " + SAYS * 2_300)
+    desk.twin.faults({"kind": "timeout", "hangs_up": True, "delay_s": 0})
+    caller.timer.advance(300)
+    [told] = desk.heard("CacheHeld")
+    assert (told.usage, told.tokens) == (None, 0)
+    assert told.why.endswith(f"; it may have been billed: ${told.dollars:.3f} counted")
+    assert told.dollars > 0.009
+    [spent] = spent_by_day(caller).values()
+    assert spent == pytest.approx(told.dollars, abs=1e-6)
+    caller.ask("Go on.")
+    [overview] = caller.middleware.conversations
+    assert [each.sentence for each in overview.decisions] == [f"not held: {told.why}"]
+    # The bill has only what the API has reported.
+    assert caller.middleware.bill.parts["hold"].calls == 0
 
 
 @pytest.mark.spec("EC-3")

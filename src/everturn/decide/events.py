@@ -137,7 +137,8 @@ class NotesTaken(Event, frozen=True, kw_only=True, tag="notes_taken"):
 
 class CacheHeld(Event, frozen=True, kw_only=True, tag="cache_held"):
     """A call that kept the provider's cache alive during a pause, with its terms; or why it failed (EC-1).
-    Dollars are what it cost, and what it was expected to save; `usage` is None if it was not answered.
+    Dollars are what it cost, and what it was expected to save; `usage` is None if it was not answered, and
+    the dollars are what counts for it then: it may have been billed.
     """
 
     at: datetime
@@ -179,7 +180,8 @@ class ToolsDeferred(Event, frozen=True, kw_only=True, tag="tools_deferred"):
 
 class PriceUnknown(Event, frozen=True, kw_only=True, tag="price_unknown"):
     """The policy decides by price, and the price of this model is not known: it decides by the thresholds
-    instead. Said once for each model of a conversation.
+    instead, or, if that model only writes summaries, with the price of the conversation's own. Said once for
+    each model of a conversation.
     """
 
     why: str

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from everturn.decide.compact.settings import to_strategy
 from everturn.decide.compact.values import Attempt, Compaction, CompactionRequest, CompactionSkipped
 from everturn.decide.economy.decisions import DecisionKind, EconomicDecision, add_decision
@@ -30,7 +32,7 @@ from everturn.engine.holds import (
 )
 from everturn.engine.values import ConversationSettings
 from everturn.history.records import Usage
-from everturn.measure.model_table import find_model, has_known_price
+from everturn.measure.model_table import find_named, has_known_price
 from everturn.measure.prediction import Prediction
 from everturn.view.breakpoints import Breakpoints
 
@@ -77,14 +79,30 @@ class Economy:
         return settings.options.economy.enabled and has_known_price(settings.model.id)
 
     def missing_price(self, now: datetime) -> str:
-        """Why nothing is decided by price although the policy does; "" if that was said before."""
+        """Why nothing is decided by price although the policy does, or by another price than that of the
+        summary model; "" if that was said before."""
         settings = self._conversation.setting
-        if not settings.options.economy.enabled or self.is_on:
+        if not settings.options.economy.enabled:
             return ""
+        if self.is_on:
+            return self._missing_summary_price(settings, now)
         why = _unpriced(settings)
         if any(each.why == why for each in self.decisions):
             return ""
         self.note("reset", why, now, done=False, cost=0.0, expected=0.0)
+        return why
+
+    def _missing_summary_price(self, settings: ConversationSettings, now: datetime) -> str:
+        compact = settings.options.compact
+        named, is_asked = compact.summary_model, "direct" in map(to_strategy, compact.strategies)
+        if not named or not is_asked or has_known_price(named) or self._state.unpriced == named:
+            return ""
+        self._state = msgspec.structs.replace(self._state, unpriced=named)
+        why = (
+            f"no price is known for {named!r}, which writes summaries: they are reckoned as dear as those of "
+            f"{settings.model.id!r}; give it one in the configuration, under `models`"
+        )
+        self.note("price", why, now, done=False, cost=0.0, expected=0.0)
         return why
 
     @property
@@ -228,7 +246,7 @@ class Economy:
     def _price_attempts(self, attempts: Sequence[Attempt], size: int, now: datetime) -> float:
         settings = self._conversation.setting
         own = self.prices(settings, now, size)
-        other = find_model(settings.options.compact.summary_model)
+        other = find_named(settings.options.compact.summary_model)
         cheap = RelativePrices.from_rates(other.rates(on=now.date(), prompt_tokens=size)) if other else own
         return sum(
             (cheap if each.strategy == "direct" and not each.model else own).whole(each.usage)
@@ -300,6 +318,13 @@ class Economy:
         decision = planned.decision
         self.note("hold", held_for(cost, decision), now, done=True, cost=cost, expected=decision.expected)
 
+    def record_lost_hold(self, planned: PlannedHold, why: str, now: datetime) -> None:
+        """No answer to a hold came. It may have been billed, so its price counts; what it has kept is not
+        known."""
+        cost = planned.decision.cost
+        self.state = self.state.after_late_hold(cost)
+        self.note("hold", why, now, done=False, cost=cost, expected=planned.decision.expected)
+
     def note_not_held(self, planned: PlannedHold, now: datetime) -> None:
         decision = planned.decision
         cost, expected = decision.cost, decision.expected
@@ -362,7 +387,7 @@ def _summary_units(
                 said = prices.output * SUMMARY_TOKENS
                 return said + prices.read * prediction.read + unread
             case "direct":
-                other = find_model(compact.summary_model) or settings.model
+                other = find_named(compact.summary_model) or settings.model
                 rates = other.rates(on=now.date(), prompt_tokens=prediction.total)
                 cheap = RelativePrices.from_rates(rates)
                 units = prediction.total + cheap.output * SUMMARY_TOKENS

@@ -31,7 +31,7 @@ from everturn.measure.model_entries import add_entries
 
 __all__ = [
     "DEFAULT_MODEL_TABLE", "EFFORTS", "MODELS", "Guess", "Model", "ModelTable", "Price", "Rates", "Speed",
-    "find_model", "has_known_price", "model_or_default",
+    "find_model", "find_named", "has_known_price", "model_or_default",
 ]  # fmt: skip
 
 EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
@@ -242,10 +242,9 @@ class ModelTable:
     def find(self, name: str) -> Model | None:
         return self._by_name.get(name)
 
-    def has_price(self, name: str) -> bool:
-        """Whether the price is that of this model, also under the name that another provider gives it, and
-        not that of the nearest one."""
-        return self.find(name) is not None or self._contained_in(name) is not None
+    def find_named(self, name: str) -> Model | None:
+        """The model of this name, also if it is the name that another provider gives it."""
+        return self.find(name) or self._contained_in(name)
 
     def find_or_guess(self, name: str) -> Guess:
         """For measuring only, which continues with an assumption and reports it; the twin refuses an unknown
@@ -286,8 +285,13 @@ def find_model(name: str) -> Model | None:
     return _table.find(name)
 
 
+def find_named(name: str) -> Model | None:
+    return _table.find_named(name)
+
+
 def has_known_price(name: str) -> bool:
-    return _table.has_price(name)
+    """Whether the price is that of this model, and not that of the nearest one."""
+    return _table.find_named(name) is not None
 
 
 def model_or_default(name: str) -> Guess:

@@ -33,23 +33,32 @@ class HoldConnection(NamedTuple):
 
 
 class HoldBudget(Protocol):
-    """Dollars that several conversations share."""
+    """Dollars that several conversations share. `at` is when the hold is sent: the answer may come on the
+    next day."""
 
-    def reserve(self, dollars: float) -> str:
+    def reserve(self, dollars: float, at: datetime) -> str:
         """Take so much for a hold. Returns why it may not be spent, or ""."""
         ...
 
-    def settle(self, reserved: float, spent: float) -> None:
+    def settle(self, reserved: float, spent: float, at: datetime) -> None:
         """A hold for which so much was reserved has cost so much."""
         ...
 
 
+class FailedHold(msgspec.Struct, frozen=True):
+    """Why a hold failed. One that the API refused costs nothing; one whose answer was lost, or could not be
+    read, may have been billed."""
+
+    why: str
+    is_billed: bool
+
+
 class HeldCall(msgspec.Struct, frozen=True):
-    """One hold that was sent: when, and its usage; None if it failed."""
+    """One hold that was sent: when, and its usage or why it failed."""
 
     planned: PlannedHold
     at: datetime
-    usage: Usage | None
+    answer: Usage | FailedHold
 
 
 class _Pause:
@@ -110,10 +119,10 @@ class CacheHolder:
             if body is None:
                 return None
             try:
-                raw = send(body, pause.betas)
+                answered = send(body, pause.betas)
             except Exception as problem:
-                return self._end_step(pause, problem)
-            seconds = self._end_step(pause, raw)
+                answered = problem
+            seconds = self._end_step(pause, answered)
             on_answer()
             return seconds
 
@@ -135,10 +144,10 @@ class CacheHolder:
             if body is None:
                 return None
             try:
-                raw = await send(body, pause.betas)
+                answered = await send(body, pause.betas)
             except Exception as problem:
-                return self._end_step(pause, problem)
-            seconds = self._end_step(pause, raw)
+                answered = problem
+            seconds = self._end_step(pause, answered)
             await on_answer()
             return seconds
 
@@ -160,9 +169,11 @@ class CacheHolder:
         for pause in self._pauses:
             for call in pause.calls[pause.collected :]:
                 pause.collected += 1
-                if call.usage is not None:
-                    self._conversation.record_hold(call.planned, call.usage, call.at)
-                    self._paid(call.usage)
+                if isinstance(call.answer, Usage):
+                    self._conversation.record_hold(call.planned, call.answer, call.at)
+                    self._paid(call.answer)
+                elif call.answer.is_billed:
+                    self._conversation.economy.record_lost_hold(call.planned, call.answer.why, call.at)
             refused, pause.refused = pause.refused, None
             if refused is not None:
                 self._refuse(refused)
@@ -205,51 +216,61 @@ class CacheHolder:
             pause.refused = pause.planned
             return None
         body = self._encode(pause.planned.request())
-        stop = self._budget.reserve(pause.planned.decision.cost) if self._budget else ""
+        at = self._clock()
+        stop = self._budget.reserve(pause.planned.decision.cost, at) if self._budget else ""
         if stop:
             refused = pause.planned.decision.refused(stop)
             pause.refused = msgspec.structs.replace(pause.planned, decision=refused)
             return None
-        pause.sent_at = self._clock()
+        pause.sent_at = at
         return body
 
     def _end_step(self, pause: _Pause, answered: RawResponse | Exception) -> float | None:
         """Keep the answer, and tell it. Returns when the next hold is due."""
         planned, at = pause.planned, pause.sent_at or self._clock()
-        usage = _usage_of(answered)
-        dollars = planned.given.prices.whole(usage) if isinstance(usage, Usage) else 0.0
+        reserved = planned.decision.cost
+        answer = _read_answer(answered, reserved)
+        if isinstance(answer, Usage):
+            dollars = planned.given.prices.whole(answer)
+        else:
+            dollars = reserved if answer.is_billed else 0.0
         if self._budget is not None:
-            self._budget.settle(planned.decision.cost, dollars)
+            self._budget.settle(reserved, dollars, at)
         try:
-            pause.calls.append(HeldCall(planned, at, usage if isinstance(usage, Usage) else None))
-            if isinstance(usage, str):
-                self._tell(CacheHeld(moment=self._moment(), at=at, tokens=0, why=usage))
+            pause.calls.append(HeldCall(planned, at, answer))
+            if isinstance(answer, FailedHold):
+                self._tell(CacheHeld(moment=self._moment(), at=at, tokens=0, why=answer.why, dollars=dollars))
                 return None
             self._tell(
                 CacheHeld(
                     moment=self._moment(),
                     at=at,
-                    tokens=usage.context,
+                    tokens=answer.context,
                     why=held_for(dollars, planned.decision),
                     dollars=dollars,
                     expected=planned.decision.expected,
-                    usage=usage,
+                    usage=answer,
                 )
             )
         finally:
             pause.sent_at = None
-        pause.planned = planned.renewed(usage)
+        pause.planned = planned.renewed(answer)
         return pause.planned.given.interval
 
 
-def _usage_of(answered: RawResponse | Exception) -> Usage | str:
-    """The usage of a hold, or why it failed."""
+def _read_answer(answered: RawResponse | Exception, dollars: float) -> Usage | FailedHold:
+    """The usage of a hold that was to cost so much, or why it failed."""
     try:
         if isinstance(answered, Exception):
             raise answered
-        return clamp_usage(parse_reply(answered).response.reply.usage or Usage())
+        if (usage := parse_reply(answered).response.reply.usage) is not None:
+            return clamp_usage(usage)
+        why, is_billed = "the hold was answered without a usage", True
     except UpstreamError as problem:
-        return f"the hold failed: {problem}"
+        why, is_billed = f"the hold failed: {problem}", not problem.status
     except Exception as problem:
         # Only the type: the message may hold private text.
-        return f"the hold raised {type(problem).__name__}"
+        why, is_billed = f"the hold raised {type(problem).__name__}", True
+    return FailedHold(
+        f"{why}; it may have been billed: ${dollars:.3f} counted" if is_billed else why, is_billed
+    )

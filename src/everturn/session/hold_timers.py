@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Protocol
@@ -121,8 +122,9 @@ class TaskTimer:
         self._sent: set[asyncio.Future[float | None]] = set()
 
     def start(self, seconds: float, step: HoldStep) -> PendingHold:
-        """The step runs in a worker thread."""
-        return self.start_async(seconds, lambda: asyncio.to_thread(step))
+        """The step runs in a thread of its own. Not in one of the loop's: the loop waits for those when it
+        ends, and the answer to a hold may take long."""
+        return self.start_async(seconds, lambda: self._in_thread(step))
 
     def start_async(self, seconds: float, step: AsyncHoldStep) -> PendingHold:
         waiting = PendingHold()
@@ -132,6 +134,30 @@ class TaskTimer:
         sleeping = asyncio.run_coroutine_threadsafe(self._sleep(seconds, waiting, step), self._loop)
         waiting.on_cancel = sleeping.cancel
         return waiting
+
+    async def _in_thread(self, step: HoldStep) -> float | None:
+        done: asyncio.Future[float | None] = self._loop.create_future()
+
+        def finish(seconds: float | None, problem: BaseException | None) -> None:
+            if done.cancelled():
+                return
+            if problem is None:
+                done.set_result(seconds)
+            else:
+                done.set_exception(problem)
+
+        def run() -> None:
+            seconds, problem = None, None
+            try:
+                seconds = step()
+            except BaseException as raised:
+                problem = raised
+            # The loop may have ended in the meantime: then nobody waits.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(finish, seconds, problem)
+
+        threading.Thread(target=run, name="cache hold", daemon=True).start()
+        return await done
 
     async def _sleep(self, seconds: float, waiting: PendingHold, step: AsyncHoldStep) -> None:
         after: float | None = seconds

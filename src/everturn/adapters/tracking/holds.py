@@ -6,7 +6,7 @@ it. Bookkeeping needs the conversation's lock, sending does not: a request never
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import date, datetime
+from datetime import datetime
 from math import ceil
 from threading import Lock
 from typing import Final
@@ -34,15 +34,15 @@ class DayBudget:
     """What the holds of all conversations may cost on one day, of all processes and replicas that keep their
     conversations in the same place. Safe to use from threads."""
 
-    def __init__(self, dollars: float, today: Callable[[], date], counters: Counters) -> None:
-        self._dollars, self._today, self._counters = dollars, today, counters
+    def __init__(self, dollars: float, counters: Counters) -> None:
+        self._dollars, self._counters = dollars, counters
         # For who counts alone.
         self._lock = Lock()
         self._own: dict[str, int] = {}
 
-    def reserve(self, dollars: float) -> str:
+    def reserve(self, dollars: float, at: datetime) -> str:
         """A hold that nobody can count is not sent: the cap would not be one."""
-        name = self._name()
+        name = _name(at)
         try:
             if not self._count(CounterStep(name, _to_micro(dollars), _to_micro(self._dollars))):
                 return ""
@@ -51,9 +51,9 @@ class DayBudget:
             return f"what the holds of today have cost is not known: {problem}"
         return f"the holds of today have cost ${spent:.2f} of ${self._dollars:.2f}"
 
-    def settle(self, reserved: float, spent: float) -> None:
+    def settle(self, reserved: float, spent: float, at: datetime) -> None:
         try:
-            self._count(CounterStep(self._name(), _to_micro(spent) - _to_micro(reserved)))
+            self._count(CounterStep(_name(at), _to_micro(spent) - _to_micro(reserved)))
         except EverturnError:
             # What was reserved stays counted, which is about what the hold has cost.
             return
@@ -74,8 +74,9 @@ class DayBudget:
         stores, tenant = shared
         return stores.read_counters(tenant, [name])[name]
 
-    def _name(self) -> str:
-        return f"holds/{self._today().isoformat()}/dollars"
+
+def _name(at: datetime) -> str:
+    return f"holds/{at.date().isoformat()}/dollars"
 
 
 def _to_micro(dollars: float) -> int:
@@ -99,7 +100,7 @@ class TrackedHolds:
         self._parts, self._tell, self._paid = parts, tell, paid
         self._settle, self._settle_async = settle, settle_async
         self._is_on = parts.options.holds_cache
-        self._budget = DayBudget(parts.options.economy.day_dollars, lambda: parts.clock().date(), counters)
+        self._budget = DayBudget(parts.options.economy.day_dollars, counters)
         self._memory = HoldMemory(parts.options.provider)
         self._lost = self._memory.read(parts.clock()) if self._is_on else {}
         # Of conversations that are forks of each other, only the last one is held.

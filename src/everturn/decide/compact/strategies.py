@@ -33,7 +33,7 @@ from everturn.history.blocks import Block, text_block, text_of
 from everturn.history.messages import Message
 from everturn.history.records import Usage
 from everturn.measure.model import Model
-from everturn.measure.model_table import find_model
+from everturn.measure.model_table import find_model, find_named
 from everturn.measure.thresholds import compute_thresholds
 from everturn.measure.tokens import estimate_block, pad_estimate
 from everturn.view.forks import CapturedRequest, make_fork
@@ -378,7 +378,7 @@ def summary_model(context: CompactionContext) -> Model:
     """Who writes the summary of a direct call; of a name that is not in the table, the conversation's own
     figures hold."""
     named = context.settings.summary_model
-    return (find_model(named) if named else context.model) or context.model
+    return (find_named(named) if named else context.model) or context.model
 
 
 def _direct_request(messages: tuple[Message, ...], context: CompactionContext) -> Request:

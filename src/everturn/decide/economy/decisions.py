@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-DecisionKind = Literal["hold", "reset", "check", "tools"]
+DecisionKind = Literal["hold", "reset", "check", "tools", "price"]
 # Our choice: enough for the pauses of a day.
 MAX_DECISIONS: Final = 12
 # Decided differently only when the numbers change; the newest says all.
@@ -18,6 +18,7 @@ _LABELS: Final[dict[tuple[DecisionKind, bool], str]] = {
     ("check", False): "hold lost",
     ("tools", True): "tools deferred",
     ("tools", False): "tools not deferred",
+    ("price", False): "no price is known",
 }
 
 

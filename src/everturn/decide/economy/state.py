@@ -51,6 +51,8 @@ class EconomyState(msgspec.Struct, frozen=True, kw_only=True):
     share_before: float | None = None
     # A compaction was undone: below this size, price is no reason for another one.
     quiet_below: int = 0
+    # The summary model of which it was said that its price is not known.
+    unpriced: str = ""
 
     @property
     def has_acted(self) -> bool:
