@@ -67,7 +67,7 @@ async def test_an_agent_learns_about_its_own_session_without_naming_it(project: 
     )
     assert (usage["tokens"], usage["window"], usage["compacts_at"]) == (123173, 200000, 167000)
     assert sum(usage["by_kind"].values()) == usage["tokens"]
-    assert (audit["calls"], audit["dollars"], audit["hit_rate"]) == (147, 7.3346, 0.9687)
+    assert (audit["calls"], audit["dollars"], audit["hit_rate"]) == (147, 7.3377, 0.9687)
     assert [(each["call"], each["reason"]) for each in missed["last_breaks"]] == [
         (61, "compaction"),
         (46, "idle"),

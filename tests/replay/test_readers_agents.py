@@ -35,6 +35,13 @@ PI = [
 ]
 
 
+def test_a_pi_session_without_its_first_line_is_read_and_says_what_is_missing(tmp_path):
+    whole, rest = one(tmp_path, lines(PI)), one(tmp_path, lines(PI[1:]), "rest.json")
+    missing = ("the first line, which names the session, is missing",)
+    assert (rest.format, rest.notes, rest.flaws) == ("pi", missing, missing)
+    assert said(rest.threads[0]) == said(whole.threads[0])
+
+
 def test_a_pi_session_keeps_its_times_and_its_disjoint_counts(tmp_path):
     session = one(tmp_path, lines(PI))
     assert (session.format, session.model, session.notes) == ("pi", "claude-sonnet-4-5", ())

@@ -217,6 +217,58 @@ def test_what_was_paid_and_what_replay_computes_are_explained_to_the_cent(desk, 
     assert "The files report $0.0" in " ".join(made("--policy", "recorded", "--no-color").stdout.split())
 
 
+def _without_parents(lines):
+    return [{**line, "parentUuid": None} for line in lines]
+
+
+def _without_ids(lines):
+    return [_changed(line, id="", request="") for line in lines]
+
+
+def _changed(line, *, id, request):
+    message = {**line["message"], "id": id} if line["type"] == "assistant" else line["message"]
+    return {**line, "message": message, "requestId": request}
+
+
+def _backwards(lines):
+    return lines[::-1]
+
+
+def _with_half_of_the_usage(lines):
+    message = {name: value for name, value in lines[3]["message"].items() if name != "usage"}
+    return [*lines[:3], {**lines[3], "message": message}, *lines[4:]]
+
+
+@pytest.mark.spec("RP-13")
+@pytest.mark.parametrize(
+    ("vary", "calls", "part"),
+    [
+        (_without_parents, 2, ""),
+        (_without_ids, 2, ""),
+        (_backwards, 0, "not_replayed"),
+        (_with_half_of_the_usage, 2, "unreported"),
+    ],
+)
+def test_audit_context_and_replay_agree_on_odd_files_or_say_why_not(desk, made, vary, calls, part):
+    desk.write(*reported_lines(usage(10, 90_000, 0, 60), usage(12, 4_000, 90_000, 900)))
+    lines = [json.loads(line) for line in desk.path.read_text().splitlines()]
+    desk.path.write_text("".join(json.dumps(line) + "\n" for line in vary(lines)))
+    audited = json.loads(desk.everturn("audit", desk.path, "--json").stdout)["total"]["dollars"]
+    shown = json.loads(desk.everturn("context", desk.path, "--json").stdout)["cost"]["dollars"]
+    row = rows(made("--policy", "recorded", "--json"))["recorded"]
+    assert (shown, float(row["paid"]["paid"])) == (pytest.approx(audited), pytest.approx(audited))
+    parts = {name: float(row["paid"][name]) for name in row["paid"] if name not in ("sessions", "dollars")}
+    assert (row["calls"], sum(parts.values())) == (calls, pytest.approx(float(row["dollars"])))
+    assert {name for name in ("not_replayed", "unreported") if abs(parts[name]) > 0.001} == ({part} - {""})
+    page = desk.folder / "page.html"
+    table = " ".join(made("--policy", "recorded", "--no-color", "--html", page).stdout.split())
+    said = (
+        f"The files report ${audited:,.2f} (everturn audit); recorded comes to ${float(row['dollars']):,.2f}"
+    )
+    assert said in table
+    assert said in page.read_text()
+
+
 @pytest.mark.spec("RP-15")
 def test_savings_have_intervals_that_are_the_same_every_time(desk, made):
     folder = desk.folder / "six"

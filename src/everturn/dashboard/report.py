@@ -151,7 +151,8 @@ def _paid_for(session: RecordedSession) -> tuple[Record, ...]:
     """All calls of the file, including those of sub-agents and abandoned branches; or those of one agent."""
     if session.thread.agent:
         return (*session.thread.records, *session.thread.abandoned)
-    return session.transcript.records
+    threads = (session.threads.main, *session.threads.sidechains)
+    return tuple(record for thread in threads for record in (*thread.records, *thread.abandoned))
 
 
 def _name(session: RecordedSession) -> str:

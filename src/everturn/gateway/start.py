@@ -79,6 +79,8 @@ def describe_costs(calls: int, dollars: float, saved: float, hit_ratio: float, m
     cost = f"{calls} {noun}, ${dollars:.4f}, {hit_ratio:.0%} of the input read from the prompt cache"
     if mode == "observe":
         return f"{cost}; saved $0.0000 (observed only; --mode manage lets everturn decide)"
+    if saved < 0:
+        return f"{cost}; cost about ${-saved:.4f} more than unmanaged, net"
     return f"{cost}; saved about ${saved:.4f} net"
 
 

@@ -4,6 +4,7 @@ A record keeps the bytes of the line it was read from; its fields are what the e
 is known only to `wire/claude_code_reader.py` and `wire/claude_code_writer.py`.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
@@ -139,6 +140,32 @@ def reported_usage(record: Record) -> Usage | None:
         return None
     usage = reply.usage.clamped
     return usage if usage.context > 0 else None
+
+
+def fuller_usage(known: Usage | None, other: Usage) -> Usage:
+    """The more complete of two reports for one response. Lines are written while it streams, so the one with
+    more output is newer, whatever the order of the lines.
+    """
+    return known if known is not None and known.output_tokens > other.output_tokens else other
+
+
+def name_responses(records: Sequence[Record]) -> list[str]:
+    """A name for each record that is equal for the records of one response; "" for records without a model.
+
+    If responses have no id, consecutive assistant records are one response.
+    """
+    found: list[str] = []
+    running = ""
+    for record in records:
+        said = record.kind == "assistant" and not record.api_error
+        if not said or (record.reply and record.reply.is_synthetic):
+            running = running if record.kind in ("system", "progress") else ""
+            found.append("")
+            continue
+        known = record.message_id or (record.reply.request_id if record.reply else "")
+        running = "" if known else running or record.uuid
+        found.append(known or running)
+    return found
 
 
 def make_edit_record(edit: Edit, *, uuid: str, after: Record | None, at: datetime) -> Record:

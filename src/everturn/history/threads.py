@@ -6,7 +6,8 @@ write to the same file. The live thread is the path from the newest message, or 
 to its root, plus the records attached to that path that are not alternatives to it, in file order.
 
 Links can be broken. A missing parent or a circular link is replaced by the record before it in the file, and
-reported: a damaged link never hides what came before it (F62).
+reported: a damaged link never hides what came before it (F62). A reply or a result without any parent has
+lost its link too, and a file in which no record names a parent is read as a list.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,14 @@ from everturn.history.edits import Compacted, Rewound, Undone
 from everturn.history.records import Record
 
 ThreadIssueKind = Literal[
-    "missing_parent", "cycle", "duplicate_uuid", "abandoned", "half_compaction", "lost_segment", "idle_undo"
+    "missing_parent",
+    "late_parent",
+    "cycle",
+    "duplicate_uuid",
+    "abandoned",
+    "half_compaction",
+    "lost_segment",
+    "idle_undo",
 ]
 
 
@@ -70,6 +78,10 @@ def live_thread(records: Sequence[Record], *, agent: str) -> Thread:
     notes: list[ThreadIssue] = []
     links = _Links(records, notes)
     path = links.path_back_from(_newest_message(records, links.repeats | links.strays))
+    # One alone happens in good files, when two lines are written at once. In a circle one is always late.
+    if (late := links.count_late()) > 1 and not any(note.kind == "cycle" for note in notes):
+        what = f"records that stand before the one they continue, so their order may be wrong: {late}"
+        notes.append(ThreadIssue("late_parent", what))
     live = _with_what_hangs_on_it(records, path, links)
     abandoned = tuple(record for at, record in enumerate(records) if at not in live)
     left = (record for at, record in enumerate(records) if at not in live and at not in links.repeats)
@@ -138,6 +150,14 @@ class _Links:
     def __init__(self, records: Sequence[Record], notes: list[ThreadIssue]) -> None:
         self.records = records
         self.notes = notes
+        # No record names another one: the order of the file is all there is.
+        self.is_list = _is_list(records)
+        if self.is_list:
+            notes.append(
+                ThreadIssue(
+                    "missing_parent", "no record names the one before it; they are read in file order"
+                )
+            )
         self.places: dict[str, int] = {}
         # Exact repetitions of an earlier record with the same uuid. They add nothing, wherever they are.
         self.repeats: set[int] = set()
@@ -153,7 +173,7 @@ class _Links:
             # only repeats an older one. A record that continues a kept segment continues the compaction
             # (TR-9).
             anchor, boundary = segments.find(record)
-            self.parents.append(self.places.get(anchor, boundary))
+            self.parents.append(at - 1 if self.is_list else self.places.get(anchor, boundary))
             if record.compact_summary and record.parent and at and self.parents[at] < 0:
                 self.strays.add(at)
             if (kept := segments.in_force.get(_logical_parent(record))) is not None:
@@ -186,6 +206,10 @@ class _Links:
             at = -1 if self.records[at].kind in ("user", "assistant") else self.parents[at]
         return at
 
+    def count_late(self) -> int:
+        """Records whose parent comes after them in the file."""
+        return sum(self.places.get(record.parent, -1) > at for at, record in enumerate(self.records))
+
     def path_back_from(self, tip: int) -> set[int]:
         path: set[int] = set()
         at = tip
@@ -200,7 +224,13 @@ class _Links:
         named = record.parent or _logical_parent(record)
         if not named:
             # The root of a boundary is not an end: what it summarized came directly before it.
-            return at - 1 if record.is_boundary else -1
+            if record.is_boundary or self.is_list:
+                return at - 1
+            if at and _continues(record):
+                what = f"{record.uuid} names no record before it, although it continues one"
+                self.notes.append(ThreadIssue("missing_parent", what))
+                return at - 1
+            return -1
         parent = self.parents[at] if record.parent else self.logical.get(at, -1)
         if parent < 0:
             parent = self.places.get(named, -1)
@@ -218,6 +248,18 @@ class _Links:
         while at >= 0 and at in path:
             at -= 1
         return at
+
+
+def _is_list(records: Sequence[Record]) -> bool:
+    """Whether several messages are there and no record names its parent."""
+    if any(record.parent or _logical_parent(record) for record in records):
+        return False
+    return sum(record.kind in ("user", "assistant") for record in records) > 1
+
+
+def _continues(record: Record) -> bool:
+    """Replies and results of tools never begin a conversation."""
+    return record.kind == "assistant" or any(block.is_result for block in record.blocks)
 
 
 def _logical_parent(record: Record) -> str:

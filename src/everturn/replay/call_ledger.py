@@ -1,9 +1,9 @@
 """What the calls of recorded sessions cost, each response counted once (RP-7).
 
 A response is spread over several lines that repeat its usage, and a resumed or forked session repeats whole
-conversations in another file. A response is identified by its message id and request id. Its last usage
-counts, for the day and project where it was first seen. Output tokens are recorded during streaming and are
-often too small (FORMATS 1), so their price is a lower bound.
+conversations in another file. A response is identified by its message id and request id. Its most complete
+usage counts, for the day and project where it was first seen. Output tokens are recorded during streaming and
+are often too small (FORMATS 1), so their price is a lower bound.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from everturn.catalog.practice import is_practice
-from everturn.history.records import Record, Usage, record_time, reported_usage
+from everturn.history.records import Record, Usage, fuller_usage, name_responses, record_time, reported_usage
 from everturn.measure.model_table import find_model
 from everturn.measure.pricing import PriceLine, compute_priced_usage
 from everturn.replay.sessions import ReplaySession
@@ -105,11 +105,15 @@ def iter_billed_calls(session: ReplaySession, project: str, agent: str = "") -> 
     """The responses of a session, including those of sub-agents and of abandoned branches, without practice.
     Without `agent`, the format says who recorded it."""
     found: dict[str, BilledCall] = {}
-    for record in _records(session):
-        if (paid := _paid(record, session, project, agent)) is not None:
+    for record, key in with_response_keys(session):
+        if (paid := _paid(record, key, session, project, agent)) is not None:
             first = found.get(paid.key, paid)
-            found[paid.key] = msgspec.structs.replace(paid, day=first.day, at=first.at)
+            found[paid.key] = msgspec.structs.replace(_fuller(first, paid), day=first.day, at=first.at)
     return iter(found.values())
+
+
+def _fuller(known: BilledCall, other: BilledCall) -> BilledCall:
+    return known if fuller_usage(known.usage, other.usage) is known.usage else other
 
 
 def find_practice(session: ReplaySession) -> frozenset[str]:
@@ -122,16 +126,31 @@ def _records(session: ReplaySession) -> Iterator[Record]:
     return (record for thread in session.threads for record in (*thread.records, *thread.abandoned))
 
 
-def _paid(record: Record, session: ReplaySession, project: str, agent: str) -> BilledCall | None:
+def with_response_keys(session: ReplaySession) -> Iterator[tuple[Record, str]]:
+    """Every record with the key of its response, which is the same in every file that repeats it; "" for
+    records that are no part of one.
+    """
+    for thread in session.threads:
+        records = (*thread.records, *thread.abandoned)
+        for record, name in zip(records, name_responses(records), strict=True):
+            reply = record.reply
+            if reply is None or not name:
+                yield record, ""
+            elif record.raw and (reply.message_id or reply.request_id):
+                yield record, f"{reply.message_id} {reply.request_id}"
+            else:
+                # Ids that we generate are the same in every file; the session makes them distinct.
+                yield record, f"{session.path} {name if record.raw else record.uuid}"
+
+
+def _paid(record: Record, key: str, session: ReplaySession, project: str, agent: str) -> BilledCall | None:
     usage = reported_usage(record)
     if usage is None or record.reply is None or is_practice(record.reply.request_id):
         return None
     moment = record_time(record)
     reply = record.reply
-    # Ids that we generate are the same in every file; the session makes them distinct.
-    known = f"{reply.message_id} {reply.request_id}" if record.raw else f"{session.path} {record.uuid}"
     return BilledCall(
-        key=known,
+        key=key,
         day=moment.date().isoformat() if moment else NO_DAY,
         project=project,
         model=reply.model or NO_MODEL,
@@ -183,9 +202,13 @@ class CallLedger:
                 self.repeated += 1
                 self._count(known, times=-1)
                 paid = msgspec.structs.replace(
-                    paid, day=known.day, project=known.project, at=known.at, session=known.session,
+                    _fuller(known, paid),
+                    day=known.day,
+                    project=known.project,
+                    at=known.at,
+                    session=known.session,
                     agent=known.agent,
-                )  # fmt: skip
+                )
             self._known[paid.key] = paid
             self._count(paid, times=1)
         return fresh

@@ -1,6 +1,6 @@
 """A recorded session as a list of calls: one per response, with everything before it as input (RP-2)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -8,7 +8,7 @@ import msgspec
 
 from everturn.history.log import Log
 from everturn.history.messages import Message
-from everturn.history.records import Record, Usage, record_time, reported_usage
+from everturn.history.records import Record, Usage, fuller_usage, name_responses, record_time, reported_usage
 from everturn.history.threads import Thread
 from everturn.view.flatten import Flattener
 
@@ -29,19 +29,20 @@ class RecordedCall(msgspec.Struct, frozen=True):
 
 
 def iter_calls(thread: Thread, which: Literal["reported", "all"] = "reported") -> Iterator[RecordedCall]:
-    """The calls of a thread. A response is split over several records; the last one has its final usage.
+    """The calls of a thread. A response is split over several records.
 
     Many files record no usage. With "all", calls without usage are included, with all counts at zero.
     """
     log, flattener = Log(), Flattener()
-    usages = _unreported(thread.records) if which == "all" else {}
-    usages |= _last_usages(thread.records)
+    names = name_responses(thread.records)
+    usages = _unreported(names) if which == "all" else {}
+    usages |= _reported(thread.records, names)
     seen: set[str] = set()
     number, is_new, was_cleared = 0, False, False
-    for record in thread.records:
-        usage = usages.get(record.message_id)
-        if record.kind == "assistant" and usage is not None and record.message_id not in seen:
-            seen.add(record.message_id)
+    for record, name in zip(thread.records, names, strict=True):
+        usage = usages.get(name)
+        if usage is not None and name not in seen:
+            seen.add(name)
             number += 1
             model = record.reply.model if record.reply else ""
             messages = tuple(flattener.since(0))
@@ -60,33 +61,27 @@ def iter_calls(thread: Thread, which: Literal["reported", "all"] = "reported") -
         was_cleared = was_cleared or len(log.view.cleared) > before
 
 
-def _unreported(records: Sequence[Record]) -> dict[str, Usage]:
+def _unreported(names: Iterable[str]) -> dict[str, Usage]:
     """Every response of a model, with or without recorded usage."""
-    return {
-        record.message_id: Usage()
-        for record in records
-        if record.reply and record.message_id and not record.reply.is_synthetic and not record.api_error
-    }
+    return {name: Usage() for name in names if name}
 
 
-def _last_usages(records: Sequence[Record]) -> dict[str, Usage]:
-    """Usage by message id. Lines are written during streaming, so the last one is the most complete."""
+def _reported(records: Sequence[Record], names: Sequence[str]) -> dict[str, Usage]:
+    """Usage by response."""
     found: dict[str, Usage] = {}
-    for record in records:
-        if record.message_id and (usage := reported_usage(record)):
-            found[record.message_id] = usage
+    for record, name in zip(records, names, strict=True):
+        if name and (usage := reported_usage(record)):
+            found[name] = fuller_usage(found.get(name), usage)
     return found
 
 
 def with_calls(records: Sequence[Record]) -> Iterator[tuple[Record, Usage | None]]:
     """The records in order; the first one of each response comes with the usage of its call."""
+    names = name_responses(records)
     # A file without any usage still has calls; theirs is empty.
-    usages = _last_usages(records) or _unreported(records)
+    usages = _reported(records, names) or _unreported(names)
     seen: set[str] = set()
-    for record in records:
-        usage = usages.get(record.message_id) if record.kind == "assistant" else None
-        if usage is not None and record.message_id not in seen:
-            seen.add(record.message_id)
-            yield record, usage
-        else:
-            yield record, None
+    for record, name in zip(records, names, strict=True):
+        is_first = name in usages and name not in seen
+        seen.add(name)
+        yield record, usages[name] if is_first else None

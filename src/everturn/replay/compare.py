@@ -145,6 +145,20 @@ def describe_saving(saved: Saving) -> str:
     return shown if saved.is_clear else f"{shown}, no difference"
 
 
+def state_saving(saved: Saving, against: str) -> str:
+    """As the end of a sentence about a policy: `saves 12.8% against recorded`, with its interval."""
+    if f"{abs(saved.share):.1%}" == "0.0%":
+        said = f"costs the same as {against}"
+    elif saved.share > 0:
+        said = f"saves {saved.share:.1%} against {against}"
+    else:
+        said = f"costs {-saved.share:.1%} more than {against}"
+    if saved.interval is None:
+        return said
+    said += f" (saved: {saved.interval.low:+.1%} to {saved.interval.high:+.1%})"
+    return said if saved.is_clear else f"{said}, no difference"
+
+
 def describe_guesses(compared: ComparisonTable) -> str:
     """What is not known about sessions of models without a known price (RP-17); "" if there are none."""
     if not compared.guessed:
@@ -169,19 +183,17 @@ def make_headline(compared: ComparisonTable) -> str:
     ]
     if not rows:
         return f"No policy can be named that was compared with {RECORDED} and has {LIMITS}."
+    if not any(saved.of for _, saved in rows):
+        return f"No call of these sessions can be compared with {RECORDED}."
     row, saved = max(rows, key=lambda each: each[1].share)
+    what = f"{row.policy} {state_saving(saved, RECORDED)}"
     if saved.interval is None:
-        what = f"{row.policy} saves {saved.share:.1%} against {RECORDED}"
         if saved.share < 0:
-            none = f"No policy with {LIMITS} is cheaper than {RECORDED}"
-            what = f"{none}: {row.policy} costs {-saved.share:.1%} more"
+            what = f"No policy with {LIMITS} is cheaper than {RECORDED}: {what}"
         return f"{what}; too few sessions to say how far that holds for others."
     if not saved.is_clear or saved.share <= 0:
-        return (
-            f"No policy with {LIMITS} is clearly cheaper than {RECORDED}: {row.policy} comes to "
-            f"{describe_saving(saved)}."
-        )
-    return f"{row.policy} saves {describe_saving(saved)} against {RECORDED}, with {LIMITS}."
+        return f"No policy with {LIMITS} is clearly cheaper than {RECORDED}: {what}."
+    return f"{what}, with {LIMITS}."
 
 
 class Comparison:

@@ -56,12 +56,14 @@ class PaidComparison(msgspec.Struct, frozen=True, kw_only=True):
     up to the dollars of `recorded` for these sessions.
     """
 
-    # Sessions with reported usage and a known price.
+    # Sessions whose file says what was paid: with reported usage and a known price.
     sessions: int
     paid: Decimal
     dollars: Decimal
     # Calls on abandoned branches, web searches and other surcharges: paid, not replayed.
     not_replayed: Decimal
+    # Calls whose usage the file does not report: replayed, not in what was paid.
+    unreported: Decimal
     # The error of the input, with the recorded cache events.
     input: Decimal
     # Output is counted from the content, because files record it while it streams.
@@ -73,14 +75,15 @@ class PaidComparison(msgspec.Struct, frozen=True, kw_only=True):
 def compare_with_paid(found: ReportedComparison) -> PaidComparison | None:
     """None if no file says what was paid."""
     sums = found.with_events
-    if not found.paid or not sums.calls:
+    if not found.paid:
         return None
     return PaidComparison(
-        sessions=found.sessions,
+        sessions=found.paid_sessions,
         paid=found.paid,
         not_replayed=sums.reported_dollars + found.reported_output - found.paid,
-        input=found.input - sums.reported_dollars,
-        output=found.output - found.reported_output,
+        unreported=found.unreported,
+        input=sums.dollars - sums.reported_dollars,
+        output=found.input + found.output - found.unreported - sums.dollars - found.reported_output,
         summaries=found.added,
         dollars=found.input + found.output + found.added,
     )
@@ -90,6 +93,7 @@ def describe_paid(found: PaidComparison, sessions: int) -> str:
     """One sentence for people: both figures and the difference by reason. `sessions` are all of them."""
     parts = (
         ("abandoned branches and surcharges, not replayed", found.not_replayed),
+        ("calls without reported usage", found.unreported),
         ("error of the input", found.input),
         ("output counted from the content", found.output),
         ("summaries that the agent did not record", found.summaries),
@@ -100,9 +104,10 @@ def describe_paid(found: PaidComparison, sessions: int) -> str:
     some = "1 session reports" if found.sessions == 1 else f"{found.sessions:,} sessions report"
     who = "The files report" if found.sessions == sessions else some
     them = "" if found.sessions == sessions else " for them"
-    return (
-        f"{who} ${found.paid:,.2f} (everturn audit); recorded comes to ${found.dollars:,.2f}{them}: {said}."
-    )
+    # Over several files audit counts a response once that some of them repeat; a replay has it in each.
+    which = "everturn audit" if found.sessions == 1 else "everturn audit of each, one by one"
+    compared = f"{who} ${found.paid:,.2f} ({which}); recorded comes to ${found.dollars:,.2f}{them}"
+    return f"{compared}: {said}." if said else f"{compared}."
 
 
 def compare_with_reported(pairs: Iterable[tuple[SimulatedCall, Usage]]) -> ReportedSums:
@@ -118,10 +123,14 @@ def make_comparison(
     paid: Decimal,
     reported_output: Decimal,
     spent: ReplayCost,
+    unreported: Decimal,
 ) -> ReportedComparison:
     """The comparison of one session. `events` are those that were copied, `spent` is what replay computes for
-    it.
+    it, `unreported` the part of it that is calls without reported usage.
     """
+    if not paid and not with_events.calls:
+        # Without any report there is nothing to compare, and its dollars explain nothing.
+        return ReportedComparison()
     unread = [event for event in events if event.loses_all]
     near = abs(_error(with_events.dollars, with_events.reported_dollars)) <= _NEAR_SESSION
     return ReportedComparison(
@@ -136,6 +145,8 @@ def make_comparison(
         input=spent.plain + spent.write_5m + spent.write_1h + spent.read,
         output=spent.output,
         added=spent.summaries + spent.refresh + spent.refetches,
+        unreported=unreported,
+        paid_sessions=int(paid > 0),
         sessions=int(with_events.calls > 0),
         near_sessions=int(with_events.calls > 0 and near),
     )

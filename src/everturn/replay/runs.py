@@ -148,6 +148,10 @@ class ReportedComparison(msgspec.Struct, frozen=True, kw_only=True):
     input: Decimal = Decimal(0)
     output: Decimal = Decimal(0)
     added: Decimal = Decimal(0)
+    # Those of the recorded calls for which the file reports no usage.
+    unreported: Decimal = Decimal(0)
+    # Sessions whose file says that something was paid, also if none of these calls was replayed.
+    paid_sessions: int = 0
     # Sessions with reported usage, and those whose input dollars are within 3 % with the events.
     sessions: int = 0
     near_sessions: int = 0

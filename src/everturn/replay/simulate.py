@@ -64,9 +64,10 @@ def simulate(
             compare_with_reported(_with_usage(predicted)),
             compare_with_reported(_with_usage(players)),
             events,
-            paid=Decimal(0) if billed.unpriced else billed.dollars,
+            paid=billed.dollars,
             reported_output=sum_reported_output(_with_usage(players)),
             spent=sum_costs([call for player in players for call in player.call_log.calls]),
+            unreported=_sum_unreported(players),
         )
     plan = compute_clairvoyant(session, policy, uses) if uses else None
     return _run(session, policy, prepared, players, reported, plan)
@@ -142,6 +143,11 @@ def _with_usage(players: Sequence[Player]) -> Iterator[tuple[SimulatedCall, Usag
         for call in player.call_log.calls
         if call.source == "main"
     )
+
+
+def _sum_unreported(players: Sequence[Player]) -> Decimal:
+    calls = (call.dollars for call, usage in _with_usage(players) if not usage.context)
+    return sum(calls, Decimal(0))
 
 
 def _played(whole: ReplayThread, player: Player) -> ReplayThread:

@@ -20,7 +20,13 @@ from everturn.measure.prefix_cache import SECONDS
 from everturn.measure.thresholds import compute_thresholds
 from everturn.replay.audit import project_of
 from everturn.replay.cache_breaks import CacheBreak, find_cache_breaks
-from everturn.replay.call_ledger import BilledCall, CallTotals, find_practice, iter_billed_calls
+from everturn.replay.call_ledger import (
+    BilledCall,
+    CallTotals,
+    find_practice,
+    iter_billed_calls,
+    with_response_keys,
+)
 from everturn.replay.sessions import ReplaySession, Unreadable, read_sessions
 from everturn.session.recall.passages import iter_passages
 from everturn.session.recorded import LONG_SUFFIX, ContextWindow, infer_window
@@ -167,18 +173,11 @@ def make_key(text: str) -> int:
 def _times(session: ReplaySession) -> Iterator[tuple[str, int]]:
     """When each response began, by the keys of `iter_billed_calls`; the first record of a response counts."""
     seen: set[str] = set()
-    for thread in session.threads:
-        for record in (*thread.records, *thread.abandoned):
-            reply = record.reply
-            if reply is None:
-                continue
-            known = (
-                f"{reply.message_id} {reply.request_id}" if record.raw else f"{session.path} {record.uuid}"
-            )
-            at = epoch_of(record)
-            if known not in seen and at is not None:
-                seen.add(known)
-                yield known, at
+    for record, key in with_response_keys(session):
+        at = epoch_of(record)
+        if key and key not in seen and at is not None:
+            seen.add(key)
+            yield key, at
 
 
 def epoch_of(record: Record) -> int | None:

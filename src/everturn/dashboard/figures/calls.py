@@ -1,7 +1,7 @@
 """The calls of a session as the API reported them: each counted once, with cache use and price.
 
-One response is written as several lines that repeat its usage; the last line of a message id counts (TOK-5
-counts context the same way). Calls that are not in the file, such as those that wrote a summary, are not
+One response is written as several lines that repeat its usage; the most complete one counts, as in
+`replay/call_ledger.py`. Calls that are not in the file, such as those that wrote a summary, are not
 included. `output_tokens` is recorded during streaming and often too small, so the price of the output is a
 lower bound.
 """
@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from everturn.history.records import Record, Usage, record_time, reported_usage
+from everturn.history.records import Record, Usage, fuller_usage, name_responses, record_time, reported_usage
 from everturn.measure.model import Model
 from everturn.measure.model_table import find_model
 from everturn.measure.pricing import ChargeKind, PriceLine, compute_priced_usage
@@ -67,17 +67,21 @@ class _Line(msgspec.Struct):
 _read_line = msgspec.json.Decoder(_Line).decode
 
 
-def collect_calls(records: Iterable[Record]) -> tuple[ReportedCall, ...]:
+def collect_calls(records: Sequence[Record]) -> tuple[ReportedCall, ...]:
     """In the order in which they began."""
-    found: dict[str, ReportedCall] = {}
-    for record in records:
+    found: dict[tuple[str, str], ReportedCall] = {}
+    for record, name in zip(records, name_responses(records), strict=True):
         usage = reported_usage(record)
         if usage is None or record.reply is None:
             continue
+        key = name, record.reply.request_id
+        known = found.get(key)
+        if known is not None and fuller_usage(known.usage, usage) is known.usage:
+            continue
         moment = record_time(record)
-        day = moment.date() if moment else None
+        day = known.day if known else moment.date() if moment else None
         call = ReportedCall(record.message_id, record.reply.model, day, usage, _as_reported(record, usage))
-        found[record.message_id or record.uuid] = call
+        found[key] = call
     return tuple(found.values())
 
 

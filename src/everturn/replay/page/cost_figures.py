@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
-from everturn.replay.compare import Saving, describe_saving, short_saving
+from everturn.replay.compare import Saving, short_saving, state_saving
 from everturn.replay.page import formatting, plot
 from everturn.replay.page.markup import Html, element
 from everturn.replay.page.session_comparison import PolicyTotals, SessionComparison, baseline, in_order
@@ -151,7 +151,7 @@ def _compared(each: PolicyTotals, against: PolicyTotals, savings: Mapping[str, S
         return element("span", "not compared", class_="soft", title="no session that both can be compared on")
     is_same = saved.interval is not None and not saved.is_clear
     kind = "soft" if is_same else "better" if saved.dollars > 0 else "worse"
-    said = f"saved against {against.policy}: {formatting.signed(describe_saving(saved))}"
+    said = formatting.signed(f"{each.policy} {state_saving(saved, against.policy)}")
     return element("span", formatting.signed(short_saving(saved)), class_=kind, title=said)
 
 

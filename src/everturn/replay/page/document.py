@@ -37,7 +37,7 @@ def render_page(
     session, as (path, why).
     """
     told = [each for each in sessions if any(run.totals.calls for run in each.runs)]
-    body = _told(by_cost(told), compared, unreadable) if told else _nothing(unreadable)
+    body = _told(by_cost(told), compared, unreadable) if told else _nothing(compared, unreadable)
     return "<!doctype html>\n" + element("html", _head(), element("body", body), lang="en") + "\n"
 
 
@@ -64,9 +64,15 @@ def _told(
     )
 
 
-def _nothing(unreadable: Sequence[tuple[str, str]]) -> Html:
+def _nothing(compared: ComparisonTable, unreadable: Sequence[tuple[str, str]]) -> Html:
     said = "Nothing to replay: no session with a call was found."
-    return element("main", element("h1", "No calls"), element("p", said), _unread(unreadable))
+    return element(
+        "main",
+        element("h1", "No calls"),
+        element("p", said),
+        parts.explanations(compared),
+        _unread(unreadable),
+    )
 
 
 def _unread(unreadable: Sequence[tuple[str, str]]) -> Html | str:

@@ -34,11 +34,13 @@ def axis_dollars(value: float) -> str:
 
 
 def saving(amount: Decimal, against: Decimal) -> str:
-    """`+34% saved`: how much less than `against`; negative if it is more."""
+    """`34% saved`, or `costs 47% more` than `against`: the words fit the sign (RP-13)."""
     if not against:
         return ""
     share = round((against - amount) / against * 100)
-    return "±0%" if share == 0 else f"{'+' if share > 0 else '−'}{abs(share)}% saved"
+    if share == 0:
+        return "±0%"
+    return f"{share}% saved" if share > 0 else f"costs {-share}% more"
 
 
 def signed(text: str) -> str:

@@ -94,10 +94,14 @@ def policies(sessions: Sequence[SessionComparison], compared: ComparisonTable) -
         bars(found, floor, clairvoyant, _savings(found, compared)),
         element("div", _policy_table(found, compared), class_="scroll"),
         _error_note(found),
-        _paid_note(compared),
-        _notes(compared),
+        explanations(compared),
         id="policies",
     )
+
+
+def explanations(compared: ComparisonTable) -> tuple[Html | str, ...]:
+    """Why the dollars are not those that the files report, and what was assumed."""
+    return _paid_note(compared), _notes(compared)
 
 
 def session_table(sessions: Sequence[SessionComparison], compared: ComparisonTable, drawn: int) -> Html:
@@ -111,6 +115,8 @@ def session_table(sessions: Sequence[SessionComparison], compared: ComparisonTab
     left = len(sessions) - drawn
     note = f"The {drawn:,} most expensive sessions have charts below; the other {left:,} do not."
     limits = f"Cheapest: of the policies with {LIMITS}."
+    if (empty := compared.sessions - len(sessions)) > 0:
+        limits += f" Not listed, because no call was replayed: {formatting.count(empty, 'session')}."
     table = element("table", _head_row(_SESSION_HEADS), element("tbody", rows), class_="cards")
     return element(
         "section",

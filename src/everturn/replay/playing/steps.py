@@ -6,6 +6,7 @@ are edits of the recorded policy, not history. A response is one step, however m
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from itertools import pairwise
 from typing import Any, Final, Literal
 
@@ -13,7 +14,15 @@ import msgspec
 
 from everturn.history.blocks import Block, block_from_fields, fields_of, text_block
 from everturn.history.edits import Pinned
-from everturn.history.records import Record, Usage, is_sent, record_time, reported_usage
+from everturn.history.records import (
+    Record,
+    Usage,
+    fuller_usage,
+    is_sent,
+    name_responses,
+    record_time,
+    reported_usage,
+)
 from everturn.history.threads import Thread
 from everturn.measure.model_table import model_or_default
 from everturn.wire.json_values import is_list, is_object
@@ -69,7 +78,7 @@ class ReplayThread(msgspec.Struct, frozen=True):
 
 def build_replay_thread(thread: Thread, edits: RecordedEdits) -> ReplayThread:
     records = tuple(_without_references(record) for record in thread.records)
-    keys = _keys(records)
+    keys = name_responses(records)
     pieces: dict[str, list[Record]] = {}
     for record, key in zip(records, keys, strict=True):
         pieces.setdefault(key, []).append(record)
@@ -240,28 +249,10 @@ def _time_of(record: Record, last: datetime | None) -> datetime:
 def _make_step(
     number: int, at: datetime, before: Sequence[Record], reply: Sequence[Record], is_edited: bool
 ) -> ReplayStep:
-    usages = [usage for record in reply if (usage := reported_usage(record))]
-    usage = usages[-1] if usages else Usage()
+    usages = (usage for record in reply if (usage := reported_usage(record)))
+    usage = reduce(fuller_usage, usages, Usage())
     model = next((record.reply.model for record in reply if record.reply and record.reply.model), "")
     return ReplayStep(number, at, model, tuple(before), tuple(reply), usage, is_edited)
-
-
-def _keys(records: Sequence[Record]) -> list[str]:
-    """A key for each record that is equal for the records of one response; "" for records without a model.
-
-    If responses have no id, consecutive assistant records are one response.
-    """
-    found: list[str] = []
-    running = ""
-    for record in records:
-        said = record.kind == "assistant" and not record.api_error
-        if not said or (record.reply and record.reply.is_synthetic):
-            running = running if record.kind in ("system", "progress") else ""
-            found.append("")
-            continue
-        running = "" if record.message_id else running or record.uuid
-        found.append(record.message_id or running)
-    return found
 
 
 def _is_history(record: Record) -> bool:

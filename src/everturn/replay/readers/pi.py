@@ -22,22 +22,43 @@ from everturn.wire.json_values import is_list, is_object
 _COUNTS: Final = ("input", "cacheWrite", "cacheRead", "output")
 
 
+_NO_HEADER: Final = "the first line, which names the session, is missing"
+
+
 def _recognises(source: SourceFile) -> bool:
-    first = source.lines[0] if source.lines else {}
-    is_header = first.get("type") == "session" and "id" in first and "cwd" in first
-    return is_header and any(
-        line.get("type") == "message" and is_object(line.get("message")) for line in source.lines
+    messages = [
+        message
+        for line in source.lines
+        if line.get("type") == "message" and is_object(message := line.get("message"))
+    ]
+    return bool(messages) and (_has_header(source.lines) or any(_is_distinctive(each) for each in messages))
+
+
+def _has_header(lines: Sequence[Json]) -> bool:
+    first = lines[0]
+    return first.get("type") == "session" and "id" in first and "cwd" in first
+
+
+def _is_distinctive(message: Json) -> bool:
+    """Whether only pi writes such a message, so that a file without its first line is recognised."""
+    usage = message.get("usage")
+    is_reply = message.get("role") == "assistant" and "provider" in message
+    return (is_reply and is_object(usage) and "cacheRead" in usage) or (
+        message.get("role") == "toolResult" and "toolCallId" in message
     )
 
 
 def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
-    path = _newest_path(source.lines)
-    book = RecordBuilder(texts(source.lines[0].get("id")))
+    # Compactions count entries from the header, so an empty one stands in for it.
+    lines: Sequence[Json] = source.lines if _has_header(source.lines) else [{}, *source.lines]
+    lost = () if _has_header(source.lines) else (_NO_HEADER,)
+    path = _newest_path(lines)
+    book = RecordBuilder(texts(lines[0].get("id")))
     # The record of each entry, by position and by id, for compactions that keep recent entries.
     places: dict[Any, str] = {}
     left_out = 0
     costs: list[Any] = []
-    for at, entry in enumerate(source.lines):
+    for at, entry in enumerate(lines):
         if at not in path:
             left_out += 1
             continue
@@ -50,7 +71,9 @@ def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
         if book.last != before:
             places[at] = places[entry.get("id", at)] = book.last
     notes = (f"{left_out} entries on abandoned branches",) if left_out else ()
-    yield RecordedConversation((book.thread,), "", (*notes, *book.notes), cost=recorded_cost(*costs))
+    yield RecordedConversation(
+        (book.thread,), "", (*lost, *notes, *book.notes), flaws=lost, cost=recorded_cost(*costs)
+    )
 
 
 def _newest_path(lines: Sequence[Json]) -> set[int]:
